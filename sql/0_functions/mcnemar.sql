@@ -1,0 +1,12 @@
+-- what: McNemar's test on the two counts of discordant pairs.
+-- macros: mcnemar_exact(b, c), mcnemar_midp(b, c)
+-- formula: exact = the two-sided sign test of b in b + c; mid-p = exact less the probability of the observed count
+--   (Fagerland, Lydersen and Laake 2013), 1 when b = c.
+-- accuracy: 1e-12 relative against scipy up to b + c = 1e6. NULL when b + c is 0.
+
+CREATE OR REPLACE MACRO mcnemar_exact(b, c) AS binom_test_half(least(b, c), b + c);
+
+CREATE OR REPLACE MACRO mcnemar_midp(b, c) AS
+  CASE WHEN b + c > 0 THEN
+    CASE WHEN b = c THEN 1.0::DOUBLE
+         ELSE binom_test_half(least(b, c), b + c) - binom_pmf_half(least(b, c), b + c) END END;

@@ -1,0 +1,7 @@
+"""`python -m batchpond` is the command line."""
+
+import sys
+
+from batchpond.cli import main
+
+sys.exit(main())

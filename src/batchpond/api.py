@@ -1,0 +1,156 @@
+"""The Python door: a lake, its verbs, and its tables as polars frames."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from batchpond import lens
+from batchpond.errors import UsageError
+from batchpond.lake.schemas import TABLES
+from batchpond.lake.store import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from batchpond.clock import Clock
+    from batchpond.plan import PlanReport
+    from batchpond.session import Providers
+    from batchpond.submit import SubmitPreview, SubmitReport
+    from batchpond.sync import SyncReport
+
+BATCH_ROWS = 10_000
+
+
+class Lake:
+    """A lake folder; nothing on disk is touched before a method needs it.
+
+    `plan` makes the folder when there is none; every other method raises UsageError then.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] = "lake", *, clock: Clock | None = None) -> None:
+        self.path = Path(path)
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"Lake({str(self.path)!r})"
+
+    def plan(self, study_path: str | os.PathLike[str]) -> PlanReport:
+        """Expand a study file into requests and an estimate; talks to no provider."""
+        from batchpond import study
+        from batchpond.plan import plan_study
+
+        loaded = study.load(Path(study_path))
+        return plan_study(Store.init(self.path, self._clock), loaded)
+
+    def submit(
+        self,
+        study: str,
+        *,
+        max_cost_usd: float | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+        confirm: Callable[[SubmitPreview], bool] | None = None,
+    ) -> SubmitReport:
+        """Send what is due of a planned study, spending at most `max_cost_usd`.
+
+        Consent is explicit: give `max_cost_usd`, or a `confirm` that is shown the preview and
+        returns whether to go on. Raises UsageError when both are missing and it is no dry run.
+        """
+        from batchpond.submit import submit
+
+        if confirm is None and max_cost_usd is None and not dry_run:
+            raise UsageError(
+                "submit spends money: nobody has agreed to an amount",
+                hint="pass max_cost_usd=..., or confirm=... to be asked, or dry_run=True",
+            )
+        return submit(
+            self._store(),
+            study,
+            max_cost_usd=max_cost_usd,
+            limit=limit,
+            dry_run=dry_run,
+            confirm=confirm or (lambda _: True),
+            providers=connected_providers(),
+        )
+
+    def sync(self, *, submit_due: bool = True) -> SyncReport:
+        """Reconcile lake and providers once; safe to repeat, and a no-op with nothing new."""
+        from batchpond.sync import sync_once
+
+        return sync_once(self._store(), providers=connected_providers(), submit_due=submit_due)
+
+    def sql(self, query: str) -> pl.DataFrame:
+        """Run one SELECT over the views, in the sandbox of `batchpond query`."""
+        return _frame(lens.run_query(self._store().path, query))
+
+    def scan(self, table: str) -> pl.LazyFrame:
+        """Return a table's published files as a lazy frame; a snapshot of the list of files."""
+        if table not in TABLES:
+            raise UsageError(f"no table {table!r}", hint="tables: " + ", ".join(TABLES))
+        empty = _frame(TABLES[table].schema.empty_table())
+        files = self._store().files(table)
+        if not files:
+            return empty.lazy()
+        return pl.scan_parquet(files, hive_partitioning=False, schema=empty.schema)
+
+    def results(self, study: str | None = None) -> pl.LazyFrame:
+        """Return one row per planned request, of one study or of all; streams when collected."""
+        return self._lazy("results", study)
+
+    def view(self, name: str) -> pl.LazyFrame:
+        """Return a view as a lazy frame that reads only the columns and rows it is asked for."""
+        if name not in {view.name for view in lens.views()}:
+            raise UsageError(f"no view {name!r}", hint="`batchpond views` lists them")
+        return self._lazy(name, None)
+
+    def _lazy(self, view: str, study: str | None) -> pl.LazyFrame:
+        path = self._store().path
+        with lens.connect(path) as connection:
+            empty = connection.sql(f'select * from "{view}" limit 0').to_arrow_table()
+        return register_io_source(_source(path, view, study), schema=_frame(empty).schema)
+
+    def _store(self) -> Store:
+        return Store.open(self.path, self._clock)
+
+
+def connected_providers() -> Providers:
+    """Return the real providers, each connected with the environment's key when first needed."""
+    from batchpond.providers import registry
+    from batchpond.session import Providers
+
+    return Providers(registry.connect)
+
+
+_Source = Callable[[list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]]
+
+
+def _source(path: Path, view: str, study: str | None) -> _Source:
+    # A connection per scan, unlike DuckDB's own lazy frames: those cannot be joined with themselves.
+    where = "" if study is None else " where study = $study"
+    parameters = None if study is None else {"study": study}
+
+    def batches(
+        columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_rows: int | None
+    ) -> Iterator[pl.DataFrame]:
+        wanted = ", ".join(f'"{column}"' for column in columns) if columns else "*"
+        limit = "" if n_rows is None else f" limit {n_rows:d}"
+        with lens.connect(path) as connection:
+            rows = connection.sql(f'select {wanted} from "{view}"{where}{limit}', params=parameters)
+            for batch in rows.to_arrow_reader(batch_rows or BATCH_ROWS):
+                frame = _frame(batch)
+                yield frame if predicate is None else frame.filter(predicate)
+
+    return batches
+
+
+def _frame(data: pa.Table | pa.RecordBatch) -> pl.DataFrame:
+    frame = pl.from_arrow(data)
+    if isinstance(frame, pl.Series):
+        raise TypeError("a table became a series")
+    return frame

@@ -1,0 +1,203 @@
+"""What the events say about every attempt, shard and approval: a pure fold, no effects.
+
+The SQL view `batches` folds the same events for readers; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from batchpond.lake.events import Event, Kind
+from batchpond.model import BatchState, ErrorClass
+
+
+class Phase(StrEnum):
+    """Where an attempt stands in the submission protocol."""
+
+    INTENT = "intent"
+    UPLOADED = "uploaded"
+    SENT = "sent"
+    REJECTED = "rejected"
+    UNKNOWN = "unknown"
+    ABSENT = "absent"
+    OPEN = "open"
+    ENDED = "ended"
+    VERIFIED = "verified"
+    MISMATCH = "mismatch"
+    MISSING_REMOTE = "missing_remote"
+    LOST = "lost"
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether the provider may or may not have a batch."""
+        return self in UNCLEAR_PHASES
+
+
+SETTLED_PHASES = frozenset({Phase.ABSENT, Phase.VERIFIED, Phase.MISMATCH, Phase.LOST})
+UNSENT_PHASES = frozenset({Phase.INTENT, Phase.UPLOADED})
+UNCLEAR_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN})
+ATTENTION_PHASES = frozenset({Phase.UNKNOWN, Phase.MISMATCH, Phase.MISSING_REMOTE, Phase.LOST})
+REFETCH = "refetch"
+NOT_FOUND_POLLS_MIN = 5
+NOT_FOUND_AGE_MIN_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One intended provider batch, as of the last event about it."""
+
+    intent: Event
+    phase: Phase = Phase.INTENT
+    file_id: str | None = None
+    n_sends: int = 0
+    sent: Event | None = None
+    first_unknown: Event | None = None
+    first_listed: Event | None = None
+    rejection: Event | None = None
+    n_rejections: int = 0
+    batch_id: str | None = None
+    scope: str | None = None
+    state: BatchState | None = None
+    status: Event | None = None
+    created_at: datetime | None = None
+    expires_at: datetime | None = None
+    downloads: tuple[Event, ...] = ()
+    n_mismatches: int = 0
+    not_found: tuple[Event, ...] = ()
+
+    @property
+    def attempt_id(self) -> str:
+        """The attempt's id."""
+        return self.intent.attempt_id or ""
+
+    @property
+    def shard_id(self) -> str:
+        """The shard that the attempt is for."""
+        return self.intent.shard_id or ""
+
+    @property
+    def provider(self) -> str:
+        """The provider's name."""
+        return self.intent.provider or ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a batch is known and not known to have ended."""
+        return self.phase is Phase.OPEN
+
+    @property
+    def failure_code(self) -> str | None:
+        """The code of the batch-level error of a failed batch."""
+        if self.state is BatchState.FAILED and self.status is not None:
+            return self.status.reason
+        return None
+
+
+def _step(attempt: Attempt, event: Event) -> Attempt:  # noqa: C901, PLR0911, PLR0912 - one match, one row per fact
+    change = dataclasses.replace
+    match event.kind:
+        case Kind.UPLOADED if attempt.phase is Phase.INTENT:
+            return change(attempt, phase=Phase.UPLOADED, file_id=event.file_id)
+        case Kind.SENT:
+            return change(attempt, phase=Phase.SENT, n_sends=attempt.n_sends + 1, sent=event)
+        case Kind.REJECTED:
+            return change(attempt, phase=Phase.REJECTED, rejection=event, n_rejections=attempt.n_rejections + 1)
+        case Kind.UNKNOWN if attempt.phase in UNCLEAR_PHASES:
+            first = attempt.first_unknown if attempt.phase is Phase.UNKNOWN else event
+            return change(attempt, phase=Phase.UNKNOWN, first_unknown=first)
+        case Kind.LISTED:
+            return change(attempt, first_listed=attempt.first_listed or event)
+        case Kind.ABSENT if attempt.phase is Phase.UNKNOWN:
+            return change(attempt, phase=Phase.ABSENT)
+        case Kind.CREATED | Kind.ADOPTED if attempt.batch_id is None:
+            return _seen(change(attempt, phase=Phase.OPEN, batch_id=event.batch_id, scope=event.scope), event)
+        case Kind.STATUS:
+            return _seen(change(attempt, not_found=()), event)
+        case Kind.NOT_FOUND:
+            return change(attempt, not_found=(*attempt.not_found, event))
+        case Kind.DOWNLOADED:
+            return change(attempt, downloads=(*attempt.downloads, event))
+        case Kind.VERIFIED:
+            return change(attempt, phase=Phase.VERIFIED)
+        case Kind.MISMATCH:
+            return change(attempt, phase=Phase.MISMATCH, n_mismatches=attempt.n_mismatches + 1)
+        case Kind.MISSING_REMOTE if attempt.phase is Phase.OPEN:
+            return change(attempt, phase=Phase.MISSING_REMOTE)
+        case Kind.LOST:
+            return change(attempt, phase=Phase.LOST)
+        case Kind.RESOLVED if event.reason == REFETCH and attempt.phase is Phase.MISMATCH:
+            return change(attempt, phase=Phase.ENDED)
+        case _:
+            return attempt
+
+
+def _seen(attempt: Attempt, event: Event) -> Attempt:
+    """Apply a status; a terminal state is never left, whatever a stale replica says."""
+    if attempt.state is not None and attempt.state.is_terminal:
+        return attempt
+    state = BatchState(event.state) if event.state else BatchState.QUEUED
+    phase = attempt.phase
+    if phase in {Phase.OPEN, Phase.MISSING_REMOTE}:
+        phase = Phase.ENDED if state.is_terminal else Phase.OPEN
+    return dataclasses.replace(
+        attempt,
+        state=state,
+        phase=phase,
+        status=event,
+        created_at=event.provider_created_at or attempt.created_at,
+        expires_at=event.expires_at or attempt.expires_at,
+    )
+
+
+@dataclass(slots=True)
+class Picture:
+    """Everything the controller decides from: the fold of all events."""
+
+    attempts: dict[str, Attempt] = field(default_factory=dict)
+    shards: dict[str, Event] = field(default_factory=dict)
+    approvals: dict[str, Event] = field(default_factory=dict)
+    current_versions: dict[str, str] = field(default_factory=dict)
+    by_shard: dict[str, list[str]] = field(default_factory=dict)
+    batch_ids: set[str] = field(default_factory=set)
+
+    def latest_attempt(self, shard_id: str) -> Attempt | None:
+        """Return the newest attempt for a shard."""
+        attempt_ids = self.by_shard.get(shard_id)
+        return self.attempts[attempt_ids[-1]] if attempt_ids else None
+
+    def add(self, event: Event) -> None:
+        """Fold one more event in."""
+        match event.kind:
+            case Kind.PLANNED:
+                self.current_versions[event.study or ""] = event.study_version or ""
+            case Kind.APPROVAL:
+                self.approvals[event.study or ""] = event
+            case Kind.SHARDED:
+                self.shards[event.shard_id or ""] = event
+            case Kind.INTENT:
+                self._add_intent(event)
+            case _ if event.attempt_id in self.attempts:
+                self.attempts[event.attempt_id] = _step(self.attempts[event.attempt_id], event)
+        if event.batch_id:
+            self.batch_ids.add(event.batch_id)
+
+    def _add_intent(self, event: Event) -> None:
+        if event.attempt_id and event.attempt_id not in self.attempts:
+            self.attempts[event.attempt_id] = Attempt(event)
+            self.by_shard.setdefault(event.shard_id or "", []).append(event.attempt_id)
+
+
+def fold(events: Iterable[Event]) -> Picture:
+    """Return what the events, in order, amount to."""
+    picture = Picture()
+    for event in events:
+        picture.add(event)
+    return picture
+
+
+RETRIED_REJECTIONS = frozenset({ErrorClass.TRANSIENT})
+"""Rejections after which the same attempt may be sent again under a new `sent` record."""

@@ -1,0 +1,42 @@
+"""`cancel`: ask the provider to stop batches."""
+
+from __future__ import annotations
+
+import click
+
+from batchpond.cli import output
+from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
+from batchpond.cli.passes import notes_documents, providers, show_note
+from batchpond.cli.text import plural
+from batchpond.errors import ExitCode, UsageError
+
+
+@pond_command(
+    "cancel",
+    "batchpond cancel batch_6920a1",
+    "batchpond cancel --yes k3vq7d mz2x4p",
+)
+@click.argument("batches", nargs=-1, required=True, metavar="BATCH...")
+@click.option("-y", "--yes", "is_yes", is_flag=True, help="Do not ask.")
+@json_option
+@pass_invocation
+def command(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_json: bool) -> ExitCode:
+    """Ask the provider to stop each BATCH (a batch id, an attempt id, or how that begins).
+
+    What a batch finished before it stops is paid for, and `batchpond sync` collects it. Its
+    other requests count as cancelled.
+    """
+    from batchpond.cancel import cancel
+
+    diagnostics, store = invocation.diagnostics, invocation.store()
+    if not is_yes and not diagnostics.confirm(f"Cancel {plural(len(batches), 'batch')}?", flag="--yes"):
+        raise UsageError("not confirmed; nothing was cancelled")
+    report = cancel(store, batches, providers=providers())
+    for note in report.notes:
+        show_note(diagnostics, note)
+    if is_json:
+        output.document({"asked": report.asked, "notes": notes_documents(report.notes)})
+    diagnostics.note(
+        f"asked to cancel {plural(len(report.asked), 'batch')}", hint="`batchpond sync` collects what they finished"
+    )
+    return report.exit_code

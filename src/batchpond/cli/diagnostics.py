@@ -1,0 +1,134 @@
+"""Everything that goes to stderr: errors, hints, notes, progress and questions."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import click
+
+from batchpond.cli.text import escape, json_text
+from batchpond.errors import ExitCode, UsageError
+
+HEARTBEAT_S = 60.0
+_COLORS = {"error": "red", "warning": "yellow", "hint": "cyan", "note": "green", "safe": "green"}
+
+
+@dataclass
+class Diagnostics:
+    """One command's voice on stderr; text from outside is escaped before it is shown."""
+
+    is_quiet: bool = False
+    is_verbose: bool = False
+    is_json: bool = False
+    has_progress: bool = True
+    color: str = "auto"
+    _last_progress: str = field(default="", init=False)
+    _last_progress_s: float = field(default=float("-inf"), init=False)
+    _has_open_line: bool = field(default=False, init=False)
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person is looking at stderr."""
+        return sys.stderr.isatty()
+
+    def error(self, message: str, hint: str | None, code: ExitCode) -> None:
+        """Say what went wrong and what to do; a JSON object when the caller asked for JSON."""
+        self.end_progress()
+        if self.is_json:
+            document = {"error": code.name.lower(), "exit_code": int(code), "message": message, "hint": hint}
+            self._write(json_text(document))
+        else:
+            self._pair("error", message, hint)
+
+    def problem(self, message: str, *, hint: str | None = None) -> None:
+        """Say that a part failed while the command goes on."""
+        self._pair("error", message, hint)
+
+    def warning(self, message: str, *, hint: str | None = None) -> None:
+        """Say what may surprise; shown even when quiet."""
+        self._pair("warning", message, hint)
+
+    def note(self, message: str, *, hint: str | None = None) -> None:
+        """Say what was done, and perhaps the next command."""
+        if not self.is_quiet:
+            self._pair("note", message, hint)
+
+    def detail(self, message: str) -> None:
+        """Say what only `-v` asks for."""
+        if self.is_verbose:
+            self.end_progress()
+            self._write(escape(message, keep_newlines=True))
+
+    def trace(self, error: BaseException) -> None:
+        """Print the traceback of an unexpected error when `-v` asks for it."""
+        if self.is_verbose:
+            self.detail("".join(traceback.format_exception(error)))
+
+    def progress(self, text: str) -> None:
+        """Show where a long step stands: one living line on a terminal, else a line per change.
+
+        An unchanged text is repeated once a minute, so that a log shows the process is alive.
+        """
+        if self.is_quiet or not self.has_progress:
+            return
+        now_s = time.monotonic()
+        if text == self._last_progress and now_s - self._last_progress_s < HEARTBEAT_S:
+            return
+        self._last_progress, self._last_progress_s = text, now_s
+        if not self.is_terminal:
+            stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            self._write(f"{stamp} {escape(text)}")
+            return
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+        sys.stderr.write("\r\x1b[2K" + escape(text)[: max(1, columns - 1)])
+        sys.stderr.flush()
+        self._has_open_line = True
+
+    def end_progress(self) -> None:
+        """Leave the living line, so that what follows starts on a line of its own."""
+        if self._has_open_line:
+            sys.stderr.write("\r\x1b[2K")
+            self._has_open_line = False
+
+    def say(self, text: str) -> None:
+        """Show lines that a person needs to answer a question that follows."""
+        self.end_progress()
+        self._write(escape(text, keep_newlines=True))
+
+    def confirm(self, question: str, *, flag: str) -> bool:
+        """Ask yes or no; raises UsageError that names the flag when nobody can answer."""
+        if not (sys.stdin.isatty() and self.is_terminal):
+            raise UsageError(
+                "this needs a yes, and there is no terminal to ask on", hint=f"add `{flag}`; nothing was sent"
+            )
+        self.end_progress()
+        return click.confirm(escape(question), default=False, err=True)
+
+    def has_color(self, stream_is_terminal: bool) -> bool:
+        """Return whether to colour a stream: `--color`, then NO_COLOR and TERM, then the stream."""
+        if self.color != "auto":
+            return self.color == "always"
+        if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+            return False
+        return stream_is_terminal or bool(os.environ.get("FORCE_COLOR"))
+
+    def _pair(self, label: str, message: str, hint: str | None) -> None:
+        self.end_progress()
+        self._say(label, message)
+        if hint:
+            self._say("hint", hint)
+
+    def _say(self, label: str, message: str) -> None:
+        mark = f"{label}:"
+        if self.has_color(self.is_terminal):
+            mark = click.style(mark, fg=_COLORS[label], bold=True)
+        self._write(f"{mark} {escape(message, keep_newlines=True)}")
+
+    def _write(self, line: str) -> None:
+        sys.stderr.write(line.rstrip("\n") + "\n")
+        sys.stderr.flush()

@@ -1,0 +1,215 @@
+"""Rows in each output format, as pure generators of text; the bytes are the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from batchpond.cli.text import cell, escape, json_text, short_cell
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TERMINAL_ROWS_MAX = 500
+TEXT_FLOOR = 16
+CELL_MAX = 60
+GAP = 2
+
+
+class Format(StrEnum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+    MARKDOWN = "markdown"
+    PARQUET = "parquet"
+
+
+Row = Sequence[Any]
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Return column names with repeats numbered, since a JSON object has each key once."""
+    taken: set[str] = set()
+    result = []
+    for name in names:
+        candidate, n = name, 1
+        while candidate in taken:
+            n += 1
+            candidate = f"{name}_{n}"
+        taken.add(candidate)
+        result.append(candidate)
+    return result
+
+
+def arrow_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+    """Yield an Arrow stream's rows as Python values; times in UTC."""
+    for batch in batches:
+        yield from zip(*(_values(column) for column in batch.columns), strict=True)
+
+
+def _values(column: pa.Array) -> list[Any]:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(column.type):
+        zone = "UTC" if column.type.tz else None
+        column = column.cast(pa.timestamp("us", tz=zone), safe=False)
+    elif pa.types.is_time64(column.type) or pa.types.is_duration(column.type):
+        column = column.cast(_in_microseconds(column.type), safe=False)
+    try:
+        values: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
+    except (ValueError, OverflowError):
+        # Beyond what Python's calendar holds, such as DuckDB's infinite timestamps.
+        values = [text and text.replace(" ", "T") for text in column.cast(pa.string()).to_pylist()]
+    return values
+
+
+def _in_microseconds(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    return pa.time64("us") if pa.types.is_time64(kind) else pa.duration("us")
+
+
+def json_array(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
+    """Yield one JSON array, one row per line; no rows is `[]`."""
+    opening = "[\n"
+    for row in rows:
+        yield opening + json_text(dict(zip(names, row, strict=True)))
+        opening = ",\n"
+    yield "[]\n" if opening == "[\n" else "\n]\n"
+
+
+def json_lines(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
+    """Yield one JSON object per line."""
+    for row in rows:
+        yield json_text(dict(zip(names, row, strict=True))) + "\n"
+
+
+def csv_lines(names: Sequence[str], rows: Iterable[Row], *, is_terminal: bool = False) -> Iterator[str]:
+    """Yield RFC 4180 lines ended by a line feed; null is nothing, an empty text is `""`."""
+    for row in _with_header(names, rows):
+        line = ",".join(_csv_cell(value) for value in row)
+        yield (escape(line, keep_newlines=True) if is_terminal else line) + "\n"
+
+
+def _with_header(names: Sequence[str], rows: Iterable[Row]) -> Iterator[Row]:
+    yield names
+    yield from rows
+
+
+def _csv_cell(value: Any) -> str:
+    if value is None:
+        return ""
+    text = cell(value)
+    if not text or text != text.strip() or any(mark in text for mark in ',"\n\r'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def tab_lines(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
+    """Yield tab-separated lines, untruncated; tabs, line ends and control characters escaped."""
+    for row in _with_header(names, rows):
+        yield "\t".join(escape(cell(value)) for value in row) + "\n"
+
+
+def markdown_lines(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
+    """Yield a Markdown table."""
+    yield "| " + " | ".join(_markdown_cell(name) for name in names) + " |\n"
+    yield "|" + "|".join(" --- " for _ in names) + "|\n"
+    for row in rows:
+        yield "| " + " | ".join(_markdown_cell(value) for value in row) + " |\n"
+
+
+def _markdown_cell(value: Any) -> str:
+    text = cell(value).replace("\\", "\\\\").replace("|", "\\|").replace("&", "&amp;").replace("<", "&lt;")
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "<br>".join(escape(line) for line in lines)
+
+
+def terminal_lines(names: Sequence[str], rows: Sequence[Row], width: int, *, has_color: bool) -> Iterator[str]:
+    """Yield an aligned table, or one block per row where the columns do not fit the width."""
+    shown = [[short_cell(value) for value in row] for row in rows]
+    is_number = [_is_number_column(rows, i) for i in range(len(names))]
+    heads = [escape(name) for name in names]
+    widths = _fitted_widths(heads, shown, is_number, width)
+    if widths is None:
+        yield from _blocks(heads, shown, width, has_color=has_color)
+        return
+    yield _bold(_line(heads, widths, is_number), has_color=has_color) + "\n"
+    for row in shown:
+        yield _line(row, widths, is_number) + "\n"
+
+
+def aligned(heads: Sequence[str], rows: Sequence[Sequence[str]], *, n_text_columns: int) -> list[str]:
+    """Return ready-made cells as aligned lines; columns after the first few are right-aligned."""
+    from rich.cells import cell_len
+
+    safe = [[escape(text) for text in row] for row in (heads, *rows)]
+    widths = [max(cell_len(text) for text in column) for column in zip(*safe, strict=True)]
+    is_number = [index >= n_text_columns for index in range(len(heads))]
+    return [_line(row, widths, is_number) for row in safe]
+
+
+def _is_number_column(rows: Sequence[Row], index: int) -> bool:
+    from decimal import Decimal
+
+    kinds = {type(row[index]) for row in rows if row[index] is not None}
+    return bool(kinds) and kinds <= {int, float, Decimal}
+
+
+def _fitted_widths(
+    heads: Sequence[str], shown: Sequence[Sequence[str]], is_number: Sequence[bool], width: int
+) -> list[int] | None:
+    from rich.cells import cell_len
+
+    natural = [
+        max(cell_len(head), *(min(cell_len(row[i]), CELL_MAX) for row in shown), 0)
+        for i, head in enumerate(heads)
+    ]
+    floor = [
+        max(cell_len(head), full if number else min(full, TEXT_FLOOR))
+        for head, full, number in zip(heads, natural, is_number, strict=True)
+    ]
+    room = width - GAP * (len(heads) - 1)
+    if sum(floor) > room:
+        return None
+    widths = list(natural)
+    while sum(widths) > room:
+        widest = max(range(len(widths)), key=lambda i: widths[i] - floor[i])
+        widths[widest] -= 1
+    return widths
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]) -> str:
+    from rich.cells import cell_len, set_cell_size
+
+    parts = []
+    for text, width, number in zip(cells, widths, is_number, strict=True):
+        size = cell_len(text)
+        if size > width:
+            parts.append(set_cell_size(text, width - 1) + "…")
+        else:
+            pad = " " * (width - size)
+            parts.append(pad + text if number else text + pad)
+    return (" " * GAP).join(parts).rstrip()
+
+
+def _blocks(
+    heads: Sequence[str], shown: Sequence[Sequence[str]], width: int, *, has_color: bool
+) -> Iterator[str]:
+    from rich.cells import cell_len, set_cell_size
+
+    label = max((cell_len(head) for head in heads), default=0)
+    room = max(20, width - label - GAP)
+    for number, row in enumerate(shown, start=1):
+        yield _bold(f"row {number}", has_color=has_color) + "\n"
+        for head, text in zip(heads, row, strict=True):
+            value = text if cell_len(text) <= room else set_cell_size(text, room - 1) + "…"
+            yield f"{set_cell_size(head, label)}{' ' * GAP}{value}\n"
+
+
+def _bold(text: str, *, has_color: bool) -> str:
+    return f"\x1b[1m{text}\x1b[0m" if has_color else text

@@ -1,0 +1,284 @@
+"""What all commands share: lazy loading in flow order, global options, and errors to exit codes."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from batchpond import __version__
+from batchpond.cli.diagnostics import Diagnostics
+from batchpond.cli.formats import Format
+from batchpond.cli.output import ReaderGoneError
+from batchpond.errors import BatchpondError, ExitCode
+
+if TYPE_CHECKING:
+    from batchpond.lake.store import Store
+
+PROGRAM = "batchpond"
+DEFAULT_LAKE = Path("lake")
+# In the order in which a study flows through them.
+COMMANDS = (
+    "init", "demo", "keys", "templates", "plan", "submit", "sync", "status", "cancel", "resolve", "query",
+    "views", "results", "export", "import", "audit", "doctor", "simulate",
+)  # fmt: skip
+SAFE_TO_STOP = (
+    "interrupted. What was recorded is safe, and batches that were sent go on at the providers; "
+    "`batchpond sync` collects them and settles any send that was cut off"
+)
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@dataclass
+class Invocation:
+    """One invocation: where the lake is, and how to speak on stderr."""
+
+    lake_path: Path = DEFAULT_LAKE
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
+
+    def store(self) -> Store:
+        """Open the lake."""
+        from batchpond.lake.store import Store
+
+        return Store.open(self.lake_path)
+
+    def note_left_out(self, n_rows: int) -> None:
+        """Say that a terminal table was cut, and how to see the rest."""
+        if n_rows:
+            self.diagnostics.note(
+                f"{n_rows:,} more rows are not shown", hint="`--format csv > FILE` writes all of them"
+            )
+
+    def color_stdout(self) -> bool:
+        """Return whether tables on stdout are coloured."""
+        return self.diagnostics.has_color(sys.stdout.isatty())
+
+
+pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
+
+
+def _on_invocation(apply: Callable[[Invocation, Any], None]) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def callback(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
+        if value is not None and value is not False:
+            apply(ctx.ensure_object(Invocation), value)
+
+    return callback
+
+
+def _set_lake(invocation: Invocation, path: Path) -> None:
+    invocation.lake_path = path
+
+
+def _set_color(invocation: Invocation, color: str) -> None:
+    invocation.diagnostics.color = color
+
+
+def _set_quiet(invocation: Invocation, _: bool) -> None:
+    invocation.diagnostics.is_quiet = True
+
+
+def _set_verbose(invocation: Invocation, _: bool) -> None:
+    invocation.diagnostics.is_verbose = True
+
+
+def _set_no_progress(invocation: Invocation, _: bool) -> None:
+    invocation.diagnostics.has_progress = False
+
+
+def _common_options(*, is_group: bool) -> list[click.Parameter]:
+    hidden = not is_group
+    return [
+        click.Option(
+            ["--lake"],
+            type=click.Path(path_type=Path, file_okay=False),
+            metavar="DIR",
+            envvar="BATCHPOND_LAKE" if is_group else None,
+            expose_value=False,
+            callback=_on_invocation(_set_lake),
+            help="The lake's folder (or BATCHPOND_LAKE); ./lake otherwise.",
+        ),
+        click.Option(
+            ["-q", "--quiet"],
+            is_flag=True,
+            expose_value=False,
+            hidden=hidden,
+            callback=_on_invocation(_set_quiet),
+            help="Only warnings and errors on stderr.",
+        ),
+        click.Option(
+            ["-v", "--verbose"],
+            is_flag=True,
+            expose_value=False,
+            hidden=hidden,
+            callback=_on_invocation(_set_verbose),
+            help="More detail on stderr, tracebacks too.",
+        ),
+        click.Option(
+            ["--color"],
+            type=click.Choice(["auto", "always", "never"]),
+            expose_value=False,
+            hidden=hidden,
+            callback=_on_invocation(_set_color),
+            help="Colour; auto obeys NO_COLOR and the terminal.",
+        ),
+        click.Option(
+            ["--no-progress"],
+            is_flag=True,
+            expose_value=False,
+            hidden=hidden,
+            callback=_on_invocation(_set_no_progress),
+            help="No progress lines.",
+        ),
+    ]
+
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class PondCommand(click.Command):
+    """A command that also takes the global options, wherever they are typed."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
+        kwargs.setdefault("context_settings", _CONTEXT)
+        kwargs.setdefault("epilog", "\b\nExamples:\n" + "\n".join(f"  {example}" for example in examples))
+        super().__init__(*args, **kwargs)
+        self.examples = tuple(examples)
+        self.params.extend(_common_options(is_group=False))
+
+
+def pond_command(name: str, *examples: str) -> Callable[[_F], PondCommand]:
+    """Make a function a command; the examples end its help."""
+
+    def decorate(function: _F) -> PondCommand:
+        decorated = click.command(name, cls=PondCommand, examples=examples)(function)
+        assert isinstance(decorated, PondCommand)  # noqa: S101 - tells the type checker what cls= made
+        return decorated
+
+    return decorate
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are modules, imported when asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in flow order."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"batchpond.cli.{cmd_name}{'_' if cmd_name == 'import' else ''}")
+        loaded: click.Command = module.command
+        return loaded
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one was probably meant."""
+        name = args[0]
+        if not name.startswith("-") and name not in COMMANDS:
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            meant = f"did you mean `{near[0]}`?" if near else "`batchpond --help` lists the commands"
+            raise click.UsageError(f"no command {name!r}; {meant}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(PROGRAM, cls=LazyGroup, context_settings=_CONTEXT)
+@click.version_option(__version__, prog_name=PROGRAM)
+def root() -> None:
+    """Run LLM judge studies through the providers' batch APIs, into a lake you can query.
+
+    A study flows through the commands in the order below. Nothing is sent, and nothing is
+    spent, before `submit` has shown the cost and been told yes.
+    """
+
+
+root.params.extend(_common_options(is_group=True))
+
+
+def format_option(function: _F) -> _F:
+    """Add `--format` and its short form `--json`."""
+    function = click.option(
+        "--format",
+        "form",
+        type=click.Choice([form.value for form in Format]),
+        callback=_pick_format,
+        help="How to print rows (a table on a terminal, tab-separated in a pipe).",
+    )(function)
+    return click.option(
+        "--json", "is_json", is_flag=True, is_eager=True, expose_value=False, callback=_remember_json,
+        help="Same as --format json.",
+    )(function)  # fmt: skip
+
+
+def _remember_json(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    ctx.meta["batchpond.is_json"] = value
+
+
+def _pick_format(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> Format:
+    if ctx.meta.get("batchpond.is_json"):
+        if value not in (None, Format.JSON):
+            raise click.UsageError("--json and --format ask for different things", ctx)
+        return Format.JSON
+    return Format(value or Format.TABLE)
+
+
+def json_option(function: _F) -> _F:
+    """Add `--json` to a command whose result is one document."""
+    return click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")(function)
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    return any(
+        a in {"--json", "--format=json", "--format=jsonl"} or (a == "--format" and b in {"json", "jsonl"})
+        for a, b in pairs
+    )
+
+
+def run(arguments: Sequence[str] | None) -> int:
+    """Run the command line and turn every way it can end into an exit code."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    invocation = Invocation()
+    diagnostics = invocation.diagnostics
+    diagnostics.is_json = _wants_json(arguments)
+    try:
+        result = root.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False, obj=invocation)
+        diagnostics.end_progress()
+        return int(result) if isinstance(result, int) else ExitCode.DONE
+    except ReaderGoneError:
+        # The rest of the pipeline has what it wanted; keep the interpreter from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.DONE
+    except BatchpondError as error:
+        diagnostics.error(error.message, error.hint, error.exit_code)
+        diagnostics.trace(error)
+        return error.exit_code
+    except click.ClickException as error:
+        diagnostics.error(error.format_message(), _usage_hint(error), ExitCode.USAGE)
+        return ExitCode.USAGE
+    except (KeyboardInterrupt, click.Abort):
+        diagnostics.error(SAFE_TO_STOP, None, ExitCode.INTERRUPTED)
+        return ExitCode.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the last line of defence: no traceback unless asked for
+        diagnostics.error(
+            f"unexpected {type(error).__name__}: {error}",
+            "this is a defect; `batchpond -v ...` shows where. What was recorded before is intact",
+            ExitCode.FAILED,
+        )
+        diagnostics.trace(error)
+        return ExitCode.FAILED
+
+
+def _usage_hint(error: click.ClickException) -> str | None:
+    ctx = getattr(error, "ctx", None)
+    return f"`{ctx.command_path} --help` shows its options" if ctx is not None else None

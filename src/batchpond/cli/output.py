@@ -1,0 +1,157 @@
+"""Everything that goes to stdout: rows in the asked format, one JSON document, or plain text.
+
+Nothing is written before it is complete, so a command that fails leaves stdout empty.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+from batchpond.cli import formats
+from batchpond.cli.formats import Format, Row
+from batchpond.cli.text import escape, json_text
+from batchpond.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SPOOL_BYTES = 8 << 20
+
+
+class ReaderGoneError(Exception):
+    """Whoever read stdout has seen enough."""
+
+
+@contextmanager
+def _stdout() -> Iterator[IO[bytes]]:
+    try:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise ReaderGoneError from None
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise ReaderGoneError from None
+        raise
+
+
+def _emit(chunks: Iterable[str]) -> None:
+    with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
+        for chunk in chunks:
+            spool.write(chunk.encode())
+        spool.seek(0)
+        with _stdout() as stream:
+            shutil.copyfileobj(spool, stream)
+
+
+def is_terminal() -> bool:
+    """Return whether a person is looking at stdout."""
+    return sys.stdout.isatty()
+
+
+def width() -> int:
+    """Return the columns of the terminal."""
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def text(lines: str) -> None:
+    """Print text for people."""
+    _emit([escape(lines, keep_newlines=True).rstrip("\n") + "\n"])
+
+
+def script(source: str) -> None:
+    """Print a program's text; bytes unchanged unless a terminal would obey them."""
+    _emit([(escape(source, keep_newlines=True) if is_terminal() else source).rstrip("\n") + "\n"])
+
+
+def document(value: Any) -> None:
+    """Print one JSON document."""
+    _emit([json_text(value, indent=True) + "\n"])
+
+
+def line(value: Any) -> None:
+    """Print one JSON document on one line, for a stream of them."""
+    _emit([json_text(value) + "\n"])
+
+
+def records(names: Sequence[str], rows: Iterable[Row], form: Format, *, has_color: bool = False) -> int:
+    """Print Python rows; returns how many rows a terminal table had to leave out."""
+    if form is Format.PARQUET:
+        import pyarrow as pa
+
+        table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
+        _parquet(table.schema, table.to_batches())
+        return 0
+    names = formats.unique_names(names)
+    if form is Format.TABLE and is_terminal():
+        return _terminal_table(names, rows, has_color=has_color)
+    _emit(_chunks(names, rows, form))
+    return 0
+
+
+def table(data: pa.Table | pa.RecordBatchReader, form: Format, *, has_color: bool = False) -> int:
+    """Print an Arrow table or stream; returns how many rows a terminal table had to leave out."""
+    import pyarrow as pa
+
+    batches = data.to_batches(max_chunksize=10_000) if isinstance(data, pa.Table) else data
+    if form is Format.PARQUET:
+        _parquet(data.schema, batches)
+        return 0
+    return records(data.schema.names, formats.arrow_rows(batches), form, has_color=has_color)
+
+
+def _chunks(names: Sequence[str], rows: Iterable[Row], form: Format) -> Iterator[str]:
+    match form:
+        case Format.JSON:
+            return formats.json_array(names, rows)
+        case Format.JSONL:
+            return formats.json_lines(names, rows)
+        case Format.CSV:
+            return formats.csv_lines(names, rows, is_terminal=is_terminal())
+        case Format.MARKDOWN:
+            return formats.markdown_lines(names, rows)
+        case Format.TABLE:
+            return formats.tab_lines(names, rows)
+        case Format.PARQUET:
+            raise AssertionError("parquet is bytes, not text")
+
+
+def _terminal_table(names: Sequence[str], rows: Iterable[Row], *, has_color: bool) -> int:
+    shown: list[Row] = []
+    n_left_out = 0
+    for row in rows:
+        if len(shown) < formats.TERMINAL_ROWS_MAX:
+            shown.append(row)
+        else:
+            n_left_out += 1
+    _emit(formats.terminal_lines(names, shown, width(), has_color=has_color))
+    return n_left_out
+
+
+def _parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    import pyarrow.parquet as pq
+
+    if is_terminal():
+        raise UsageError(
+            "Parquet is not for a terminal", hint="send it to a file: `... --format parquet > out.parquet`"
+        )
+    with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
+        names = formats.unique_names(schema.names)
+        with pq.ParquetWriter(spool, _renamed(schema, names), compression="zstd") as writer:
+            for batch in batches:
+                writer.write_batch(batch.rename_columns(names))
+        spool.seek(0)
+        with _stdout() as stream:
+            shutil.copyfileobj(spool, stream)
+
+
+def _renamed(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])

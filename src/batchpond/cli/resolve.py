@@ -1,0 +1,67 @@
+"""`resolve`: a person decides what batchpond may not."""
+
+from __future__ import annotations
+
+import click
+
+from batchpond.cli import output
+from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
+from batchpond.cli.passes import providers
+from batchpond.errors import UsageError
+
+RISKS = {
+    "absent": "If the batch exists after all, its requests are paid for twice. Say that it does not exist?",
+    "lost": "Its answers will be given up and counted as missing. Go on?",
+}
+
+
+@pond_command(
+    "resolve",
+    "batchpond resolve k3vq7d --adopt batch_6920a1",
+    "batchpond resolve k3vq7d --absent --yes",
+    "batchpond resolve k3vq7d --refetch",
+)
+@click.argument("attempt")
+@click.option("--adopt", "batch_id", metavar="BATCH", help="This provider batch is the attempt's; it is checked.")
+@click.option("--absent", "is_absent", is_flag=True, help="The provider has no batch: it may be sent again.")
+@click.option("--lost", "is_lost", is_flag=True, help="Its answers will never come.")
+@click.option("--refetch", "is_refetch", is_flag=True, help="Download the files of a mismatched batch again.")
+@click.option("-y", "--yes", "is_yes", is_flag=True, help="Do not ask.")
+@json_option
+@pass_invocation
+def command(  # noqa: PLR0913 - one parameter per option
+    invocation: Invocation,
+    attempt: str,
+    batch_id: str | None,
+    is_absent: bool,
+    is_lost: bool,
+    is_refetch: bool,
+    is_yes: bool,
+    is_json: bool,
+) -> None:
+    """Say what became of an ATTEMPT that `status` shows as unknown, mismatched or missing.
+
+    Look at the provider's console first: every batch carries the study, the shard and
+    batchpond's token. The decision is recorded, and `batchpond sync` goes on from it.
+    """
+    from batchpond.resolve import Resolution, resolve
+
+    asked = {
+        Resolution.ADOPT: batch_id is not None,
+        Resolution.ABSENT: is_absent,
+        Resolution.LOST: is_lost,
+        Resolution.REFETCH: is_refetch,
+    }
+    chosen = [resolution for resolution, is_asked in asked.items() if is_asked]
+    if len(chosen) != 1:
+        raise UsageError("say exactly one of --adopt BATCH, --absent, --lost, --refetch")
+    store = invocation.store()
+    risk = RISKS.get(chosen[0])
+    if risk and not is_yes and not invocation.diagnostics.confirm(risk, flag="--yes"):
+        raise UsageError("not confirmed; nothing was recorded")
+    settled = resolve(store, attempt, chosen[0], providers=providers(), batch_id=batch_id)
+    if is_json:
+        output.document({"attempt_id": settled.attempt_id, "phase": settled.phase, "batch_id": settled.batch_id})
+    invocation.diagnostics.note(
+        f"attempt {settled.attempt_id} is now {settled.phase}", hint="`batchpond sync` goes on from here"
+    )

@@ -1,0 +1,44 @@
+"""`results`: one row per planned request."""
+
+from __future__ import annotations
+
+import click
+
+from batchpond.cli import output
+from batchpond.cli.formats import Format
+from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
+
+# What fits a terminal and answers "who won"; every other form prints all columns.
+TERMINAL_COLUMNS = (
+    "template_id", "rubric_id", "request_model", "thinking", "item_first", "item_second", "verdict", "outcome",
+)  # fmt: skip
+
+
+@pond_command(
+    "results",
+    "batchpond results --study demo --limit 20",
+    "batchpond results --format parquet > results.parquet",
+    "batchpond results --json | jq '.[] | select(.outcome == \"refused\") | .text'",
+)
+@click.option("--study", help="Only this study; all of them otherwise.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most this many rows.")
+@click.option("--all-columns", is_flag=True, help="On a terminal, all columns too.")
+@format_option
+@pass_invocation
+def command(invocation: Invocation, study: str | None, limit: int | None, all_columns: bool, form: Format) -> None:
+    """Print one row per planned request: who won, or why nobody did.
+
+    Rows stream, so a study of any size fits. A request without an answer yet is a row too.
+    """
+    from batchpond import lens
+
+    store = invocation.store()
+    is_short = form is Format.TABLE and output.is_terminal() and not all_columns
+    columns = ", ".join(TERMINAL_COLUMNS) if is_short else "*"
+    sql = f"select {columns} from results where ($study is null or study = $study)"
+    if limit is not None:
+        sql += f" limit {limit:d}"
+    with lens.connect(store.path) as connection:
+        rows = connection.sql(sql, params={"study": study}).to_arrow_reader(10_000)
+        n_left_out = output.table(rows, form, has_color=invocation.color_stdout())
+    invocation.note_left_out(n_left_out)

@@ -1,0 +1,144 @@
+"""`submit`: show the cost, ask, send."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchpond.cli import formats, output
+from batchpond.cli.diagnostics import Diagnostics
+from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
+from batchpond.cli.passes import counts_document, notes_documents, providers, show_note
+from batchpond.cli.text import plural, usd
+from batchpond.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from batchpond.submit import SubmitPreview, SubmitReport
+
+COLUMNS = ("provider", "model", "requests", "batches", "input tokens", "expected", "at worst")
+
+
+@pond_command(
+    "submit",
+    "batchpond submit my-study --dry-run",
+    "batchpond submit my-study --limit 200 --max-cost 5",
+    "batchpond submit my-study --yes --json",
+)
+@click.argument("study")
+@click.option("-y", "--yes", "is_yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show what would be sent and its cost; send nothing.")
+@click.option("--max-cost", "max_cost_usd", type=click.FloatRange(min=0), metavar="USD",
+              help="Refuse above this expected cost, and never spend more than it.")  # fmt: skip
+@click.option("--limit", type=click.IntRange(min=1), metavar="N",
+              help="A stable sample of N requests first; the rest can follow later.")  # fmt: skip
+@json_option
+@pass_invocation
+def command(
+    invocation: Invocation,
+    study: str,
+    is_yes: bool,
+    dry_run: bool,
+    max_cost_usd: float | None,
+    limit: int | None,
+    is_json: bool,
+) -> ExitCode:
+    """Send what is due of a planned STUDY, after showing its cost and asking.
+
+    Nothing is asked twice: what was sent before is left alone, also after a crash. What does
+    not fit into the provider's queue now is sent by later runs of `batchpond sync`.
+    """
+    from batchpond.submit import submit
+
+    diagnostics = invocation.diagnostics
+
+    def confirm(preview: SubmitPreview) -> bool:
+        if not is_json:
+            diagnostics.say(preview_text(preview))
+        return is_yes or diagnostics.confirm(
+            f"Send {plural(preview.n_requests, 'request')} for at most {usd(preview.cost_max_usd)}?", flag="--yes"
+        )
+
+    report = submit(
+        invocation.store(),
+        study,
+        max_cost_usd=max_cost_usd,
+        limit=limit,
+        dry_run=dry_run,
+        confirm=confirm,
+        providers=providers(),
+        on_note=lambda note: show_note(diagnostics, note),
+    )
+    if report.counts is None and report.preview.n_requests and not dry_run:
+        raise UsageError("not confirmed; nothing was sent", hint=f"`batchpond submit {study}` asks again")
+    if is_json:
+        output.document(document(report))
+    elif dry_run:
+        output.text(preview_text(report.preview))
+    _conclude(diagnostics, report, dry_run=dry_run)
+    return report.exit_code
+
+
+def preview_text(preview: SubmitPreview) -> str:
+    """Return what would be sent, as a person decides upon it."""
+    rows = [
+        (m.provider, m.request_model, f"{m.n_requests:,}", f"{m.n_shards:,}", f"~{m.input_tokens:,}",
+         usd(m.cost_expected_usd), usd(m.cost_max_usd))
+        for m in preview.models
+    ]  # fmt: skip
+    if len(rows) > 1:
+        total_tokens = sum(m.input_tokens for m in preview.models)
+        rows.append(
+            ("total", "", f"{preview.n_requests:,}", f"{preview.n_shards:,}", f"~{total_tokens:,}",
+             usd(preview.cost_expected_usd), usd(preview.cost_max_usd))
+        )  # fmt: skip
+    lines = [f"study {preview.study}, version {preview.study_version}; costs are rough estimates", ""]
+    lines += formats.aligned(COLUMNS, rows, n_text_columns=2)
+    if preview.caveats:
+        lines += ["", *(f"- {caveat}" for caveat in preview.caveats)]
+    return "\n".join(lines)
+
+
+def document(report: SubmitReport) -> dict[str, Any]:
+    """Return the JSON shape of a submission."""
+    preview = report.preview
+    return {
+        "study": preview.study,
+        "study_version": preview.study_version,
+        "is_approved": report.is_approved,
+        "n_requests": preview.n_requests,
+        "n_batches": preview.n_shards,
+        "cost_expected_usd": preview.cost_expected_usd,
+        "cost_max_usd": preview.cost_max_usd,
+        "models": [
+            {
+                "provider": m.provider,
+                "request_model": m.request_model,
+                "n_requests": m.n_requests,
+                "n_batches": m.n_shards,
+                "input_tokens": m.input_tokens,
+                "cost_expected_usd": m.cost_expected_usd,
+                "cost_max_usd": m.cost_max_usd,
+            }
+            for m in preview.models
+        ],
+        "caveats": preview.caveats,
+        "counts": counts_document(report.counts),
+        "notes": notes_documents(report.notes),
+    }
+
+
+def _conclude(diagnostics: Diagnostics, report: SubmitReport, *, dry_run: bool) -> None:
+    preview = report.preview
+    if not preview.n_requests:
+        diagnostics.note(
+            f"nothing of {preview.study} is due: everything planned was sent before",
+            hint="`batchpond status` shows where it stands",
+        )
+    elif dry_run:
+        diagnostics.note("dry run: nothing was sent", hint=f"`batchpond submit {preview.study}` sends it")
+    elif report.counts is not None:
+        diagnostics.note(
+            f"{plural(report.counts.n_created, 'batch')} created",
+            hint="`batchpond sync` collects the answers and sends what still waits; run it as often as you like",
+        )

@@ -1,0 +1,170 @@
+"""`sync`: one pass that brings lake and providers together, or a loop of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchpond.cli import output
+from batchpond.cli.diagnostics import Diagnostics
+from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
+from batchpond.cli.passes import counts_document, notes_documents, providers, show_note
+from batchpond.cli.text import age, plural
+from batchpond.errors import BusyError, ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from batchpond.session import Counts
+    from batchpond.sync import SyncReport
+
+TIMEOUT_S = 48 * 3_600.0
+ON_DONE_TIMEOUT_S = 60.0
+WHAT = {
+    "n_created": "created", "n_adopted": "found again", "n_absent": "proven never created", "n_rejected": "refused",
+    "n_unknown": "unclear", "n_status_changes": "status changes", "n_lines": "lines downloaded",
+    "n_verified": "verified", "n_mismatched": "mismatched",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """How long to go on, how often to look, and what to run in the end."""
+
+    is_on: bool
+    interval_s: float
+    timeout_s: float
+    submit_due: bool
+
+
+@pond_command(
+    "sync",
+    "batchpond sync",
+    "batchpond sync --watch --interval 300 --on-done 'notify-send \"$BATCHPOND_N_VERIFIED batches are in\"'",
+    "batchpond sync --json --exit-code",
+)
+@click.option("--watch", "is_watch", is_flag=True, help="Go on until no batch is pending.")
+@click.option("--interval", "interval_s", type=click.FloatRange(min=1), default=60.0, show_default=True,
+              metavar="SECONDS", help="With --watch: wait this long between passes.")  # fmt: skip
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=TIMEOUT_S, show_default=True,
+              metavar="SECONDS", help="With --watch: stop after this long.")  # fmt: skip
+@click.option("--on-done", metavar="CMD", help="Shell command to run once nothing is pending any more; the "
+              "counts are in BATCHPOND_N_VERIFIED, BATCHPOND_N_PENDING, BATCHPOND_N_ATTENTION ...")  # fmt: skip
+@click.option("--no-submit", is_flag=True, help="Create no batch: no further waves, no retries.")
+@click.option("--exit-code", "is_exit_code", is_flag=True, help="8 while batches are pending.")
+@json_option
+@pass_invocation
+def command(  # noqa: PLR0913 - one parameter per option
+    invocation: Invocation,
+    is_watch: bool,
+    interval_s: float,
+    timeout_s: float,
+    on_done: str | None,
+    no_submit: bool,
+    is_exit_code: bool,
+    is_json: bool,
+) -> ExitCode:
+    """Look at every open batch once: download what ended, record what changed, send what is due.
+
+    Safe to run at any time and as often as you like, from cron too; a pass with nothing new
+    writes nothing. Sends only under an approval that `submit` recorded.
+    """
+    watch = Watch(is_watch, interval_s, timeout_s, submit_due=not no_submit)
+    total, report = _passes(invocation, watch)
+    if is_json:
+        output.document(document(total, report))
+    _conclude(invocation.diagnostics, total, report)
+    if on_done and not report.n_pending and any(dataclasses.astuple(total)):
+        _run_on_done(on_done, invocation, total, report)
+    return exit_code(report, is_exit_code=is_exit_code)
+
+
+def _passes(invocation: Invocation, watch: Watch) -> tuple[Counts, SyncReport]:
+    from batchpond.session import Counts
+
+    store, diagnostics = invocation.store(), invocation.diagnostics
+    total, connected = Counts(), providers()
+    deadline_s = time.monotonic() + watch.timeout_s
+    while True:
+        report = _one_pass(invocation, watch, deadline_s, store, connected)
+        total = _added(total, report.counts)
+        left_s = deadline_s - time.monotonic()
+        if not (watch.is_on and report.n_pending and left_s > 0):
+            return total, report
+        diagnostics.progress(
+            f"{plural(report.n_pending, 'batch')} pending, {total.n_verified:,} verified, "
+            f"{total.n_lines:,} lines in; next look every {age(watch.interval_s)}"
+        )
+        time.sleep(min(watch.interval_s, left_s))
+
+
+def _one_pass(invocation: Invocation, watch: Watch, deadline_s: float, store: Any, connected: Any) -> SyncReport:
+    from batchpond.sync import sync_once
+
+    diagnostics = invocation.diagnostics
+    while True:
+        try:
+            return sync_once(
+                store,
+                providers=connected,
+                submit_due=watch.submit_due,
+                on_note=lambda note: show_note(diagnostics, note),
+            )
+        except BusyError as error:
+            if not watch.is_on or time.monotonic() + watch.interval_s > deadline_s:
+                raise
+            diagnostics.progress(error.message)
+            time.sleep(watch.interval_s)
+
+
+def _added(total: Counts, new: Counts) -> Counts:
+    pairs = zip(dataclasses.astuple(total), dataclasses.astuple(new), strict=True)
+    return type(total)(*(a + b for a, b in pairs))
+
+
+def document(counts: Counts, report: SyncReport) -> dict[str, Any]:
+    """Return the JSON shape of one or more passes."""
+    return {
+        "counts": counts_document(counts),
+        "n_pending": report.n_pending,
+        "n_attention": report.n_attention,
+        "notes": notes_documents(report.notes),
+    }
+
+
+def exit_code(report: SyncReport, *, is_exit_code: bool) -> ExitCode:
+    """Return what a pass means to a script."""
+    if report.exit_code is not ExitCode.DONE:
+        return report.exit_code
+    if report.n_attention:
+        return ExitCode.ATTENTION
+    return ExitCode.PENDING if is_exit_code and report.n_pending else ExitCode.DONE
+
+
+def _conclude(diagnostics: Diagnostics, total: Counts, report: SyncReport) -> None:
+    values = dataclasses.asdict(total)
+    done = ", ".join(f"{values[name]:,} {words}" for name, words in WHAT.items() if values[name])
+    left = f"{plural(report.n_pending, 'batch')} pending" if report.n_pending else "nothing pending"
+    if report.n_attention:
+        left += f", {plural(report.n_attention, 'batch')} need attention"
+    hint = "`batchpond status` shows which" if report.n_attention else None
+    diagnostics.note(f"{done or 'nothing new'}; {left}", hint=hint)
+
+
+def _run_on_done(on_done: str, invocation: Invocation, total: Counts, report: SyncReport) -> None:
+    numbers = {**dataclasses.asdict(total), "n_pending": report.n_pending, "n_attention": report.n_attention}
+    environment = {f"BATCHPOND_{name.upper()}": str(value) for name, value in numbers.items()}
+    environment["BATCHPOND_LAKE"] = str(invocation.lake_path)
+    try:
+        # Its stdout joins our stderr: stdout is data only.
+        done = subprocess.run(
+            ["/bin/sh", "-c", on_done], env=os.environ | environment, stdout=2, timeout=ON_DONE_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"--on-done ran longer than {ON_DONE_TIMEOUT_S:.0f} s; the pass itself is done") from None
+    if done.returncode:
+        invocation.diagnostics.warning(f"--on-done ended with exit code {done.returncode}; the pass itself is done")

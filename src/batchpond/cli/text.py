@@ -1,0 +1,161 @@
+"""Values as text: what a terminal may safely show, and one spelling per type for every format."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
+from typing import Any
+
+import orjson
+
+# Control characters (C0, DEL, C1), characters that reorder or hide text, and lone surrogates.
+# ZWJ and ZWNJ stay: emoji sequences and several scripts need them.
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e0fff\ud800-\udfff]"
+)
+_UNSAFE_BUT_NEWLINE = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_JSON_OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
+
+
+def _escape_one(match: re.Match[str]) -> str:
+    character = match.group()
+    code = ord(character)
+    if character in _SHORT:
+        return _SHORT[character]
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def escape(text: str, *, keep_newlines: bool = False) -> str:
+    """Return text that can neither move the cursor, reorder, hide nor recolour anything."""
+    return (_UNSAFE_BUT_NEWLINE if keep_newlines else _UNSAFE).sub(_escape_one, text)
+
+
+def _json_escape_one(match: re.Match[str]) -> str:
+    units = match.group().encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+def json_text(value: Any, *, indent: bool = False) -> str:
+    """Return compact JSON on one line (or indented), with unsafe characters as \\u escapes.
+
+    Times are RFC 3339 in UTC, NaN and infinities null, decimals exact numbers, bytes base64.
+    """
+    options = _JSON_OPTIONS | (orjson.OPT_INDENT_2 if indent else 0)
+    text = orjson.dumps(value, default=_json_default, option=options).decode()
+    return _UNSAFE_BUT_NEWLINE.sub(_json_escape_one, text)
+
+
+def _json_default(value: Any) -> Any:
+    match value:
+        case Decimal():
+            return orjson.Fragment(format(value, "f")) if value.is_finite() else None
+        case bytes() | bytearray() | memoryview():
+            return base64.b64encode(value).decode("ascii")
+        case timedelta():
+            return _duration(value.total_seconds())
+        case set() | frozenset():
+            return sorted(value)
+        case PurePath():
+            return str(value)
+        case tuple() if hasattr(value, "nanoseconds"):
+            return _interval(value)
+        case tuple():
+            return list(value)
+    raise TypeError(f"no JSON spelling for {type(value).__name__}")
+
+
+def _duration(seconds: float) -> str:
+    sign = "-" if seconds < 0 else ""
+    return f"{sign}PT{abs(seconds):.6f}".rstrip("0").rstrip(".") + "S"
+
+
+def _interval(value: Any) -> str:
+    text = "P"
+    if value.months:
+        text += f"{value.months}M"
+    if value.days:
+        text += f"{value.days}D"
+    if value.nanoseconds or text == "P":
+        text += _duration(value.nanoseconds / 1e9).replace("P", "", 1)
+    return text
+
+
+def cell(value: Any) -> str:
+    """Return a value's one spelling in csv, markdown and tables; an unknown value is empty."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case Enum():
+            return str(value.value)
+        case str():
+            return value
+        case float():
+            return _number(value)
+        case Decimal():
+            return format(value, "f")
+        case datetime():
+            return json_text(value)[1:-1]
+        case date() | time():
+            return value.isoformat()
+        case list() | dict() | tuple() | set():
+            text = json_text(value)
+            return text[1:-1] if text.startswith('"') else text
+        case bytes() | timedelta():
+            return json_text(value)[1:-1]
+    return str(value)
+
+
+def short_cell(value: Any) -> str:
+    """Return a value as a person at a terminal reads it: six digits, minutes, a dash for unknown."""
+    match value:
+        case None:
+            return "-"
+        case float() if math.isfinite(value):
+            return f"{value:.6g}"
+        case datetime():
+            moment = value.astimezone(UTC) if value.tzinfo else value
+            return moment.strftime("%Y-%m-%d %H:%M:%S")
+    return escape(cell(value))
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return repr(value)
+
+
+def usd(value: float | Decimal | None) -> str:
+    """Return money for people; an unknown price is said to be unknown, never shown as zero."""
+    if value is None:
+        return "unknown"
+    return f"${value:,.4f}" if 0 < abs(value) < 1 else f"${value:,.2f}"
+
+
+def age(seconds: float | None) -> str:
+    """Return a duration in its two largest units."""
+    if seconds is None:
+        return "-"
+    left = max(0, round(seconds))
+    for size, unit, below, below_unit in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "m"), (60, "m", 1, "s")):
+        if left >= size:
+            return f"{left // size}{unit} {left % size // below}{below_unit}"
+    return f"{left}s"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun, thousands separated."""
+    endings = {"batch": "batches", "study": "studies", "query": "queries"}
+    return f"{count:,} {noun if count == 1 else endings.get(noun, noun + 's')}"

@@ -1,0 +1,272 @@
+"""Batches that ended: their files to disk, their lines to the lake, their counts proven."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from batchpond import derive, failpoints, payload, prices, raw
+from batchpond.attempts import Attempt, Phase
+from batchpond.due import parser_ids_of
+from batchpond.errors import ExitCode
+from batchpond.lake import tables
+from batchpond.lake.events import Event, Kind
+from batchpond.model import BatchState, Download, FileRole, RemoteBatch, Response
+from batchpond.providers.base import BatchProvider
+from batchpond.session import Session, Severity
+from batchpond.unknowns import check_host
+
+DOWNLOADS_MAX = 3
+_NEVER = datetime(9999, 1, 1, tzinfo=UTC)
+_COUNT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    role: FileRole
+    file_id: str
+    path: Path
+    download: Download
+    n_lines: int
+
+
+def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
+    """Bring in what ended batches have, most perishable first; one that fails stops no other."""
+    ended = [attempt for attempt in session.picture.attempts.values() if attempt.phase is Phase.ENDED]
+    for attempt in sorted(ended, key=lambda a: (a.created_at or _NEVER, a.attempt_id)):
+        if session.providers.is_refused(attempt.provider):
+            continue
+        with session.isolated(attempt.provider, f"batch {attempt.batch_id}"):
+            provider = session.providers.get(attempt.provider)
+            check_host(attempt, provider)
+            _collect(session, provider, attempt, seen.get(attempt.attempt_id))
+
+
+def _collect(session: Session, provider: BatchProvider, attempt: Attempt, batch: RemoteBatch | None) -> None:
+    batch = batch or provider.get(attempt.batch_id or "")
+    if batch is None:
+        _note_unavailable(session, provider, attempt, "the batch")
+        return
+    fetched = _fetch_whole(session, provider, attempt, _wanted(attempt, provider.result_files(batch)))
+    if fetched is None:
+        return
+    for file in fetched:
+        _publish(session, attempt, file)
+    attempt = session.attempt(attempt.attempt_id)
+    if _is_whole(attempt) or _waited_s(session, attempt) >= session.settle_s(provider):
+        finish(session, attempt)
+    else:
+        session.note(
+            Severity.WARNING,
+            f"batch {attempt.batch_id} completed, but its files hold {_n_recorded(attempt)} of"
+            f" {attempt.intent.n_requests} answers so far",
+            hint="`batchpond sync` looks again for a while before it calls the rest missing",
+        )
+
+
+def _wanted(attempt: Attempt, files: tuple[tuple[FileRole, str], ...]) -> list[tuple[FileRole, str]]:
+    """Return the files to download: all while answers are lacking, otherwise those not yet here."""
+    recorded = {event.file_id for event in attempt.downloads}
+    return [pair for pair in files if pair[1] not in recorded or not _is_whole(attempt)]
+
+
+def _is_whole(attempt: Attempt) -> bool:
+    """Whether nothing more can be expected: only a completed batch owes a line per request."""
+    if attempt.state is not BatchState.COMPLETED:
+        return attempt.state is BatchState.FAILED or bool(attempt.downloads) or attempt.n_mismatches > 0
+    return _n_recorded(attempt) >= (attempt.intent.n_requests or 0)
+
+
+def _n_recorded(attempt: Attempt) -> int:
+    return sum(event.n_lines or 0 for event in accepted_downloads(attempt))
+
+
+def _waited_s(session: Session, attempt: Attempt) -> float:
+    ended = attempt.status.occurred_at if attempt.status else None
+    return (session.store.clock.now() - ended).total_seconds() if ended else float("inf")
+
+
+def accepted_downloads(attempt: Attempt) -> list[Event]:
+    """Return one download per file: the one with the most lines, the first of equals."""
+    best: dict[str, Event] = {}
+    for event in attempt.downloads:
+        known = best.get(event.file_id or "")
+        if known is None or (event.n_lines or 0) > (known.n_lines or 0):
+            best[event.file_id or ""] = event
+    return list(best.values())
+
+
+def _fetch_whole(
+    session: Session, provider: BatchProvider, attempt: Attempt, wanted: list[tuple[FileRole, str]]
+) -> list[_Fetched] | None:
+    """Download the files until they hold every line that was sent, or three times the same.
+
+    A body cut at a line border with a correct end looks complete to every HTTP client; only the
+    count of lines shows it.
+    """
+    best: list[_Fetched] = []
+    for _ in range(DOWNLOADS_MAX):
+        fetched = _fetch(session, provider, attempt, wanted)
+        if fetched is None:
+            _drop(best)
+            return None
+        if best and _n_lines(fetched) <= _n_lines(best):
+            same = [f.download.sha256 for f in fetched] == [f.download.sha256 for f in best]
+            _drop(fetched)
+            if same:
+                break
+            continue
+        _drop(best)
+        best = fetched
+        if attempt.state is not BatchState.COMPLETED or _n_lines(best) >= (attempt.intent.n_requests or 0):
+            break
+    return best
+
+
+def _n_lines(fetched: list[_Fetched]) -> int:
+    return sum(file.n_lines for file in fetched)
+
+
+def _drop(fetched: list[_Fetched]) -> None:
+    for file in fetched:
+        file.path.unlink(missing_ok=True)
+
+
+def _fetch(
+    session: Session, provider: BatchProvider, attempt: Attempt, wanted: list[tuple[FileRole, str]]
+) -> list[_Fetched] | None:
+    fetched: list[_Fetched] = []
+    for role, file_id in wanted:
+        path = session.store.scratch(f".{role}")
+        download = provider.download(file_id, path)
+        failpoints.reach("Y4")
+        if download is None:
+            _drop(fetched)
+            _note_unavailable(session, provider, attempt, f"its {role} file {file_id}")
+            return None
+        fetched.append(_Fetched(role, file_id, path, download, _count_lines(path)))
+    failpoints.reach("Y5")
+    return fetched
+
+
+def _count_lines(path: Path) -> int:
+    """Return the number of lines that are not empty; a last one needs no line feed."""
+    with path.open("rb") as lines:
+        return sum(1 for line in lines if line.strip())
+
+
+def _note_unavailable(session: Session, provider: BatchProvider, attempt: Attempt, what: str) -> None:
+    days = provider.descriptor.results_retention_days
+    session.note(
+        Severity.WARNING,
+        f"{attempt.provider} says 404 for {what} of batch {attempt.batch_id}; results are kept about {days} days",
+        hint="`batchpond sync` asks again; 404s come and go",
+        exit_code=ExitCode.ATTENTION,
+    )
+
+
+def _raw_file(attempt: Attempt, event: Event) -> raw.RawFile:
+    return raw.RawFile(
+        provider=attempt.provider,
+        batch_id=attempt.batch_id or "",
+        attempt_id=attempt.attempt_id,
+        file_id=event.file_id or "",
+        role=FileRole(event.file_role or FileRole.OUTPUT),
+        sha256=event.sha256 or "",
+        created_at=attempt.created_at,
+    )
+
+
+def _publish(session: Session, attempt: Attempt, file: _Fetched) -> None:
+    """Raw first: every byte is in the lake before anything tries to read it."""
+    event = Event(
+        kind=Kind.DOWNLOADED,
+        attempt_id=attempt.attempt_id,
+        provider=attempt.provider,
+        batch_id=attempt.batch_id,
+        file_id=file.file_id,
+        file_role=file.role,
+        size_bytes=file.download.size_bytes,
+        sha256=file.download.sha256,
+    )
+    n_lines = raw.publish(session.store, _raw_file(attempt, event), file.path)
+    failpoints.reach("Y6")
+    session.record(dataclasses.replace(event, n_lines=n_lines))
+    failpoints.reach("Y7")
+    file.path.unlink()
+    session.counts.n_files_downloaded += 1
+    session.counts.n_lines += n_lines
+
+
+def source_of(attempt: Attempt) -> derive.Source:
+    """Return an attempt's accepted files, output before error."""
+    files = sorted((_raw_file(attempt, event) for event in accepted_downloads(attempt)), key=lambda f: f.role != FileRole.OUTPUT)
+    return derive.Source(
+        attempt.shard_id, attempt.attempt_id, attempt.provider, attempt.intent.origin or "", tuple(files)
+    )
+
+
+def price_of(session: Session, attempt: Attempt) -> derive.PriceRow:
+    """Return the price of a response of this attempt's model, None where no price is known."""
+    book = prices.PriceBook.load(session.store.path)
+    model = attempt.intent.request_model or ""
+
+    def price(response: Response) -> float | None:
+        return book.cost_usd(
+            attempt.provider, model, response.input_tokens, response.cached_tokens, response.output_tokens
+        )
+
+    return price
+
+
+def finish(session: Session, attempt: Attempt) -> None:
+    """Derive what the raw lines say and prove that every request is accounted for."""
+    specs = derive.parsers(session.store)
+    if len(specs) > 1:
+        with tables.connect(session.store, ["plan", "shard_requests"]) as connection:
+            used = parser_ids_of(connection, attempt.shard_id)
+        specs = {parser_id: spec for parser_id, spec in specs.items() if parser_id in used}
+    tally = derive.derive(session.store, source_of(attempt), specs, price_of(session, attempt))
+    failpoints.reach("Y8")
+    _verify(session, attempt, tally)
+    failpoints.reach("Y10")
+    payload.discard(session.store, attempt.attempt_id)
+    failpoints.reach("Y11")
+
+
+def _verify(session: Session, attempt: Attempt, tally: derive.Tally) -> None:
+    n_sent = attempt.intent.n_requests or 0
+    n_missing = n_sent - tally.n_matched
+    faults = []
+    if n_missing and attempt.state is BatchState.COMPLETED:
+        faults.append(f"{n_missing} of {n_sent} requests are in no file")
+    if tally.n_conflict:
+        faults.append(f"{tally.n_conflict} requests were answered twice, differently")
+    if tally.n_unmatched:
+        faults.append(f"{tally.n_unmatched} lines belong to no request")
+    failpoints.reach("Y9")
+    kind = Kind.MISMATCH if faults else Kind.VERIFIED
+    session.record(
+        Event(
+            kind=kind,
+            attempt_id=attempt.attempt_id,
+            batch_id=attempt.batch_id,
+            n_requests=n_sent,
+            n_completed=tally.n_succeeded,
+            n_failed=tally.n_matched - tally.n_succeeded,
+            reason="; ".join(faults) or None,
+        )
+    )
+    if faults:
+        session.counts.n_mismatched += 1
+        session.note(
+            Severity.ERROR,
+            f"batch {attempt.batch_id} does not add up: {'; '.join(faults)}",
+            hint="see `batchpond audit`; every line received is kept in the lake",
+            exit_code=ExitCode.ATTENTION,
+        )
+    else:
+        session.counts.n_verified += 1

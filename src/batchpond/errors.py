@@ -1,0 +1,78 @@
+"""Every error batchpond raises, one class per decision a caller can make.
+
+    BatchpondError                1  failed
+    ├── UsageError                2  the command line, a setting or a missing confirmation
+    │   └── StudyError            2  study.toml or an input file it names
+    ├── AttentionError            3  unknown, mismatched, lost or soon-to-expire work needs a person
+    ├── AccessError               4  a key is missing, refused, or belongs to another scope
+    ├── LakeError                 5  the lake is damaged, newer than this program, or the disk failed
+    ├── BusyError                75  another writer holds the lake
+    └── ProviderError             1  a provider answered in a way that stops this step
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """The process exit codes, as the README lists them."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    ATTENTION = 3
+    ACCESS = 4
+    LAKE = 5
+    PENDING = 8
+    BUSY = 75
+    INTERRUPTED = 130
+
+
+class BatchpondError(Exception):
+    """Base of all errors: what happened, and in `hint` what to do next."""
+
+    exit_code: ExitCode = ExitCode.FAILED
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(BatchpondError):
+    """The call itself must change: an option, a setting, or a confirmation."""
+
+    exit_code = ExitCode.USAGE
+
+
+class StudyError(UsageError):
+    """A study file or an input it names cannot be used as written."""
+
+
+class AttentionError(BatchpondError):
+    """Something needs a person's decision before it can go on safely."""
+
+    exit_code = ExitCode.ATTENTION
+
+
+class AccessError(BatchpondError):
+    """A key is missing, refused, or sees another account than the lake's batches."""
+
+    exit_code = ExitCode.ACCESS
+
+
+class LakeError(BatchpondError):
+    """The lake cannot be read or written safely."""
+
+    exit_code = ExitCode.LAKE
+
+
+class BusyError(BatchpondError):
+    """Another process is writing to this lake; trying again later is safe."""
+
+    exit_code = ExitCode.BUSY
+
+
+class ProviderError(BatchpondError):
+    """A provider refused or failed a call after all permitted retries."""

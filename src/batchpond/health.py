@@ -1,0 +1,193 @@
+"""What `doctor` looks at: the lake's files, rights and file system, and work that needs a person.
+
+Reads only. Nothing here repairs: what can be repaired by a command is named in the hint.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from batchpond.attempts import ATTENTION_PHASES, fold
+from batchpond.errors import BatchpondError, BusyError, ExitCode
+from batchpond.lake import events
+from batchpond.lake.schemas import TABLES
+from batchpond.lake.store import LENS, SECRET, TMP, Store
+
+FREE_BYTES_MIN = 1 << 30
+FINDINGS_MAX = 50
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "beegfs", "gpfs",
+     "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "virtiofs"}
+)  # fmt: skip
+MOUNTS = Path("/proc/self/mounts")
+
+
+class Level(StrEnum):
+    """How a check came out."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check's outcome, and what to do about it."""
+
+    check: str
+    level: Level
+    message: str
+    hint: str | None = None
+    exit_code: ExitCode = ExitCode.DONE
+
+
+def examine(store: Store) -> list[Finding]:
+    """Return the findings on an open lake, in a fixed order of checks."""
+    found = [_ok("lake", f"{store.path} is lake {store.lake_id}")]
+    for check in (_files, _lens, _rights, _file_system, _space, _writer, _attempts):
+        found.extend(check(store))
+    return found
+
+
+def worst(findings: list[Finding]) -> ExitCode:
+    """Return the exit code that findings add up to."""
+    codes = {finding.exit_code for finding in findings}
+    order = (ExitCode.LAKE, ExitCode.ACCESS, ExitCode.ATTENTION)
+    return next((code for code in order if code in codes), ExitCode.DONE)
+
+
+def _ok(check: str, message: str) -> Finding:
+    return Finding(check, Level.OK, message)
+
+
+def _warning(check: str, message: str, hint: str) -> Finding:
+    return Finding(check, Level.WARNING, message, hint)
+
+
+def _damage(check: str, message: str, hint: str) -> Finding:
+    return Finding(check, Level.ERROR, message, hint, ExitCode.LAKE)
+
+
+def _files(store: Store) -> Iterator[Finding]:
+    n_files, n_bad = 0, 0
+    for name, table in TABLES.items():
+        for path in store.files(name):
+            n_files += 1
+            problem = _file_problem(path, table.schema)
+            if problem is None:
+                continue
+            n_bad += 1
+            if n_bad <= FINDINGS_MAX:
+                hint = "restore it from a backup; other files are not affected"
+                yield _damage("files", f"{path.relative_to(store.path)}: {problem}", hint)
+    if not n_bad:
+        yield _ok("files", f"{n_files:,} published files have their table's columns")
+
+
+def _file_problem(path: Path, schema: pa.Schema) -> str | None:
+    try:
+        found = pq.read_schema(path).remove_metadata()
+    except (pa.ArrowException, OSError) as error:
+        return f"cannot be read ({str(error).splitlines()[0]})"
+    return None if found.equals(schema) else "has other columns than its table"
+
+
+def _lens(store: Store) -> Iterator[Finding]:
+    from batchpond import lens
+
+    if not (store.path / LENS).exists():
+        yield _warning("views", f"{LENS} is not there yet", "`batchpond sync` builds it")
+        return
+    try:
+        with lens.connect(store.path) as connection:
+            names = [view.name for view in lens.views()]
+            for name in names:
+                connection.sql(f'select * from "{name}" limit 0').to_arrow_table()
+    except Exception as error:
+        if isinstance(error, BatchpondError | OSError) or type(error).__module__.startswith(("duckdb", "_duckdb")):
+            yield _damage("views", f"{LENS}: {error}", f"delete {LENS}; `batchpond sync` builds it anew from the files")
+            return
+        raise
+    yield _ok("views", f"all {len(names)} views answer")
+
+
+def _rights(store: Store) -> Iterator[Finding]:
+    loose = [
+        path.name or str(path)
+        for path in (store.path, store.path / SECRET)
+        if stat.S_IMODE(path.stat().st_mode) & 0o077
+    ]
+    if loose:
+        yield _warning(
+            "rights", f"others on this machine can read {', '.join(loose)}", f"chmod -R go= {store.path}"
+        )
+    elif not os.access(store.path / TMP, os.W_OK):
+        yield _damage("rights", f"{store.path} cannot be written by this user", "run as the lake's owner")
+    else:
+        yield _ok("rights", "only you can read the lake")
+
+
+def _file_system(store: Store) -> Iterator[Finding]:
+    kind = file_system(store.path)
+    if kind in NETWORK_FILE_SYSTEMS:
+        yield _warning(
+            "file system",
+            f"the lake is on {kind}, where locks and durable renames may not hold",
+            "keep the lake on a local disk, and copy it where others read it",
+        )
+    else:
+        yield _ok("file system", kind or "unknown to this system")
+
+
+def file_system(path: Path, mounts: Path = MOUNTS) -> str | None:
+    """Return the type of the file system a path is on, where the system says."""
+    try:
+        lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return None
+    best, kind = -1, None
+    for fields in (line.split() for line in lines):
+        point = fields[1].encode().decode("unicode_escape") if len(fields) > 2 else ""
+        if point and len(point) >= best and path.resolve().is_relative_to(point):
+            best, kind = len(point), fields[2]
+    return kind
+
+
+def _space(store: Store) -> Iterator[Finding]:
+    free = shutil.disk_usage(store.path).free
+    if free < FREE_BYTES_MIN:
+        yield _warning("space", f"{free / 1e9:.1f} GB free", "make room before downloading results")
+    else:
+        yield _ok("space", f"{free / 1e9:,.0f} GB free")
+
+
+def _writer(store: Store) -> Iterator[Finding]:
+    try:
+        with store.lock("doctor"):
+            yield _ok("writer", "nobody is writing to the lake")
+    except BusyError as error:
+        yield _ok("writer", error.message)
+
+
+def _attempts(store: Store) -> Iterator[Finding]:
+    picture = fold(events.read(store))
+    stuck = [attempt for attempt in picture.attempts.values() if attempt.phase in ATTENTION_PHASES]
+    for attempt in stuck[:FINDINGS_MAX]:
+        yield Finding(
+            "attempts",
+            Level.WARNING,
+            f"attempt {attempt.attempt_id} at {attempt.provider} is {attempt.phase}",
+            f"`batchpond sync` tries again; `batchpond resolve {attempt.attempt_id[:10]}` lets you decide",
+            ExitCode.ATTENTION,
+        )
+    if not stuck:
+        yield _ok("attempts", f"none of {len(picture.attempts):,} needs a decision")

@@ -1,0 +1,85 @@
+"""Names made from content: the same thing has the same id on every machine.
+
+All ids are lower-case base32 (`[a-z2-7]`), so they are safe in file names, URLs, provider
+metadata and on file systems that fold case.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+
+ID_LENGTH = 26  # 130 bits
+ATTEMPT_PREFIX_LENGTH = 10
+REQUEST_KEY_LENGTH = 20
+TOKEN_PREFIX = "batchpond1"
+
+
+def _base32(raw: bytes, length: int) -> str:
+    return base64.b32encode(raw).decode("ascii").lower()[:length]
+
+
+def _joined(parts: tuple[str | bytes | int, ...]) -> bytes:
+    # Length prefixes keep ("ab", "c") and ("a", "bc") apart.
+    chunks = []
+    for part in parts:
+        data = part if isinstance(part, bytes) else str(part).encode("utf-8")
+        chunks.append(b"%d:" % len(data))
+        chunks.append(data)
+    return b"".join(chunks)
+
+
+def digest(kind: str, *parts: str | bytes | int, length: int = ID_LENGTH) -> str:
+    """Return the id of `parts`, in a namespace of its own per `kind`."""
+    return _base32(hashlib.sha256(_joined((kind, *parts))).digest(), length)
+
+
+def request_id(provider: str, endpoint: str, model: str, body: bytes, repeat_no: int) -> str:
+    """Return the id of one prompt to one model; `body` is the canonical JSON."""
+    return digest("request", provider, endpoint, model, body, repeat_no)
+
+
+def request_key(request: str) -> str:
+    """Return the part of a request id that travels in a custom_id."""
+    return request[:REQUEST_KEY_LENGTH]
+
+
+def shard_id(provider: str, endpoint: str, model: str, request_ids: list[str]) -> str:
+    """Return the id of an ordered list of requests meant for one batch."""
+    return digest("shard", provider, endpoint, model, *request_ids)
+
+
+def attempt_id(lake_id: str, shard: str, ordinal: int) -> str:
+    """Return the id of the `ordinal`-th (from 1) intended batch for a shard."""
+    return digest("attempt", lake_id, shard, ordinal)
+
+
+def custom_id(attempt: str, request: str) -> str:
+    """Return the id that one result line carries: it names both attempt and request."""
+    return f"{attempt[:ATTEMPT_PREFIX_LENGTH]}-{request_key(request)}"
+
+
+def token(lake_id: str, attempt: str, secret: bytes, payload_sha256: str) -> str:
+    """Return the mark that finds an attempt's batch again at the provider.
+
+    The last part authenticates it with the lake's secret, so that a forged or foreign token in
+    a shared account is never adopted. Under 64 characters of `[a-z0-9-]`: it fits OpenAI
+    metadata values, Gemini display names, Cloud Storage object names and Vertex labels.
+    """
+    return f"{TOKEN_PREFIX}-{lake_id}-{attempt}-{_mac(lake_id, attempt, secret, payload_sha256)}"
+
+
+def _mac(lake_id: str, attempt: str, secret: bytes, payload_sha256: str) -> str:
+    message = _joined((lake_id, attempt, payload_sha256))
+    return _base32(hmac.new(secret, message, hashlib.sha256).digest(), 8)
+
+
+def unit_interval(seed: int, *parts: str | int) -> float:
+    """Return a number in [0, 1) that depends only on the seed and the parts.
+
+    Sampling and order by this number are equal on every machine and stable when items are
+    added, which drawing from a generator in sequence is not.
+    """
+    raw = hashlib.sha256(_joined(("uniform", seed, *parts))).digest()
+    return int.from_bytes(raw[:7], "big") / (1 << 56)

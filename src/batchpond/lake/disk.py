@@ -1,0 +1,95 @@
+"""Durable, private file operations: the primitives every publish is made of.
+
+A file appears at its final name whole or not at all: it is written under another name in the
+same file system, fsynced, and hard-linked into place. `link` fails when the name exists, which
+makes publishing idempotent and elects one winner among racing writers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+DIRECTORY_MODE = 0o700
+FILE_MODE = 0o600
+DEPTH_MAX = 6
+
+
+def make_directory(path: Path) -> None:
+    """Create a private directory and its missing parents, each durable in its own parent."""
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for folder in reversed(missing):
+        try:
+            folder.mkdir(mode=DIRECTORY_MODE)
+        except FileExistsError:
+            continue
+        sync_directory(folder.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_file(path: Path) -> None:
+    """Make a file's bytes durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a new private file durably; raises FileExistsError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def link_into_place(staged: Path, final: Path) -> bool:
+    """Give a finished file its final name and drop the staged one; False if the name was taken.
+
+    `staged` must already be fsynced.
+    """
+    make_directory(final.parent)
+    try:
+        os.link(staged, final)
+        is_new = True
+    except FileExistsError:
+        is_new = False
+    staged.unlink()
+    sync_directory(final.parent)
+    return is_new
+
+
+def replace(staged: Path, final: Path) -> None:
+    """Put a finished file in the place of another, durably."""
+    os.replace(staged, final)
+    sync_directory(final.parent)
+
+
+def parquet_files(folder: Path, depth: int = DEPTH_MAX) -> Iterator[Path]:
+    """Yield the Parquet files below a folder, never following a symbolic link."""
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False) and depth > 0:
+            yield from parquet_files(Path(entry.path), depth - 1)
+        elif entry.name.endswith(".parquet") and entry.is_file(follow_symlinks=False):
+            yield Path(entry.path)

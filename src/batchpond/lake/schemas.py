@@ -1,0 +1,127 @@
+"""The lake's tables: columns, types, and how each is laid out on disk.
+
+Every file of a table has exactly its schema; `publish` refuses any other. Timestamps are UTC
+with microseconds, ids and JSON texts are strings, and no column is a JSON or VARIANT type, so
+that any engine that reads Parquet reads the lake.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+FORMAT_VERSION: Final = 1
+ROW_GROUP_TEXT: Final = 16_384
+ROW_GROUP_NARROW: Final = 122_880
+
+_TIME = pa.timestamp("us", tz="UTC")
+_S = pa.string()
+_I = pa.int64()
+_N = pa.int32()
+_F = pa.float64()
+_B = pa.bool_()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table's name, columns, and whether its rows carry long text."""
+
+    name: str
+    schema: pa.Schema
+    has_text: bool = False
+    is_derived: bool = False
+
+    @property
+    def row_group_rows(self) -> int:
+        """Return how many rows one Parquet row group holds."""
+        return ROW_GROUP_TEXT if self.has_text else ROW_GROUP_NARROW
+
+
+def _table(name: str, *columns: tuple[str, pa.DataType], text: bool = False, derived: bool = False) -> Table:
+    return Table(name, pa.schema(list(columns)), text, derived)
+
+
+STUDIES = _table(
+    "studies",
+    ("study", _S), ("study_version", _S), ("config", _S), ("parsers", _S),
+    ("n_items", _I), ("n_pairs", _I), ("n_cells", _I), ("n_plan_rows", _I), ("n_requests", _I),
+)  # fmt: skip
+ITEMS = _table("items", ("item_hash", _S), ("item_id", _S), ("text", _S), ("metadata", _S), text=True)
+RUBRICS = _table("rubrics", ("rubric_hash", _S), ("rubric_id", _S), ("name", _S), ("description", _S))
+TEMPLATES = _table("templates", ("template_hash", _S), ("template_id", _S), ("text", _S))
+REQUESTS = _table(
+    "requests",
+    ("request_id", _S), ("provider", _S), ("endpoint", _S), ("request_model", _S), ("repeat_no", _N),
+    ("body", _S), ("size_bytes", _N), ("estimated_input_tokens", _N), ("max_output_tokens", _N),
+    text=True,
+)  # fmt: skip
+PLAN = _table(
+    "plan",
+    ("study", _S), ("study_version", _S), ("slot", _I), ("request_id", _S), ("parser_id", _S),
+    ("task", _S), ("round_no", _N), ("mode", _S), ("cell_id", _S),
+    ("template_id", _S), ("template_hash", _S), ("rubric_id", _S), ("rubric_hash", _S),
+    ("provider", _S), ("endpoint", _S), ("request_model", _S), ("thinking", _S),
+    ("unit_id", _S), ("pair_id", _S), ("item_first", _S), ("item_second", _S),
+    ("item_first_hash", _S), ("item_second_hash", _S),
+    ("direction", _S), ("is_lo_first", _B), ("repeat_no", _N),
+)  # fmt: skip
+SHARD_REQUESTS = _table(
+    "shard_requests",
+    ("shard_id", _S), ("line_number", _N), ("request_id", _S), ("request_key", _S),
+    ("requests_file", _S),
+)  # fmt: skip
+EVENTS = _table(
+    "events",
+    ("event_id", _S), ("kind", _S), ("ord", _I), ("occurred_at", _TIME),
+    ("study", _S), ("study_version", _S), ("approval_id", _S),
+    ("shard_id", _S), ("shard_kind", _S), ("attempt_id", _S), ("ordinal", _N), ("token", _S),
+    ("provider", _S), ("host", _S), ("scope", _S), ("endpoint", _S), ("request_model", _S), ("origin", _S),
+    ("batch_id", _S), ("file_id", _S), ("file_role", _S),
+    ("state", _S), ("provider_status", _S),
+    ("provider_created_at", _TIME), ("expires_at", _TIME),
+    ("n_requests", _I), ("n_completed", _I), ("n_failed", _I),
+    ("size_bytes", _I), ("sha256", _S), ("n_lines", _I),
+    ("input_tokens", _I), ("cost_expected_usd", _F), ("cost_max_usd", _F),
+    ("n_limit", _I), ("boot_id", _S), ("monotonic_s", _F),
+    ("reason", _S), ("detail", _S),
+)  # fmt: skip
+RAW = _table(
+    "raw",
+    ("provider", _S), ("batch_id", _S), ("attempt_id", _S), ("file_id", _S), ("file_role", _S),
+    ("file_sha256", _S), ("line_number", _N), ("line", _S), ("line_bytes", pa.binary()),
+    text=True,
+)  # fmt: skip
+RESPONSES = _table(
+    "responses",
+    ("provider", _S), ("batch_id", _S), ("attempt_id", _S), ("file_id", _S), ("file_role", _S),
+    ("line_number", _N), ("custom_id", _S), ("request_id", _S), ("match", _S),
+    ("status", _S), ("status_code", _N), ("response_model", _S), ("finish_reason", _S), ("finish", _S),
+    ("text", _S), ("thoughts", _S), ("refusal", _S),
+    ("input_tokens", _I), ("output_tokens", _I), ("reasoning_tokens", _I), ("cached_tokens", _I),
+    ("cost_usd", _F), ("error_class", _S), ("error_code", _S), ("error_message", _S),
+    ("provider_request_id", _S), ("origin", _S),
+    text=True, derived=True,
+)  # fmt: skip
+JUDGMENTS = _table(
+    "judgments",
+    ("provider", _S), ("batch_id", _S), ("attempt_id", _S), ("file_id", _S), ("line_number", _N),
+    ("request_id", _S), ("parser_id", _S), ("verdict", _S), ("outcome", _S), ("label", _S), ("score", _F),
+    derived=True,
+)  # fmt: skip
+IMPORTED_JUDGMENTS = _table(
+    "imported_judgments",
+    ("import_key", _S), ("study", _S), ("template_id", _S), ("rubric_id", _S), ("provider", _S),
+    ("request_model", _S), ("thinking", _S), ("unit_id", _S), ("item_first", _S), ("item_second", _S),
+    ("repeat_no", _N), ("verdict", _S), ("outcome", _S), ("confidence", _F),
+    ("input_tokens", _I), ("output_tokens", _I), ("cost_usd", _F), ("source", _S),
+)  # fmt: skip
+
+TABLES: Final = {
+    table.name: table
+    for table in (
+        STUDIES, ITEMS, RUBRICS, TEMPLATES, REQUESTS, PLAN, SHARD_REQUESTS, EVENTS, RAW, RESPONSES,
+        JUDGMENTS, IMPORTED_JUDGMENTS,
+    )
+}  # fmt: skip

@@ -1,0 +1,222 @@
+"""The lake on disk: a folder of immutable Parquet files that only ever grows.
+
+Nothing here knows what the rows mean. Names are functions of content, so publishing a fact
+twice changes nothing, and a process may die on any line without leaving half a file visible.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from batchpond import ids
+from batchpond.clock import Clock, SystemClock, random_hex
+from batchpond.errors import LakeError, UsageError
+from batchpond.lake import disk, lock
+from batchpond.lake.schemas import FORMAT_VERSION, TABLES, Table
+
+MARKER = "batchpond.json"
+SECRET = ".secret"
+LOCK = ".lock"
+TMP = "_tmp"
+PAYLOADS = "_payloads"
+CONFIG = "config.toml"
+LENS = "batchpond.duckdb"
+LAKE_ID_LENGTH = 10
+STALE_SCRATCH_S = 86_400
+
+_NAME = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.=@+-]*/)*[A-Za-z0-9_][A-Za-z0-9_.=@+-]*")
+# Columns whose values hardly repeat: a dictionary would only cost time.
+_PLAIN_COLUMNS = frozenset(
+    {"body", "line", "line_bytes", "text", "thoughts", "detail", "request_id", "request_key", "custom_id",
+     "event_id", "provider_request_id", "line_number", "slot", "import_key"}
+)  # fmt: skip
+
+
+class StagedTable:
+    """A Parquet file being written outside the tables, row batch by row batch."""
+
+    def __init__(self, path: Path, table: Table, metadata: dict[str, str]) -> None:
+        self.path = path
+        self.table = table
+        self.n_rows = 0
+        schema = table.schema.with_metadata({"lake_format": str(FORMAT_VERSION), **metadata})
+        disk.write_private(path, b"")  # the writer truncates it and keeps the private mode
+        self._writer = pq.ParquetWriter(
+            os.fspath(path),
+            schema,
+            compression="zstd",
+            compression_level=3,
+            use_dictionary=[name for name in schema.names if name not in _PLAIN_COLUMNS],
+            data_page_version="1.0",
+        )
+
+    def write(self, rows: pa.Table | Sequence[dict[str, Any]]) -> None:
+        """Append rows; raises LakeError when they do not have exactly the table's columns."""
+        if not isinstance(rows, pa.Table):
+            rows = pa.Table.from_pylist(list(rows), schema=self.table.schema)
+        if not rows.schema.equals(self.table.schema):
+            raise LakeError(
+                f"rows for table {self.table.name} do not have its columns: {rows.schema.names}",
+                hint="this is a defect in batchpond; nothing was published",
+            )
+        self._writer.write_table(rows, row_group_size=self.table.row_group_rows)
+        self.n_rows += rows.num_rows
+
+    def close(self) -> None:
+        """Finish the file and make it durable."""
+        self._writer.close()
+        disk.sync_file(self.path)
+
+
+class Store:
+    """An open lake."""
+
+    def __init__(self, path: Path, lake_id: str, secret: bytes, clock: Clock) -> None:
+        self.path = path
+        self.lake_id = lake_id
+        self.secret = secret
+        self.clock = clock
+
+    @classmethod
+    def init(cls, path: Path, clock: Clock | None = None) -> Store:
+        """Make `path` a lake, or open the lake that it is already."""
+        path = Path(os.path.abspath(path))
+        with _disk_errors(path):
+            disk.make_directory(path)
+            for name in (TMP, PAYLOADS):
+                disk.make_directory(path / name)
+            _publish_bytes(path, SECRET, random_hex(32).encode())
+            lake_id = ids.digest("lake", random_hex(16), length=LAKE_ID_LENGTH)
+            marker = {"format": FORMAT_VERSION, "lake_id": lake_id}
+            _publish_bytes(path, MARKER, json.dumps(marker).encode() + b"\n")
+            os.chmod(path, disk.DIRECTORY_MODE)
+        return cls.open(path, clock)
+
+    @classmethod
+    def open(cls, path: Path, clock: Clock | None = None) -> Store:
+        """Open a lake; raises UsageError when there is none and LakeError when it cannot be read."""
+        path = Path(os.path.abspath(path))
+        marker_path = path / MARKER
+        try:
+            marker = json.loads(marker_path.read_bytes())
+            version, lake_id = int(marker["format"]), str(marker["lake_id"])
+            secret = (path / SECRET).read_bytes()
+        except FileNotFoundError as error:
+            if marker_path.exists():
+                raise LakeError(
+                    f"{path}: the file {error.filename} is missing",
+                    hint="restore it from a backup; without it batches in flight cannot be recognised",
+                ) from None
+            raise UsageError(f"{path} is not a lake", hint="`batchpond init` or `batchpond demo` makes one") from None
+        except (ValueError, KeyError, TypeError):
+            raise LakeError(f"{marker_path} is damaged", hint="restore it from a backup") from None
+        if version > FORMAT_VERSION:
+            raise LakeError(
+                f"{path} has lake format {version}; this batchpond reads up to {FORMAT_VERSION}",
+                hint="install a newer batchpond; the Parquet files stay readable without it",
+            )
+        return cls(path, lake_id, secret, clock or SystemClock())
+
+    def files(self, table: str) -> list[Path]:
+        """Return the published files of a table, in name order."""
+        return sorted(disk.parquet_files(self.path / TABLES[table].name))
+
+    def all_files(self) -> dict[str, list[Path]]:
+        """Return the published files of every table."""
+        return {name: self.files(name) for name in TABLES}
+
+    def final_path(self, table: Table, name: str) -> Path:
+        """Return where a table's file of that name stands; raises LakeError for an unsafe name."""
+        if not _NAME.fullmatch(name) or ".." in name:
+            raise LakeError(f"unsafe file name for table {table.name}: {name!r}")
+        return self.path / table.name / f"{name}.parquet"
+
+    def has(self, table: Table, name: str) -> bool:
+        """Return whether a table's file of that name is published."""
+        return self.final_path(table, name).exists()
+
+    @contextmanager
+    def staging(self, table: Table, metadata: dict[str, str] | None = None) -> Iterator[StagedTable]:
+        """Stream rows into a file that `publish_file` can publish after the block."""
+        staged = StagedTable(self.scratch(".parquet"), table, metadata or {})
+        with _disk_errors(self.path):
+            try:
+                yield staged
+            except BaseException:
+                staged.close()
+                staged.path.unlink(missing_ok=True)
+                raise
+            staged.close()
+
+    def publish_file(self, table: Table, name: str, staged: Path) -> bool:
+        """Publish a staged file under its final name; False when it stood there already."""
+        final = self.final_path(table, name)
+        with _disk_errors(self.path):
+            if not pq.read_schema(staged).remove_metadata().equals(table.schema):
+                raise LakeError(f"{staged}: not the columns of table {table.name}; nothing was published")
+            return disk.link_into_place(staged, final)
+
+    def publish(
+        self, table: Table, name: str, rows: pa.Table | Sequence[dict[str, Any]], metadata: dict[str, str] | None = None
+    ) -> bool:
+        """Publish rows as one file; False when a file of that name stood there already."""
+        if self.has(table, name):
+            return False
+        with self.staging(table, metadata) as staged:
+            staged.write(rows)
+        return self.publish_file(table, name, staged.path)
+
+    def scratch(self, suffix: str = "") -> Path:
+        """Return a fresh path in the lake's staging folder."""
+        return self.path / TMP / f"{random_hex(12)}{suffix}"
+
+    def payload_path(self, attempt_id: str) -> Path:
+        """Return where an attempt's payload is kept until its answers are verified."""
+        return self.path / PAYLOADS / f"{attempt_id}.jsonl"
+
+    @contextmanager
+    def lock(self, purpose: str) -> Iterator[None]:
+        """Hold the writer lock; raises BusyError when another process does."""
+        with _disk_errors(self.path):
+            holder = lock.exclusive(self.path / LOCK, purpose, self.clock)
+            holder.__enter__()
+        try:
+            self._sweep_scratch()
+            yield
+        finally:
+            holder.__exit__(None, None, None)
+
+    def _sweep_scratch(self) -> None:
+        now_s = self.clock.now().timestamp()
+        for entry in os.scandir(self.path / TMP):
+            if now_s - entry.stat(follow_symlinks=False).st_mtime > STALE_SCRATCH_S:
+                Path(entry.path).unlink(missing_ok=True)
+
+
+def _publish_bytes(folder: Path, name: str, data: bytes) -> None:
+    final = folder / name
+    if final.exists():
+        return
+    staged = folder / TMP / f"{random_hex(12)}{name}"
+    disk.write_private(staged, data)
+    disk.link_into_place(staged, final)
+
+
+@contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LakeError(
+            f"{path}: {error.strerror or error} ({error.filename or 'no file'})",
+            hint="check free space, permissions and the disk; what was published before is intact",
+        ) from error

@@ -1,0 +1,52 @@
+"""SQL over the lake's tables for batchpond's own decisions: in memory, over an explicit file list."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import duckdb
+
+from batchpond.lake.schemas import TABLES
+from batchpond.lake.store import TMP, Store
+
+MEMORY_LIMIT = "256MB"
+
+_TYPES = {"string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "double": "DOUBLE", "bool": "BOOLEAN",
+          "binary": "BLOB", "timestamp[us, tz=UTC]": "TIMESTAMPTZ"}  # fmt: skip
+
+
+@contextmanager
+def connect(store: Store, tables: Sequence[str]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a connection with one view per named table; an empty table is an empty view."""
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": MEMORY_LIMIT,
+        "temp_directory": os.fspath(store.path / TMP / "spill"),
+        "threads": 2,
+    }
+    with duckdb.connect(":memory:", config=config) as connection:
+        for name in tables:
+            connection.execute(f"create view {name} as {_select(store, name)}")
+        yield connection
+
+
+def _select(store: Store, name: str) -> str:
+    schema = TABLES[name].schema
+    files = store.files(name)
+    if not files:
+        columns = ", ".join(f"cast(null as {_TYPES[str(f.type)]}) as {quoted(f.name)}" for f in schema)
+        return f"select {columns}, cast(null as varchar) as filename where false"
+    paths = ", ".join(literal(os.fspath(path)) for path in files)
+    columns = ", ".join(quoted(column) for column in schema.names)
+    return f"select {columns}, filename from read_parquet([{paths}], hive_partitioning = false, filename = true)"
+
+
+def quoted(identifier: str) -> str:
+    """Return an identifier quoted for SQL."""
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Return a string literal quoted for SQL."""
+    return "'" + text.replace("'", "''") + "'"

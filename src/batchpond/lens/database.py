@@ -1,0 +1,277 @@
+"""The lens: a small DuckDB file of views over an explicit list of the lake's Parquet files.
+
+It holds no data and can be made again at any time. It is written aside and put in place in one
+step, so a reader sees the old list or the new one and never waits for a writer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from batchpond.clock import random_hex
+from batchpond.errors import LakeError
+from batchpond.lake import disk
+from batchpond.lake.schemas import TABLES
+from batchpond.lake.store import LENS, TMP
+from batchpond.lake.tables import literal, quoted
+from batchpond.lens import scripts
+
+Files = Mapping[str, Sequence[Path]]
+
+STORAGE_VERSION: Final = "v1.0.0"  # the oldest that all supported DuckDB lines read and write
+CATALOG: Final = "batchpond"
+MEMORY_LIMIT: Final = "400MB"
+THREADS_MAX: Final = 4
+_LAYOUT = 1
+
+_TYPES = {
+    pa.string(): "VARCHAR",
+    pa.int64(): "BIGINT",
+    pa.int32(): "INTEGER",
+    pa.float64(): "DOUBLE",
+    pa.bool_(): "BOOLEAN",
+    pa.binary(): "BLOB",
+    pa.timestamp("us", tz="UTC"): "TIMESTAMPTZ",
+}
+
+_INFO = """
+CREATE TABLE lens_info (fingerprint VARCHAR, lake_path VARCHAR, n_files BIGINT, duckdb_version VARCHAR);
+CREATE TABLE lens_files (table_name VARCHAR, path VARCHAR, problem VARCHAR);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BadFile:
+    """A published file that the views leave out because it cannot be read."""
+
+    table: str
+    path: Path
+    problem: str
+
+
+def fingerprint(lake_path: Path, files: Files) -> str:
+    """Return what changes whenever the lens must be written again."""
+    content = hashlib.sha256(f"{_LAYOUT}\0{_absolute(lake_path)}\0{scripts.digest()}\0".encode())
+    for name, table in TABLES.items():
+        content.update(f"{name}\0{table.schema}\0".encode())
+        content.update("\0".join(sorted(map(os.fspath, files.get(name, ())))).encode())
+    return content.hexdigest()
+
+
+def is_current(lake_path: Path, files: Files) -> bool:
+    """Whether the lens on disk shows exactly these files through the present views."""
+    return _recorded(lake_path) == (fingerprint(lake_path, files), _absolute(lake_path))
+
+
+def build(lake_path: Path, files: Files) -> list[BadFile]:
+    """Write the lens anew, unless it is current; returns the files that it had to leave out.
+
+    The caller holds the lake's lock. One unreadable file costs its own rows and nothing else.
+    """
+    if is_current(lake_path, files):
+        return bad_files(lake_path)
+    good, bad = _sorted_out(files)
+    staged = lake_path / TMP / f"{random_hex(12)}.duckdb"
+    try:
+        _write(staged, lake_path, files, good, bad)
+        os.chmod(staged, disk.FILE_MODE)
+        disk.sync_file(staged)
+        disk.replace(staged, lake_path / LENS)
+    except duckdb.Error as error:
+        raise LakeError(
+            f"the views of {lake_path} could not be written: {_first_line(error)}",
+            hint="check free space; the Parquet files are intact and `batchpond doctor` writes the views again",
+        ) from error
+    finally:
+        staged.unlink(missing_ok=True)
+        staged.with_name(staged.name + ".wal").unlink(missing_ok=True)
+    # A write-ahead log that some other program left behind would make the new file unopenable.
+    (lake_path / f"{LENS}.wal").unlink(missing_ok=True)
+    return bad
+
+
+def bad_files(lake_path: Path) -> list[BadFile]:
+    """Return the files that the lens on disk leaves out."""
+    with connect(lake_path) as connection:
+        rows = connection.execute("SELECT table_name, path, problem FROM lens_files ORDER BY ALL").fetchall()
+    return [BadFile(table, Path(path), problem) for table, path, problem in rows]
+
+
+def check_file(table: str, path: Path) -> str | None:
+    """Return why a table's file cannot be read, judged by its footer; None when it can."""
+    try:
+        schema = pq.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        return f"not a readable Parquet file: {_first_line(error)}"
+    if not schema.remove_metadata().equals(TABLES[table].schema):
+        return f"its columns are not those of table {table}"
+    return None
+
+
+def ddl(lake_path: Path, files: Files) -> str:
+    """Return the whole lens as one SQL script that plain DuckDB runs."""
+    good, _ = _sorted_out(files)
+    head = f"-- Views over the lake {_absolute(lake_path)}: run in an empty DuckDB, or `.read` this file.\n"
+    return "\n".join([head, *_table_views(good), *(script.text for script in scripts.scripts())])
+
+
+def connect(lake_path: Path, *, memory_limit: str = MEMORY_LIMIT) -> duckdb.DuckDBPyConnection:
+    """Open the lens to read, for our own SQL; close it after use.
+
+    A lake whose lens is missing, damaged, or was written at another path is shown through views
+    made in memory, so reading never depends on a writer.
+    """
+    lake_path = Path(_absolute(lake_path))
+    connection = duckdb.connect(":memory:", config=_config(lake_path, memory_limit))
+    try:
+        if not _attach(connection, lake_path):
+            _create_in_memory(connection, lake_path)
+    except duckdb.Error as error:
+        connection.close()
+        raise LakeError(
+            f"the views of {lake_path} could not be opened: {_first_line(error)}", hint="run `batchpond doctor`"
+        ) from error
+    return connection
+
+
+@contextmanager
+def empty() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open all views over a lake without any file, in memory."""
+    with duckdb.connect(":memory:") as connection:
+        _create(connection, {})
+        yield connection
+
+
+def listed(lake_path: Path) -> dict[str, list[Path]]:
+    """Return the published files of every table, in name order."""
+    return {name: sorted(disk.parquet_files(lake_path / name)) for name in TABLES}
+
+
+def _config(lake_path: Path, memory_limit: str) -> dict[str, str | bool | int | float | list[str]]:
+    return {
+        "memory_limit": memory_limit,
+        "threads": min(THREADS_MAX, os.cpu_count() or 1),
+        "temp_directory": os.fspath(lake_path / TMP / "spill"),
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "python_enable_replacements": False,
+    }
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> bool:
+    path = lake_path / LENS
+    if not path.is_file():
+        return False
+    try:
+        connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG} (READ_ONLY)")
+        found = connection.execute(f"SELECT lake_path FROM {CATALOG}.lens_info").fetchall()
+    except duckdb.Error:
+        found = []
+    if found == [(os.fspath(lake_path),)]:
+        connection.execute(f"USE {CATALOG}")
+        return True
+    connection.execute(f"DETACH DATABASE IF EXISTS {CATALOG}")
+    return False
+
+
+def _create_in_memory(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> None:
+    files = listed(lake_path)
+    good, bad = _sorted_out(files)
+    _create(connection, good)
+    _record(connection, lake_path, files, bad)
+
+
+def _recorded(lake_path: Path) -> tuple[str, str] | None:
+    """Return the fingerprint and lake path that the lens on disk was written with."""
+    path = lake_path / LENS
+    if not path.is_file():
+        return None
+    try:
+        with duckdb.connect(":memory:") as connection:
+            connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG} (READ_ONLY)")
+            rows = connection.execute(f"SELECT fingerprint, lake_path FROM {CATALOG}.lens_info").fetchall()
+    except duckdb.Error:
+        return None
+    return (str(rows[0][0]), str(rows[0][1])) if len(rows) == 1 else None
+
+
+def _sorted_out(files: Files) -> tuple[dict[str, list[Path]], list[BadFile]]:
+    good: dict[str, list[Path]] = {}
+    bad: list[BadFile] = []
+    for name in TABLES:
+        good[name] = []
+        for path in files.get(name, ()):
+            problem = check_file(name, path)
+            if problem is None:
+                good[name].append(path)
+            else:
+                bad.append(BadFile(name, path, problem))
+    return good, bad
+
+
+def _write(staged: Path, lake_path: Path, files: Files, good: Files, bad: Sequence[BadFile]) -> None:
+    with duckdb.connect(":memory:", config={"threads": 1}) as connection:
+        connection.execute(
+            f"ATTACH {literal(os.fspath(staged))} AS {CATALOG} (STORAGE_VERSION {literal(STORAGE_VERSION)})"
+        )
+        connection.execute(f"USE {CATALOG}")
+        _create(connection, good)
+        _record(connection, lake_path, files, bad)
+        connection.execute(f"CHECKPOINT {CATALOG}")
+        connection.execute("USE memory")
+        connection.execute(f"DETACH {CATALOG}")
+
+
+def _create(connection: duckdb.DuckDBPyConnection, files: Files) -> None:
+    # Views bind what they read when they are made. Making them over empty tables first keeps
+    # the cost of that independent of the number of files.
+    for statement in _table_views({}):
+        connection.execute(statement)
+    for script in scripts.scripts():
+        connection.execute(script.text)
+    for statement in _table_views({name: paths for name, paths in files.items() if paths}, only_given=True):
+        connection.execute(statement)
+
+
+def _record(connection: duckdb.DuckDBPyConnection, lake_path: Path, files: Files, bad: Sequence[BadFile]) -> None:
+    connection.execute(_INFO)
+    n_files = sum(len(paths) for paths in files.values()) - len(bad)
+    info = [fingerprint(lake_path, files), _absolute(lake_path), n_files, duckdb.__version__]
+    connection.execute("INSERT INTO lens_info VALUES (?, ?, ?, ?)", info)
+    for file in bad:
+        connection.execute("INSERT INTO lens_files VALUES (?, ?, ?)", [file.table, os.fspath(file.path), file.problem])
+
+
+def _table_views(files: Files, *, only_given: bool = False) -> Iterator[str]:
+    for name, table in TABLES.items():
+        if only_given and name not in files:
+            continue
+        yield _table_view(name, table.schema, files.get(name, ()))
+
+
+def _table_view(name: str, schema: pa.Schema, files: Sequence[Path]) -> str:
+    head = f"CREATE OR REPLACE VIEW {quoted(name)} AS\nSELECT\n"
+    if not files:
+        columns = ",\n".join(f"  CAST(NULL AS {_TYPES[f.type]}) AS {quoted(f.name)}" for f in schema)
+        return f"{head}{columns}\nWHERE false;\n"
+    columns = ",\n".join(f"  CAST({quoted(f.name)} AS {_TYPES[f.type]}) AS {quoted(f.name)}" for f in schema)
+    paths = ",\n".join(f"  {literal(_absolute(path))}" for path in files)
+    return f"{head}{columns}\nFROM read_parquet([\n{paths}\n], hive_partitioning = false);\n"
+
+
+def _absolute(path: Path) -> str:
+    return os.path.abspath(path)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0]

@@ -1,0 +1,188 @@
+"""`run_query`: one SELECT over the lake for a user, with nothing else in reach.
+
+Three fences, each enough for what it guards. The statement must be one SELECT, as DuckDB's
+parser sees it. Its syntax tree must hold only query nodes, names of views, and table functions
+that make rows from nothing: this is what stops a COPY or INSERT inside a WITH. And the engine
+runs read-only, without external access except to the listed Parquet files, with its settings
+locked, so that a hole in the first two still reaches no other file and no network.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import duckdb
+import orjson
+import pyarrow as pa
+
+from batchpond.errors import LakeError, UsageError
+from batchpond.lake.tables import literal
+from batchpond.lens import database, scripts
+
+TIMEOUT_S: Final = 60.0
+QUERY_MEMORY_LIMIT: Final = "1GB"
+ROWS_MAX: Final = 1_000_000
+SQL_CHARACTERS_MAX: Final = 1_000_000
+_ROWS_PER_BATCH: Final = 10_000
+_DEPTH_MAX: Final = 2_000
+
+_QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
+_TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest", "json_each", "json_tree"})
+_REFUSED_FUNCTIONS = frozenset(
+    {"getenv", "current_setting", "getvariable", "write_log", "sleep_ms", "nextval", "current_query"}
+)
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_REFUSED_TABLES = re.compile(r"(?:duckdb|pragma|pg|sqlite)_\w*", re.IGNORECASE)
+
+_HINT_SELECT = "`query` runs one SELECT over the views; `batchpond views` lists them"
+_HINT_VIEWS = "`batchpond views` lists what can be queried, `DESCRIBE name` its columns"
+
+
+def run_query(
+    lake_path: Path,
+    sql: str,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    memory_limit: str = QUERY_MEMORY_LIMIT,
+    max_rows: int = ROWS_MAX,
+) -> pa.Table:
+    """Run one SELECT over the lake's views and return its rows.
+
+    Raises UsageError for anything but one SELECT over views, for what DuckDB cannot make of it,
+    and when it runs longer than `timeout_s`, needs more than `memory_limit`, or returns more
+    than `max_rows` rows; LakeError when a file of the lake cannot be read.
+    """
+    if len(sql) > SQL_CHARACTERS_MAX:
+        raise UsageError(f"the query is longer than {SQL_CHARACTERS_MAX:,} characters", hint=_HINT_SELECT)
+    with closing(database.connect(lake_path, memory_limit=memory_limit)) as connection:
+        _lock_down(connection)
+        with _translated(), _deadline(connection, timeout_s):
+            _check(connection, sql)
+            return _rows(connection, sql, timeout_s, max_rows)
+
+
+def _lock_down(connection: duckdb.DuckDBPyConnection) -> None:
+    paths = [path for path, in connection.execute(_PATHS).fetchall()]
+    connection.execute(f"SET allowed_paths = [{', '.join(map(literal, paths))}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+_PATHS = "SELECT path FROM lens_files WHERE problem IS NULL"
+
+
+def _check(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+    statements = connection.extract_statements(sql)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        _refuse(f"{len(statements)} statements" if len(statements) != 1 else "not a SELECT")
+    text = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0]
+    tree = orjson.loads(text)
+    if tree.get("error") or len(tree.get("statements", ())) != 1:
+        _refuse(str(tree.get("error_message") or "not a SELECT"))
+    macros = {name for script in scripts.scripts() for name in script.macros}
+    for node in _nodes(tree["statements"]):
+        _check_node(node, macros)
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Yield every object of the syntax tree, without recursion: its depth is the user's."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            yield node
+            pending.extend(node.values())
+        elif isinstance(node, list):
+            pending.extend(node)
+
+
+def _check_node(node: dict[str, Any], macros: set[str]) -> None:
+    kind = node.get("type")
+    if isinstance(kind, str) and kind.endswith("_NODE") and kind not in _QUERY_NODES:
+        _refuse(f"{kind.removesuffix('_QUERY_NODE').removesuffix('_NODE')} inside a query")
+    if "info_type" in node:
+        _refuse(f"{node['info_type']} inside a query")
+    if kind == "TABLE_FUNCTION":
+        name = str(node["function"]["function_name"]).lower()
+        if name not in _TABLE_FUNCTIONS and name not in macros:
+            _refuse(f"the table function {name}")
+    if kind == "BASE_TABLE":
+        _check_table(node)
+    if node.get("class") == "FUNCTION" and str(node.get("function_name")).lower() in _REFUSED_FUNCTIONS:
+        _refuse(f"the function {node['function_name']}")
+
+
+def _check_table(node: dict[str, Any]) -> None:
+    name = str(node.get("table_name"))
+    if str(node.get("schema_name")).lower() == "information_schema":
+        return
+    if not _IDENTIFIER.fullmatch(name) or _REFUSED_TABLES.fullmatch(name):
+        _refuse(f"the table {name!r}")
+
+
+def _refuse(what: str) -> NoReturn:
+    raise UsageError(f"this query is not allowed: {what}", hint=_HINT_SELECT)
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, sql: str, timeout_s: float, max_rows: int) -> pa.Table:
+    ends_at = time.monotonic() + timeout_s
+    reader = connection.sql(sql).to_arrow_reader(_ROWS_PER_BATCH)
+    batches: list[pa.RecordBatch] = []
+    n_rows = 0
+    for batch in reader:
+        batches.append(batch)
+        n_rows += batch.num_rows
+        if n_rows > max_rows:
+            raise UsageError(
+                f"the query returns more than {max_rows:,} rows", hint="add LIMIT, or use `batchpond export`"
+            )
+        if time.monotonic() > ends_at:
+            raise duckdb.InterruptException("timeout")
+    return pa.Table.from_batches(batches, schema=reader.schema)
+
+
+@contextmanager
+def _deadline(connection: duckdb.DuckDBPyConnection, timeout_s: float) -> Iterator[None]:
+    timer = threading.Timer(timeout_s, connection.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise UsageError(
+            f"the query ran longer than {timeout_s:g} s and was stopped",
+            hint="narrow it with WHERE, or allow more with --timeout",
+        ) from None
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except duckdb.IOException as error:
+        raise LakeError(
+            f"a file of the lake cannot be read: {_first_line(error)}",
+            hint="run `batchpond doctor`; it names the file and writes the views again",
+        ) from None
+    except duckdb.OutOfMemoryException as error:
+        raise UsageError(f"the query needs too much memory: {_first_line(error)}", hint="narrow it with WHERE") from None
+    except (duckdb.CatalogException, duckdb.BinderException) as error:
+        raise UsageError(_first_line(error), hint=_HINT_VIEWS) from None
+    except duckdb.PermissionException as error:
+        raise UsageError(f"this query is not allowed: {_first_line(error)}", hint=_HINT_SELECT) from None
+    except duckdb.Error as error:
+        raise UsageError(_first_line(error), hint=_HINT_SELECT) from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0]

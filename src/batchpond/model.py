@@ -1,0 +1,252 @@
+"""The nouns: states, verdicts and the frozen records that modules hand each other.
+
+Words are those of the README's glossary; units stand last in names; times are UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """What a pairwise judge said about the two presented items."""
+
+    FIRST = "first"
+    SECOND = "second"
+    TIE = "tie"
+
+
+class Outcome(StrEnum):
+    """Why a judgment has, or has not, a verdict; only DECIDED and TIE enter a rate."""
+
+    DECIDED = "decided"
+    TIE = "tie"
+    NOT_APPLICABLE = "not_applicable"
+    UNSURE = "unsure"
+    AMBIGUOUS = "ambiguous"
+    UNPARSED = "unparsed"
+    TRUNCATED = "truncated"
+    EMPTY = "empty"
+    REFUSED = "refused"
+    BLOCKED = "blocked"
+    ERROR = "error"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    MISSING = "missing"
+
+
+class Direction(StrEnum):
+    """Whether a pair is asked as drawn or with its two items swapped."""
+
+    FORWARD = "forward"
+    REVERSE = "reverse"
+
+
+class Origin(StrEnum):
+    """Where an answer came from; a simulated one never looks real."""
+
+    BATCH = "batch"
+    LIVE = "live"
+    FILES = "files"
+    IMPORTED = "imported"
+    SIMULATED = "simulated"
+
+
+class BatchState(StrEnum):
+    """A provider batch's state in one vocabulary for all providers."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether no further answers can appear."""
+        return self in _TERMINAL
+
+
+_TERMINAL = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.EXPIRED, BatchState.CANCELLED})
+
+
+class FileRole(StrEnum):
+    """What a provider's result file holds."""
+
+    OUTPUT = "output"
+    ERROR = "error"
+
+
+class ResponseStatus(StrEnum):
+    """What became of one request inside a batch."""
+
+    SUCCEEDED = "succeeded"
+    ERRORED = "errored"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    UNREADABLE = "unreadable"
+
+
+class Finish(StrEnum):
+    """Why the model stopped, in one vocabulary; `finish_reason` keeps the provider's word."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    REFUSAL = "refusal"
+    BLOCKED = "blocked"
+    OTHER = "other"
+
+
+class ErrorClass(StrEnum):
+    """What kind of failure an error is, and so whether asking again can help."""
+
+    TRANSIENT = "transient"
+    PERMANENT = "permanent"
+    BILLING = "billing"
+    ACCESS = "access"
+    MODEL_GONE = "model_gone"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    UNREADABLE = "unreadable"
+
+
+class Match(StrEnum):
+    """How a raw line relates to the requests that its attempt sent."""
+
+    MATCHED = "matched"
+    DUPLICATE = "duplicate"
+    CONFLICT = "conflict"
+    UNMATCHED = "unmatched"
+    BLANK = "blank"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A raw result line made uniform, as a provider's `read_line` returns it.
+
+    Token counts are None when the provider did not say; they are never guessed.
+    """
+
+    custom_id: str | None
+    status: ResponseStatus
+    status_code: int | None = None
+    response_model: str | None = None
+    finish_reason: str | None = None
+    finish: Finish | None = None
+    text: str | None = None
+    thoughts: str | None = None
+    refusal: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
+    error_class: ErrorClass | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    provider_request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchError:
+    """One batch-level error, with the input line it points at if it does."""
+
+    code: str | None
+    message: str
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file object at a provider."""
+
+    file_id: str
+    filename: str
+    size_bytes: int | None
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteBatch:
+    """A provider's batch as one answer showed it; counts are None when unknown.
+
+    `raw` is the provider's JSON text, kept for the events table. `token` and `input_file_id`
+    are what an unacknowledged batch is recognised by.
+    """
+
+    batch_id: str
+    state: BatchState
+    provider_status: str
+    raw: str
+    created_at: datetime | None = None
+    expires_at: datetime | None = None
+    ended_at: datetime | None = None
+    n_total: int | None = None
+    n_completed: int | None = None
+    n_failed: int | None = None
+    input_file_id: str | None = None
+    output_file_id: str | None = None
+    error_file_id: str | None = None
+    endpoint: str | None = None
+    token: str | None = None
+    errors: tuple[BatchError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPage:
+    """One page of a provider's batch listing; `next_cursor` is None on the last page."""
+
+    batches: tuple[RemoteBatch, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The provider acknowledged a create with an id."""
+
+    batch: RemoteBatch
+    scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The provider definitely did not create a batch."""
+
+    error_class: ErrorClass
+    code: str | None
+    message: str
+    status_code: int
+    retry_after_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unclear:
+    """Neither a clear yes nor a clear no: the batch may exist."""
+
+    reason: str
+
+
+CreateAnswer = Created | Rejected | Unclear
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSpec:
+    """What one create call needs; `metadata` already carries the token."""
+
+    token: str
+    endpoint: str
+    request_model: str
+    input_file_id: str
+    n_requests: int
+    metadata: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """What a finished download put on disk."""
+
+    size_bytes: int
+    sha256: str

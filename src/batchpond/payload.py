@@ -1,0 +1,118 @@
+"""A shard's payload file: built from the lake's requests, byte for byte the same every time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from batchpond import failpoints, ids
+from batchpond.errors import LakeError
+from batchpond.lake import disk
+from batchpond.lake.schemas import REQUESTS, SHARD_REQUESTS
+from batchpond.lake.store import Store
+from batchpond.providers.base import ProviderModule
+
+_BATCH_ROWS = 4_096
+_BUFFER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """A payload that stands complete and durable under its final name."""
+
+    path: Path
+    size_bytes: int
+    sha256: str
+
+
+def shard_file_name(provider: str, shard_id: str) -> str:
+    """Return the name of a shard's file in `shard_requests`."""
+    return f"p_provider={provider}/{shard_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLines:
+    """A shard's requests in line order, and the request files that hold them."""
+
+    request_ids: list[str]
+    files: list[Path]
+
+
+def shard_lines(store: Store, provider: str, shard_id: str) -> ShardLines:
+    """Read a shard's lines."""
+    path = store.final_path(SHARD_REQUESTS, shard_file_name(provider, shard_id))
+    rows = pq.read_table(path, columns=["line_number", "request_id", "requests_file"], partitioning=None)
+    rows = rows.sort_by("line_number")
+    names = pc.unique(rows.column("requests_file")).to_pylist()
+    return ShardLines(rows.column("request_id").to_pylist(), [store.final_path(REQUESTS, name) for name in names])
+
+
+def build(store: Store, module: ProviderModule, *, provider: str, endpoint: str, shard_id: str, attempt_id: str) -> Payload:
+    """Write an attempt's payload, or find it written, and return its size and digest.
+
+    Raises LakeError when a request of the shard is not in the lake.
+    """
+    final = store.payload_path(attempt_id)
+    if final.exists():
+        return _measure(final)
+    staged = store.scratch(".jsonl")
+    lines = shard_lines(store, provider, shard_id)
+    disk.write_private(staged, b"")
+    with staged.open("r+b", buffering=_BUFFER_BYTES) as out:
+        for request_id, body in _bodies(lines):
+            out.write(module.payload_line(ids.custom_id(attempt_id, request_id), endpoint, body))
+            out.write(b"\n")
+        out.flush()
+        failpoints.reach("S2")
+        os.fsync(out.fileno())
+    disk.link_into_place(staged, final)
+    failpoints.reach("S3")
+    return _measure(final)
+
+
+def discard(store: Store, attempt_id: str) -> None:
+    """Drop a payload whose answers are verified; the lake can build it again."""
+    store.payload_path(attempt_id).unlink(missing_ok=True)
+
+
+def _measure(path: Path) -> Payload:
+    digest = hashlib.sha256()
+    size = 0
+    with path.open("rb") as lines:
+        while chunk := lines.read(_BUFFER_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+    return Payload(path, size, digest.hexdigest())
+
+
+def _bodies(lines: ShardLines) -> Iterator[tuple[str, bytes]]:
+    """Yield (request_id, body) in line order, holding only what stands out of that order."""
+    wanted = lines.request_ids
+    position = {request_id: index for index, request_id in enumerate(wanted)}
+    held: dict[int, bytes] = {}
+    following = 0
+    for request_id, body in _scan(lines.files, position):
+        held[position[request_id]] = body
+        while following in held:
+            yield wanted[following], held.pop(following)
+            following += 1
+    if following != len(wanted):
+        raise LakeError(
+            f"request {wanted[following]} of a shard is not in the lake's requests",
+            hint="run `batchpond doctor`; nothing was sent",
+        )
+
+
+def _scan(files: list[Path], position: dict[str, int]) -> Iterator[tuple[str, bytes]]:
+    for path in files:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(_BATCH_ROWS, columns=["request_id", "body"]):
+                for request_id, body in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+                    if request_id in position:
+                        yield request_id, body.encode("utf-8")

@@ -1,0 +1,136 @@
+"""What the providers say about the batches that are open: one listing, not a GET per batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from batchpond import failpoints
+from batchpond.attempts import NOT_FOUND_AGE_MIN_S, NOT_FOUND_POLLS_MIN, Attempt
+from batchpond.errors import ExitCode
+from batchpond.lake.events import Event, Kind
+from batchpond.model import RemoteBatch
+from batchpond.providers.base import BatchProvider
+from batchpond.session import Session, Severity
+from batchpond.unknowns import PAGES_MAX, check_host, note_duplicate
+
+COUNTS_EVERY = timedelta(hours=1)
+NOT_FOUND_EVERY = timedelta(hours=1)
+CLOCK_SKEW = timedelta(hours=1)
+GETS_MAX = 500
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def poll_open(session: Session) -> dict[str, RemoteBatch]:
+    """Record what changed about the open batches; returns the batches seen, by attempt id."""
+    seen: dict[str, RemoteBatch] = {}
+    by_provider: dict[str, list[Attempt]] = {}
+    for attempt in session.picture.attempts.values():
+        if attempt.is_open:
+            by_provider.setdefault(attempt.provider, []).append(attempt)
+    for name, attempts in by_provider.items():
+        with session.isolated(name, f"asking {name} about {len(attempts)} open batches"):
+            provider = session.providers.get(name)
+            _poll(session, provider, attempts, seen)
+    return seen
+
+
+def _poll(session: Session, provider: BatchProvider, attempts: list[Attempt], seen: dict[str, RemoteBatch]) -> None:
+    for attempt in attempts:
+        check_host(attempt, provider)
+    waiting = {attempt.batch_id or "": attempt for attempt in attempts}
+    for batch in _listed(provider, waiting):
+        attempt = waiting.pop(batch.batch_id, None)
+        if attempt is not None:
+            seen[attempt.attempt_id] = batch
+            _observe(session, attempt, batch)
+        else:
+            _check_stranger(session, batch)
+    for batch_id, attempt in list(waiting.items())[:GETS_MAX]:
+        found = provider.get(batch_id)
+        if found is None:
+            _not_found(session, attempt)
+        else:
+            seen[attempt.attempt_id] = found
+            _observe(session, attempt, found)
+
+
+def _listed(provider: BatchProvider, waiting: dict[str, Attempt]) -> Iterator[RemoteBatch]:
+    """Yield listed batches until every waited-for one was seen or the list is past them all."""
+    oldest = min(attempt.created_at or attempt.intent.occurred_at or _EPOCH for attempt in waiting.values())
+    cursor: str | None = None
+    cursors: set[str] = set()
+    for _ in range(PAGES_MAX):
+        page = provider.list_page(cursor)
+        yield from page.batches
+        newest = max((batch.created_at or _EPOCH for batch in page.batches), default=_EPOCH)
+        cursor = page.next_cursor
+        if not waiting or cursor is None or cursor in cursors or newest < oldest - CLOCK_SKEW:
+            return
+        cursors.add(cursor)
+
+
+def _observe(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
+    failpoints.reach("Y2")
+    if not _is_news(session, attempt, batch):
+        return
+    first_error = batch.errors[0] if batch.errors else None
+    recorded = session.record(
+        Event(
+            kind=Kind.STATUS,
+            attempt_id=attempt.attempt_id,
+            provider=attempt.provider,
+            batch_id=batch.batch_id,
+            state=batch.state,
+            provider_status=batch.provider_status,
+            provider_created_at=batch.created_at,
+            expires_at=batch.expires_at,
+            n_requests=batch.n_total,
+            n_completed=batch.n_completed,
+            n_failed=batch.n_failed,
+            reason=first_error.code if first_error else None,
+            detail=first_error.message if first_error else batch.raw,
+        )
+    )
+    session.counts.n_status_changes += recorded
+    failpoints.reach("Y3")
+
+
+def _is_news(session: Session, attempt: Attempt, batch: RemoteBatch) -> bool:
+    last = attempt.status
+    if last is None or last.state != batch.state or last.provider_status != batch.provider_status:
+        return True
+    if (last.n_completed, last.n_failed) == (batch.n_completed, batch.n_failed):
+        return False
+    return session.store.clock.now() - (last.occurred_at or _EPOCH) >= COUNTS_EVERY
+
+
+def _check_stranger(session: Session, batch: RemoteBatch) -> None:
+    """A listed batch that carries a token of ours but that no attempt knows was bought twice."""
+    if batch.token is None or batch.batch_id in session.picture.batch_ids:
+        return
+    for attempt in session.picture.attempts.values():
+        if attempt.intent.token == batch.token and attempt.batch_id != batch.batch_id and attempt.n_sends:
+            if attempt.phase.is_unclear:
+                return
+            note_duplicate(session, attempt, batch)
+            return
+
+
+def _not_found(session: Session, attempt: Attempt) -> None:
+    """A 404 is not a loss: providers answer it for living batches, just created and in mid-life."""
+    now = session.store.clock.now()
+    last = attempt.not_found[-1] if attempt.not_found else None
+    if last is None or now - (last.occurred_at or _EPOCH) >= NOT_FOUND_EVERY:
+        session.record(Event(kind=Kind.NOT_FOUND, attempt_id=attempt.attempt_id, batch_id=attempt.batch_id))
+    misses = session.attempt(attempt.attempt_id).not_found
+    age_s = (now - (misses[0].occurred_at or now)).total_seconds()
+    if len(misses) < NOT_FOUND_POLLS_MIN or age_s < NOT_FOUND_AGE_MIN_S:
+        return
+    session.record(Event(kind=Kind.MISSING_REMOTE, attempt_id=attempt.attempt_id, batch_id=attempt.batch_id))
+    session.note(
+        Severity.ERROR,
+        f"{attempt.provider} has not known batch {attempt.batch_id} for a day; it was probably deleted",
+        hint=f"`batchpond resolve {attempt.attempt_id} --lost` gives its answers up; nothing is sent again by itself",
+        exit_code=ExitCode.ATTENTION,
+    )

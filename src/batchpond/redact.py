@@ -1,0 +1,115 @@
+"""Secrets and the removal of secrets from text: what is printed, logged or raised passes here."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import re
+from collections import deque
+from typing import Final
+
+REDACTED: Final = "[redacted]"
+_MIN_SECRET_LENGTH: Final = 6  # shorter values would blank out ordinary words
+_known: deque[str] = deque(maxlen=256)
+_PATTERNS: Final = (
+    re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"),
+    re.compile(r"\b(?:sk|gsk|xai|rk)[-_][A-Za-z0-9_*-]{6,}"),
+    re.compile(r"\bAIza[A-Za-z0-9_-]{10,}"),
+    re.compile(r"(?i)\b(api[-_]?key|key|token|x-goog-signature|sig|signature)=[^&\s\"'<>]+"),
+)
+_LOGGERS: Final = (
+    "httpx",
+    "httpcore",
+    "httpcore.connection",
+    "httpcore.http11",
+    "httpcore.http2",
+    "httpcore.proxy",
+    "httpcore.socks",
+    "batchpond",
+    "batchpond.http",
+)
+
+
+class Secret:
+    """A key that only `reveal()` shows: its repr, str, format, copy and pickle do not."""
+
+    __slots__ = ("__value",)
+
+    def __init__(self, value: str) -> None:
+        self.__value = value
+        if len(value) >= _MIN_SECRET_LENGTH and value not in _known:
+            _known.append(value)
+
+    def reveal(self) -> str:
+        """Return the value itself, for the one header that carries it."""
+        return self.__value
+
+    def __repr__(self) -> str:
+        return f"Secret({REDACTED})"
+
+    def __str__(self) -> str:
+        return REDACTED
+
+    def __format__(self, spec: str) -> str:
+        return REDACTED
+
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Secret:
+        return self
+
+    def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
+        return (Secret, (REDACTED,))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return hmac.compare_digest(self.__value.encode(), other.__value.encode())
+
+    __hash__ = None  # type: ignore[assignment]  # a hash would let the value be tested for
+
+
+def redact(text: str) -> str:
+    """Return `text` without any secret this process has loaded, nor anything shaped like one."""
+    for value in _known:
+        text = text.replace(value, REDACTED)
+    for pattern in _PATTERNS:
+        text = pattern.sub(lambda match: _kept(match) + REDACTED, text)
+    return text
+
+
+def _kept(match: re.Match[str]) -> str:
+    if not match.re.groups:
+        return ""
+    word: str = match.group(1)
+    return word + ("=" if match.group(0)[len(word)] == "=" else " ")
+
+
+class RedactingFilter(logging.Filter):
+    """Rewrites a log record so that neither its text, its arguments nor its traceback show a secret."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Redact the record in place and let it pass."""
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError):  # a record with wrong arguments is logged as it is written
+            message = str(record.msg)
+        record.msg, record.args = redact(message), None
+        if record.exc_info:
+            record.exc_text = redact(logging.Formatter().formatException(record.exc_info))
+            record.exc_info = None
+        return True
+
+
+_FILTER: Final = RedactingFilter()
+
+
+def guard_loggers() -> None:
+    """Raise the HTTP libraries' loggers to WARNING and put the filter on them; safe to repeat."""
+    for name in _LOGGERS:
+        logger = logging.getLogger(name)
+        if _FILTER not in logger.filters:
+            logger.addFilter(_FILTER)
+        if not name.startswith("batchpond"):
+            logger.setLevel(max(logger.level, logging.WARNING))

@@ -1,0 +1,155 @@
+"""When a safe call is made again, and after how long: named reasons, bounded waits, one clock.
+
+Never used for creating a batch, which is sent once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from typing import Final, TypeVar
+
+import tenacity
+
+from batchpond import ids
+from batchpond.clock import Clock
+
+RETRY_AFTER_MAX_S: Final = 900.0
+_BACKOFF_FIRST_S: Final = 0.5
+_BACKOFF_MAX_S: Final = 60.0
+
+T = TypeVar("T")
+
+
+class RetryReason(StrEnum):
+    """Why a call may be made again."""
+
+    CONNECT = "could not connect"
+    CONNECTION_LOST = "connection lost"
+    TIMEOUT = "timed out"
+    SHORT_BODY = "body ended early"
+    HTTP_408 = "HTTP 408"
+    HTTP_425 = "HTTP 425"
+    RATE_LIMIT = "HTTP 429"
+    SERVER = "HTTP 5xx"
+    OVERLOADED = "HTTP 529"
+
+
+def reason_for_status(status_code: int) -> RetryReason | None:
+    """Return the reason to repeat a call that was answered with this status, else None."""
+    match status_code:
+        case 408:
+            return RetryReason.HTTP_408
+        case 425:
+            return RetryReason.HTTP_425
+        case 429:
+            return RetryReason.RATE_LIMIT
+        case 529:
+            return RetryReason.OVERLOADED
+        case _:
+            return RetryReason.SERVER if 500 <= status_code <= 599 else None
+
+
+def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Return how long the server asks to wait, 0 to 900 s, or None when it does not say.
+
+    Reads `retry-after-ms` before `retry-after` (seconds or an HTTP date); header names are
+    lower case. A negative or past value is 0, nonsense is None.
+    """
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return _capped(milliseconds / 1000)
+    value = headers.get("retry-after")
+    seconds = _number(value)
+    if seconds is not None:
+        return _capped(seconds)
+    if value is None:
+        return None
+    try:
+        moment = parsedate_to_datetime(value)
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+        return _capped((moment - now).total_seconds())
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        number = float(value) if value is not None else math.nan
+    except ValueError:
+        return None
+    return None if math.isnan(number) else number
+
+
+def _capped(seconds: float) -> float:
+    return min(RETRY_AFTER_MAX_S, max(0.0, seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often, and for how long in all, a safe call is repeated."""
+
+    attempts: int = 6
+    total_s: float = 1_200.0
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """One try that may be repeated: why, and how long the server asked to wait."""
+
+    reason: RetryReason
+    detail: str
+    after_s: float | None = None
+    status_code: int | None = None
+
+
+def run(
+    call: Callable[[], T | Again],
+    policy: RetryPolicy,
+    clock: Clock,
+    name: str,
+    on_wait: Callable[[Again, float], None] | None = None,
+) -> T | Again:
+    """Call until it returns something other than `Again`; return the last `Again` at the end.
+
+    Waits are the server's own or exponential with full jitter from 0.5 to 60 s, and are never
+    begun when they would pass `policy.total_s`. `name` seeds the jitter.
+    """
+    deadline_s = clock.monotonic_s() + policy.total_s
+
+    def wait(state: tenacity.RetryCallState) -> float:
+        last = _last(state)
+        backoff_s = min(_BACKOFF_MAX_S, _BACKOFF_FIRST_S * 2.0 ** min(state.attempt_number, 16))
+        # Hashing the clock's reading spreads real processes and repeats simulated ones exactly.
+        share = ids.unit_interval(state.attempt_number, name, repr(clock.monotonic_s()))
+        jittered_s = backoff_s * (0.5 + 0.5 * share)
+        return jittered_s if last.after_s is None else last.after_s + min(1.0, last.after_s) * share
+
+    def stop(state: tenacity.RetryCallState) -> bool:
+        return state.attempt_number >= policy.attempts or clock.monotonic_s() + state.upcoming_sleep > deadline_s
+
+    def before_sleep(state: tenacity.RetryCallState) -> None:
+        if on_wait is not None:
+            on_wait(_last(state), state.upcoming_sleep)
+
+    retrying = tenacity.Retrying(
+        sleep=clock.sleep,
+        wait=wait,
+        stop=stop,
+        retry=tenacity.retry_if_result(lambda result: isinstance(result, Again)),
+        before_sleep=before_sleep,
+        retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+    )
+    result: T | Again = retrying(call)
+    return result
+
+
+def _last(state: tenacity.RetryCallState) -> Again:
+    outcome = state.outcome
+    if outcome is None or not isinstance(last := outcome.result(), Again):
+        raise TypeError("a wait was asked for a call that did not fail")
+    return last

@@ -1,0 +1,231 @@
+"""Which shards may be sent now: approval, money, queue and back-off decide; then they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from batchpond import config, due
+from batchpond.attempts import UNSENT_PHASES, Attempt, Phase, Picture
+from batchpond.errors import ExitCode
+from batchpond.lake import tables
+from batchpond.lake.events import Event
+from batchpond.lake.schemas import SHARD_REQUESTS
+from batchpond.lake.store import Store
+from batchpond.model import ErrorClass
+from batchpond.payload import shard_file_name
+from batchpond.providers import registry
+from batchpond.send import send_shard
+from batchpond.session import Session, Severity
+
+BACKOFF_FIRST = timedelta(seconds=30)
+BACKOFF_MAX = timedelta(hours=1)
+QUEUE_BACKOFF_FIRST = timedelta(minutes=15)
+QUEUE_BACKOFF_MAX = timedelta(hours=6)
+REQUEUES_MAX = 8
+
+
+class Readiness(StrEnum):
+    """Whether a shard may be sent."""
+
+    READY = "ready"
+    WAITING = "waiting"
+    HELD = "held"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """Who asks: a person by `submit`, or a pass by itself."""
+
+    is_explicit: bool
+    now: datetime
+
+
+def readiness(attempt: Attempt | None, trigger: Trigger, requeue_codes: frozenset[str]) -> Readiness:
+    """Return whether the shard of this latest attempt may be sent; pure."""
+    if attempt is None or attempt.phase in UNSENT_PHASES or attempt.phase is Phase.ABSENT:
+        return Readiness.READY
+    if attempt.phase is Phase.REJECTED:
+        return _after_rejection(attempt, trigger)
+    if attempt.phase is Phase.VERIFIED and attempt.failure_code in requeue_codes:
+        return _after_failure(attempt, trigger)
+    return Readiness.DONE if attempt.phase is Phase.VERIFIED else Readiness.WAITING
+
+
+def _after_rejection(attempt: Attempt, trigger: Trigger) -> Readiness:
+    rejection = attempt.rejection
+    if rejection is None or rejection.occurred_at is None:
+        return Readiness.READY
+    if rejection.provider_status not in {ErrorClass.TRANSIENT, ErrorClass.ACCESS}:
+        return Readiness.READY if trigger.is_explicit else Readiness.HELD
+    wait = min(BACKOFF_FIRST * 2 ** (attempt.n_rejections - 1), BACKOFF_MAX)
+    wait = max(wait, timedelta(seconds=rejection.monotonic_s or 0.0))
+    return Readiness.READY if trigger.now - rejection.occurred_at >= wait else Readiness.WAITING
+
+
+def _after_failure(attempt: Attempt, trigger: Trigger) -> Readiness:
+    ordinal = attempt.intent.ordinal or 1
+    if ordinal > REQUEUES_MAX:
+        return Readiness.READY if trigger.is_explicit else Readiness.HELD
+    failed_at = attempt.status.occurred_at if attempt.status else None
+    wait = min(QUEUE_BACKOFF_FIRST * 2 ** (ordinal - 1), QUEUE_BACKOFF_MAX)
+    if failed_at is None or trigger.now - failed_at >= wait:
+        return Readiness.READY
+    return Readiness.WAITING
+
+
+def send_due(session: Session, *, only_study: str | None = None, is_explicit: bool = False) -> None:
+    """Send what approvals, budgets and queues allow, study by study; the lock is held."""
+    trigger = Trigger(is_explicit, session.store.clock.now())
+    for study, approval in sorted(session.picture.approvals.items()):
+        if only_study not in {None, study} or not _is_valid(session, study, approval, trigger.now):
+            continue
+        due.form_shards(session, study, approval)
+        _send_study(session, study, approval, trigger)
+
+
+def _is_valid(session: Session, study: str, approval: Event, now: datetime) -> bool:
+    current = session.picture.current_versions.get(study)
+    if approval.study_version != current:
+        if _has_unsent(session, study):
+            session.note(
+                Severity.WARNING,
+                f"study {study} was planned anew after it was approved; nothing more of it is sent",
+                hint=f"`batchpond submit {study}` approves the new plan",
+            )
+        return False
+    if approval.expires_at is not None and now >= approval.expires_at:
+        session.note(
+            Severity.WARNING,
+            f"the approval of study {study} ended on {approval.expires_at:%Y-%m-%d}",
+            hint=f"`batchpond submit {study}` renews it",
+        )
+        return False
+    return True
+
+
+def _has_unsent(session: Session, study: str) -> bool:
+    """Whether shards of an earlier plan of the study were never sent."""
+    return any(
+        shard.study == study and session.picture.latest_attempt(shard.shard_id or "") is None
+        for shard in session.picture.shards.values()
+    )
+
+
+def candidates(store: Store, picture: Picture, study: str) -> Iterator[tuple[Event, Attempt | None]]:
+    """Yield the study's shards of the current version that are not done, with their latest attempt."""
+    version = picture.current_versions.get(study)
+    for shard in list(picture.shards.values()):
+        if shard.study != study or shard.study_version != version:
+            continue
+        name = shard_file_name(shard.provider or "", shard.shard_id or "")
+        latest = picture.latest_attempt(shard.shard_id or "")
+        if latest is not None and latest.phase is Phase.VERIFIED and latest.failure_code is None:
+            continue
+        if store.has(SHARD_REQUESTS, name):
+            yield shard, latest
+
+
+def _send_study(session: Session, study: str, approval: Event, trigger: Trigger) -> None:
+    waiting_for: dict[str, int] = {}
+    budget = Budget.of(session, approval)
+    settings = config.load(session.store.path)
+    for shard, latest in candidates(session.store, session.picture, study):
+        provider = shard.provider or ""
+        codes = frozenset(registry.module(provider).DESCRIPTOR.requeue_codes)
+        match readiness(latest, trigger, codes):
+            case Readiness.DONE | Readiness.WAITING:
+                continue
+            case Readiness.HELD:
+                _count(waiting_for, "a person: the provider refused them")
+                continue
+            case Readiness.READY:
+                obstacle = _obstacle(session, shard, settings, budget)
+        if obstacle is not None:
+            _count(waiting_for, obstacle)
+            continue
+        with session.isolated(provider, f"sending {shard.n_requests} requests to {provider}"):
+            send_shard(session, shard, approval)
+            budget.reserve(shard)
+    for reason, n in waiting_for.items():
+        code = ExitCode.ATTENTION if reason.startswith("a person") else ExitCode.DONE
+        session.note(Severity.INFO, f"{n} shards of study {study} wait for {reason}", exit_code=code)
+
+
+def _count(tally: dict[str, int], reason: str) -> None:
+    tally[reason] = tally.get(reason, 0) + 1
+
+
+def _obstacle(session: Session, shard: Event, settings: config.Config, budget: Budget) -> str | None:
+    provider, model = shard.provider or "", shard.request_model or ""
+    if session.providers.is_refused(provider):
+        return f"a key that {provider} accepts"
+    if (provider, model) in session.paused:
+        return f"{provider} to take {model} batches again"
+    limits = settings.limits_of(provider, model)
+    n_open, tokens = _in_queue(session, provider, model)
+    if limits.open_batches is not None and n_open >= limits.open_batches:
+        return f"room among the {limits.open_batches} open {model} batches"
+    if limits.enqueued_tokens is not None and n_open and tokens + (shard.input_tokens or 0) > limits.enqueued_tokens:
+        return f"room in {provider}'s queue of {limits.enqueued_tokens:,} {model} tokens"
+    if not budget.allows(shard):
+        return "money: the approved cost is reserved or spent"
+    return None
+
+
+def _in_queue(session: Session, provider: str, model: str) -> tuple[int, int]:
+    """Return how many batches and prompt tokens a model's queue may hold now."""
+    held = [
+        attempt.intent
+        for attempt in session.picture.attempts.values()
+        if attempt.phase in {Phase.SENT, Phase.UNKNOWN, Phase.OPEN}
+        and (attempt.provider, attempt.intent.request_model) == (provider, model)
+    ]
+    return len(held), sum(intent.input_tokens or 0 for intent in held)
+
+
+@dataclass(slots=True)
+class Budget:
+    """What an approval still allows: its cap less what is spent and, at worst, outstanding."""
+
+    cap_usd: float | None
+    taken_usd: float
+
+    @classmethod
+    def of(cls, session: Session, approval: Event) -> Budget:
+        """Add up an approval's attempts: by usage once verified, at worst before that."""
+        attempts = [a for a in session.picture.attempts.values() if a.intent.approval_id == approval.approval_id]
+        actual = _actual_costs(session) if attempts and approval.cost_max_usd is not None else {}
+        return cls(approval.cost_max_usd, sum(_taken_usd(attempt, actual) for attempt in attempts))
+
+    def allows(self, shard: Event) -> bool:
+        """Whether the shard's worst cost fits; one of unknown cost fits only where no cap is."""
+        if self.cap_usd is None:
+            return True
+        return shard.cost_max_usd is not None and self.taken_usd + shard.cost_max_usd <= self.cap_usd * (1 + 1e-9)
+
+    def reserve(self, shard: Event) -> None:
+        """Take a sent shard's worst cost."""
+        self.taken_usd += shard.cost_max_usd or 0.0
+
+
+def _taken_usd(attempt: Attempt, actual: dict[str, float | None]) -> float:
+    worst = attempt.intent.cost_max_usd or 0.0
+    if attempt.phase in {Phase.INTENT, Phase.UPLOADED, Phase.REJECTED, Phase.ABSENT}:
+        return 0.0
+    if attempt.phase is not Phase.VERIFIED:
+        return worst
+    known = actual.get(attempt.attempt_id, 0.0)
+    return worst if known is None else known
+
+
+def _actual_costs(session: Session) -> dict[str, float | None]:
+    with tables.connect(session.store, ["responses"]) as connection:
+        rows = connection.execute(
+            "select attempt_id, sum(cost_usd),"
+            " count(*) filter (status = 'succeeded' and cost_usd is null) from responses group by attempt_id"
+        ).fetchall()
+    return {attempt_id: None if n_unknown else float(cost or 0.0) for attempt_id, cost, n_unknown in rows}

@@ -1,0 +1,140 @@
+"""What a simulator is handed and what it hands back, the same for both hosts.
+
+    Request --handle--> Reply   (status, headers, bytes or a stream of them)
+                      | Break   (the connection ends instead of an answer)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+import orjson
+
+from batchpond.errors import UsageError
+
+CHUNK_BYTES = 1 << 17
+JSON_BODY_MAX_BYTES = 64 << 20
+
+
+class Readable(Protocol):
+    """A request body, readable once."""
+
+    def read(self, n: int, /) -> bytes:
+        """Return up to `n` bytes; empty at the end."""
+        ...
+
+
+class NoBody:
+    """The body of a request that has none."""
+
+    def read(self, _n: int, /) -> bytes:
+        """Return nothing."""
+        return b""
+
+
+class IterBody:
+    """A body made of chunks as they come."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = b""
+
+    def read(self, n: int, /) -> bytes:
+        """Return up to `n` bytes; empty at the end."""
+        while not self._rest:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return b""
+            self._rest = chunk
+        out, self._rest = self._rest[:n], self._rest[n:]
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One HTTP request; header names are lower case, `path` has no query."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: Readable
+
+    def read_json(self) -> Any:
+        """Return the parsed body, None when it is empty.
+
+        Raises orjson.JSONDecodeError for anything but JSON and UsageError for over 64 MiB.
+        """
+        chunks, size = [], 0
+        while chunk := self.body.read(CHUNK_BYTES):
+            size += len(chunk)
+            if size > JSON_BODY_MAX_BYTES:
+                raise UsageError(f"{self.method} {self.path}: the body is over {JSON_BODY_MAX_BYTES} bytes")
+            chunks.append(chunk)
+        data = b"".join(chunks)
+        return orjson.loads(data) if data else None
+
+    def drain(self) -> None:
+        """Read and drop what is left of the body, so that the client has sent all of it."""
+        while self.body.read(CHUNK_BYTES):
+            pass
+
+
+class Ending(StrEnum):
+    """How a streamed body ends on the wire."""
+
+    FRAMED = "framed"  # a proper end: nothing tells the client that bytes are missing
+    UNFRAMED = "unframed"  # ended by closing the connection, with no length given
+    RESET = "reset"  # the connection is reset
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A body produced in chunks; `bytes_per_s` slows it down."""
+
+    chunks: Callable[[], Iterator[bytes]]
+    ending: Ending = Ending.FRAMED
+    bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An HTTP answer."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes | Stream
+
+
+class BreakKind(StrEnum):
+    """How a connection ends without an answer."""
+
+    RESET = "reset"
+    HANG = "hang"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """The client gets no answer; a hang lasts `seconds` before the connection is reset."""
+
+    kind: BreakKind
+    seconds: float = 0.0
+
+
+Answer = Reply | Break
+
+
+def json_reply(status: int, body: object, *headers: tuple[str, str]) -> Reply:
+    """Return a JSON answer."""
+    return Reply(status, (("content-type", "application/json"), *headers), orjson.dumps(body))
+
+
+def html_reply(status: int) -> Reply:
+    """Return what a proxy or a captive portal answers in place of the API."""
+    title = "502 Bad Gateway" if status >= 500 else "Sign in to continue"
+    page = f"<html><head><title>{title}</title></head><body><center><h1>{title}</h1></center></body></html>\n"
+    return Reply(status, (("content-type", "text/html; charset=utf-8"),), page.encode("ascii"))

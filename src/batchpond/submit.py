@@ -1,0 +1,181 @@
+"""The verb `submit`: show what it would cost, take the user's approval, send what may go now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from batchpond import due, failpoints, ids
+from batchpond.attempts import Picture, fold
+from batchpond.errors import ExitCode, UsageError
+from batchpond.lake.events import Event, Kind, read
+from batchpond.lake.store import Store
+from batchpond.lens import refresh
+from batchpond.providers import registry
+from batchpond.sending import Readiness, Trigger, candidates, readiness, send_due
+from batchpond.session import Counts, Note, Providers, Session
+from batchpond.unknowns import resolve_unknowns
+
+APPROVAL_LASTS = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCost:
+    """What one model's share of a submission would cost, in USD; None is unknown."""
+
+    provider: str
+    request_model: str
+    n_requests: int
+    n_shards: int
+    input_tokens: int
+    cost_expected_usd: float | None
+    cost_max_usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitPreview:
+    """What `submit` would send, shown before anything is."""
+
+    study: str
+    study_version: str
+    models: tuple[ModelCost, ...]
+    caveats: tuple[str, ...]
+
+    @property
+    def n_requests(self) -> int:
+        """How many requests would be sent."""
+        return sum(model.n_requests for model in self.models)
+
+    @property
+    def n_shards(self) -> int:
+        """How many provider batches that makes."""
+        return sum(model.n_shards for model in self.models)
+
+    @property
+    def cost_expected_usd(self) -> float | None:
+        """The expected cost; None when any model's price is unknown."""
+        return _total([model.cost_expected_usd for model in self.models])
+
+    @property
+    def cost_max_usd(self) -> float | None:
+        """The worst cost; None when any model's price is unknown."""
+        return _total([model.cost_max_usd for model in self.models])
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitReport:
+    """What `submit` did; `counts` is None when nothing was approved."""
+
+    preview: SubmitPreview
+    is_approved: bool
+    counts: Counts | None
+    notes: tuple[Note, ...]
+    exit_code: ExitCode
+
+
+def _total(costs: list[float | None]) -> float | None:
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if len(known) == len(costs) else None
+
+
+def preview(store: Store, picture: Picture, study: str, limit: int | None) -> SubmitPreview:
+    """Return what `submit` would send now; reads only. Raises UsageError for a study without a plan."""
+    version = picture.current_versions.get(study)
+    if version is None:
+        known = ", ".join(sorted(picture.current_versions)) or "none"
+        raise UsageError(f"no plan for study {study!r} in this lake (planned: {known})", hint="`batchpond plan FILE` makes it")
+    shards = list(_unsent(store, picture, study))
+    shards += [new.event for new in due.new_shards(store, picture, study, version, limit)]
+    groups: dict[tuple[str, str], list[Event]] = {}
+    for shard in shards:
+        groups.setdefault((shard.provider or "", shard.request_model or ""), []).append(shard)
+    caveats = {caveat for provider, _ in groups for caveat in registry.module(provider).DESCRIPTOR.caveats}
+    models = tuple(_model_cost(key, group) for key, group in sorted(groups.items()))
+    return SubmitPreview(study, version, models, tuple(sorted(caveats)))
+
+
+def _unsent(store: Store, picture: Picture, study: str) -> list[Event]:
+    trigger = Trigger(is_explicit=True, now=store.clock.now())
+    waiting = []
+    for shard, latest in candidates(store, picture, study):
+        codes = frozenset(registry.module(shard.provider or "").DESCRIPTOR.requeue_codes)
+        if readiness(latest, trigger, codes) is not Readiness.DONE and (latest is None or not latest.is_open):
+            waiting.append(shard)
+    return waiting
+
+
+def _model_cost(key: tuple[str, str], shards: list[Event]) -> ModelCost:
+    return ModelCost(
+        provider=key[0],
+        request_model=key[1],
+        n_requests=sum(shard.n_requests or 0 for shard in shards),
+        n_shards=len(shards),
+        input_tokens=sum(shard.input_tokens or 0 for shard in shards),
+        cost_expected_usd=_total([shard.cost_expected_usd for shard in shards]),
+        cost_max_usd=_total([shard.cost_max_usd for shard in shards]),
+    )
+
+
+def submit(
+    store: Store,
+    study: str,
+    *,
+    max_cost_usd: float | None,
+    limit: int | None,
+    dry_run: bool,
+    confirm: Callable[[SubmitPreview], bool],
+    providers: Providers,
+    on_note: Callable[[Note], None] | None = None,
+) -> SubmitReport:
+    """Send a study's due requests, once `confirm` agrees to their cost; the rest is left to `sync`.
+
+    The lock is not held while asking. Raises UsageError when there is no plan or the estimate is
+    above `max_cost_usd`; what is sent before a failure stays on record and is never sent twice.
+    """
+    shown = preview(store, fold(read(store)), study, limit)
+    _check_money(shown, max_cost_usd)
+    if dry_run or not shown.n_requests or not confirm(shown):
+        return SubmitReport(shown, is_approved=False, counts=None, notes=(), exit_code=ExitCode.DONE)
+    with store.lock(f"submit {study}"):
+        session = Session.begin(store, providers, on_note)
+        failpoints.reach("S0")
+        _approve(session, shown, max_cost_usd, limit)
+        send_due(session, only_study=study, is_explicit=True)
+        resolve_unknowns(session)
+        refresh(store)
+    return SubmitReport(shown, True, session.counts, tuple(session.notes), session.worst_exit_code())
+
+
+def _check_money(shown: SubmitPreview, max_cost_usd: float | None) -> None:
+    if max_cost_usd is None or not shown.n_requests:
+        return
+    unknown = [f"{m.provider}/{m.request_model}" for m in shown.models if m.cost_max_usd is None]
+    if unknown:
+        raise UsageError(
+            f"a cost limit cannot be kept: no batch price is known for {', '.join(unknown)}",
+            hint="give its price in the lake's config.toml, or submit without a limit",
+        )
+    if (shown.cost_expected_usd or 0.0) > max_cost_usd:
+        raise UsageError(
+            f"the expected cost ${shown.cost_expected_usd:.2f} is above the limit ${max_cost_usd:.2f}; nothing was sent",
+            hint="raise the limit, or send a part with `--limit N`",
+        )
+
+
+def _approve(session: Session, shown: SubmitPreview, max_cost_usd: float | None, limit: int | None) -> None:
+    now = session.store.clock.now()
+    cap = max_cost_usd if max_cost_usd is not None else shown.cost_max_usd
+    session.record(
+        Event(
+            kind=Kind.APPROVAL,
+            approval_id=ids.digest("approval", shown.study, shown.study_version, now.isoformat()),
+            study=shown.study,
+            study_version=shown.study_version,
+            cost_expected_usd=shown.cost_expected_usd,
+            cost_max_usd=cap,
+            n_limit=limit,
+            n_requests=shown.n_requests,
+            expires_at=now + APPROVAL_LASTS,
+        )
+    )

@@ -1,0 +1,216 @@
+"""Attempts whose create may or may not have happened: find the batch, or prove that there is none.
+
+An attempt is `absent` only when a listing that began a settle time after the doubt was first
+observed, and an earlier one, were both complete and without it, and the same credential was
+seen to see something of ours (the positive control). Anything less waits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from batchpond import failpoints
+from batchpond.attempts import UNCLEAR_PHASES, Attempt, Phase
+from batchpond.errors import AccessError, ExitCode
+from batchpond.lake.events import Event, Kind
+from batchpond.model import RemoteBatch
+from batchpond.providers.base import BatchProvider
+from batchpond.session import Session, Severity
+
+PAGES_MAX = 10_000
+WINDOW = timedelta(days=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The batches of an account in a window; absence can only be read from a complete one."""
+
+    batches: tuple[RemoteBatch, ...]
+    is_complete: bool
+
+    def evidence(self) -> str:
+        """Return a digest that says which batches were seen."""
+        seen = ",".join(sorted(batch.batch_id for batch in self.batches))
+        return f"{len(self.batches)} batches, sha256 {hashlib.sha256(seen.encode()).hexdigest()[:16]}"
+
+
+def list_since(provider: BatchProvider, since: datetime) -> Listing:
+    """Page through the account's batches back to `since`; a repeated cursor ends it incomplete."""
+    batches: list[RemoteBatch] = []
+    cursors: set[str] = set()
+    cursor: str | None = None
+    for _ in range(PAGES_MAX):
+        page = provider.list_page(cursor)
+        batches += page.batches
+        newest = max((batch.created_at or _EPOCH for batch in page.batches), default=None)
+        if page.next_cursor is None or (newest is not None and newest < since):
+            return Listing(tuple(batches), is_complete=True)
+        if page.next_cursor in cursors or not page.batches:
+            return Listing(tuple(batches), is_complete=False)
+        cursors.add(page.next_cursor)
+        cursor = page.next_cursor
+    return Listing(tuple(batches), is_complete=False)
+
+
+def check_host(attempt: Attempt, provider: BatchProvider) -> None:
+    """Raise AccessError when the base URL is not the one that the attempt was sent to."""
+    if provider.host != attempt.intent.host:
+        raise AccessError(
+            f"batches of this lake live at {attempt.intent.host}, but {attempt.provider} now points at {provider.host}",
+            hint=f"unset or restore {provider.descriptor.base_url_env}",
+        )
+
+
+def resolve_unknowns(session: Session, only: Iterable[str] | None = None) -> None:
+    """Look for every attempt in doubt, or for those named."""
+    wanted = set(only) if only is not None else None
+    doubtful: dict[str, list[Attempt]] = {}
+    for attempt in session.picture.attempts.values():
+        if attempt.phase in UNCLEAR_PHASES and (wanted is None or attempt.attempt_id in wanted):
+            doubtful.setdefault(attempt.provider, []).append(attempt)
+    for name, attempts in doubtful.items():
+        with session.isolated(name, f"looking for {len(attempts)} unacknowledged batches at {name}"):
+            provider = session.providers.get(name)
+            _resolve(session, provider, attempts)
+    for attempts in doubtful.values():
+        _tell(session, attempts)
+
+
+def _tell(session: Session, attempts: list[Attempt]) -> None:
+    for attempt in attempts:
+        if session.attempt(attempt.attempt_id).phase in UNCLEAR_PHASES:
+            intent = attempt.intent
+            cost = "an unknown cost" if intent.cost_max_usd is None else f"up to ${intent.cost_max_usd:.2f}"
+            session.note(
+                Severity.WARNING,
+                f"attempt {attempt.attempt_id} was sent to {attempt.provider} but never acknowledged;"
+                f" it may exist and cost {cost}",
+                hint="`batchpond sync` goes on looking and will not send it again unless it is proven absent",
+                exit_code=ExitCode.ATTENTION,
+            )
+
+
+def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt]) -> None:
+    for attempt in attempts:
+        check_host(attempt, provider)
+    elapsed_s = {attempt.attempt_id: _elapsed_s(session, attempt) for attempt in attempts}
+    oldest = min(attempt.intent.occurred_at or _EPOCH for attempt in attempts)
+    listing = list_since(provider, oldest - WINDOW)
+    failpoints.reach("Y1")
+    for attempt in attempts:
+        found = _matches(listing, attempt)
+        if found:
+            _adopt(session, attempt, found)
+        else:
+            _not_seen(session, provider, attempt, listing, elapsed_s[attempt.attempt_id])
+
+
+def _matches(listing: Listing, attempt: Attempt) -> list[RemoteBatch]:
+    sent_file = attempt.sent.file_id if attempt.sent else None
+    found = {
+        batch.batch_id: batch
+        for batch in listing.batches
+        if batch.token == attempt.intent.token or (sent_file and batch.input_file_id == sent_file)
+    }
+    return sorted(found.values(), key=lambda batch: (batch.created_at or _EPOCH, batch.batch_id))
+
+
+def _adopt(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> None:
+    batch, *duplicates = found
+    session.record(
+        Event(
+            kind=Kind.ADOPTED,
+            attempt_id=attempt.attempt_id,
+            provider=attempt.provider,
+            batch_id=batch.batch_id,
+            state=batch.state,
+            provider_status=batch.provider_status,
+            provider_created_at=batch.created_at,
+            expires_at=batch.expires_at,
+            n_requests=attempt.intent.n_requests,
+            detail=batch.raw,
+        )
+    )
+    session.counts.n_adopted += 1
+    for duplicate in duplicates:
+        note_duplicate(session, attempt, duplicate)
+
+
+def note_duplicate(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
+    """Record a second batch that carries an attempt's token: the one thing that must not be."""
+    session.record(
+        Event(
+            kind=Kind.DUPLICATE_REMOTE,
+            attempt_id=attempt.attempt_id,
+            provider=attempt.provider,
+            batch_id=batch.batch_id,
+            cost_max_usd=attempt.intent.cost_max_usd,
+            provider_created_at=batch.created_at,
+        )
+    )
+    session.note(
+        Severity.ERROR,
+        f"{attempt.provider} batch {batch.batch_id} is a second one for attempt {attempt.attempt_id}",
+        hint=f"cancel it with `batchpond cancel {batch.batch_id}` unless you want its answers too",
+        exit_code=ExitCode.ATTENTION,
+    )
+
+
+def _not_seen(
+    session: Session, provider: BatchProvider, attempt: Attempt, listing: Listing, elapsed_s: float | None
+) -> None:
+    if elapsed_s is None:
+        _record_observation(session, attempt)
+    if not listing.is_complete or not _control(session, provider, attempt, listing):
+        return
+    current = session.attempt(attempt.attempt_id)
+    settled = elapsed_s is not None and elapsed_s >= session.settle_s(provider)
+    if current.first_listed is None:
+        session.record(Event(kind=Kind.LISTED, attempt_id=attempt.attempt_id, detail=listing.evidence()))
+    elif settled:
+        session.record(Event(kind=Kind.ABSENT, attempt_id=attempt.attempt_id, detail=listing.evidence()))
+        session.counts.n_absent += 1
+
+
+def _record_observation(session: Session, attempt: Attempt) -> None:
+    """Start the absence clock: this process holds the lock, so no sender can be alive."""
+    clock = session.store.clock
+    session.record(
+        Event(
+            kind=Kind.UNKNOWN,
+            attempt_id=attempt.attempt_id,
+            ordinal=attempt.n_sends,
+            boot_id=clock.boot_id(),
+            monotonic_s=clock.monotonic_s(),
+            reason="the sending process ended before an answer was recorded",
+        )
+    )
+
+
+def _control(session: Session, provider: BatchProvider, attempt: Attempt, listing: Listing) -> bool:
+    """Return whether this credential provably sees objects of the account that was sent to."""
+    ours = session.picture.batch_ids
+    if any(batch.batch_id in ours for batch in listing.batches):
+        return True
+    intent = attempt.intent
+    uploads = provider.find_uploads(f"{intent.token}.jsonl", intent.occurred_at or _EPOCH)
+    return any(file.file_id == attempt.file_id for file in uploads)
+
+
+def _elapsed_s(session: Session, attempt: Attempt) -> float | None:
+    """Return seconds since the doubt was observed, by a clock that cannot be set; None before that.
+
+    After a reboot the machine's uptime is the proof: the doubt is older than the boot.
+    """
+    observed = attempt.first_unknown
+    if attempt.phase is not Phase.UNKNOWN or observed is None:
+        return None
+    now_s = session.store.clock.monotonic_s()
+    if observed.boot_id == session.store.clock.boot_id():
+        return now_s - (observed.monotonic_s or now_s)
+    wall_s = (session.store.clock.now() - (observed.occurred_at or session.store.clock.now())).total_seconds()
+    return min(now_s, wall_s)

@@ -1,0 +1,96 @@
+"""Events: facts once, occurrences each time, order by sequence and not by the wall clock."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from batchpond.clock import ManualClock
+from batchpond.errors import LakeError
+from batchpond.lake import events
+from batchpond.lake.events import Event, EventLog, Kind
+from batchpond.lake.store import Store
+
+START = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(START)
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: ManualClock) -> Store:
+    return Store.init(tmp_path / "lake", clock)
+
+
+def test_a_fact_seen_again_adds_nothing(store: Store, clock: ManualClock) -> None:
+    status = Event(kind=Kind.STATUS, attempt_id="a", state="running", n_completed=1)
+    log = EventLog(store)
+    assert len(log.append(status)) == 1
+    clock.advance(3600)
+    assert EventLog(store).append(status) == []
+    assert len(store.files("events")) == 1
+
+
+def test_an_occurrence_counts_each_time(store: Store) -> None:
+    planned = Event(kind=Kind.PLANNED, study="s", study_version="v1")
+    log = EventLog(store)
+    log.append(planned)
+    log.append(Event(kind=Kind.PLANNED, study="s", study_version="v2"))
+    log.append(planned)
+    assert [event.study_version for event in events.read(store)] == ["v1", "v2", "v1"]
+
+
+def test_order_survives_a_clock_that_goes_back(tmp_path: Path) -> None:
+    late = Store.init(tmp_path / "lake", ManualClock(START.replace(year=2030)))
+    EventLog(late).append(Event(kind=Kind.PLANNED, study="first"))
+    early = Store.open(tmp_path / "lake", ManualClock(START))
+    EventLog(early).append(Event(kind=Kind.PLANNED, study="second"))
+    assert [event.study for event in events.read(early)] == ["first", "second"]
+
+
+def test_one_process_wins_the_right_to_send(store: Store) -> None:
+    sent = Event(kind=Kind.SENT, attempt_id="a", ordinal=1)
+    first, second = EventLog(store), EventLog(store)
+    assert first.append_as("sent-a-1", sent) is True
+    assert second.append_as("sent-a-1", sent) is False
+    assert len(events.read(store)) == 1
+    assert second.events == []
+
+
+def test_an_unreadable_event_file_stops_everything_and_is_named(store: Store) -> None:
+    """Going on without a fact could buy a batch twice."""
+    EventLog(store).append(Event(kind=Kind.PLANNED, study="s"))
+    store.files("events")[0].write_bytes(b"PAR1 not really")
+    with pytest.raises(LakeError, match=r"e-.*\.parquet cannot be read"):
+        events.read(store)
+
+
+def test_compaction_keeps_every_event_and_drops_merged_files_a_day_later(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "COMPACT_ABOVE_FILES", 5)
+    log = EventLog(store)
+    for number in range(8):
+        log.append(Event(kind=Kind.PLANNED, study=f"s{number}"))
+    before = events.read(store)
+    old = set(store.files("events"))
+    assert events.compact(store) is True
+    assert events.read(store) == before
+    assert old < set(store.files("events"))
+    assert events.compact(store) is False, "nothing is dropped while a reader may hold the old list"
+
+    merged = next(path for path in store.files("events") if path.name.startswith("c-"))
+    long_ago = time.time() - 2 * 86_400 - (time.time() - START.timestamp())
+    os.utime(merged, (long_ago, long_ago))
+    assert events.compact(store) is True
+    assert store.files("events") == [merged]
+    assert events.read(store) == before
+    log = EventLog(store)
+    log.append(Event(kind=Kind.PLANNED, study="after"))
+    assert events.read(store)[-1].study == "after"
