@@ -36,7 +36,9 @@ AWKWARD = pa.table(
         "evil": pa.array(["\x1b[31mred\x07\u202eabc\x9b\U000e0041"]),
         "empty": pa.array([""]),
         "unknown": pa.array([None], pa.string()),
-        "moment": pa.array([datetime(2026, 11, 21, 4, 5, 6, 789000, UTC)], pa.timestamp("ns", tz="Europe/Berlin")),
+        "moment": pa.array(
+            [datetime(2026, 11, 21, 4, 5, 6, 789000, UTC)], pa.timestamp("ns", tz="Europe/Berlin")
+        ),
         "naive": pa.array([datetime(2026, 11, 21, 4, 5, 6)], pa.timestamp("us")),  # noqa: DTZ001
         "day": pa.array([date(2026, 11, 21)]),
         "clock": pa.array([time(4, 5, 6)], pa.time64("us")),
@@ -172,7 +174,9 @@ def test_escape_leaves_nothing_to_obey(raw: str) -> None:
     assert all(ord(character) >= 0x20 for character in safe)
 
 
-@given(st.dictionaries(st.text().filter(lambda s: s.isprintable()), st.text().filter(lambda s: s.isprintable())))
+@given(
+    st.dictionaries(st.text().filter(lambda s: s.isprintable()), st.text().filter(lambda s: s.isprintable()))
+)
 def test_json_text_says_the_same_thing(value: dict[str, str]) -> None:
     """Escaping inside JSON never changes what it means."""
     assert json.loads(text.json_text(value)) == value

@@ -70,7 +70,9 @@ def test_functions_are_short_flat_and_narrow(path: Path) -> None:
         is_callback = any("pond_command" in ast.unparse(d) for d in function.decorator_list)
         limit = CALLBACK_PARAMETERS_MAX if is_callback else PARAMETERS_MAX
         if body_lines(function) > FUNCTION_LINES_MAX or depth(function) > NESTING_MAX or n_parameters > limit:
-            offenders.append(f"{function.name}: {body_lines(function)} lines, depth {depth(function)}, {n_parameters} parameters")
+            offenders.append(
+                f"{function.name}: {body_lines(function)} lines, depth {depth(function)}, {n_parameters} parameters"
+            )
     assert not offenders
 
 
@@ -82,7 +84,8 @@ def test_only_two_modules_speak(path: Path) -> None:
     spoken = {
         ast.unparse(node)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and ast.unparse(node) in {"sys.stdout.buffer", "sys.stdout.write", "sys.stderr.write"}
+        if isinstance(node, ast.Attribute)
+        and ast.unparse(node) in {"sys.stdout.buffer", "sys.stdout.write", "sys.stderr.write"}
     }
     assert all(own is not None and own in word for word in spoken)
     calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}

@@ -1,12 +1,12 @@
--- what: the regularised incomplete beta function and its inverse: the base of all binomial, sign and Clopper-Pearson
---   results.
+-- question: What are the regularised incomplete beta function and its inverse, the base of all exact results?
 -- macros: ibeta(x, a, b), beta_quantile(p, a, b); the others are steps of these two.
--- formula: the factor x^a y^b / (a B(a, b)) in Loader's saddle-point form (2000), because differences of lgamma lose
+-- source: the factor x^a y^b / (a B(a, b)) in Loader's saddle-point form (2000), because differences of lgamma lose
 --   1e-9 at n = 1e6; the continued fraction 26.5.8 of Abramowitz and Stegun, evaluated backwards; the inverse by
 --   Newton steps on ln I against the log-odds of x, a concave function, so that the steps cannot diverge.
 -- accuracy: 1e-11 relative against scipy for a, b from 0.5 to 1e6, in both tails.
--- note: list_transform([v], lambda ...) binds v once; the bp_ names keep callers' columns from being captured. Seeds of
---   list_reduce are prepended to the list: given as its third argument, DuckDB 1.5 mixes up the rows' captured values.
+-- note: list_transform([v], lambda ...) binds v once; the bp_ names keep callers' columns from being captured. Seeds
+--   of list_reduce are prepended to the list: given as its third argument, DuckDB 1.5 mixes up the rows' captured
+--   values.
 
 -- ln Gamma(x + 1) less Stirling's ln(sqrt(2 pi x) (x/e)^x), for x > 0
 CREATE OR REPLACE MACRO stirling_error(x) AS
@@ -19,7 +19,8 @@ CREATE OR REPLACE MACRO stirling_error(x) AS
 CREATE OR REPLACE MACRO deviance_term(x, m) AS
   CASE WHEN abs(m - x) < 0.5 * x THEN
          x * list_extract(list_transform([(m - x)::DOUBLE / (m + x)], lambda bp_v:
-           bp_v * bp_v * (2 / (1 - bp_v) - 2 * bp_v * list_reduce(list_prepend(0.0::DOUBLE, range(16, -1, -1)::DOUBLE[]),
+           bp_v * bp_v * (2 / (1 - bp_v) - 2 * bp_v * list_reduce(
+             list_prepend(0.0::DOUBLE, range(16, -1, -1)::DOUBLE[]),
              lambda bp_acc, bp_j: bp_acc * bp_v * bp_v + 1 / (2 * bp_j + 3)))), 1)
        ELSE x * ln(x::DOUBLE / m) + m - x END;
 
@@ -53,7 +54,8 @@ CREATE OR REPLACE MACRO ibeta(x, a, b) AS
 -- ln(x / (1-x)) at the p-quantile of Beta(a, b), for p up to about 1/2
 CREATE OR REPLACE MACRO beta_quantile_logit(p, a, b) AS
   list_reduce(
-    list_prepend(ln(a::DOUBLE / b) - sqrt(-2 * ln(p::DOUBLE) * (1.0::DOUBLE / a + 1.0::DOUBLE / b)), range(12)::DOUBLE[]),
+    list_prepend(ln(a::DOUBLE / b) - sqrt(-2 * ln(p::DOUBLE) * (1.0::DOUBLE / a + 1.0::DOUBLE / b)),
+      range(12)::DOUBLE[]),
     lambda bp_u, bp_i: bp_u - list_extract(list_transform(
       [ibeta_fraction(1 / (1 + exp(-bp_u)), a::DOUBLE, b::DOUBLE)], lambda bp_h:
         (ibeta_ln_factor(1 / (1 + exp(-bp_u)), 1 / (1 + exp(bp_u)), a::DOUBLE, b::DOUBLE) + ln(bp_h) - ln(p))

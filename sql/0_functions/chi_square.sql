@@ -1,7 +1,8 @@
--- what: upper tail of the chi-square distribution, for any number of degrees of freedom above 0.
+-- question: How likely is a chi-square value at least this large, for any degrees of freedom above 0?
 -- macros: chi2_sf(x, df)
--- formula: the incomplete gamma functions of df/2 and x/2: below the mean by the power series 6.5.29 of Abramowitz and
---   Stegun (subtracted from 1), above by the continued fraction 6.5.31; the common factor in Loader's saddle-point form.
+-- source: the incomplete gamma functions of df/2 and x/2: below the mean by the power series 6.5.29 of Abramowitz and
+--   Stegun (subtracted from 1), above by the continued fraction 6.5.31; the common factor in Loader's saddle-point
+--   form.
 -- accuracy: 1e-11 relative against scipy for df from 0.5 to 1e5, to the smallest doubles.
 
 -- h^a e^-h / Gamma(a + 1)

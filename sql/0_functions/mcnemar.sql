@@ -1,6 +1,6 @@
--- what: McNemar's test on the two counts of discordant pairs.
+-- question: Do the two counts of discordant pairs differ by more than chance (McNemar's test)?
 -- macros: mcnemar_exact(b, c), mcnemar_midp(b, c)
--- formula: exact = the two-sided sign test of b in b + c; mid-p = exact less the probability of the observed count
+-- source: exact = the two-sided sign test of b in b + c; mid-p = exact less the probability of the observed count
 --   (Fagerland, Lydersen and Laake 2013), 1 when b = c.
 -- accuracy: 1e-12 relative against scipy up to b + c = 1e6. NULL when b + c is 0.
 

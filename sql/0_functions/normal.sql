@@ -1,6 +1,6 @@
--- what: tails and quantile of the standard normal distribution; DuckDB has no erf.
+-- question: What are the tails and the quantile of the standard normal distribution (DuckDB has no erf)?
 -- macros: normal_sf(z) = P(Z > z); normal_cdf(z) = P(Z <= z); normal_two_sided(z) = P(|Z| >= |z|); normal_quantile(p)
--- formula: erfc by the all-positive series 7.1.6 of Abramowitz and Stegun below 2.5 and the continued fraction 7.1.14
+-- source: erfc by the all-positive series 7.1.6 of Abramowitz and Stegun below 2.5 and the continued fraction 7.1.14
 --   above; the quantile by Newton steps on the logarithm of the tail, a concave function.
 -- accuracy: 1e-11 relative against scipy in both tails, to the smallest doubles.
 

@@ -1,6 +1,6 @@
--- what: Wilson score interval for a proportion of k in n; 95 % unless z is given.
+-- question: Which proportions fit k of n (Wilson score interval, 95 % unless z is given)?
 -- macros: wilson_lo(k, n, z), wilson_hi(k, n, z)
--- formula: (k + z^2/2 -+ z sqrt(k (n-k) / n + z^2/4)) / (n + z^2); Wilson 1927. At k = 0 the lower and at k = n the
+-- source: (k + z^2/2 -+ z sqrt(k (n-k) / n + z^2/4)) / (n + z^2); Wilson 1927. At k = 0 the lower and at k = n the
 --   upper end are exact. NULL when n is 0 or NULL.
 -- accuracy: 1e-12 relative against statsmodels proportion_confint up to n = 1e9.
 

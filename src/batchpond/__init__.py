@@ -19,7 +19,7 @@ __all__ = ["Lake", "__version__", "errors"]
 def __getattr__(name: str) -> Any:
     # The engines behind Lake take most of a second to import; `--help` must not pay for them.
     if name == "Lake":
-        from batchpond.api import Lake
+        from batchpond.api import Lake  # noqa: PLC0415
 
         return Lake
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,6 +14,7 @@ from batchpond import lens
 from batchpond.errors import UsageError
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import Store
+from batchpond.read import BATCH_ROWS, stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from batchpond.session import Providers
     from batchpond.submit import SubmitPreview, SubmitReport
     from batchpond.sync import SyncReport
-
-BATCH_ROWS = 10_000
 
 
 class Lake:
@@ -105,15 +104,13 @@ class Lake:
 
     def view(self, name: str) -> pl.LazyFrame:
         """Return a view as a lazy frame that reads only the columns and rows it is asked for."""
-        if name not in {view.name for view in lens.views()}:
-            raise UsageError(f"no view {name!r}", hint="`batchpond views` lists them")
         return self._lazy(name, None)
 
     def _lazy(self, view: str, study: str | None) -> pl.LazyFrame:
         path = self._store().path
-        with lens.connect(path) as connection:
-            empty = connection.sql(f'select * from "{view}" limit 0').to_arrow_table()
-        return register_io_source(_source(path, view, study), schema=_frame(empty).schema)
+        with stream(path, view, limit=0) as rows:
+            schema = _frame(rows.schema.empty_table()).schema
+        return register_io_source(_source(path, view, study), schema=schema)
 
     def _store(self) -> Store:
         return Store.open(self.path, self._clock)
@@ -132,17 +129,15 @@ _Source = Callable[[list[str] | None, pl.Expr | None, int | None, int | None], I
 
 def _source(path: Path, view: str, study: str | None) -> _Source:
     # A connection per scan, unlike DuckDB's own lazy frames: those cannot be joined with themselves.
-    where = "" if study is None else " where study = $study"
-    parameters = None if study is None else {"study": study}
-
     def batches(
         columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_rows: int | None
     ) -> Iterator[pl.DataFrame]:
-        wanted = ", ".join(f'"{column}"' for column in columns) if columns else "*"
-        limit = "" if n_rows is None else f" limit {n_rows:d}"
-        with lens.connect(path) as connection:
-            rows = connection.sql(f'select {wanted} from "{view}"{where}{limit}', params=parameters)
-            for batch in rows.to_arrow_reader(batch_rows or BATCH_ROWS):
+        # With a predicate, the row limit counts rows that pass it.
+        limit = n_rows if predicate is None else None
+        with stream(
+            path, view, columns=columns, study=study, limit=limit, batch_rows=batch_rows or BATCH_ROWS
+        ) as rows:
+            for batch in rows:
                 frame = _frame(batch)
                 yield frame if predicate is None else frame.filter(predicate)
 

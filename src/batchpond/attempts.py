@@ -163,6 +163,7 @@ class Picture:
     current_versions: dict[str, str] = field(default_factory=dict)
     by_shard: dict[str, list[str]] = field(default_factory=dict)
     batch_ids: set[str] = field(default_factory=set)
+    voided: set[str] = field(default_factory=set)
 
     def latest_attempt(self, shard_id: str) -> Attempt | None:
         """Return the newest attempt for a shard."""
@@ -178,6 +179,9 @@ class Picture:
                 self.approvals[event.study or ""] = event
             case Kind.SHARDED:
                 self.shards[event.shard_id or ""] = event
+            case Kind.VOIDED:
+                self.voided.add(event.shard_id or "")
+                self.shards.pop(event.shard_id or "", None)
             case Kind.INTENT:
                 self._add_intent(event)
             case _ if event.attempt_id in self.attempts:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.events import Event, Kind
 from batchpond.lake.store import Store
-from batchpond.lens import refresh
+from batchpond.lens.refresh import refresh
 from batchpond.resolve import find_attempt
 from batchpond.session import Note, Providers, Session, Severity
 

@@ -14,6 +14,7 @@ from batchpond.due import parser_ids_of
 from batchpond.errors import ExitCode
 from batchpond.lake import tables
 from batchpond.lake.events import Event, Kind
+from batchpond.lake.store import CONFIG
 from batchpond.model import BatchState, Download, FileRole, RemoteBatch, Response
 from batchpond.providers.base import BatchProvider
 from batchpond.session import Session, Severity
@@ -203,7 +204,10 @@ def _publish(session: Session, attempt: Attempt, file: _Fetched) -> None:
 
 def source_of(attempt: Attempt) -> derive.Source:
     """Return an attempt's accepted files, output before error."""
-    files = sorted((_raw_file(attempt, event) for event in accepted_downloads(attempt)), key=lambda f: f.role != FileRole.OUTPUT)
+    files = sorted(
+        (_raw_file(attempt, event) for event in accepted_downloads(attempt)),
+        key=lambda f: f.role != FileRole.OUTPUT,
+    )
     return derive.Source(
         attempt.shard_id, attempt.attempt_id, attempt.provider, attempt.intent.origin or "", tuple(files)
     )
@@ -211,13 +215,11 @@ def source_of(attempt: Attempt) -> derive.Source:
 
 def price_of(session: Session, attempt: Attempt) -> derive.PriceRow:
     """Return the price of a response of this attempt's model, None where no price is known."""
-    book = prices.PriceBook.load(session.store.path)
+    book = prices.Prices.of_lake(session.store.path / CONFIG, attempt.created_at or session.store.clock.now())
     model = attempt.intent.request_model or ""
 
     def price(response: Response) -> float | None:
-        return book.cost_usd(
-            attempt.provider, model, response.input_tokens, response.cached_tokens, response.output_tokens
-        )
+        return book.cost(attempt.provider, model, response.input_tokens, response.cached_tokens, response.output_tokens)
 
     return price
 

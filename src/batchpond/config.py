@@ -1,4 +1,11 @@
-"""`lake/config.toml`: what is not secret and not part of a study: an account's limits, own prices."""
+"""`lake/config.toml`: what is not secret and not part of a study; here the limits of an account.
+
+    [limits."openai/gpt-5-mini"]        # or [limits.openai] for all models of a provider
+    enqueued_tokens = 2_000_000         # prompt tokens that may wait in the provider's queue
+    open_batches = 20
+
+Its `[prices]` are read by `batchpond.prices`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +21,6 @@ from batchpond.lake.store import CONFIG
 
 _SECTIONS = ("limits", "prices")
 _LIMIT_KEYS = ("enqueued_tokens", "open_batches")
-_PRICE_KEYS = ("input_usd", "output_usd", "cached_input_usd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +32,10 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
-    """An account's own batch price, in USD per million tokens."""
-
-    input_usd: float
-    output_usd: float
-    cached_input_usd: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Config:
     """A lake's settings, by `provider` or `provider/model`."""
 
     limits: Mapping[str, Limits] = field(default_factory=dict)
-    prices: Mapping[str, Price] = field(default_factory=dict)
 
     def limits_of(self, provider: str, model: str) -> Limits:
         """Return the limits of a model, or else of its provider."""
@@ -56,10 +52,7 @@ def load(lake_path: Path) -> Config:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {error}", hint="mend the TOML; nothing was done") from None
     _known(path, "", document, _SECTIONS)
-    return Config(
-        {name: _limits(path, name, table) for name, table in _tables(path, document, "limits")},
-        {name: _price(path, name, table) for name, table in _tables(path, document, "prices")},
-    )
+    return Config({name: _limits(path, name, table) for name, table in _tables(path, document, "limits")})
 
 
 def _tables(path: Path, document: Mapping[str, Any], section: str) -> list[tuple[str, Mapping[str, Any]]]:
@@ -75,17 +68,6 @@ def _limits(path: Path, name: str, table: Mapping[str, Any]) -> Limits:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise UsageError(f"{path}: limits.{name}.{key} is {value!r}; it must be a whole number above 0")
     return Limits(**table)
-
-
-def _price(path: Path, name: str, table: Mapping[str, Any]) -> Price:
-    _known(path, f"prices.{name}", table, _PRICE_KEYS)
-    for key in _PRICE_KEYS[:2]:
-        if key not in table:
-            raise UsageError(f"{path}: prices.{name} lacks {key}, the batch price per million tokens")
-    for key, value in table.items():
-        if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
-            raise UsageError(f"{path}: prices.{name}.{key} is {value!r}; it must be a number of USD, 0 or more")
-    return Price(**{key: float(value) for key, value in table.items()})
 
 
 def _known(path: Path, where: str, table: Mapping[str, Any], keys: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from batchpond import ids
 from batchpond.lake.schemas import JUDGMENTS, RESPONSES, STUDIES
 from batchpond.lake.store import StagedTable, Store
-from batchpond.model import FileRole, Match, Response, ResponseStatus
+from batchpond.model import Match, Response, ResponseStatus
 from batchpond.payload import shard_lines
 from batchpond.providers import registry
 from batchpond.raw import RawFile, part_paths

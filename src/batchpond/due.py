@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
 
-from batchpond import ids, shard
+from batchpond import config, failpoints, ids, shard
+from batchpond.attempts import Phase, Picture
 from batchpond.lake import tables
 from batchpond.lake.events import Event, Kind
 from batchpond.lake.schemas import SHARD_REQUESTS
-from batchpond.lake.store import Store
+from batchpond.lake.store import CONFIG, Store
 from batchpond.payload import shard_file_name
-from batchpond.prices import PriceBook
+from batchpond.prices import NOTHING, Estimate, Prices
+from batchpond.providers import registry
+from batchpond.session import Session
 
-CUSTOM_ID_BYTES = ids.ATTEMPT_PREFIX_LENGTH + 1 + ids.REQUEST_KEY_LENGTH
 CELLS_TEXT_MAX = 500
+FIRST = "first"
 _FETCH_ROWS = 10_000
+_EVERYTHING = 2**62
 
 _DUE = """
 with wanted as (
@@ -29,71 +35,214 @@ with wanted as (
   group by request_id
 ), sampled as (
   select * from wanted order by pair_id, slot limit $sample
+), held as (
+  select request_id from shard_requests where not list_contains($void, shard_id)
+), due as (
+  select s.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename,
+         r.provider, r.endpoint, r.request_model, s.cell_id, s.template_id, s.rubric_id, s.thinking, s.slot
+  from sampled s
+  join requests r using (request_id)
+  anti join held using (request_id)
 )
-select s.request_id, s.slot, s.cell_id, s.template_id, s.rubric_id, s.thinking,
-       r.provider, r.endpoint, r.request_model, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename
-from sampled s
-join requests r using (request_id)
-where s.request_id not in (select request_id from shard_requests)
-order by r.provider, r.endpoint, r.request_model, s.slot
+select * exclude (slot, cell_id), case when $per_cell then cell_id else '' end as cell_group,
+       count(*) over (partition by provider, endpoint, request_model, cell_group) as n_in_group
+from due
+order by provider, endpoint, request_model, cell_group, slot
 """
 
 
-@dataclass(frozen=True, slots=True)
-class DueRequest:
+class DueRequest(NamedTuple):
     """A planned request that has not been asked, with what sharding needs of it."""
 
     request_id: str
+    size_bytes: int
+    estimated_input_tokens: int
+    max_output_tokens: int | None
+    path: str
     provider: str
     endpoint: str
     request_model: str
-    cell: tuple[str, str, str, str]
-    size_bytes: int
-    input_tokens: int
-    max_output_tokens: int | None
-    requests_file: str
+    template_id: str
+    rubric_id: str
+    thinking: str
+    cell_group: str
+    n_in_group: int
+
+    @property
+    def group(self) -> tuple[str, str, str, str, int]:
+        """What all requests of a shard share, and how many due requests share it."""
+        return self.provider, self.endpoint, self.request_model, self.cell_group, self.n_in_group
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRule:
+    """How the study wants its requests cut."""
+
+    max_requests: int | None = None
+    segments: int | None = None
+    per_cell: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NewShard:
-    """A shard that is about to be recorded: its fact, and its rows."""
+    """A shard that is about to be recorded: its fact, and its lines."""
 
     event: Event
-    rows: tuple[DueRequest, ...]
-
-
-def due_requests(store: Store, study: str, version: str, sample: int | None) -> Iterator[DueRequest]:
-    """Yield the requests of a study version that no shard holds, by model, in plan order.
-
-    `sample` keeps to the first so many of the plan in an order by pair that never changes: both
-    directions and all cells of a pair come together, and a larger sample contains a smaller one.
-    """
-    names = ["plan", "requests", "shard_requests"]
-    with tables.connect(store, names) as connection:
-        parameters = {"study": study, "version": version, "sample": sample if sample is not None else 2**62}
-        connection.execute(_DUE, parameters)
-        while rows := connection.fetchmany(_FETCH_ROWS):
-            yield from (_due_request(store, row) for row in rows)
-
-
-def _due_request(store: Store, row: tuple[object, ...]) -> DueRequest:
-    request_id, _, cell_id, template_id, rubric_id, thinking, provider, endpoint, model, size, tokens, out, path = row
-    relative = str(path).removeprefix(f"{store.path}/requests/").removesuffix(".parquet")
-    return DueRequest(
-        str(request_id), str(provider), str(endpoint), str(model),
-        (str(cell_id), str(template_id), str(rubric_id), str(thinking)),
-        int(str(size)), int(str(tokens)), None if out is None else int(str(out)), relative,
-    )  # fmt: skip
+    lines: list[DueRequest]
 
 
 def new_shards(store: Store, picture: Picture, study: str, version: str, sample: int | None) -> Iterator[NewShard]:
-    """Yield the shards that the study's due requests make, one at a time; reads only."""
-    settings = config.load(store.path)
-    book = PriceBook.load(store.path)
+    """Yield the shards that the study's due requests make, one at a time; reads only.
+
+    `sample` keeps to the first so many requests of the plan in an order by pair that never changes: both
+    directions and all cells of a pair come together, and a larger sample contains a smaller one.
+    """
     rule = shard_rule(store, version)
-    rows = due_requests(store, study, version, sample, void_shards(picture, study, version))
-    for (provider, endpoint, model, _), group in groupby(rows, key=lambda row: _group(row, rule)):
-        limits = _limits(provider, settings.limits_of(provider, model), rule)
-        for members in shard.split(group, limits):
-            yield _new_shard(study, version, provider, endpoint, model, members, book)
-"""placeholder"""
+    settings = config.load(store.path)
+    book = Prices.of_lake(store.path / CONFIG, store.clock.now())
+    generation = len(picture.voided)
+    with tables.connect(store, ["plan", "requests", "shard_requests"]) as connection:
+        connection.execute(
+            _DUE,
+            {
+                "study": study,
+                "version": version,
+                "sample": _EVERYTHING if sample is None else sample,
+                "void": [*picture.voided, *void_shards(picture, study, version)],
+                "per_cell": rule.per_cell,
+            },
+        )
+        for group, members in groupby(_rows(connection), key=lambda row: row.group):
+            provider, _, model, _, n_lines = group
+            limits = _limits(provider, settings.limits_of(provider, model), rule)
+            if rule.segments is None:
+                parts = shard.split(members, limits)
+            else:
+                parts = shard.split_segments(members, n_lines, rule.segments, limits)
+            for lines in parts:
+                yield NewShard(_event(study, version, lines, book, generation), lines)
+
+
+def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[DueRequest]:
+    while rows := connection.fetchmany(_FETCH_ROWS):
+        yield from map(DueRequest._make, rows)
+
+
+def void_shards(picture: Picture, study: str, version: str) -> list[str]:
+    """Return the shards of earlier plans that never became a batch: their requests may be asked anew."""
+    free = {Phase.ABSENT, Phase.INTENT, Phase.UPLOADED}
+    void = []
+    for shard_id, event in picture.shards.items():
+        latest = picture.latest_attempt(shard_id)
+        if event.study == study and event.study_version != version and (latest is None or latest.phase in free):
+            void.append(shard_id)
+    return void
+
+
+def shard_rule(store: Store, version: str) -> ShardRule:
+    """Return how a planned study version wants its shards."""
+    with tables.connect(store, ["studies"]) as connection:
+        rows = connection.execute("select config from studies where study_version = $1", [version]).fetchall()
+    wishes = json.loads(rows[0][0]).get("shards", {}) if rows else {}
+    return ShardRule(wishes.get("max_requests"), wishes.get("segments"), bool(wishes.get("per_cell")))
+
+
+def _limits(provider: str, queue: config.Limits, rule: ShardRule) -> shard.Limits:
+    descriptor = registry.module(provider).DESCRIPTOR
+    wish = rule.max_requests if rule.max_requests is not None else descriptor.max_requests
+    return shard.Limits(
+        max_requests=min(wish, descriptor.max_requests),
+        max_bytes=descriptor.max_bytes,
+        max_tokens=queue.enqueued_tokens,
+    )
+
+
+def _event(study: str, version: str, lines: list[DueRequest], book: Prices, generation: int) -> Event:
+    first = lines[0]
+    tokens = sum(line.estimated_input_tokens for line in lines)
+    cost = _estimate(book, lines)
+    return Event(
+        kind=Kind.SHARDED,
+        study=study,
+        study_version=version,
+        shard_id=ids.shard_id(
+            first.provider,
+            first.endpoint,
+            first.request_model,
+            generation,
+            [line.request_id for line in lines],
+        ),
+        shard_kind=FIRST,
+        provider=first.provider,
+        endpoint=first.endpoint,
+        request_model=first.request_model,
+        n_requests=len(lines),
+        size_bytes=sum(line.size_bytes for line in lines),
+        input_tokens=tokens,
+        cost_expected_usd=cost.expected_usd,
+        cost_max_usd=cost.worst_usd,
+        detail=_cells_text(lines),
+    )
+
+
+def _estimate(book: Prices, lines: list[DueRequest]) -> Estimate:
+    groups: dict[tuple[str, int | None], list[int]] = {}
+    for line in lines:
+        groups.setdefault((line.thinking, line.max_output_tokens), []).append(line.estimated_input_tokens)
+    total = NOTHING
+    for (thinking, max_output_tokens), tokens in groups.items():
+        first = lines[0]
+        total += book.estimate(
+            first.provider, first.request_model, thinking, max_output_tokens, len(tokens), sum(tokens)
+        )
+    return total
+
+
+def _cells_text(lines: list[DueRequest]) -> str:
+    """Return what a shard asks, for people who read the provider's console."""
+    parts = []
+    for name in ("template_id", "rubric_id", "thinking"):
+        values = sorted({getattr(line, name) for line in lines})
+        parts.append(f"{name.removesuffix('_id')} {', '.join(values)}")
+    return "; ".join(parts)[:CELLS_TEXT_MAX]
+
+
+def form_shards(session: Session, study: str, approval: Event) -> None:
+    """S1: record the shards that an approval's due requests make; the lock is held.
+
+    The fact comes before the file: a shard is real once its file stands, and a fact without a
+    file is harmless. A shard of an earlier plan that was never sent is voided first, for good:
+    its requests would otherwise be in two shards that may both be sent.
+    """
+    version = approval.study_version or ""
+    for shard_id in void_shards(session.picture, study, version):
+        session.record(Event(kind=Kind.VOIDED, study=study, shard_id=shard_id))
+    for new in new_shards(session.store, session.picture, study, version, approval.n_limit):
+        session.record(new.event)
+        name = shard_file_name(new.event.provider or "", new.event.shard_id or "")
+        session.store.publish(SHARD_REQUESTS, name, _shard_rows(session.store, new))
+    failpoints.reach("S1")
+
+
+def _shard_rows(store: Store, new: NewShard) -> pa.Table:
+    n = len(new.lines)
+    prefix = f"{store.path}/requests/"
+    request_ids = [line.request_id for line in new.lines]
+    columns = [
+        pa.repeat(pa.scalar(new.event.shard_id, pa.string()), n),
+        pa.array(range(1, n + 1), pa.int32()),
+        pa.array(request_ids, pa.string()),
+        pa.array([ids.request_key(request_id) for request_id in request_ids], pa.string()),
+        pa.array([line.path.removeprefix(prefix).removesuffix(".parquet") for line in new.lines], pa.string()),
+    ]
+    return pa.Table.from_arrays(columns, schema=SHARD_REQUESTS.schema)
+
+
+def parser_ids_of(connection: duckdb.DuckDBPyConnection, shard_id: str) -> set[str]:
+    """Return the answer rules that any study has for the requests of a shard."""
+    rows = connection.execute(
+        "select distinct parser_id from plan semi join"
+        " (select request_id from shard_requests where shard_id = $1) using (request_id)",
+        [shard_id],
+    ).fetchall()
+    return {parser_id for (parser_id,) in rows}

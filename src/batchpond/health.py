@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import duckdb
 
+from batchpond import lens
 from batchpond.attempts import ATTENTION_PHASES, fold
 from batchpond.errors import BatchpondError, BusyError, ExitCode
 from batchpond.lake import events
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, SECRET, TMP, Store
+from batchpond.lake.tables import quoted
 
 FREE_BYTES_MIN = 1 << 30
 FINDINGS_MAX = 50
@@ -28,6 +29,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "beegfs", "gpfs",
      "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "virtiofs"}
 )  # fmt: skip
+REBUILD = "`batchpond doctor --fix` writes the views anew; the Parquet files are not touched"
 MOUNTS = Path("/proc/self/mounts")
 
 
@@ -79,10 +81,10 @@ def _damage(check: str, message: str, hint: str) -> Finding:
 
 def _files(store: Store) -> Iterator[Finding]:
     n_files, n_bad = 0, 0
-    for name, table in TABLES.items():
+    for name in TABLES:
         for path in store.files(name):
             n_files += 1
-            problem = _file_problem(path, table.schema)
+            problem = lens.check_file(name, path)
             if problem is None:
                 continue
             n_bad += 1
@@ -93,31 +95,26 @@ def _files(store: Store) -> Iterator[Finding]:
         yield _ok("files", f"{n_files:,} published files have their table's columns")
 
 
-def _file_problem(path: Path, schema: pa.Schema) -> str | None:
-    try:
-        found = pq.read_schema(path).remove_metadata()
-    except (pa.ArrowException, OSError) as error:
-        return f"cannot be read ({str(error).splitlines()[0]})"
-    return None if found.equals(schema) else "has other columns than its table"
-
-
 def _lens(store: Store) -> Iterator[Finding]:
-    from batchpond import lens
-
-    if not (store.path / LENS).exists():
-        yield _warning("views", f"{LENS} is not there yet", "`batchpond sync` builds it")
-        return
     try:
         with lens.connect(store.path) as connection:
             names = [view.name for view in lens.views()]
             for name in names:
-                connection.sql(f'select * from "{name}" limit 0').to_arrow_table()
-    except Exception as error:
-        if isinstance(error, BatchpondError | OSError) or type(error).__module__.startswith(("duckdb", "_duckdb")):
-            yield _damage("views", f"{LENS}: {error}", f"delete {LENS}; `batchpond sync` builds it anew from the files")
-            return
-        raise
-    yield _ok("views", f"all {len(names)} views answer")
+                connection.sql(f"select * from {quoted(name)} limit 0").to_arrow_table()
+    except (BatchpondError, duckdb.Error) as error:
+        yield _damage("views", f"{LENS}: {error}", REBUILD)
+        return
+    if lens.is_current(store.path, store.all_files()):
+        yield _ok("views", f"all {len(names)} views answer")
+    else:
+        yield _warning("views", f"{LENS} does not show what is published", REBUILD)
+
+
+def rebuild_lens(store: Store) -> None:
+    """Write the views anew; raises BusyError while another process writes to the lake."""
+    with store.lock("doctor"):
+        (store.path / LENS).unlink(missing_ok=True)
+        lens.build(store.path, store.all_files())
 
 
 def _rights(store: Store) -> Iterator[Finding]:

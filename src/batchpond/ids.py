@@ -45,9 +45,12 @@ def request_key(request: str) -> str:
     return request[:REQUEST_KEY_LENGTH]
 
 
-def shard_id(provider: str, endpoint: str, model: str, request_ids: list[str]) -> str:
-    """Return the id of an ordered list of requests meant for one batch."""
-    return digest("shard", provider, endpoint, model, *request_ids)
+def shard_id(provider: str, endpoint: str, model: str, generation: int, request_ids: list[str]) -> str:
+    """Return the id of an ordered list of requests meant for one batch.
+
+    `generation` counts the shards that were voided before, so that a voided one never comes back.
+    """
+    return digest("shard", provider, endpoint, model, generation, *request_ids)
 
 
 def attempt_id(lake_id: str, shard: str, ordinal: int) -> str:

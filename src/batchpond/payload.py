@@ -53,7 +53,9 @@ def shard_lines(store: Store, provider: str, shard_id: str) -> ShardLines:
     return ShardLines(rows.column("request_id").to_pylist(), [store.final_path(REQUESTS, name) for name in names])
 
 
-def build(store: Store, module: ProviderModule, *, provider: str, endpoint: str, shard_id: str, attempt_id: str) -> Payload:
+def build(
+    store: Store, module: ProviderModule, *, provider: str, endpoint: str, shard_id: str, attempt_id: str
+) -> Payload:
     """Write an attempt's payload, or find it written, and return its size and digest.
 
     Raises LakeError when a request of the shard is not in the lake.

@@ -8,7 +8,7 @@ from batchpond.attempts import REFETCH, UNCLEAR_PHASES, Attempt, Phase, Picture
 from batchpond.errors import UsageError
 from batchpond.lake.events import Event, Kind
 from batchpond.lake.store import Store
-from batchpond.lens import refresh
+from batchpond.lens.refresh import refresh
 from batchpond.model import RemoteBatch
 from batchpond.session import Providers, Session
 from batchpond.unknowns import check_host
@@ -34,7 +34,12 @@ _ALLOWED = {
 
 
 def resolve(
-    store: Store, attempt_id: str, resolution: Resolution, *, providers: Providers, batch_id: str | None = None
+    store: Store,
+    attempt_id: str,
+    resolution: Resolution,
+    *,
+    providers: Providers,
+    batch_id: str | None = None,
 ) -> Attempt:
     """Record a person's decision and return the attempt as it then stands.
 
@@ -93,7 +98,14 @@ def _events(session: Session, attempt: Attempt, resolution: Resolution, batch_id
                 ),
             ]
         case Resolution.ABSENT:
-            doubt = [Event(kind=Kind.UNKNOWN, attempt_id=attempt_id, ordinal=attempt.n_sends, reason="a person's word")]
+            doubt = [
+                Event(
+                    kind=Kind.UNKNOWN,
+                    attempt_id=attempt_id,
+                    ordinal=attempt.n_sends,
+                    reason="a person's word",
+                )
+            ]
             return [
                 resolved,
                 *(doubt if attempt.phase is Phase.SENT else []),
@@ -116,7 +128,11 @@ def _adoptable(session: Session, attempt: Attempt, batch_id: str | None) -> Remo
     batch = provider.get(batch_id)
     if batch is None:
         raise UsageError(f"{attempt.provider} knows no batch {batch_id}", hint="check the id and the key's project")
-    expected = {"endpoint": attempt.intent.endpoint, "token": attempt.intent.token, "number of requests": attempt.intent.n_requests}
+    expected = {
+        "endpoint": attempt.intent.endpoint,
+        "token": attempt.intent.token,
+        "number of requests": attempt.intent.n_requests,
+    }
     found = {"endpoint": batch.endpoint, "token": batch.token, "number of requests": batch.n_total or None}
     for what, value in found.items():
         if value is not None and value != expected[what]:

@@ -12,7 +12,7 @@ from batchpond import failpoints, ids, payload
 from batchpond.attempts import Attempt, Phase
 from batchpond.errors import AccessError, ExitCode, LakeError, ProviderError
 from batchpond.lake.events import Event, Kind
-from batchpond.model import CreateSpec, Created, ErrorClass, Origin, Rejected, RemoteFile, Unclear
+from batchpond.model import Created, CreateSpec, ErrorClass, Origin, Rejected, RemoteFile, Unclear
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
 from batchpond.session import Session, Severity
@@ -119,11 +119,16 @@ def _upload(session: Session, attempt: Attempt, provider: BatchProvider) -> str:
     failpoints.reach("S5")
     if remote.size_bytes is not None and remote.size_bytes != intent.size_bytes:
         raise ProviderError(
-            f"{attempt.provider} stored {remote.size_bytes} of {intent.size_bytes} bytes of {name}; no batch was created",
+            f"{attempt.provider} stored {remote.size_bytes} of {intent.size_bytes} bytes of {name}; no batch exists",
             hint="run `batchpond sync` to upload it again",
         )
     session.record(
-        Event(kind=Kind.UPLOADED, attempt_id=attempt.attempt_id, file_id=remote.file_id, size_bytes=intent.size_bytes)
+        Event(
+            kind=Kind.UPLOADED,
+            attempt_id=attempt.attempt_id,
+            file_id=remote.file_id,
+            size_bytes=intent.size_bytes,
+        )
     )
     failpoints.reach("S6")
     return remote.file_id

@@ -121,7 +121,14 @@ class Session:
         """Return an attempt as it now stands."""
         return self.picture.attempts[attempt_id]
 
-    def note(self, severity: Severity, message: str, *, hint: str | None = None, exit_code: ExitCode = ExitCode.DONE) -> None:
+    def note(
+        self,
+        severity: Severity,
+        message: str,
+        *,
+        hint: str | None = None,
+        exit_code: ExitCode = ExitCode.DONE,
+    ) -> None:
         """Say something to the user once the step is over."""
         note = Note(severity, message, hint, exit_code)
         if len(self.notes) < NOTES_MAX and note not in self.notes:

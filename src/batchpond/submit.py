@@ -11,7 +11,7 @@ from batchpond.attempts import Picture, fold
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.events import Event, Kind, read
 from batchpond.lake.store import Store
-from batchpond.lens import refresh
+from batchpond.lens.refresh import refresh
 from batchpond.providers import registry
 from batchpond.sending import Readiness, Trigger, candidates, readiness, send_due
 from batchpond.session import Counts, Note, Providers, Session
@@ -84,7 +84,10 @@ def preview(store: Store, picture: Picture, study: str, limit: int | None) -> Su
     version = picture.current_versions.get(study)
     if version is None:
         known = ", ".join(sorted(picture.current_versions)) or "none"
-        raise UsageError(f"no plan for study {study!r} in this lake (planned: {known})", hint="`batchpond plan FILE` makes it")
+        raise UsageError(
+            f"no plan for study {study!r} in this lake (planned: {known})",
+            hint="`batchpond plan FILE` makes it",
+        )
     shards = list(_unsent(store, picture, study))
     shards += [new.event for new in due.new_shards(store, picture, study, version, limit)]
     groups: dict[tuple[str, str], list[Event]] = {}
@@ -153,12 +156,12 @@ def _check_money(shown: SubmitPreview, max_cost_usd: float | None) -> None:
     unknown = [f"{m.provider}/{m.request_model}" for m in shown.models if m.cost_max_usd is None]
     if unknown:
         raise UsageError(
-            f"a cost limit cannot be kept: no batch price is known for {', '.join(unknown)}",
-            hint="give its price in the lake's config.toml, or submit without a limit",
+            f"a cost limit cannot be kept: the worst cost is unknown for {', '.join(unknown)}",
+            hint="set max_output_tokens in the study, or a price in the lake's config.toml, or give no limit",
         )
     if (shown.cost_expected_usd or 0.0) > max_cost_usd:
         raise UsageError(
-            f"the expected cost ${shown.cost_expected_usd:.2f} is above the limit ${max_cost_usd:.2f}; nothing was sent",
+            f"the expected cost ${shown.cost_expected_usd:.2f} is above your limit ${max_cost_usd:.2f}: not sent",
             hint="raise the limit, or send a part with `--limit N`",
         )
 

@@ -16,7 +16,7 @@ from batchpond.collect import collect_ended
 from batchpond.errors import ExitCode
 from batchpond.lake.events import compact
 from batchpond.lake.store import Store
-from batchpond.lens import refresh
+from batchpond.lens.refresh import refresh
 from batchpond.poll import poll_open
 from batchpond.sending import send_due
 from batchpond.session import Counts, Note, Providers, Session

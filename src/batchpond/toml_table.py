@@ -19,6 +19,8 @@ Key = tuple[str | int, ...]
 
 _HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _ASSIGNMENT = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
+_PART = re.compile(r"""\"[^\"]*\"|'[^']*'|[^.\s]+""")
+_BARE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _DEPTH_MAX = 8
 
 
@@ -62,7 +64,7 @@ def find_line(text: str, key: Key) -> int | None:
 
 
 def _names(dotted: str) -> tuple[str, ...]:
-    return tuple(part.strip().strip("\"'") for part in dotted.split("."))
+    return tuple(part.strip("\"'") for part in _PART.findall(dotted))
 
 
 def _is_at(header: tuple[str, ...], counts: Mapping[tuple[str, ...], int], index: tuple[int, ...]) -> bool:
@@ -74,7 +76,11 @@ def dotted(key: Key) -> str:
     """Return a key as people write it; positions in a list count from 1."""
     text = ""
     for part in key:
-        text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part
+        if isinstance(part, int):
+            text += f"[{part + 1}]"
+        else:
+            name = part if _BARE.fullmatch(part) else f'"{part}"'
+            text += f".{name}" if text else name
     return text
 
 

@@ -37,6 +37,7 @@ def command(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_j
     if is_json:
         output.document({"asked": report.asked, "notes": notes_documents(report.notes)})
     diagnostics.note(
-        f"asked to cancel {plural(len(report.asked), 'batch')}", hint="`batchpond sync` collects what they finished"
+        f"asked to cancel {plural(len(report.asked), 'batch')}",
+        hint="`batchpond sync` collects what they finished",
     )
     return report.exit_code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +130,9 @@ def _markdown_cell(value: Any) -> str:
     return "<br>".join(escape(line) for line in lines)
 
 
-def terminal_lines(names: Sequence[str], rows: Sequence[Row], width: int, *, has_color: bool) -> Iterator[str]:
+def terminal_lines(
+    names: Sequence[str], rows: Sequence[Row], width: int, *, has_color: bool
+) -> Iterator[str]:
     """Yield an aligned table, or one block per row where the columns do not fit the width."""
     shown = [[short_cell(value) for value in row] for row in rows]
     is_number = [_is_number_column(rows, i) for i in range(len(names))]
@@ -154,8 +157,6 @@ def aligned(heads: Sequence[str], rows: Sequence[Sequence[str]], *, n_text_colum
 
 
 def _is_number_column(rows: Sequence[Row], index: int) -> bool:
-    from decimal import Decimal
-
     kinds = {type(row[index]) for row in rows if row[index] is not None}
     return bool(kinds) and kinds <= {int, float, Decimal}
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -42,6 +45,7 @@ class Invocation:
     """One invocation: where the lake is, and how to speak on stderr."""
 
     lake_path: Path = DEFAULT_LAKE
+    is_lake_given: bool = False
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
 
     def store(self) -> Store:
@@ -65,7 +69,9 @@ class Invocation:
 pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
 
 
-def _on_invocation(apply: Callable[[Invocation, Any], None]) -> Callable[[click.Context, click.Parameter, Any], None]:
+def _on_invocation(
+    apply: Callable[[Invocation, Any], None],
+) -> Callable[[click.Context, click.Parameter, Any], None]:
     def callback(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
         if value is not None and value is not False:
             apply(ctx.ensure_object(Invocation), value)
@@ -75,6 +81,7 @@ def _on_invocation(apply: Callable[[Invocation, Any], None]) -> Callable[[click.
 
 def _set_lake(invocation: Invocation, path: Path) -> None:
     invocation.lake_path = path
+    invocation.is_lake_given = True
 
 
 def _set_color(invocation: Invocation, color: str) -> None:
@@ -168,11 +175,11 @@ def pond_command(name: str, *examples: str) -> Callable[[_F], PondCommand]:
 class LazyGroup(click.Group):
     """A group whose commands are modules, imported when asked for."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the commands in flow order."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import and return one command."""
         if cmd_name not in COMMANDS:
             return None
@@ -245,38 +252,60 @@ def _wants_json(arguments: Sequence[str]) -> bool:
     )
 
 
+class _Interrupts:
+    """Remembers Ctrl-C: an engine may turn the KeyboardInterrupt into an error of its own."""
+
+    def __init__(self) -> None:
+        self.was_asked = False
+        self._is_main = threading.current_thread() is threading.main_thread()
+        self._before = signal.signal(signal.SIGINT, self._remember) if self._is_main else None
+
+    def forget(self) -> None:
+        """Give Ctrl-C back to whoever had it."""
+        if self._is_main:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _remember(self, _number: int, _frame: FrameType | None) -> None:
+        self.was_asked = True
+        raise KeyboardInterrupt
+
+
 def run(arguments: Sequence[str] | None) -> int:
     """Run the command line and turn every way it can end into an exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     invocation = Invocation()
-    diagnostics = invocation.diagnostics
-    diagnostics.is_json = _wants_json(arguments)
+    invocation.diagnostics.is_json = _wants_json(arguments)
+    interrupts = _Interrupts()
     try:
         result = root.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False, obj=invocation)
-        diagnostics.end_progress()
+        invocation.diagnostics.end_progress()
         return int(result) if isinstance(result, int) else ExitCode.DONE
-    except ReaderGoneError:
-        # The rest of the pipeline has what it wanted; keep the interpreter from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.DONE
-    except BatchpondError as error:
-        diagnostics.error(error.message, error.hint, error.exit_code)
-        diagnostics.trace(error)
-        return error.exit_code
-    except click.ClickException as error:
-        diagnostics.error(error.format_message(), _usage_hint(error), ExitCode.USAGE)
-        return ExitCode.USAGE
-    except (KeyboardInterrupt, click.Abort):
-        diagnostics.error(SAFE_TO_STOP, None, ExitCode.INTERRUPTED)
-        return ExitCode.INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - the last line of defence: no traceback unless asked for
-        diagnostics.error(
-            f"unexpected {type(error).__name__}: {error}",
-            "this is a defect; `batchpond -v ...` shows where. What was recorded before is intact",
-            ExitCode.FAILED,
-        )
-        diagnostics.trace(error)
-        return ExitCode.FAILED
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - no traceback unless asked for
+        return _end(invocation.diagnostics, error, was_interrupted=interrupts.was_asked)
+    finally:
+        interrupts.forget()
+
+
+def _end(diagnostics: Diagnostics, error: BaseException, *, was_interrupted: bool) -> ExitCode:
+    """Say what ended the command, and return what that is to a script."""
+    code, hint, message = ExitCode.FAILED, None, str(error)
+    match error:
+        case ReaderGoneError():
+            # The rest of the pipeline has what it wanted; keep the interpreter from complaining at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return ExitCode.DONE
+        case _ if was_interrupted or isinstance(error, KeyboardInterrupt | click.Abort):
+            code, message = ExitCode.INTERRUPTED, SAFE_TO_STOP
+        case BatchpondError():
+            code, hint = error.exit_code, error.hint
+        case click.ClickException():
+            code, message, hint = ExitCode.USAGE, error.format_message(), _usage_hint(error)
+        case _:
+            message = f"unexpected {type(error).__name__}: {error}"
+            hint = "this is a defect; `batchpond -v ...` shows where. What was recorded before is intact"
+    diagnostics.error(message, hint, code)
+    diagnostics.trace(error)
+    return code
 
 
 def _usage_hint(error: click.ClickException) -> str | None:

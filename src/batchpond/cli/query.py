@@ -7,8 +7,8 @@ import sys
 import click
 
 from batchpond.cli import output
-from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
 from batchpond.cli.formats import Format
+from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
 from batchpond.errors import UsageError
 
 SQL_BYTES_MAX = 1_000_000
@@ -16,7 +16,7 @@ SQL_BYTES_MAX = 1_000_000
 
 @pond_command(
     "query",
-    "batchpond query \"select outcome, count(*) as n from results group by all order by n desc\"",
+    'batchpond query "select outcome, count(*) as n from results group by all order by n desc"',
     "batchpond query metric_position_bias --format csv > bias.csv",
     "batchpond query - --json < my.sql",
 )

@@ -22,14 +22,14 @@ RISKS = {
     "batchpond resolve k3vq7d --refetch",
 )
 @click.argument("attempt")
-@click.option("--adopt", "batch_id", metavar="BATCH", help="This provider batch is the attempt's; it is checked.")
+@click.option("--adopt", "batch_id", metavar="BATCH", help="This provider batch is the attempt's (checked).")
 @click.option("--absent", "is_absent", is_flag=True, help="The provider has no batch: it may be sent again.")
 @click.option("--lost", "is_lost", is_flag=True, help="Its answers will never come.")
 @click.option("--refetch", "is_refetch", is_flag=True, help="Download the files of a mismatched batch again.")
 @click.option("-y", "--yes", "is_yes", is_flag=True, help="Do not ask.")
 @json_option
 @pass_invocation
-def command(  # noqa: PLR0913 - one parameter per option
+def command(
     invocation: Invocation,
     attempt: str,
     batch_id: str | None,
@@ -61,7 +61,9 @@ def command(  # noqa: PLR0913 - one parameter per option
         raise UsageError("not confirmed; nothing was recorded")
     settled = resolve(store, attempt, chosen[0], providers=providers(), batch_id=batch_id)
     if is_json:
-        output.document({"attempt_id": settled.attempt_id, "phase": settled.phase, "batch_id": settled.batch_id})
+        output.document(
+            {"attempt_id": settled.attempt_id, "phase": settled.phase, "batch_id": settled.batch_id}
+        )
     invocation.diagnostics.note(
         f"attempt {settled.attempt_id} is now {settled.phase}", hint="`batchpond sync` goes on from here"
     )

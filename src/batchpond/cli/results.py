@@ -10,8 +10,15 @@ from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond
 
 # What fits a terminal and answers "who won"; every other form prints all columns.
 TERMINAL_COLUMNS = (
-    "template_id", "rubric_id", "request_model", "thinking", "item_first", "item_second", "verdict", "outcome",
-)  # fmt: skip
+    "template_id",
+    "rubric_id",
+    "request_model",
+    "thinking",
+    "item_first",
+    "item_second",
+    "verdict",
+    "outcome",
+)
 
 
 @pond_command(
@@ -25,20 +32,18 @@ TERMINAL_COLUMNS = (
 @click.option("--all-columns", is_flag=True, help="On a terminal, all columns too.")
 @format_option
 @pass_invocation
-def command(invocation: Invocation, study: str | None, limit: int | None, all_columns: bool, form: Format) -> None:
+def command(
+    invocation: Invocation, study: str | None, limit: int | None, all_columns: bool, form: Format
+) -> None:
     """Print one row per planned request: who won, or why nobody did.
 
     Rows stream, so a study of any size fits. A request without an answer yet is a row too.
     """
-    from batchpond import lens
+    from batchpond.read import stream
 
     store = invocation.store()
     is_short = form is Format.TABLE and output.is_terminal() and not all_columns
-    columns = ", ".join(TERMINAL_COLUMNS) if is_short else "*"
-    sql = f"select {columns} from results where ($study is null or study = $study)"
-    if limit is not None:
-        sql += f" limit {limit:d}"
-    with lens.connect(store.path) as connection:
-        rows = connection.sql(sql, params={"study": study}).to_arrow_reader(10_000)
+    columns = TERMINAL_COLUMNS if is_short else None
+    with stream(store.path, "results", columns=columns, study=study, limit=limit) as rows:
         n_left_out = output.table(rows, form, has_color=invocation.color_stdout())
     invocation.note_left_out(n_left_out)

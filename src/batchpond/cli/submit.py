@@ -56,7 +56,8 @@ def command(
         if not is_json:
             diagnostics.say(preview_text(preview))
         return is_yes or diagnostics.confirm(
-            f"Send {plural(preview.n_requests, 'request')} for at most {usd(preview.cost_max_usd)}?", flag="--yes"
+            f"Send {plural(preview.n_requests, 'request')} for at most {usd(preview.cost_max_usd)}?",
+            flag="--yes",
         )
 
     report = submit(
@@ -140,5 +141,5 @@ def _conclude(diagnostics: Diagnostics, report: SubmitReport, *, dry_run: bool) 
     elif report.counts is not None:
         diagnostics.note(
             f"{plural(report.counts.n_created, 'batch')} created",
-            hint="`batchpond sync` collects the answers and sends what still waits; run it as often as you like",
+            hint="`batchpond sync` collects the answers and sends what waits; run it as often as you like",
         )

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 TIMEOUT_S = 48 * 3_600.0
 ON_DONE_TIMEOUT_S = 60.0
 WHAT = {
-    "n_created": "created", "n_adopted": "found again", "n_absent": "proven never created", "n_rejected": "refused",
-    "n_unknown": "unclear", "n_status_changes": "status changes", "n_lines": "lines downloaded",
+    "n_created": "created", "n_adopted": "found again", "n_absent": "proven never created",
+    "n_rejected": "refused", "n_unknown": "unclear", "n_status_changes": "status changes", "n_lines": "lines downloaded",
     "n_verified": "verified", "n_mismatched": "mismatched",
 }  # fmt: skip
 
@@ -44,7 +44,7 @@ class Watch:
 @pond_command(
     "sync",
     "batchpond sync",
-    "batchpond sync --watch --interval 300 --on-done 'notify-send \"$BATCHPOND_N_VERIFIED batches are in\"'",
+    "batchpond sync --watch --interval 300 --on-done 'echo $BATCHPOND_N_LINES answers | mail -s done me'",
     "batchpond sync --json --exit-code",
 )
 @click.option("--watch", "is_watch", is_flag=True, help="Go on until no batch is pending.")
@@ -58,7 +58,7 @@ class Watch:
 @click.option("--exit-code", "is_exit_code", is_flag=True, help="8 while batches are pending.")
 @json_option
 @pass_invocation
-def command(  # noqa: PLR0913 - one parameter per option
+def command(
     invocation: Invocation,
     is_watch: bool,
     interval_s: float,
@@ -102,7 +102,9 @@ def _passes(invocation: Invocation, watch: Watch) -> tuple[Counts, SyncReport]:
         time.sleep(min(watch.interval_s, left_s))
 
 
-def _one_pass(invocation: Invocation, watch: Watch, deadline_s: float, store: Any, connected: Any) -> SyncReport:
+def _one_pass(
+    invocation: Invocation, watch: Watch, deadline_s: float, store: Any, connected: Any
+) -> SyncReport:
     from batchpond.sync import sync_once
 
     diagnostics = invocation.diagnostics
@@ -162,9 +164,17 @@ def _run_on_done(on_done: str, invocation: Invocation, total: Counts, report: Sy
     try:
         # Its stdout joins our stderr: stdout is data only.
         done = subprocess.run(
-            ["/bin/sh", "-c", on_done], env=os.environ | environment, stdout=2, timeout=ON_DONE_TIMEOUT_S, check=False
+            ["/bin/sh", "-c", on_done],
+            env=os.environ | environment,
+            stdout=2,
+            timeout=ON_DONE_TIMEOUT_S,
+            check=False,
         )
     except subprocess.TimeoutExpired:
-        raise UsageError(f"--on-done ran longer than {ON_DONE_TIMEOUT_S:.0f} s; the pass itself is done") from None
+        raise UsageError(
+            f"--on-done ran longer than {ON_DONE_TIMEOUT_S:.0f} s; the pass itself is done"
+        ) from None
     if done.returncode:
-        invocation.diagnostics.warning(f"--on-done ended with exit code {done.returncode}; the pass itself is done")
+        invocation.diagnostics.warning(
+            f"--on-done ended with exit code {done.returncode}; the pass itself is done"
+        )

@@ -54,7 +54,7 @@ def json_text(value: Any, *, indent: bool = False) -> str:
     return _UNSAFE_BUT_NEWLINE.sub(_json_escape_one, text)
 
 
-def _json_default(value: Any) -> Any:
+def _json_default(value: Any) -> Any:  # noqa: PLR0911 - one line per type
     match value:
         case Decimal():
             return orjson.Fragment(format(value, "f")) if value.is_finite() else None
@@ -89,7 +89,7 @@ def _interval(value: Any) -> str:
     return text
 
 
-def cell(value: Any) -> str:
+def cell(value: Any) -> str:  # noqa: PLR0911 - one line per type
     """Return a value's one spelling in csv, markdown and tables; an unknown value is empty."""
     match value:
         case None:
@@ -149,7 +149,11 @@ def age(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     left = max(0, round(seconds))
-    for size, unit, below, below_unit in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "m"), (60, "m", 1, "s")):
+    for size, unit, below, below_unit in (
+        (86_400, "d", 3_600, "h"),
+        (3_600, "h", 60, "m"),
+        (60, "m", 1, "s"),
+    ):
         if left >= size:
             return f"{left // size}{unit} {left % size // below}{below_unit}"
     return f"{left}s"

@@ -33,6 +33,7 @@ class Kind(StrEnum):
     PLANNED = "planned"
     APPROVAL = "approval"
     SHARDED = "sharded"
+    VOIDED = "voided"
     INTENT = "intent"
     UPLOADED = "uploaded"
     SENT = "sent"

@@ -166,7 +166,11 @@ class Store:
             return disk.link_into_place(staged, final)
 
     def publish(
-        self, table: Table, name: str, rows: pa.Table | Sequence[dict[str, Any]], metadata: dict[str, str] | None = None
+        self,
+        table: Table,
+        name: str,
+        rows: pa.Table | Sequence[dict[str, Any]],
+        metadata: dict[str, str] | None = None,
     ) -> bool:
         """Publish rows as one file; False when a file of that name stood there already."""
         if self.has(table, name):

@@ -45,7 +45,7 @@ def views() -> list[ViewInfo]:
     """Return the lake's tables, then every view, each after those it reads."""
     tables = [ViewInfo(name, TABLE_STAGE, grain, question) for name, (grain, question) in _TABLES.items()]
     return tables + [
-        ViewInfo(name, script.stage, script.grain, script.question, script.source)
+        ViewInfo(name, script.stage, *(script.header.get(field, "") for field in ("grain", "question", "source")))
         for script in scripts.scripts()
         for name in script.views
     ]

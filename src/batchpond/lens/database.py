@@ -48,6 +48,7 @@ _INFO = """
 CREATE TABLE lens_info (fingerprint VARCHAR, lake_path VARCHAR, n_files BIGINT, duckdb_version VARCHAR);
 CREATE TABLE lens_files (table_name VARCHAR, path VARCHAR, problem VARCHAR);
 """
+_BAD = "SELECT table_name, path, problem FROM lens_files WHERE problem IS NOT NULL ORDER BY path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +75,11 @@ def is_current(lake_path: Path, files: Files) -> bool:
 
 
 def build(lake_path: Path, files: Files) -> list[BadFile]:
-    """Write the lens anew, unless it is current; returns the files that it had to leave out.
+    """Write the lens anew; returns the files that it had to leave out.
 
-    The caller holds the lake's lock. One unreadable file costs its own rows and nothing else.
+    The caller holds the lake's lock, and asks `is_current` first where nothing may have changed.
+    One unreadable file costs its own rows and nothing else.
     """
-    if is_current(lake_path, files):
-        return bad_files(lake_path)
     good, bad = _sorted_out(files)
     staged = lake_path / TMP / f"{random_hex(12)}.duckdb"
     try:
@@ -103,7 +103,7 @@ def build(lake_path: Path, files: Files) -> list[BadFile]:
 def bad_files(lake_path: Path) -> list[BadFile]:
     """Return the files that the lens on disk leaves out."""
     with connect(lake_path) as connection:
-        rows = connection.execute("SELECT table_name, path, problem FROM lens_files ORDER BY ALL").fetchall()
+        rows = connection.execute(_BAD).fetchall()
     return [BadFile(table, Path(path), problem) for table, path, problem in rows]
 
 
@@ -188,7 +188,7 @@ def _create_in_memory(connection: duckdb.DuckDBPyConnection, lake_path: Path) ->
     files = listed(lake_path)
     good, bad = _sorted_out(files)
     _create(connection, good)
-    _record(connection, lake_path, files, bad)
+    _record(connection, lake_path, files, good, bad)
 
 
 def _recorded(lake_path: Path) -> tuple[str, str] | None:
@@ -226,7 +226,7 @@ def _write(staged: Path, lake_path: Path, files: Files, good: Files, bad: Sequen
         )
         connection.execute(f"USE {CATALOG}")
         _create(connection, good)
-        _record(connection, lake_path, files, bad)
+        _record(connection, lake_path, files, good, bad)
         connection.execute(f"CHECKPOINT {CATALOG}")
         connection.execute("USE memory")
         connection.execute(f"DETACH {CATALOG}")
@@ -243,11 +243,15 @@ def _create(connection: duckdb.DuckDBPyConnection, files: Files) -> None:
         connection.execute(statement)
 
 
-def _record(connection: duckdb.DuckDBPyConnection, lake_path: Path, files: Files, bad: Sequence[BadFile]) -> None:
+def _record(
+    connection: duckdb.DuckDBPyConnection, lake_path: Path, files: Files, good: Files, bad: Sequence[BadFile]
+) -> None:
     connection.execute(_INFO)
-    n_files = sum(len(paths) for paths in files.values()) - len(bad)
-    info = [fingerprint(lake_path, files), _absolute(lake_path), n_files, duckdb.__version__]
+    info = [fingerprint(lake_path, files), _absolute(lake_path), sum(map(len, good.values())), duckdb.__version__]
     connection.execute("INSERT INTO lens_info VALUES (?, ?, ?, ?)", info)
+    for name, paths in good.items():
+        shown = [_absolute(path) for path in paths]
+        connection.execute("INSERT INTO lens_files SELECT ?, unnest(CAST(? AS VARCHAR[])), NULL", [name, shown])
     for file in bad:
         connection.execute("INSERT INTO lens_files VALUES (?, ?, ?)", [file.table, os.fspath(file.path), file.problem])
 

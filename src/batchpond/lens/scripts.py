@@ -20,7 +20,7 @@ _DEFINES = re.compile(
 )
 _READS = re.compile(r'\b(?:FROM|JOIN)\s+"?([A-Za-z_]\w*)"?', re.IGNORECASE)
 _CALLS = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
-_HEADER = re.compile(r"--\s*(grain|question|source):\s*(.*)")
+_HEADER = re.compile(r"--\s*([a-z]+):\s*(.*)")
 _HEADER_MORE = re.compile(r"--\s{2,}(\S.*)")
 _NOT_CODE = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'", re.DOTALL)
 
@@ -32,9 +32,7 @@ class Script:
     name: str
     stage: str
     text: str
-    grain: str
-    question: str
-    source: str
+    header: Mapping[str, str]
     views: tuple[str, ...]
     macros: tuple[str, ...]
     needs: frozenset[str]
@@ -72,7 +70,6 @@ def load(folder: Path) -> tuple[Script, ...]:
 
 def parse(name: str, stage: str, text: str) -> Script:
     """Read one SQL file: its header, what it defines, and what it refers to."""
-    header = _header(text)
     code = _NOT_CODE.sub(" ", text)
     defined = [(match["kind"].upper(), match["name"].lower()) for match in _DEFINES.finditer(code)]
     names = {name for _, name in defined}
@@ -81,9 +78,7 @@ def parse(name: str, stage: str, text: str) -> Script:
         name=name,
         stage=stage,
         text=text.strip() + "\n",
-        grain=header.get("grain", ""),
-        question=header.get("question", ""),
-        source=header.get("source", ""),
+        header=_header(text),
         views=tuple(name for kind, name in defined if kind == "VIEW"),
         macros=tuple(dict.fromkeys(name for kind, name in defined if kind != "VIEW")),
         needs=frozenset(refers - names),

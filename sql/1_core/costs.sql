@@ -1,0 +1,66 @@
+-- grain: study, provider, request_model, origin
+-- question: What was each study expected to cost, what may it cost at most, and what has it cost so far?
+-- source: estimates are those that the batches were approved with, for batches that reached the provider or may have;
+--   actual costs are those of all matched lines of the study's current requests, retries included. A request that
+--   several cells share counts once. An unknown price stays NULL and is counted, never taken for zero.
+CREATE OR REPLACE VIEW costs AS
+WITH estimated AS (
+  SELECT
+    study,
+    provider,
+    request_model,
+    coalesce(origin, 'unspecified') AS origin,
+    count(*) AS n_batches,
+    sum(n_requests) AS n_sent,
+    sum(cost_expected_usd) AS cost_expected_usd,
+    sum(cost_max_usd) AS cost_max_usd
+  FROM attempts
+  WHERE is_in_flight OR attempt_state IN ('verified', 'mismatch', 'lost')
+  GROUP BY study, provider, request_model, coalesce(origin, 'unspecified')
+),
+planned AS (
+  SELECT DISTINCT study, provider, request_model, request_id
+  FROM plan_current
+),
+actual AS (
+  SELECT
+    planned.study,
+    planned.provider,
+    planned.request_model,
+    coalesce(responses.origin, 'unspecified') AS origin,
+    count(*) AS n_responses,
+    count(*) FILTER (WHERE responses.status = 'succeeded') AS n_succeeded,
+    count(*) FILTER (WHERE responses.status = 'succeeded' AND responses.cost_usd IS NULL) AS n_cost_unknown,
+    sum(responses.input_tokens) AS input_tokens,
+    sum(responses.output_tokens) AS output_tokens,
+    sum(responses.reasoning_tokens) AS reasoning_tokens,
+    sum(responses.cached_tokens) AS cached_tokens,
+    sum(responses.cost_usd) AS cost_usd
+  FROM planned
+  JOIN responses ON responses.request_id = planned.request_id
+  WHERE responses.match = 'matched'
+  GROUP BY planned.study, planned.provider, planned.request_model, coalesce(responses.origin, 'unspecified')
+)
+SELECT
+  coalesce(estimated.study, actual.study) AS study,
+  coalesce(estimated.provider, actual.provider) AS provider,
+  coalesce(estimated.request_model, actual.request_model) AS request_model,
+  coalesce(estimated.origin, actual.origin) AS origin,
+  coalesce(estimated.n_batches, 0) AS n_batches,
+  coalesce(estimated.n_sent, 0) AS n_sent,
+  coalesce(actual.n_responses, 0) AS n_responses,
+  coalesce(actual.n_succeeded, 0) AS n_succeeded,
+  coalesce(actual.n_cost_unknown, 0) AS n_cost_unknown,
+  actual.input_tokens,
+  actual.output_tokens,
+  actual.reasoning_tokens,
+  actual.cached_tokens,
+  estimated.cost_expected_usd,
+  estimated.cost_max_usd,
+  actual.cost_usd
+FROM estimated
+FULL OUTER JOIN actual
+  ON actual.study = estimated.study
+  AND actual.provider = estimated.provider
+  AND actual.request_model = estimated.request_model
+  AND actual.origin = estimated.origin;

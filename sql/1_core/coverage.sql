@@ -1,0 +1,60 @@
+-- grain: study, template_id, rubric_id, provider, request_model, thinking
+-- question: How much of each cell is there, what is lacking, and what came more than once?
+-- source: results, counted by request_state; n_planned = answered + failed + missing + outstanding + unknown + unsent.
+--   n_extra counts further answers to the cell's requests from other attempts, n_duplicate and n_conflict further lines
+--   within one attempt.
+CREATE OR REPLACE VIEW coverage AS
+WITH states AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking,
+    count(*) AS n_planned,
+    count(*) FILTER (WHERE request_state = 'answered') AS n_answered,
+    count(*) FILTER (WHERE request_state = 'failed') AS n_failed,
+    count(*) FILTER (WHERE request_state = 'missing') AS n_missing,
+    count(*) FILTER (WHERE request_state = 'outstanding') AS n_outstanding,
+    count(*) FILTER (WHERE request_state = 'unknown') AS n_unknown,
+    count(*) FILTER (WHERE request_state = 'planned') AS n_unsent,
+    count(*) FILTER (WHERE outcome = 'decided') AS n_decided,
+    count(*) FILTER (WHERE outcome = 'tie') AS n_tie,
+    min(origin) AS origin
+  FROM results
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+),
+further AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking,
+    count(*) FILTER (WHERE result_attempts.match = 'matched' AND NOT is_accepted) AS n_extra,
+    count(*) FILTER (WHERE result_attempts.match = 'duplicate') AS n_duplicate,
+    count(*) FILTER (WHERE result_attempts.match = 'conflict') AS n_conflict
+  FROM result_attempts
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+)
+SELECT
+  states.study,
+  states.template_id,
+  states.rubric_id,
+  states.provider,
+  states.request_model,
+  states.thinking,
+  states.n_planned,
+  states.n_answered,
+  states.n_failed,
+  states.n_missing,
+  states.n_outstanding,
+  states.n_unknown,
+  states.n_unsent,
+  states.n_decided,
+  states.n_tie,
+  coalesce(further.n_extra, 0) AS n_extra,
+  coalesce(further.n_duplicate, 0) AS n_duplicate,
+  coalesce(further.n_conflict, 0) AS n_conflict,
+  states.n_answered = states.n_planned AS is_complete,
+  states.origin
+FROM states
+LEFT JOIN further
+  ON further.study = states.study
+  AND further.template_id = states.template_id
+  AND further.rubric_id = states.rubric_id
+  AND further.provider = states.provider
+  AND further.request_model = states.request_model
+  AND coalesce(further.thinking, '') = coalesce(states.thinking, '');

@@ -1,0 +1,61 @@
+-- grain: study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi
+-- question: Did the judge say the same about a pair of items in both orders, and if not, which position won?
+-- source: own definitions. Per order the verdict is the majority over its repeats (`lo`, `hi` or `tie`; NULL without
+--   a unique one). Both orders equal: consistent_win or consistent_tie. The item shown first won both times: primacy;
+--   the second: recency. One order a tie, the other a win for the first: soft_primacy; for the second: soft_recency.
+--   An order with answers but no majority: undecided. An order with no answer although one is planned: pending. An
+--   order with no answer and none planned: missing_reverse.
+-- Unparsed, refused and failed requests are answers without a verdict: they make an order undecided, never a loss or
+-- a tie. Requests still out (outcome NULL) cast no vote; where each order has an answer already, the status may still
+-- change while n_pending is above 0. One GROUP BY and not a self join: with repeats the join must aggregate each
+-- order first, which took twice the time and memory at 10 million rows.
+
+CREATE OR REPLACE VIEW pair_status AS
+WITH votes AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
+    count(outcome) FILTER (WHERE is_lo_first) AS n_answered_lo_first,
+    count(outcome) FILTER (WHERE NOT is_lo_first) AS n_answered_hi_first,
+    count(*) FILTER (WHERE is_lo_first AND verdict = 'first') AS n_lo_won_lo_first,
+    count(*) FILTER (WHERE is_lo_first AND verdict = 'second') AS n_hi_won_lo_first,
+    count(*) FILTER (WHERE is_lo_first AND verdict = 'tie') AS n_tied_lo_first,
+    count(*) FILTER (WHERE NOT is_lo_first AND verdict = 'second') AS n_lo_won_hi_first,
+    count(*) FILTER (WHERE NOT is_lo_first AND verdict = 'first') AS n_hi_won_hi_first,
+    count(*) FILTER (WHERE NOT is_lo_first AND verdict = 'tie') AS n_tied_hi_first,
+    count(*) FILTER (WHERE is_lo_first AND outcome IS NULL) AS n_pending_lo_first,
+    count(*) FILTER (WHERE NOT is_lo_first AND outcome IS NULL) AS n_pending_hi_first
+  FROM pair_judgments
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi
+),
+majorities AS (
+  SELECT
+    *,
+    n_pending_lo_first + n_pending_hi_first AS n_pending,
+    CASE WHEN n_lo_won_lo_first > n_hi_won_lo_first AND n_lo_won_lo_first > n_tied_lo_first THEN 'lo'
+         WHEN n_hi_won_lo_first > n_lo_won_lo_first AND n_hi_won_lo_first > n_tied_lo_first THEN 'hi'
+         WHEN n_tied_lo_first > n_lo_won_lo_first AND n_tied_lo_first > n_hi_won_lo_first THEN 'tie'
+    END AS majority_lo_first,
+    CASE WHEN n_lo_won_hi_first > n_hi_won_hi_first AND n_lo_won_hi_first > n_tied_hi_first THEN 'lo'
+         WHEN n_hi_won_hi_first > n_lo_won_hi_first AND n_hi_won_hi_first > n_tied_hi_first THEN 'hi'
+         WHEN n_tied_hi_first > n_lo_won_hi_first AND n_tied_hi_first > n_hi_won_hi_first THEN 'tie'
+    END AS majority_hi_first
+  FROM votes
+)
+SELECT
+  study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
+  CASE WHEN n_answered_lo_first = 0 AND n_pending_lo_first > 0 THEN 'pending'
+       WHEN n_answered_hi_first = 0 AND n_pending_hi_first > 0 THEN 'pending'
+       WHEN n_answered_lo_first = 0 OR n_answered_hi_first = 0 THEN 'missing_reverse'
+       WHEN majority_lo_first IS NULL OR majority_hi_first IS NULL THEN 'undecided'
+       WHEN majority_lo_first = majority_hi_first AND majority_lo_first = 'tie' THEN 'consistent_tie'
+       WHEN majority_lo_first = majority_hi_first THEN 'consistent_win'
+       WHEN majority_lo_first = 'lo' AND majority_hi_first = 'hi' THEN 'primacy'
+       WHEN majority_lo_first = 'hi' AND majority_hi_first = 'lo' THEN 'recency'
+       WHEN majority_lo_first = 'lo' OR majority_hi_first = 'hi' THEN 'soft_primacy'
+       ELSE 'soft_recency' END AS status,
+  majority_lo_first, majority_hi_first,
+  n_answered_lo_first, n_answered_hi_first,
+  n_lo_won_lo_first, n_hi_won_lo_first, n_tied_lo_first,
+  n_lo_won_hi_first, n_hi_won_hi_first, n_tied_hi_first,
+  n_pending
+FROM majorities;

@@ -1,0 +1,141 @@
+-- grain: study, slot
+-- question: What did each planned request of every study's current version come to?
+-- source: the plan, the response that counts for the request (responses_accepted), its judgment by the plan's parser,
+--   and the attempt that asked last. A request that several cells share appears in each of them with the same ids and
+--   the same cost; `costs` counts it once. request_state: planned, outstanding (asked, no answer yet), answered,
+--   failed, missing (its batch is settled and holds no line for it) or unknown (nobody knows yet whether its batch
+--   exists). outcome is NULL until a request is answered, failed or missing.
+CREATE OR REPLACE VIEW results AS
+WITH joined AS (
+  SELECT
+    plan_current.*,
+    response.request_id AS response_request_id,
+    response.attempt_id AS response_attempt_id,
+    response.batch_id AS response_batch_id,
+    response.custom_id AS response_custom_id,
+    response.origin AS response_origin,
+    response.file_id,
+    response.line_number,
+    response.status,
+    response.status_code,
+    response.response_model,
+    response.finish_reason,
+    response.finish,
+    response.text,
+    response.thoughts,
+    response.refusal,
+    response.input_tokens,
+    response.output_tokens,
+    response.reasoning_tokens,
+    response.cached_tokens,
+    response.cost_usd,
+    response.error_class,
+    response.error_code,
+    response.error_message,
+    response.provider_request_id,
+    judgment.verdict AS judged_verdict,
+    judgment.outcome AS judged_outcome,
+    judgment.label,
+    judgment.score,
+    asked.attempt_id AS asked_attempt_id,
+    asked.batch_id AS asked_batch_id,
+    asked.attempt_state,
+    asked.origin AS asked_origin,
+    CASE
+      WHEN response.status = 'succeeded' THEN 'answered'
+      WHEN
+        asked.is_in_flight
+        AND (response.request_id IS NULL OR asked.attempt_order > response.attempt_order)
+        THEN CASE WHEN asked.attempt_state IN ('unknown', 'missing_remote') THEN 'unknown' ELSE 'outstanding' END
+      WHEN response.request_id IS NOT NULL THEN 'failed'
+      WHEN asked.attempt_state IN ('verified', 'mismatch', 'lost') THEN 'missing'
+      ELSE 'planned'
+    END AS request_state
+  FROM plan_current
+  LEFT JOIN responses_accepted AS response ON response.request_id = plan_current.request_id
+  LEFT JOIN judgments AS judgment
+    ON judgment.request_id = response.request_id
+    AND judgment.attempt_id = response.attempt_id
+    AND judgment.file_id = response.file_id
+    AND judgment.line_number = response.line_number
+    AND judgment.parser_id = plan_current.parser_id
+  LEFT JOIN request_attempts AS asked ON asked.request_id = plan_current.request_id
+),
+judged AS (
+  SELECT
+    *,
+    CASE WHEN request_state IN ('answered', 'failed') THEN judged_verdict END AS verdict,
+    CASE
+      WHEN request_state = 'answered' THEN judged_outcome
+      WHEN request_state = 'missing' THEN 'missing'
+      WHEN request_state = 'failed' THEN
+        coalesce(judged_outcome, CASE WHEN status IN ('expired', 'cancelled') THEN status ELSE 'error' END)
+    END AS outcome,
+    CASE
+      WHEN request_state IN ('answered', 'failed') THEN response_attempt_id
+      ELSE asked_attempt_id
+    END AS shown_attempt_id
+  FROM joined
+)
+SELECT
+  study,
+  study_version,
+  slot,
+  cell_id,
+  task,
+  round_no,
+  mode,
+  template_id,
+  rubric_id,
+  provider,
+  endpoint,
+  request_model,
+  thinking,
+  unit_id,
+  pair_id,
+  item_first,
+  item_second,
+  least(item_first, item_second) AS item_lo,
+  greatest(item_first, item_second) AS item_hi,
+  is_lo_first,
+  direction,
+  repeat_no,
+  request_id,
+  shown_attempt_id AS attempt_id,
+  CASE WHEN request_state IN ('answered', 'failed') THEN response_batch_id ELSE asked_batch_id END AS batch_id,
+  CASE
+    WHEN request_state IN ('answered', 'failed') THEN response_custom_id
+    ELSE substr(shown_attempt_id, 1, 10) || '-' || substr(request_id, 1, 20)
+  END AS custom_id,
+  request_state,
+  attempt_state,
+  verdict,
+  outcome,
+  CASE verdict WHEN 'first' THEN item_first WHEN 'second' THEN item_second END AS better_item,
+  label,
+  score,
+  text,
+  thoughts,
+  refusal,
+  response_model,
+  finish_reason,
+  finish,
+  input_tokens,
+  output_tokens,
+  reasoning_tokens,
+  cached_tokens,
+  cost_usd,
+  status_code,
+  error_class,
+  error_code,
+  error_message,
+  provider_request_id,
+  file_id,
+  line_number,
+  parser_id,
+  template_hash,
+  rubric_hash,
+  item_first_hash,
+  item_second_hash,
+  coalesce(response_origin, asked_origin) AS origin
+FROM judged;

@@ -1,0 +1,39 @@
+-- grain: study, template_id, rubric_id, provider, request_model, thinking
+-- question: How much of each cell is judged, and what became of every request?
+-- source: counts. n_planned = n_answered + n_pending; n_answered is the sum of the fourteen outcome counts;
+--   completion_rate = n_answered / n_planned; valid_rate = (n_decided + n_tie) / n_answered, with a Wilson interval.
+-- Only n_decided and n_tie enter the other metrics' rates. A request that ended in an error or expired counts as
+-- answered, without a verdict; asked again with success, only the success counts.
+
+CREATE OR REPLACE VIEW metric_completion AS
+WITH counts AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking,
+    count(*) AS n_planned,
+    count(outcome) AS n_answered,
+    count(*) - count(outcome) AS n_pending,
+    count(*) FILTER (WHERE outcome IN ('decided', 'tie')) AS n_valid,
+    count(*) FILTER (WHERE outcome = 'decided') AS n_decided,
+    count(*) FILTER (WHERE outcome = 'tie') AS n_tie,
+    count(*) FILTER (WHERE outcome = 'not_applicable') AS n_not_applicable,
+    count(*) FILTER (WHERE outcome = 'unsure') AS n_unsure,
+    count(*) FILTER (WHERE outcome = 'ambiguous') AS n_ambiguous,
+    count(*) FILTER (WHERE outcome = 'unparsed') AS n_unparsed,
+    count(*) FILTER (WHERE outcome = 'truncated') AS n_truncated,
+    count(*) FILTER (WHERE outcome = 'empty') AS n_empty,
+    count(*) FILTER (WHERE outcome = 'refused') AS n_refused,
+    count(*) FILTER (WHERE outcome = 'blocked') AS n_blocked,
+    count(*) FILTER (WHERE outcome = 'error') AS n_error,
+    count(*) FILTER (WHERE outcome = 'expired') AS n_expired,
+    count(*) FILTER (WHERE outcome = 'cancelled') AS n_cancelled,
+    count(*) FILTER (WHERE outcome = 'missing') AS n_missing
+  FROM pair_judgments
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+)
+SELECT
+  *,
+  n_answered / n_planned AS completion_rate,
+  n_valid / nullif(n_answered, 0) AS valid_rate,
+  wilson_lo(n_valid, n_answered) AS valid_rate_lo,
+  wilson_hi(n_valid, n_answered) AS valid_rate_hi
+FROM counts;

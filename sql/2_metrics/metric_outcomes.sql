@@ -1,0 +1,30 @@
+-- grain: study, template_id, rubric_id, provider, request_model, thinking, outcome
+-- question: How often does each outcome, each kind of failure included, occur in a cell?
+-- source: Wilson intervals. What never came back (error, expired, cancelled, missing) is a share of all answered
+--   requests (base = answered); what came back is a share of the returned ones only (base = returned), so that a
+--   provider's bad day does not look like a change in the judge. n_base is that denominator.
+
+CREATE OR REPLACE VIEW metric_outcomes AS
+WITH by_outcome AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, outcome,
+    CASE WHEN outcome IN ('error', 'expired', 'cancelled', 'missing') THEN 'answered' ELSE 'returned' END AS base,
+    count(*) AS n
+  FROM pair_judgments
+  WHERE outcome IS NOT NULL
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, outcome
+),
+based AS (
+  SELECT
+    *,
+    CAST(CASE WHEN base = 'answered' THEN sum(n) OVER cell
+              ELSE sum(n) FILTER (WHERE base = 'returned') OVER cell END AS BIGINT) AS n_base
+  FROM by_outcome
+  WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
+)
+SELECT
+  study, template_id, rubric_id, provider, request_model, thinking, outcome, n, base, n_base,
+  n / n_base AS rate,
+  wilson_lo(n, n_base) AS rate_lo,
+  wilson_hi(n, n_base) AS rate_hi
+FROM based;

@@ -1,0 +1,84 @@
+-- grain: study, template_id, rubric_id, provider, request_model, thinking
+-- question: What would the R package pairwiseLLM 1.3.0 report for this cell?
+-- source: compute_reverse_consistency and check_positional_bias, with main = direction forward and rev = direction
+--   reverse (an imported judgment, which has none: the lower item id shown first, and second): per pair and direction
+--   the majority of the named winners (a drawn majority drops the pair), shown order = the more frequent one, pairs
+--   with a majority in both directions compared; p values = exact binomial tests at 1/2 of the wins of position 1.
+-- These differ from metric_consistency and metric_position_bias, which are the ones to use: pairwiseLLM tests 2
+-- n_pairs verdicts as if they were independent, although every consistent pair adds one win for each position by
+-- construction, so p_sample1_overall overlooks real bias, and p_sample1_main and _rev call a consistent judge biased
+-- when better items tend to stand first; `direction` also says which run a verdict came from, not which item was
+-- shown first. Ties cannot be said there and are left out; a verdict that names neither position counts as a vote for
+-- neither, as there. Bootstrap columns depend on R's random numbers and are not reproduced.
+
+CREATE OR REPLACE VIEW metric_pairwisellm AS
+WITH named AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, is_lo_first,
+    coalesce(direction, CASE WHEN is_lo_first THEN 'forward' ELSE 'reverse' END) AS direction,
+    CASE WHEN verdict = 'tie' OR verdict IS NULL THEN NULL
+         WHEN verdict = 'first' AND is_lo_first THEN 'lo' WHEN verdict = 'second' AND NOT is_lo_first THEN 'lo'
+         WHEN verdict IN ('first', 'second') THEN 'hi'
+         ELSE 'neither' END AS winner
+  FROM pair_judgments
+),
+votes AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, direction,
+    count(*) FILTER (WHERE winner = 'lo') AS n_lo,
+    count(*) FILTER (WHERE winner = 'hi') AS n_hi,
+    count(*) FILTER (WHERE winner = 'neither') AS n_neither,
+    2 * count(*) FILTER (WHERE winner IS NOT NULL AND is_lo_first) >= count(winner) AS is_lo_shown_first
+  FROM named
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, direction
+),
+majorities AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, direction,
+    is_lo_shown_first,
+    CASE WHEN n_lo > n_hi AND n_lo > n_neither THEN 'lo' WHEN n_hi > n_lo AND n_hi > n_neither THEN 'hi'
+         WHEN n_neither > n_lo AND n_neither > n_hi THEN 'neither' END AS winner
+  FROM votes
+),
+pairs AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
+    max(winner) FILTER (WHERE direction = 'forward') AS winner_main,
+    max(winner) FILTER (WHERE direction = 'reverse') AS winner_rev,
+    max(CASE WHEN winner = 'neither' THEN NULL WHEN (winner = 'lo') = is_lo_shown_first THEN 1 ELSE 2 END)
+      FILTER (WHERE direction = 'forward') AS position_main,
+    max(CASE WHEN winner = 'neither' THEN NULL WHEN (winner = 'lo') = is_lo_shown_first THEN 1 ELSE 2 END)
+      FILTER (WHERE direction = 'reverse') AS position_rev
+  FROM majorities
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi
+),
+counts AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking,
+    count(*) FILTER (WHERE winner_main IS NOT NULL AND winner_rev IS NOT NULL) AS n_pairs,
+    count(*) FILTER (WHERE winner_main = winner_rev) AS n_consistent,
+    count(*) FILTER (WHERE winner_rev IS NOT NULL AND position_main = 1) AS n_pos1_main,
+    count(position_main) FILTER (WHERE winner_rev IS NOT NULL) AS n_main,
+    count(*) FILTER (WHERE winner_main IS NOT NULL AND position_rev = 1) AS n_pos1_rev,
+    count(position_rev) FILTER (WHERE winner_main IS NOT NULL) AS n_rev,
+    count(*) FILTER (WHERE winner_main <> winner_rev AND position_main = 1 AND position_rev = 1)
+      AS n_inconsistent_pos1_bias,
+    count(*) FILTER (WHERE winner_main <> winner_rev AND position_main = 2 AND position_rev = 2)
+      AS n_inconsistent_pos2_bias
+  FROM pairs
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+)
+SELECT
+  study, template_id, rubric_id, provider, request_model, thinking,
+  n_pairs,
+  n_consistent,
+  n_consistent / nullif(n_pairs, 0) AS prop_consistent,
+  binom_test_half(n_pos1_main, n_main) AS p_sample1_main,
+  binom_test_half(n_pos1_rev, n_rev) AS p_sample1_rev,
+  binom_test_half(n_pos1_main + n_pos1_rev, n_main + n_rev) AS p_sample1_overall,
+  n_pos1_main + n_pos1_rev AS total_pos1_wins,
+  n_main + n_rev AS total_comparisons,
+  n_pairs - n_consistent AS n_inconsistent,
+  n_inconsistent_pos1_bias,
+  n_inconsistent_pos2_bias
+FROM counts;

@@ -1,0 +1,84 @@
+-- grain: study, template_id, rubric_id, provider, request_model, thinking
+-- question: Does a judge favour the item shown first, or second, whatever the items are?
+-- source: p_position_exact = sign test (exact McNemar) of primacy against recency pairs, mid-p beside it; q_bh =
+--   Benjamini and Hochberg 1995 over the cells of the study that have a p; primacy_share of the flipped pairs with
+--   Clopper-Pearson; position_logodds = 0.5 ln((primacy+0.5)/(recency+0.5)), the conditional likelihood estimate of a
+--   logistic position effect, free of the items' quality, above 0 when the first is favoured, with a 95 % normal
+--   interval; first_rate_balanced = 0.5 + (primacy-recency)/(2 n_decided), each order weighing the same, with
+--   Agresti-Min, whose ends can pass 0 or 1 when n is tiny; preference_fairness = (all recency - all primacy)/n_both
+--   (Shi et al. 2024, above 0 when the second is favoured), soft conflicts included, with its sign test.
+-- No flipped pair is no evidence: p, share and log-odds are NULL then, not 1. A p that found nothing comes with
+-- primacy_share_mde: the smallest share above 0.5 that n_discordant flips reveal with power 0.8 (NULL: no share
+-- would). first_rate_raw is the share of first among all single verdicts first or second. It mixes bias with which
+-- item was shown first: is_first_rate_raw_confounded says that n_pairs_unbalanced pairs were not decided equally
+-- often in both orders; its interval and p also take repeated verdicts on one pair for independent. Prefer
+-- first_rate_balanced.
+
+CREATE OR REPLACE VIEW metric_position_bias AS
+WITH counts AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking,
+    count(*) FILTER (WHERE status <> 'pending') AS n_pairs,
+    count(*) FILTER (WHERE status IN ('consistent_win', 'consistent_tie', 'primacy', 'recency', 'soft_primacy',
+      'soft_recency')) AS n_both,
+    count(*) FILTER (WHERE status IN ('consistent_win', 'primacy', 'recency')) AS n_decided,
+    count(*) FILTER (WHERE status = 'primacy') AS n_primacy,
+    count(*) FILTER (WHERE status = 'recency') AS n_recency,
+    count(*) FILTER (WHERE status = 'soft_primacy') AS n_soft_primacy,
+    count(*) FILTER (WHERE status = 'soft_recency') AS n_soft_recency,
+    count(*) FILTER (WHERE status IN ('primacy', 'recency')) AS n_discordant,
+    count(*) FILTER (WHERE status IN ('undecided', 'missing_reverse')) AS n_left_out,
+    count(*) FILTER (WHERE status = 'pending') AS n_pairs_pending,
+    CAST(sum(n_lo_won_lo_first + n_hi_won_hi_first) AS BIGINT) AS n_verdicts_first,
+    CAST(sum(n_hi_won_lo_first + n_lo_won_hi_first) AS BIGINT) AS n_verdicts_second,
+    count(*) FILTER (WHERE n_lo_won_lo_first + n_hi_won_lo_first <> n_lo_won_hi_first + n_hi_won_hi_first)
+      AS n_pairs_unbalanced
+  FROM pair_status
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+),
+measured AS (
+  SELECT
+    *,
+    mcnemar_exact(n_primacy, n_recency) AS p_position_exact,
+    mcnemar_midp(n_primacy, n_recency) AS p_position_midp,
+    CASE WHEN n_discordant > 0 THEN 0.5 * ln((n_primacy + 0.5) / (n_recency + 0.5)) END AS position_logodds,
+    CASE WHEN n_discordant > 0 THEN 0.5 * sqrt(1 / (n_primacy + 0.5) + 1 / (n_recency + 0.5)) END AS position_logodds_se
+  FROM counts
+),
+ranked AS (
+  SELECT
+    *,
+    count(p_position_exact) OVER (PARTITION BY study) AS n_p,
+    row_number() OVER (PARTITION BY study ORDER BY p_position_exact NULLS LAST) AS p_rank
+  FROM measured
+)
+SELECT
+  study, template_id, rubric_id, provider, request_model, thinking,
+  n_pairs, n_both, n_decided, n_discordant, n_primacy, n_recency, n_soft_primacy, n_soft_recency,
+  n_left_out, n_pairs_pending,
+  p_position_exact,
+  p_position_midp,
+  CASE WHEN p_position_exact IS NOT NULL
+       THEN least(1.0, min(p_position_exact * n_p / p_rank) OVER (PARTITION BY study ORDER BY p_rank DESC)) END AS q_bh,
+  n_primacy / nullif(n_discordant, 0) AS primacy_share,
+  clopper_pearson_lo(n_primacy, n_discordant) AS primacy_share_lo,
+  clopper_pearson_hi(n_primacy, n_discordant) AS primacy_share_hi,
+  sign_test_mde(n_discordant) AS primacy_share_mde,
+  position_logodds,
+  position_logodds_se,
+  position_logodds - 1.959963984540054 * position_logodds_se AS position_logodds_lo,
+  position_logodds + 1.959963984540054 * position_logodds_se AS position_logodds_hi,
+  0.5 + (n_primacy - n_recency) / nullif(2 * n_decided, 0) AS first_rate_balanced,
+  agresti_min_lo(n_primacy, n_recency, n_decided) AS first_rate_balanced_lo,
+  agresti_min_hi(n_primacy, n_recency, n_decided) AS first_rate_balanced_hi,
+  (n_recency + n_soft_recency - n_primacy - n_soft_primacy) / nullif(n_both, 0) AS preference_fairness,
+  mcnemar_exact(n_primacy + n_soft_primacy, n_recency + n_soft_recency) AS p_preference_fairness,
+  n_verdicts_first,
+  n_verdicts_second,
+  n_verdicts_first / nullif(n_verdicts_first + n_verdicts_second, 0) AS first_rate_raw,
+  wilson_lo(n_verdicts_first, n_verdicts_first + n_verdicts_second) AS first_rate_raw_lo,
+  wilson_hi(n_verdicts_first, n_verdicts_first + n_verdicts_second) AS first_rate_raw_hi,
+  binom_test_half(n_verdicts_first, n_verdicts_first + n_verdicts_second) AS p_first_rate_raw,
+  n_pairs_unbalanced,
+  CASE WHEN n_verdicts_first + n_verdicts_second > 0 THEN n_pairs_unbalanced > 0 END AS is_first_rate_raw_confounded
+FROM ranked;

@@ -1,0 +1,49 @@
+-- grain: study, template_id, rubric_id, provider, request_model, thinking
+-- question: How consistent is each judge when the items are swapped, and which position does it favour?
+-- source: metric_consistency and metric_position_bias, one line per cell: the share of decided pairs with the same winner
+--   in both orders, with its Wilson interval; the exact p of the position test and q over the study's cells; the
+--   position log-odds (above 0: the first is favoured) with its interval; and the cell's origin, so that a simulated
+--   judge never looks real.
+CREATE OR REPLACE VIEW report_consistency AS
+WITH origins AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking,
+    min(origin) AS origin
+  FROM pair_judgments
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+)
+SELECT
+  consistency.study,
+  consistency.template_id,
+  consistency.rubric_id,
+  consistency.provider,
+  consistency.request_model,
+  consistency.thinking,
+  consistency.n_pairs,
+  consistency.n_decided,
+  consistency.consistency_decided,
+  consistency.consistency_decided_lo,
+  consistency.consistency_decided_hi,
+  bias.n_primacy,
+  bias.n_recency,
+  bias.p_position_exact,
+  bias.q_bh,
+  bias.position_logodds,
+  bias.position_logodds_lo,
+  bias.position_logodds_hi,
+  origins.origin
+FROM metric_consistency AS consistency
+JOIN metric_position_bias AS bias
+  ON bias.study = consistency.study
+  AND bias.template_id = consistency.template_id
+  AND bias.rubric_id = consistency.rubric_id
+  AND bias.provider = consistency.provider
+  AND bias.request_model = consistency.request_model
+  AND bias.thinking = consistency.thinking
+LEFT JOIN origins
+  ON origins.study = consistency.study
+  AND origins.template_id = consistency.template_id
+  AND origins.rubric_id = consistency.rubric_id
+  AND origins.provider = consistency.provider
+  AND origins.request_model = consistency.request_model
+  AND origins.thinking = consistency.thinking;

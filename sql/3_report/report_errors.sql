@@ -1,0 +1,39 @@
+-- grain: study, provider, request_model, level, outcome, error_class, error_code
+-- question: What goes wrong, how often, and what does one message look like?
+-- source: planned requests whose outcome is neither a decision nor a tie, and batches that failed as a whole or need
+--   attention. The example is the first message in binary order, so that it does not change from run to run.
+CREATE OR REPLACE VIEW report_errors AS
+SELECT
+  study,
+  provider,
+  request_model,
+  'request' AS level,
+  outcome,
+  error_class,
+  error_code,
+  count(*) AS n,
+  min(substr(coalesce(error_message, refusal, text), 1, 300)) AS example_message,
+  min(custom_id) AS example_id
+FROM results
+WHERE outcome IS NOT NULL AND outcome NOT IN ('decided', 'tie')
+GROUP BY study, provider, request_model, outcome, error_class, error_code
+UNION ALL
+SELECT
+  study,
+  provider,
+  request_model,
+  'batch' AS level,
+  CASE WHEN needs_attention OR attempt_state = 'rejected' THEN attempt_state ELSE batch_state END AS outcome,
+  CAST(NULL AS VARCHAR) AS error_class,
+  CASE WHEN batch_state = 'failed' THEN reason END AS error_code,
+  count(*) AS n,
+  min(substr(reason, 1, 300)) AS example_message,
+  min(coalesce(batch_id, attempt_id)) AS example_id
+FROM attempts
+WHERE needs_attention OR attempt_state = 'rejected' OR batch_state IN ('failed', 'expired', 'cancelled')
+GROUP BY
+  study,
+  provider,
+  request_model,
+  CASE WHEN needs_attention OR attempt_state = 'rejected' THEN attempt_state ELSE batch_state END,
+  CASE WHEN batch_state = 'failed' THEN reason END;

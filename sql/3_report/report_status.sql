@@ -1,0 +1,77 @@
+-- grain: study, provider, request_model
+-- question: How far is each study with each model, what did it cost so far, and how long has its oldest batch waited?
+-- source: results by request_state (each planned row counts; a request that cells share counts in each), costs, and
+--   the batches in flight. Age runs from the provider's creation time, or from sending where that is not known.
+CREATE OR REPLACE VIEW report_status AS
+WITH states AS (
+  SELECT
+    study,
+    provider,
+    request_model,
+    count(*) AS n_planned,
+    count(*) FILTER (WHERE request_state = 'planned') AS n_unsent,
+    count(*) FILTER (WHERE request_state = 'outstanding') AS n_outstanding,
+    count(*) FILTER (WHERE request_state = 'answered') AS n_answered,
+    count(*) FILTER (WHERE request_state = 'failed') AS n_failed,
+    count(*) FILTER (WHERE request_state = 'missing') AS n_missing,
+    count(*) FILTER (WHERE request_state = 'unknown') AS n_unknown,
+    min(origin) AS origin
+  FROM results
+  GROUP BY study, provider, request_model
+),
+flying AS (
+  SELECT
+    study,
+    provider,
+    request_model,
+    count(*) FILTER (WHERE is_in_flight) AS n_batches_open,
+    count(*) FILTER (WHERE is_settled) AS n_batches_settled,
+    count(*) FILTER (WHERE needs_attention) AS n_batches_attention,
+    min(coalesce(created_at, sent_at, intended_at)) FILTER (WHERE is_in_flight) AS oldest_open_at,
+    min(expires_at) FILTER (WHERE is_in_flight AND NOT is_terminal) AS next_expires_at
+  FROM attempts
+  GROUP BY study, provider, request_model
+),
+spent AS (
+  SELECT
+    study,
+    provider,
+    request_model,
+    sum(cost_usd) AS cost_usd,
+    sum(cost_expected_usd) AS cost_expected_usd,
+    sum(cost_max_usd) AS cost_max_usd,
+    sum(n_cost_unknown) AS n_cost_unknown
+  FROM costs
+  GROUP BY study, provider, request_model
+)
+SELECT
+  states.study,
+  states.provider,
+  states.request_model,
+  states.n_planned,
+  states.n_unsent,
+  states.n_outstanding,
+  states.n_answered,
+  states.n_failed,
+  states.n_missing,
+  states.n_unknown,
+  coalesce(flying.n_batches_open, 0) AS n_batches_open,
+  coalesce(flying.n_batches_settled, 0) AS n_batches_settled,
+  coalesce(flying.n_batches_attention, 0) AS n_batches_attention,
+  flying.oldest_open_at,
+  epoch(current_timestamp) - epoch(flying.oldest_open_at) AS oldest_open_age_s,
+  flying.next_expires_at,
+  spent.cost_expected_usd,
+  spent.cost_max_usd,
+  spent.cost_usd,
+  coalesce(spent.n_cost_unknown, 0) AS n_cost_unknown,
+  states.origin
+FROM states
+LEFT JOIN flying
+  ON flying.study = states.study
+  AND flying.provider = states.provider
+  AND flying.request_model = states.request_model
+LEFT JOIN spent
+  ON spent.study = states.study
+  AND spent.provider = states.provider
+  AND spent.request_model = states.request_model;

@@ -1,0 +1,146 @@
+"""The cells of a study: every combination of template, rubric, model and thinking that can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from batchpond import ids
+from batchpond.errors import StudyError, UsageError
+from batchpond.providers.base import Descriptor, ModelSettings, ProviderModule
+from batchpond.rubrics import Rubric
+from batchpond.study_spec import THINKING_DEFAULT, ModelSpec, Study, Unsupported
+from batchpond.templates import Template
+
+CELLS_MAX: Final = 10_000
+_PROBE: Final = "batchpond probe"
+
+Modules = Callable[[str], ProviderModule]
+"""Gives the module of a provider by name; raises UsageError for an unknown one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A model at one thinking level, ready to build bodies; `left_out` are settings the model forbids."""
+
+    spec: ModelSpec
+    thinking: str
+    settings: ModelSettings
+    module: ProviderModule
+    left_out: tuple[str, ...]
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One combination of template, rubric and way to ask; `number` counts from 0."""
+
+    number: int
+    cell_id: str
+    template: Template
+    rubric: Rubric
+    way: Way
+
+    @property
+    def group(self) -> tuple[str, str, str]:
+        """Provider, endpoint and model: what all requests of one batch must share."""
+        settings = self.way.settings
+        return self.way.spec.provider, settings.endpoint, settings.request_model
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A combination that its model does not accept, in the provider module's words."""
+
+    provider: str
+    model: str
+    thinking: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The cells that are asked and the combinations that are not."""
+
+    cells: tuple[Cell, ...]
+    dropped: tuple[Dropped, ...]
+
+
+def make(study: Study, templates: Sequence[Template], modules: Modules) -> Grid:
+    """Return a study's cells, one model after the other.
+
+    Raises StudyError that names every unsupported combination, unless the study says to drop them.
+    """
+    ways: list[Way] = []
+    dropped: list[Dropped] = []
+    for spec in study.models:
+        for thinking in spec.thinking:
+            way = _way(spec, thinking, modules(spec.provider))
+            if isinstance(way, Way):
+                ways.append(way)
+            else:
+                dropped.append(way)
+    if dropped and (study.unsupported is Unsupported.REFUSE or not ways):
+        raise _refusal(study, dropped)
+    n_cells = len(ways) * len(templates) * len(study.rubrics)
+    if n_cells > CELLS_MAX:
+        raise StudyError(f"{study.source}: makes {n_cells:,} cells; one study holds at most {CELLS_MAX:,}")
+    combinations = ((way, template, rubric) for way in ways for template in templates for rubric in study.rubrics)
+    cells = tuple(_cell(number, study.name, *parts) for number, parts in enumerate(combinations))
+    return Grid(cells, tuple(dropped))
+
+
+def _refusal(study: Study, dropped: Sequence[Dropped]) -> StudyError:
+    lines = "".join(f"\n  {d.provider}/{d.model} with thinking {d.thinking!r}: {d.reason}" for d in dropped)
+    return StudyError(
+        f"{study.source}: {len(dropped)} combinations are not accepted by their models:{lines}",
+        hint='change them, or write unsupported = "drop" under [grid] to leave them out'
+        if study.unsupported is Unsupported.REFUSE
+        else "nothing would be left to ask",
+    )
+
+
+def _cell(number: int, study: str, way: Way, template: Template, rubric: Rubric) -> Cell:
+    parts = (study, template.template_id, rubric.rubric_id, way.spec.provider, way.spec.model, way.thinking)
+    return Cell(number, ids.digest("cell", *parts), template, rubric, way)
+
+
+def _way(spec: ModelSpec, thinking: str, module: ProviderModule) -> Way | Dropped:
+    endpoint = resolve_endpoint(spec.endpoint, module.DESCRIPTOR)
+    settings = ModelSettings(
+        request_model=spec.model,
+        endpoint=endpoint,
+        thinking=None if thinking == THINKING_DEFAULT else thinking,
+        include_thoughts=spec.include_thoughts,
+        max_output_tokens=spec.max_output_tokens,
+        temperature=spec.temperature,
+        parameters=spec.parameters or None,
+    )
+    try:
+        built = module.build_body(_PROBE, settings)
+    except UsageError as error:
+        return Dropped(spec.provider, spec.model, thinking, error.message)
+    fingerprint = ids.digest("way", spec.provider, endpoint, spec.model, canonical(built.body))
+    return Way(spec, thinking, settings, module, built.dropped, fingerprint)
+
+
+def resolve_endpoint(written: str | None, descriptor: Descriptor) -> str:
+    """Return the endpoint meant by a path (`/v1/responses`) or a word of one (`responses`)."""
+    if written is None:
+        return descriptor.default_endpoint
+    if written in descriptor.endpoints:
+        return written
+    found = [endpoint for endpoint in descriptor.endpoints if written.strip("/") in endpoint.split("/")]
+    if len(found) != 1:
+        raise StudyError(
+            f"{descriptor.name} has no endpoint {written!r}", hint=f"one of: {', '.join(descriptor.endpoints)}"
+        )
+    return found[0]
+
+
+def canonical(body: object) -> bytes:
+    """Return the one JSON text of a body: sorted keys, no white space, UTF-8."""
+    return orjson.dumps(body, option=orjson.OPT_SORT_KEYS)

@@ -1,0 +1,64 @@
+"""`doctor`: is everything here well?"""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING
+
+import click
+
+from batchpond import __version__
+from batchpond.cli import output
+from batchpond.cli.formats import Format
+from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
+from batchpond.errors import ExitCode
+
+if TYPE_CHECKING:
+    from batchpond.health import Finding
+
+ENGINES = ("duckdb", "polars", "pyarrow", "httpx")
+
+
+@pond_command("doctor", "batchpond doctor", "batchpond doctor --fix", "batchpond doctor --json")
+@click.option("--fix", "is_fix", is_flag=True, help="Write the views anew; facts are never touched.")
+@format_option
+@pass_invocation
+def command(invocation: Invocation, is_fix: bool, form: Format) -> ExitCode:
+    """Check versions, keys, the lake's files, views, rights and disk, and what waits for you.
+
+    Calls no provider (`batchpond keys --check` does). Exit code 5 for damage, 3 when an attempt
+    needs a decision.
+    """
+    from batchpond import health
+
+    store = invocation.store()
+    if is_fix:
+        health.rebuild_lens(store)
+    findings = [*_environment(), *health.examine(store)]
+    rows = [(f.check, f.level, f.message, f.hint) for f in findings]
+    if form is Format.TABLE and output.is_terminal():
+        output.text("\n".join(_lines(findings)))
+    else:
+        output.records(("check", "level", "message", "hint"), rows, form)
+    return health.worst(findings)
+
+
+def _environment() -> list[Finding]:
+    from importlib.metadata import version
+
+    from batchpond.health import Finding, Level
+    from batchpond.keys import listing
+
+    engines = ", ".join(f"{name} {version(name)}" for name in ENGINES)
+    versions = f"batchpond {__version__}, Python {platform.python_version()}, {engines}"
+    found = [Finding("versions", Level.OK, versions)]
+    return found + [Finding("keys", Level.OK, f"{key}") for key in listing()]
+
+
+def _lines(findings: list[Finding]) -> list[str]:
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding.level.value:<8} {finding.check:<12} {finding.message}")
+        if finding.hint:
+            lines.append(f"{'':<21} {finding.hint}")
+    return lines

@@ -1,0 +1,62 @@
+"""`init`: a lake, a commented study file and a prompt to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from batchpond.cli import output
+from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
+from batchpond.errors import UsageError
+
+STUDY = "study.toml"
+TEMPLATE = "prompts/mine.txt"
+TEMPLATE_FROM = "plain"
+
+
+@pond_command("init", "batchpond init", "batchpond init my-study && cd my-study")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
+@json_option
+@pass_invocation
+def command(invocation: Invocation, folder: Path, is_json: bool) -> None:
+    """Write study.toml and a prompt template, both commented, into FOLDER, and make the lake.
+
+    A file that is there already is left as it is.
+    """
+    from batchpond.lake.store import Store
+
+    lake = invocation.lake_path if invocation.is_lake_given else folder / invocation.lake_path
+    written, kept = [], []
+    for name, text in _contents():
+        (written if _write(folder / name, text) else kept).append(str(folder / name))
+    store = Store.init(lake)
+    if is_json:
+        output.document({"lake": store.path, "lake_id": store.lake_id, "written": written, "kept": kept})
+    if kept:
+        invocation.diagnostics.note("left as they are: " + ", ".join(kept))
+    invocation.diagnostics.note(
+        "wrote " + ", ".join([*written, f"lake {store.path}"]),
+        hint=f"put your texts where {STUDY} says (samples.csv), then run `batchpond plan {folder / STUDY}`",
+    )
+
+
+def _contents() -> list[tuple[str, str]]:
+    from importlib import resources
+
+    from batchpond.templates import builtin
+
+    study = (resources.files("batchpond") / "data" / STUDY).read_text("utf-8")
+    return [(STUDY, study), (TEMPLATE, builtin()[TEMPLATE_FROM].text + "\n")]
+
+
+def _write(path: Path, text: str) -> bool:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+    return True

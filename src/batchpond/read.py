@@ -1,0 +1,46 @@
+"""Reading a view as a stream of Arrow batches, so that no size of study fills the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from batchpond import lens
+from batchpond.errors import LakeError, UsageError
+from batchpond.lake.tables import quoted
+
+BATCH_ROWS = 10_000
+
+
+@contextmanager
+def stream(
+    lake_path: Path,
+    view: str,
+    *,
+    columns: Sequence[str] | None = None,
+    study: str | None = None,
+    limit: int | None = None,
+    batch_rows: int = BATCH_ROWS,
+) -> Iterator[pa.RecordBatchReader]:
+    """Open a view's rows, of one study or of all; raises LakeError when a file cannot be read."""
+    if view not in {known.name for known in lens.views()}:
+        raise UsageError(f"no view {view!r}", hint="`batchpond views` lists them")
+    wanted = ", ".join(map(quoted, columns)) if columns else "*"
+    sql = f"select {wanted} from {quoted(view)}"
+    if study is not None:
+        sql += " where study = $study"
+    if limit is not None:
+        sql += f" limit {limit:d}"
+    parameters = None if study is None else {"study": study}
+    with lens.connect(lake_path) as connection:
+        try:
+            yield connection.sql(sql, params=parameters).to_arrow_reader(batch_rows)
+        except (duckdb.Error, pa.ArrowException) as error:
+            raise LakeError(
+                f"view {view} could not be read: {str(error).splitlines()[0]}",
+                hint="`batchpond doctor` names a damaged file; the others are not affected",
+            ) from error

@@ -1,0 +1,353 @@
+"""What simulated OpenAI models answer to one request body: Chat Completions and Responses.
+
+Shapes follow the official SDK's types; error texts are those that the API gives.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from batchpond.simulators.judge import Judgement, Panel, Says
+
+CHAT = "/v1/chat/completions"
+RESPONSES = "/v1/responses"
+
+_REASONING_MODEL = re.compile(r"(o\d|gpt-[5-9])(?!.*chat)")
+_DATED = re.compile(r"-\d{4}-\d{2}-\d{2}$")
+_EFFORT_TOKENS = {"none": 0, "minimal": 24, "low": 96, "medium": 320, "high": 900, "xhigh": 1800, "max": 3600}
+_REFUSAL = "I'm sorry, but I can't help with that request."
+_COMMON = {
+    "model", "temperature", "top_p", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
+    "user", "stream", "tools", "tool_choice", "parallel_tool_calls", "top_logprobs", "prompt_cache_retention",
+}  # fmt: skip
+_KNOWN = {
+    CHAT: _COMMON | {
+        "messages", "max_completion_tokens", "max_tokens", "reasoning_effort", "verbosity", "response_format", "seed",
+        "stop", "n", "logprobs", "frequency_penalty", "presence_penalty", "logit_bias", "modalities", "prediction",
+        "stream_options", "web_search_options", "audio", "functions", "function_call",
+    },
+    RESPONSES: _COMMON | {
+        "input", "instructions", "max_output_tokens", "reasoning", "text", "include", "truncation", "background",
+        "previous_response_id", "conversation", "max_tool_calls", "prompt", "stream_options", "context_management",
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RowAnswer:
+    """The HTTP status and body of one request, and what it is billed for."""
+
+    status: int
+    body: dict[str, Any]
+    input_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the row is a success, and so billed."""
+        return self.status == 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The parts of a body that an answer depends on, the same for both endpoints."""
+
+    model: str
+    prompt: str
+    effort: str
+    wants_summary: bool
+    max_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    text: str
+    refusal: str | None
+    finish: str
+    input_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    thoughts: str
+    key: str
+
+
+def error_body(message: str, kind: str, param: str | None, code: str | None) -> dict[str, Any]:
+    """Return an API error body."""
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def _bad(message: str, param: str | None, code: str | None) -> RowAnswer:
+    return RowAnswer(400, error_body(message, "invalid_request_error", param, code))
+
+
+def answer(endpoint: str, body: dict[str, Any], request_key: str, panel: Panel, created_at: int, force: str = "") -> RowAnswer:
+    """Return the answer to one request body.
+
+    `request_key` makes repeats of one body differ; `force` is a row fault (`refusal`,
+    `empty_text`, `truncated_text`, `billing_rows`, `error_429`, ...) or empty.
+    """
+    if endpoint not in _KNOWN:
+        return _bad(f"This simulator answers {CHAT} and {RESPONSES}, not {endpoint}.", None, "unsupported_endpoint")
+    forced = _forced_error(force)
+    if forced is not None:
+        return forced
+    refused = _refused_parameters(endpoint, body)
+    if refused is not None:
+        return refused
+    asked = _asked_chat(body) if endpoint == CHAT else _asked_responses(body)
+    judged = panel.answer(asked.model, asked.prompt, request_key)
+    if judged.says is Says.ERROR:
+        return _server_error()
+    said = _said(asked, judged, force)
+    if endpoint == CHAT:
+        return _row(said, _chat_body(asked, said, created_at))
+    return _row(said, _responses_body(asked, said, body, created_at))
+
+
+def _row(said: _Said, body: dict[str, Any]) -> RowAnswer:
+    return RowAnswer(200, body, said.input_tokens, said.output_tokens, said.reasoning_tokens)
+
+
+def _server_error() -> RowAnswer:
+    text = "The server had an error while processing your request. Sorry about that!"
+    return RowAnswer(500, error_body(text, "server_error", None, "server_error"))
+
+
+def _forced_error(force: str) -> RowAnswer | None:
+    match force:
+        case "error_429":
+            text = "Rate limit reached for requests. Please try again later."
+            return RowAnswer(429, error_body(text, "requests", None, "rate_limit_exceeded"))
+        case "error_500":
+            return _server_error()
+        case "error_400":
+            return _bad("Invalid value for 'messages'.", "messages", "invalid_value")
+        case "billing_rows":
+            text = "You exceeded your current quota, please check your plan and billing details."
+            return RowAnswer(429, error_body(text, "insufficient_quota", None, "insufficient_quota"))
+        case _:
+            return None
+
+
+# -- refusing bodies ---------------------------------------------------------------------------
+
+
+def _refused_parameters(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
+    unknown = body.keys() - _KNOWN[endpoint]
+    if unknown:
+        name = min(unknown)
+        return _bad(f"Unknown parameter: '{name}'.", name, "unknown_parameter")
+    needed = "messages" if endpoint == CHAT else "input"
+    if not isinstance(body.get(needed), list if endpoint == CHAT else list | str):
+        return _bad(f"Missing required parameter: '{needed}'.", needed, "missing_required_parameter")
+    return _refused_values(endpoint, body)
+
+
+def _refused_values(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
+    model = str(body.get("model"))
+    effort = _effort(endpoint, body)
+    is_reasoning = _REASONING_MODEL.match(model) is not None
+    if effort is not None and effort not in _EFFORT_TOKENS:
+        param = "reasoning_effort" if endpoint == CHAT else "reasoning.effort"
+        listed = ", ".join(f"'{word}'" for word in _EFFORT_TOKENS)
+        return _bad(f"Invalid value: '{effort}'. Supported values are: {listed}.", param, "invalid_value")
+    if effort is not None and not is_reasoning:
+        param = "reasoning_effort" if endpoint == CHAT else "reasoning.effort"
+        return _bad(f"Unsupported parameter: '{param}' is not supported with this model.", param, "unsupported_parameter")
+    for name, top in (("temperature", 2), ("top_p", 1)):
+        refused = _refused_number(name, top, body.get(name), is_reasoning and effort != "none")
+        if refused is not None:
+            return refused
+    if is_reasoning and "max_tokens" in body:
+        text = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+        return _bad(text, "max_tokens", "unsupported_parameter")
+    if endpoint == RESPONSES and isinstance(body.get("max_output_tokens"), int) and body["max_output_tokens"] < 16:
+        text = f"Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got {body['max_output_tokens']} instead."
+        return _bad(text, "max_output_tokens", "integer_below_min_value")
+    return None
+
+
+def _refused_number(name: str, top: int, value: Any, is_fixed: bool) -> RowAnswer | None:
+    if value is None:
+        return None
+    if not isinstance(value, int | float):
+        return _bad(f"Invalid type for '{name}': expected a decimal, but got something else instead.", name, "invalid_type")
+    if value > top:
+        text = f"Invalid '{name}': decimal above maximum value. Expected a value <= {top}, but got {value} instead."
+        return _bad(text, name, "decimal_above_max_value")
+    if value < 0:
+        text = f"Invalid '{name}': decimal below minimum value. Expected a value >= 0, but got {value} instead."
+        return _bad(text, name, "decimal_below_min_value")
+    if is_fixed and value != 1:
+        text = f"Unsupported value: '{name}' does not support {value} with this model. Only the default (1) value is supported."
+        return _bad(text, name, "unsupported_value")
+    return None
+
+
+def _effort(endpoint: str, body: dict[str, Any]) -> str | None:
+    if endpoint == CHAT:
+        value = body.get("reasoning_effort")
+    else:
+        reasoning = body.get("reasoning")
+        value = reasoning.get("effort") if isinstance(reasoning, dict) else None
+    return None if value is None else str(value)
+
+
+# -- reading bodies ----------------------------------------------------------------------------
+
+
+def _content_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return ""
+
+
+def _messages_text(messages: Any) -> str:
+    if isinstance(messages, str):
+        return messages
+    return "\n\n".join(_content_text(m.get("content")) for m in messages if isinstance(m, dict))
+
+
+def _default_effort(model: str) -> str:
+    return "low" if _REASONING_MODEL.match(model) else "none"
+
+
+def _asked_chat(body: dict[str, Any]) -> _Asked:
+    model = str(body.get("model"))
+    limit = body.get("max_completion_tokens", body.get("max_tokens"))
+    effort = _effort(CHAT, body) or _default_effort(model)
+    return _Asked(model, _messages_text(body["messages"]), effort, False, limit if isinstance(limit, int) else None)
+
+
+def _asked_responses(body: dict[str, Any]) -> _Asked:
+    model = str(body.get("model"))
+    prompt = _messages_text(body["input"])
+    if isinstance(body.get("instructions"), str):
+        prompt = f"{body['instructions']}\n\n{prompt}"
+    reasoning = body.get("reasoning")
+    wants = isinstance(reasoning, dict) and bool(reasoning.get("summary"))
+    limit = body.get("max_output_tokens")
+    effort = _effort(RESPONSES, body) or _default_effort(model)
+    return _Asked(model, prompt, effort, wants, limit if isinstance(limit, int) else None)
+
+
+def count_tokens(text: str) -> int:
+    """Return the simulator's token count of a text: one per four characters, at least one."""
+    return max(1, (len(text) + 3) // 4)
+
+
+def _said(asked: _Asked, judged: Judgement, force: str) -> _Said:
+    text, refusal, finish = judged.text, None, "stop"
+    if judged.says is Says.REFUSAL or force == "refusal":
+        text, refusal = "", _REFUSAL
+    elif judged.says is Says.FILTERED:
+        text, finish = "", "content_filter"
+    elif judged.says is Says.EMPTY or force == "empty_text":
+        text = ""
+    reasoning = int(_EFFORT_TOKENS[asked.effort] * (0.5 + judged.u))
+    spoken = count_tokens(refusal or text) if refusal or text else 0
+    limit = asked.max_tokens
+    if force == "truncated_text":
+        limit = reasoning + spoken // 2
+    if limit is not None and reasoning + spoken > limit:
+        reasoning = min(reasoning, limit)
+        spoken = limit - reasoning
+        text, refusal, finish = text[: spoken * 4], None, "length"
+    tokens_in = count_tokens(asked.prompt) + 7
+    return _Said(text, refusal, finish, tokens_in, reasoning + spoken, reasoning, judged.thoughts, judged.key)
+
+
+# -- writing bodies ----------------------------------------------------------------------------
+
+
+def _snapshot(model: str) -> str:
+    return model if _DATED.search(model) else f"{model}-2026-03-05"
+
+
+def _chat_body(asked: _Asked, said: _Said, created_at: int) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": said.text, "refusal": said.refusal, "annotations": []}
+    if said.refusal is not None:
+        message["content"] = None
+    return {
+        "id": f"chatcmpl-{said.key}",
+        "object": "chat.completion",
+        "created": created_at,
+        "model": _snapshot(asked.model),
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": said.finish}],
+        "usage": {
+            "prompt_tokens": said.input_tokens,
+            "completion_tokens": said.output_tokens,
+            "total_tokens": said.input_tokens + said.output_tokens,
+            "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+            "completion_tokens_details": {
+                "reasoning_tokens": said.reasoning_tokens,
+                "audio_tokens": 0,
+                "accepted_prediction_tokens": 0,
+                "rejected_prediction_tokens": 0,
+            },
+        },
+        "service_tier": "default",
+        "system_fingerprint": None,
+    }
+
+
+def _responses_output(asked: _Asked, said: _Said) -> list[dict[str, Any]]:
+    output: list[dict[str, Any]] = []
+    if said.reasoning_tokens:
+        summary = [{"type": "summary_text", "text": said.thoughts}] if asked.wants_summary and said.thoughts else []
+        output.append({"id": f"rs_{said.key}", "type": "reasoning", "summary": summary})
+    part: dict[str, Any] = {"type": "output_text", "annotations": [], "logprobs": [], "text": said.text}
+    if said.refusal is not None:
+        part = {"type": "refusal", "refusal": said.refusal}
+    is_cut_in_thought = said.finish == "length" and not said.text
+    if not is_cut_in_thought and said.finish != "content_filter":
+        status = "completed" if said.finish == "stop" else "incomplete"
+        message = {"id": f"msg_{said.key}", "type": "message", "status": status, "role": "assistant", "content": [part]}
+        output.append(message)
+    return output
+
+
+_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+
+def _responses_body(asked: _Asked, said: _Said, body: dict[str, Any], created_at: int) -> dict[str, Any]:
+    reason = _INCOMPLETE.get(said.finish)
+    reasoning = body.get("reasoning") or {}
+    return {
+        "id": f"resp_{said.key}",
+        "object": "response",
+        "created_at": created_at,
+        "status": "completed" if reason is None else "incomplete",
+        "background": False,
+        "error": None,
+        "incomplete_details": None if reason is None else {"reason": reason},
+        "instructions": body.get("instructions"),
+        "max_output_tokens": asked.max_tokens,
+        "model": _snapshot(asked.model),
+        "output": _responses_output(asked, said),
+        "parallel_tool_calls": True,
+        "previous_response_id": None,
+        "reasoning": {"effort": reasoning.get("effort"), "summary": reasoning.get("summary")},
+        "service_tier": "default",
+        "store": body.get("store", True),
+        "temperature": body.get("temperature", 1.0),
+        "text": body.get("text") or {"format": {"type": "text"}},
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": body.get("top_p", 1.0),
+        "truncation": "disabled",
+        "usage": {
+            "input_tokens": said.input_tokens,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": said.output_tokens,
+            "output_tokens_details": {"reasoning_tokens": said.reasoning_tokens},
+            "total_tokens": said.input_tokens + said.output_tokens,
+        },
+        "user": None,
+        "metadata": body.get("metadata") or {},
+    }

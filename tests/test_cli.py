@@ -1,0 +1,270 @@
+"""The frame of the command line: streams, exit codes, lazy imports, safety of what is shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from batchpond.cli.frame import COMMANDS
+from batchpond.lake.store import Store
+
+HEAVY = ("duckdb", "polars", "pyarrow", "httpx", "numpy")
+PROGRAM = [sys.executable, "-m", "batchpond"]
+
+
+def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the program in a process of its own."""
+    kept = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "FORCE_COLOR", "BATCHPOND_LAKE"}}
+    return subprocess.run(
+        [*PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=kept | environment,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """An empty lake."""
+    return Store.init(tmp_path / "lake").path
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "main(['--help'])",
+        "main(['--version'])",
+        "[main([name, '--help']) for name in COMMANDS]",
+        "os.environ['_BATCHPOND_COMPLETE']='bash_complete'; os.environ['COMP_WORDS']='batchpond s'; "
+        "os.environ['COMP_CWORD']='1'; main([])",
+    ],
+    ids=["help", "version", "every-help", "completion"],
+)
+def test_help_imports_nothing_heavy(code: str) -> None:
+    """Help, version and completion start without the engines and the HTTP client."""
+    script = (
+        "import os, sys\nfrom batchpond.cli import main\nfrom batchpond.cli.frame import COMMANDS\n"
+        f"try:\n    {code}\nexcept SystemExit:\n    pass\n"
+        f"sys.exit(' '.join(name for name in {HEAVY} if name in sys.modules) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_commands_are_listed_in_flow_order() -> None:
+    """`--help` tells the flow."""
+    shown = run("--help").stdout.partition("Commands:\n")[2]
+    assert [
+        line.split()[0] for line in shown.splitlines() if line.startswith("  ") and line[2] != " "
+    ] == list(COMMANDS)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["query", "--help"], ["import", "judgments", "-h"]])
+def test_help_fits_80_columns(arguments: list[str]) -> None:
+    """Help is readable in a narrow terminal; only examples may be longer."""
+    help_text = run(*arguments, COLUMNS="80").stdout.partition("Examples:")[0]
+    assert max(map(len, help_text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["quer"], "did you mean `query`?"),
+        (["query"], "Missing argument"),
+        (["query", "select 1", "--nope"], "No such option"),
+        (["query", "select 1", "--json", "--format", "csv"], "different things"),
+        (["--lake", "nowhere", "query", "select 1"], "is not a lake"),
+    ],
+)
+def test_usage_errors_leave_stdout_empty(arguments: list[str], message: str, tmp_path: Path) -> None:
+    """A wrong call ends with 2, says what is wrong on stderr, and prints no data."""
+    done = run(*arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+def test_errors_are_json_when_json_was_asked(tmp_path: Path) -> None:
+    """A program that asked for JSON gets its error as JSON, on stderr."""
+    done = run("query", "select 1", "--json", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    error = json.loads(done.stderr)
+    assert error.keys() == {"error", "exit_code", "message", "hint"}
+    assert (error["error"], error["exit_code"]) == ("usage", 2)
+
+
+def test_errors_name_the_next_step(tmp_path: Path) -> None:
+    """People get an error line and a hint line."""
+    lines = run("query", "select 1", cwd=tmp_path).stderr.splitlines()
+    assert lines[0].startswith("error: ")
+    assert lines[1].startswith("hint: ")
+
+
+def test_damaged_marker_is_5(lake: Path) -> None:
+    """A damaged lake has its own exit code."""
+    (lake / "batchpond.json").write_text("{")
+    assert run("--lake", str(lake), "query", "select 1").returncode == 5
+
+
+def test_lake_is_taken_from_the_option_before_the_environment(lake: Path, tmp_path: Path) -> None:
+    """--lake wins over BATCHPOND_LAKE, before or after the command."""
+    arguments = ["query", "select 1 as a", "--json"]
+    assert run(*arguments, BATCHPOND_LAKE=str(lake)).returncode == 0
+    assert run(*arguments, BATCHPOND_LAKE=str(tmp_path / "no")).returncode == 2
+    assert run(*arguments, "--lake", str(lake), BATCHPOND_LAKE=str(tmp_path / "no")).returncode == 0
+    assert run("--lake", str(lake), *arguments, BATCHPOND_LAKE=str(tmp_path / "no")).returncode == 0
+
+
+def test_a_reader_that_leaves_ends_quietly(lake: Path) -> None:
+    """`| head -1` gets its line; nothing complains, whatever is left."""
+    command = f"{' '.join(PROGRAM)} --lake {lake} query 'select range as n from range(300000)' --format csv | head -1"
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("n\n", "")
+
+
+def test_interrupt_is_130_and_says_what_is_safe(lake: Path) -> None:
+    """Ctrl-C ends with 130, no traceback, and the command that goes on."""
+    slow = "select count(*) from range(10000000) a, range(10000000) b"
+    process = subprocess.Popen(
+        [*PROGRAM, "--lake", str(lake), "query", slow],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(2.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert "batchpond sync" in err
+    assert "Traceback" not in err
+
+
+def test_unexpected_errors_are_short_unless_verbose(lake: Path) -> None:
+    """A defect is one line and a hint; `-v` shows where it is."""
+    script = (
+        "import sys\nfrom batchpond.lake.store import Store\n"
+        "def broken(*a, **k): raise RuntimeError('kaputt\\x1b[31m')\n"
+        "Store.open = broken\nfrom batchpond.cli import main\nsys.exit(main(sys.argv[1:]))"
+    )
+
+    def call(*flags: str) -> subprocess.CompletedProcess[str]:
+        arguments = [sys.executable, "-c", script, *flags, "query", "select 1"]
+        return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+
+    plain, verbose = call(), call("-v")
+    assert (plain.returncode, plain.stdout) == (1, "")
+    assert "unexpected RuntimeError: kaputt\\x1b[31m" in plain.stderr
+    assert "Traceback" not in plain.stderr
+    assert "Traceback" in verbose.stderr
+
+
+def on_terminal(*arguments: str, columns: int, **environment: str) -> str:
+    """Run the program with a pseudo-terminal as stdin, stdout and stderr; return what it shows."""
+    pid, master = pty.fork()
+    if pid == 0:
+        os.execvpe(
+            sys.executable, [*PROGRAM, *arguments],
+            os.environ | {"TERM": "xterm", "COLUMNS": str(columns), "LINES": "40"} | environment,
+        )  # fmt: skip
+    shown = b""
+    try:
+        while chunk := os.read(master, 65_536):
+            shown += chunk
+    except OSError:
+        pass  # Linux reports the closed terminal as EIO
+    os.waitpid(pid, 0)
+    os.close(master)
+    return shown.decode()
+
+
+def test_terminal_output_obeys_no_data(lake: Path) -> None:
+    """A value with escape sequences changes nothing on a real terminal."""
+    shown = on_terminal(
+        "--lake", str(lake), "query", "select chr(27) || '[2Jx' as a, chr(8238) as b", columns=80
+    )
+    assert "\\x1b[2Jx" in shown
+    assert "\\u202e" in shown
+    assert "\u202e" not in shown
+    assert "\x1b[2J" not in shown
+
+
+def test_color_obeys_no_color(lake: Path) -> None:
+    """A terminal gets bold heads, unless NO_COLOR or --color never says otherwise."""
+    arguments = ["--lake", str(lake), "query", "select 1 as a"]
+    assert "\x1b[1m" in on_terminal(*arguments, columns=80)
+    assert "\x1b" not in on_terminal(*arguments, columns=80, NO_COLOR="1")
+    assert "\x1b" not in on_terminal("--color", "never", *arguments, columns=80)
+
+
+def test_init_writes_what_plan_reads_and_overwrites_nothing(tmp_path: Path) -> None:
+    """init twice leaves the first files as the user changed them."""
+    first = run("init", "--json", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert json.loads(first.stdout)["written"] == ["study.toml", "prompts/mine.txt"]
+    (tmp_path / "study.toml").write_text("mine")
+    second = json.loads(run("init", "--json", cwd=tmp_path).stdout)
+    assert (second["written"], second["kept"]) == ([], ["study.toml", "prompts/mine.txt"])
+    assert (tmp_path / "study.toml").read_text() == "mine"
+    assert (tmp_path / "lake" / "batchpond.json").exists()
+
+
+def test_templates_are_listed_and_shown(tmp_path: Path) -> None:
+    """Five templates with their hashes; one shown is the text itself."""
+    listed = json.loads(run("templates", "--json", cwd=tmp_path).stdout)
+    assert len({row["template_hash"] for row in listed}) == 5
+    for row in listed:
+        assert run("templates", row["template_id"]).stdout == row["text"] + "\n"
+    rubrics = json.loads(run("templates", "--rubrics", "--json").stdout)
+    assert {"overall_quality", "organization"} <= {row["rubric_id"] for row in rubrics}
+
+
+def test_an_unknown_template_is_an_error_with_a_suggestion() -> None:
+    """A misspelt name gets a did-you-mean."""
+    done = run("templates", "plane")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean plain?" in done.stderr
+
+
+def test_query_reads_standard_input_and_view_names(lake: Path) -> None:
+    """SQL may come from a pipe, and a bare name is the whole view."""
+    done = subprocess.run(
+        [*PROGRAM, "--lake", str(lake), "query", "-", "--json"],
+        input="select 1 as a", capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert json.loads(done.stdout) == [{"a": 1}]
+    assert run("--lake", str(lake), "query", "events", "--json").stdout == "[]\n"
+
+
+def test_views_ddl_runs_in_plain_duckdb(lake: Path) -> None:
+    """The printed script makes every view in a DuckDB that knows nothing of batchpond."""
+    import duckdb
+
+    names = {row["view"] for row in json.loads(run("views", "--json", "--lake", str(lake)).stdout)}
+    with duckdb.connect() as connection:
+        connection.execute(run("views", "--ddl", "--lake", str(lake)).stdout)
+        made = {name for (name,) in connection.execute("select view_name from duckdb_views()").fetchall()}
+    assert names <= made
+
+
+def test_doctor_is_well_on_a_new_lake_and_names_damage(lake: Path) -> None:
+    """A good lake is 0; a bad file is 5 with its name; --fix brings the views back."""
+    assert run("doctor", "--fix", "--lake", str(lake)).returncode == 0
+    (lake / "events").mkdir(exist_ok=True)
+    (lake / "events" / "bad.parquet").write_bytes(b"PAR1nonsense")
+    done = run("doctor", "--json", "--lake", str(lake))
+    assert done.returncode == 5
+    errors = [row for row in json.loads(done.stdout) if row["level"] == "error"]
+    assert any("events/bad.parquet" in row["message"] for row in errors)
