@@ -6,7 +6,8 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,32 @@ ABSOLUTE_TOLERANCE = 1e-12
 Row = dict[str, Any]
 
 
+@cache
+def _all_views() -> duckdb.DuckDBPyConnection:
+    # Making every view takes half a second: once per test run is enough.
+    return ExitStack().enter_context(lens.empty())
+
+
 @contextmanager
 def views_over(tables: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open all views of the product, with `tables` standing in for the tables or views of those names."""
-    with lens.empty() as connection:
+    connection = _all_views()
+    originals = [definition(connection, name) for name in tables]
+    try:
         for name, rows in tables.items():
             replace(connection, name, rows)
         yield connection
+    finally:
+        for name, original in zip(tables, originals, strict=True):
+            connection.execute(f"DROP VIEW {name}")
+            connection.execute(original)
+            connection.execute(f"DROP TABLE IF EXISTS held_{name}")
+
+
+def definition(connection: duckdb.DuckDBPyConnection, name: str) -> str:
+    """Return the statement that makes a view."""
+    ((statement,),) = connection.execute("SELECT sql FROM duckdb_views() WHERE view_name = ?", [name]).fetchall()
+    return str(statement)
 
 
 def replace(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
@@ -40,13 +60,12 @@ def replace(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) ->
     assert not unknown, f"{name} has no column {sorted(unknown)}"
     connection.register(f"given_{name}", rows)
     chosen = ", ".join(
-        f'CAST({quoted(column) if column in rows.column_names else "NULL"} AS {kind}) AS {quoted(column)}'
+        f"CAST({quoted(column) if column in rows.column_names else 'NULL'} AS {kind}) AS {quoted(column)}"
         for column, kind, *_ in columns
     )
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE held_{name} AS SELECT {chosen} FROM given_{name}")
+    connection.execute(f"CREATE OR REPLACE TABLE held_{name} AS SELECT {chosen} FROM given_{name}")
     connection.unregister(f"given_{name}")
-    connection.execute(f"CREATE OR REPLACE TEMP VIEW shown_{name} AS SELECT * FROM held_{name}")
-    connection.execute(f"CREATE OR REPLACE VIEW {name} AS SELECT * FROM temp.shown_{name}")
+    connection.execute(f"CREATE OR REPLACE VIEW {name} AS SELECT * FROM held_{name}")
 
 
 def quoted(name: str) -> str:
@@ -101,7 +120,5 @@ def differs(got: Any, expected: Any) -> bool:
     if isinstance(expected, float) or isinstance(got, float):
         if got is None or expected is None:
             return got is not expected
-        return not math.isclose(
-            float(got), float(expected), rel_tol=RELATIVE_TOLERANCE, abs_tol=ABSOLUTE_TOLERANCE
-        )
+        return not math.isclose(float(got), float(expected), rel_tol=RELATIVE_TOLERANCE, abs_tol=ABSOLUTE_TOLERANCE)
     return bool(got != expected)

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from batchpond.cli.frame import COMMANDS
@@ -58,9 +59,7 @@ def test_help_imports_nothing_heavy(code: str) -> None:
         f"try:\n    {code}\nexcept SystemExit:\n    pass\n"
         f"sys.exit(' '.join(name for name in {HEAVY} if name in sys.modules) or 0)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
@@ -68,9 +67,9 @@ def test_help_imports_nothing_heavy(code: str) -> None:
 def test_commands_are_listed_in_flow_order() -> None:
     """`--help` tells the flow."""
     shown = run("--help").stdout.partition("Commands:\n")[2]
-    assert [
-        line.split()[0] for line in shown.splitlines() if line.startswith("  ") and line[2] != " "
-    ] == list(COMMANDS)
+    assert [line.split()[0] for line in shown.splitlines() if line.startswith("  ") and line[2] != " "] == list(
+        COMMANDS
+    )
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["query", "--help"], ["import", "judgments", "-h"]])
@@ -135,18 +134,34 @@ def test_a_reader_that_leaves_ends_quietly(lake: Path) -> None:
     assert (done.stdout, done.stderr) == ("n\n", "")
 
 
+def wait_for_work(pid: int) -> None:
+    """Wait until a process has spent a second of CPU beyond its start: the query runs."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    deadline_s = time.monotonic() + 60
+    spent_at_start = None
+    while time.monotonic() < deadline_s:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        spent_s = (int(fields[11]) + int(fields[12])) / ticks
+        if spent_at_start is None and "_duckdb" in Path(f"/proc/{pid}/maps").read_text():
+            spent_at_start = spent_s
+        if spent_at_start is not None and spent_s > spent_at_start + 1.5:
+            return
+        time.sleep(0.05)
+    raise TimeoutError("the query never started")
+
+
 def test_interrupt_is_130_and_says_what_is_safe(lake: Path) -> None:
     """Ctrl-C ends with 130, no traceback, and the command that goes on."""
     slow = "select count(*) from range(10000000) a, range(10000000) b"
-    process = subprocess.Popen(
-        [*PROGRAM, "--lake", str(lake), "query", slow],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    time.sleep(2.5)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    with subprocess.Popen(
+        [*PROGRAM, "--lake", str(lake), "query", slow], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            wait_for_work(process.pid)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert (process.returncode, out) == (130, "")
     assert "batchpond sync" in err
     assert "Traceback" not in err
@@ -175,7 +190,7 @@ def on_terminal(*arguments: str, columns: int, **environment: str) -> str:
     """Run the program with a pseudo-terminal as stdin, stdout and stderr; return what it shows."""
     pid, master = pty.fork()
     if pid == 0:
-        os.execvpe(
+        os.execvpe(  # noqa: S606
             sys.executable, [*PROGRAM, *arguments],
             os.environ | {"TERM": "xterm", "COLUMNS": str(columns), "LINES": "40"} | environment,
         )  # fmt: skip
@@ -192,9 +207,7 @@ def on_terminal(*arguments: str, columns: int, **environment: str) -> str:
 
 def test_terminal_output_obeys_no_data(lake: Path) -> None:
     """A value with escape sequences changes nothing on a real terminal."""
-    shown = on_terminal(
-        "--lake", str(lake), "query", "select chr(27) || '[2Jx' as a, chr(8238) as b", columns=80
-    )
+    shown = on_terminal("--lake", str(lake), "query", "select chr(27) || '[2Jx' as a, chr(8238) as b", columns=80)
     assert "\\x1b[2Jx" in shown
     assert "\\u202e" in shown
     assert "\u202e" not in shown
@@ -250,8 +263,6 @@ def test_query_reads_standard_input_and_view_names(lake: Path) -> None:
 
 def test_views_ddl_runs_in_plain_duckdb(lake: Path) -> None:
     """The printed script makes every view in a DuckDB that knows nothing of batchpond."""
-    import duckdb
-
     names = {row["view"] for row in json.loads(run("views", "--json", "--lake", str(lake)).stdout)}
     with duckdb.connect() as connection:
         connection.execute(run("views", "--ddl", "--lake", str(lake)).stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import sys
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from batchpond.cli import formats, output, text
 from batchpond.cli.formats import Format
@@ -36,9 +38,7 @@ AWKWARD = pa.table(
         "evil": pa.array(["\x1b[31mred\x07\u202eabc\x9b\U000e0041"]),
         "empty": pa.array([""]),
         "unknown": pa.array([None], pa.string()),
-        "moment": pa.array(
-            [datetime(2026, 11, 21, 4, 5, 6, 789000, UTC)], pa.timestamp("ns", tz="Europe/Berlin")
-        ),
+        "moment": pa.array([datetime(2026, 11, 21, 4, 5, 6, 789000, UTC)], pa.timestamp("ns", tz="Europe/Berlin")),
         "naive": pa.array([datetime(2026, 11, 21, 4, 5, 6)], pa.timestamp("us")),  # noqa: DTZ001
         "day": pa.array([date(2026, 11, 21)]),
         "clock": pa.array([time(4, 5, 6)], pa.time64("us")),
@@ -63,14 +63,18 @@ GOLDEN = {
     + '"{""k"":1}","a,""b""|<c>\nd\te",漢字 👩\u200d👧,\x1b[31mred\x07\u202eabc\x9b\U000e0041,"",,'
     + "2026-11-21T04:05:06.789000Z,2026-11-21T04:05:06,2026-11-21,04:05:06,PT3600.005S,P1M2DT3.5S\n",
     Format.TABLE: NAMES.replace(",", "\t")
-    + '\n1\ttrue\t0.1\tNaN\t-Infinity\t12345678901234567890.10\tAP8=\t[1,null]\t{"a":"q\\"","b":null}\t{"k":1}'
+    + "\n1\ttrue\t0.1\tNaN\t-Infinity\t12345678901234567890.10\tAP8="
+    + '\t[1,null]\t{"a":"q\\"","b":null}\t{"k":1}'
     + '\ta,"b"|<c>\\nd\\te\t漢字 👩\u200d👧\t\\x1b[31mred\\x07\\u202eabc\\x9b\\U000e0041\t\t'
-    + "\t2026-11-21T04:05:06.789000Z\t2026-11-21T04:05:06\t2026-11-21\t04:05:06\tPT3600.005S\tP1M2DT3.5S\n",
+    + "\t2026-11-21T04:05:06.789000Z\t2026-11-21T04:05:06"
+    + "\t2026-11-21\t04:05:06\tPT3600.005S\tP1M2DT3.5S\n",
     Format.MARKDOWN: "| " + " | ".join(AWKWARD.column_names) + " |\n"
     + "|" + " --- |" * AWKWARD.num_columns + "\n"
-    + '| 1 | true | 0.1 | NaN | -Infinity | 12345678901234567890.10 | AP8= | [1,null] | {"a":"q\\\\"","b":null} '
+    + "| 1 | true | 0.1 | NaN | -Infinity | 12345678901234567890.10 | AP8= "
+    + '| [1,null] | {"a":"q\\\\"","b":null} '
     + '| {"k":1} | a,"b"\\|&lt;c><br>d\\te | 漢字 👩\u200d👧 | \\x1b[31mred\\x07\\u202eabc\\x9b\\U000e0041 |  |  '
-    + "| 2026-11-21T04:05:06.789000Z | 2026-11-21T04:05:06 | 2026-11-21 | 04:05:06 | PT3600.005S | P1M2DT3.5S |\n",
+    + "| 2026-11-21T04:05:06.789000Z | 2026-11-21T04:05:06 "
+    + "| 2026-11-21 | 04:05:06 | PT3600.005S | P1M2DT3.5S |\n",
 }  # fmt: skip
 
 
@@ -174,9 +178,7 @@ def test_escape_leaves_nothing_to_obey(raw: str) -> None:
     assert all(ord(character) >= 0x20 for character in safe)
 
 
-@given(
-    st.dictionaries(st.text().filter(lambda s: s.isprintable()), st.text().filter(lambda s: s.isprintable()))
-)
+@given(st.dictionaries(st.text().filter(lambda s: s.isprintable()), st.text().filter(lambda s: s.isprintable())))
 def test_json_text_says_the_same_thing(value: dict[str, str]) -> None:
     """Escaping inside JSON never changes what it means."""
     assert json.loads(text.json_text(value)) == value
@@ -185,8 +187,6 @@ def test_json_text_says_the_same_thing(value: dict[str, str]) -> None:
 @given(st.lists(st.tuples(st.one_of(st.none(), st.text()), st.integers()), max_size=5))
 def test_csv_keeps_null_and_empty_apart(rows: list[tuple[str | None, int]]) -> None:
     """A text survives the standard csv reader; null is bare, empty text is quoted."""
-    import csv
-
     lines = "".join(formats.csv_lines(["a", "b"], rows))
     back = list(csv.reader(io.StringIO(lines, newline=""), strict=True))
     assert [row[0] for row in back[1:]] == [row[0] or "" for row in rows]
@@ -195,8 +195,6 @@ def test_csv_keeps_null_and_empty_apart(rows: list[tuple[str | None, int]]) -> N
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_terminal_lines_fit(width: int) -> None:
     """No line of a table is wider than the terminal, wide characters included."""
-    from rich.cells import cell_len
-
     names = [f"column_{i}" for i in range(4)]
     rows = [("漢字" * 40, 1.0 / 3, None, "x" * 200), ("", 2.0, "b", "")]
     lines = list(formats.terminal_lines(names, rows, width, has_color=False))

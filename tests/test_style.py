@@ -70,9 +70,8 @@ def test_functions_are_short_flat_and_narrow(path: Path) -> None:
         is_callback = any("pond_command" in ast.unparse(d) for d in function.decorator_list)
         limit = CALLBACK_PARAMETERS_MAX if is_callback else PARAMETERS_MAX
         if body_lines(function) > FUNCTION_LINES_MAX or depth(function) > NESTING_MAX or n_parameters > limit:
-            offenders.append(
-                f"{function.name}: {body_lines(function)} lines, depth {depth(function)}, {n_parameters} parameters"
-            )
+            size = f"{body_lines(function)} lines, depth {depth(function)}, {n_parameters} parameters"
+            offenders.append(f"{function.name}: {size}")
     assert not offenders
 
 
@@ -97,9 +96,7 @@ def test_public_things_are_documented(path: Path) -> None:
     """Modules, public classes and public functions say what they are in a first sentence."""
     tree = ast.parse(path.read_text())
     bare = [] if ast.get_docstring(tree) or not tree.body else ["the module"]
-    for node in public_definitions(tree):
-        if not ast.get_docstring(node):
-            bare.append(node.name)
+    bare += [node.name for node in public_definitions(tree) if not ast.get_docstring(node)]
     assert not bare
 
 
@@ -168,7 +165,7 @@ def test_every_option_has_help() -> None:
 
 def test_every_command_file_is_a_command() -> None:
     """No command file is left out of the list, and none is missing."""
-    frame = {"__init__", "frame", "formats", "output", "diagnostics", "text"}
+    frame = {"__init", "frame", "formats", "output", "diagnostics", "passes", "text"}
     files = {path.stem.rstrip("_") for path in (PACKAGE / "cli").glob("*.py")} - frame
     assert files == set(COMMANDS)
 

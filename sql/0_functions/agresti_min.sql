@@ -10,7 +10,7 @@ CREATE OR REPLACE MACRO agresti_min_se(b, c, n) AS
   CASE WHEN n > 0 THEN sqrt(b + c + 1 - (b - c)::DOUBLE * (b - c) / (n + 2)) / (n + 2) END;
 
 CREATE OR REPLACE MACRO agresti_min_lo(b, c, n, z := 1.959963984540054::DOUBLE) AS
-  CASE WHEN n > 0 THEN 0.5::DOUBLE + ((b - c)::DOUBLE / (n + 2) - z * agresti_min_se(b, c, n)) / 2 END;
+  CASE WHEN n > 0 THEN 0.5::DOUBLE + ((b - c)::DOUBLE / (n + 2) - z::DOUBLE * agresti_min_se(b, c, n)) / 2 END;
 
 CREATE OR REPLACE MACRO agresti_min_hi(b, c, n, z := 1.959963984540054::DOUBLE) AS
-  CASE WHEN n > 0 THEN 0.5::DOUBLE + ((b - c)::DOUBLE / (n + 2) + z * agresti_min_se(b, c, n)) / 2 END;
+  CASE WHEN n > 0 THEN 0.5::DOUBLE + ((b - c)::DOUBLE / (n + 2) + z::DOUBLE * agresti_min_se(b, c, n)) / 2 END;

@@ -9,11 +9,12 @@ CREATE OR REPLACE MACRO wilson_lo(k, n, z := 1.959963984540054::DOUBLE) AS
        WHEN n > 0 THEN
          CASE WHEN k = 0 THEN 0.0::DOUBLE
               -- the smaller root as (product of the roots) / (larger root): no cancellation
-              ELSE (k::DOUBLE / n) * k
-                   / (k + z * z / 2 + z * sqrt(k::DOUBLE * (n - k) / n + z * z / 4)) END END;
+              ELSE (k::DOUBLE / n) * k / (k + z::DOUBLE * z / 2
+                + z::DOUBLE * sqrt(k::DOUBLE * (n - k) / n + z::DOUBLE * z / 4)) END END;
 
 CREATE OR REPLACE MACRO wilson_hi(k, n, z := 1.959963984540054::DOUBLE) AS
   CASE WHEN k < 0 OR k > n THEN NULL
        WHEN n > 0 THEN
          CASE WHEN k = n THEN 1.0::DOUBLE
-              ELSE (k + z * z / 2 + z * sqrt(k::DOUBLE * (n - k) / n + z * z / 4)) / (n + z * z) END END;
+              ELSE (k + z::DOUBLE * z / 2 + z::DOUBLE * sqrt(k::DOUBLE * (n - k) / n + z::DOUBLE * z / 4))
+                / (n + z::DOUBLE * z) END END;

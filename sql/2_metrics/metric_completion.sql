@@ -2,6 +2,7 @@
 -- question: How much of each cell is judged, and what became of every request?
 -- source: counts. n_planned = n_answered + n_pending; n_answered is the sum of the fourteen outcome counts;
 --   completion_rate = n_answered / n_planned; valid_rate = (n_decided + n_tie) / n_answered, with a Wilson interval.
+--   origin is `mixed` where answers come from several.
 -- Only n_decided and n_tie enter the other metrics' rates. A request that ended in an error or expired counts as
 -- answered, without a verdict; asked again with success, only the success counts.
 
@@ -9,6 +10,7 @@ CREATE OR REPLACE VIEW metric_completion AS
 WITH counts AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
+    CASE WHEN min(origin) = max(origin) THEN min(origin) WHEN count(origin) > 0 THEN 'mixed' END AS origin,
     count(*) AS n_planned,
     count(outcome) AS n_answered,
     count(*) - count(outcome) AS n_pending,

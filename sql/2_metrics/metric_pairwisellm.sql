@@ -40,16 +40,21 @@ majorities AS (
          WHEN n_neither > n_lo AND n_neither > n_hi THEN 'neither' END AS winner
   FROM votes
 ),
+placed AS (
+  SELECT
+    *,
+    CASE WHEN winner = 'lo' AND is_lo_shown_first THEN 1 WHEN winner = 'hi' AND NOT is_lo_shown_first THEN 1
+         WHEN winner IN ('lo', 'hi') THEN 2 END AS position
+  FROM majorities
+),
 pairs AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
     max(winner) FILTER (WHERE direction = 'forward') AS winner_main,
     max(winner) FILTER (WHERE direction = 'reverse') AS winner_rev,
-    max(CASE WHEN winner = 'neither' THEN NULL WHEN (winner = 'lo') = is_lo_shown_first THEN 1 ELSE 2 END)
-      FILTER (WHERE direction = 'forward') AS position_main,
-    max(CASE WHEN winner = 'neither' THEN NULL WHEN (winner = 'lo') = is_lo_shown_first THEN 1 ELSE 2 END)
-      FILTER (WHERE direction = 'reverse') AS position_rev
-  FROM majorities
+    max(position) FILTER (WHERE direction = 'forward') AS position_main,
+    max(position) FILTER (WHERE direction = 'reverse') AS position_rev
+  FROM placed
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi
 ),
 counts AS (

@@ -134,9 +134,7 @@ def _source(path: Path, view: str, study: str | None) -> _Source:
     ) -> Iterator[pl.DataFrame]:
         # With a predicate, the row limit counts rows that pass it.
         limit = n_rows if predicate is None else None
-        with stream(
-            path, view, columns=columns, study=study, limit=limit, batch_rows=batch_rows or BATCH_ROWS
-        ) as rows:
+        with stream(path, view, columns=columns, study=study, limit=limit, batch_rows=batch_rows or BATCH_ROWS) as rows:
             for batch in rows:
                 frame = _frame(batch)
                 yield frame if predicate is None else frame.filter(predicate)

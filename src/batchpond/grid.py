@@ -169,7 +169,9 @@ class Builder:
         return -(-size_bytes // BYTES_PER_TOKEN) + FRAME_TOKENS
 
 
-def blocks(cells: Sequence[Cell], plan: Asks, texts: Texts, answer: AnswerRule, rows: int = BLOCK_ROWS) -> Iterator[Block]:
+def blocks(
+    cells: Sequence[Cell], plan: Asks, texts: Texts, answer: AnswerRule, rows: int = BLOCK_ROWS
+) -> Iterator[Block]:
     """Yield all requests in slot order, at most `rows` of one cell at a time."""
     for cell in cells:
         builder = Builder(cell, answer, texts)

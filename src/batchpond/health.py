@@ -124,9 +124,7 @@ def _rights(store: Store) -> Iterator[Finding]:
         if stat.S_IMODE(path.stat().st_mode) & 0o077
     ]
     if loose:
-        yield _warning(
-            "rights", f"others on this machine can read {', '.join(loose)}", f"chmod -R go= {store.path}"
-        )
+        yield _warning("rights", f"others on this machine can read {', '.join(loose)}", f"chmod -R go= {store.path}")
     elif not os.access(store.path / TMP, os.W_OK):
         yield _damage("rights", f"{store.path} cannot be written by this user", "run as the lake's owner")
     else:

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from batchpond import ids
 from batchpond.errors import StudyError
@@ -91,7 +93,9 @@ def collect(rows: Iterable[Row], spec: ItemsSpec, source: str) -> list[Item]:
         seen[item_id] = where
         items.append(Item(item_id, text, _metadata(row, spec)))
     if problems:
-        raise StudyError(_summary(source, problems), hint="every item needs an id of its own and a text; nothing was planned")
+        raise StudyError(
+            _summary(source, problems), hint="every item needs an id of its own and a text; nothing was planned"
+        )
     return sorted(items, key=lambda item: item.item_id)
 
 
@@ -213,9 +217,6 @@ def _jsonl_rows(data: bytes, source: str) -> Iterator[Row]:
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         table = pq.ParquetFile(path).read()
     except (OSError, pa.ArrowException) as error:

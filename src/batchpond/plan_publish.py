@@ -43,7 +43,9 @@ class Spool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._open.__exit__(kind, error, trace)
         for path in self.paths:
             path.unlink(missing_ok=True)
@@ -106,14 +108,17 @@ def publish_requests(store: Store, connection: duckdb.DuckDBPyConnection, spool:
     for number, path in enumerate(paths):
         low = number * spool.file_rows
         places = connection.execute(
-            "select place - ? as row_number from fresh where place >= ? and place < ?", [low, low, low + spool.file_rows]
+            "select place - ? as row_number from fresh where place >= ? and place < ?",
+            [low, low, low + spool.file_rows],
         ).fetchnumpy()["row_number"]
         n_new += len(places)
         _publish_rows(store, spool.table, path, places)
     return n_new
 
 
-def _publish_rows(store: Store, table: Table, path: Path, row_numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+def _publish_rows(
+    store: Store, table: Table, path: Path, row_numbers: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> None:
     with pq.ParquetFile(path) as file:
         n_rows = file.metadata.num_rows
         if not len(row_numbers):
@@ -144,7 +149,9 @@ def _copy_rows(
     return names, staged.path
 
 
-def publish_inputs(store: Store, connection: duckdb.DuckDBPyConnection, table: Table, hash_column: str, rows: pa.Table) -> int:
+def publish_inputs(
+    store: Store, connection: duckdb.DuckDBPyConnection, table: Table, hash_column: str, rows: pa.Table
+) -> int:
     """Publish the rows whose hash the lake lacks as one file; return how many those are."""
     connection.register("candidates", rows.select([hash_column]))
     column = quoted(hash_column)
@@ -156,7 +163,7 @@ def publish_inputs(store: Store, connection: duckdb.DuckDBPyConnection, table: T
     hashes = pa.array([row[0] for row in found], pa.string())
     new = rows.filter(pc.is_in(rows.column(hash_column), value_set=hashes))
     store.publish(table, ids.digest(f"{table.name} file", *new.column(hash_column).to_pylist()), new)
-    return new.num_rows
+    return len(found)
 
 
 def plan_file_names(study: str, version: str, n_files: int) -> list[str]:

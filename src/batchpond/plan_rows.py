@@ -26,7 +26,9 @@ def _constant(value: object, n: int, kind: pa.DataType | None = None) -> pa.Arra
 class Rows:
     """Makes rows for one study version; what all rows share is prepared once."""
 
-    def __init__(self, study: str, version: str, items: Sequence[Item], pairs: Pairs, plan: Asks, answer: AnswerRule) -> None:
+    def __init__(
+        self, study: str, version: str, items: Sequence[Item], pairs: Pairs, plan: Asks, answer: AnswerRule
+    ) -> None:
         self._study = study
         self._version = version
         self._plan = plan

@@ -153,7 +153,13 @@ class Prices:
         return None if unit is None else unit.cost_usd(input_tokens, cached_tokens or 0, output_tokens)
 
     def estimate(
-        self, provider: str, model: str, thinking: str, max_output_tokens: int | None, n_requests: int, input_tokens: int
+        self,
+        provider: str,
+        model: str,
+        thinking: str,
+        max_output_tokens: int | None,
+        n_requests: int,
+        input_tokens: int,
     ) -> Estimate:
         """Return the rough cost of `n_requests` with `input_tokens` estimated tokens in all."""
         if n_requests == 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -14,6 +15,7 @@ from batchpond.errors import LakeError, UsageError
 from batchpond.lake.tables import quoted
 
 BATCH_ROWS = 10_000
+ROWS_MAX = 100_000
 
 
 @contextmanager
@@ -44,3 +46,16 @@ def stream(
                 f"view {view} could not be read: {str(error).splitlines()[0]}",
                 hint="`batchpond doctor` names a damaged file; the others are not affected",
             ) from error
+
+
+def rows(lake_path: Path, view: str, *, study: str | None = None) -> list[dict[str, Any]]:
+    """Return a small view's rows; raises UsageError when there are more than a person can read."""
+    found: list[dict[str, Any]] = []
+    with stream(lake_path, view, study=study, limit=ROWS_MAX + 1) as batches:
+        for batch in batches:
+            found.extend(batch.to_pylist())
+    if len(found) > ROWS_MAX:
+        raise UsageError(
+            f"view {view} has more than {ROWS_MAX:,} rows", hint=f"`batchpond query {view}` prints all of them"
+        )
+    return found

@@ -6,10 +6,10 @@ limits give the same shards.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from batchpond.errors import UsageError
 
@@ -111,31 +111,33 @@ def split_segments(
         yield from split(islice(rest, size), limits)
 
 
-class GroupedLine(NamedTuple):
+GroupT = TypeVar("GroupT", bound=Hashable)
+
+
+class GroupedLine(NamedTuple, Generic[GroupT]):
     """A line with what all lines of its shard must share."""
 
-    group: Hashable
+    group: GroupT
     line: Line
 
 
 def split_groups(
-    rows: Iterable[GroupedLine], limits_of: dict[Hashable, Limits], segments_of: dict[Hashable, tuple[int, int]] | None = None
-) -> Iterator[tuple[Hashable, list[Line]]]:
+    rows: Iterable[GroupedLine[GroupT]],
+    limits_of: Mapping[GroupT, Limits],
+    segments_of: Mapping[GroupT, tuple[int, int]] | None = None,
+) -> Iterator[tuple[GroupT, list[Line]]]:
     """Yield (group, shard) for rows that come group by group; no shard spans two groups.
 
     A group is (provider, endpoint, model), with the cell where shards are wanted per cell.
     `segments_of` gives a group's number of lines and of segments. Raises ValueError when a group comes back.
     """
-    done: set[Hashable] = set()
+    done: set[GroupT] = set()
     for group, members in groupby(rows, key=lambda row: row.group):
         if group in done:
             raise ValueError(f"rows are not sorted by group: {group!r} comes back")
         done.add(group)
         lines = (row.line for row in members)
         limits = limits_of[group]
-        if segments_of is None:
-            shards = split(lines, limits)
-        else:
-            shards = split_segments(lines, *segments_of[group], limits)
+        shards = split(lines, limits) if segments_of is None else split_segments(lines, *segments_of[group], limits)
         for shard in shards:
             yield group, shard

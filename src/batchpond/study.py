@@ -35,10 +35,15 @@ STUDY_NAME: Final = "[a-z0-9][a-z0-9_-]{0,63}"
 PART_NAME: Final = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 FILE_SIZE_MAX_BYTES: Final = 4_000_000
 ENTRIES_MAX: Final = 1_000
-SUFFIXES: Final = {".csv": ItemsFrom.CSV, ".jsonl": ItemsFrom.JSONL, ".ndjson": ItemsFrom.JSONL, ".parquet": ItemsFrom.PARQUET}
+SUFFIXES: Final = {
+    ".csv": ItemsFrom.CSV,
+    ".jsonl": ItemsFrom.JSONL,
+    ".ndjson": ItemsFrom.JSONL,
+    ".parquet": ItemsFrom.PARQUET,
+}
 
-_ROOT: Final = ("study", "seed", "items", "pairs", "rubrics", "templates", "answer", "models", "grid", "shards", "retry",
-                "budget")  # fmt: skip
+_ROOT: Final = ("study", "seed", "items", "pairs", "rubrics", "templates", "answer", "models", "grid", "shards",
+                "retry", "budget")  # fmt: skip
 _ITEMS: Final = ("path", "folder", "sql", "id", "text")
 _PAIRS: Final = ("share", "count", "order", "reverse", "repeats")
 _MODEL: Final = ("provider", "model", "thinking", "include_thoughts", "max_output_tokens", "temperature", "endpoint",
@@ -75,7 +80,9 @@ def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path(
         templates=_templates(root),
         answer=_answer(root),
         models=_models(root),
-        unsupported=Unsupported(root.table("grid", ("unsupported",)).choice("unsupported", "refuse", list(Unsupported))),
+        unsupported=Unsupported(
+            root.table("grid", ("unsupported",)).choice("unsupported", "refuse", list(Unsupported))
+        ),
         shards=_shards(root),
         retry=_retry(root),
         budget=BudgetSpec(root.table("budget", ("max_cost_usd",)).number("max_cost_usd", None, 0, 1e9)),
@@ -94,14 +101,18 @@ def _one_of(table: TomlTable, names: Sequence[str]) -> str:
 
 def _items(root: TomlTable) -> ItemsSpec:
     if not root.has("items"):
-        root.fail(None, "has no [items]", "say where the texts are, for example [items] and path = \"samples.csv\"")
+        root.fail(None, "has no [items]", 'say where the texts are, for example [items] and path = "samples.csv"')
     table = root.table("items", _ITEMS)
     kind = _one_of(table, ("path", "folder", "sql"))
     location = table.string(kind, size_max=100_000)
     if kind == "path":
         suffix = Path(location).suffix.lower()
         if suffix not in SUFFIXES:
-            table.fail("path", f"ends with {suffix!r}, not one of {', '.join(SUFFIXES)}", "a folder of .txt files is `folder = ...`")
+            table.fail(
+                "path",
+                f"ends with {suffix!r}, not one of {', '.join(SUFFIXES)}",
+                "a folder of .txt files is `folder = ...`",
+            )
         source = SUFFIXES[suffix]
     else:
         source = ItemsFrom(kind)
@@ -162,7 +173,9 @@ def _rubric(table: TomlTable) -> Rubric:
             table.fail(others[0], "cannot be given together with use", "leave out use to describe a rubric of your own")
         return rubrics.builtin()[table.choice("use", None, sorted(rubrics.builtin()))]
     name = table.string("name")
-    return Rubric(table.string("id", pattern=PART_NAME), name.strip(), table.string("description", size_max=100_000).strip())
+    return Rubric(
+        table.string("id", pattern=PART_NAME), name.strip(), table.string("description", size_max=100_000).strip()
+    )
 
 
 def _templates(root: TomlTable) -> tuple[TemplateSpec, ...]:
@@ -203,7 +216,10 @@ def _answer(root: TomlTable) -> AnswerRule:
 
 
 def _models(root: TomlTable) -> tuple[ModelSpec, ...]:
-    found = [_model(TomlTable(root.source, root.text, key, entry, _MODEL)) for key, entry in root.entries("models", ENTRIES_MAX)]
+    found = [
+        _model(TomlTable(root.source, root.text, key, entry, _MODEL))
+        for key, entry in root.entries("models", ENTRIES_MAX)
+    ]
     _refuse_twice(root, "models", [f"{m.provider}/{m.model} with thinking {t!r}" for m in found for t in m.thinking])
     return tuple(found)
 

@@ -128,11 +128,10 @@ class Study:
     models: tuple[ModelSpec, ...]
     seed: int = 1
     pairs: PairsSpec = PairsSpec()
-    answer: AnswerRule = AnswerRule()
+    answer: AnswerRule = field(default_factory=AnswerRule)
     unsupported: Unsupported = Unsupported.REFUSE
     shards: ShardsSpec = ShardsSpec()
     retry: RetrySpec = RetrySpec()
     budget: BudgetSpec = BudgetSpec()
     source: str = "study.toml"
     base_path: Path = Path()
-

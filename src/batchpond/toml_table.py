@@ -18,7 +18,9 @@ from batchpond.errors import StudyError
 Key = tuple[str | int, ...]
 
 _HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
-_ASSIGNMENT = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
+_ASSIGNMENT = re.compile(
+    r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*="""
+)
 _PART = re.compile(r"""\"[^\"]*\"|'[^']*'|[^.\s]+""")
 _BARE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _DEPTH_MAX = 8
@@ -30,13 +32,13 @@ def parse(data: bytes, source: str) -> tuple[dict[str, Any], str]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise StudyError(
-            f"{source}:{line}: not valid UTF-8 ({error.reason})", hint="save the file as UTF-8"
-        ) from None
+        raise StudyError(f"{source}:{line}: not valid UTF-8 ({error.reason})", hint="save the file as UTF-8") from None
     try:
         return tomllib.loads(text), text
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise StudyError(f"{source}: not valid TOML: {error}", hint="strings need quotes; see `batchpond init`") from None
+        raise StudyError(
+            f"{source}: not valid TOML: {error}", hint="strings need quotes; see `batchpond init`"
+        ) from None
 
 
 def find_line(text: str, key: Key) -> int | None:
@@ -54,11 +56,12 @@ def find_line(text: str, key: Key) -> int | None:
         if match := _HEADER.match(line):
             header = _names(match[2])
             counts[header] = counts.get(header, -1) + 1
-        elif match := _ASSIGNMENT.match(line):
-            if header + _names(match[1]) == names and _is_at(header, counts, wanted_index):
+        match = _ASSIGNMENT.match(line)
+        written = header + _names(match[1]) if match else header
+        if written and written == names[: len(written)] and _is_at(header, counts, wanted_index):
+            if written == names and match:
                 return number
-        if header and header == names[: len(header)] and _is_at(header, counts, wanted_index):
-            best = best or number
+            best = number if match else best or number
         quotes = next((q for q in ('"""', "'''") if line.count(q) % 2), None)
     return best
 
@@ -114,11 +117,12 @@ class TomlTable:
         raise StudyError(f"{self.where(name)} {problem}", hint=hint)
 
     def _fail_unknown(self, name: str, known: Sequence[str]) -> NoReturn:
-        close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-        hint = f"did you mean `{close[0]}`?" if close else f"known keys here: {', '.join(known)}"
+        hint = _did_you_mean(name, known) or f"known keys here: {', '.join(known)}"
         self.fail(name, "is not a known key", hint)
 
-    def string(self, name: str, default: str | None = None, *, pattern: str | None = None, size_max: int = 10_000) -> str:
+    def string(
+        self, name: str, default: str | None = None, *, pattern: str | None = None, size_max: int = 10_000
+    ) -> str:
         """Return a text; raises StudyError when it is missing without default, empty, or ill-formed."""
         value = self._value(name, default)
         if not isinstance(value, str):
@@ -133,9 +137,7 @@ class TomlTable:
         """Return one of a few words."""
         value = self.string(name, default)
         if value not in choices:
-            close = difflib.get_close_matches(value, choices, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else None
-            self.fail(name, f"is {value!r}, not one of {', '.join(choices)}", hint)
+            self.fail(name, f"is {value!r}, not one of {', '.join(choices)}", _did_you_mean(value, choices))
         return value
 
     def integer(self, name: str, default: int | None, low: int, high: int) -> int | None:
@@ -225,6 +227,11 @@ class TomlTable:
         if value is None:
             self.fail(name, "is missing")
         return value
+
+
+def _did_you_mean(written: str, known: Sequence[str]) -> str | None:
+    close = difflib.get_close_matches(written, known, n=2)
+    return f"did you mean {' or '.join(f'`{name}`' for name in close)}?" if close else None
 
 
 def _kind(value: object) -> str:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 TERMINAL_ROWS_MAX = 500
 TEXT_FLOOR = 16
-CELL_MAX = 60
 GAP = 2
 
 
@@ -130,9 +129,7 @@ def _markdown_cell(value: Any) -> str:
     return "<br>".join(escape(line) for line in lines)
 
 
-def terminal_lines(
-    names: Sequence[str], rows: Sequence[Row], width: int, *, has_color: bool
-) -> Iterator[str]:
+def terminal_lines(names: Sequence[str], rows: Sequence[Row], width: int, *, has_color: bool) -> Iterator[str]:
     """Yield an aligned table, or one block per row where the columns do not fit the width."""
     shown = [[short_cell(value) for value in row] for row in rows]
     is_number = [_is_number_column(rows, i) for i in range(len(names))]
@@ -167,8 +164,7 @@ def _fitted_widths(
     from rich.cells import cell_len
 
     natural = [
-        max(cell_len(head), *(min(cell_len(row[i]), CELL_MAX) for row in shown), 0)
-        for i, head in enumerate(heads)
+        max(cell_len(head), *(min(cell_len(row[i]), width) for row in shown), 0) for i, head in enumerate(heads)
     ]
     floor = [
         max(cell_len(head), full if number else min(full, TEXT_FLOOR))
@@ -198,9 +194,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]
     return (" " * GAP).join(parts).rstrip()
 
 
-def _blocks(
-    heads: Sequence[str], shown: Sequence[Sequence[str]], width: int, *, has_color: bool
-) -> Iterator[str]:
+def _blocks(heads: Sequence[str], shown: Sequence[Sequence[str]], width: int, *, has_color: bool) -> Iterator[str]:
     from rich.cells import cell_len, set_cell_size
 
     label = max((cell_len(head) for head in heads), default=0)

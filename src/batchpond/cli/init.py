@@ -27,7 +27,8 @@ def command(invocation: Invocation, folder: Path, is_json: bool) -> None:
     from batchpond.lake.store import Store
 
     lake = invocation.lake_path if invocation.is_lake_given else folder / invocation.lake_path
-    written, kept = [], []
+    written: list[str] = []
+    kept: list[str] = []
     for name, text in _contents():
         (written if _write(folder / name, text) else kept).append(str(folder / name))
     store = Store.init(lake)
@@ -42,12 +43,10 @@ def command(invocation: Invocation, folder: Path, is_json: bool) -> None:
 
 
 def _contents() -> list[tuple[str, str]]:
-    from importlib import resources
-
+    from batchpond.study import example
     from batchpond.templates import builtin
 
-    study = (resources.files("batchpond") / "data" / STUDY).read_text("utf-8")
-    return [(STUDY, study), (TEMPLATE, builtin()[TEMPLATE_FROM].text + "\n")]
+    return [(STUDY, example()), (TEMPLATE, builtin()[TEMPLATE_FROM].text + "\n")]
 
 
 def _write(path: Path, text: str) -> bool:

@@ -61,9 +61,7 @@ def command(
         raise UsageError("not confirmed; nothing was recorded")
     settled = resolve(store, attempt, chosen[0], providers=providers(), batch_id=batch_id)
     if is_json:
-        output.document(
-            {"attempt_id": settled.attempt_id, "phase": settled.phase, "batch_id": settled.batch_id}
-        )
+        output.document({"attempt_id": settled.attempt_id, "phase": settled.phase, "batch_id": settled.batch_id})
     invocation.diagnostics.note(
         f"attempt {settled.attempt_id} is now {settled.phase}", hint="`batchpond sync` goes on from here"
     )

@@ -32,9 +32,7 @@ TERMINAL_COLUMNS = (
 @click.option("--all-columns", is_flag=True, help="On a terminal, all columns too.")
 @format_option
 @pass_invocation
-def command(
-    invocation: Invocation, study: str | None, limit: int | None, all_columns: bool, form: Format
-) -> None:
+def command(invocation: Invocation, study: str | None, limit: int | None, all_columns: bool, form: Format) -> None:
     """Print one row per planned request: who won, or why nobody did.
 
     Rows stream, so a study of any size fits. A request without an answer yet is a row too.

@@ -25,10 +25,16 @@ if TYPE_CHECKING:
 TIMEOUT_S = 48 * 3_600.0
 ON_DONE_TIMEOUT_S = 60.0
 WHAT = {
-    "n_created": "created", "n_adopted": "found again", "n_absent": "proven never created",
-    "n_rejected": "refused", "n_unknown": "unclear", "n_status_changes": "status changes", "n_lines": "lines downloaded",
-    "n_verified": "verified", "n_mismatched": "mismatched",
-}  # fmt: skip
+    "n_created": "created",
+    "n_adopted": "found again",
+    "n_absent": "proven never created",
+    "n_rejected": "refused",
+    "n_unknown": "unclear",
+    "n_status_changes": "status changes",
+    "n_lines": "lines downloaded",
+    "n_verified": "verified",
+    "n_mismatched": "mismatched",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +58,12 @@ class Watch:
               metavar="SECONDS", help="With --watch: wait this long between passes.")  # fmt: skip
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=TIMEOUT_S, show_default=True,
               metavar="SECONDS", help="With --watch: stop after this long.")  # fmt: skip
-@click.option("--on-done", metavar="CMD", help="Shell command to run once nothing is pending any more; the "
-              "counts are in BATCHPOND_N_VERIFIED, BATCHPOND_N_PENDING, BATCHPOND_N_ATTENTION ...")  # fmt: skip
+@click.option(
+    "--on-done",
+    metavar="CMD",
+    help="Shell command to run once nothing is pending any more; the counts are in "
+    "BATCHPOND_N_VERIFIED, BATCHPOND_N_LINES, BATCHPOND_N_ATTENTION and so on.",
+)
 @click.option("--no-submit", is_flag=True, help="Create no batch: no further waves, no retries.")
 @click.option("--exit-code", "is_exit_code", is_flag=True, help="8 while batches are pending.")
 @json_option
@@ -102,9 +112,7 @@ def _passes(invocation: Invocation, watch: Watch) -> tuple[Counts, SyncReport]:
         time.sleep(min(watch.interval_s, left_s))
 
 
-def _one_pass(
-    invocation: Invocation, watch: Watch, deadline_s: float, store: Any, connected: Any
-) -> SyncReport:
+def _one_pass(invocation: Invocation, watch: Watch, deadline_s: float, store: Any, connected: Any) -> SyncReport:
     from batchpond.sync import sync_once
 
     diagnostics = invocation.diagnostics
@@ -171,10 +179,6 @@ def _run_on_done(on_done: str, invocation: Invocation, total: Counts, report: Sy
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise UsageError(
-            f"--on-done ran longer than {ON_DONE_TIMEOUT_S:.0f} s; the pass itself is done"
-        ) from None
+        raise UsageError(f"--on-done ran longer than {ON_DONE_TIMEOUT_S:.0f} s; the pass itself is done") from None
     if done.returncode:
-        invocation.diagnostics.warning(
-            f"--on-done ended with exit code {done.returncode}; the pass itself is done"
-        )
+        invocation.diagnostics.warning(f"--on-done ended with exit code {done.returncode}; the pass itself is done")

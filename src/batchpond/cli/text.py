@@ -141,7 +141,8 @@ def usd(value: float | Decimal | None) -> str:
     """Return money for people; an unknown price is said to be unknown, never shown as zero."""
     if value is None:
         return "unknown"
-    return f"${value:,.4f}" if 0 < abs(value) < 1 else f"${value:,.2f}"
+    amount = float(value)
+    return f"${amount:,.4f}" if 0 < abs(amount) < 1 else f"${amount:,.2f}"
 
 
 def age(seconds: float | None) -> str:
@@ -161,5 +162,5 @@ def age(seconds: float | None) -> str:
 
 def plural(count: int, noun: str) -> str:
     """Return a count with its noun, thousands separated."""
-    endings = {"batch": "batches", "study": "studies", "query": "queries"}
+    endings = {"batch": "batches", "study": "studies", "settled batch": "settled batches"}
     return f"{count:,} {noun if count == 1 else endings.get(noun, noun + 's')}"

@@ -8,6 +8,8 @@ from batchpond.cli import output
 from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
 
+WIDE = 160
+
 
 @pond_command(
     "views",
@@ -28,5 +30,8 @@ def command(invocation: Invocation, is_ddl: bool, form: Format) -> None:
         store = invocation.store()
         output.script(lens.ddl(store.path, store.all_files()))
         return
+    names: tuple[str, ...] = ("view", "stage", "grain", "question")
     rows = [(view.name, view.stage, view.grain, view.question) for view in lens.views()]
-    output.records(("view", "stage", "grain", "question"), rows, form, has_color=invocation.color_stdout())
+    if form is Format.TABLE and output.is_terminal() and output.width() < WIDE:
+        names, rows = ("view", "question"), [(row[0], row[3]) for row in rows]  # type: ignore[misc]
+    output.records(names, rows, form, has_color=invocation.color_stdout())

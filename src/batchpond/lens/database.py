@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +35,7 @@ CATALOG: Final = "batchpond"
 MEMORY_LIMIT: Final = "400MB"
 THREADS_MAX: Final = 4
 _LAYOUT = 1
+_REUSED_BYTES_MAX = 64 << 20
 
 _TYPES = {
     pa.string(): "VARCHAR",
@@ -45,7 +48,9 @@ _TYPES = {
 }
 
 _INFO = """
-CREATE TABLE lens_info (fingerprint VARCHAR, lake_path VARCHAR, n_files BIGINT, duckdb_version VARCHAR);
+CREATE TABLE lens_info (
+  fingerprint VARCHAR, lake_path VARCHAR, n_files BIGINT, views_digest VARCHAR, duckdb_version VARCHAR
+);
 CREATE TABLE lens_files (table_name VARCHAR, path VARCHAR, problem VARCHAR);
 """
 _BAD = "SELECT table_name, path, problem FROM lens_files WHERE problem IS NOT NULL ORDER BY path"
@@ -60,18 +65,37 @@ class BadFile:
     problem: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Info:
+    """The row of `lens_info`: what a lens was written from, and by which engine."""
+
+    fingerprint: str
+    lake_path: str
+    n_files: int
+    views_digest: str
+    duckdb_version: str
+
+
 def fingerprint(lake_path: Path, files: Files) -> str:
     """Return what changes whenever the lens must be written again."""
-    content = hashlib.sha256(f"{_LAYOUT}\0{_absolute(lake_path)}\0{scripts.digest()}\0".encode())
-    for name, table in TABLES.items():
-        content.update(f"{name}\0{table.schema}\0".encode())
+    content = hashlib.sha256(f"{_absolute(lake_path)}\0{_views_digest()}\0".encode())
+    for name in TABLES:
+        content.update(f"\0{name}\0".encode())
         content.update("\0".join(sorted(map(os.fspath, files.get(name, ())))).encode())
     return content.hexdigest()
 
 
+@cache
+def _views_digest() -> str:
+    """Return what changes with anything in a lens but its lists of files."""
+    schemas = "\0".join(f"{name}\0{table.schema}" for name, table in TABLES.items())
+    return hashlib.sha256(f"{_LAYOUT}\0{schemas}\0{scripts.digest()}".encode()).hexdigest()
+
+
 def is_current(lake_path: Path, files: Files) -> bool:
     """Whether the lens on disk shows exactly these files through the present views."""
-    return _recorded(lake_path) == (fingerprint(lake_path, files), _absolute(lake_path))
+    info = _recorded(lake_path / LENS)
+    return info is not None and info.fingerprint == fingerprint(lake_path, files)
 
 
 def build(lake_path: Path, files: Files) -> list[BadFile]:
@@ -81,20 +105,19 @@ def build(lake_path: Path, files: Files) -> list[BadFile]:
     One unreadable file costs its own rows and nothing else.
     """
     good, bad = _sorted_out(files)
-    staged = lake_path / TMP / f"{random_hex(12)}.duckdb"
-    try:
-        _write(staged, lake_path, files, good, bad)
-        os.chmod(staged, disk.FILE_MODE)
-        disk.sync_file(staged)
-        disk.replace(staged, lake_path / LENS)
-    except duckdb.Error as error:
+    info = _info(lake_path, files, good)
+    failure: duckdb.Error | None = None
+    for base in _bases(lake_path / LENS):
+        try:
+            _put_in_place(lake_path, base, info, good, bad)
+            break
+        except duckdb.Error as error:
+            failure = error
+    else:
         raise LakeError(
-            f"the views of {lake_path} could not be written: {_first_line(error)}",
+            f"the views of {lake_path} could not be written: {_first_line(failure)}",
             hint="check free space; the Parquet files are intact and `batchpond doctor` writes the views again",
-        ) from error
-    finally:
-        staged.unlink(missing_ok=True)
-        staged.with_name(staged.name + ".wal").unlink(missing_ok=True)
+        ) from failure
     # A write-ahead log that some other program left behind would make the new file unopenable.
     (lake_path / f"{LENS}.wal").unlink(missing_ok=True)
     return bad
@@ -188,21 +211,20 @@ def _create_in_memory(connection: duckdb.DuckDBPyConnection, lake_path: Path) ->
     files = listed(lake_path)
     good, bad = _sorted_out(files)
     _create(connection, good)
-    _record(connection, lake_path, files, good, bad)
+    _record(connection, _info(lake_path, files, good), good, bad)
 
 
-def _recorded(lake_path: Path) -> tuple[str, str] | None:
-    """Return the fingerprint and lake path that the lens on disk was written with."""
-    path = lake_path / LENS
-    if not path.is_file():
+def _recorded(lens_path: Path) -> _Info | None:
+    """Return what the lens on disk says it was written from; None when there is none to read."""
+    if not lens_path.is_file():
         return None
     try:
         with duckdb.connect(":memory:") as connection:
-            connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG} (READ_ONLY)")
-            rows = connection.execute(f"SELECT fingerprint, lake_path FROM {CATALOG}.lens_info").fetchall()
+            connection.execute(f"ATTACH {literal(os.fspath(lens_path))} AS {CATALOG} (READ_ONLY)")
+            rows = connection.execute(f"SELECT * FROM {CATALOG}.lens_info").fetchall()
     except duckdb.Error:
         return None
-    return (str(rows[0][0]), str(rows[0][1])) if len(rows) == 1 else None
+    return _Info(*rows[0]) if len(rows) == 1 and len(rows[0]) == len(fields(_Info)) else None
 
 
 def _sorted_out(files: Files) -> tuple[dict[str, list[Path]], list[BadFile]]:
@@ -219,17 +241,54 @@ def _sorted_out(files: Files) -> tuple[dict[str, list[Path]], list[BadFile]]:
     return good, bad
 
 
-def _write(staged: Path, lake_path: Path, files: Files, good: Files, bad: Sequence[BadFile]) -> None:
-    with duckdb.connect(":memory:", config={"threads": 1}) as connection:
-        connection.execute(
-            f"ATTACH {literal(os.fspath(staged))} AS {CATALOG} (STORAGE_VERSION {literal(STORAGE_VERSION)})"
-        )
-        connection.execute(f"USE {CATALOG}")
-        _create(connection, good)
-        _record(connection, lake_path, files, good, bad)
-        connection.execute(f"CHECKPOINT {CATALOG}")
-        connection.execute("USE memory")
-        connection.execute(f"DETACH {CATALOG}")
+def _put_in_place(lake_path: Path, base: bytes, info: _Info, good: Files, bad: Sequence[BadFile]) -> None:
+    """Make a lens from one with the same views, because making the views costs most of a second."""
+    staged = lake_path / TMP / f"{random_hex(12)}.duckdb"
+    disk.write_private(staged, base)
+    try:
+        with duckdb.connect(":memory:", config={"threads": 1}) as connection:
+            connection.execute(f"ATTACH {literal(os.fspath(staged))} AS {CATALOG}")
+            connection.execute(f"USE {CATALOG}")
+            for statement in _table_views(good):
+                connection.execute(statement)
+            connection.execute("DELETE FROM lens_info")
+            connection.execute("DELETE FROM lens_files")
+            _record(connection, info, good, bad)
+            _finish(connection)
+        disk.sync_file(staged)
+        disk.replace(staged, lake_path / LENS)
+    finally:
+        staged.unlink(missing_ok=True)
+        staged.with_name(f"{staged.name}.wal").unlink(missing_ok=True)
+
+
+def _bases(lens_path: Path) -> Iterator[bytes]:
+    """Yield what a new lens can be made from: the present one if only its files differ, then a fresh one."""
+    info = _recorded(lens_path)
+    is_same = info is not None and (info.views_digest, info.duckdb_version) == (_views_digest(), duckdb.__version__)
+    if is_same and lens_path.stat().st_size <= _REUSED_BYTES_MAX:
+        yield lens_path.read_bytes()
+    yield _template()
+
+
+@cache
+def _template() -> bytes:
+    """Return a lens over no files."""
+    with tempfile.TemporaryDirectory(prefix="batchpond-") as folder:
+        path = Path(folder) / LENS
+        with duckdb.connect(":memory:", config={"threads": 1}) as connection:
+            version = literal(STORAGE_VERSION)
+            connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG} (STORAGE_VERSION {version})")
+            connection.execute(f"USE {CATALOG}")
+            _create(connection, {})
+            _finish(connection)
+        return path.read_bytes()
+
+
+def _finish(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute(f"CHECKPOINT {CATALOG}")
+    connection.execute("USE memory")
+    connection.execute(f"DETACH {CATALOG}")
 
 
 def _create(connection: duckdb.DuckDBPyConnection, files: Files) -> None:
@@ -239,16 +298,18 @@ def _create(connection: duckdb.DuckDBPyConnection, files: Files) -> None:
         connection.execute(statement)
     for script in scripts.scripts():
         connection.execute(script.text)
-    for statement in _table_views({name: paths for name, paths in files.items() if paths}, only_given=True):
+    connection.execute(_INFO)
+    for statement in _table_views(files) if files else ():
         connection.execute(statement)
 
 
-def _record(
-    connection: duckdb.DuckDBPyConnection, lake_path: Path, files: Files, good: Files, bad: Sequence[BadFile]
-) -> None:
-    connection.execute(_INFO)
-    info = [fingerprint(lake_path, files), _absolute(lake_path), sum(map(len, good.values())), duckdb.__version__]
-    connection.execute("INSERT INTO lens_info VALUES (?, ?, ?, ?)", info)
+def _info(lake_path: Path, files: Files, good: Files) -> _Info:
+    n_files = sum(map(len, good.values()))
+    return _Info(fingerprint(lake_path, files), _absolute(lake_path), n_files, _views_digest(), duckdb.__version__)
+
+
+def _record(connection: duckdb.DuckDBPyConnection, info: _Info, good: Files, bad: Sequence[BadFile]) -> None:
+    connection.execute("INSERT INTO lens_info VALUES (?, ?, ?, ?, ?)", list(astuple(info)))
     for name, paths in good.items():
         shown = [_absolute(path) for path in paths]
         connection.execute("INSERT INTO lens_files SELECT ?, unnest(CAST(? AS VARCHAR[])), NULL", [name, shown])
@@ -256,10 +317,8 @@ def _record(
         connection.execute("INSERT INTO lens_files VALUES (?, ?, ?)", [file.table, os.fspath(file.path), file.problem])
 
 
-def _table_views(files: Files, *, only_given: bool = False) -> Iterator[str]:
+def _table_views(files: Files) -> Iterator[str]:
     for name, table in TABLES.items():
-        if only_given and name not in files:
-            continue
         yield _table_view(name, table.schema, files.get(name, ()))
 
 
@@ -277,5 +336,5 @@ def _absolute(path: Path) -> str:
     return os.path.abspath(path)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: Exception | None) -> str:
     return str(error).split("\n", 1)[0]

@@ -9,7 +9,6 @@ locked, so that a hole in the first two still reaches no other file and no netwo
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 import time
@@ -175,7 +174,8 @@ def _translated() -> Iterator[None]:
             hint="run `batchpond doctor`; it names the file and writes the views again",
         ) from None
     except duckdb.OutOfMemoryException as error:
-        raise UsageError(f"the query needs too much memory: {_first_line(error)}", hint="narrow it with WHERE") from None
+        what = f"the query needs too much memory: {_first_line(error)}"
+        raise UsageError(what, hint="narrow it with WHERE") from None
     except (duckdb.CatalogException, duckdb.BinderException) as error:
         raise UsageError(_first_line(error), hint=_HINT_VIEWS) from None
     except duckdb.PermissionException as error:

@@ -201,7 +201,9 @@ def parse_fault(spec: str) -> Fault:
         )
     kind = KINDS.get(match["kind"])
     if kind is None:
-        raise UsageError(f"--fault {spec!r}: no fault kind {match['kind']!r}", hint=_closest(match["kind"], list(KINDS)))
+        raise UsageError(
+            f"--fault {spec!r}: no fault kind {match['kind']!r}", hint=_closest(match["kind"], list(KINDS))
+        )
     op = Op(match["op"])
     if op not in kind.ops:
         raise UsageError(

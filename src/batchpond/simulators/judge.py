@@ -164,7 +164,9 @@ class Panel:
     def register(self, samples: Iterable[tuple[str, float]]) -> int:
         """Let the judges know the quality of texts, durably; return how many are known."""
         rows = [(text.strip(), float(quality)) for text, quality in samples]
-        lines = b"".join(orjson.dumps({"text": t, "quality": q}, option=orjson.OPT_APPEND_NEWLINE) for t, q in rows if t)
+        lines = b"".join(
+            orjson.dumps({"text": t, "quality": q}, option=orjson.OPT_APPEND_NEWLINE) for t, q in rows if t
+        )
         if self._path is not None:
             fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
@@ -196,7 +198,9 @@ class Panel:
         judge = self.judge_for(model, prompt)
         seed = f"{self._seed}|{model}|{request_key}|{zlib.crc32(prompt.encode('utf-8', 'surrogatepass'))}"
         raw = blake2b(seed.encode("utf-8", "surrogatepass"), digest_size=48).digest()
-        u_kind, u_choice, u_a, u_b, u_words, u_rest = (word / 18446744073709551616.0 for word in _SIXTH_WORDS.unpack(raw))
+        u_kind, u_choice, u_a, u_b, u_words, u_rest = (
+            word / 18446744073709551616.0 for word in _SIXTH_WORDS.unpack(raw)
+        )
         kind = _kind(judge, u_kind)
         says = _SAYS.get(kind, Says.TEXT)
         text = thoughts = ""

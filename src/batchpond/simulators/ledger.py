@@ -69,8 +69,8 @@ class Ledger:
         """Close the file."""
         os.close(self._fd)
 
-    def request(self, request: Request, provider: str, op: Op, now_s: float) -> tuple[int, int, int]:
-        """Record a request on arrival; return its number, among its operation, and among all counted."""
+    def request(self, request: Request, provider: str, op: Op, now_s: float) -> int:
+        """Record a request on arrival; return its number."""
         auth = request.headers.get("authorization", "")
         key = auth.split(" ", 1)[-1].strip()
         self._append(
@@ -88,7 +88,7 @@ class Ledger:
                 "header_names": sorted(request.headers),
             }
         )
-        return self.n_requests, self.calls[f"{provider}.{op}"], sum(self.calls.values())
+        return self.n_requests
 
     def answered(self, n: int, status: int | None, faults: tuple[str, ...]) -> None:
         """Record how the `n`-th request was answered; a status of None is no answer at all."""

@@ -83,7 +83,9 @@ def _bad(message: str, param: str | None, code: str | None) -> RowAnswer:
     return RowAnswer(400, error_body(message, "invalid_request_error", param, code))
 
 
-def answer(endpoint: str, body: dict[str, Any], request_key: str, panel: Panel, created_at: int, force: str = "") -> RowAnswer:
+def answer(
+    endpoint: str, body: dict[str, Any], request_key: str, panel: Panel, created_at: int, force: str = ""
+) -> RowAnswer:
     """Return the answer to one request body.
 
     `request_key` makes repeats of one body differ; `force` is a row fault (`refusal`,
@@ -156,13 +158,17 @@ def _refused_values(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
         return _bad(f"Invalid value: '{effort}'. Supported values are: {listed}.", param, "invalid_value")
     if effort is not None and not is_reasoning:
         param = "reasoning_effort" if endpoint == CHAT else "reasoning.effort"
-        return _bad(f"Unsupported parameter: '{param}' is not supported with this model.", param, "unsupported_parameter")
+        return _bad(
+            f"Unsupported parameter: '{param}' is not supported with this model.", param, "unsupported_parameter"
+        )
     for name, top in (("temperature", 2), ("top_p", 1)):
         refused = _refused_number(name, top, body.get(name), is_reasoning and effort != "none")
         if refused is not None:
             return refused
     if is_reasoning and "max_tokens" in body:
-        text = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+        text = (
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+        )
         return _bad(text, "max_tokens", "unsupported_parameter")
     if endpoint == RESPONSES and isinstance(body.get("max_output_tokens"), int) and body["max_output_tokens"] < 16:
         text = f"Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got {body['max_output_tokens']} instead."
@@ -174,7 +180,9 @@ def _refused_number(name: str, top: int, value: Any, is_fixed: bool) -> RowAnswe
     if value is None:
         return None
     if not isinstance(value, int | float):
-        return _bad(f"Invalid type for '{name}': expected a decimal, but got something else instead.", name, "invalid_type")
+        return _bad(
+            f"Invalid type for '{name}': expected a decimal, but got something else instead.", name, "invalid_type"
+        )
     if value > top:
         text = f"Invalid '{name}': decimal above maximum value. Expected a value <= {top}, but got {value} instead."
         return _bad(text, name, "decimal_above_max_value")

@@ -85,7 +85,9 @@ def write_rows(source: Path, output: Path, errors: Path, plan: RowPlan, panel: P
     """Validate and answer every line of `source`; raises LineError at the first bad line."""
     count = RowCount()
     forced = forced_answers(plan.mutations)
-    n_both = sum(int(value or 0) for kind, value in plan.mutations if kind == "both_files" and not isinstance(value, str))
+    n_both = sum(
+        int(value or 0) for kind, value in plan.mutations if kind == "both_files" and not isinstance(value, str)
+    )
     seen: set[str] = set()
     row_head = f"batch_req_{plan.batch_id[-12:]}"
     with (
@@ -112,7 +114,9 @@ def write_rows(source: Path, output: Path, errors: Path, plan: RowPlan, panel: P
             if i < n_both:
                 bad.add(_not_run_row(f"{row_head}{i:06x}", custom_id, plan.not_run))
     if count.n_total == 0:
-        raise LineError("empty_file", "The batch input file is empty. Please ensure that the batch contains at least one request.")
+        raise LineError(
+            "empty_file", "The batch input file is empty. Please ensure that the batch contains at least one request."
+        )
     return count
 
 
@@ -189,7 +193,9 @@ def _checked(line: bytes, number: int, endpoint: str, count: RowCount, seen: set
 
 
 def _check_target(data: dict[str, Any], body: dict[str, Any], number: int, endpoint: str, count: RowCount) -> None:
-    if data.get("url") != endpoint or data.get("method") != "POST":
+    if data.get("method") != "POST":
+        raise LineError("invalid_method", "The method of every request must be POST.", "method", number)
+    if data.get("url") != endpoint:
         text = "The URL provided for this request does not match the batch endpoint."
         raise LineError("invalid_url", text, "url", number)
     model = body.get("model")

@@ -1,7 +1,7 @@
 """What a simulator is handed and what it hands back, the same for both hosts.
 
-    Request --handle--> Reply   (status, headers, bytes or a stream of them)
-                      | Break   (the connection ends instead of an answer)
+Request --handle--> Reply   (status, headers, bytes or a stream of them)
+                  | Break   (the connection ends instead of an answer)
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from batchpond.clock import Clock, SystemClock
 from batchpond.errors import UsageError
 from batchpond.simulators.faults import Fault, Op, Stage, Value, parse_fault
 from batchpond.simulators.judge import Judge, Panel, parse_judge
-from batchpond.simulators.ledger import Ledger, fingerprint
+from batchpond.simulators.ledger import Ledger
 from batchpond.simulators.wire import Request
 
 FORMAT = 1
@@ -186,8 +186,8 @@ class World:
     def arrive(self, request: Request, provider: str, op: Op) -> Call:
         """Record a request and return it with its faults."""
         with self.lock:
-            n, _, n_any = self.ledger.request(request, provider, op, self.now_s())
-            op_n = self._calls_of(op)
+            n = self.ledger.request(request, provider, op, self.now_s())
+            op_n, n_any = self._calls_of(op), self._calls_of(Op.ANY)
             return Call(n, op, op_n, tuple(fault for fault in self.faults if fault.hits(op, op_n, n_any)))
 
     def line_faults(self, batch_n: int) -> list[tuple[str, Value]]:
@@ -261,6 +261,3 @@ def world_at(path: Path, settings: Settings | None = None, clock: Clock | None =
         yield world
     finally:
         world.close()
-
-
-__all__ = ["Call", "Settings", "World", "fingerprint", "world_at", "write_atomically"]

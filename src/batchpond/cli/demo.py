@@ -1,0 +1,89 @@
+"""`demo`: the whole flow with a simulated provider, in half a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from batchpond.cli import formats, output
+from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
+
+Rows = list[dict[str, Any]]
+
+OUTCOMES = ("decided", "tie", "ambiguous", "unparsed", "refused", "truncated", "error", "missing")
+OUTCOME_HEADS = ("model", "planned", "answered", *OUTCOMES)
+CELL_HEADS = ("template", "model", "pairs", "consistent", "95 %", "log-odds first", "95 %", "q")
+EXPLORE = (
+    "status",
+    "results --limit 10",
+    'query "from report_consistency"',
+    'query "select outcome, count(*) as n from results group by all"',
+    "views",
+    "audit",
+)
+
+
+@pond_command("demo", "batchpond demo", "batchpond --lake /tmp/pond demo --json")
+@json_option
+@pass_invocation
+def command(invocation: Invocation, is_json: bool) -> None:
+    """Judge 20 essays with three simulated models over real HTTP on this machine, no key needed.
+
+    Plans, submits, syncs, and shows what came out: two of the judges favour a position, and the
+    table finds it. A lake that holds anything else is refused.
+    """
+    from batchpond import demo
+    from batchpond.read import rows
+
+    report = demo.run(invocation.lake_path, invocation.diagnostics.progress)
+    lake = invocation.lake_path
+    completion = rows(lake, "metric_completion", study=demo.STUDY)
+    cells = rows(lake, "report_consistency", study=demo.STUDY)
+    if is_json:
+        counts = {"n_requests": report.n_requests, "n_batches": report.n_batches, "n_syncs": report.n_syncs}
+        output.document({**counts, "completion": completion, "consistency": cells})
+        return
+    output.text("\n".join(tables(completion, cells)))
+    option = f"--lake {lake} " if invocation.is_lake_given else ""
+    explore = "\n".join(f"  batchpond {option}{words}" for words in EXPLORE)
+    shell = f"  duckdb -readonly {lake}/batchpond.duckdb"
+    invocation.diagnostics.note(f"all of it is in {lake}; go on with\n{explore}\n{shell}")
+
+
+def tables(completion: Rows, cells: Rows) -> Iterator[str]:
+    """Yield the demo's two tables: what came back, and what it says about the judges."""
+    yield "What came back (simulated)"
+    yield from formats.aligned(OUTCOME_HEADS, list(_outcome_rows(completion)), n_text_columns=1)
+    yield ""
+    yield "Is the same winner named when the two essays swap places, and which place is favoured?"
+    yield from formats.aligned(CELL_HEADS, [_cell_row(row) for row in cells], n_text_columns=2)
+    yield ""
+    yield "log-odds first: above 0 the essay shown first is favoured; q: exact test, corrected over the cells"
+
+
+def _outcome_rows(completion: Rows) -> Iterator[tuple[str, ...]]:
+    columns = ("n_planned", "n_answered", *(f"n_{outcome}" for outcome in OUTCOMES))
+    for model in dict.fromkeys(row["request_model"] for row in completion):
+        cells = [row for row in completion if row["request_model"] == model]
+        yield (model, *(f"{sum(cell[column] for cell in cells):,}" for column in columns))
+
+
+def _cell_row(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        row["template_id"],
+        row["request_model"],
+        f"{row['n_pairs']:,}",
+        _number(row["consistency_decided"], 3),
+        _interval(row["consistency_decided_lo"], row["consistency_decided_hi"]),
+        _number(row["position_logodds"], 2),
+        _interval(row["position_logodds_lo"], row["position_logodds_hi"]),
+        "-" if row["q_bh"] is None else f"{row['q_bh']:.2g}",
+    )
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "-" if low is None or high is None else f"{low:.2f} to {high:.2f}"

@@ -1,0 +1,131 @@
+"""`plan`: what a study would ask, and what that would cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from batchpond.cli import formats, output
+from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
+from batchpond.cli.text import plural, usd
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from batchpond.plan_report import CellReport, ModelReport, PlanReport
+
+CELLS_SHOWN_MAX = 60
+DROPPED_SHOWN_MAX = 20
+COSTS = ("low", "expected", "worst")
+MODEL_COLUMNS = ("provider", "model", "requests", "to ask", "batches", "input tokens", *COSTS)
+CELL_COLUMNS = ("template", "rubric", "model", "thinking", "requests", "to ask", *COSTS)
+
+
+@pond_command("plan", "batchpond plan study.toml", "batchpond plan study.toml --json | jq .cost.expected_usd")
+@click.argument("study", type=click.Path(dir_okay=False, path_type=Path), default=Path("study.toml"))
+@json_option
+@pass_invocation
+def command(invocation: Invocation, study: Path, is_json: bool) -> None:
+    """Work out what the STUDY file asks, store it in the lake, and show a rough cost.
+
+    Talks to nobody and spends nothing. Planning the same file again changes nothing; a changed
+    file is a new version, and what this lake has answered is not asked again.
+    """
+    from batchpond import study as study_files
+    from batchpond.lake.store import Store
+    from batchpond.plan import plan_study
+
+    loaded = study_files.load(study)
+    report = plan_study(Store.init(invocation.lake_path), loaded)
+    if is_json:
+        output.document(report)
+    else:
+        output.text("\n".join(report_lines(report)))
+    if report.n_to_ask:
+        invocation.diagnostics.note(
+            "nothing was sent", hint=f"`batchpond submit {report.study}` shows the cost and asks"
+        )
+    else:
+        invocation.diagnostics.note(f"nothing of {report.study} is left to ask")
+
+
+def report_lines(report: PlanReport) -> Iterator[str]:
+    """Yield a plan as a person reads it."""
+    newness = "new version" if report.is_new_version else "known version"
+    yield f"study {report.study}, {newness} {report.study_version}"
+    yield from _counts(report)
+    yield ""
+    yield from formats.aligned(MODEL_COLUMNS, [_model_row(model) for model in report.models], n_text_columns=2)
+    yield ""
+    cells = [_cell_row(cell) for cell in report.cells[:CELLS_SHOWN_MAX]]
+    yield from formats.aligned(CELL_COLUMNS, cells, n_text_columns=4)
+    if len(report.cells) > CELLS_SHOWN_MAX:
+        yield f"... and {len(report.cells) - CELLS_SHOWN_MAX:,} more cells; `--json` lists all"
+    yield ""
+    cost = report.cost
+    yield (
+        f"cost of what is to ask, a rough estimate: low {usd(cost.low_usd)}, "
+        f"expected {usd(cost.expected_usd)}, worst {usd(cost.worst_usd)}"
+    )
+    yield from _remarks(report)
+
+
+def _counts(report: PlanReport) -> Iterator[str]:
+    balance = report.balance
+    yield (
+        f"{plural(report.n_items, 'item')}, {report.n_pairs:,} of {plural(report.n_pairs_possible, 'pair')} "
+        f"({balance.n_forward:,} asked forward, {balance.n_reverse:,} in reverse)"
+    )
+    yield (
+        f"position: the smaller id stands first in {balance.lo_first_share:.1%} of all; an item stands first "
+        f"in {balance.first_share_min:.1%} to {balance.first_share_max:.1%} of its own"
+    )
+    shared = f", {report.n_shared:,} of them shared between rows" if report.n_shared else ""
+    yield (
+        f"{plural(report.n_cells, 'cell')}, {plural(report.n_plan_rows, 'row')}, "
+        f"{plural(report.n_requests, 'request')}{shared}"
+    )
+    yield (
+        f"to ask: {report.n_to_ask:,} in {plural(report.n_shards, 'batch')}; answered already: "
+        f"{report.n_answered_already:,}; put into a batch before: {report.n_in_shards:,}"
+    )
+
+
+def _model_row(model: ModelReport) -> tuple[str, ...]:
+    return (
+        model.provider,
+        model.request_model,
+        f"{model.n_requests:,}",
+        f"{model.n_to_ask:,}",
+        f"{model.n_shards:,}",
+        f"~{model.estimated_input_tokens:,}",
+        usd(model.cost.low_usd),
+        usd(model.cost.expected_usd),
+        usd(model.cost.worst_usd),
+    )
+
+
+def _cell_row(cell: CellReport) -> tuple[str, ...]:
+    return (
+        cell.template_id,
+        cell.rubric_id,
+        cell.request_model,
+        cell.thinking,
+        f"{cell.n_requests:,}",
+        f"{cell.n_to_ask:,}",
+        usd(cell.cost.low_usd),
+        usd(cell.cost.expected_usd),
+        usd(cell.cost.worst_usd),
+    )
+
+
+def _remarks(report: PlanReport) -> Iterator[str]:
+    dropped = report.dropped
+    for drop in dropped[:DROPPED_SHOWN_MAX]:
+        yield f"- dropped: {drop.provider}/{drop.model} at thinking {drop.thinking}: {drop.reason}"
+    if len(dropped) > DROPPED_SHOWN_MAX:
+        yield f"- dropped: {len(dropped) - DROPPED_SHOWN_MAX:,} more combinations; `--json` lists all"
+    for remark in (*report.notes, *report.caveats):
+        yield f"- {remark}"

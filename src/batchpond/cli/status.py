@@ -1,0 +1,113 @@
+"""`status`: what is where, and since when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from batchpond.cli import output
+from batchpond.cli.formats import Format
+from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
+from batchpond.cli.text import age, plural, usd
+from batchpond.errors import ExitCode
+
+ID_SHOWN = 10
+MODEL_HEADS = ("study", "model", "planned", "unsent", "waiting", "answered", "failed", "missing", "unclear", "cost")
+BATCH_HEADS = ("study", "model", "batch", "state", "done", "of", "age", "ends in")
+
+
+@pond_command(
+    "status",
+    "batchpond status",
+    "batchpond status my-study --batches --format csv",
+    "batchpond status --exit-code --json",
+)
+@click.argument("study", required=False)
+@click.option("--batches", "is_batches", is_flag=True, help="One row per batch, the settled ones too.")
+@click.option("--exit-code", "is_exit_code", is_flag=True,
+              help="8 while something is pending, 3 when requests failed.")  # fmt: skip
+@format_option
+@pass_invocation
+def command(invocation: Invocation, study: str | None, is_batches: bool, is_exit_code: bool, form: Format) -> ExitCode:
+    """Show how far each study is, and every batch that is open or needs attention.
+
+    Reads only the lake: `batchpond sync` brings it up to date. Exit code 3 when an attempt
+    needs a decision.
+    """
+    from batchpond.read import rows
+
+    store = invocation.store()
+    models = rows(store.path, "report_status", study=study)
+    batches = rows(store.path, "batches", study=study)
+    live = [b for b in batches if b["is_in_flight"] or b["needs_attention"]]
+    color = invocation.color_stdout()
+    if is_batches:
+        names = list(batches[0]) if batches else ["attempt_id"]
+        output.records(names, [tuple(b.values()) for b in batches], form, has_color=color)
+    elif form is Format.JSON:
+        output.document({"models": models, "batches": live})
+    elif form is Format.TABLE and output.is_terminal():
+        _show(models, live, has_color=color, now_s=store.clock.now().timestamp())
+    else:
+        names = list(models[0]) if models else ["study"]
+        output.records(names, [tuple(m.values()) for m in models], form)
+    _remark(invocation, models, live)
+    return _exit_code(models, live, is_exit_code=is_exit_code)
+
+
+def _show(models: list[dict[str, Any]], live: list[dict[str, Any]], *, has_color: bool, now_s: float) -> None:
+    rows = [
+        (m["study"], m["request_model"], m["n_planned"], m["n_unsent"], m["n_outstanding"], m["n_answered"],
+         m["n_failed"], m["n_missing"], m["n_unknown"], usd(m["cost_usd"]))
+        for m in models
+    ]  # fmt: skip
+    output.records(MODEL_HEADS, rows, Format.TABLE, has_color=has_color)
+    if live:
+        n_studies = len({m["study"] for m in models} | {b["study"] for b in live})
+        skipped = 0 if n_studies > 1 else 1
+        batches = [_batch_row(b, now_s)[skipped:] for b in live]
+        output.text("")
+        output.records(BATCH_HEADS[skipped:], batches, Format.TABLE, has_color=has_color)
+
+
+def _batch_row(batch: dict[str, Any], now_s: float) -> tuple[Any, ...]:
+    since = batch["created_at"] or batch["sent_at"] or batch["intended_at"]
+    ends = batch["expires_at"]
+    return (
+        batch["study"],
+        batch["request_model"],
+        batch["batch_id"] or f"attempt {batch['attempt_id'][:ID_SHOWN]}",
+        batch["batch_state"] or batch["attempt_state"],
+        batch["n_completed"],
+        batch["n_requests"],
+        age(now_s - since.timestamp() if since else None),
+        age(ends.timestamp() - now_s if ends else None),
+    )
+
+
+def _remark(invocation: Invocation, models: list[dict[str, Any]], live: list[dict[str, Any]]) -> None:
+    diagnostics = invocation.diagnostics
+    if not models:
+        diagnostics.note("no study is planned here", hint="`batchpond plan study.toml` plans one")
+    for batch in (b for b in live if b["needs_attention"]):
+        diagnostics.warning(
+            f"attempt {batch['attempt_id'][:ID_SHOWN]} is {batch['attempt_state']}",
+            hint=f"`batchpond sync` tries again; `batchpond resolve {batch['attempt_id'][:ID_SHOWN]}` lets you decide",
+        )
+    n_failed = sum(m["n_failed"] + m["n_missing"] for m in models)
+    if n_failed:
+        diagnostics.note(
+            f"{plural(n_failed, 'request')} failed or missing",
+            hint="`batchpond query report_errors` says why",
+        )
+
+
+def _exit_code(models: list[dict[str, Any]], live: list[dict[str, Any]], *, is_exit_code: bool) -> ExitCode:
+    if any(batch["needs_attention"] for batch in live):
+        return ExitCode.ATTENTION
+    if not is_exit_code:
+        return ExitCode.DONE
+    if any(m["n_outstanding"] + m["n_unsent"] + m["n_unknown"] for m in models) or live:
+        return ExitCode.PENDING
+    return ExitCode.ATTENTION if any(m["n_failed"] + m["n_missing"] for m in models) else ExitCode.DONE

@@ -1,0 +1,102 @@
+"""The whole simulator behind one `handle`: the providers' APIs, and `/_sim/` to steer and inspect.
+
+GET    /_sim/ledger       every batch created, token billed, calls by operation
+GET    /_sim/requests     the record of every request, as JSON lines
+POST   /_sim/advance      {"seconds": N}
+POST   /_sim/faults       {"spec": "..."} or {"specs": [...]}; DELETE removes all
+POST   /_sim/judges       {"spec": "gpt-5*:position_bias=0.8"} or a judge's settings as an object
+POST   /_sim/qualities    {"samples": [{"text": "...", "quality": 0.7}]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import orjson
+
+from batchpond.errors import UsageError
+from batchpond.simulators import openai
+from batchpond.simulators.judge import judge_of
+from batchpond.simulators.wire import CHUNK_BYTES, Answer, Reply, Request, Stream, json_reply
+from batchpond.simulators.world import World
+
+
+class ProviderSimulator(Protocol):
+    """One provider's API over a world."""
+
+    def handle(self, request: Request) -> Answer:
+        """Return the answer to a request."""
+        ...
+
+
+PROVIDERS: dict[str, tuple[str, Callable[[World], ProviderSimulator]]] = {
+    "openai": (openai.BASE_PATH, openai.OpenAISimulator)
+}
+"""Every simulated provider: its base path and what answers below it."""
+
+
+class Simulator:
+    """All simulated providers of one world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._apis = [(f"{path}/", make(world)) for path, make in PROVIDERS.values()]
+
+    def handle(self, request: Request) -> Answer:
+        """Return the answer to any request."""
+        for path, api in self._apis:
+            if request.path.startswith(path):
+                return api.handle(request)
+        if request.path.startswith("/_sim/"):
+            try:
+                return self._control(request)
+            except (UsageError, orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+                hint = error.hint if isinstance(error, UsageError) else None
+                return json_reply(400, {"error": {"message": str(error), "hint": hint}})
+        known = ", ".join(path for path, _ in self._apis)
+        return json_reply(404, {"error": {"message": f"no simulated provider at {request.path}; there are: {known}"}})
+
+    def _control(self, request: Request) -> Answer:
+        route = f"{request.method} {request.path.removeprefix('/_sim/')}"
+        if route == "GET requests":
+            return Reply(200, (("content-type", "application/x-ndjson"),), Stream(self._requests))
+        shown = self._steer(route, request.read_json() or {})
+        if shown is None:
+            return json_reply(404, {"error": {"message": f"no control route {request.method} {request.path}"}})
+        return json_reply(200, shown)
+
+    def _steer(self, route: str, body: dict[str, Any]) -> dict[str, Any] | None:
+        world = self.world
+        shown: dict[str, Any] = {}
+        match route:
+            case "GET ledger":
+                shown = world.snapshot()
+            case "POST advance":
+                shown = {"now": world.advance(float(body["seconds"]))}
+            case "POST faults":
+                for spec in body["specs"] if "specs" in body else [body["spec"]]:
+                    world.add_fault(spec)
+            case "DELETE faults":
+                world.clear_faults()
+            case "POST judges":
+                world.add_judge(body["spec"] if "spec" in body else _judge_spec(body))
+            case "POST qualities":
+                with world.lock:
+                    world.panel.register((row["text"], row["quality"]) for row in body["samples"])
+            case "GET faults" | "GET judges":
+                pass
+            case _:
+                return None
+        return shown or {"faults": [fault.spec for fault in world.faults], **world.panel.describe()}
+
+    def _requests(self) -> Iterator[bytes]:
+        with self.world.ledger.path.open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                yield chunk
+
+
+def _judge_spec(body: dict[str, Any]) -> str:
+    spec = orjson.dumps(body).decode("utf-8")
+    judge_of(body, spec)
+    return spec

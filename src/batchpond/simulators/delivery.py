@@ -1,0 +1,68 @@
+"""How a file's bytes reach the client: whole, cut, slowed or changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from batchpond.simulators.faults import Stage, Value
+from batchpond.simulators.wire import CHUNK_BYTES, Ending, Stream
+from batchpond.simulators.world import Call
+
+
+def delivered(path: Path, call: Call) -> Stream:
+    """Return the stream of a file as the faults of `call` have it."""
+    size = path.stat().st_size
+    stop, ending, speed = size, Ending.FRAMED, None
+    for fault in call.at(Stage.DELIVERY):
+        match fault.kind:
+            case "truncate":
+                stop = _line_border(path, int(size * _number(fault.value)))
+            case "truncate_mid":
+                stop, ending = _inside_line(path, int(size * _number(fault.value)), size), Ending.UNFRAMED
+            case "reset_at":
+                stop, ending = min(size, int(_number(fault.value))), Ending.RESET
+            case "slow":
+                speed = max(0.001, _number(fault.value))
+            case _:
+                pass
+    if call.has(Stage.DELIVERY, "changed"):
+        return Stream(lambda: _changed(path, call.n), ending, speed)
+    return Stream(lambda: _chunks(path, stop), ending, speed)
+
+
+def _number(value: Value) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _chunks(path: Path, stop: int) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while stop > 0 and (chunk := file.read(min(CHUNK_BYTES, stop))):
+            stop -= len(chunk)
+            yield chunk
+
+
+def _changed(path: Path, call_n: int) -> Iterator[bytes]:
+    mark = b'"id":"batch_req_%d_' % call_n
+    with path.open("rb") as lines:
+        for line in lines:
+            yield line.replace(b'"id":"batch_req_', mark, 1)
+
+
+def _line_border(path: Path, at: int) -> int:
+    border = position = 0
+    with path.open("rb") as lines:
+        for line in lines:
+            position += len(line)
+            if position > at:
+                break
+            border = position
+    return border
+
+
+def _inside_line(path: Path, at: int, size: int) -> int:
+    at = max(1, min(at, size - 2))
+    with path.open("rb") as file:
+        file.seek(at - 1)
+        around = file.read(2)
+    return at + 2 if b"\n" in around else at

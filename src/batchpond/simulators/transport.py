@@ -1,0 +1,91 @@
+"""The simulator in-process, as an httpx transport: deterministic, with faults as httpx exceptions.
+
+With a `ManualClock` shared by client and world nothing ever waits: a hang moves the clock to the
+client's own read timeout and raises it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NoReturn
+
+import httpx
+
+from batchpond.clock import Clock, ManualClock
+from batchpond.simulators.control import Simulator
+from batchpond.simulators.wire import Break, BreakKind, Ending, IterBody, Request, Stream
+from batchpond.simulators.world import World
+
+BASE_URL = "http://127.0.0.1:1"
+
+
+class SimulatorTransport(httpx.BaseTransport):
+    """Hands every request to a world's simulator; no socket is opened."""
+
+    def __init__(self, world: World, clock: Clock) -> None:
+        self.world = world
+        self._clock = clock
+        self._simulator = Simulator(world)
+
+    def restart(self) -> None:
+        """Read all objects anew from the world's folder, as a restarted simulator would."""
+        self._simulator = Simulator(self.world)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Answer one request; raises httpx's own errors where a fault breaks the connection."""
+        stream = request.stream
+        if not isinstance(stream, httpx.SyncByteStream):
+            raise TypeError("the simulator's transport takes requests of a synchronous client")
+        asked = Request(
+            request.method,
+            request.url.path,
+            dict(request.url.params),
+            {name.lower(): value for name, value in request.headers.items()},
+            IterBody(iter(stream)),
+        )
+        answer = self._simulator.handle(asked)
+        if isinstance(answer, Break):
+            self._break(answer, request)
+        content = answer.body
+        if isinstance(content, bytes):
+            return httpx.Response(answer.status, headers=list(answer.headers), content=content, request=request)
+        body = _Body(content, request, self)
+        return httpx.Response(answer.status, headers=list(answer.headers), stream=body, request=request)
+
+    def _break(self, answer: Break, request: httpx.Request) -> NoReturn:
+        if answer.kind is BreakKind.REFUSE:
+            raise httpx.ConnectError("simulated: connection refused", request=request)
+        if answer.kind is BreakKind.HANG:
+            self.pause(answer.seconds, request)
+        raise httpx.ReadError("simulated: connection reset by peer", request=request)
+
+    def pause(self, seconds: float, request: httpx.Request) -> None:
+        """Be silent for `seconds`, or up to the client's read timeout, which is then raised."""
+        timeout = request.extensions.get("timeout", {}).get("read")
+        if timeout is not None and seconds > timeout:
+            self._clock.sleep(timeout)
+            raise httpx.ReadTimeout("simulated: timed out", request=request)
+        self._clock.sleep(seconds)
+
+
+class _Body(httpx.SyncByteStream):
+    def __init__(self, stream: Stream, request: httpx.Request, transport: SimulatorTransport) -> None:
+        self._stream = stream
+        self._request = request
+        self._transport = transport
+
+    def __iter__(self) -> Iterator[bytes]:
+        speed = self._stream.bytes_per_s
+        for chunk in self._stream.chunks():
+            step = len(chunk) if speed is None else max(1, int(speed))
+            for at in range(0, len(chunk), step):
+                if speed is not None:
+                    self._transport.pause(min(step, len(chunk) - at) / speed, self._request)
+                yield chunk[at : at + step]
+        if self._stream.ending is Ending.RESET:
+            raise httpx.ReadError("simulated: connection reset by peer", request=self._request)
+
+
+def client_for(world: World, clock: ManualClock) -> httpx.Client:
+    """Return a client whose every request goes to the world's simulator."""
+    return httpx.Client(transport=SimulatorTransport(world, clock), base_url=BASE_URL)

@@ -1,0 +1,130 @@
+"""Commands that show what a lake holds: status, audit, results; over lakes made of real events."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from batchpond.cli.frame import Invocation, root
+from batchpond.errors import UsageError
+from batchpond.lake.events import Event, EventLog, Kind
+from batchpond.lake.schemas import SHARD_REQUESTS
+from batchpond.lake.store import Store
+
+
+def call(lake: Path, *arguments: str) -> Result:
+    """Run a command in this process."""
+    return CliRunner().invoke(
+        root, ["--lake", str(lake), *arguments], obj=Invocation(), standalone_mode=False, catch_exceptions=False
+    )
+
+
+def flying(store: Store, attempt_id: str, *more: Event) -> None:
+    """Record an attempt that was sent, and what followed."""
+    now = datetime.now(UTC)
+    intent = Event(
+        kind=Kind.INTENT, attempt_id=attempt_id, shard_id=f"shard-{attempt_id}", shard_kind="first", ordinal=1,
+        study="demo", study_version="v1", provider="openai", host="127.0.0.1", request_model="gpt-5.4-mini",
+        origin="simulated", n_requests=7, cost_expected_usd=0.1, cost_max_usd=0.2,
+    )  # fmt: skip
+    sent = Event(kind=Kind.SENT, attempt_id=attempt_id, ordinal=1)
+    created = Event(
+        kind=Kind.CREATED, attempt_id=attempt_id, provider="openai", batch_id=f"batch_{attempt_id}", state="running",
+        provider_status="in_progress", provider_created_at=now - timedelta(hours=2),
+        expires_at=now + timedelta(hours=22), n_requests=7,
+    )  # fmt: skip
+    with store.lock("test"):
+        EventLog(store).append(intent, sent, *(more or (created,)))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An empty lake."""
+    return Store.init(tmp_path / "lake")
+
+
+def test_status_of_an_empty_lake_is_empty_lists(store: Store) -> None:
+    """Nothing planned is data, not an error."""
+    done = call(store.path, "status", "--json")
+    assert json.loads(done.stdout) == {"models": [], "batches": []}
+    assert (done.return_value, "no study is planned" in done.stderr) == (0, True)
+
+
+def test_status_shows_open_batches_and_8_only_when_asked(store: Store) -> None:
+    """A pending batch is no failure, unless a script asks with --exit-code."""
+    flying(store, "aaaaaaaaaaaaaaaa")
+    done = call(store.path, "status", "--json")
+    (batch,) = json.loads(done.stdout)["batches"]
+    assert (batch["batch_id"], batch["batch_state"], batch["n_requests"]) == ("batch_aaaaaaaaaaaaaaaa", "running", 7)
+    assert batch["created_at"].endswith("Z")
+    assert done.return_value == 0
+    assert call(store.path, "status", "--exit-code").return_value == 8
+
+
+def test_status_of_an_unknown_attempt_is_3_and_says_what_to_do(store: Store) -> None:
+    """An unclear send needs attention, always."""
+    unknown = Event(kind=Kind.UNKNOWN, attempt_id="bbbbbbbbbbbbbbbb", ordinal=1, reason="timeout")
+    flying(store, "bbbbbbbbbbbbbbbb", unknown)
+    done = call(store.path, "status")
+    assert done.return_value == 3
+    assert "batchpond resolve bbbbbbbbbb" in done.stderr
+
+
+def test_status_of_one_study_leaves_the_others_out(store: Store) -> None:
+    """A study's name narrows the rows."""
+    flying(store, "aaaaaaaaaaaaaaaa")
+    assert json.loads(call(store.path, "status", "other", "--json").stdout)["batches"] == []
+    rows = call(store.path, "status", "demo", "--batches", "--format", "csv").stdout.splitlines()
+    assert len(rows) == 2
+
+
+def test_audit_does_not_judge_an_open_batch(store: Store) -> None:
+    """Balance is null, not false, until a batch has settled."""
+    flying(store, "aaaaaaaaaaaaaaaa")
+    rows = [
+        {"shard_id": "shard-aaaaaaaaaaaaaaaa", "line_number": n, "request_id": f"r{n}", "request_key": f"r{n}"}
+        for n in range(1, 8)
+    ]
+    store.publish(SHARD_REQUESTS, "shard", rows)
+    done = call(store.path, "audit", "--json")
+    (row,) = json.loads(done.stdout)
+    assert (row["n_sent"], row["n_outstanding"], row["is_balanced"]) == (7, 7, None)
+    assert done.return_value == 0
+
+
+def test_doctor_names_what_needs_a_decision(store: Store) -> None:
+    """doctor ends with 3 for an unknown attempt and names it."""
+    flying(store, "bbbbbbbbbbbbbbbb", Event(kind=Kind.UNKNOWN, attempt_id="bbbbbbbbbbbbbbbb", ordinal=1))
+    done = call(store.path, "doctor", "--json")
+    assert done.return_value == 3
+    assert any(row["check"] == "attempts" and row["level"] == "warning" for row in json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "csv", "markdown", "table"])
+def test_results_of_an_empty_lake(form: str, store: Store) -> None:
+    """results prints its columns, or an empty list."""
+    done = call(store.path, "results", "--format", form)
+    assert done.return_value is None
+    assert (done.stdout == "[]\n") is (form == "json")
+
+
+def test_cancel_and_resolve_ask_before_they_act(store: Store) -> None:
+    """Without a terminal and without --yes nothing is recorded, and the flag is named."""
+    flying(store, "bbbbbbbbbbbbbbbb", Event(kind=Kind.UNKNOWN, attempt_id="bbbbbbbbbbbbbbbb", ordinal=1))
+    before = sorted(store.path.rglob("*.parquet"))
+    for arguments in (["resolve", "bbbbbbbbbb", "--absent"], ["cancel", "bbbbbbbbbb"]):
+        with pytest.raises(UsageError, match="needs a yes") as caught:
+            call(store.path, *arguments)
+        assert "--yes" in (caught.value.hint or "")
+    assert sorted(store.path.rglob("*.parquet")) == before
+
+
+def test_resolve_wants_exactly_one_decision(store: Store) -> None:
+    """No decision, or two, is a usage error."""
+    for flags in ([], ["--absent", "--lost"]):
+        with pytest.raises(UsageError, match="exactly one"):
+            call(store.path, "resolve", "bbbbbbbbbb", *flags)

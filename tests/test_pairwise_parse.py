@@ -1,0 +1,139 @@
+"""Reading a pairwise judge's answer: exactly one tag decides, and every other case keeps its own name."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchpond.errors import LakeError, StudyError
+from batchpond.model import Finish, Outcome, Response, ResponseStatus, Verdict
+from batchpond.tasks import registry
+from batchpond.tasks.base import Judgment
+from batchpond.tasks.pairwise import AnswerRule, parse, parse_pairwisellm
+
+RULE = AnswerRule()
+SWAPPED = AnswerRule(first=RULE.second, second=RULE.first)
+ONE, TWO = RULE.answer_first, RULE.answer_second
+ANY_TEXT = st.text(st.characters())  # lone surrogates included
+
+pieces = st.lists(
+    st.one_of(ANY_TEXT, st.sampled_from([ONE, TWO, ONE.lower(), "<BETTER_SAMPLE> SAMPLE_2\n</BETTER_SAMPLE>"]))
+)
+texts = pieces.map("".join)
+
+
+def answered(text: str | None, finish: Finish | None = Finish.STOP, refusal: str | None = None) -> Response:
+    """Return a successful response."""
+    return Response("c", ResponseStatus.SUCCEEDED, finish=finish, text=text, refusal=refusal)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        (ONE, Verdict.FIRST),
+        (f"Both are good.\n{TWO}\n", Verdict.SECOND),
+        (ONE + ONE, Verdict.FIRST),
+        ("<BETTER_SAMPLE> SAMPLE_1\n</BETTER_SAMPLE>", Verdict.FIRST),
+        ("<better_sample>sample_2</better_sample>", Verdict.SECOND),
+    ],
+)
+def test_one_answer_decides(text: str, verdict: Verdict) -> None:
+    """White space around the word and case do not matter."""
+    assert parse(answered(text), RULE) == Judgment(verdict, Outcome.DECIDED)
+
+
+@pytest.mark.parametrize(
+    ("response", "outcome"),
+    [
+        (answered(ONE + TWO), Outcome.AMBIGUOUS),
+        (answered(ONE + TWO, Finish.LENGTH), Outcome.AMBIGUOUS),
+        (answered("SAMPLE_1"), Outcome.UNPARSED),
+        (answered("<BETTER_SAMPLE>SAMPLE_12</BETTER_SAMPLE>"), Outcome.UNPARSED),
+        (answered("<BETTER_SAMPLE>SAMPLE 1</BETTER_SAMPLE>"), Outcome.UNPARSED),
+        (answered("<BETTER_SAMPLE>SAMP", Finish.LENGTH), Outcome.TRUNCATED),
+        (answered("", Finish.LENGTH), Outcome.TRUNCATED),
+        (answered(""), Outcome.EMPTY),
+        (answered(" \n"), Outcome.EMPTY),
+        (answered(None), Outcome.EMPTY),
+        (answered(None, refusal="I cannot judge this"), Outcome.REFUSED),
+        (answered(ONE, Finish.REFUSAL), Outcome.REFUSED),
+        (answered(ONE, Finish.BLOCKED), Outcome.BLOCKED),
+        (Response("c", ResponseStatus.ERRORED, text=ONE), Outcome.ERROR),
+        (Response("c", ResponseStatus.UNREADABLE), Outcome.ERROR),
+        (Response("c", ResponseStatus.EXPIRED), Outcome.EXPIRED),
+        (Response("c", ResponseStatus.CANCELLED), Outcome.CANCELLED),
+    ],
+)
+def test_every_other_case_keeps_its_name(response: Response, outcome: Outcome) -> None:
+    """Without exactly one answer there is no verdict, and the reason is told."""
+    assert parse(response, RULE) == Judgment(None, outcome)
+
+
+def test_an_answer_before_the_cut_counts() -> None:
+    """A text cut for length after its one complete answer is decided."""
+    assert parse(answered(f"{TWO} because", Finish.LENGTH), RULE).verdict is Verdict.SECOND
+
+
+def test_thoughts_are_not_read() -> None:
+    """Only the visible text decides."""
+    response = Response("c", ResponseStatus.SUCCEEDED, finish=Finish.STOP, text=ONE, thoughts=TWO)
+    assert parse(response, RULE).verdict is Verdict.FIRST
+
+
+@given(texts, st.sampled_from(Finish), st.one_of(st.none(), ANY_TEXT))
+def test_swapping_the_words_swaps_the_verdict(text: str, finish: Finish, refusal: str | None) -> None:
+    """The rule favours neither place, and verdict and outcome always fit."""
+    judgment, mirrored = (parse(answered(text, finish, refusal), rule) for rule in (RULE, SWAPPED))
+    swap = {Verdict.FIRST: Verdict.SECOND, Verdict.SECOND: Verdict.FIRST, None: None}
+    assert mirrored == Judgment(swap[judgment.verdict], judgment.outcome)
+    assert (judgment.verdict is not None) == (judgment.outcome is Outcome.DECIDED)
+
+
+@given(ANY_TEXT, ANY_TEXT, ANY_TEXT, st.permutations([ONE, TWO]))
+def test_both_answers_are_never_decided(before: str, between: str, after: str, answers: list[str]) -> None:
+    """A judge that writes both answers is ambiguous wherever they stand."""
+    text = before + answers[0] + between + answers[1] + after
+    assert parse(answered(text), RULE).outcome is Outcome.AMBIGUOUS
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        AnswerRule(first="A", second="a"),
+        AnswerRule(first="A", second=" A "),
+        AnswerRule(first=" ", second="B"),
+        AnswerRule(prefix=""),
+        AnswerRule(prefix="Winner:", first="A", second="A <winner: B", suffix=""),
+    ],
+)
+def test_answers_that_cannot_be_told_apart_are_refused(rule: AnswerRule) -> None:
+    """A rule under which one answer could be read as the other is a StudyError."""
+    with pytest.raises(StudyError):
+        rule.check("study.toml: answer")
+
+
+def test_without_a_suffix_words_end_where_they_end() -> None:
+    """ "1" is not found in "10"."""
+    rule = AnswerRule(prefix="Winner: ", first="1", second="10", suffix="")
+    rule.check("answer")
+    assert parse(answered("winner:10."), rule).verdict is Verdict.SECOND
+    assert parse(answered("Winner: 1"), rule).verdict is Verdict.FIRST
+
+
+def test_the_compatible_rule_prefers_the_first_sample() -> None:
+    """pairwiseLLM's own rule, kept apart: both answers count as the first."""
+    assert parse_pairwisellm(TWO + ONE, RULE) is Verdict.FIRST
+    assert parse_pairwisellm(TWO, RULE) is Verdict.SECOND
+    assert parse_pairwisellm(TWO.lower(), RULE) is None
+    assert parse_pairwisellm(None, RULE) is None
+
+
+def test_a_stored_rule_reads_like_the_written_one() -> None:
+    """What `studies.parsers` keeps is enough to judge again, and its id follows the words."""
+    judge = registry.parser(RULE.to_spec())
+    assert judge(answered(TWO)) == parse(answered(TWO), RULE)
+    assert RULE.parser_id == AnswerRule.from_spec(RULE.to_spec()).parser_id != SWAPPED.parser_id
+    for spec in ({"task": "ranking"}, {"task": "pairwise"}, {**RULE.to_spec(), "first": 1}):
+        with pytest.raises(LakeError):
+            registry.parser(spec)

@@ -1,0 +1,123 @@
+"""Costs: exact from tokens, rough before sending, and unknown rather than wrong."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchpond.errors import UsageError
+from batchpond.prices import NOTHING, THINKING_TOKENS, UNKNOWN, Estimate, Prices, output_tokens, overrides
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+PRICES = Prices(now=NOW)
+CONFIG = b'[prices."openai/gpt-5.4-mini"]\ninput = 1\noutput = 4.0\n[limits]\nx = 1\n'
+
+
+@pytest.mark.parametrize(
+    ("model", "input_usd", "cached_usd", "output_usd"),
+    [
+        ("gpt-5.4-mini", 0.375, 0.0375, 2.25),
+        ("gpt-5.4-mini-2026-03-17", 0.375, 0.0375, 2.25),
+        ("gpt-4.1", 1.0, 0.5, 4.0),
+        ("gpt-6-luna", 0.05, 0.005, 0.25),
+    ],
+)
+def test_batch_prices_are_half_of_the_standard_ones(
+    model: str, input_usd: float, cached_usd: float, output_usd: float
+) -> None:
+    """USD per 1M tokens as the provider's price page had them on 2026-11-21."""
+    assert PRICES.cost("openai", model, 100_000, 0, 0) == pytest.approx(input_usd / 10)
+    assert PRICES.cost("openai", model, 100_000, 100_000, 0) == pytest.approx(cached_usd / 10)
+    assert PRICES.cost("openai", model, 0, 0, 1_000_000) == pytest.approx(output_usd)
+
+
+def test_long_inputs_pay_the_higher_tier_on_all_tokens() -> None:
+    """Above 272,000 input tokens every token of the request costs more, output included."""
+    at, above = (PRICES.cost("openai", "gpt-5.4", n, 1_000, 1_000) for n in (272_000, 272_001))
+    assert at == pytest.approx((271_000 * 1.25 + 1_000 * 0.13 + 1_000 * 7.5) / 1e6)
+    assert above == pytest.approx((271_001 * 2.5 + 1_000 * 0.25 + 1_000 * 11.25) / 1e6)
+
+
+@pytest.mark.parametrize("day", [datetime(2024, 1, 1, tzinfo=UTC), datetime(2026, 10, 13, tzinfo=UTC), NOW])
+def test_an_early_clock_does_not_double_the_price(day: datetime) -> None:
+    """Bundled batch prices begin on 2026-10-14; before it the bundled answer would be the standard price."""
+    assert Prices(now=day).cost("openai", "gpt-5.4-mini", 1_000_000, 0, 0) == pytest.approx(0.375)
+
+
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [("openai", "no-such-model"), ("no-such-provider", "gpt-5.4"), ("together", "openai/gpt-oss-20b"), ("openai", "")],
+)
+def test_an_unknown_batch_price_is_unknown(provider: str, model: str) -> None:
+    """No price, or only a standard one, gives None everywhere and never 0."""
+    assert PRICES.unit(provider, model) is None
+    assert PRICES.cost(provider, model, 10, 0, 10) is None
+    assert PRICES.estimate(provider, model, "none", 100, 10, 1_000) == UNKNOWN
+    assert NOTHING + UNKNOWN == UNKNOWN
+
+
+def test_unknown_tokens_make_the_cost_unknown() -> None:
+    """A row without usage has no cost; one without a cached count has none cached."""
+    assert PRICES.cost("openai", "gpt-5.4", None, 0, 1) is None
+    assert PRICES.cost("openai", "gpt-5.4", 1, 0, None) is None
+    assert PRICES.cost("openai", "gpt-5.4", 10, None, 1) == PRICES.cost("openai", "gpt-5.4", 10, 0, 1)
+
+
+def test_the_lake_overrides_prices(tmp_path: Path) -> None:
+    """config.toml wins over the bundled data, for models nobody else knows too; no file is no override."""
+    path = tmp_path / "config.toml"
+    assert Prices.of_lake(path, NOW).cost("openai", "gpt-5.4-mini", 1_000_000, 0, 0) == pytest.approx(0.375)
+    path.write_bytes(CONFIG + b'[prices."lab/mine"]\ninput = 0\noutput = 0\ncached_input = 0\n')
+    prices = Prices.of_lake(path, NOW)
+    assert prices.cost("openai", "gpt-5.4-mini", 1_000_000, 500_000, 1_000_000) == pytest.approx(5.0)
+    assert prices.cost("lab", "mine", 5, 0, 5) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[prices."openai/x"]\ninput = 1\n', r'config\.toml:1: prices\."openai/x"\.output is missing'),
+        ('[prices."openai/x"]\ninput = 1\noutputs = 2\n', r"config\.toml:3: .*outputs is not a known key"),
+        ('[prices."openai/x"]\ninput = -1\noutput = 2\n', r"input is -1, not between"),
+        ("[prices.x]\ninput = 1\noutput = 2\n", r"its name must be"),
+        ("prices = 3\n", r"prices must be a table"),
+        ("[prices", r"not valid TOML"),
+    ],
+)
+def test_wrong_overrides_are_named(text: str, message: str) -> None:
+    """A price that cannot be used is an error, not a guess."""
+    with pytest.raises(UsageError, match=message):
+        overrides(text.encode())
+
+
+@given(
+    st.sampled_from([*THINKING_TOKENS, "2048", "unheard-of"]),
+    st.one_of(st.none(), st.integers(1, 50_000)),
+    st.integers(1, 1_000),
+    st.integers(0, 10_000_000),
+)
+def test_low_is_at_most_expected_is_at_most_worst(thinking: str, limit: int | None, n: int, tokens: int) -> None:
+    """Estimates are ordered, and the worst is unknown exactly when nothing bounds the output."""
+    estimate = PRICES.estimate("openai", "gpt-5.4", thinking, limit, n, tokens)
+    assert estimate.low_usd is not None
+    assert estimate.expected_usd is not None
+    assert 0 <= estimate.low_usd <= estimate.expected_usd
+    assert (estimate.worst_usd is None) == (limit is None)
+    if estimate.worst_usd is not None:
+        assert estimate.expected_usd <= estimate.worst_usd + 1e-12
+
+
+def test_estimates_follow_the_documented_rule() -> None:
+    """100 requests of 500 tokens: input at 0.8, 1 and 1.5; output 12, 150 and the limit; thinking on top."""
+    assert output_tokens("none", 300) == type(output_tokens("none", 300))(12, 150, 300)
+    assert output_tokens("low", None).expected == 550
+    assert output_tokens("1000", 200).expected == 200
+    usd = PRICES.estimate("openai", "gpt-5.4-mini", "none", 300, 100, 50_000)
+    assert usd.low_usd == pytest.approx(100 * (400 * 0.375 + 12 * 2.25) / 1e6)
+    assert usd.expected_usd == pytest.approx(100 * (500 * 0.375 + 150 * 2.25) / 1e6)
+    assert usd.worst_usd == pytest.approx(100 * (750 * 0.375 + 300 * 2.25) / 1e6)
+    assert PRICES.estimate("openai", "gpt-5.4-mini", "none", None, 0, 0) == Estimate(0.0, 0.0, 0.0)

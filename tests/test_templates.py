@@ -1,0 +1,78 @@
+"""Templates are filled in one pass, and the built-in ones work as they are."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchpond import rubrics
+from batchpond.errors import StudyError
+from batchpond.model import Outcome, Response, ResponseStatus, Verdict
+from batchpond.tasks.pairwise import AnswerRule, parse
+from batchpond.templates import OPTIONAL, REQUIRED, Template, builtin, listing, prompt
+
+NAMES = REQUIRED + OPTIONAL
+PLACEHOLDERS = [f"{{{name}}}" for name in NAMES]
+tricky = st.lists(st.one_of(st.text(max_size=8), st.sampled_from([*PLACEHOLDERS, "{", "}", "{{", "{SAMPLE_3}"]))).map(
+    "".join
+)
+VALUES = {"TRAIT_NAME": "Voice", "TRAIT_DESCRIPTION": "its own sound", "ANSWER_FIRST": "[1]", "ANSWER_SECOND": "[2]"}
+
+
+@given(tricky, st.fixed_dictionaries({name: tricky for name in NAMES}))
+def test_values_are_never_scanned_again(text: str, values: dict[str, str]) -> None:
+    """Filling equals one regular-expression substitution, whatever braces the values hold."""
+    expected = re.sub("|".join(map(re.escape, PLACEHOLDERS)), lambda m: values[m[0][1:-1]], text)
+    assert prompt(Template("t", text), values) == expected
+
+
+def test_a_sample_that_names_a_placeholder_stays_text() -> None:
+    """The first sample's `{SAMPLE_2}` is not replaced by the second."""
+    template = Template("t", "{TRAIT_NAME}|{TRAIT_DESCRIPTION}|{SAMPLE_1}|{SAMPLE_2}|{other}")
+    assert template.fill(VALUES).prompt("{SAMPLE_2}", "b") == "Voice|its own sound|{SAMPLE_2}|b|{other}"
+
+
+def test_placeholders_may_repeat_in_any_order() -> None:
+    """A sample shown twice, second first, comes out so."""
+    assert Template("t", "{SAMPLE_2}{SAMPLE_1}{SAMPLE_2}").fill(VALUES).prompt("a", "b") == "bab"
+
+
+def test_missing_placeholders_are_named() -> None:
+    """All that lack are listed in one error."""
+    with pytest.raises(StudyError, match=r"mine\.txt: the template lacks \{TRAIT_DESCRIPTION\}, \{SAMPLE_2\}"):
+        Template("t", "{TRAIT_NAME} {SAMPLE_1} {sample_2}").check("mine.txt")
+
+
+def test_the_hash_follows_the_content() -> None:
+    """Same id and text, same hash; any other text, another."""
+    assert Template("t", "x").template_hash == Template("t", "x").template_hash
+    assert (
+        len({Template("t", "x").template_hash, Template("t", "x ").template_hash, Template("u", "x").template_hash})
+        == 3
+    )
+
+
+@pytest.mark.parametrize("template", listing(), ids=lambda t: t.template_id)
+def test_built_in_templates_are_complete(template: Template) -> None:
+    """Every built-in template has all placeholders and ends by asking for the exact answers."""
+    template.check(template.template_id)
+    rule = AnswerRule()
+    trait = rubrics.builtin()["overall_quality"]
+    values = {"TRAIT_NAME": trait.name, "TRAIT_DESCRIPTION": trait.description,
+              "ANSWER_FIRST": rule.answer_first, "ANSWER_SECOND": rule.answer_second}  # fmt: skip
+    text = template.fill(values).prompt("One.", "Two.")
+    assert not re.search(r"\{[A-Z_0-9]+\}", text)
+    assert text.index("One.") < text.index("Two.") < text.index(rule.answer_first) < text.index(rule.answer_second)
+    # A judge that only repeats its instructions is not counted.
+    assert parse(Response("c", ResponseStatus.SUCCEEDED, text=text), rule).outcome is Outcome.AMBIGUOUS
+    assert parse(Response("c", ResponseStatus.SUCCEEDED, text=rule.answer_second), rule).verdict is Verdict.SECOND
+
+
+def test_there_are_five_templates_and_two_rubrics() -> None:
+    """The README's lists are what the package brings."""
+    assert list(builtin()) == ["concise", "order_warned", "plain", "rubric_first", "step_by_step"]
+    assert [rubric.rubric_id for rubric in rubrics.listing()] == ["organization", "overall_quality"]
+    assert len({template.template_hash for template in listing()}) == 5
