@@ -23,12 +23,13 @@ RELATIVE_TOLERANCE = 1e-9
 ABSOLUTE_TOLERANCE = 1e-12
 
 Row = dict[str, Any]
+_OPEN = ExitStack()
 
 
 @cache
 def _all_views() -> duckdb.DuckDBPyConnection:
     # Making every view takes half a second: once per test run is enough.
-    return ExitStack().enter_context(lens.empty())
+    return _OPEN.enter_context(lens.empty())
 
 
 @contextmanager

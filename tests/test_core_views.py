@@ -295,7 +295,11 @@ def wild(tmp_path_factory: pytest.TempPathFactory) -> LakeBuilder:
     created: set[str] = set()
     for round_no in range(12):
         lake.clock.advance(60)
-        active = attempts[: len(attempts) - 30 * round_no]
+        # A few histories are forced, so that the rare states are always among them.
+        for attempt in attempts[:4] if round_no == 1 else ():
+            kinds = (Kind.SENT, Kind.UNKNOWN, Kind.ABSENT)
+            lake.log.append(*(Event(kind=kind, attempt_id=attempt, ordinal=90) for kind in kinds))
+        active = attempts[4 * (round_no > 0) : len(attempts) - 30 * round_no]
         lake.log.append(*(_random_event(lake, attempt, round_no, created) for attempt in active))
     tables = [pq.read_table(path, partitioning=None) for path in lake.store.files("events")]
     lake.store.publish(EVENTS, "c-merged", pa.concat_tables(tables).replace_schema_metadata(None))

@@ -189,7 +189,7 @@ def test_the_version_follows_the_content_only() -> None:
         return version(Resolved(one, items, templates), cells)
 
     moved = replace(
-        found, items=replace(found.items, location="elsewhere.csv"), source="/tmp/x.toml", base_path=Path("/")
+        found, items=replace(found.items, location="elsewhere.csv"), source="other.toml", base_path=Path("/")
     )
     assert of(moved) == of(found)
     others = [
@@ -198,6 +198,7 @@ def test_the_version_follows_the_content_only() -> None:
         of(study(name="t")),
         of(study('["none"]')),
         of(found, [*ITEMS[:2], Item("c", "changed")]),
+        of(found, module=ToyModule(is_odd=True)),
         of(study(extra="budget = { max_cost_usd = 1 }")),
     ]
     assert len({of(found), *others}) == len(others) + 1

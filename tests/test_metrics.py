@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from scipy import stats
+
+from batchpond.model import Outcome
 from sql_support import CELL, CELL_DEFAULT, TESTS, Row, differs, judged, read_csv, result, table, views_over
 
 GOLDEN = TESTS / "golden"
@@ -294,7 +296,8 @@ def random_rows(seed: int, n_rows: int = 1500) -> list[Row]:
     for _ in range(n_rows):
         first, second = rng.choice(len(items), 2, replace=False)
         row = {
-            "template_id": f"t{rng.integers(3)}", "study": f"s{rng.integers(2)}", "unit_id": ("", "u1")[rng.integers(2)],
+            "template_id": f"t{rng.integers(3)}", "study": f"s{rng.integers(2)}",
+            "unit_id": ("", "u1")[rng.integers(2)],
             "item_first": items[first], "item_second": items[second], "repeat_no": int(rng.integers(1, 4)),
         }  # fmt: skip
         if tuple(row.values()) in seen:
@@ -304,6 +307,19 @@ def random_rows(seed: int, n_rows: int = 1500) -> list[Row]:
         row["cost_usd"] = None if row["verdict"] in {None, "error"} else float(rng.uniform(0.001, 0.01))
         rows.append(row)
     return judged(rows)
+
+
+STATUS = {
+    ("tie", "tie"): "consistent_tie",
+    ("first", "second"): "consistent_win",
+    ("second", "first"): "consistent_win",
+    ("first", "first"): "primacy",
+    ("second", "second"): "recency",
+    ("first", "tie"): "soft_primacy",
+    ("tie", "first"): "soft_primacy",
+    ("second", "tie"): "soft_recency",
+    ("tie", "second"): "soft_recency",
+}
 
 
 def plain_status(rows: Sequence[Row]) -> dict[tuple[str, ...], str]:
@@ -321,20 +337,7 @@ def status_of(orders: dict[bool, list[Row]]) -> str:
         return "pending"
     if not all(answered.values()):
         return "missing_reverse"
-    positions = [majority(answered[order]) for order in (True, False)]
-    if None in positions:
-        return "undecided"
-    match positions:
-        case ["tie", "tie"]:
-            return "consistent_tie"
-        case ["first", "first"]:
-            return "primacy"
-        case ["second", "second"]:
-            return "recency"
-        case ["first", "second"] | ["second", "first"]:
-            return "consistent_win"
-        case _:
-            return "soft_primacy" if "first" in positions else "soft_recency"
+    return STATUS.get(tuple(majority(answered[order]) for order in (True, False)), "undecided")
 
 
 def majority(rows: Sequence[Row]) -> str | None:
@@ -487,8 +490,6 @@ def test_a_reverse_still_out_is_pending_not_undecided() -> None:
 
 def test_every_outcome_is_counted() -> None:
     """The outcome counts add up to what was answered, and each outcome has its column."""
-    from batchpond.model import Outcome
-
     rows = judged([{"item_first": "A", "item_second": f"B{n}", "verdict": word} for n, word in enumerate(Outcome)])
     for row in rows:
         row["verdict"] = {"decided": "first", "tie": "tie"}.get(row["outcome"])

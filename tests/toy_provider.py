@@ -60,7 +60,7 @@ class ToyModule:
 
     def read_line(self, line: bytes, role: FileRole) -> Response:
         """Return an unreadable response: no test here reads answers."""
-        return Response(custom_id=None, status=ResponseStatus.UNREADABLE)
+        return Response(custom_id=None, status=ResponseStatus.UNREADABLE, error_message=f"{role}: {line!r}")
 
 
 def modules(name: str) -> ToyModule:

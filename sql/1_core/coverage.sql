@@ -23,10 +23,11 @@ WITH states AS (
 further AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
-    count(*) FILTER (WHERE result_attempts.match = 'matched' AND NOT is_accepted) AS n_extra,
+    count(*) FILTER (WHERE result_attempts.match = 'matched') AS n_extra,
     count(*) FILTER (WHERE result_attempts.match = 'duplicate') AS n_duplicate,
     count(*) FILTER (WHERE result_attempts.match = 'conflict') AS n_conflict
   FROM result_attempts
+  WHERE NOT is_accepted
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking
 )
 SELECT

@@ -44,9 +44,8 @@ once AS (
   SELECT shard_requests.request_id, newest.*
   FROM shard_requests
   JOIN newest ON newest.shard_id = shard_requests.shard_id
-  WHERE
-    newest.shard_kind = 'first'
-    AND NOT EXISTS (SELECT 1 FROM retried WHERE retried.request_id = shard_requests.request_id)
+  LEFT JOIN retried ON retried.request_id = shard_requests.request_id
+  WHERE newest.shard_kind = 'first' AND retried.request_id IS NULL
 )
 SELECT * FROM once
 UNION ALL

@@ -32,10 +32,11 @@ uncontested AS (
     1 AS place
   FROM responses
   JOIN attempts ON attempts.attempt_id = responses.attempt_id
+  LEFT JOIN contested ON contested.request_id = responses.request_id
   WHERE
     responses.match = 'matched'
     AND NOT attempts.is_contested
-    AND NOT EXISTS (SELECT 1 FROM contested WHERE contested.request_id = responses.request_id)
+    AND contested.request_id IS NULL
 ),
 either AS (
   SELECT * FROM uncontested

@@ -29,7 +29,7 @@ SELECT
   responses.line_number,
   responses.custom_id,
   responses.match,
-  accepted.request_id IS NOT NULL AS is_accepted,
+  coalesce(responses.match = 'matched' AND accepted.attempt_id = responses.attempt_id, false) AS is_accepted,
   responses.status,
   judgments.verdict,
   judgments.outcome,
@@ -53,12 +53,8 @@ JOIN responses ON responses.request_id = plan_current.request_id
 LEFT JOIN attempts ON attempts.attempt_id = responses.attempt_id
 LEFT JOIN responses_accepted AS accepted
   ON accepted.request_id = responses.request_id
-  AND accepted.attempt_id = responses.attempt_id
-  AND accepted.file_id = responses.file_id
-  AND accepted.line_number = responses.line_number
 LEFT JOIN judgments
   ON judgments.request_id = responses.request_id
   AND judgments.attempt_id = responses.attempt_id
-  AND judgments.file_id = responses.file_id
   AND judgments.line_number = responses.line_number
   AND judgments.parser_id = plan_current.parser_id;

@@ -56,7 +56,6 @@ WITH joined AS (
   LEFT JOIN judgments AS judgment
     ON judgment.request_id = response.request_id
     AND judgment.attempt_id = response.attempt_id
-    AND judgment.file_id = response.file_id
     AND judgment.line_number = response.line_number
     AND judgment.parser_id = plan_current.parser_id
   LEFT JOIN request_attempts AS asked ON asked.request_id = plan_current.request_id

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,10 +88,9 @@ def _refuse_real_data(lake_path: Path) -> None:
 def _simulator() -> Iterator[str]:
     samples = [orjson.loads(line) for line in (DATA / "samples.jsonl").read_bytes().splitlines()]
     qualities = [(sample["text"], sample["grade"] / len(samples)) for sample in samples]
-    with tempfile.TemporaryDirectory(prefix="batchpond-demo-") as folder:
-        settings = Settings(seed=7, judges=JUDGES, latency_s=(0.2, 1.5))
-        with server.running(Path(folder), settings=settings, qualities=qualities) as simulator:
-            yield simulator.base_url
+    with server.running(Settings(seed=7, judges=JUDGES, latency_s=(0.2, 1.5))) as simulator:
+        simulator.world.panel.register(qualities)
+        yield simulator.base_url
 
 
 def _providers(store: Store, base_url: str) -> Providers:

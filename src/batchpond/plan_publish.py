@@ -25,14 +25,14 @@ PLAN_FILE_ROWS: Final = 4 * ROW_GROUP_NARROW
 
 
 class Spool:
-    """Rows on their way to files of exactly `file_rows` rows (the last one less), in whole row groups.
+    """Rows on their way to files of `file_rows` rows each (the last one less), in whole row groups.
 
     A context manager: files that were not taken by then are removed.
     """
 
     def __init__(self, store: Store, table: Table, file_rows: int) -> None:
         self.table = table
-        self.file_rows = file_rows
+        self.file_rows = -(-file_rows // table.row_group_rows) * table.row_group_rows
         self.paths: list[Path] = []
         self._store = store
         self._pending: list[pa.Table] = []

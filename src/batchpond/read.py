@@ -25,6 +25,7 @@ def stream(
     *,
     columns: Sequence[str] | None = None,
     study: str | None = None,
+    order: Sequence[str] = (),
     limit: int | None = None,
     batch_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatchReader]:
@@ -35,6 +36,8 @@ def stream(
     sql = f"select {wanted} from {quoted(view)}"
     if study is not None:
         sql += " where study = $study"
+    if order:
+        sql += " order by " + ", ".join(map(quoted, order))
     if limit is not None:
         sql += f" limit {limit:d}"
     parameters = None if study is None else {"study": study}
@@ -48,10 +51,12 @@ def stream(
             ) from error
 
 
-def rows(lake_path: Path, view: str, *, study: str | None = None) -> list[dict[str, Any]]:
-    """Return a small view's rows; raises UsageError when there are more than a person can read."""
+def rows(
+    lake_path: Path, view: str, *, order: Sequence[str], study: str | None = None
+) -> list[dict[str, Any]]:
+    """Return a small view's rows in order; raises UsageError when there are more than a person can read."""
     found: list[dict[str, Any]] = []
-    with stream(lake_path, view, study=study, limit=ROWS_MAX + 1) as batches:
+    with stream(lake_path, view, study=study, order=order, limit=ROWS_MAX + 1) as batches:
         for batch in batches:
             found.extend(batch.to_pylist())
     if len(found) > ROWS_MAX:

@@ -89,7 +89,7 @@ def measure(n_requests: int) -> dict[str, Usage]:
     with tempfile.TemporaryDirectory(prefix="batchpond-scale-") as name:
         folder = Path(name)
         study = write_study(folder, n_requests)
-        with server.running(folder / "world", settings=Settings(seed=1, latency_s=(0.1, 0.2))) as simulator:
+        with server.running(Settings(seed=1, latency_s=(0.1, 0.2)), folder / "world") as simulator:
             environ = {
                 **os.environ,
                 "BATCHPOND_LAKE": str(folder / "lake"),

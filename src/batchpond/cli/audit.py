@@ -32,7 +32,7 @@ def command(invocation: Invocation, study: str | None, form: Format) -> ExitCode
     """
     from batchpond.read import rows
 
-    found = rows(invocation.store().path, "audit", study=study)
+    found = rows(invocation.store().path, "audit", order=("study", "attempt_id"), study=study)
     if form is Format.TABLE and output.is_terminal():
         output.records(HEADS, [_short(row) for row in found], form, has_color=invocation.color_stdout())
     else:

@@ -13,6 +13,7 @@ Rows = list[dict[str, Any]]
 OUTCOMES = ("decided", "tie", "ambiguous", "unparsed", "refused", "truncated", "error", "missing")
 OUTCOME_HEADS = ("model", "planned", "answered", *OUTCOMES)
 CELL_HEADS = ("template", "model", "pairs", "consistent", "95 %", "log-odds first", "95 %", "q")
+CELL = ("request_model", "template_id", "rubric_id", "thinking")
 EXPLORE = (
     "status",
     "results --limit 10",
@@ -37,8 +38,8 @@ def command(invocation: Invocation, is_json: bool) -> None:
 
     report = demo.run(invocation.lake_path, invocation.diagnostics.progress)
     lake = invocation.lake_path
-    completion = rows(lake, "metric_completion", study=demo.STUDY)
-    cells = rows(lake, "report_consistency", study=demo.STUDY)
+    completion = rows(lake, "metric_completion", order=CELL, study=demo.STUDY)
+    cells = rows(lake, "report_consistency", order=CELL, study=demo.STUDY)
     if is_json:
         counts = {"n_requests": report.n_requests, "n_batches": report.n_batches, "n_syncs": report.n_syncs}
         output.document({**counts, "completion": completion, "consistency": cells})

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 TERMINAL_ROWS_MAX = 500
 TEXT_FLOOR = 16
 GAP = 2
+ROOM_MIN = 20
+BLOCK_LINES_MAX = 20
 
 
 class Format(StrEnum):
@@ -194,16 +196,22 @@ def _line(cells: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]
     return (" " * GAP).join(parts).rstrip()
 
 
-def _blocks(heads: Sequence[str], shown: Sequence[Sequence[str]], width: int, *, has_color: bool) -> Iterator[str]:
-    from rich.cells import cell_len, set_cell_size
+def _blocks(
+    heads: Sequence[str], shown: Sequence[Sequence[str]], width: int, *, has_color: bool
+) -> Iterator[str]:
+    from rich.cells import cell_len, chop_cells, set_cell_size
 
     label = max((cell_len(head) for head in heads), default=0)
-    room = max(20, width - label - GAP)
+    room = max(ROOM_MIN, width - label - GAP)
     for number, row in enumerate(shown, start=1):
         yield _bold(f"row {number}", has_color=has_color) + "\n"
         for head, text in zip(heads, row, strict=True):
-            value = text if cell_len(text) <= room else set_cell_size(text, room - 1) + "…"
-            yield f"{set_cell_size(head, label)}{' ' * GAP}{value}\n"
+            first, *more = chop_cells(text, room)[: BLOCK_LINES_MAX + 1] or [""]
+            yield f"{set_cell_size(head, label)}{' ' * GAP}{first}\n"
+            for line in more[: BLOCK_LINES_MAX - 1]:
+                yield f"{' ' * (label + GAP)}{line}\n"
+            if len(more) == BLOCK_LINES_MAX:
+                yield f"{' ' * (label + GAP)}…\n"
 
 
 def _bold(text: str, *, has_color: bool) -> str:

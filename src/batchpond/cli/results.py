@@ -8,6 +8,8 @@ from batchpond.cli import output
 from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
 
+
+ORDER = ("study", "slot")
 # What fits a terminal and answers "who won"; every other form prints all columns.
 TERMINAL_COLUMNS = (
     "template_id",
@@ -42,6 +44,6 @@ def command(invocation: Invocation, study: str | None, limit: int | None, all_co
     store = invocation.store()
     is_short = form is Format.TABLE and output.is_terminal() and not all_columns
     columns = TERMINAL_COLUMNS if is_short else None
-    with stream(store.path, "results", columns=columns, study=study, limit=limit) as rows:
+    with stream(store.path, "results", columns=columns, study=study, order=ORDER, limit=limit) as rows:
         n_left_out = output.table(rows, form, has_color=invocation.color_stdout())
     invocation.note_left_out(n_left_out)

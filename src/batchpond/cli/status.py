@@ -38,8 +38,8 @@ def command(invocation: Invocation, study: str | None, is_batches: bool, is_exit
     from batchpond.read import rows
 
     store = invocation.store()
-    models = rows(store.path, "report_status", study=study)
-    batches = rows(store.path, "batches", study=study)
+    models = rows(store.path, "report_status", order=("study", "provider", "request_model"), study=study)
+    batches = rows(store.path, "batches", order=("study", "intended_at", "attempt_id"), study=study)
     live = [b for b in batches if b["is_in_flight"] or b["needs_attention"]]
     color = invocation.color_stdout()
     if is_batches:

@@ -23,12 +23,19 @@ from batchpond.simulators.multipart import Form, MultipartError, read_form
 from batchpond.simulators.openai_answers import answer
 from batchpond.simulators.openai_life import PROVIDER, RETENTION_S, Account, BatchRecord, FileRecord
 from batchpond.simulators.openai_pages import PageError, page_of
+from batchpond.simulators.openai_views import (
+    batch_view,
+    error_reply,
+    fault_reply,
+    number,
+    refused_batch,
+    refused_form,
+)
 from batchpond.simulators.wire import Answer, Break, BreakKind, Reply, Request, json_reply
 from batchpond.simulators.world import Call, World
 
 BASE_PATH = "/openai/v1"
 FILE_MAX_BYTES = 512 << 20
-BATCH_FILE_MAX_BYTES = 200 << 20
 MODELS = ("gpt-5.4", "gpt-5.4-mini", "gpt-5.4-nano", "gpt-5.5", "gpt-6-luna", "gpt-4.1", "gpt-4.1-mini")
 _ROUTES: tuple[tuple[str, re.Pattern[str], Op], ...] = tuple(
     (method, re.compile(pattern), op)
@@ -92,7 +99,7 @@ class OpenAISimulator:
         try:
             return run(request, call, project, argument)
         except PageError as error:
-            return error_reply(error.status, str(error), error.param)
+            return fault_reply(500, "status") if error.status == 500 else error_reply(400, str(error), error.param)
         except (orjson.JSONDecodeError, UsageError):
             return error_reply(400, "We could not parse the JSON body of your request.")
 

@@ -170,8 +170,12 @@ def _refused_values(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
             "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
         )
         return _bad(text, "max_tokens", "unsupported_parameter")
-    if endpoint == RESPONSES and isinstance(body.get("max_output_tokens"), int) and body["max_output_tokens"] < 16:
-        text = f"Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got {body['max_output_tokens']} instead."
+    least = body.get("max_output_tokens")
+    if endpoint == RESPONSES and isinstance(least, int) and least < 16:
+        text = (
+            "Invalid 'max_output_tokens': integer below minimum value. "
+            f"Expected a value >= 16, but got {least} instead."
+        )
         return _bad(text, "max_output_tokens", "integer_below_min_value")
     return None
 
@@ -190,7 +194,10 @@ def _refused_number(name: str, top: int, value: Any, is_fixed: bool) -> RowAnswe
         text = f"Invalid '{name}': decimal below minimum value. Expected a value >= 0, but got {value} instead."
         return _bad(text, name, "decimal_below_min_value")
     if is_fixed and value != 1:
-        text = f"Unsupported value: '{name}' does not support {value} with this model. Only the default (1) value is supported."
+        text = (
+            f"Unsupported value: '{name}' does not support {value} with this model. "
+            "Only the default (1) value is supported."
+        )
         return _bad(text, name, "unsupported_value")
     return None
 

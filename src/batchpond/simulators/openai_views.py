@@ -19,8 +19,10 @@ ENDPOINTS = (
 
 _STATUS_ERRORS: Mapping[int, tuple[str, str, str | None]] = {
     400: ("The request could not be understood.", "invalid_request_error", None),
-    401: ("Incorrect API key provided. You can find your API key in your account settings.", "invalid_request_error", "invalid_api_key"),
-    403: ("You are not allowed to do this from your country, region, or territory.", "request_forbidden", "unsupported_country_region_territory"),
+    401: ("Incorrect API key provided. You can find your API key in your account settings.", "invalid_request_error",
+          "invalid_api_key"),
+    403: ("You are not allowed to do this from your country, region, or territory.", "request_forbidden",
+          "unsupported_country_region_territory"),
     404: ("The requested resource was not found.", "invalid_request_error", None),
     409: ("The request conflicts with another one.", "invalid_request_error", None),
     429: ("Rate limit reached for requests. Please try again later.", "requests", "rate_limit_exceeded"),
