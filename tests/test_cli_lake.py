@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from batchpond.attempts import Attempt
+from batchpond.cancel import CancelReport
+from batchpond.cli import cancel, formats, resolve, submit, sync
 from batchpond.cli.frame import Invocation, root
-from batchpond.errors import UsageError
+from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.events import Event, EventLog, Kind
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import Store
+from batchpond.plan_report import PlanReport
+from batchpond.session import Counts
+from batchpond.submit import SubmitPreview, SubmitReport
+from batchpond.sync import SyncReport
+
+README = Path(formats.__file__).with_name("README.md")
 
 
 def call(lake: Path, *arguments: str) -> Result:
@@ -128,3 +139,60 @@ def test_resolve_wants_exactly_one_decision(store: Store) -> None:
     for flags in ([], ["--absent", "--lost"]):
         with pytest.raises(UsageError, match="exactly one"):
             call(store.path, "resolve", "bbbbbbbbbb", *flags)
+
+
+def documented() -> dict[str, set[str]]:
+    """Return the fields of each command's document, as the README lists them."""
+    found = {}
+    for line in README.read_text().splitlines():
+        command, _, fields = line.removeprefix("| `").partition("` | ")
+        if line.startswith("| `") and fields:
+            without_remarks = re.sub(r"\([^)]*\)", "", fields)
+            found[command] = set(re.findall(r"`(\w+)`", without_remarks))
+    return found
+
+
+def shown() -> dict[str, set[str]]:
+    """Return the fields that each command's document has."""
+    preview = SubmitPreview("s", "v", (), ())
+    submitted = SubmitReport(preview, is_approved=False, counts=None, notes=(), exit_code=ExitCode.DONE)
+    synced = SyncReport(Counts(), 0, 0, (), ExitCode.DONE)
+    return {
+        "plan": {field.name for field in dataclasses.fields(PlanReport)},
+        "submit": set(submit.document(submitted)),
+        "sync": set(sync.document(Counts(), synced)),
+        "cancel": set(cancel.document(CancelReport((), (), ExitCode.DONE))),
+        "resolve": set(resolve.document(Attempt(Event(kind=Kind.INTENT)))),
+    }
+
+
+def test_json_documents_are_as_documented(store: Store, tmp_path: Path) -> None:
+    """The README's field lists are the documents' fields, no more and no fewer."""
+    actual = shown()
+    actual["status"] = set(json.loads(call(store.path, "status", "--json").stdout))
+    actual["init"] = set(json.loads(call(tmp_path / "new", "init", str(tmp_path / "x"), "--json").stdout))
+    arguments = ["export", str(tmp_path / "all.csv"), "--view", "events", "--json"]
+    actual["export"] = set(json.loads(call(store.path, *arguments).stdout))
+    listed = documented()
+    assert {command: listed[command] for command in actual} == actual
+    assert set(listed) - set(actual) == {"demo"}
+
+
+def test_counts_are_as_documented() -> None:
+    """The README names every count."""
+    text = README.read_text()
+    assert [field.name for field in dataclasses.fields(Counts) if f"`{field.name}`" not in text] == []
+
+
+def test_aligned_columns_line_up() -> None:
+    """Numbers end and texts begin in one column, wide characters included."""
+    lines = formats.aligned(("model", "n"), [("漢字", "1"), ("abc", "1,000")], n_text_columns=1)
+    assert lines == ["model      n", "漢字       1", "abc    1,000"]
+
+
+def test_export_takes_the_format_from_the_name(store: Store, tmp_path: Path) -> None:
+    """The ending decides; without one the format must be said."""
+    call(store.path, "export", str(tmp_path / "out.jsonl"), "--view", "events")
+    assert (tmp_path / "out.jsonl").read_text() == ""
+    with pytest.raises(UsageError, match="which format"):
+        call(store.path, "export", str(tmp_path / "out"))

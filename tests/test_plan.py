@@ -13,7 +13,6 @@ from typing import Any
 import duckdb
 import orjson
 import pytest
-from toy_provider import CHAT, ToyModule, modules
 
 from batchpond import ids, plan_publish
 from batchpond.clock import ManualClock
@@ -27,6 +26,7 @@ from batchpond.prices import UNKNOWN
 from batchpond.study import load
 from batchpond.study_spec import Study
 from batchpond.tasks import registry as tasks
+from toy_provider import CHAT, ToyModule, modules
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 STUDY = """\
@@ -98,10 +98,11 @@ def test_the_inputs_are_in_the_lake_by_content(store: Store, tmp_path: Path) -> 
     """Items, rubrics, templates and the study's answer rule are stored, and plan rows refer to them."""
     report = plan_study(store, written(tmp_path), modules=modules)
     missing = """
-        select count(*) from plan where not exists (select 1 from templates t where t.template_hash = plan.template_hash)
+        select count(*) from plan
+        where not exists (select 1 from templates t where t.template_hash = plan.template_hash)
             or not exists (select 1 from rubrics r where r.rubric_hash = plan.rubric_hash)
-            or not exists (select 1 from items i where i.item_hash = plan.item_first_hash and i.item_id = item_first)
-            or not exists (select 1 from items i where i.item_hash = plan.item_second_hash and i.item_id = item_second)"""
+            or not exists (select 1 from items i where item_hash = item_first_hash and item_id = item_first)
+            or not exists (select 1 from items i where item_hash = item_second_hash and item_id = item_second)"""
     assert rows(store, missing) == [(0,)]
     [(name, version, parsers, n_rows)] = rows(store, "select study, study_version, parsers, n_plan_rows from studies")
     assert (name, version, n_rows) == ("demo", report.study_version, 160)
@@ -162,10 +163,8 @@ def test_files_are_cut_by_rows_and_only_new_rows_are_kept(
     report = plan_study(store, written(tmp_path, 7), modules=modules)
     assert report.n_requests == 21 * 16
     assert rows(store, "select count(*), count(distinct request_id) from requests") == [(336, 336)]
-    ordered = "select bool_and(slot = expected) from (select slot, row_number() over (partition by study_version) - 1 as expected from plan)"
-    assert rows(
-        store, ordered.replace("(partition by study_version)", "(partition by study_version order by slot)")
-    ) == [(True,)]
+    numbered = "select slot, row_number() over (partition by study_version order by slot) - 1 as expected from plan"
+    assert rows(store, f"select bool_and(slot = expected) from ({numbered})") == [(True,)]
 
 
 def test_what_is_answered_or_in_a_batch_is_not_asked_again(store: Store, tmp_path: Path) -> None:
@@ -220,6 +219,8 @@ def test_a_request_that_no_batch_can_hold_is_refused(store: Store, tmp_path: Pat
     with pytest.raises(UsageError, match="one batch holds 1,000"):
         plan_study(store, written(tmp_path), modules=lambda _: ToyModule(max_bytes=1_000))
     assert EventLog(store).events == []
+    assert not any(store.all_files().values())
+    assert not list((store.path / "_tmp").iterdir())
 
 
 def test_items_can_come_from_the_lake(store: Store, tmp_path: Path) -> None:
@@ -250,7 +251,7 @@ def test_another_writer_stops_it_before_anything_is_written(store: Store, tmp_pa
     assert store.files("requests") == []
 
 
-@pytest.mark.parametrize("n_publications", range(0, 8))
+@pytest.mark.parametrize("n_publications", range(8))
 def test_a_plan_killed_at_any_publication_is_completed_by_the_next(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_publications: int
 ) -> None:
@@ -279,9 +280,15 @@ def test_a_plan_killed_at_any_publication_is_completed_by_the_next(
 
 def test_memory_is_bounded(tmp_path: Path) -> None:
     """30,000 requests of 2 KB are planned well below 400 MB; the bodies alone are 60 MB."""
-    written(tmp_path, 123, STUDY.replace("repeats = 2", "reverse = 1.0").replace('["none", "low"]', '"low"'), "x" * 800)
+    written(
+        tmp_path,
+        123,
+        STUDY.replace("repeats = 2", "reverse = 1.0").replace('["none", "low"]', '"low"'),
+        "x" * 800 + "{}",
+    )
     program = (
-        "import resource; from pathlib import Path; from toy_provider import modules; from batchpond.lake.store import Store; "
+        "import resource; from pathlib import Path; from toy_provider import modules; "
+        "from batchpond.lake.store import Store; "
         "from batchpond.plan import plan_study; from batchpond.study import load; "
         "report = plan_study(Store.init(Path('lake')), load(Path('study.toml')), modules=modules); "
         "print(report.n_new, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"

@@ -37,6 +37,9 @@ firsts AS (
     attempt_id,
     min(ord) FILTER (WHERE kind IN ('created', 'adopted')) AS created_ord,
     min(ord) FILTER (WHERE kind = 'sent') AS sent_ord,
+    min(ord) FILTER (
+      WHERE kind IN ('sent', 'rejected', 'created', 'adopted', 'verified', 'mismatch', 'lost')
+    ) AS left_ord,
     max(ord) FILTER (WHERE kind IN ('sent', 'rejected', 'verified', 'mismatch', 'lost')) AS moved_ord,
     max_by(kind, ord) FILTER (WHERE kind IN ('sent', 'rejected', 'verified', 'mismatch', 'lost')) AS moved_kind
   FROM events
@@ -47,6 +50,7 @@ facts AS (
   SELECT
     events.*,
     firsts.created_ord,
+    events.kind = 'uploaded' AND (firsts.left_ord IS NULL OR events.ord < firsts.left_ord) AS is_upload,
     greatest(coalesce(firsts.moved_ord, 0), coalesce(firsts.created_ord, 0)) AS anchor_ord,
     events.kind = 'status' OR events.ord = firsts.created_ord AS is_seen,
     coalesce(events.state, 'queued') IN ('completed', 'failed', 'expired', 'cancelled') AS is_end
@@ -67,8 +71,8 @@ marks AS (
     min(ord) FILTER (WHERE kind = 'unknown' AND ord > anchor_ord) AS unknown_ord,
     max(ord) FILTER (WHERE kind = 'absent' AND ord > anchor_ord) AS absent_ord,
     max(ord) FILTER (WHERE kind = 'missing_remote' AND ord > anchor_ord) AS missing_ord,
-    min_by(file_id, ord) FILTER (WHERE kind = 'uploaded') AS input_file_id,
-    count(*) FILTER (WHERE kind = 'uploaded') AS n_uploads,
+    min_by(file_id, ord) FILTER (WHERE is_upload) AS input_file_id,
+    count(*) FILTER (WHERE is_upload) AS n_uploads,
     count(DISTINCT ord) FILTER (WHERE kind = 'sent') AS n_sends,
     count(DISTINCT ord) FILTER (WHERE kind = 'rejected') AS n_rejections,
     min(occurred_at) FILTER (WHERE kind = 'sent') AS sent_at,

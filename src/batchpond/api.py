@@ -11,17 +11,22 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from batchpond import lens
+from batchpond import study as study_files
 from batchpond.errors import UsageError
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import Store
+from batchpond.plan import plan_study
+from batchpond.providers import registry
 from batchpond.read import BATCH_ROWS, stream
+from batchpond.session import Providers
+from batchpond.submit import submit as submit_study
+from batchpond.sync import sync_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from batchpond.clock import Clock
-    from batchpond.plan import PlanReport
-    from batchpond.session import Providers
+    from batchpond.plan_report import PlanReport
     from batchpond.submit import SubmitPreview, SubmitReport
     from batchpond.sync import SyncReport
 
@@ -41,10 +46,7 @@ class Lake:
 
     def plan(self, study_path: str | os.PathLike[str]) -> PlanReport:
         """Expand a study file into requests and an estimate; talks to no provider."""
-        from batchpond import study
-        from batchpond.plan import plan_study
-
-        loaded = study.load(Path(study_path))
+        loaded = study_files.load(Path(study_path))
         return plan_study(Store.init(self.path, self._clock), loaded)
 
     def submit(
@@ -61,28 +63,26 @@ class Lake:
         Consent is explicit: give `max_cost_usd`, or a `confirm` that is shown the preview and
         returns whether to go on. Raises UsageError when both are missing and it is no dry run.
         """
-        from batchpond.submit import submit
-
         if confirm is None and max_cost_usd is None and not dry_run:
             raise UsageError(
                 "submit spends money: nobody has agreed to an amount",
                 hint="pass max_cost_usd=..., or confirm=... to be asked, or dry_run=True",
             )
-        return submit(
-            self._store(),
+        store = self._store()
+        return submit_study(
+            store,
             study,
             max_cost_usd=max_cost_usd,
             limit=limit,
             dry_run=dry_run,
             confirm=confirm or (lambda _: True),
-            providers=connected_providers(),
+            providers=connected_providers(store),
         )
 
     def sync(self, *, submit_due: bool = True) -> SyncReport:
         """Reconcile lake and providers once; safe to repeat, and a no-op with nothing new."""
-        from batchpond.sync import sync_once
-
-        return sync_once(self._store(), providers=connected_providers(), submit_due=submit_due)
+        store = self._store()
+        return sync_once(store, providers=connected_providers(store), submit_due=submit_due)
 
     def sql(self, query: str) -> pl.DataFrame:
         """Run one SELECT over the views, in the sandbox of `batchpond query`."""
@@ -116,12 +116,9 @@ class Lake:
         return Store.open(self.path, self._clock)
 
 
-def connected_providers() -> Providers:
+def connected_providers(store: Store) -> Providers:
     """Return the real providers, each connected with the environment's key when first needed."""
-    from batchpond.providers import registry
-    from batchpond.session import Providers
-
-    return Providers(registry.connect)
+    return Providers(lambda name: registry.connect(name, clock=store.clock))
 
 
 _Source = Callable[[list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]]

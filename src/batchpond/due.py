@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -139,12 +139,24 @@ def void_shards(picture: Picture, study: str, version: str) -> list[str]:
     return void
 
 
-def shard_rule(store: Store, version: str) -> ShardRule:
-    """Return how a planned study version wants its shards."""
+def study_settings(store: Store, version: str) -> dict[str, Any]:
+    """Return the settings that a study version was planned with."""
     with tables.connect(store, ["studies"]) as connection:
         rows = connection.execute("select config from studies where study_version = $1", [version]).fetchall()
-    wishes = json.loads(rows[0][0]).get("shards", {}) if rows else {}
+    settings: dict[str, Any] = json.loads(rows[0][0]) if rows else {}
+    return settings
+
+
+def shard_rule(store: Store, version: str) -> ShardRule:
+    """Return how a planned study version wants its shards."""
+    wishes = study_settings(store, version).get("shards") or {}
     return ShardRule(wishes.get("max_requests"), wishes.get("segments"), bool(wishes.get("per_cell")))
+
+
+def study_budget_usd(store: Store, version: str) -> float | None:
+    """Return what a study may cost over its whole life, or None where it does not say."""
+    budget: float | None = (study_settings(store, version).get("budget") or {}).get("max_cost_usd")
+    return budget
 
 
 def _limits(provider: str, queue: config.Limits, rule: ShardRule) -> shard.Limits:

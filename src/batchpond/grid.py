@@ -26,7 +26,7 @@ from batchpond.pairs import Pairs
 from batchpond.tasks.pairwise import AnswerRule
 from batchpond.templates import Filled
 
-BLOCK_ROWS: Final = 8_192
+BLOCK_ROWS: Final = 2_048
 BYTES_PER_TOKEN: Final = 4
 FRAME_TOKENS: Final = 8
 _SENTINELS: Final = ("batchpond-sentinel-7d1", "another \u00e9 prompt \u2028 of batchpond, longer than the first")

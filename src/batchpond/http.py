@@ -7,29 +7,390 @@ exception that leaves this module refers to a request, so none can show a header
 
 from __future__ import annotations
 
-import hashlib
-import ipaddress
 import logging
-import os
-import urllib.request
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import httpcore
 import httpx
 import orjson
 
-from batchpond import deadline
+from batchpond import deadline, downloads
+from batchpond.addresses import Origin, checked_base, environment_proxy, origin_of, redirect_target
 from batchpond.answers import AckRule, Answer, answer_of, judge_create
-from batchpond.api_errors import ApiError, classify
 from batchpond.clock import Clock
-from batchpond.errors import AccessError, LakeError, ProviderError, UsageError
+from batchpond.errors import AccessError, ProviderError
 from batchpond.model import Download, ErrorClass, Unclear
+from batchpond.outcomes import Fault, HttpError, Place, error_class_of, final
 from batchpond.redact import Secret, guard_loggers, redact
 from batchpond.retry import Again, RetryPolicy, RetryReason, reason_for_status, retry_after_s, run
 
-USER_AGENT: Final = "batchpond/0.1 (+https://pypi.org/project/batchpond)"
+__all__ = ["USER_AGENT", "HttpClient", "HttpError", "HttpLimits"]
+
+USER_AGENT: Final = "batchpond/0.1"
+_GONE: Final = frozenset({404, 410})
+_HOPS_MAX: Final = 3
+
+_log = logging.getLogger("batchpond.http")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """Bounds of one try; retries have their own bound in RetryPolicy.
+
+    A download slower than `min_bytes_per_s` over a whole `slow_window_s` is given up.
+    """
+
+    connect_s: float = 10.0
+    idle_s: float = 60.0
+    call_s: float = 120.0
+    upload_s: float = 1_800.0
+    download_s: float = 7_200.0
+    min_bytes_per_s: float = 512.0
+    slow_window_s: float = 60.0
+    json_bytes: int = 64 << 20
+    download_bytes: int = 16 << 30
+
+
+class HttpClient:
+    """Calls one base URL with one key.
+
+    `auth_headers` go to the base URL's origin only, checked again where requests leave the
+    process. `key_name` is what messages call the key (`OPENAI_API_KEY`); `content_hosts` are the
+    hosts to which a download may be redirected, without the key. Raises UsageError for a base URL
+    that is not https (http is allowed on this machine).
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        auth_headers: Mapping[str, str | Secret],
+        clock: Clock,
+        transport: httpx.BaseTransport | None = None,
+        *,
+        key_name: str = "the key",
+        limits: HttpLimits | None = None,
+        retries: RetryPolicy | None = None,
+        content_hosts: Iterable[str] = (),
+    ) -> None:
+        self._base_url, self._origin = checked_base(base_url)
+        self._auth_headers = dict(auth_headers)
+        self._clock = clock
+        self._key_name = key_name
+        self._limits = limits or HttpLimits()
+        self._retries = retries or RetryPolicy()
+        self._content_hosts = frozenset(host.lower() for host in content_hosts)
+        guard_loggers()
+        guarded = _KeyGuard(transport or _PoolTransport(self._origin), self._origin, self._auth_headers)
+        self._client = httpx.Client(
+            transport=guarded,
+            trust_env=False,
+            follow_redirects=False,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+            timeout=httpx.Timeout(self._limits.idle_s, connect=self._limits.connect_s),
+            headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
+        )
+
+    @property
+    def host(self) -> str:
+        """Return the host the key is bound to, with its port unless that is the scheme's own."""
+        return self._origin.name
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the base URL is on this machine."""
+        return self._origin.is_loopback
+
+    @property
+    def clock(self) -> Clock:
+        """Return the clock that waits and deadlines use."""
+        return self._clock
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._client.close()
+
+    def request_json(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str | int] | None = None,
+        payload: Mapping[str, Any] | None = None,
+        allow: frozenset[int] = frozenset(),
+    ) -> Answer:
+        """Make a call that is safe to repeat, with retries, and return its JSON object.
+
+        Statuses in `allow` are returned as they are. Raises AccessError for a refused key and
+        HttpError for everything else that is not a 2xx with a JSON object.
+        """
+
+        def call() -> Answer | Again | Fault:
+            request = self._request(method, path, params=dict(params or {}), payload=payload)
+            return self._exchange(request, self._limits.call_s, self._read_answer)
+
+        return self._final(self._repeated(call, f"{method} {path}", allow), f"{method} {path}", allow)
+
+    def post_once(
+        self, path: str, payload: Mapping[str, Any], *, deadline_s: float, rule: AckRule | None = None
+    ) -> Answer | Unclear:
+        """Send exactly one POST; return a clear yes or no, or why the answer is neither.
+
+        Never retries, never follows a redirect, ends after `deadline_s` in all, and raises nothing
+        for what the network or the server does. See `judge_create` for what is clear.
+        """
+        request = self._request("POST", path, payload=payload)
+        result = self._exchange(request, deadline_s, self._read_answer)
+        match result:
+            case Again():
+                return Unclear(f"{result.reason}: {result.detail}")
+            case Fault():
+                return Unclear(result.detail)
+            case _:
+                return judge_create(result, rule or AckRule())
+
+    def upload_multipart(self, path: str, file: Path, filename: str, fields: Mapping[str, str]) -> Answer:
+        """Stream a file as multipart form data, with retries, and return the JSON object answered."""
+        limits = self._limits
+
+        def call() -> Answer | Again | Fault:
+            with file.open("rb") as content:
+                files = {"file": (filename, content, "application/jsonl")}
+                request = self._request("POST", path, data=dict(fields), files=files)
+                return self._exchange(request, limits.upload_s, self._read_answer)
+
+        return self._final(self._repeated(call, f"POST {path}"), f"POST {path}")
+
+    def download(self, path: str, dest: Path) -> Download | None:
+        """Stream a file to `dest`, flushed to disk, with retries; None on 404 and 410.
+
+        Only a whole body is left at `dest`: one shorter than declared, slower than the floor or
+        past its deadline is dropped and asked for again.
+        """
+
+        def call() -> Download | Answer | Again | Fault:
+            return self._download_once(path, dest)
+
+        is_complete = False
+        try:
+            result = self._repeated(call, f"GET {path}", _GONE)
+            is_complete = isinstance(result, Download)
+        finally:
+            if not is_complete:
+                dest.unlink(missing_ok=True)
+        if isinstance(result, Download):
+            return result
+        if isinstance(result, Answer) and result.status_code in _GONE:
+            return None
+        self._final(result, f"GET {path}")
+        raise HttpError(f"GET {path} at {self.host} answered with something that is not a file")
+
+    # --- one exchange ---------------------------------------------------------------------------
+
+    def _request(self, method: str, path: str, payload: Mapping[str, Any] | None = None, **parts: Any) -> httpx.Request:
+        if not path.startswith("/") or path.startswith("//"):
+            raise ProviderError(f"path {path[:80]!r} does not begin with one slash")
+        headers = {
+            name: value.reveal() if isinstance(value, Secret) else value for name, value in self._auth_headers.items()
+        }
+        if payload is not None:
+            parts["content"] = orjson.dumps(payload)
+            headers["Content-Type"] = "application/json"
+        return self._client.build_request(method, self._base_url + path, headers=headers, **parts)
+
+    def _exchange(
+        self,
+        request: httpx.Request,
+        seconds: float,
+        consume: Callable[[httpx.Response, deadline.Deadline], T],
+    ) -> T | Again | Fault:
+        # Failures leave as values: an exception raised inside `except` would keep the library's
+        # own, and with it the request and its headers, in its context.
+        with deadline.within(self._clock, seconds) as until:
+            try:
+                response = self._client.send(request, stream=True)
+                try:
+                    return consume(response, until)
+                finally:
+                    response.close()
+            except downloads.Refused as error:
+                return Fault(str(error))
+            except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ConnectionError, TimeoutError) as error:
+                return _failure(error)
+
+    def _read_answer(self, response: httpx.Response, until: deadline.Deadline) -> Answer | Again | Fault:
+        body = bytearray()
+        for chunk in response.iter_bytes():
+            body += chunk
+            if len(body) > self._limits.json_bytes:
+                return Fault(f"the answer is larger than {self._limits.json_bytes} bytes")
+            if until.remaining_s <= 0:
+                return Again(RetryReason.TIMEOUT, "the call's total deadline has passed")
+        declared = response.headers.get("content-length", "")
+        is_plain = "content-encoding" not in response.headers
+        if is_plain and declared.isascii() and declared.isdigit() and int(declared[:19]) != len(body):
+            return Again(RetryReason.SHORT_BODY, f"{len(body)} of {declared[:19]} bytes arrived")
+        return answer_of(response.status_code, response.headers, bytes(body))
+
+    def _download_once(self, path: str, dest: Path) -> Download | Answer | Again | Fault:
+        def consume(response: httpx.Response, until: deadline.Deadline) -> Download | Answer | Again | Fault:
+            if response.status_code != 200:
+                return self._read_answer(response, until)
+            if "text/html" in response.headers.get("content-type", ""):
+                raise downloads.Refused("a web page came instead of the file: a proxy or login page answered")
+            limits = self._limits
+            slowness = downloads.Slowness(self._clock, limits.min_bytes_per_s, limits.slow_window_s)
+            lower = {name.lower(): value for name, value in response.headers.items()}
+            return downloads.store(
+                response.iter_raw(), lower, dest, max_bytes=limits.download_bytes, slowness=slowness, until=until
+            )
+
+        request = self._request("GET", path)
+        for _ in range(_HOPS_MAX):
+            result = self._exchange(request, self._limits.download_s, consume)
+            target = self._content_target(result, request)
+            if target is None:
+                return result
+            request = self._client.build_request("GET", target)
+        return Fault(f"more than {_HOPS_MAX} redirects")
+
+    def _content_target(self, result: object, request: httpx.Request) -> str | None:
+        """Return where a download may go on, without the key, or None when it must not."""
+        if not isinstance(result, Answer) or result.status_code not in (301, 302, 303, 307, 308):
+            return None
+        return redirect_target(str(request.url), result.headers.get("location", ""), self._content_hosts)
+
+    # --- several exchanges, and what they come to -----------------------------------------------
+
+    def _repeated(
+        self, call: Callable[[], T | Again | Fault], name: str, allow: frozenset[int] = frozenset()
+    ) -> T | Again | Fault:
+        def attempt() -> T | Again | Fault:
+            result = call()
+            if not isinstance(result, Answer) or result.status_code in allow:
+                return result
+            reason = reason_for_status(result.status_code)
+            if reason is None or error_class_of(result) is ErrorClass.BILLING:
+                return result
+            wait_s = retry_after_s(result.headers, self._clock.now())
+            return Again(reason, result.excerpt(), wait_s, result.status_code)
+
+        def on_wait(last: Again, seconds: float) -> None:
+            _log.info("%s at %s: %s; again in %.1f s", name, self.host, last.reason, seconds)
+
+        return run(attempt, self._retries, self._clock, name, on_wait)
+
+    def _final(self, result: object, call: str, allow: frozenset[int] = frozenset()) -> Answer:
+        place = Place(f"{call} at {self.host}", self._base_url, self._key_name)
+        return final(result, place, allow)
+
+
+# --- the way out ----------------------------------------------------------------------------------
+
+
+class _KeyGuard(httpx.BaseTransport):
+    """Refuses, at the last step before the network, to send the key to any other origin."""
+
+    def __init__(self, inner: httpx.BaseTransport, origin: Origin, auth: Mapping[str, str | Secret]) -> None:
+        self._inner = inner
+        self._origin = origin
+        self._secrets = [value.reveal() for value in auth.values() if isinstance(value, Secret)]
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if origin_of(str(request.url)) != self._origin:
+            sent = [*request.headers.values(), str(request.url)]
+            if any(secret in value for secret in self._secrets for value in sent):
+                raise AccessError(f"the key of {self._origin.name} was about to go to {request.url.host}: stopped")
+        return self._inner.handle_request(request)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _PoolTransport(httpx.BaseTransport):
+    """A connection pool, through the environment's proxy if any, whose streams know the deadline."""
+
+    def __init__(self, origin: Origin) -> None:
+        settings: dict[str, Any] = {
+            "ssl_context": httpx.create_ssl_context(),
+            "max_connections": 8,
+            "keepalive_expiry": 30.0,
+            "network_backend": deadline.DeadlineBackend(),
+        }
+        address = environment_proxy(origin)
+        if address is None:
+            self._pool = httpcore.ConnectionPool(**settings)
+            return
+        proxy = httpx.Proxy(address)
+        if proxy.raw_auth:
+            Secret(proxy.raw_auth[1].decode("utf-8", "replace"))  # known to `redact` from here on
+        self._pool = httpcore.HTTPProxy(proxy_url=str(proxy.url), proxy_auth=proxy.raw_auth, **settings)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        url = httpcore.URL(
+            scheme=request.url.raw_scheme,
+            host=request.url.raw_host,
+            port=request.url.port,
+            target=request.url.raw_path,
+        )
+        inner = httpcore.Request(
+            request.method,
+            url,
+            headers=request.headers.raw,
+            content=request.stream,
+            extensions=request.extensions,
+        )
+        response = _translated(lambda: self._pool.handle_request(inner))
+        return httpx.Response(response.status, headers=response.headers, stream=_Stream(response))
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+class _Stream(httpx.SyncByteStream):
+    def __init__(self, response: httpcore.Response) -> None:
+        self._response = response
+
+    def __iter__(self) -> Iterator[bytes]:
+        parts = self._response.iter_stream()
+        while (part := _translated(lambda: next(parts, None))) is not None:
+            yield part
+
+    def close(self) -> None:
+        _translated(self._response.close)
+
+
+def _translated(call: Callable[[], T]) -> T:
+    failure: httpx.TransportError
+    try:
+        return call()
+    except httpcore.ConnectTimeout as error:
+        failure = httpx.ConnectTimeout(str(error))
+    except httpcore.TimeoutException as error:
+        failure = httpx.ReadTimeout(str(error))
+    except (httpcore.ConnectError, httpcore.ProxyError) as error:
+        failure = httpx.ConnectError(str(error))
+    except (httpcore.LocalProtocolError, httpcore.UnsupportedProtocol) as error:
+        failure = httpx.LocalProtocolError(str(error))
+    except (httpcore.NetworkError, httpcore.ProtocolError) as error:
+        failure = httpx.ReadError(str(error))
+    raise failure
+
+
+def _failure(error: Exception) -> Again | Fault:
+    detail = redact(f"{type(error).__name__}: {error}")[:300]
+    match error:
+        case httpx.ConnectTimeout() | httpx.ConnectError() if "CERTIFICATE_VERIFY_FAILED" in detail:
+            return Fault(f"the server's certificate is not valid ({detail})")
+        case httpx.ConnectTimeout() | httpx.ConnectError() | httpx.ProxyError():
+            return Again(RetryReason.CONNECT, detail)
+        case httpx.TimeoutException() | TimeoutError():
+            return Again(RetryReason.TIMEOUT, detail)
+        case httpx.NetworkError() | httpx.RemoteProtocolError() | ConnectionError():
+            return Again(RetryReason.CONNECTION_LOST, detail)
+        case _:
+            return Fault(detail)

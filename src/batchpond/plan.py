@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from batchpond import lens, resolved
 from batchpond.cells import Cell, Grid, Modules, make
-from batchpond.grid import Asks, Texts, asks, blocks
+from batchpond.grid import Asks, Block, Texts, asks, blocks
 from batchpond.items import SqlRows
 from batchpond.lake import tables
 from batchpond.lake.events import Event, EventLog, Kind
@@ -34,11 +34,21 @@ from batchpond.plan_publish import (
     publish_plan,
     publish_requests,
 )
-from batchpond.plan_report import Asked, CellCounts, PlanReport, cell_reports, model_reports, read_asked, shard_counts
+from batchpond.plan_report import (
+    Asked,
+    CellCounts,
+    PlanReport,
+    cell_reports,
+    limits_of,
+    model_reports,
+    read_asked,
+    shard_counts,
+)
 from batchpond.plan_rows import Rows
 from batchpond.prices import NOTHING, Prices
 from batchpond.providers import registry
 from batchpond.resolved import Resolved
+from batchpond.shard import Limits, Line, check_line
 from batchpond.study_spec import ItemsFrom, Order, Study
 
 _TABLES: Final = ("items", "rubrics", "templates", "requests", "plan", "responses", "shard_requests")
@@ -112,6 +122,7 @@ def _write(store: Store, draft: _Draft) -> int:
     rows = Rows(study.name, draft.version, items, draft.pairs, draft.asks, study.answer)
     with Spool(store, REQUESTS, REQUEST_FILE_ROWS) as requests, Spool(store, PLAN, PLAN_FILE_ROWS) as plan:
         for block in blocks(draft.grid.cells, draft.asks, Texts(items), study.answer):
+            _check_sizes(block, limits_of(block.cell, study.shards))
             requests.add(rows.requests(block))
             plan.add(rows.plan(block))
         with tables.connect(store, _TABLES) as connection:
@@ -119,6 +130,13 @@ def _write(store: Store, draft: _Draft) -> int:
             _publish_inputs(store, connection, draft)
         publish_plan(store, study.name, draft.version, plan)
     return n_new
+
+
+def _check_sizes(block: Block, limits: Limits) -> None:
+    """Refuse a request that no batch could hold before anything is written."""
+    largest = max(range(len(block.bodies)), key=lambda number: len(block.bodies[number]))
+    line = Line(block.request_ids[largest], len(block.bodies[largest]), block.estimated_input_tokens[largest])
+    check_line(line, limits)
 
 
 def _publish_inputs(store: Store, connection: duckdb.DuckDBPyConnection, draft: _Draft) -> None:

@@ -71,8 +71,10 @@ class Spool:
         for start in range(0, n_rows, self.table.row_group_rows):
             stop = min(start + self.table.row_group_rows, n_rows)
             self._write(rows.slice(start, stop - start))
-        self._pending = [rows.slice(n_rows)]
+        self._pending = [rows.slice(n_rows).combine_chunks()]
         self._n_pending -= n_rows
+        del rows
+        pa.default_memory_pool().release_unused()
 
     def _write(self, rows: pa.Table) -> None:
         if self._file is None:

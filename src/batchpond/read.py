@@ -51,9 +51,7 @@ def stream(
             ) from error
 
 
-def rows(
-    lake_path: Path, view: str, *, order: Sequence[str], study: str | None = None
-) -> list[dict[str, Any]]:
+def rows(lake_path: Path, view: str, *, order: Sequence[str], study: str | None = None) -> list[dict[str, Any]]:
     """Return a small view's rows in order; raises UsageError when there are more than a person can read."""
     found: list[dict[str, Any]] = []
     with stream(lake_path, view, study=study, order=order, limit=ROWS_MAX + 1) as batches:

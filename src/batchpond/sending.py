@@ -188,28 +188,47 @@ def _in_queue(session: Session, provider: str, model: str) -> tuple[int, int]:
 
 
 @dataclass(slots=True)
-class Budget:
-    """What an approval still allows: its cap less what is spent and, at worst, outstanding."""
+class Cap:
+    """An amount that may be spent, less what is spent and, at worst, outstanding."""
 
-    cap_usd: float | None
+    limit_usd: float
     taken_usd: float
+
+    def allows(self, shard: Event) -> bool:
+        """Whether the shard's worst cost fits; one of unknown cost never does."""
+        return shard.cost_max_usd is not None and self.taken_usd + shard.cost_max_usd <= self.limit_usd * (1 + 1e-9)
+
+
+@dataclass(slots=True)
+class Budget:
+    """The caps that a study's shards must fit: the approval's, and the study's own over all approvals."""
+
+    caps: list[Cap]
 
     @classmethod
     def of(cls, session: Session, approval: Event) -> Budget:
-        """Add up an approval's attempts: by usage once verified, at worst before that."""
-        attempts = [a for a in session.picture.attempts.values() if a.intent.approval_id == approval.approval_id]
-        actual = _actual_costs(session) if attempts and approval.cost_max_usd is not None else {}
-        return cls(approval.cost_max_usd, sum(_taken_usd(attempt, actual) for attempt in attempts))
+        """Add up the study's attempts: by usage once verified, at worst before that."""
+        limit_usd = due.study_budget_usd(session.store, approval.study_version or "")
+        if approval.cost_max_usd is None and limit_usd is None:
+            return cls([])
+        attempts = [a for a in session.picture.attempts.values() if a.intent.study == approval.study]
+        actual = _actual_costs(session) if attempts else {}
+        caps = []
+        if approval.cost_max_usd is not None:
+            mine = [a for a in attempts if a.intent.approval_id == approval.approval_id]
+            caps.append(Cap(approval.cost_max_usd, sum(_taken_usd(attempt, actual) for attempt in mine)))
+        if limit_usd is not None:
+            caps.append(Cap(limit_usd, sum(_taken_usd(attempt, actual) for attempt in attempts)))
+        return cls(caps)
 
     def allows(self, shard: Event) -> bool:
-        """Whether the shard's worst cost fits; one of unknown cost fits only where no cap is."""
-        if self.cap_usd is None:
-            return True
-        return shard.cost_max_usd is not None and self.taken_usd + shard.cost_max_usd <= self.cap_usd * (1 + 1e-9)
+        """Whether the shard's worst cost fits every cap."""
+        return all(cap.allows(shard) for cap in self.caps)
 
     def reserve(self, shard: Event) -> None:
         """Take a sent shard's worst cost."""
-        self.taken_usd += shard.cost_max_usd or 0.0
+        for cap in self.caps:
+            cap.taken_usd += shard.cost_max_usd or 0.0
 
 
 def _taken_usd(attempt: Attempt, actual: dict[str, float | None]) -> float:

@@ -66,7 +66,7 @@ def split(lines: Iterable[SizedRow], limits: Limits) -> Iterator[list[SizedRow]]
     n_bytes = n_tokens = 0
     for line in lines:
         line_bytes = line.size_bytes + limits.line_overhead_bytes
-        _check_line(line, line_bytes, limits)
+        check_line(line, limits)
         is_full = (
             len(shard) >= limits.max_requests
             or n_bytes + line_bytes > limits.max_bytes
@@ -82,7 +82,9 @@ def split(lines: Iterable[SizedRow], limits: Limits) -> Iterator[list[SizedRow]]
         yield shard
 
 
-def _check_line(line: Sized, line_bytes: int, limits: Limits) -> None:
+def check_line(line: Sized, limits: Limits) -> None:
+    """Raise UsageError when no shard can hold a line."""
+    line_bytes = line.size_bytes + limits.line_overhead_bytes
     if line_bytes > limits.max_bytes:
         raise UsageError(
             f"request {line.request_id} takes {line_bytes:,} bytes; one batch holds {limits.max_bytes:,}",

@@ -41,6 +41,7 @@ class SubmitPreview:
     study_version: str
     models: tuple[ModelCost, ...]
     caveats: tuple[str, ...]
+    largest_shard_usd: float = 0.0
 
     @property
     def n_requests(self) -> int:
@@ -95,7 +96,8 @@ def preview(store: Store, picture: Picture, study: str, limit: int | None) -> Su
         groups.setdefault((shard.provider or "", shard.request_model or ""), []).append(shard)
     caveats = {caveat for provider, _ in groups for caveat in registry.module(provider).DESCRIPTOR.caveats}
     models = tuple(_model_cost(key, group) for key, group in sorted(groups.items()))
-    return SubmitPreview(study, version, models, tuple(sorted(caveats)))
+    largest_usd = max((shard.cost_max_usd or 0.0 for shard in shards), default=0.0)
+    return SubmitPreview(study, version, models, tuple(sorted(caveats)), largest_usd)
 
 
 def _unsent(store: Store, picture: Picture, study: str) -> list[Event]:
@@ -134,9 +136,11 @@ def submit(
     """Send a study's due requests, once `confirm` agrees to their cost; the rest is left to `sync`.
 
     The lock is not held while asking. Raises UsageError when there is no plan or the estimate is
-    above `max_cost_usd`; what is sent before a failure stays on record and is never sent twice.
+    above `max_cost_usd` or the study's budget; what is sent before a failure stays on record and is never sent twice.
     """
     shown = preview(store, fold(read(store)), study, limit)
+    limits_usd = [max_cost_usd, due.study_budget_usd(store, shown.study_version)]
+    max_cost_usd = min((usd for usd in limits_usd if usd is not None), default=None)
     _check_money(shown, max_cost_usd)
     if dry_run or not shown.n_requests or not confirm(shown):
         return SubmitReport(shown, is_approved=False, counts=None, notes=(), exit_code=ExitCode.DONE)
@@ -161,8 +165,13 @@ def _check_money(shown: SubmitPreview, max_cost_usd: float | None) -> None:
         )
     if (shown.cost_expected_usd or 0.0) > max_cost_usd:
         raise UsageError(
-            f"the expected cost ${shown.cost_expected_usd:.2f} is above your limit ${max_cost_usd:.2f}: not sent",
+            f"the expected cost ${shown.cost_expected_usd:.2f} is above the limit ${max_cost_usd:.2f}: not sent",
             hint="raise the limit, or send a part with `--limit N`",
+        )
+    if shown.largest_shard_usd > max_cost_usd:
+        raise UsageError(
+            f"one batch may cost ${shown.largest_shard_usd:.2f} at worst, above the limit ${max_cost_usd:.2f}: not sent",
+            hint="raise the limit, lower max_output_tokens, set [shards] max_requests, or use `--limit N`",
         )
 
 

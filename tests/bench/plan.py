@@ -53,7 +53,9 @@ def measure(n_requests: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         words = "a quick study of how water finds its own level in every vessel "
-        samples = (f"s{k},{str(k) + ' ' + (words * 20)[k % 60 :][:TEXT_BYTES]}\n" for k in range(n_items_for(n_requests)))
+        samples = (
+            f"s{k},{str(k) + ' ' + (words * 20)[k % 60 :][:TEXT_BYTES]}\n" for k in range(n_items_for(n_requests))
+        )
         (folder / "samples.csv").write_text("id,text\n" + "".join(samples))
         (folder / "study.toml").write_text(STUDY)
         store, study = Store.init(folder / "lake"), load(folder / "study.toml")
@@ -89,11 +91,12 @@ def main(sizes: list[int]) -> None:
     """Measure each size in a fresh process and print a line for it."""
     before: dict[str, float] | None = None
     for size in sizes:
-        done = subprocess.run([sys.executable, __file__, "--one", str(size)], capture_output=True, check=True)  # noqa: S603
+        done = subprocess.run([sys.executable, __file__, "--one", str(size)], capture_output=True, check=True)
         now = json.loads(done.stdout)
         line = (
-            f"{now['requests']:>9,} requests  {now['requests'] / now['cpu_s']:>8,.0f} per CPU-s  {now['peak_mb']:>5.0f} MB peak  "
-            f"{now['cpu_s'] / now['floor_cpu_s']:>5.1f} x floor  again {now['again_cpu_s']:.2f} s"
+            f"{now['requests']:>9,} requests  {now['requests'] / now['cpu_s']:>8,.0f} per CPU-s  "
+            f"{now['peak_mb']:>5.0f} MB peak  {now['cpu_s'] / now['floor_cpu_s']:>5.1f} x floor  "
+            f"again {now['again_cpu_s']:.2f} s"
         )
         if before is not None:
             growth = (now["cpu_s"] / before["cpu_s"]) / (now["requests"] / before["requests"])

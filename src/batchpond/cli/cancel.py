@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from batchpond.cli import output
@@ -9,6 +11,9 @@ from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_c
 from batchpond.cli.passes import notes_documents, providers, show_note
 from batchpond.cli.text import plural
 from batchpond.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from batchpond.cancel import CancelReport
 
 
 @pond_command(
@@ -31,13 +36,18 @@ def command(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_j
     diagnostics, store = invocation.diagnostics, invocation.store()
     if not is_yes and not diagnostics.confirm(f"Cancel {plural(len(batches), 'batch')}?", flag="--yes"):
         raise UsageError("not confirmed; nothing was cancelled")
-    report = cancel(store, batches, providers=providers())
+    report = cancel(store, batches, providers=providers(store))
     for note in report.notes:
         show_note(diagnostics, note)
     if is_json:
-        output.document({"asked": report.asked, "notes": notes_documents(report.notes)})
+        output.document(document(report))
     diagnostics.note(
         f"asked to cancel {plural(len(report.asked), 'batch')}",
         hint="`batchpond sync` collects what they finished",
     )
     return report.exit_code
+
+
+def document(report: CancelReport) -> dict[str, Any]:
+    """Return the JSON shape of a cancellation."""
+    return {"asked": report.asked, "notes": notes_documents(report.notes)}

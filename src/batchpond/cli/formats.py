@@ -165,9 +165,7 @@ def _fitted_widths(
 ) -> list[int] | None:
     from rich.cells import cell_len
 
-    natural = [
-        max(cell_len(head), *(min(cell_len(row[i]), width) for row in shown), 0) for i, head in enumerate(heads)
-    ]
+    natural = [max(cell_len(head), *(min(cell_len(row[i]), width) for row in shown), 0) for i, head in enumerate(heads)]
     floor = [
         max(cell_len(head), full if number else min(full, TEXT_FLOOR))
         for head, full, number in zip(heads, natural, is_number, strict=True)
@@ -196,9 +194,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]
     return (" " * GAP).join(parts).rstrip()
 
 
-def _blocks(
-    heads: Sequence[str], shown: Sequence[Sequence[str]], width: int, *, has_color: bool
-) -> Iterator[str]:
+def _blocks(heads: Sequence[str], shown: Sequence[Sequence[str]], width: int, *, has_color: bool) -> Iterator[str]:
     from rich.cells import cell_len, chop_cells, set_cell_size
 
     label = max((cell_len(head) for head in heads), default=0)

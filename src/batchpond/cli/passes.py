@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 from batchpond.cli.diagnostics import Diagnostics
 
 if TYPE_CHECKING:
+    from batchpond.lake.store import Store
     from batchpond.session import Counts, Note, Providers
 
 
-def providers() -> Providers:
+def providers(store: Store) -> Providers:
     """Return the providers, each connected with the environment's key when first needed."""
     from batchpond.api import connected_providers
 
-    return connected_providers()
+    return connected_providers(store)
 
 
 def show_note(diagnostics: Diagnostics, note: Note) -> None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 CELLS_SHOWN_MAX = 60
 DROPPED_SHOWN_MAX = 20
 COSTS = ("low", "expected", "worst")
-MODEL_COLUMNS = ("provider", "model", "requests", "to ask", "batches", "input tokens", *COSTS)
-CELL_COLUMNS = ("template", "rubric", "model", "thinking", "requests", "to ask", *COSTS)
+MODEL_COLUMNS = ("provider", "model", "to ask", "batches", "tokens in", *COSTS)
+CELL_COLUMNS = ("template", "rubric", "model", "thinking", "to ask", "expected")
 
 
 @pond_command("plan", "batchpond plan study.toml", "batchpond plan study.toml --json | jq .cost.expected_usd")
@@ -97,7 +97,6 @@ def _model_row(model: ModelReport) -> tuple[str, ...]:
     return (
         model.provider,
         model.request_model,
-        f"{model.n_requests:,}",
         f"{model.n_to_ask:,}",
         f"{model.n_shards:,}",
         f"~{model.estimated_input_tokens:,}",
@@ -113,11 +112,8 @@ def _cell_row(cell: CellReport) -> tuple[str, ...]:
         cell.rubric_id,
         cell.request_model,
         cell.thinking,
-        f"{cell.n_requests:,}",
         f"{cell.n_to_ask:,}",
-        usd(cell.cost.low_usd),
         usd(cell.cost.expected_usd),
-        usd(cell.cost.worst_usd),
     )
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from batchpond.cli import output
 from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
 from batchpond.cli.passes import providers
 from batchpond.errors import UsageError
+
+if TYPE_CHECKING:
+    from batchpond.attempts import Attempt
 
 RISKS = {
     "absent": "If the batch exists after all, its requests are paid for twice. Say that it does not exist?",
@@ -59,9 +64,14 @@ def command(
     risk = RISKS.get(chosen[0])
     if risk and not is_yes and not invocation.diagnostics.confirm(risk, flag="--yes"):
         raise UsageError("not confirmed; nothing was recorded")
-    settled = resolve(store, attempt, chosen[0], providers=providers(), batch_id=batch_id)
+    settled = resolve(store, attempt, chosen[0], providers=providers(store), batch_id=batch_id)
     if is_json:
-        output.document({"attempt_id": settled.attempt_id, "phase": settled.phase, "batch_id": settled.batch_id})
+        output.document(document(settled))
     invocation.diagnostics.note(
         f"attempt {settled.attempt_id} is now {settled.phase}", hint="`batchpond sync` goes on from here"
     )
+
+
+def document(settled: Attempt) -> dict[str, Any]:
+    """Return the JSON shape of a decision."""
+    return {"attempt_id": settled.attempt_id, "phase": settled.phase, "batch_id": settled.batch_id}

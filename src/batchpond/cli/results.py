@@ -8,7 +8,6 @@ from batchpond.cli import output
 from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
 
-
 ORDER = ("study", "slot")
 # What fits a terminal and answers "who won"; every other form prints all columns.
 TERMINAL_COLUMNS = (
@@ -21,6 +20,8 @@ TERMINAL_COLUMNS = (
     "verdict",
     "outcome",
 )
+LEFT_OUT_BELOW = 100
+LEFT_OUT = frozenset({"rubric_id", "thinking"})
 
 
 @pond_command(
@@ -43,7 +44,12 @@ def command(invocation: Invocation, study: str | None, limit: int | None, all_co
 
     store = invocation.store()
     is_short = form is Format.TABLE and output.is_terminal() and not all_columns
-    columns = TERMINAL_COLUMNS if is_short else None
+    columns = _terminal_columns() if is_short else None
     with stream(store.path, "results", columns=columns, study=study, order=ORDER, limit=limit) as rows:
         n_left_out = output.table(rows, form, has_color=invocation.color_stdout())
     invocation.note_left_out(n_left_out)
+
+
+def _terminal_columns() -> tuple[str, ...]:
+    is_narrow = output.width() < LEFT_OUT_BELOW
+    return tuple(name for name in TERMINAL_COLUMNS if not (is_narrow and name in LEFT_OUT))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import signal
+import threading
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
-from batchpond.cli import output
+from batchpond.cli import formats, output
 from batchpond.cli.frame import Invocation, pass_invocation, pond_command
 from batchpond.cli.text import plural
 
+if TYPE_CHECKING:
+    from batchpond.simulators.server import Running
+
 KEY = "simulated-key"
-WAIT_S = 0.5
 
 
 @pond_command(
@@ -32,6 +36,9 @@ WAIT_S = 0.5
               help="MODEL:NAME=VALUE,...: how a model judges; may be repeated.")  # fmt: skip
 @click.option("--latency", "latency_s", type=(float, float), default=(0.2, 2.0), show_default=True,
               metavar="MIN MAX", help="Seconds a batch takes.")  # fmt: skip
+@click.option(
+    "--speed", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Its seconds in one of yours."
+)
 @click.option("--faults", "is_listing", is_flag=True, help="List the faults that --fault takes, and stop.")
 @pass_invocation
 def command(
@@ -42,6 +49,7 @@ def command(
     faults: tuple[str, ...],
     judges: tuple[str, ...],
     latency_s: tuple[float, float],
+    speed: float,
     is_listing: bool,
 ) -> None:
     """Run OpenAI's batch API on this machine until Ctrl-C; its answers are marked as simulated.
@@ -54,27 +62,27 @@ def command(
     from batchpond.simulators.world import Settings
 
     if is_listing:
-        output.text("\n".join("  ".join(filter(None, row)) for row in describe_faults()))
+        heads = ("fault", "argument", "where", "what happens")
+        output.text("\n".join(formats.aligned(heads, describe_faults(), n_text_columns=len(heads))))
         return
-    settings = Settings(seed=seed, latency_s=latency_s, faults=faults, judges=judges)
-    with server.running(state, settings=settings, port=port) as simulator:
+    settings = Settings(seed=seed, latency_s=latency_s, speed=speed, faults=faults, judges=judges)
+
+    def announce(simulator: Running) -> None:
         output.text(f"export OPENAI_BASE_URL={simulator.base_url}\nexport OPENAI_API_KEY={KEY}")
         invocation.diagnostics.note(
             f"simulating with {plural(len(faults), 'fault')}, state in {state}; Ctrl-C stops it",
             hint="run those two lines in another terminal, then `batchpond submit` and `batchpond sync`",
         )
-        _wait_for_a_signal()
+
+    server.serve(port, state, settings, on_ready=announce, until=_stopped_by_signals())
 
 
-def _wait_for_a_signal() -> None:
-    import threading
-
+def _stopped_by_signals() -> threading.Event:
     stopped = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         stopped.set()
 
-    signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGTERM, stop)
-    while not stopped.wait(WAIT_S):
-        pass
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    return stopped

@@ -13,7 +13,7 @@ from batchpond.cli.text import age, plural, usd
 from batchpond.errors import ExitCode
 
 ID_SHOWN = 10
-MODEL_HEADS = ("study", "model", "planned", "unsent", "waiting", "answered", "failed", "missing", "unclear", "cost")
+MODEL_HEADS = ("study", "model", "all", "unsent", "waiting", "answered", "failed", "cost")
 BATCH_HEADS = ("study", "model", "batch", "state", "done", "of", "age", "ends in")
 
 
@@ -57,11 +57,7 @@ def command(invocation: Invocation, study: str | None, is_batches: bool, is_exit
 
 
 def _show(models: list[dict[str, Any]], live: list[dict[str, Any]], *, has_color: bool, now_s: float) -> None:
-    rows = [
-        (m["study"], m["request_model"], m["n_planned"], m["n_unsent"], m["n_outstanding"], m["n_answered"],
-         m["n_failed"], m["n_missing"], m["n_unknown"], usd(m["cost_usd"]))
-        for m in models
-    ]  # fmt: skip
+    rows = [_model_row(model) for model in models]
     output.records(MODEL_HEADS, rows, Format.TABLE, has_color=has_color)
     if live:
         n_studies = len({m["study"] for m in models} | {b["study"] for b in live})
@@ -69,6 +65,19 @@ def _show(models: list[dict[str, Any]], live: list[dict[str, Any]], *, has_color
         batches = [_batch_row(b, now_s)[skipped:] for b in live]
         output.text("")
         output.records(BATCH_HEADS[skipped:], batches, Format.TABLE, has_color=has_color)
+
+
+def _model_row(model: dict[str, Any]) -> tuple[Any, ...]:
+    return (
+        model["study"],
+        model["request_model"],
+        model["n_planned"],
+        model["n_unsent"],
+        model["n_outstanding"] + model["n_unknown"],
+        model["n_answered"],
+        model["n_failed"] + model["n_missing"],
+        usd(model["cost_usd"]) if model["n_answered"] else None,
+    )
 
 
 def _batch_row(batch: dict[str, Any], now_s: float) -> tuple[Any, ...]:

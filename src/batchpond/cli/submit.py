@@ -60,14 +60,15 @@ def command(
             flag="--yes",
         )
 
+    store = invocation.store()
     report = submit(
-        invocation.store(),
+        store,
         study,
         max_cost_usd=max_cost_usd,
         limit=limit,
         dry_run=dry_run,
         confirm=confirm,
-        providers=providers(),
+        providers=providers(store),
         on_note=lambda note: show_note(diagnostics, note),
     )
     if report.counts is None and report.preview.n_requests and not dry_run:

@@ -97,7 +97,7 @@ def _passes(invocation: Invocation, watch: Watch) -> tuple[Counts, SyncReport]:
     from batchpond.session import Counts
 
     store, diagnostics = invocation.store(), invocation.diagnostics
-    total, connected = Counts(), providers()
+    total, connected = Counts(), providers(store)
     deadline_s = time.monotonic() + watch.timeout_s
     while True:
         report = _one_pass(invocation, watch, deadline_s, store, connected)

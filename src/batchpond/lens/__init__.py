@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchpond.lens.catalog import ViewInfo, views
+from batchpond.lens.catalog import TABLE_STAGE, ViewInfo, columns, views
 from batchpond.lens.database import (
     BadFile,
     bad_files,
@@ -18,11 +18,13 @@ from batchpond.lens.database import (
 from batchpond.lens.sandbox import run_query
 
 __all__ = [
+    "TABLE_STAGE",
     "BadFile",
     "ViewInfo",
     "bad_files",
     "build",
     "check_file",
+    "columns",
     "connect",
     "ddl",
     "empty",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from batchpond.lens import scripts
+from batchpond.lens.database import empty
 
 TABLE_STAGE: Final = "lake"
 
@@ -49,3 +50,15 @@ def views() -> list[ViewInfo]:
         for script in scripts.scripts()
         for name in script.views
     ]
+
+
+def columns() -> dict[str, list[str]]:
+    """Return the column names of every table and view."""
+    with empty() as connection:
+        rows = connection.execute(
+            "SELECT table_name, column_name FROM information_schema.columns ORDER BY table_name, ordinal_position"
+        ).fetchall()
+    found: dict[str, list[str]] = {}
+    for table, column in rows:
+        found.setdefault(table, []).append(column)
+    return found

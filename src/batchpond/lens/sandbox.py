@@ -68,7 +68,7 @@ def run_query(
 
 
 def _lock_down(connection: duckdb.DuckDBPyConnection) -> None:
-    paths = [path for path, in connection.execute(_PATHS).fetchall()]
+    paths = [path for (path,) in connection.execute(_PATHS).fetchall()]
     connection.execute(f"SET allowed_paths = [{', '.join(map(literal, paths))}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")

@@ -15,7 +15,7 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -37,7 +37,8 @@ _HEADING = re.compile(
     r"(?:(1|one|a)|(2|two|b))\b[^\w\n]{0,8}",
     re.IGNORECASE | re.MULTILINE,
 )
-_SIXTH_WORDS = struct.Struct("<6Q")
+_OPENING = re.compile(r"""\n\s*|[:>"'`\[({|\u201c\u00ab]\s*""")
+_SIX_WORDS = struct.Struct("<6Q")
 _TIE_WORDS = frozenset({"tie", "equal", "same", "draw", "neither", "both"})
 
 
@@ -199,7 +200,7 @@ class Panel:
         seed = f"{self._seed}|{model}|{request_key}|{zlib.crc32(prompt.encode('utf-8', 'surrogatepass'))}"
         raw = blake2b(seed.encode("utf-8", "surrogatepass"), digest_size=48).digest()
         u_kind, u_choice, u_a, u_b, u_words, u_rest = (
-            word / 18446744073709551616.0 for word in _SIXTH_WORDS.unpack(raw)
+            word / 18446744073709551616.0 for word in _SIX_WORDS.unpack(raw)
         )
         kind = _kind(judge, u_kind)
         says = _SAYS.get(kind, Says.TEXT)
@@ -234,24 +235,25 @@ class Panel:
             if len(marks) >= 2:
                 return float(marks[0]), float(marks[1])
         if self._quality:
-            found = self._at_line_starts(prompt) or self._anywhere(prompt)
+            # From the cheapest look to the dearest: most templates put samples on lines of their own.
+            found = self._at(prompt, _line_starts(prompt))
+            found = found or self._at(prompt, (match.end() for match in _OPENING.finditer(prompt)))
+            found = found or self._anywhere(prompt)
             if found is not None:
                 return found
         return self._sections(prompt)
 
-    def _at_line_starts(self, prompt: str) -> tuple[float, float] | None:
-        found: list[float] = []
-        at = 0
-        while True:
-            text = self._text_at(prompt, at)
-            if text is not None:
-                found.append(self._quality[text])
-                if len(found) == 2:
-                    return found[0], found[1]
-                at += len(text)
-            at = prompt.find("\n", at) + 1
-            if at == 0:
-                return None
+    def _at(self, prompt: str, starts: Iterable[int]) -> tuple[float, float] | None:
+        first: float | None = None
+        end = 0
+        for at in starts:
+            text = self._text_at(prompt, at) if at >= end else None
+            if text is None:
+                continue
+            if first is not None:
+                return first, self._quality[text]
+            first, end = self._quality[text], at + len(text)
+        return None
 
     def _text_at(self, prompt: str, at: int) -> str | None:
         texts = self._heads.get(prompt[at : at + _HEAD])
@@ -307,6 +309,15 @@ _SAYS = {
     "filtered_rate": Says.FILTERED,
     "empty_rate": Says.EMPTY,
 }
+
+
+def _line_starts(prompt: str) -> Iterator[int]:
+    at = 0
+    while True:
+        yield at
+        at = prompt.find("\n", at) + 1
+        if at == 0:
+            return
 
 
 def _kind(judge: Judge, u: float) -> str:

@@ -298,7 +298,7 @@ def _chat_body(asked: _Asked, said: _Said, created_at: int) -> dict[str, Any]:
             "prompt_tokens": said.input_tokens,
             "completion_tokens": said.output_tokens,
             "total_tokens": said.input_tokens + said.output_tokens,
-            "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+            "prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0, "audio_tokens": 0},
             "completion_tokens_details": {
                 "reasoning_tokens": said.reasoning_tokens,
                 "audio_tokens": 0,
@@ -358,7 +358,7 @@ def _responses_body(asked: _Asked, said: _Said, body: dict[str, Any], created_at
         "truncation": "disabled",
         "usage": {
             "input_tokens": said.input_tokens,
-            "input_tokens_details": {"cached_tokens": 0},
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
             "output_tokens": said.output_tokens,
             "output_tokens_details": {"reasoning_tokens": said.reasoning_tokens},
             "total_tokens": said.input_tokens + said.output_tokens,

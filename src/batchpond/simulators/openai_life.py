@@ -240,21 +240,22 @@ class Account:
             due = min(self._due(now_s), default=None)
             if due is None:
                 return
-            batch = self.batches[due[2]]
-            if due[1]:
-                self._finish(batch)
+            _, is_validation, _, batch_id = due
+            if is_validation:
+                self._validate(self.batches[batch_id])
             else:
-                self._validate(batch)
+                self._finish(self.batches[batch_id])
 
-    def _due(self, now_s: float) -> Iterator[tuple[float, bool, str]]:
+    def _due(self, now_s: float) -> Iterator[tuple[float, bool, int, str]]:
+        # At one instant, what ends frees its place in the queue before what is validated takes one.
         for batch_id in self._open:
             batch = self.batches[batch_id]
             is_cancelling = batch.cancel_s is not None and batch.end == "cancelled"
             if not batch.is_validated and not is_cancelling:
                 if batch.valid_s <= now_s:
-                    yield batch.valid_s, False, batch_id
+                    yield batch.valid_s, True, batch.n, batch_id
             elif batch.done_s <= now_s:
-                yield batch.done_s, True, batch_id
+                yield batch.done_s, False, batch.n, batch_id
 
     def _validate(self, batch: BatchRecord) -> None:
         code = batch.effects.get("fail")

@@ -1,0 +1,137 @@
+"""What each family of OpenAI models accepts, as data; the first matching prefix wins.
+
+Sources: [sdk] openai 3.52 `types/shared/reasoning_effort.py`, `all_models.py`; [spec] the official
+OpenAPI file 2.3.0; [litellm] litellm 1.109.1 price table's `supports_*_reasoning_effort` and
+`supported_endpoints`; [pai] pydantic-ai 2.68 `profiles/openai.py`, which states live checks of
+2026-07 to 2026-10; [400] OpenAI's own refusals quoted in openai-agents-python#2089.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+
+WORDS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+class Sampling(StrEnum):
+    """When a model takes `temperature`."""
+
+    ALWAYS = "always"
+    WHEN_NOT_REASONING = "only with thinking none"
+    WHEN_OFF_BY_DEFAULT = "with thinking none or left out"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Models that take the same parameters; `thinking` are the accepted words.
+
+    `has_effort` is false where no reasoning parameter may be sent; `chat_only_up_to_xhigh` where
+    the word `max` exists on /v1/responses alone; `source` says where the row is known from.
+    """
+
+    prefix: str
+    thinking: tuple[str, ...]
+    sampling: Sampling
+    source: str
+    has_effort: bool = True
+    is_responses_only: bool = False
+    is_known: bool = True
+
+
+_ON = Sampling.WHEN_NOT_REASONING
+_OFF = Sampling.WHEN_OFF_BY_DEFAULT
+_NEVER = Sampling.NEVER
+_LOW_TO_HIGH = ("low", "medium", "high")
+_LOW_TO_MAX = (*_LOW_TO_HIGH, "xhigh", "max")
+_NONE_TO_XHIGH = ("none", *_LOW_TO_HIGH, "xhigh")
+_NONE_TO_MAX = (*_NONE_TO_XHIGH, "max")
+_PRO = ("medium", "high", "xhigh")
+
+
+def _plain(prefix: str) -> Family:
+    return Family(prefix, ("none",), Sampling.ALWAYS, "[litellm] [pai]: no reasoning", has_effort=False)
+
+
+FAMILIES: Final = (
+    Family("gpt-6.1-sol", _LOW_TO_MAX, _NEVER, "[litellm] [pai]"),
+    Family("gpt-6.1-terra", _NONE_TO_MAX, _ON, "[litellm] [pai]"),
+    Family("gpt-6-astra", _LOW_TO_MAX, _NEVER, "[litellm] [pai]"),
+    Family("gpt-6-rosalind", _LOW_TO_MAX, _NEVER, "[litellm]"),
+    Family("gpt-6-sol", _NONE_TO_MAX, _ON, "[litellm] [pai]"),
+    Family("gpt-6-luna", _NONE_TO_MAX, _ON, "[litellm] [pai]"),
+    Family("gpt-5.6", _NONE_TO_MAX, _ON, "[litellm] [pai]"),
+    Family("gpt-5.5-pro", _PRO, _NEVER, "[litellm] [pai]", is_responses_only=True),
+    Family("gpt-5.5", _NONE_TO_XHIGH, _ON, "[litellm] [pai]"),
+    Family("gpt-5.4-pro", _PRO, _NEVER, "[litellm] [pai]", is_responses_only=True),
+    Family("gpt-5.4", _NONE_TO_XHIGH, _OFF, "[litellm] [pai]"),
+    Family("gpt-5.3-codex", _NONE_TO_XHIGH, _OFF, "[litellm] [pai]", is_responses_only=True),
+    Family("gpt-5.3-chat", ("medium",), _NEVER, "[pai]"),
+    Family("gpt-5.3", _NONE_TO_XHIGH, _OFF, "[pai]"),
+    Family("gpt-5.2-pro", _PRO, _NEVER, "[litellm] [pai]", is_responses_only=True),
+    Family("gpt-5.2-chat", ("medium",), _NEVER, "[pai]"),
+    Family("gpt-5.2-codex", (*_LOW_TO_HIGH, "xhigh"), _NEVER, "[litellm] endpoints; words assumed", True, True),
+    Family("gpt-5.2", _NONE_TO_XHIGH, _OFF, "[litellm] [pai]"),
+    Family("gpt-5.1-codex-max", (*_LOW_TO_HIGH, "xhigh"), _NEVER, "[litellm] [pai]", is_responses_only=True),
+    Family("gpt-5.1-codex", _LOW_TO_HIGH, _NEVER, "[litellm] [pai]", is_responses_only=True),
+    Family("gpt-5.1-chat", ("medium",), _NEVER, "[pai]"),
+    Family("gpt-5.1", ("none", *_LOW_TO_HIGH), _OFF, "[400] [litellm] [pai]"),
+    _plain("gpt-5-chat"),
+    Family("gpt-5-pro", ("high",), _NEVER, "[pai] [litellm]", is_responses_only=True),
+    Family("gpt-5-codex", _LOW_TO_HIGH, _NEVER, "[litellm] [pai]", is_responses_only=True),
+    Family("gpt-5", ("minimal", *_LOW_TO_HIGH), _NEVER, "[litellm] [pai]"),
+    Family("o1-pro", _LOW_TO_HIGH, _NEVER, "[litellm] [pai]", is_responses_only=True),
+    Family("o3-pro", _LOW_TO_HIGH, _NEVER, "[litellm] [pai]", is_responses_only=True),
+    Family("o3-deep-research", _LOW_TO_HIGH, _NEVER, "[sdk]: responses models", is_responses_only=True),
+    Family("o4-mini-deep-research", _LOW_TO_HIGH, _NEVER, "[sdk]: responses models", is_responses_only=True),
+    Family("o1", _LOW_TO_HIGH, _NEVER, "[pai]"),
+    Family("o3", _LOW_TO_HIGH, _NEVER, "[pai]"),
+    Family("o4", _LOW_TO_HIGH, _NEVER, "[pai]"),
+    _plain("chatgpt-4o"),
+    _plain("gpt-4"),
+    _plain("gpt-3.5"),
+)
+_UNKNOWN: Final = Family("", WORDS, Sampling.ALWAYS, "not in the table", is_known=False)
+
+
+@lru_cache(maxsize=1024)
+def family_of(model: str) -> Family:
+    """Return the family of a model name, dated and fine-tuned (`ft:`) ones included.
+
+    A name that no row matches gets the family that accepts everything and is not `is_known`. A
+    prefix ends where the name ends or at a `-` or `:`; `gpt-5` is not the family of `gpt-5.9`.
+    """
+    name = model.lower().removeprefix("ft:")
+    for family in FAMILIES:
+        rest = name.removeprefix(family.prefix)
+        if rest != name and _ends_there(family.prefix, rest):
+            return family
+    return _UNKNOWN
+
+
+def _ends_there(prefix: str, rest: str) -> bool:
+    is_open = prefix in ("gpt-4", "chatgpt-4o")  # gpt-4o, gpt-4.1 and gpt-4 share one row
+    return is_open or not rest or rest[0] in "-:"
+
+
+def accepted_thinking(model: str, endpoint: str) -> tuple[str, ...]:
+    """Return the thinking words that a model accepts at an endpoint.
+
+    The word `max` is for /v1/responses: chat completions refuse it for every model ([pai]).
+    """
+    words = family_of(model).thinking
+    is_chat = endpoint.endswith("/chat/completions") and family_of(model).is_known
+    return tuple(word for word in words if not (is_chat and word == "max"))
+
+
+def caveats(model: str) -> tuple[str, ...]:
+    """Return what a person should know about a model before money is spent on it."""
+    if family_of(model).is_known:
+        return ()
+    return (
+        f"{model}: not in batchpond's table of OpenAI models; thinking and temperature are sent as written, "
+        "and what the model refuses comes back as errored rows",
+    )
