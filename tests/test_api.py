@@ -139,7 +139,7 @@ def test_a_file_that_breaks_under_a_reader_is_a_lake_error(store: Store) -> None
     data = bytearray(path.read_bytes())
     data[100:4_000] = b"\xff" * min(3_900, len(data) - 100 - 2_000)
     path.write_bytes(data)
-    with pytest.raises((LakeError, pl.exceptions.ComputeError)):
+    with pytest.raises(LakeError, match="items could not be read"):
         batchpond.Lake(store.path).view("items").collect()
 
 

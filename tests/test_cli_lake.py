@@ -171,6 +171,10 @@ def test_json_documents_are_as_documented(store: Store, tmp_path: Path) -> None:
     actual = shown()
     actual["status"] = set(json.loads(call(store.path, "status", "--json").stdout))
     actual["init"] = set(json.loads(call(tmp_path / "new", "init", str(tmp_path / "x"), "--json").stdout))
+    table = tmp_path / "judgments.csv"
+    table.write_text("item_first,item_second,verdict\na,b,first\nb,a,second\n")
+    imported = call(store.path, "import", "judgments", str(table), "--json")
+    actual["import judgments"] = set(json.loads(imported.stdout))
     arguments = ["export", str(tmp_path / "all.csv"), "--view", "events", "--json"]
     actual["export"] = set(json.loads(call(store.path, *arguments).stdout))
     listed = documented()

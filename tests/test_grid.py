@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -18,6 +19,7 @@ from batchpond.grid import BYTES_PER_TOKEN, FRAME_TOKENS, Builder, Texts, asks, 
 from batchpond.items import Item
 from batchpond.model import Direction
 from batchpond.pairs import choose
+from batchpond.providers import registry
 from batchpond.resolved import Resolved, config_json, version
 from batchpond.study import parse_study
 from batchpond.study_spec import Study
@@ -86,14 +88,30 @@ def test_unsupported_combinations_are_dropped_and_listed_where_the_study_says_so
         make(found, plain(found), modules)
 
 
+def test_unknown_providers_and_endpoints_name_the_study_and_the_model() -> None:
+    """The registry's own words, with where to look."""
+    found = study()
+    for change, message in (
+        ({"provider": "opnai"}, r"study\.toml: models: toy-1: there is no provider 'opnai'"),
+        ({"provider": "openai", "endpoint": "chut"}, r"study\.toml: models: toy-1: openai has no endpoint 'chut'"),
+    ):
+        model = replace(found.models[0], **change)
+        with pytest.raises(StudyError, match=message):
+            make(replace(found, models=(model,)), plain(found), registry.module)
+
+
 def test_endpoints_are_meant_by_path_or_by_a_word_of_it() -> None:
     """`chat` and `responses` are enough; anything else lists what there is."""
-    descriptor = ToyModule().DESCRIPTOR
-    assert resolve_endpoint(None, descriptor) == resolve_endpoint("chat", descriptor) == CHAT
-    assert resolve_endpoint("responses", descriptor) == resolve_endpoint(RESPONSES, descriptor) == RESPONSES
+    toy, model = ToyModule(), study().models[0]
+
+    def of(**changes: Any) -> str:
+        return resolve_endpoint(replace(model, **changes), toy)
+
+    assert of() == of(endpoint="chat") == of(endpoint=CHAT) == of(endpoint="chat", include_thoughts=True) == CHAT
+    assert of(endpoint="responses") == of(endpoint=RESPONSES) == of(include_thoughts=True) == RESPONSES
     for wrong in ("v1", "embeddings", ""):
         with pytest.raises(StudyError, match="has no endpoint"):
-            resolve_endpoint(wrong, descriptor)
+            of(endpoint=wrong)
 
 
 @pytest.mark.parametrize("is_odd", [False, True])
@@ -114,6 +132,19 @@ def test_spliced_bodies_are_the_modules_own(is_odd: bool, text: list[str], one: 
     assert (builder.frame is None) == is_odd
     for pair in ((0, 1), (1, 0)):
         assert fast(*pair) == builder.built(*pair)
+
+
+@pytest.mark.parametrize("endpoint", ["chat", "responses"])
+@pytest.mark.parametrize("thinking", ["none", "low", "default"])
+def test_openai_bodies_are_spliced(endpoint: str, thinking: str) -> None:
+    """The provider that is used most takes the fast way, at both endpoints, with the same bytes."""
+    found = study(f'["{thinking}"]')
+    model = replace(found.models[0], provider="openai", model="gpt-5.4-mini", endpoint=endpoint)
+    cell = make(replace(found, models=(model,)), [OWN], registry.module).cells[0]
+    builder = Builder(cell, found.answer, Texts(ITEMS))
+    fast = builder.body_of((0, 1))
+    assert builder.frame is not None
+    assert [fast(*pair) for pair in ((0, 1), (2, 0), (1, 2))] == [builder.built(*p) for p in ((0, 1), (2, 0), (1, 2))]
 
 
 def test_a_body_that_depends_on_its_prompt_is_built_each_time() -> None:

@@ -117,6 +117,13 @@ def test_parquet_keeps_types(capsysbinary: Printed) -> None:
     assert back["evil"].to_pylist() == plain["evil"].to_pylist()
 
 
+def test_parquet_says_what_it_cannot_hold(capsysbinary: Printed) -> None:
+    """A type without a Parquet form is a usage error with a way out, and no bytes."""
+    with pytest.raises(UsageError, match="cannot hold"):
+        output.table(AWKWARD, Format.PARQUET)
+    assert capsysbinary.readouterr().out == b""
+
+
 @pytest.mark.parametrize(
     ("form", "expected"),
     [(Format.JSON, "[]\n"), (Format.JSONL, ""), (Format.CSV, "a,b\n"), (Format.TABLE, "a\tb\n")],

@@ -201,7 +201,7 @@ def test_cost_is_rough_and_unknown_stays_unknown(store: Store, tmp_path: Path) -
     assert report.cost.expected_usd is not None
     assert report.cost.worst_usd is None
     assert "without max_output_tokens the worst cost is unknown" in report.notes
-    assert report.caveats == ("openai: answers are toys",)
+    assert report.caveats == ("openai: answers are toys", "openai: not-a-model is a toy")
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ def test_noise_flattens_the_preference() -> None:
 
 
 def test_rates_of_faults_are_those_planted() -> None:
-    spec = "*:tie_rate=0.1,refusal_rate=0.1,filtered_rate=0.05,unparsed_rate=0.1,both_tags_rate=0.1,empty_rate=0.05,error_rate=0.1"
+    spec = "*:tie_rate=0.1,refusal_rate=0.1,filtered_rate=0.05,unparsed_rate=0.1,both_tags_rate=0.1"
+    spec += ",empty_rate=0.05,error_rate=0.1"
     said = [_panel(spec).answer("m", prompt(GOOD, POOR), str(i)) for i in range(3000)]
     shares = {says: sum(one.says is says for one in said) / len(said) for says in Says}
     for says, rate in ((Says.REFUSAL, 0.1), (Says.FILTERED, 0.05), (Says.EMPTY, 0.05), (Says.ERROR, 0.1)):

@@ -36,7 +36,13 @@ def _create(client: openai.OpenAI, data: bytes, endpoint: Any = CHAT) -> Batch:
 
 
 def test_the_official_sdk_drives_a_batch_through_its_whole_life(sim: Running, client: openai.OpenAI) -> None:
-    data = payload(30) + line("bad-1", {"model": "gpt-5.4-mini", "messages": [], "temperature": 0.3}).encode() + b"\n"
+    data = (
+        payload(30)
+        + line(
+            "bad-1", {"model": "gpt-5.4-mini", "messages": [], "temperature": 0.3, "reasoning_effort": "low"}
+        ).encode()
+        + b"\n"
+    )
     file = client.files.create(file=("shard-1.jsonl", data), purpose="batch")
     assert (file.filename, file.bytes, file.purpose) == ("shard-1.jsonl", len(data), "batch")
     batch = client.batches.create(
@@ -72,8 +78,13 @@ def test_the_official_sdk_drives_a_batch_through_its_whole_life(sim: Running, cl
 
 
 def test_responses_bodies_validate_and_carry_reasoning_summaries(sim: Running, client: openai.OpenAI) -> None:
-    body = {"model": "gpt-5.4", "input": prompt("[[quality=1]] a", "[[quality=0]] b"), "store": False}
-    thinking = {**body, "reasoning": {"effort": "high", "summary": "auto"}}
+    body = {
+        "model": "gpt-5.4",
+        "temperature": 0.5,
+        "input": prompt("[[quality=1]] a", "[[quality=0]] b"),
+        "store": False,
+    }
+    thinking = {**body, "temperature": 1, "reasoning": {"effort": "high", "summary": "auto"}}
     short = {**thinking, "max_output_tokens": 16}
     lines = [line(f"r-{i}", body, RESPONSES) for i, body in enumerate((body, thinking, short))]
     batch = _create(client, "\n".join(lines).encode(), RESPONSES)
@@ -237,6 +248,9 @@ def test_what_a_client_sees_does_not_depend_on_how_often_it_looks(tmp_path: Path
         ({"max_tokens": 50}, "unsupported_parameter"),
         ({"colour": "red"}, "unknown_parameter"),
         ({"reasoning_effort": "enormous"}, "invalid_value"),
+        ({"reasoning_effort": "minimal"}, "unsupported_value"),
+        ({"model": "gpt-5", "reasoning_effort": "none"}, "unsupported_value"),
+        ({"model": "gpt-4.1", "reasoning_effort": "low"}, "unsupported_parameter"),
         ({"messages": None}, "missing_required_parameter"),
     ],
 )
@@ -244,7 +258,7 @@ def test_bodies_that_the_model_refuses_become_rows_of_the_error_file(
     tmp_path: Path, more: dict[str, Any], code: str
 ) -> None:
     with api(tmp_path) as sim:
-        body = {"model": "gpt-5.4", "messages": [{"role": "user", "content": "Hi"}], **more}
+        body = {"model": "gpt-5.5", "messages": [{"role": "user", "content": "Hi"}], **more}
         batch = sim.finished(line("x-1", body).encode())
         assert (batch["status"], batch["output_file_id"]) == ("completed", None)
         (row,) = sim.rows(batch["error_file_id"])

@@ -133,6 +133,7 @@ def test_the_lock_names_its_holder_and_is_freed_by_the_kernel(store: Store) -> N
         holder.wait()
     with store.lock("second"):
         assert json.loads((store.path / ".lock").read_bytes())["purpose"] == "second"
+    assert (store.path / ".lock").read_bytes() == b""
 
 
 def _race(path: Path, barrier: threading.Barrier, results: list[bool]) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import batchpond
 from batchpond.cli.frame import COMMANDS, PondCommand, root
+from batchpond.providers import registry
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "batchpond"
@@ -124,13 +125,11 @@ def test_no_exception_is_swallowed(path: Path) -> None:
 def test_every_provider_has_a_simulator() -> None:
     """A provider is two files of one name: the wire, and the same wire from the other side."""
 
-    def names(folder: str, *besides: str) -> set[str]:
-        return {p.stem for p in (PACKAGE / folder).glob("*.py")} - {"__init__", *besides}
-
-    providers = names("providers", "base", "registry")
-    simulators = names("simulators")
-    assert providers
-    assert providers <= simulators
+    for folder in ("providers", "simulators"):
+        stems = {path.stem for path in (PACKAGE / folder).glob("*.py")}
+        assert set(registry.NAMES) <= stems, folder
+    extra = {path.stem for path in (PACKAGE / "providers").glob("*.py")} - {"__init__", "base", "registry"}
+    assert {stem.partition("_")[0] for stem in extra} == set(registry.NAMES)
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
@@ -165,7 +164,7 @@ def test_every_option_has_help() -> None:
 
 def test_every_command_file_is_a_command() -> None:
     """No command file is left out of the list, and none is missing."""
-    frame = {"__init", "frame", "formats", "output", "diagnostics", "passes", "text"}
+    frame = {"__init", "frame", "formats", "output", "diagnostics", "interrupts", "passes", "text"}
     files = {path.stem.rstrip("_") for path in (PACKAGE / "cli").glob("*.py")} - frame
     assert files == set(COMMANDS)
 

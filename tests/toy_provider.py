@@ -37,6 +37,14 @@ class ToyModule:
             notes=(),
         )
 
+    def endpoint_for(self, model: str, include_thoughts: bool) -> str:
+        """Return responses for thoughts and for pro models, chat otherwise."""
+        return RESPONSES if include_thoughts or model.endswith("-pro") else CHAT
+
+    def caveats(self, model: str) -> tuple[str, ...]:
+        """Return a caveat for one model."""
+        return (f"{model} is a toy",) if model == "not-a-model" else ()
+
     def build_body(self, prompt: str, settings: ModelSettings) -> BuiltBody:
         """Return a chat body."""
         if settings.thinking == "high":

@@ -10,7 +10,7 @@ import orjson
 
 from batchpond import ids
 from batchpond.errors import StudyError, UsageError
-from batchpond.providers.base import Descriptor, ModelSettings, ProviderModule
+from batchpond.providers.base import ModelSettings, ProviderModule
 from batchpond.rubrics import Rubric
 from batchpond.study_spec import THINKING_DEFAULT, ModelSpec, Study, Unsupported
 from batchpond.templates import Template
@@ -77,8 +77,9 @@ def make(study: Study, templates: Sequence[Template], modules: Modules) -> Grid:
     ways: list[Way] = []
     dropped: list[Dropped] = []
     for spec in study.models:
+        module, endpoint = _wire(study, spec, modules)
         for thinking in spec.thinking:
-            way = _way(spec, thinking, modules(spec.provider))
+            way = _way(spec, thinking, module, endpoint)
             if isinstance(way, Way):
                 ways.append(way)
             else:
@@ -108,8 +109,15 @@ def _cell(number: int, study: str, way: Way, template: Template, rubric: Rubric)
     return Cell(number, ids.digest("cell", *parts), template, rubric, way)
 
 
-def _way(spec: ModelSpec, thinking: str, module: ProviderModule) -> Way | Dropped:
-    endpoint = resolve_endpoint(spec.endpoint, module.DESCRIPTOR)
+def _wire(study: Study, spec: ModelSpec, modules: Modules) -> tuple[ProviderModule, str]:
+    try:
+        module = modules(spec.provider)
+        return module, resolve_endpoint(spec, module)
+    except UsageError as error:
+        raise StudyError(f"{study.source}: models: {spec.model}: {error.message}", hint=error.hint) from None
+
+
+def _way(spec: ModelSpec, thinking: str, module: ProviderModule, endpoint: str) -> Way | Dropped:
     settings = ModelSettings(
         request_model=spec.model,
         endpoint=endpoint,
@@ -127,10 +135,11 @@ def _way(spec: ModelSpec, thinking: str, module: ProviderModule) -> Way | Droppe
     return Way(spec, thinking, settings, module, built.dropped, fingerprint)
 
 
-def resolve_endpoint(written: str | None, descriptor: Descriptor) -> str:
-    """Return the endpoint meant by a path (`/v1/responses`) or a word of one (`responses`)."""
+def resolve_endpoint(spec: ModelSpec, module: ProviderModule) -> str:
+    """Return the endpoint meant by a path (`/v1/responses`), a word of one (`responses`), or nothing."""
+    written, descriptor = spec.endpoint, module.DESCRIPTOR
     if written is None:
-        return descriptor.default_endpoint
+        return module.endpoint_for(spec.model, spec.include_thoughts)
     if written in descriptor.endpoints:
         return written
     found = [endpoint for endpoint in descriptor.endpoints if written.strip("/") in endpoint.split("/")]

@@ -115,6 +115,5 @@ def _scan(files: list[Path], position: dict[str, int]) -> Iterator[tuple[str, by
     for path in files:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(_BATCH_ROWS, columns=["request_id", "body"]):
-                for request_id, body in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-                    if request_id in position:
-                        yield request_id, body.encode("utf-8")
+                rows = zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+                yield from ((request_id, body.encode("utf-8")) for request_id, body in rows if request_id in position)

@@ -213,8 +213,12 @@ def _report(
 
 
 def _caveats(cells: Sequence[Cell]) -> tuple[str, ...]:
-    descriptors = {cell.way.spec.provider: cell.way.module.DESCRIPTOR for cell in cells}
-    return tuple(f"{name}: {caveat}" for name, descriptor in descriptors.items() for caveat in descriptor.caveats)
+    """What providers say of themselves and of the models, each once."""
+    modules = {cell.way.spec.provider: cell.way.module for cell in cells}
+    found = [f"{name}: {caveat}" for name, module in modules.items() for caveat in module.DESCRIPTOR.caveats]
+    for provider, model in dict.fromkeys((cell.way.spec.provider, cell.way.spec.model) for cell in cells):
+        found += [f"{provider}: {caveat}" for caveat in modules[provider].caveats(model)]
+    return tuple(found)
 
 
 def _notes(draft: _Draft, prices: Prices) -> list[str]:

@@ -13,7 +13,7 @@ _MIN_SECRET_LENGTH: Final = 6  # shorter values would blank out ordinary words
 _known: deque[str] = deque(maxlen=256)
 _PATTERNS: Final = (
     re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"),
-    re.compile(r"\b(?:sk|gsk|xai|rk)[-_][A-Za-z0-9_*-]{6,}"),
+    re.compile(r"\b(?:sk|gsk|xai|rk)[-_][A-Za-z0-9_*-]{16,}"),
     re.compile(r"\bAIza[A-Za-z0-9_-]{10,}"),
     re.compile(r"(?i)\b(api[-_]?key|key|token|x-goog-signature|sig|signature)=[^&\s\"'<>]+"),
 )

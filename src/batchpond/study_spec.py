@@ -80,7 +80,7 @@ class TemplateSpec:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """One model with the thinking levels it is asked at; `endpoint` None is the provider's default."""
+    """One model with the thinking levels it is asked at; `endpoint` None leaves it to the provider."""
 
     provider: str
     model: str

@@ -24,7 +24,7 @@ EXPLORE = (
 )
 
 
-@pond_command("demo", "batchpond demo", "batchpond --lake /tmp/pond demo --json")
+@pond_command("demo", "batchpond demo", "batchpond demo --lake /tmp/pond --json")
 @json_option
 @pass_invocation
 def command(invocation: Invocation, is_json: bool) -> None:

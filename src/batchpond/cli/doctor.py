@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from batchpond.errors import ExitCode
 
 if TYPE_CHECKING:
     from batchpond.health import Finding
+    from batchpond.keys import KeyRow
 
 ENGINES = ("duckdb", "polars", "pyarrow", "httpx")
 
@@ -48,11 +50,20 @@ def _environment() -> list[Finding]:
 
     from batchpond.health import Finding, Level
     from batchpond.keys import listing
+    from batchpond.providers import registry
 
     engines = ", ".join(f"{name} {version(name)}" for name in ENGINES)
     versions = f"batchpond {__version__}, Python {platform.python_version()}, {engines}"
-    found = [Finding("versions", Level.OK, versions)]
-    return found + [Finding("keys", Level.OK, f"{key}") for key in listing()]
+    return [Finding("versions", Level.OK, versions), *map(_key_finding, listing(registry.descriptors(), os.environ))]
+
+
+def _key_finding(row: KeyRow) -> Finding:
+    from batchpond.health import Finding, Level
+
+    if row.problem is not None:
+        return Finding("keys", Level.ERROR, row.problem, "`batchpond keys` shows all of them", ExitCode.ACCESS)
+    where = f"{row.key_env} is set" if row.is_found else f"{row.key_env} is not set"
+    return Finding("keys", Level.OK, f"{row.provider}: {where}, calls go to {row.base_url_host}")
 
 
 def _lines(findings: list[Finding]) -> list[str]:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
-import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -19,6 +16,7 @@ import click
 from batchpond import __version__
 from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.formats import Format
+from batchpond.cli.interrupts import Interrupts
 from batchpond.cli.output import ReaderGoneError
 from batchpond.errors import BatchpondError, ExitCode
 
@@ -32,6 +30,7 @@ COMMANDS = (
     "init", "demo", "keys", "templates", "plan", "submit", "sync", "status", "cancel", "resolve", "query",
     "views", "results", "export", "import", "audit", "doctor", "simulate",
 )  # fmt: skip
+JSON_FLAGS = ("--json", "--format json", "--format=json", "--format jsonl", "--format=jsonl")
 SAFE_TO_STOP = (
     "interrupted. What was recorded is safe, and batches that were sent go on at the providers; "
     "`batchpond sync` collects them and settles any send that was cut off"
@@ -245,29 +244,8 @@ def json_option(function: _F) -> _F:
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
-    return any(
-        a in {"--json", "--format=json", "--format=jsonl"} or (a == "--format" and b in {"json", "jsonl"})
-        for a, b in pairs
-    )
-
-
-class _Interrupts:
-    """Remembers Ctrl-C: an engine may turn the KeyboardInterrupt into an error of its own."""
-
-    def __init__(self) -> None:
-        self.was_asked = False
-        self._is_main = threading.current_thread() is threading.main_thread()
-        self._before = signal.signal(signal.SIGINT, self._remember) if self._is_main else None
-
-    def forget(self) -> None:
-        """Give Ctrl-C back to whoever had it."""
-        if self._is_main:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _remember(self, _number: int, _frame: FrameType | None) -> None:
-        self.was_asked = True
-        raise KeyboardInterrupt
+    asked = " ".join(arguments)
+    return any(f"{flag} " in f"{asked} " for flag in JSON_FLAGS)
 
 
 def run(arguments: Sequence[str] | None) -> int:
@@ -275,15 +253,13 @@ def run(arguments: Sequence[str] | None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     invocation = Invocation()
     invocation.diagnostics.is_json = _wants_json(arguments)
-    interrupts = _Interrupts()
-    try:
-        result = root.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False, obj=invocation)
-        invocation.diagnostics.end_progress()
-        return int(result) if isinstance(result, int) else ExitCode.DONE
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - no traceback unless asked for
-        return _end(invocation.diagnostics, error, was_interrupted=interrupts.was_asked)
-    finally:
-        interrupts.forget()
+    with Interrupts(f"error: {SAFE_TO_STOP}") as interrupts:
+        try:
+            result = root.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False, obj=invocation)
+            invocation.diagnostics.end_progress()
+            return int(result) if isinstance(result, int) else ExitCode.DONE
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - no traceback unless asked for
+            return _end(invocation.diagnostics, error, was_interrupted=interrupts.was_asked)
 
 
 def _end(diagnostics: Diagnostics, error: BaseException, *, was_interrupted: bool) -> ExitCode:

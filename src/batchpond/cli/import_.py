@@ -34,12 +34,15 @@ def judgments(invocation: Invocation, file: Path, study: str | None, is_json: bo
     at all is imported.
     """
     from batchpond.import_judgments import import_judgments
+    from batchpond.lake.store import Store
 
-    report = import_judgments(invocation.store(), file, study=study)
+    report = import_judgments(Store.init(invocation.lake_path), file, study=study)
     if is_json:
         output.document(report)
+    known = f"; {report.n_known:,} were in the lake before" if report.n_known else ""
+    repeated = f"; {report.n_repeated:,} stood in the file more than once" if report.n_repeated else ""
     invocation.diagnostics.note(
-        f"imported {plural(report.n_new, 'judgment')}",
+        f"imported {plural(report.n_new, 'judgment')}{known}{repeated}",
         hint="`batchpond query metric_consistency` shows what they say",
     )
 

@@ -135,17 +135,23 @@ def _terminal_table(names: Sequence[str], rows: Iterable[Row], *, has_color: boo
 
 
 def _parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     if is_terminal():
         raise UsageError(
             "Parquet is not for a terminal", hint="send it to a file: `... --format parquet > out.parquet`"
         )
+    names = formats.unique_names(schema.names)
     with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
-        names = formats.unique_names(schema.names)
-        with pq.ParquetWriter(spool, _renamed(schema, names), compression="zstd") as writer:
-            for batch in batches:
-                writer.write_batch(batch.rename_columns(names))
+        try:
+            with pq.ParquetWriter(spool, _renamed(schema, names), compression="zstd") as writer:
+                for batch in batches:
+                    writer.write_batch(batch.rename_columns(names))
+        except pa.ArrowNotImplementedError as error:
+            raise UsageError(
+                f"Parquet cannot hold a column of this result: {error}", hint="cast it to VARCHAR in the query"
+            ) from None
         spool.seek(0)
         with _stdout() as stream:
             shutil.copyfileobj(spool, stream)

@@ -19,6 +19,7 @@ from batchpond.cli.text import age, plural
 from batchpond.errors import BusyError, ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from batchpond.lake.store import Store
     from batchpond.session import Counts
     from batchpond.sync import SyncReport
 
@@ -97,10 +98,10 @@ def _passes(invocation: Invocation, watch: Watch) -> tuple[Counts, SyncReport]:
     from batchpond.session import Counts
 
     store, diagnostics = invocation.store(), invocation.diagnostics
-    total, connected = Counts(), providers(store)
+    total = Counts()
     deadline_s = time.monotonic() + watch.timeout_s
     while True:
-        report = _one_pass(invocation, watch, deadline_s, store, connected)
+        report = _one_pass(diagnostics, watch, deadline_s, store)
         total = _added(total, report.counts)
         left_s = deadline_s - time.monotonic()
         if not (watch.is_on and report.n_pending and left_s > 0):
@@ -112,15 +113,14 @@ def _passes(invocation: Invocation, watch: Watch) -> tuple[Counts, SyncReport]:
         time.sleep(min(watch.interval_s, left_s))
 
 
-def _one_pass(invocation: Invocation, watch: Watch, deadline_s: float, store: Any, connected: Any) -> SyncReport:
+def _one_pass(diagnostics: Diagnostics, watch: Watch, deadline_s: float, store: Store) -> SyncReport:
     from batchpond.sync import sync_once
 
-    diagnostics = invocation.diagnostics
     while True:
         try:
             return sync_once(
                 store,
-                providers=connected,
+                providers=providers(store),
                 submit_due=watch.submit_due,
                 on_note=lambda note: show_note(diagnostics, note),
             )

@@ -57,7 +57,7 @@ class Kind(StrEnum):
 
 _OCCURRENCES = frozenset(
     {Kind.PLANNED, Kind.APPROVAL, Kind.LISTED, Kind.UNKNOWN, Kind.REJECTED, Kind.NOT_FOUND, Kind.MISMATCH,
-     Kind.CANCEL_ASKED, Kind.RESOLVED}
+     Kind.MISSING_REMOTE, Kind.CANCEL_ASKED, Kind.RESOLVED}
 )  # fmt: skip
 
 
@@ -173,7 +173,7 @@ def read(store: Store) -> list[Event]:
     if not tables:
         return []
     unique: dict[str, Event] = {}
-    for row in pa.concat_tables(tables).sort_by("ord").to_pylist():
+    for row in pa.concat_tables(tables).sort_by([("ord", "ascending"), ("event_id", "ascending")]).to_pylist():
         row["kind"] = Kind(row["kind"])
         unique.setdefault(row["event_id"], Event(**row))
     return list(unique.values())
@@ -214,6 +214,8 @@ def _merged_names(path: Path) -> list[str]:
 def _drop_merged(store: Store, merged: Iterable[Path]) -> bool:
     dropped = False
     for path in merged:
+        if not path.exists():  # itself merged into a later one that was just looked at
+            continue
         age_s = store.clock.now().timestamp() - path.stat().st_mtime
         if age_s < COMPACT_GRACE.total_seconds():
             continue

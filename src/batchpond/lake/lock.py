@@ -37,7 +37,11 @@ def exclusive(path: Path, purpose: str, clock: Clock) -> Iterator[None]:
         note["since"] = clock.now().isoformat(timespec="seconds")
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(note).encode(), 0)
-        yield
+        try:
+            yield
+        finally:
+            # An idle lake holds no trace of who wrote last, so that a pass without news changes no byte.
+            os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
 

@@ -7,8 +7,10 @@ twice changes nothing, and a process may die on any line without leaving half a 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -147,8 +149,8 @@ class Store:
     @contextmanager
     def staging(self, table: Table, metadata: dict[str, str] | None = None) -> Iterator[StagedTable]:
         """Stream rows into a file that `publish_file` can publish after the block."""
-        staged = StagedTable(self.scratch(".parquet"), table, metadata or {})
         with _disk_errors(self.path):
+            staged = StagedTable(self.scratch(".parquet"), table, metadata or {})
             try:
                 yield staged
             except BaseException:
@@ -179,6 +181,15 @@ class Store:
             staged.write(rows)
         return self.publish_file(table, name, staged.path)
 
+    def replace_file(self, table: Table, name: str, staged: Path) -> None:
+        """Publish a staged file of a derived table in the place of an earlier one of that name, if any."""
+        final = self.final_path(table, name)
+        with _disk_errors(self.path):
+            if not table.is_derived or not pq.read_schema(staged).remove_metadata().equals(table.schema):
+                raise LakeError(f"{staged}: cannot stand in table {table.name}; nothing was published")
+            disk.make_directory(final.parent)
+            disk.replace(staged, final)
+
     def scratch(self, suffix: str = "") -> Path:
         """Return a fresh path in the lake's staging folder."""
         return self.path / TMP / f"{random_hex(12)}{suffix}"
@@ -202,8 +213,19 @@ class Store:
     def _sweep_scratch(self) -> None:
         now_s = self.clock.now().timestamp()
         for entry in os.scandir(self.path / TMP):
-            if now_s - entry.stat(follow_symlinks=False).st_mtime > STALE_SCRATCH_S:
+            if now_s - _mtime_s(entry) <= STALE_SCRATCH_S:
+                continue
+            if entry.is_dir(follow_symlinks=False):  # what DuckDB spilled before its process was killed
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
                 Path(entry.path).unlink(missing_ok=True)
+
+
+def _mtime_s(entry: os.DirEntry[str]) -> float:
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime
+    except FileNotFoundError:  # its owner dropped it just now
+        return math.inf
 
 
 def _publish_bytes(folder: Path, name: str, data: bytes) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import duckdb
 
 from batchpond.lake.schemas import TABLES
-from batchpond.lake.store import TMP, Store
+from batchpond.lake.store import Store
 
 MEMORY_LIMIT = "256MB"
 
@@ -20,15 +21,20 @@ _TYPES = {"string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "double": 
 @contextmanager
 def connect(store: Store, tables: Sequence[str]) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a connection with one view per named table; an empty table is an empty view."""
+    # A folder of its own: two processes that spill into one overwrite each other's blocks.
+    spill = store.scratch(".spill")
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": MEMORY_LIMIT,
-        "temp_directory": os.fspath(store.path / TMP / "spill"),
+        "temp_directory": os.fspath(spill),
         "threads": 2,
     }
-    with duckdb.connect(":memory:", config=config) as connection:
-        for name in tables:
-            connection.execute(f"create view {name} as {_select(store, name)}")
-        yield connection
+    try:
+        with duckdb.connect(":memory:", config=config) as connection:
+            for name in tables:
+                connection.execute(f"create view {name} as {_select(store, name)}")
+            yield connection
+    finally:
+        shutil.rmtree(spill, ignore_errors=True)
 
 
 def _select(store: Store, name: str) -> str:

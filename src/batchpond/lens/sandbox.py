@@ -9,6 +9,7 @@ locked, so that a hole in the first two still reaches no other file and no netwo
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -21,7 +22,7 @@ import duckdb
 import orjson
 import pyarrow as pa
 
-from batchpond.errors import LakeError, UsageError
+from batchpond.errors import BatchpondError, LakeError, UsageError
 from batchpond.lake.tables import literal
 from batchpond.lens import database, scripts
 
@@ -30,7 +31,6 @@ QUERY_MEMORY_LIMIT: Final = "1GB"
 ROWS_MAX: Final = 1_000_000
 SQL_CHARACTERS_MAX: Final = 1_000_000
 _ROWS_PER_BATCH: Final = 10_000
-_DEPTH_MAX: Final = 2_000
 
 _QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 _TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest", "json_each", "json_tree"})
@@ -62,7 +62,7 @@ def run_query(
         raise UsageError(f"the query is longer than {SQL_CHARACTERS_MAX:,} characters", hint=_HINT_SELECT)
     with closing(database.connect(lake_path, memory_limit=memory_limit)) as connection:
         _lock_down(connection)
-        with _translated(), _deadline(connection, timeout_s):
+        with _translated(lake_path), _deadline(connection, timeout_s):
             _check(connection, sql)
             return _rows(connection, sql, timeout_s, max_rows)
 
@@ -149,12 +149,21 @@ def _rows(connection: duckdb.DuckDBPyConnection, sql: str, timeout_s: float, max
 
 @contextmanager
 def _deadline(connection: duckdb.DuckDBPyConnection, timeout_s: float) -> Iterator[None]:
-    timer = threading.Timer(timeout_s, connection.interrupt)
+    is_over = threading.Event()
+
+    def stop() -> None:
+        is_over.set()
+        connection.interrupt()
+
+    timer = threading.Timer(timeout_s, stop)
     timer.daemon = True
     timer.start()
     try:
         yield
-    except duckdb.InterruptException:
+    except (duckdb.Error, OSError) as error:
+        # What an interrupted stream raises depends on who was reading; that time is up does not.
+        if not is_over.is_set() and not isinstance(error, duckdb.InterruptException):
+            raise
         raise UsageError(
             f"the query ran longer than {timeout_s:g} s and was stopped",
             hint="narrow it with WHERE, or allow more with --timeout",
@@ -165,24 +174,23 @@ def _deadline(connection: duckdb.DuckDBPyConnection, timeout_s: float) -> Iterat
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translated(lake_path: Path) -> Iterator[None]:
     try:
         yield
-    except duckdb.IOException as error:
-        raise LakeError(
-            f"a file of the lake cannot be read: {_first_line(error)}",
-            hint="run `batchpond doctor`; it names the file and writes the views again",
-        ) from None
-    except duckdb.OutOfMemoryException as error:
-        what = f"the query needs too much memory: {_first_line(error)}"
-        raise UsageError(what, hint="narrow it with WHERE") from None
-    except (duckdb.CatalogException, duckdb.BinderException) as error:
-        raise UsageError(_first_line(error), hint=_HINT_VIEWS) from None
-    except duckdb.PermissionException as error:
-        raise UsageError(f"this query is not allowed: {_first_line(error)}", hint=_HINT_SELECT) from None
-    except duckdb.Error as error:
-        raise UsageError(_first_line(error), hint=_HINT_SELECT) from None
+    except (duckdb.Error, OSError) as error:  # Arrow's readers raise OSError with DuckDB's text
+        raise _translation(str(error).split("\n", 1)[0], lake_path) from None
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0]
+def _translation(message: str, lake_path: Path) -> BatchpondError:
+    kind = message.split(":", 1)[0]
+    if kind == "Permission Error":
+        return UsageError(f"this query is not allowed: {message}", hint=_HINT_SELECT)
+    if kind == "IO Error" or os.path.abspath(lake_path) in message:
+        return LakeError(
+            f"a file of the lake cannot be read: {message}", hint="`batchpond doctor` names what is damaged"
+        )
+    if kind == "Out of Memory Error":
+        return UsageError(f"the query needs too much memory: {message}", hint="narrow it with WHERE")
+    if kind in {"Catalog Error", "Binder Error"}:
+        return UsageError(message, hint=_HINT_VIEWS)
+    return UsageError(message or "the query could not be run", hint=_HINT_SELECT)

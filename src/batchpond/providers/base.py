@@ -135,6 +135,14 @@ class ProviderModule(Protocol):
 
     DESCRIPTOR: Descriptor
 
+    def endpoint_for(self, model: str, include_thoughts: bool) -> str:
+        """Return the endpoint to use where a study names none."""
+        ...
+
+    def caveats(self, model: str) -> tuple[str, ...]:
+        """Return what to know about one model before money is spent, besides the provider's caveats."""
+        ...
+
     def build_body(self, prompt: str, settings: ModelSettings) -> BuiltBody:
         """Return the request body for a prompt; raises UsageError for what the model refuses."""
         ...

@@ -17,6 +17,7 @@ import orjson
 
 from batchpond.errors import UsageError
 from batchpond.simulators import openai
+from batchpond.simulators.faults import Op
 from batchpond.simulators.judge import judge_of
 from batchpond.simulators.wire import CHUNK_BYTES, Answer, Reply, Request, Stream, json_reply
 from batchpond.simulators.world import World
@@ -27,6 +28,10 @@ class ProviderSimulator(Protocol):
 
     def handle(self, request: Request) -> Answer:
         """Return the answer to a request."""
+        ...
+
+    def tick(self) -> None:
+        """Make every change that is due by now."""
         ...
 
 
@@ -54,6 +59,7 @@ class Simulator:
             except (UsageError, orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
                 hint = error.hint if isinstance(error, UsageError) else None
                 return json_reply(400, {"error": {"message": str(error), "hint": hint}})
+        self.world.arrive(request, "nobody", Op.ANY)
         known = ", ".join(path for path, _ in self._apis)
         return json_reply(404, {"error": {"message": f"no simulated provider at {request.path}; there are: {known}"}})
 
@@ -71,6 +77,7 @@ class Simulator:
         shown: dict[str, Any] = {}
         match route:
             case "GET ledger":
+                self._tick()
                 shown = world.snapshot()
             case "POST advance":
                 shown = {"now": world.advance(float(body["seconds"]))}
@@ -89,6 +96,10 @@ class Simulator:
             case _:
                 return None
         return shown or {"faults": [fault.spec for fault in world.faults], **world.panel.describe()}
+
+    def _tick(self) -> None:
+        for _, api in self._apis:
+            api.tick()
 
     def _requests(self) -> Iterator[bytes]:
         with self.world.ledger.path.open("rb") as file:

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from batchpond.simulators.faults import Stage, Value
-from batchpond.simulators.wire import CHUNK_BYTES, Ending, Stream
+from batchpond.simulators.wire import CHUNK_BYTES, Ending, Reply, Stream
 from batchpond.simulators.world import Call
 
 
-def delivered(path: Path, call: Call) -> Stream:
-    """Return the stream of a file as the faults of `call` have it."""
+def delivered(path: Path, call: Call) -> Reply:
+    """Return the answer with a file's bytes, as the faults of `call` have it."""
+    headers = [("content-type", "application/octet-stream")]
+    stream = _stream(path, call)
+    is_packed, mark = call.value(Stage.DELIVERY, "gzip")
+    if is_packed:
+        plain = stream.chunks
+        stream = replace(stream, chunks=lambda: _packed(plain()))
+        if mark != "unmarked":
+            headers.append(("content-encoding", "gzip"))
+    return Reply(200, tuple(headers), stream)
+
+
+def _packed(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    packer = zlib.compressobj(wbits=31)
+    for chunk in chunks:
+        yield packer.compress(chunk)
+    yield packer.flush()
+
+
+def _stream(path: Path, call: Call) -> Stream:
     size = path.stat().st_size
     stop, ending, speed = size, Ending.FRAMED, None
     for fault in call.at(Stage.DELIVERY):

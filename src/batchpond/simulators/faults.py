@@ -125,6 +125,7 @@ _KINDS = (
     Kind("truncate_mid", _D, _CONTENT, Arg.FRACTION, 0.5, "connection-close body cut inside a line"),
     Kind("reset_at", _D, _CONTENT, Arg.COUNT, None, "reset after this many bytes"),
     Kind("slow", _D, _CONTENT, Arg.COUNT, 2, "this many bytes a second"),
+    Kind("gzip", _D, _CONTENT, Arg.WORD, "marked", "gzip body, marked as such in the headers or unmarked"),
     Kind("changed", _D, _CONTENT, Arg.NONE, None, "other bytes than the file's: every row has a new row id"),
     Kind("in_order", _L, _LINES, Arg.NONE, None, "rows in input order (they are shuffled otherwise)"),
     Kind("reorder", _L, _LINES, Arg.NONE, None, "rows in another order than without this fault"),

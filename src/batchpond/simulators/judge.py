@@ -199,9 +199,7 @@ class Panel:
         judge = self.judge_for(model, prompt)
         seed = f"{self._seed}|{model}|{request_key}|{zlib.crc32(prompt.encode('utf-8', 'surrogatepass'))}"
         raw = blake2b(seed.encode("utf-8", "surrogatepass"), digest_size=48).digest()
-        u_kind, u_choice, u_a, u_b, u_words, u_rest = (
-            word / 18446744073709551616.0 for word in _SIX_WORDS.unpack(raw)
-        )
+        u_kind, u_choice, u_a, u_b, u_words, u_rest = (word / 18446744073709551616.0 for word in _SIX_WORDS.unpack(raw))
         kind = _kind(judge, u_kind)
         says = _SAYS.get(kind, Says.TEXT)
         text = thoughts = ""

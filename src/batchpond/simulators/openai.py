@@ -79,18 +79,22 @@ class OpenAISimulator:
         """Return the answer to a request whose path is below `/openai/v1`."""
         op, argument = _route(request)
         call = self._world.arrive(request, PROVIDER, op)
-        early = gate.before(call, fault_reply)
-        if early is None:
-            early = gate.after(call, self._executed(request, call, argument), fault_reply)
+        project = self._world.project(_key(request))
+        answer = gate.before(call, fault_reply)
+        if answer is None:
+            answer = gate.after(call, self._executed(request, call, project, argument), fault_reply)
         request.drain()
-        return self._sent(call, early)
+        return self._sent(call, answer, project)
 
-    def _executed(self, request: Request, call: Call, argument: str) -> Answer:
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not key.strip():
+    def tick(self) -> None:
+        """Make every change that is due by now."""
+        with self._world.lock:
+            self._now()
+
+    def _executed(self, request: Request, call: Call, project: str | None, argument: str) -> Answer:
+        if not _key(request):
             text = "You didn't provide an API key. Provide it in an Authorization header using Bearer auth."
             return error_reply(401, text)
-        project = self._world.project(key.strip())
         if project is None:
             return fault_reply(401, "status")
         run = self._run.get(call.op)
@@ -103,7 +107,7 @@ class OpenAISimulator:
         except (orjson.JSONDecodeError, UsageError):
             return error_reply(400, "We could not parse the JSON body of your request.")
 
-    def _sent(self, call: Call, answer: Answer) -> Answer:
+    def _sent(self, call: Call, answer: Answer, project: str | None) -> Answer:
         faults = tuple(fault.spec for fault in call.faults)
         if isinstance(answer, Break):
             self._world.ledger.answered(call.n, None, faults)
@@ -114,6 +118,7 @@ class OpenAISimulator:
             ("x-request-id", f"req_{self._world.name('request', call.n)}"),
             ("openai-version", "2020-10-01"),
             ("openai-organization", "org-simulated"),
+            *((("openai-project", project),) if project else ()),
             ("openai-processing-ms", "7"),
         )
         return replace(answer, headers=(*answer.headers, *headers))
@@ -179,8 +184,8 @@ class OpenAISimulator:
                 and (purpose is None or record.purpose == purpose)
                 and max(record.listed_s, record.created_s + stale) <= now
             ]
-            if request.query.get("order", "desc") == "desc":
-                records.reverse()
+            is_newest_first = request.query.get("order", "desc") == "desc"
+            records.sort(key=lambda record: (record.created_s, record.n), reverse=is_newest_first)
             page = page_of([record.id for record in records], request.query, call, default=10_000, most=10_000)
             return json_reply(200, page.body([self.account.files[name].view() for name in page.ids]))
 
@@ -207,8 +212,7 @@ class OpenAISimulator:
                 record = None
             if record is None:
                 return _no_file(argument)
-            stream = delivered(self.account.blob(record.id), call)
-        return Reply(200, (("content-type", "application/octet-stream"),), stream)
+            return delivered(self.account.blob(record.id), call)
 
     # -- batches ------------------------------------------------------------------------------
 
@@ -217,7 +221,7 @@ class OpenAISimulator:
         refused = refused_batch(body)
         if refused is not None:
             return refused
-        key = fingerprint(request.headers["authorization"].partition(" ")[2].strip())
+        key = fingerprint(_key(request))
         effects: dict[str, Value] = {fault.kind: fault.value for fault in call.at(Stage.EFFECT)}
         with self._world.lock:
             now = self._now()
@@ -322,6 +326,11 @@ class OpenAISimulator:
                 )
                 self._world.ledger.billed(bill)
         return json_reply(said.status, said.body)
+
+
+def _key(request: Request) -> str:
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else ""
 
 
 def _route(request: Request) -> tuple[Op, str]:

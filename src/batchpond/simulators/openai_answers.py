@@ -14,7 +14,8 @@ from batchpond.simulators.judge import Judgement, Panel, Says
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
 
-_REASONING_MODEL = re.compile(r"(o\d|gpt-[5-9])(?!.*chat)")
+_REASONING_MODEL = re.compile(r"(ft:)?(o\d|gpt-[5-9])(?!-chat)")
+_NONE_BY_DEFAULT = re.compile(r"(ft:)?gpt-5\.[1-4](?!-(pro|chat|codex-max))")
 _DATED = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 _EFFORT_TOKENS = {"none": 0, "minimal": 24, "low": 96, "medium": 320, "high": 900, "xhigh": 1800, "max": 3600}
 _REFUSAL = "I'm sorry, but I can't help with that request."
@@ -152,17 +153,13 @@ def _refused_values(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
     model = str(body.get("model"))
     effort = _effort(endpoint, body)
     is_reasoning = _REASONING_MODEL.match(model) is not None
-    if effort is not None and effort not in _EFFORT_TOKENS:
-        param = "reasoning_effort" if endpoint == CHAT else "reasoning.effort"
-        listed = ", ".join(f"'{word}'" for word in _EFFORT_TOKENS)
-        return _bad(f"Invalid value: '{effort}'. Supported values are: {listed}.", param, "invalid_value")
-    if effort is not None and not is_reasoning:
-        param = "reasoning_effort" if endpoint == CHAT else "reasoning.effort"
-        return _bad(
-            f"Unsupported parameter: '{param}' is not supported with this model.", param, "unsupported_parameter"
-        )
+    if effort is not None:
+        refused = _refused_effort("reasoning_effort" if endpoint == CHAT else "reasoning.effort", model, effort)
+        if refused is not None:
+            return refused
+    is_fixed = (effort or _default_effort(model)) != "none"
     for name, top in (("temperature", 2), ("top_p", 1)):
-        refused = _refused_number(name, top, body.get(name), is_reasoning and effort != "none")
+        refused = _refused_number(name, top, body.get(name), is_fixed)
         if refused is not None:
             return refused
     if is_reasoning and "max_tokens" in body:
@@ -178,6 +175,22 @@ def _refused_values(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
         )
         return _bad(text, "max_output_tokens", "integer_below_min_value")
     return None
+
+
+def _refused_effort(param: str, model: str, effort: str) -> RowAnswer | None:
+    if not _REASONING_MODEL.match(model):
+        text = f"Unsupported parameter: '{param}' is not supported with this model."
+        return _bad(text, param, "unsupported_parameter")
+    words = _efforts(model)
+    if effort in words:
+        return None
+    listed = ", ".join(f"'{word}'" for word in words)
+    if effort in _EFFORT_TOKENS:
+        text = (
+            f"Unsupported value: '{effort}' is not supported with the '{model}' model. Supported values are: {listed}."
+        )
+        return _bad(text, param, "unsupported_value")
+    return _bad(f"Invalid value: '{effort}'. Supported values are: {listed}.", param, "invalid_value")
 
 
 def _refused_number(name: str, top: int, value: Any, is_fixed: bool) -> RowAnswer | None:
@@ -229,7 +242,14 @@ def _messages_text(messages: Any) -> str:
 
 
 def _default_effort(model: str) -> str:
-    return "low" if _REASONING_MODEL.match(model) else "none"
+    return "medium" if _REASONING_MODEL.match(model) and not _NONE_BY_DEFAULT.match(model) else "none"
+
+
+def _efforts(model: str) -> tuple[str, ...]:
+    # The first family had `minimal` and no `none`; all later ones are the other way round.
+    if re.match(r"(ft:)?gpt-5(?!\.)", model):
+        return ("minimal", "low", "medium", "high")
+    return tuple(word for word in _EFFORT_TOKENS if word != "minimal")
 
 
 def _asked_chat(body: dict[str, Any]) -> _Asked:

@@ -142,6 +142,8 @@ class Account:
         self._file_folder = world.folder(PROVIDER, "files")
         self._batch_folder = world.folder(PROVIDER, "batches")
         self._blob_folder = world.folder(PROVIDER, "blobs")
+        for left in self._blob_folder.glob("upload-*.part"):
+            left.unlink()  # of an upload that a kill cut off
         self.files = _loaded(self._file_folder, FileRecord)
         self.batches = _loaded(self._batch_folder, BatchRecord)
         self._open = {batch.id for batch in self.batches.values() if not batch.is_ended}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import sys
 import tempfile
 import threading
 import time
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import NoReturn
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from batchpond.errors import UsageError
@@ -58,14 +60,11 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def _serve(self) -> None:
-        try:
-            answer = self.server.simulator.handle(self._request())
-            if isinstance(answer, Break):
-                self._break(answer)
-            else:
-                self._reply(answer)
-        except (ConnectionError, TimeoutError):
-            self.close_connection = True
+        answer = self.server.simulator.handle(self._request())
+        if isinstance(answer, Break):
+            self._break(answer)
+        else:
+            self._reply(answer)
 
     do_GET = do_POST = do_DELETE = do_PUT = do_PATCH = do_HEAD = _serve
 
@@ -95,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
         while self.rfile.readline(CHUNK_BYTES).strip():
             pass
 
-    def _break(self, answer: Break) -> None:
+    def _break(self, answer: Break) -> NoReturn:
         if answer.kind is BreakKind.HANG:
             self._stall(answer.seconds)
         self._reset()
@@ -116,14 +115,14 @@ class _Handler(BaseHTTPRequestHandler):
             return True
         return not peeked
 
-    def _reset(self) -> None:
+    def _reset(self) -> NoReturn:
         """Close with RST instead of FIN: what is unsent is lost, the client's read fails."""
-        self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         # rfile and wfile hold the descriptor open: the last of the three closes sends the RST.
         self.rfile.close()
         self.wfile.close()
         self.connection.close()
+        raise ConnectionResetError("reset as asked")  # so that nobody touches the closed files any more
 
     def finish(self) -> None:
         """Flush and close, unless a reset has closed everything."""
@@ -155,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _stream(self, stream: Stream) -> None:
         is_chunked = stream.ending is not Ending.UNFRAMED
         for chunk in stream.chunks():
-            for piece in self._paced(chunk, stream.bytes_per_s):
+            for piece in filter(None, self._paced(chunk, stream.bytes_per_s)):  # an empty chunk would be the end
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
         if stream.ending is Ending.RESET:
             # Lets the client take what was sent before the reset discards it.
@@ -200,6 +199,11 @@ class _Server(ThreadingHTTPServer):
             with self._lock:
                 self._connections.discard(request)
         super().shutdown_request(request)
+
+    def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
+        """Report a defect of the simulator; a client that went away is none."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     def stop(self) -> None:
         """Stop listening and end every connection."""

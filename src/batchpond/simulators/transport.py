@@ -11,12 +11,10 @@ from typing import NoReturn
 
 import httpx
 
-from batchpond.clock import Clock, ManualClock
+from batchpond.clock import Clock
 from batchpond.simulators.control import Simulator
 from batchpond.simulators.wire import Break, BreakKind, Ending, IterBody, Request, Stream
 from batchpond.simulators.world import World
-
-BASE_URL = "http://127.0.0.1:1"
 
 
 class SimulatorTransport(httpx.BaseTransport):
@@ -84,8 +82,3 @@ class _Body(httpx.SyncByteStream):
                 yield chunk[at : at + step]
         if self._stream.ending is Ending.RESET:
             raise httpx.ReadError("simulated: connection reset by peer", request=self._request)
-
-
-def client_for(world: World, clock: ManualClock) -> httpx.Client:
-    """Return a client whose every request goes to the world's simulator."""
-    return httpx.Client(transport=SimulatorTransport(world, clock), base_url=BASE_URL)

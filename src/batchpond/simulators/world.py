@@ -24,7 +24,7 @@ import orjson
 from batchpond.clock import Clock, SystemClock
 from batchpond.errors import UsageError
 from batchpond.simulators.faults import Fault, Op, Stage, Value, parse_fault
-from batchpond.simulators.judge import Judge, Panel, parse_judge
+from batchpond.simulators.judge import Panel, parse_judge
 from batchpond.simulators.ledger import Ledger
 from batchpond.simulators.wire import Request
 
@@ -91,6 +91,9 @@ class World:
         self.settings = settings or Settings()
         self.lock = threading.RLock()
         self._clock = clock or SystemClock()
+        self._fixed_faults = tuple(parse_fault(spec) for spec in self.settings.faults)
+        for spec in self.settings.judges:
+            parse_judge(spec)
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         saved = self._load()
         wanted = self.settings.seed
@@ -103,7 +106,6 @@ class World:
         self._added_judges: list[str] = list(saved.get("judges", []))
         self.panel = Panel(self.seed, path / "qualities.jsonl")
         self.ledger = Ledger(path / "ledger.jsonl")
-        self._fixed_faults = tuple(parse_fault(spec) for spec in self.settings.faults)
         self.faults: tuple[Fault, ...] = ()
         self._use()
         self._save()
@@ -135,10 +137,6 @@ class World:
             self._save()
             return self.now_s()
 
-    def wait(self, seconds: float) -> None:
-        """Let `seconds` of the underlying clock pass."""
-        self._clock.sleep(seconds)
-
     # -- faults and judges --------------------------------------------------------------------
 
     def add_fault(self, spec: str) -> None:
@@ -163,10 +161,6 @@ class World:
             self._added_judges.append(spec)
             self._use()
             self._save()
-
-    def judges(self) -> tuple[Judge, ...]:
-        """Return the judges in the order in which they are asked."""
-        return self.panel.judges
 
     def _use(self) -> None:
         added = tuple(parse_fault(spec).shifted(base) for spec, base in self._added_faults)

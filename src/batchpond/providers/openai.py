@@ -1,0 +1,351 @@
+"""OpenAI's Batch API: files, batches and their states on the wire.
+
+Shapes: openai 3.52 `types/batch.py`, `types/file_object.py` and the official OpenAPI file 2.3.0;
+deviations that servers were seen to make are read without complaint.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import orjson
+
+from batchpond import fields, ids, keys
+from batchpond.answers import Answer
+from batchpond.api_errors import ApiError
+from batchpond.clock import Clock
+from batchpond.errors import ProviderError
+from batchpond.http import HttpClient
+from batchpond.model import (
+    BatchError,
+    BatchPage,
+    BatchState,
+    CreateAnswer,
+    Created,
+    CreateSpec,
+    Download,
+    ErrorClass,
+    FileRole,
+    Rejected,
+    RemoteBatch,
+    RemoteFile,
+    Unclear,
+)
+from batchpond.outcomes import error_class_of
+from batchpond.providers.base import Descriptor
+from batchpond.providers.openai_body import CHAT, RESPONSES, build_body, endpoint_for, payload_line
+from batchpond.providers.openai_lines import read_line
+from batchpond.providers.openai_models import accepted_thinking, caveats
+from batchpond.redact import redact
+from batchpond.retry import retry_after_s
+
+__all__ = [
+    "DESCRIPTOR",
+    "OpenAI",
+    "accepted_thinking",
+    "build_body",
+    "caveats",
+    "connect",
+    "endpoint_for",
+    "payload_line",
+    "read_line",
+]
+
+DESCRIPTOR: Final = Descriptor(
+    name="openai",
+    default_base_url="https://api.openai.com/v1",
+    base_url_env="OPENAI_BASE_URL",
+    key_env=("OPENAI_API_KEY",),
+    endpoints=(CHAT, RESPONSES),
+    default_endpoint=CHAT,
+    max_requests=50_000,
+    max_bytes=200_000_000,
+    list_page_size=100,
+    create_deadline_s=120.0,
+    settle_s=900.0,
+    results_retention_days=30,
+    has_token=True,
+    caveats=(
+        "OpenAI deletes result files 30 days after a batch ends: sync before that",
+        "a batch that passes 24 hours expires: finished requests are billed and kept, the others are not run",
+        "prompt tokens waiting in batches are limited per model and organisation; above it a batch fails unbilled",
+        "a batch cancelled while it runs may lose answers that were already counted",
+    ),
+    notes=(
+        "limits of requests and bytes: openai 3.52 types/batch_create_params.py",
+        "retention: OpenAI batch guide and files API, recorded traffic of 2026",
+        "metadata 16 pairs, keys of 64 and values of 512 characters: openai 3.52 types/shared_params/metadata.py",
+        "settle time: twice the create deadline and 5 minutes, at least 15 minutes",
+    ),
+    requeue_codes=("token_limit_exceeded",),
+)
+
+_STATES: Final = {
+    "validating": BatchState.QUEUED,
+    "queued": BatchState.QUEUED,
+    "pending": BatchState.QUEUED,
+    "in_progress": BatchState.RUNNING,
+    "finalizing": BatchState.RUNNING,
+    "cancelling": BatchState.CANCELLING,
+    "canceling": BatchState.CANCELLING,
+    "completed": BatchState.COMPLETED,
+    "failed": BatchState.FAILED,
+    "expired": BatchState.EXPIRED,
+    "cancelled": BatchState.CANCELLED,
+    "canceled": BatchState.CANCELLED,
+}
+_ENDED_AT: Final = {
+    BatchState.COMPLETED: "completed_at",
+    BatchState.FAILED: "failed_at",
+    BatchState.EXPIRED: "expired_at",
+    BatchState.CANCELLED: "cancelled_at",
+}
+# The validator was seen to miss files that exist (recorded 2026-08): sending again later helps.
+_FILE_NOT_READY: Final = re.compile(r"(?i)cannot find file|no such file|does not have access to it")
+_NOT_FOUND: Final = frozenset({404})
+_TOO_LATE: Final = frozenset({400, 404, 409})
+_TOKEN_KEY: Final = "batchpond"
+_PAIRS_MAX, _KEY_CHARS, _VALUE_CHARS = 16, 64, 512
+_ERRORS_MAX: Final = 100
+_FILES_PER_PAGE: Final = 1_000
+_FILE_PAGES_MAX: Final = 1_000
+_CLOCK_SKEW: Final = timedelta(hours=1)
+
+
+def connect(
+    clock: Clock,
+    *,
+    transport: Any = None,
+    environ: Mapping[str, str] = os.environ,
+    base_url: str | None = None,
+) -> OpenAI:
+    """Return the wire for the environment's key; raises AccessError when there is none.
+
+    Reads OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_ORG_ID and OPENAI_PROJECT_ID, as the SDK does.
+    """
+    access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
+    headers: dict[str, str | keys.Secret] = {"Authorization": keys.Secret(f"Bearer {access.key.reveal()}")}
+    if organization := keys.setting(environ, "OPENAI_ORG_ID"):
+        headers["OpenAI-Organization"] = organization
+    if project := keys.setting(environ, "OPENAI_PROJECT_ID"):
+        headers["OpenAI-Project"] = project
+    return OpenAI(HttpClient(access.base_url, headers, clock, transport, key_name=access.key_env), clock)
+
+
+class OpenAI:
+    """The wire of OpenAI's Batch API, bound to one key and base URL."""
+
+    def __init__(self, http: HttpClient, clock: Clock) -> None:
+        self._http = http
+        self._clock = clock
+
+    @property
+    def descriptor(self) -> Descriptor:
+        """Return OpenAI's limits and caveats."""
+        return DESCRIPTOR
+
+    @property
+    def host(self) -> str:
+        """Return the host that the key is bound to."""
+        return self._http.host
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the base URL is on this machine, that is, a simulator."""
+        return self._http.is_loopback
+
+    def upload(self, path: Path, filename: str) -> RemoteFile:
+        """Upload a payload for batch use; safe to repeat, since files cost nothing."""
+        answer = self._http.upload_multipart("/files", path, filename, {"purpose": "batch"})
+        found = _file(answer.json)
+        if found is None:
+            raise ProviderError(f"{self.host} took the upload of {filename} but answered without a file id")
+        return found
+
+    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
+        """Return the uploaded files of that name, made since then or at an unknown time."""
+        found: list[RemoteFile] = []
+        cursor: str | None = None
+        for _ in range(_FILE_PAGES_MAX):
+            params: dict[str, str | int] = {"purpose": "batch", "limit": _FILES_PER_PAGE, "order": "desc"}
+            rows, next_cursor = self._page("/files", params, cursor)
+            files = [file for file in map(_file, rows) if file is not None]
+            found += [file for file in files if file.filename == filename and not _is_before(file, since)]
+            is_past = bool(files) and all(_is_before(file, since) for file in files)
+            if next_cursor is None or is_past:
+                return found
+            cursor = next_cursor
+        raise ProviderError(f"{self.host} lists more than {_FILE_PAGES_MAX} pages of files")
+
+    def create(self, spec: CreateSpec) -> CreateAnswer:
+        """Send exactly one POST and classify its answer; raises nothing for network faults."""
+        payload = {
+            "input_file_id": spec.input_file_id,
+            "endpoint": spec.endpoint,
+            "completion_window": "24h",
+            "metadata": _metadata(spec),
+        }
+        answer = self._http.post_once("/batches", payload, deadline_s=DESCRIPTOR.create_deadline_s)
+        if isinstance(answer, Unclear):
+            return answer
+        if not answer.is_success:
+            return self._rejection(answer)
+        batch = _batch(answer.json)
+        if batch is None:
+            return Unclear("the answer has no batch id")
+        return Created(batch, self._scope(answer))
+
+    def list_page(self, cursor: str | None) -> BatchPage:
+        """Return one page of the account's batches, newest first.
+
+        Raises ProviderError when the listing does not go on as it says: an incomplete list must
+        never look like a complete one.
+        """
+        rows, next_cursor = self._page("/batches", {"limit": DESCRIPTOR.list_page_size}, cursor)
+        batches = [_batch(row) for row in rows]
+        if any(batch is None for batch in batches):
+            raise ProviderError(f"{self.host} lists a batch without an id")
+        return BatchPage(tuple(batch for batch in batches if batch is not None), next_cursor)
+
+    def get(self, batch_id: str) -> RemoteBatch | None:
+        """Return a batch, or None on 404, which is not proof of loss."""
+        path = f"/batches/{_segment(batch_id)}"
+        answer = self._http.request_json("GET", path, allow=_NOT_FOUND)
+        if not answer.is_success:
+            return None
+        batch = _batch(answer.json)
+        if batch is None or batch.batch_id != batch_id:
+            raise ProviderError(f"GET {path} at {self.host} answered with another object: {answer.excerpt()}")
+        return batch
+
+    def cancel(self, batch_id: str) -> RemoteBatch | None:
+        """Ask for cancellation; None when OpenAI says it is too late (400, 409) or unknown (404)."""
+        path = f"/batches/{_segment(batch_id)}/cancel"
+        answer = self._http.request_json("POST", path, allow=_TOO_LATE)
+        return _batch(answer.json) if answer.is_success else None
+
+    def result_files(self, batch: RemoteBatch) -> tuple[tuple[FileRole, str], ...]:
+        """Return the result files that a batch names, output first."""
+        named = ((FileRole.OUTPUT, batch.output_file_id), (FileRole.ERROR, batch.error_file_id))
+        return tuple((role, file_id) for role, file_id in named if file_id)
+
+    def download(self, file_id: str, path: Path) -> Download | None:
+        """Stream a file's bytes to `path`; None on 404 and 410."""
+        return self._http.download(f"/files/{_segment(file_id)}/content", path)
+
+    def check(self) -> str:
+        """List one batch, which is free, and return the scope that the key belongs to."""
+        return self._scope(self._http.request_json("GET", "/batches", params={"limit": 1}))
+
+    def _scope(self, answer: Answer) -> str:
+        names = ("openai-organization", "openai-project")
+        parts = (re.sub(r"[^\w.-]", "_", answer.headers.get(name, "").strip())[:100] or "-" for name in names)
+        return "/".join(("openai", self.host, *parts))
+
+    def _page(self, path: str, params: dict[str, str | int], cursor: str | None) -> tuple[list[Any], str | None]:
+        """Return a page's rows and the next page's cursor, None on the last."""
+        asked = params if cursor is None else {**params, "after": cursor}
+        page = self._http.request_json("GET", path, params=asked).json
+        rows = page.get("data")
+        if not isinstance(rows, list):
+            raise ProviderError(f"GET {path} at {self.host} answered without a list")
+        has_more = page.get("has_more")
+        if "has_more" not in page:
+            has_more = len(rows) >= int(params["limit"])
+        if not has_more or has_more == "false":
+            return rows, None
+        last = fields.mapping(rows[-1]).get("id") if rows else None
+        next_cursor = fields.identifier(page.get("last_id")) or fields.identifier(last)
+        if next_cursor is None or next_cursor == cursor:
+            raise ProviderError(f"GET {path} at {self.host} says that there is more, but its list does not go on")
+        return rows, next_cursor
+
+    def _rejection(self, answer: Answer) -> Rejected:
+        error = answer.error or ApiError("")
+        error_class = error_class_of(answer)
+        if error_class is ErrorClass.PERMANENT and _FILE_NOT_READY.search(error.message):
+            error_class = ErrorClass.TRANSIENT
+        wait_s = retry_after_s(answer.headers, self._clock.now())
+        return Rejected(error_class, error.code, redact(error.message), answer.status_code, wait_s)
+
+
+def _segment(identifier: str) -> str:
+    if not identifier or set(identifier) <= {"."}:
+        raise ProviderError(f"{identifier!r} is not an id")
+    return quote(identifier, safe="")
+
+
+def _is_before(file: RemoteFile, since: datetime) -> bool:
+    return file.created_at is not None and file.created_at < since - _CLOCK_SKEW
+
+
+def _metadata(spec: CreateSpec) -> dict[str, str]:
+    """Return the metadata within OpenAI's bounds, the token first so that it is never cut off."""
+    key = next((key for key, value in spec.metadata if value == spec.token), _TOKEN_KEY)
+    pairs = {key[:_KEY_CHARS]: spec.token}
+    for name, value in spec.metadata:
+        if len(pairs) < _PAIRS_MAX:
+            pairs.setdefault(name[:_KEY_CHARS], value[:_VALUE_CHARS])
+    return pairs
+
+
+def _file(value: object) -> RemoteFile | None:
+    found = fields.mapping(value)
+    file_id = fields.identifier(found.get("id"))
+    if file_id is None:
+        return None
+    size_bytes, created_at = fields.count(found.get("bytes")), fields.moment(found.get("created_at"))
+    return RemoteFile(file_id, fields.text(found.get("filename")) or "", size_bytes, created_at)
+
+
+def _batch(value: object) -> RemoteBatch | None:
+    """Return a batch object made uniform, None when it has no id; an unknown status is RUNNING."""
+    found = fields.mapping(value)
+    batch_id = fields.identifier(found.get("id"))
+    if batch_id is None:
+        return None
+    status = fields.word(found.get("status")) or ""
+    state = _STATES.get(status.strip().lower(), BatchState.RUNNING)
+    counts = fields.mapping(found.get("request_counts"))
+    return RemoteBatch(
+        batch_id=batch_id,
+        state=state,
+        provider_status=status,
+        raw=redact(orjson.dumps(found).decode()),
+        created_at=fields.moment(found.get("created_at")),
+        expires_at=fields.moment(found.get("expires_at")),
+        ended_at=fields.moment(found.get(_ENDED_AT.get(state, ""))),
+        n_total=fields.count(counts.get("total")),
+        n_completed=fields.count(counts.get("completed")),
+        n_failed=fields.count(counts.get("failed")),
+        input_file_id=fields.identifier(found.get("input_file_id")),
+        output_file_id=fields.identifier(found.get("output_file_id")),
+        error_file_id=fields.identifier(found.get("error_file_id")),
+        endpoint=fields.text(found.get("endpoint")),
+        token=_token(found.get("metadata")),
+        errors=_errors(found.get("errors")),
+    )
+
+
+def _token(metadata: object) -> str | None:
+    for value in fields.mapping(metadata).values():
+        if isinstance(value, str) and value.startswith(f"{ids.TOKEN_PREFIX}-"):
+            return value
+    return None
+
+
+def _errors(value: object) -> tuple[BatchError, ...]:
+    rows = value if isinstance(value, list) else fields.mapping(value).get("data")
+    return tuple(
+        BatchError(
+            fields.word(row.get("code")), redact(fields.text(row.get("message")) or ""), fields.count(row.get("line"))
+        )
+        for row in map(fields.mapping, fields.sequence(rows, _ERRORS_MAX))
+        if row
+    )

@@ -1,0 +1,142 @@
+"""The verbs against a simulated provider over real HTTP: plan, submit, sync, what they print and exit with."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from batchpond.simulators import server
+from batchpond.simulators.world import Settings
+
+PROGRAM = [sys.executable, "-m", "batchpond"]
+STUDY = """
+study = "small"
+[items]
+path = "samples.csv"
+[[rubrics]]
+use = "overall_quality"
+[[templates]]
+use = "plain"
+[[models]]
+provider = "openai"
+model = "gpt-4.1-mini"
+max_output_tokens = 200
+"""
+
+
+class Desk:
+    """A folder with a study, a lake beside it, and a simulated provider to talk to."""
+
+    def __init__(self, folder: Path, base_url: str) -> None:
+        self.folder = folder
+        self.environment = os.environ | {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": "simulated-key"}
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run one command in a process of its own."""
+        return subprocess.run(
+            [*PROGRAM, *arguments],
+            capture_output=True, text=True, cwd=self.folder, env=self.environment, timeout=120, check=False,
+        )  # fmt: skip
+
+    def json(self, *arguments: str) -> dict[str, object]:
+        """Run one command and return its document."""
+        done = self.run(*arguments, "--json")
+        assert done.returncode == 0, done.stderr
+        loaded: dict[str, object] = json.loads(done.stdout)
+        return loaded
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """One planned study; the tests below take it through its life in order."""
+    folder = tmp_path_factory.mktemp("desk")
+    (folder / "study.toml").write_text(STUDY)
+    with (folder / "samples.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("id", "text"), *((f"s{i}", f"sample number {i}") for i in range(4))])
+    with server.running(Settings(seed=1, latency_s=(0.2, 0.5))) as simulator:
+        yield Desk(folder, simulator.base_url)
+
+
+def test_1_plan_shows_counts_and_rough_cost(desk: Desk) -> None:
+    """plan prints to stdout, sends nothing, and planning again changes nothing."""
+    done = desk.run("plan")
+    assert done.returncode == 0, done.stderr
+    assert "to ask: 12 in 1 batch" in done.stdout
+    assert "rough estimate" in done.stdout
+    again = desk.json("plan")
+    assert (again["is_new_version"], again["n_to_ask"], again["n_new"]) == (False, 12, 0)
+
+
+def test_2_submit_needs_a_yes(desk: Desk) -> None:
+    """Without a terminal, submit stops with 2, names the flag, and leaves stdout empty."""
+    done = desk.run("submit", "small")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--yes" in done.stderr
+    assert "gpt-4.1-mini" in done.stderr
+
+
+def test_3_a_dry_run_and_a_low_limit_send_nothing(desk: Desk) -> None:
+    """--dry-run shows what would go; --max-cost below the estimate is a refusal with 2."""
+    assert desk.json("submit", "small", "--dry-run")["n_requests"] == 12
+    done = desk.run("submit", "small", "--yes", "--max-cost", "0.0000001")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert desk.json("status")["batches"] == []
+
+
+def test_4_a_sample_goes_first(desk: Desk) -> None:
+    """--limit sends so many; a script sees that something is pending."""
+    sent = desk.json("submit", "small", "--yes", "--limit", "4")
+    assert (sent["is_approved"], sent["n_requests"], sent["n_batches"]) == (True, 4, 1)
+    assert desk.run("status", "--exit-code").returncode == 8
+
+
+def test_5_watch_ends_with_the_batches_and_tells_a_command(desk: Desk) -> None:
+    """--watch goes on until nothing is pending, then --on-done gets the counts and none of stdout."""
+    command = 'echo "$BATCHPOND_N_LINES lines, $BATCHPOND_N_PENDING pending" > told; echo chatter'
+    done = desk.run("sync", "--watch", "--interval", "1", "--timeout", "60", "--on-done", command, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert (document["n_pending"], document["counts"]["n_lines"]) == (0, 4)
+    assert (desk.folder / "told").read_text() == "4 lines, 0 pending\n"
+    assert "chatter" in done.stderr
+
+
+def test_6_the_rest_follows_and_nothing_is_asked_twice(desk: Desk) -> None:
+    """A second submit sends what the sample left, a third finds nothing due."""
+    assert desk.json("submit", "small", "--yes")["n_requests"] == 8
+    assert desk.run("sync", "--watch", "--interval", "1", "--timeout", "60").returncode == 0
+    assert desk.json("submit", "small", "--yes")["n_requests"] == 0
+
+
+def test_7_results_and_audit_agree(desk: Desk) -> None:
+    """Every planned request has one row, and every batch is in balance."""
+    rows = json.loads(desk.run("results", "--json").stdout)
+    assert len(rows) == 12
+    assert {row["origin"] for row in rows} == {"simulated"}
+    done = desk.run("audit", "--json")
+    assert done.returncode == 0
+    assert [row["is_balanced"] for row in json.loads(done.stdout)] == [True, True]
+
+
+def test_8_a_pass_with_nothing_new_writes_nothing(desk: Desk) -> None:
+    """sync again leaves the lake's tree as it is, and says so."""
+    before = {path: path.stat().st_mtime_ns for path in (desk.folder / "lake").rglob("*.parquet")}
+    done = desk.run("sync")
+    assert "nothing new; nothing pending" in done.stderr
+    assert {path: path.stat().st_mtime_ns for path in (desk.folder / "lake").rglob("*.parquet")} == before
+    assert desk.run("doctor").returncode == 0
+
+
+def test_9_keys_are_checked_and_never_shown(desk: Desk) -> None:
+    """keys --check calls the provider and prints no key."""
+    done = desk.run("keys", "--check")
+    assert done.returncode == 0, done.stderr
+    assert "OPENAI_API_KEY" in done.stdout
+    assert "simulated-key" not in done.stdout + done.stderr
