@@ -84,9 +84,7 @@ class LakeBuilder:
             "endpoint": "/v1/chat/completions", "request_model": "m1", "origin": "simulated", "host": "127.0.0.1",
             "cost_expected_usd": 0.5, "cost_max_usd": 1.0, "input_tokens": 100,
         }  # fmt: skip
-        self.event(
-            Kind.INTENT, attempt_id=attempt_id, shard_id=shard_id, n_requests=n_requests, **(defaults | columns)
-        )
+        self.event(Kind.INTENT, attempt_id=attempt_id, shard_id=shard_id, n_requests=n_requests, **(defaults | columns))
 
     def sent(self, attempt_id: str, shard_id: str, requests: Sequence[str], **columns: Any) -> None:
         """Record a shard and an attempt for it, up to the provider's acknowledgement."""

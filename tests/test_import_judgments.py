@@ -127,13 +127,13 @@ def test_only_new_rows_are_added(store: Store, folder: Path) -> None:
 
 
 def test_the_file_name_is_a_function_of_the_content(folder: Path) -> None:
-    """Two lakes that import the same rows in another order hold a file of the same name."""
-    names = []
-    for name, rows in (("a", "A,B,first\nC,D,tie\n"), ("b", "C,D,tie\nA,B,first\n"), ("c", "A,B,second\nC,D,tie\n")):
+    """Two lakes that import the same rows from differently named files hold a file of the same name."""
+    found = []
+    for name, rows in (("a", "A,B,first\nC,D,tie\n"), ("b", "A,B,first\nC,D,tie\n"), ("c", "A,B,second\nC,D,tie\n")):
         lake = Store.init(folder / name)
         import_judgments(lake, write(folder, HEADER + rows, f"{name}.csv"))
-        names += [file.name for file in lake.files("imported_judgments")]
-    assert names[0] == names[1] != names[2]
+        found += [file.name for file in lake.files("imported_judgments")]
+    assert found[0] == found[1] != found[2]
 
 
 def test_a_contradiction_in_the_file_names_both_lines(store: Store, folder: Path) -> None:

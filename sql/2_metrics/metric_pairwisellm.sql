@@ -24,38 +24,41 @@ WITH named AS (
 ),
 votes AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, direction,
-    count(*) FILTER (WHERE winner = 'lo') AS n_lo,
-    count(*) FILTER (WHERE winner = 'hi') AS n_hi,
-    count(*) FILTER (WHERE winner = 'neither') AS n_neither,
-    2 * count(*) FILTER (WHERE winner IS NOT NULL AND is_lo_first) >= count(winner) AS is_lo_shown_first
+    study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
+    count(*) FILTER (WHERE winner = 'lo' AND direction = 'forward') AS n_lo_main,
+    count(*) FILTER (WHERE winner = 'hi' AND direction = 'forward') AS n_hi_main,
+    count(*) FILTER (WHERE winner = 'neither' AND direction = 'forward') AS n_neither_main,
+    count(*) FILTER (WHERE winner IS NOT NULL AND is_lo_first AND direction = 'forward') AS n_lo_first_main,
+    count(*) FILTER (WHERE winner = 'lo' AND direction = 'reverse') AS n_lo_rev,
+    count(*) FILTER (WHERE winner = 'hi' AND direction = 'reverse') AS n_hi_rev,
+    count(*) FILTER (WHERE winner = 'neither' AND direction = 'reverse') AS n_neither_rev,
+    count(*) FILTER (WHERE winner IS NOT NULL AND is_lo_first AND direction = 'reverse') AS n_lo_first_rev
   FROM named
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, direction
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi
 ),
 majorities AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, direction,
-    is_lo_shown_first,
-    CASE WHEN n_lo > n_hi AND n_lo > n_neither THEN 'lo' WHEN n_hi > n_lo AND n_hi > n_neither THEN 'hi'
-         WHEN n_neither > n_lo AND n_neither > n_hi THEN 'neither' END AS winner
+    study, template_id, rubric_id, provider, request_model, thinking,
+    CASE WHEN n_lo_main > n_hi_main AND n_lo_main > n_neither_main THEN 'lo'
+         WHEN n_hi_main > n_lo_main AND n_hi_main > n_neither_main THEN 'hi'
+         WHEN n_neither_main > n_lo_main AND n_neither_main > n_hi_main THEN 'neither' END AS winner_main,
+    2 * n_lo_first_main >= n_lo_main + n_hi_main + n_neither_main AS is_lo_shown_first_main,
+    CASE WHEN n_lo_rev > n_hi_rev AND n_lo_rev > n_neither_rev THEN 'lo'
+         WHEN n_hi_rev > n_lo_rev AND n_hi_rev > n_neither_rev THEN 'hi'
+         WHEN n_neither_rev > n_lo_rev AND n_neither_rev > n_hi_rev THEN 'neither' END AS winner_rev,
+    2 * n_lo_first_rev >= n_lo_rev + n_hi_rev + n_neither_rev AS is_lo_shown_first_rev
   FROM votes
-),
-placed AS (
-  SELECT
-    *,
-    CASE WHEN winner = 'lo' AND is_lo_shown_first THEN 1 WHEN winner = 'hi' AND NOT is_lo_shown_first THEN 1
-         WHEN winner IN ('lo', 'hi') THEN 2 END AS position
-  FROM majorities
 ),
 pairs AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
-    max(winner) FILTER (WHERE direction = 'forward') AS winner_main,
-    max(winner) FILTER (WHERE direction = 'reverse') AS winner_rev,
-    max(position) FILTER (WHERE direction = 'forward') AS position_main,
-    max(position) FILTER (WHERE direction = 'reverse') AS position_rev
-  FROM placed
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi
+    *,
+    CASE WHEN winner_main = 'lo' AND is_lo_shown_first_main THEN 1
+         WHEN winner_main = 'hi' AND NOT is_lo_shown_first_main THEN 1
+         WHEN winner_main IN ('lo', 'hi') THEN 2 END AS position_main,
+    CASE WHEN winner_rev = 'lo' AND is_lo_shown_first_rev THEN 1
+         WHEN winner_rev = 'hi' AND NOT is_lo_shown_first_rev THEN 1
+         WHEN winner_rev IN ('lo', 'hi') THEN 2 END AS position_rev
+  FROM majorities
 ),
 counts AS (
   SELECT

@@ -31,7 +31,7 @@ pairs AS (
   ) AS per_pair
   GROUP BY study
 ),
-items AS (
+per_study AS (
   SELECT
     study,
     count(*) AS n_items,
@@ -50,7 +50,7 @@ items AS (
 )
 SELECT
   orders.study,
-  items.n_items,
+  per_study.n_items,
   pairs.n_pairs,
   pairs.n_pairs_both_orders,
   orders.n_planned,
@@ -58,8 +58,8 @@ SELECT
   orders.n_reverse,
   orders.n_lo_first,
   orders.n_lo_first * 1.0 / orders.n_planned AS share_lo_first,
-  items.item_share_first_min,
-  items.item_share_first_max
+  per_study.item_share_first_min,
+  per_study.item_share_first_max
 FROM orders
 JOIN pairs ON pairs.study = orders.study
-JOIN items ON items.study = orders.study;
+JOIN per_study ON per_study.study = orders.study;

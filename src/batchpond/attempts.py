@@ -40,8 +40,10 @@ class Phase(StrEnum):
 SETTLED_PHASES = frozenset({Phase.ABSENT, Phase.VERIFIED, Phase.MISMATCH, Phase.LOST})
 UNSENT_PHASES = frozenset({Phase.INTENT, Phase.UPLOADED})
 UNCLEAR_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN})
+LOSABLE_PHASES = frozenset({Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE, Phase.MISMATCH})
 ATTENTION_PHASES = frozenset({Phase.UNKNOWN, Phase.MISMATCH, Phase.MISSING_REMOTE, Phase.LOST})
 REFETCH = "refetch"
+FOUND = "found"
 NOT_FOUND_POLLS_MIN = 5
 NOT_FOUND_AGE_MIN_S = 86_400
 
@@ -53,6 +55,7 @@ class Attempt:
     intent: Event
     phase: Phase = Phase.INTENT
     file_id: str | None = None
+    uploaded_at: datetime | None = None
     n_sends: int = 0
     sent: Event | None = None
     first_unknown: Event | None = None
@@ -67,6 +70,7 @@ class Attempt:
     expires_at: datetime | None = None
     downloads: tuple[Event, ...] = ()
     n_mismatches: int = 0
+    n_answered: int = 0
     not_found: tuple[Event, ...] = ()
 
     @property
@@ -100,35 +104,42 @@ class Attempt:
 def _step(attempt: Attempt, event: Event) -> Attempt:  # noqa: C901, PLR0911, PLR0912 - one match, one row per fact
     change = dataclasses.replace
     match event.kind:
-        case Kind.UPLOADED if attempt.phase is Phase.INTENT:
-            return change(attempt, phase=Phase.UPLOADED, file_id=event.file_id)
+        case Kind.UPLOADED if attempt.phase in {Phase.INTENT, Phase.UPLOADED, Phase.REJECTED}:
+            phase = Phase.REJECTED if attempt.phase is Phase.REJECTED else Phase.UPLOADED
+            return change(attempt, phase=phase, file_id=event.file_id, uploaded_at=event.provider_created_at)
+        case Kind.SENT if attempt.batch_id is None:
+            counted = change(attempt, n_sends=attempt.n_sends + 1, sent=event, first_listed=None)
+            return change(counted, phase=Phase.SENT)
         case Kind.SENT:
-            return change(attempt, phase=Phase.SENT, n_sends=attempt.n_sends + 1, sent=event)
-        case Kind.REJECTED:
+            return change(attempt, n_sends=attempt.n_sends + 1)
+        case Kind.REJECTED if attempt.phase is Phase.SENT:
             return change(attempt, phase=Phase.REJECTED, rejection=event, n_rejections=attempt.n_rejections + 1)
         case Kind.UNKNOWN if attempt.phase in UNCLEAR_PHASES:
             first = attempt.first_unknown if attempt.phase is Phase.UNKNOWN else event
             return change(attempt, phase=Phase.UNKNOWN, first_unknown=first)
-        case Kind.LISTED:
+        case Kind.LISTED if attempt.phase is Phase.UNKNOWN:
             return change(attempt, first_listed=attempt.first_listed or event)
         case Kind.ABSENT if attempt.phase is Phase.UNKNOWN:
             return change(attempt, phase=Phase.ABSENT)
         case Kind.CREATED | Kind.ADOPTED if attempt.batch_id is None:
             return _seen(change(attempt, phase=Phase.OPEN, batch_id=event.batch_id, scope=event.scope), event)
-        case Kind.STATUS:
+        case Kind.STATUS if attempt.batch_id is not None:
             return _seen(change(attempt, not_found=()), event)
         case Kind.NOT_FOUND:
             return change(attempt, not_found=(*attempt.not_found, event))
         case Kind.DOWNLOADED:
             return change(attempt, downloads=(*attempt.downloads, event))
-        case Kind.VERIFIED:
-            return change(attempt, phase=Phase.VERIFIED)
-        case Kind.MISMATCH:
+        case Kind.VERIFIED if attempt.phase is Phase.ENDED:
+            return change(attempt, phase=Phase.VERIFIED, n_answered=(event.n_completed or 0) + (event.n_failed or 0))
+        case Kind.MISMATCH if attempt.phase is Phase.ENDED:
             return change(attempt, phase=Phase.MISMATCH, n_mismatches=attempt.n_mismatches + 1)
         case Kind.MISSING_REMOTE if attempt.phase is Phase.OPEN:
             return change(attempt, phase=Phase.MISSING_REMOTE)
-        case Kind.LOST:
+        case Kind.LOST if attempt.phase in LOSABLE_PHASES:
             return change(attempt, phase=Phase.LOST)
+        case Kind.RESOLVED if event.reason == FOUND:
+            phase = Phase.OPEN if attempt.phase is Phase.MISSING_REMOTE else attempt.phase
+            return change(attempt, phase=phase, not_found=())
         case Kind.RESOLVED if event.reason == REFETCH and attempt.phase is Phase.MISMATCH:
             return change(attempt, phase=Phase.ENDED)
         case _:

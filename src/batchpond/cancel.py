@@ -11,6 +11,7 @@ from batchpond.lake.store import Store
 from batchpond.lens.refresh import refresh
 from batchpond.resolve import find_attempt
 from batchpond.session import Note, Providers, Session, Severity
+from batchpond.unknowns import check_host
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ def cancel(store: Store, wanted: Sequence[str], *, providers: Providers) -> Canc
         for attempt_id, provider_name, batch_id in targets:
             with session.isolated(provider_name, f"cancelling batch {batch_id}"):
                 provider = session.providers.get(provider_name)
+                check_host(session.attempt(attempt_id), provider)
                 session.record(Event(kind=Kind.CANCEL_ASKED, attempt_id=attempt_id, batch_id=batch_id))
                 if provider.cancel(batch_id) is None:
                     session.note(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,8 +22,8 @@ from batchpond.session import Session, Severity
 from batchpond.unknowns import check_host
 
 DOWNLOADS_MAX = 3
+FILE_WAIT_MAX_S = 86_400
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
-_COUNT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +52,21 @@ def _collect(session: Session, provider: BatchProvider, attempt: Attempt, batch:
     if batch is None:
         _note_unavailable(session, provider, attempt, "the batch")
         return
-    fetched = _fetch_whole(session, provider, attempt, _wanted(attempt, provider.result_files(batch)))
-    if fetched is None:
+    if not batch.state.is_terminal:
+        # A stale replica names no files yet; believing it would call every answer missing.
         return
-    for file in fetched:
-        _publish(session, attempt, file)
+    wanted = _wanted(attempt, provider.result_files(batch))
+    with ExitStack() as scratch:
+        fetched = _fetch_whole(session, provider, attempt, wanted, scratch)
+        for file in fetched:
+            _publish(session, attempt, file)
     attempt = session.attempt(attempt.attempt_id)
-    if _is_whole(attempt) or _waited_s(session, attempt) >= session.settle_s(provider):
-        finish(session, attempt)
+    absent = [pair for pair in wanted if pair[1] not in {event.file_id for event in attempt.downloads}]
+    if absent and not (attempt.downloads and _waited_s(session, attempt) >= FILE_WAIT_MAX_S):
+        for role, file_id in absent:
+            _note_unavailable(session, provider, attempt, f"the {role} file {file_id}")
+    elif _is_whole(attempt) or _waited_s(session, attempt) >= session.settle_s(provider):
+        finish(session, attempt, n_files_absent=len(absent))
     else:
         session.note(
             Severity.WARNING,
@@ -101,19 +109,21 @@ def accepted_downloads(attempt: Attempt) -> list[Event]:
 
 
 def _fetch_whole(
-    session: Session, provider: BatchProvider, attempt: Attempt, wanted: list[tuple[FileRole, str]]
-) -> list[_Fetched] | None:
-    """Download the files until they hold every line that was sent, or three times the same.
+    session: Session,
+    provider: BatchProvider,
+    attempt: Attempt,
+    wanted: list[tuple[FileRole, str]],
+    scratch: ExitStack,
+) -> list[_Fetched]:
+    """Download the files that are there until they hold every line that is due, or three times the same.
 
     A body cut at a line border with a correct end looks complete to every HTTP client; only the
     count of lines shows it.
     """
     best: list[_Fetched] = []
-    for _ in range(DOWNLOADS_MAX):
-        fetched = _fetch(session, provider, attempt, wanted)
-        if fetched is None:
-            _drop(best)
-            return None
+    n_due = _n_due(attempt) - sum(event.n_lines or 0 for event in _not_among(attempt, wanted))
+    for _ in range(DOWNLOADS_MAX if wanted else 0):
+        fetched = _fetch(session, provider, wanted, scratch)
         if best and _n_lines(fetched) <= _n_lines(best):
             same = [f.download.sha256 for f in fetched] == [f.download.sha256 for f in best]
             _drop(fetched)
@@ -122,9 +132,26 @@ def _fetch_whole(
             continue
         _drop(best)
         best = fetched
-        if attempt.state is not BatchState.COMPLETED or _n_lines(best) >= (attempt.intent.n_requests or 0):
+        if _n_lines(best) >= n_due or len(best) < len(wanted):
             break
     return best
+
+
+def _n_due(attempt: Attempt) -> int:
+    """Return how many lines an ended batch owes: all when completed, else what it counted as answered."""
+    if attempt.state is BatchState.COMPLETED:
+        return attempt.intent.n_requests or 0
+    return _n_counted(attempt)
+
+
+def _n_counted(attempt: Attempt) -> int:
+    n_completed = attempt.status.n_completed if attempt.status else None
+    return min(n_completed or 0, attempt.intent.n_requests or 0)
+
+
+def _not_among(attempt: Attempt, wanted: list[tuple[FileRole, str]]) -> list[Event]:
+    ids_wanted = {file_id for _, file_id in wanted}
+    return [event for event in accepted_downloads(attempt) if event.file_id not in ids_wanted]
 
 
 def _n_lines(fetched: list[_Fetched]) -> int:
@@ -137,17 +164,17 @@ def _drop(fetched: list[_Fetched]) -> None:
 
 
 def _fetch(
-    session: Session, provider: BatchProvider, attempt: Attempt, wanted: list[tuple[FileRole, str]]
-) -> list[_Fetched] | None:
+    session: Session, provider: BatchProvider, wanted: list[tuple[FileRole, str]], scratch: ExitStack
+) -> list[_Fetched]:
+    """Download each file that the provider does not answer 404 for."""
     fetched: list[_Fetched] = []
     for role, file_id in wanted:
         path = session.store.scratch(f".{role}")
+        scratch.callback(path.unlink, missing_ok=True)
         download = provider.download(file_id, path)
         failpoints.reach("Y4")
         if download is None:
-            _drop(fetched)
-            _note_unavailable(session, provider, attempt, f"its {role} file {file_id}")
-            return None
+            continue
         fetched.append(_Fetched(role, file_id, path, download, _count_lines(path)))
     failpoints.reach("Y5")
     return fetched
@@ -224,7 +251,7 @@ def price_of(session: Session, attempt: Attempt) -> derive.PriceRow:
     return price
 
 
-def finish(session: Session, attempt: Attempt) -> None:
+def finish(session: Session, attempt: Attempt, *, n_files_absent: int = 0) -> None:
     """Derive what the raw lines say and prove that every request is accounted for."""
     specs = derive.parsers(session.store)
     if len(specs) > 1:
@@ -232,19 +259,30 @@ def finish(session: Session, attempt: Attempt) -> None:
             used = parser_ids_of(connection, attempt.shard_id)
         specs = {parser_id: spec for parser_id, spec in specs.items() if parser_id in used}
     tally = derive.derive(session.store, source_of(attempt), specs, price_of(session, attempt))
+    derive.withdraw(session.store, attempt.provider, _superseded(attempt), specs)
     failpoints.reach("Y8")
-    _verify(session, attempt, tally)
+    _verify(session, attempt, tally, n_files_absent)
     failpoints.reach("Y10")
     payload.discard(session.store, attempt.attempt_id)
     failpoints.reach("Y11")
 
 
-def _verify(session: Session, attempt: Attempt, tally: derive.Tally) -> None:
+def _superseded(attempt: Attempt) -> list[raw.RawFile]:
+    """Return downloads that a later, fuller one of the same file replaced."""
+    accepted = {event.event_id for event in accepted_downloads(attempt)}
+    return [_raw_file(attempt, event) for event in attempt.downloads if event.event_id not in accepted]
+
+
+def _verify(session: Session, attempt: Attempt, tally: derive.Tally, n_files_absent: int) -> None:
     n_sent = attempt.intent.n_requests or 0
     n_missing = n_sent - tally.n_matched
     faults = []
     if n_missing and attempt.state is BatchState.COMPLETED:
         faults.append(f"{n_missing} of {n_sent} requests are in no file")
+    elif tally.n_matched < _n_counted(attempt):
+        faults.append(f"the provider counts {_n_counted(attempt)} answers, its files hold {tally.n_matched}")
+    if n_files_absent:
+        faults.append(f"{n_files_absent} of the batch's files cannot be downloaded")
     if tally.n_conflict:
         faults.append(f"{tally.n_conflict} requests were answered twice, differently")
     if tally.n_unmatched:

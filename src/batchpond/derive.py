@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from batchpond import ids
-from batchpond.lake.schemas import JUDGMENTS, RESPONSES, STUDIES
+from batchpond.lake.schemas import JUDGMENTS, RESPONSES, STUDIES, Table
 from batchpond.lake.store import StagedTable, Store
 from batchpond.model import Match, Response, ResponseStatus
 from batchpond.payload import shard_lines
@@ -111,7 +111,7 @@ def _derive_part(
     store: Store, source: Source, file: RawFile, part: Path, matcher: _Matcher,
     specs: Mapping[str, dict[str, Any]], price: PriceRow,
 ) -> None:  # fmt: skip
-    name = f"p_reader={source.provider}-{READER_VERSION}/{part.stem}"
+    name = _responses_name(source.provider, part)
     read_line = registry.module(source.provider).read_line
     judges = {parser_id: tasks.parser(spec) for parser_id, spec in specs.items()}
     with ExitStack() as stack:
@@ -129,9 +129,36 @@ def _derive_part(
             responses.write(rows)
             for parser_id, judge in judges.items():
                 _write_judgments(judgments[parser_id], source, file, parser_id, answered, judge)
-    store.publish_file(RESPONSES, name, responses.path)
+    store.replace_file(RESPONSES, name, responses.path)
     for parser_id, staged in judgments.items():
-        store.publish_file(JUDGMENTS, f"p_parser={parser_id}/{part.stem}", staged.path)
+        store.replace_file(JUDGMENTS, _judgments_name(parser_id, part), staged.path)
+
+
+def withdraw(store: Store, provider: str, files: Sequence[RawFile], specs: Iterable[str]) -> None:
+    """Empty what was derived from files that fuller downloads replaced: each request counts once.
+
+    The files stay, without rows, so that a reader who listed them still finds them.
+    """
+    for file in files:
+        for part in part_paths(store, file):
+            _empty(store, RESPONSES, _responses_name(provider, part))
+            for parser_id in specs:
+                _empty(store, JUDGMENTS, _judgments_name(parser_id, part))
+
+
+def _empty(store: Store, table: Table, name: str) -> None:
+    if store.has(table, name):
+        with store.staging(table) as staged:
+            pass
+        store.replace_file(table, name, staged.path)
+
+
+def _responses_name(provider: str, part: Path) -> str:
+    return f"p_reader={provider}-{READER_VERSION}/{part.stem}"
+
+
+def _judgments_name(parser_id: str, part: Path) -> str:
+    return f"p_parser={parser_id}/{part.stem}"
 
 
 def _raw_lines(part: Path) -> Iterable[tuple[list[bytes], int]]:

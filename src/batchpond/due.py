@@ -130,7 +130,7 @@ def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[DueRequest]:
 
 def void_shards(picture: Picture, study: str, version: str) -> list[str]:
     """Return the shards of earlier plans that never became a batch: their requests may be asked anew."""
-    free = {Phase.ABSENT, Phase.INTENT, Phase.UPLOADED}
+    free = {Phase.ABSENT, Phase.INTENT, Phase.UPLOADED, Phase.REJECTED}
     void = []
     for shard_id, event in picture.shards.items():
         latest = picture.latest_attempt(shard_id)

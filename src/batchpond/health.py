@@ -17,7 +17,7 @@ import duckdb
 
 from batchpond import lens
 from batchpond.attempts import ATTENTION_PHASES, fold
-from batchpond.errors import BatchpondError, BusyError, ExitCode
+from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError
 from batchpond.lake import events
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, SECRET, TMP, Store
@@ -174,7 +174,11 @@ def _writer(store: Store) -> Iterator[Finding]:
 
 
 def _attempts(store: Store) -> Iterator[Finding]:
-    picture = fold(events.read(store))
+    try:
+        picture = fold(events.read(store))
+    except LakeError as error:
+        yield _damage("attempts", error.message, error.hint or "restore the file from a backup")
+        return
     stuck = [attempt for attempt in picture.attempts.values() if attempt.phase in ATTENTION_PHASES]
     for attempt in stuck[:FINDINGS_MAX]:
         yield Finding(

@@ -136,21 +136,21 @@ def _report(connection: duckdb.DuckDBPyConnection, path: Path) -> ImportReport:
 
 
 def _publish(store: Store, connection: duckdb.DuckDBPyConnection) -> None:
-    """Write the new rows to one file whose name is the digest of what they say."""
-    sorted_rows = store.scratch(".parquet")
-    disk.write_private(sorted_rows, b"")
+    """Write the new rows, in the order given, to one file whose name is the digest of what they say."""
+    new_rows = store.scratch(".parquet")
+    disk.write_private(new_rows, b"")
     content = hashlib.sha256()
     try:
         connection.execute(
-            f"COPY ({_NEW_ROWS}) TO {tables.literal(os.fspath(sorted_rows))} (FORMAT parquet, COMPRESSION zstd)"
+            f"COPY ({_NEW_ROWS}) TO {tables.literal(os.fspath(new_rows))} (FORMAT parquet, COMPRESSION zstd)"
         )
-        with store.staging(IMPORTED_JUDGMENTS) as staged, pq.ParquetFile(sorted_rows) as rows:
+        with store.staging(IMPORTED_JUDGMENTS) as staged, pq.ParquetFile(new_rows) as rows:
             for batch in rows.iter_batches(IMPORTED_JUDGMENTS.row_group_rows):
                 content.update("".join(batch.column("row_digest").to_pylist()).encode())
                 block = pa.Table.from_batches([batch]).drop_columns(["row_digest"])
                 staged.write(block.cast(IMPORTED_JUDGMENTS.schema))
     finally:
-        sorted_rows.unlink(missing_ok=True)
+        new_rows.unlink(missing_ok=True)
     store.publish_file(IMPORTED_JUDGMENTS, ids.digest("imported_judgments", content.hexdigest()), staged.path)
 
 
@@ -260,4 +260,4 @@ _NEW_ROWS: Final = f"""
         sha256(concat(import_key, word, {_length_prefixed(_VALUES)})) AS row_digest
     FROM ({_MARKED})
     WHERE NOT is_known AND line_no IN (SELECT min(line_no) FROM keyed GROUP BY import_key)
-    ORDER BY {", ".join(_KEY)}"""
+    ORDER BY line_no"""

@@ -83,6 +83,13 @@ def discard(store: Store, attempt_id: str) -> None:
     store.payload_path(attempt_id).unlink(missing_ok=True)
 
 
+def sweep(store: Store, settled: set[str]) -> None:
+    """Drop what a process that was killed left of settled attempts."""
+    for path in store.payloads():
+        if path.stem in settled:
+            path.unlink(missing_ok=True)
+
+
 def _measure(path: Path) -> Payload:
     digest = hashlib.sha256()
     size = 0

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from batchpond import failpoints
-from batchpond.attempts import NOT_FOUND_AGE_MIN_S, NOT_FOUND_POLLS_MIN, Attempt
+from batchpond.attempts import FOUND, NOT_FOUND_AGE_MIN_S, NOT_FOUND_POLLS_MIN, Attempt, Phase
 from batchpond.errors import ExitCode
 from batchpond.lake.events import Event, Kind
 from batchpond.model import RemoteBatch
 from batchpond.providers.base import BatchProvider
 from batchpond.session import Session, Severity
-from batchpond.unknowns import PAGES_MAX, check_host, note_duplicate
+from batchpond.unknowns import PAGES_MAX, adopt, check_host, note_duplicate
 
 COUNTS_EVERY = timedelta(hours=1)
 NOT_FOUND_EVERY = timedelta(hours=1)
@@ -35,24 +35,38 @@ def poll_open(session: Session) -> dict[str, RemoteBatch]:
     return seen
 
 
+def _missing(session: Session, provider: str) -> dict[str, Attempt]:
+    found = session.picture.attempts.values()
+    return {a.batch_id or "": a for a in found if a.phase is Phase.MISSING_REMOTE and a.provider == provider}
+
+
 def _poll(session: Session, provider: BatchProvider, attempts: list[Attempt], seen: dict[str, RemoteBatch]) -> None:
     for attempt in attempts:
         check_host(attempt, provider)
     waiting = {attempt.batch_id or "": attempt for attempt in attempts}
-    for batch in _listed(provider, waiting):
-        attempt = waiting.pop(batch.batch_id, None)
-        if attempt is not None:
-            seen[attempt.attempt_id] = batch
-            _observe(session, attempt, batch)
-        else:
-            _check_stranger(session, batch)
+    missing = _missing(session, provider.descriptor.name)
+    with session.isolated(provider.descriptor.name, f"listing the batches at {provider.descriptor.name}"):
+        for batch in _listed(provider, waiting):
+            known = waiting.pop(batch.batch_id, None) or missing.get(batch.batch_id)
+            if known is not None:
+                seen[known.attempt_id] = batch
+                _observe(session, known, batch)
+            else:
+                _check_stranger(session, batch)
     for batch_id, attempt in list(waiting.items())[:GETS_MAX]:
-        found = provider.get(batch_id)
-        if found is None:
-            _not_found(session, attempt)
-        else:
-            seen[attempt.attempt_id] = found
-            _observe(session, attempt, found)
+        if session.providers.is_refused(provider.descriptor.name):
+            return
+        with session.isolated(provider.descriptor.name, f"asking for batch {batch_id}"):
+            _ask(session, provider, attempt, seen)
+
+
+def _ask(session: Session, provider: BatchProvider, attempt: Attempt, seen: dict[str, RemoteBatch]) -> None:
+    found = provider.get(attempt.batch_id or "")
+    if found is None:
+        _not_found(session, attempt)
+    else:
+        seen[attempt.attempt_id] = found
+        _observe(session, attempt, found)
 
 
 def _listed(provider: BatchProvider, waiting: dict[str, Attempt]) -> Iterator[RemoteBatch]:
@@ -72,6 +86,11 @@ def _listed(provider: BatchProvider, waiting: dict[str, Attempt]) -> Iterator[Re
 
 def _observe(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
     failpoints.reach("Y2")
+    if attempt.not_found:
+        # A status seen before is no new fact, but that the batch is there again is one.
+        session.record(
+            Event(kind=Kind.RESOLVED, attempt_id=attempt.attempt_id, batch_id=attempt.batch_id, reason=FOUND)
+        )
     if not _is_news(session, attempt, batch):
         return
     first_error = batch.errors[0] if batch.errors else None
@@ -113,8 +132,18 @@ def _check_stranger(session: Session, batch: RemoteBatch) -> None:
         if attempt.intent.token == batch.token and attempt.batch_id != batch.batch_id and attempt.n_sends:
             if attempt.phase.is_unclear:
                 return
+            if _is_late(session, attempt):
+                adopt(session, attempt, [batch])
+                return
             note_duplicate(session, attempt, batch)
             return
+
+
+def _is_late(session: Session, attempt: Attempt) -> bool:
+    """Whether a batch called absent has appeared before its requests were sent again."""
+    latest = session.picture.latest_attempt(attempt.shard_id)
+    is_voided = attempt.shard_id in session.picture.voided
+    return attempt.phase is Phase.ABSENT and latest == attempt and not is_voided
 
 
 def _not_found(session: Session, attempt: Attempt) -> None:

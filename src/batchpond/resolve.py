@@ -57,8 +57,7 @@ def resolve(
                 f"attempt {attempt.attempt_id} is {attempt.phase}; --{resolution} is for one that is {allowed}",
                 hint="`batchpond status` shows where each attempt stands",
             )
-        for event in _events(session, attempt, resolution, batch_id):
-            session.record(event)
+        session.record(*_events(session, attempt, resolution, batch_id))
         refresh(store)
         return session.attempt(attempt.attempt_id)
 

@@ -16,6 +16,7 @@ from batchpond.model import Created, CreateSpec, ErrorClass, Origin, Rejected, R
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
 from batchpond.session import Session, Severity
+from batchpond.unknowns import check_host
 
 SEND_LEASE_S = 60.0
 
@@ -37,13 +38,21 @@ def send_shard(session: Session, shard: Event, approval: Event) -> Sending:
     """
     provider = session.providers.get(shard.provider or "")
     attempt = _attempt_to_send(session, shard, approval, provider)
-    file_id = attempt.file_id or _upload(session, attempt, provider)
+    file_id = _usable_file(attempt) or _upload(session, attempt, provider)
     return _create(session, session.attempt(attempt.attempt_id), file_id, provider)
+
+
+def _usable_file(attempt: Attempt) -> str | None:
+    """Return the attempt's uploaded file, unless the provider may have refused the batch because of it."""
+    refused = attempt.rejection is not None and attempt.rejection.provider_status == ErrorClass.PERMANENT
+    return None if refused else attempt.file_id
 
 
 def _attempt_to_send(session: Session, shard: Event, approval: Event, provider: BatchProvider) -> Attempt:
     latest = session.picture.latest_attempt(shard.shard_id or "")
     if latest is not None and latest.phase in {Phase.INTENT, Phase.UPLOADED, Phase.REJECTED}:
+        # Its file and its token are at that host: a batch made elsewhere would never be looked for there.
+        check_host(latest, provider)
         _rebuild_payload(session, latest)
         return latest
     ordinal = 1 if latest is None else (latest.intent.ordinal or 0) + 1
@@ -128,6 +137,7 @@ def _upload(session: Session, attempt: Attempt, provider: BatchProvider) -> str:
             attempt_id=attempt.attempt_id,
             file_id=remote.file_id,
             size_bytes=intent.size_bytes,
+            provider_created_at=remote.created_at,
         )
     )
     failpoints.reach("S6")

@@ -50,7 +50,7 @@ def readiness(attempt: Attempt | None, trigger: Trigger, requeue_codes: frozense
         return Readiness.READY
     if attempt.phase is Phase.REJECTED:
         return _after_rejection(attempt, trigger)
-    if attempt.phase is Phase.VERIFIED and attempt.failure_code in requeue_codes:
+    if attempt.phase is Phase.VERIFIED and attempt.failure_code in requeue_codes and not attempt.n_answered:
         return _after_failure(attempt, trigger)
     return Readiness.DONE if attempt.phase is Phase.VERIFIED else Readiness.WAITING
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from batchpond import failpoints
-from batchpond.attempts import ATTENTION_PHASES, Phase, Picture
+from batchpond import failpoints, payload
+from batchpond.attempts import ATTENTION_PHASES, SETTLED_PHASES, Phase, Picture
 from batchpond.collect import collect_ended
 from batchpond.errors import ExitCode
 from batchpond.lake.events import compact
@@ -57,6 +57,7 @@ def sync_once(
         if submit_due:
             send_due(session)
             resolve_unknowns(session, _just_sent(session.picture))
+        payload.sweep(store, _settled(session.picture))
         compact(store)
         refresh(store)
     return SyncReport(
@@ -66,6 +67,10 @@ def sync_once(
         notes=tuple(session.notes),
         exit_code=session.worst_exit_code(),
     )
+
+
+def _settled(picture: Picture) -> set[str]:
+    return {a.attempt_id for a in picture.attempts.values() if a.phase in SETTLED_PHASES}
 
 
 def _just_sent(picture: Picture) -> list[str]:

@@ -2,12 +2,13 @@
 
 An attempt is `absent` only when a listing that began a settle time after the doubt was first
 observed, and an earlier one, were both complete and without it, and the same credential was
-seen to see something of ours (the positive control). Anything less waits.
+seen to see the attempt's own input file (the positive control). Anything less waits.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -39,21 +40,31 @@ class Listing:
 
 
 def list_since(provider: BatchProvider, since: datetime) -> Listing:
-    """Page through the account's batches back to `since`; a repeated cursor ends it incomplete."""
+    """Page through the account's batches back to `since`; a repeated cursor ends it incomplete.
+
+    `since` is by the provider's clock. Paging stops there only while what was listed is dated and
+    newest first: otherwise an older page says nothing about those after it.
+    """
     batches: list[RemoteBatch] = []
     cursors: set[str] = set()
     cursor: str | None = None
     for _ in range(PAGES_MAX):
         page = provider.list_page(cursor)
         batches += page.batches
-        newest = max((batch.created_at or _EPOCH for batch in page.batches), default=None)
-        if page.next_cursor is None or (newest is not None and newest < since):
+        if page.next_cursor is None or (page.batches and _is_past(batches, len(page.batches), since)):
             return Listing(tuple(batches), is_complete=True)
         if page.next_cursor in cursors or not page.batches:
             return Listing(tuple(batches), is_complete=False)
         cursors.add(page.next_cursor)
         cursor = page.next_cursor
     return Listing(tuple(batches), is_complete=False)
+
+
+def _is_past(batches: list[RemoteBatch], n_last: int, since: datetime) -> bool:
+    dates = [batch.created_at for batch in batches if batch.created_at is not None]
+    if len(dates) < len(batches) or any(later > earlier for earlier, later in itertools.pairwise(dates)):
+        return False
+    return dates[-n_last] < since
 
 
 def check_host(attempt: Attempt, provider: BatchProvider) -> None:
@@ -98,13 +109,14 @@ def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt])
     for attempt in attempts:
         check_host(attempt, provider)
     elapsed_s = {attempt.attempt_id: _elapsed_s(session, attempt) for attempt in attempts}
-    oldest = min(attempt.intent.occurred_at or _EPOCH for attempt in attempts)
-    listing = list_since(provider, oldest - WINDOW)
+    # Only the provider's own clock dates its batches; without a date of its own, all are listed.
+    oldest = min(attempt.uploaded_at or _EPOCH for attempt in attempts)
+    listing = list_since(provider, max(oldest, _EPOCH + WINDOW) - WINDOW)
     failpoints.reach("Y1")
     for attempt in attempts:
         found = _matches(listing, attempt)
         if found:
-            _adopt(session, attempt, found)
+            adopt(session, attempt, found)
         else:
             _not_seen(session, provider, attempt, listing, elapsed_s[attempt.attempt_id])
 
@@ -119,7 +131,8 @@ def _matches(listing: Listing, attempt: Attempt) -> list[RemoteBatch]:
     return sorted(found.values(), key=lambda batch: (batch.created_at or _EPOCH, batch.batch_id))
 
 
-def _adopt(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> None:
+def adopt(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> None:
+    """Take the first of the batches found for an attempt as its own; any other is a duplicate."""
     batch, *duplicates = found
     session.record(
         Event(
@@ -192,13 +205,25 @@ def _record_observation(session: Session, attempt: Attempt) -> None:
 
 
 def _control(session: Session, provider: BatchProvider, attempt: Attempt, listing: Listing) -> bool:
-    """Return whether this credential provably sees objects of the account that was sent to."""
-    ours = session.picture.batch_ids
-    if any(batch.batch_id in ours for batch in listing.batches):
+    """Return whether this credential provably sees objects of the account that was sent to.
+
+    The attempt's own input file is the proof: no other account could have made a batch of it.
+    Other batches of this lake may be of another project, and count only where no file was uploaded.
+    """
+    if attempt.file_id is None:
+        return any(batch.batch_id in session.picture.batch_ids for batch in listing.batches)
+    since = max(attempt.uploaded_at or _EPOCH, _EPOCH + WINDOW) - WINDOW
+    uploads = provider.find_uploads(f"{attempt.intent.token}.jsonl", since)
+    if any(file.file_id == attempt.file_id for file in uploads):
         return True
-    intent = attempt.intent
-    uploads = provider.find_uploads(f"{intent.token}.jsonl", intent.occurred_at or _EPOCH)
-    return any(file.file_id == attempt.file_id for file in uploads)
+    session.note(
+        Severity.WARNING,
+        f"this key does not see the file that attempt {attempt.attempt_id} was sent with;"
+        " it may belong to another project, so a missing batch proves nothing",
+        hint=f"use the key it was sent with, or decide with `batchpond resolve {attempt.attempt_id}`",
+        exit_code=ExitCode.ATTENTION,
+    )
+    return False
 
 
 def _elapsed_s(session: Session, attempt: Attempt) -> float | None:
@@ -211,6 +236,6 @@ def _elapsed_s(session: Session, attempt: Attempt) -> float | None:
         return None
     now_s = session.store.clock.monotonic_s()
     if observed.boot_id == session.store.clock.boot_id():
-        return now_s - (observed.monotonic_s or now_s)
+        return now_s - (now_s if observed.monotonic_s is None else observed.monotonic_s)
     wall_s = (session.store.clock.now() - (observed.occurred_at or session.store.clock.now())).total_seconds()
     return min(now_s, wall_s)

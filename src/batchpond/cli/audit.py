@@ -12,7 +12,7 @@ from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond
 from batchpond.cli.text import plural
 from batchpond.errors import ExitCode
 
-HEADS = ("attempt", "state", "sent", "ok", "errored", "expired", "cancelled", "missing", "waiting", "balanced")
+HEADS = ("attempt", "sent", "ok", "errored", "expired", "cancelled", "missing", "waiting", "balanced")
 COLUMNS = (
     "attempt_id", "attempt_state", "n_sent", "n_succeeded", "n_errored", "n_expired", "n_cancelled", "n_missing",
     "n_outstanding", "is_balanced",
@@ -42,7 +42,7 @@ def command(invocation: Invocation, study: str | None, form: Format) -> ExitCode
 
 
 def _short(row: dict[str, Any]) -> tuple[Any, ...]:
-    return (row["attempt_id"][:ID_SHOWN], *(row[name] for name in COLUMNS[1:]))
+    return (row["attempt_id"][:ID_SHOWN], *(row[name] for name in COLUMNS[2:]))
 
 
 def _conclude(invocation: Invocation, found: list[dict[str, Any]]) -> ExitCode:

@@ -10,9 +10,9 @@ from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_c
 
 Rows = list[dict[str, Any]]
 
-OUTCOMES = ("decided", "tie", "ambiguous", "unparsed", "refused", "truncated", "error", "missing")
-OUTCOME_HEADS = ("model", "planned", "answered", *OUTCOMES)
-CELL_HEADS = ("template", "model", "pairs", "consistent", "95 %", "log-odds first", "95 %", "q")
+OUTCOMES = ("decided", "tie", "ambiguous", "unparsed", "refused")
+OUTCOME_HEADS = ("model", "all", "answered", *OUTCOMES, "other")
+CELL_HEADS = ("", "pairs", "consistent", "95 %", "log-odds", "95 %", "q")
 CELL = ("request_model", "template_id", "rubric_id", "thinking")
 EXPLORE = (
     "status",
@@ -36,7 +36,7 @@ def command(invocation: Invocation, is_json: bool) -> None:
     from batchpond import demo
     from batchpond.read import rows
 
-    report = demo.run(invocation.lake_path, invocation.diagnostics.progress)
+    report = demo.run(invocation.lake_path, invocation.diagnostics.note)
     lake = invocation.lake_path
     completion = rows(lake, "metric_completion", order=CELL, study=demo.STUDY)
     cells = rows(lake, "report_consistency", order=CELL, study=demo.STUDY)
@@ -57,22 +57,34 @@ def tables(completion: Rows, cells: Rows) -> Iterator[str]:
     yield from formats.aligned(OUTCOME_HEADS, list(_outcome_rows(completion)), n_text_columns=1)
     yield ""
     yield "Is the same winner named when the two essays swap places, and which place is favoured?"
-    yield from formats.aligned(CELL_HEADS, [_cell_row(row) for row in cells], n_text_columns=2)
+    yield from formats.aligned(CELL_HEADS, list(_cell_rows(cells)), n_text_columns=1)
     yield ""
-    yield "log-odds first: above 0 the essay shown first is favoured; q: exact test, corrected over the cells"
+    yield "log-odds: above 0, the essay shown first is favoured"
+    yield "q: exact test of that, corrected over the cells"
 
 
 def _outcome_rows(completion: Rows) -> Iterator[tuple[str, ...]]:
     columns = ("n_planned", "n_answered", *(f"n_{outcome}" for outcome in OUTCOMES))
-    for model in dict.fromkeys(row["request_model"] for row in completion):
+    for model in _models(completion):
         cells = [row for row in completion if row["request_model"] == model]
-        yield (model, *(f"{sum(cell[column] for cell in cells):,}" for column in columns))
+        n_planned, n_answered, *n_known = [sum(cell[column] for cell in cells) for column in columns]
+        counts = (n_planned, n_answered, *n_known, n_answered - sum(n_known))
+        yield (model, *(f"{count:,}" for count in counts))
+
+
+def _cell_rows(cells: Rows) -> Iterator[tuple[str, ...]]:
+    for model in _models(cells):
+        yield (model, *("" for _ in CELL_HEADS[1:]))
+        yield from (_cell_row(row) for row in cells if row["request_model"] == model)
+
+
+def _models(rows: Rows) -> list[str]:
+    return list(dict.fromkeys(row["request_model"] for row in rows))
 
 
 def _cell_row(row: dict[str, Any]) -> tuple[str, ...]:
     return (
-        row["template_id"],
-        row["request_model"],
+        f"  {row['template_id']}",
         f"{row['n_pairs']:,}",
         _number(row["consistency_decided"], 3),
         _interval(row["consistency_decided_lo"], row["consistency_decided_hi"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 import traceback
@@ -84,7 +85,7 @@ class Diagnostics:
             stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             self._write(f"{stamp} {escape(text)}")
             return
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+        columns = shutil.get_terminal_size().columns
         sys.stderr.write("\r\x1b[2K" + escape(text)[: max(1, columns - 1)])
         sys.stderr.flush()
         self._has_open_line = True

@@ -1,7 +1,8 @@
-"""Ctrl-C: remembered, and honoured even while an engine's native code holds the main thread.
+"""Ctrl-C: remembered, and honoured even when an engine's native code never sees it or swallows it.
 
-Python runs a signal handler between two of its own instructions. A long query has none, so a
-watcher thread ends the process when the handler did not get its turn; every step of batchpond
+Python runs a signal handler between two of its own instructions, and a database engine may turn
+the KeyboardInterrupt into an error that means something else to its caller. So a watcher thread
+ends the process when the command has not ended by itself soon after; every step of batchpond
 survives that, as it survives a power cut.
 """
 
@@ -15,7 +16,7 @@ from typing import NoReturn
 
 from batchpond.errors import ExitCode
 
-GRACE_S = 3.0
+GRACE_S = 5.0
 
 
 class Interrupts:
@@ -24,7 +25,7 @@ class Interrupts:
     def __init__(self, last_words: str) -> None:
         self.was_asked = False
         self._last_words = last_words
-        self._handled = threading.Event()
+        self._ended = threading.Event()
         self._is_main = threading.current_thread() is threading.main_thread()
 
     def __enter__(self) -> Interrupts:
@@ -39,7 +40,7 @@ class Interrupts:
 
     def __exit__(self, *_: object) -> None:
         if self._is_main:
-            self._handled.set()
+            self._ended.set()
             signal.set_wakeup_fd(self._wakeup_before)
             signal.signal(signal.SIGINT, self._before)
             os.close(self._write_end)
@@ -48,11 +49,10 @@ class Interrupts:
 
     def _handle(self, _number: int, _frame: FrameType | None) -> NoReturn:
         self.was_asked = True
-        self._handled.set()
         raise KeyboardInterrupt
 
     def _watch(self) -> None:
         while numbers := os.read(self._read_end, 64):
-            if signal.SIGINT in numbers and not self._handled.wait(GRACE_S):
+            if signal.SIGINT in numbers and not self._ended.wait(GRACE_S):
                 os.write(2, f"\n{self._last_words}\n".encode())
                 os._exit(ExitCode.INTERRUPTED)

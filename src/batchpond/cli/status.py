@@ -11,6 +11,7 @@ from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
 from batchpond.cli.text import age, plural, usd
 from batchpond.errors import ExitCode
+from batchpond.model import Origin
 
 ID_SHOWN = 10
 MODEL_HEADS = ("study", "model", "all", "unsent", "waiting", "answered", "failed", "cost")
@@ -76,8 +77,14 @@ def _model_row(model: dict[str, Any]) -> tuple[Any, ...]:
         model["n_outstanding"] + model["n_unknown"],
         model["n_answered"],
         model["n_failed"] + model["n_missing"],
-        usd(model["cost_usd"]) if model["n_answered"] else None,
+        _cost(model),
     )
+
+
+def _cost(model: dict[str, Any]) -> str | None:
+    if not model["n_answered"]:
+        return None
+    return "simulated" if model["origin"] == Origin.SIMULATED else usd(model["cost_usd"])
 
 
 def _batch_row(batch: dict[str, Any], now_s: float) -> tuple[Any, ...]:

@@ -86,6 +86,7 @@ def command(
     """
     watch = Watch(is_watch, interval_s, timeout_s, submit_due=not no_submit)
     total, report = _passes(invocation, watch)
+    invocation.diagnostics.end_progress()
     if is_json:
         output.document(document(total, report))
     _conclude(invocation.diagnostics, total, report)

@@ -198,6 +198,10 @@ class Store:
         """Return where an attempt's payload is kept until its answers are verified."""
         return self.path / PAYLOADS / f"{attempt_id}.jsonl"
 
+    def payloads(self) -> list[Path]:
+        """Return the payloads that are kept now."""
+        return [Path(entry.path) for entry in os.scandir(self.path / PAYLOADS)]
+
     @contextmanager
     def lock(self, purpose: str) -> Iterator[None]:
         """Hold the writer lock; raises BusyError when another process does."""

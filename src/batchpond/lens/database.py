@@ -106,21 +106,18 @@ def build(lake_path: Path, files: Files) -> list[BadFile]:
     """
     good, bad = _sorted_out(files)
     info = _info(lake_path, files, good)
-    failure: duckdb.Error | None = None
+    failure: duckdb.Error | OSError | None = None
     for base in _bases(lake_path / LENS):
         try:
-            _put_in_place(lake_path, base, info, good, bad)
-            break
-        except duckdb.Error as error:
+            _put_in_place(lake_path, _remade(base, info, good, bad))
+        except (duckdb.Error, OSError) as error:
             failure = error
-    else:
-        raise LakeError(
-            f"the views of {lake_path} could not be written: {_first_line(failure)}",
-            hint="check free space; the Parquet files are intact and `batchpond doctor` writes the views again",
-        ) from failure
-    # A write-ahead log that some other program left behind would make the new file unopenable.
-    (lake_path / f"{LENS}.wal").unlink(missing_ok=True)
-    return bad
+        else:
+            return bad
+    raise LakeError(
+        f"the views of {lake_path} could not be written: {_first_line(failure)}",
+        hint="check free space; the Parquet files are intact and `batchpond doctor` writes the views again",
+    ) from failure
 
 
 def bad_files(lake_path: Path) -> list[BadFile]:
@@ -184,7 +181,7 @@ def _config(lake_path: Path, memory_limit: str) -> dict[str, str | bool | int | 
     return {
         "memory_limit": memory_limit,
         "threads": min(THREADS_MAX, os.cpu_count() or 1),
-        "temp_directory": os.fspath(lake_path / TMP / "spill"),
+        "temp_directory": os.fspath(lake_path / TMP / f"{random_hex(12)}.spill"),
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "python_enable_replacements": False,
@@ -241,13 +238,23 @@ def _sorted_out(files: Files) -> tuple[dict[str, list[Path]], list[BadFile]]:
     return good, bad
 
 
-def _put_in_place(lake_path: Path, base: bytes, info: _Info, good: Files, bad: Sequence[BadFile]) -> None:
-    """Make a lens from one with the same views, because making the views costs most of a second."""
+def _put_in_place(lake_path: Path, content: bytes) -> None:
     staged = lake_path / TMP / f"{random_hex(12)}.duckdb"
-    disk.write_private(staged, base)
     try:
+        disk.write_private(staged, content)
+        disk.replace(staged, lake_path / LENS)
+    finally:
+        staged.unlink(missing_ok=True)
+    # A write-ahead log that some other program left behind would make the new file unopenable.
+    (lake_path / f"{LENS}.wal").unlink(missing_ok=True)
+
+
+def _remade(base: bytes, info: _Info, good: Files, bad: Sequence[BadFile]) -> bytes:
+    """Return a lens made from one with the same views, because making those costs most of a second."""
+    with _scratch() as path:
+        path.write_bytes(base)
         with duckdb.connect(":memory:", config={"threads": 1}) as connection:
-            connection.execute(f"ATTACH {literal(os.fspath(staged))} AS {CATALOG}")
+            connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG}")
             connection.execute(f"USE {CATALOG}")
             for statement in _table_views(good):
                 connection.execute(statement)
@@ -255,11 +262,14 @@ def _put_in_place(lake_path: Path, base: bytes, info: _Info, good: Files, bad: S
             connection.execute("DELETE FROM lens_files")
             _record(connection, info, good, bad)
             _finish(connection)
-        disk.sync_file(staged)
-        disk.replace(staged, lake_path / LENS)
-    finally:
-        staged.unlink(missing_ok=True)
-        staged.with_name(f"{staged.name}.wal").unlink(missing_ok=True)
+        return path.read_bytes()
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    # Not in the lake: DuckDB cannot write a database below a folder with a question mark in its name.
+    with tempfile.TemporaryDirectory(prefix="batchpond-") as folder:
+        yield Path(folder) / LENS
 
 
 def _bases(lens_path: Path) -> Iterator[bytes]:
@@ -274,8 +284,7 @@ def _bases(lens_path: Path) -> Iterator[bytes]:
 @cache
 def _template() -> bytes:
     """Return a lens over no files."""
-    with tempfile.TemporaryDirectory(prefix="batchpond-") as folder:
-        path = Path(folder) / LENS
+    with _scratch() as path:
         with duckdb.connect(":memory:", config={"threads": 1}) as connection:
             version = literal(STORAGE_VERSION)
             connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG} (STORAGE_VERSION {version})")

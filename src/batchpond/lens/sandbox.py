@@ -29,7 +29,7 @@ from batchpond.lens import database, scripts
 TIMEOUT_S: Final = 60.0
 QUERY_MEMORY_LIMIT: Final = "1GB"
 ROWS_MAX: Final = 1_000_000
-SQL_CHARACTERS_MAX: Final = 1_000_000
+SQL_CHARACTERS_MAX: Final = 300_000
 _ROWS_PER_BATCH: Final = 10_000
 
 _QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
@@ -82,7 +82,10 @@ def _check(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         _refuse(f"{len(statements)} statements" if len(statements) != 1 else "not a SELECT")
     text = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0]
-    tree = orjson.loads(text)
+    try:
+        tree = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        _refuse("it is nested too deeply")
     if tree.get("error") or len(tree.get("statements", ())) != 1:
         _refuse(str(tree.get("error_message") or "not a SELECT"))
     macros = {name for script in scripts.scripts() for name in script.macros}
