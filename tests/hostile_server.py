@@ -31,6 +31,8 @@ class HostileServer:
     acts: list[Act]
     requests: list[Seen] = field(default_factory=list)
     port: int = 0
+    n_connections: int = 0
+    is_silent: bool = False
 
     @property
     def url(self) -> str:
@@ -40,7 +42,11 @@ class HostileServer:
         return sum(seen.method == "POST" for seen in self.requests)
 
     def serve(self, connection: socket.socket) -> None:
+        self.n_connections += 1
         with connection, suppress(OSError):
+            if self.is_silent:  # the act reads for itself
+                self.acts[0](connection)
+                return
             seen = _receive(connection)
             if seen is None:
                 return
@@ -65,9 +71,9 @@ def _receive(connection: socket.socket) -> Seen | None:
 
 
 @contextmanager
-def hostile(*acts: Act) -> Iterator[HostileServer]:
+def hostile(*acts: Act, is_silent: bool = False) -> Iterator[HostileServer]:
     """Run a server on a free port for the length of the block."""
-    server = HostileServer(list(acts))
+    server = HostileServer(list(acts), is_silent=is_silent)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server.port = listener.getsockname()[1]
         threads: list[threading.Thread] = []
@@ -94,9 +100,7 @@ def hostile(*acts: Act) -> Iterator[HostileServer]:
                 thread.join(2)
 
 
-def reply(
-    body: object = b"", status: int = 200, content_type: str = "application/json", **headers: str
-) -> Act:
+def reply(body: object = b"", status: int = 200, content_type: str = "application/json", **headers: str) -> Act:
     """Answer properly; `headers` use underscores for hyphens."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     named = {"Content-Type": content_type, "Content-Length": str(len(content)), "Connection": "close"}

@@ -5,15 +5,19 @@ from __future__ import annotations
 import gzip
 import hashlib
 import logging
+import shutil
+import socket
+import ssl
+import subprocess
 import time
 import traceback
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
 
 import httpx
 import pytest
-from hostile_server import drip, eof, hang, hostile, raw, reply, reset
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +29,7 @@ from batchpond.http import HttpClient, HttpError, HttpLimits
 from batchpond.model import Download, ErrorClass, Unclear
 from batchpond.redact import Secret
 from batchpond.retry import RETRY_AFTER_MAX_S, RetryPolicy, retry_after_s
+from hostile_server import drip, eof, hang, hostile, raw, reply, reset
 
 CANARY = "sk-CANARY0123456789abcdef"
 START = datetime(2026, 11, 21, tzinfo=UTC)
@@ -262,8 +267,19 @@ def test_the_key_cannot_leave_for_another_origin() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["http://api.openai.com/v1", "ftp://x/", "api.openai.com", "", "https://user:pw@host/v1", "https://h/v1?key=1"]
-    + ["https://h/v1#x", "http://127.0.0.1.evil.example/v1", "http://169.254.169.254/", "https://ho st/", "http://[::"],
+    [
+        "http://api.openai.com/v1",
+        "ftp://x/",
+        "api.openai.com",
+        "",
+        "https://user:pw@host/v1",
+        "https://h/v1?key=1",
+        "https://h/v1#x",
+        "http://127.0.0.1.evil.example/v1",
+        "http://169.254.169.254/",
+        "https://ho st/",
+        "http://[::",
+    ],
 )
 def test_unsafe_base_urls_are_refused(url: str) -> None:
     """Only https, or http on this machine, without credentials in the address."""
@@ -370,7 +386,10 @@ def test_a_gzip_body_is_inflated_once_and_bounded(tmp_path: Path) -> None:
 
 def test_a_web_page_is_never_stored_as_results(tmp_path: Path) -> None:
     """A login page with status 200 is refused."""
-    with hostile(reply(b"<html>", 200, "text/html; charset=utf-8")) as server, pytest.raises(HttpError, match="web page"):
+    with (
+        hostile(reply(b"<html>", 200, "text/html; charset=utf-8")) as server,
+        pytest.raises(HttpError, match="web page"),
+    ):
         client(server.url).download("/f", tmp_path / "part")
     assert list(tmp_path.iterdir()) == []
 
@@ -408,10 +427,44 @@ def test_an_upload_is_streamed_and_repeated_from_the_start(tmp_path: Path) -> No
     assert b'name="purpose"\r\n\r\nbatch' in body
 
 
+def test_a_payload_that_is_gone_is_a_lake_error(tmp_path: Path) -> None:
+    """The disk is at fault, and nothing is sent."""
+    with hostile(reply({})) as server:
+        with pytest.raises(LakeError, match="cannot read"):
+            client(server.url).upload_multipart("/files", tmp_path / "absent", "x", {})
+        assert server.requests == []
+
+
+def test_a_certificate_that_does_not_hold_ends_the_call_at_once(tmp_path: Path) -> None:
+    """No way around verification, no second try, and the key does not leave."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("NOT CHECKED: no openssl command to make a certificate with")
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    make = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    subprocess.run([*make, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    received: list[bytes] = []
+
+    def act(connection: socket.socket) -> None:
+        with suppress(ssl.SSLError), context.wrap_socket(connection, server_side=True) as secure:
+            received.append(secure.recv(4096))
+
+    with hostile(act, is_silent=True) as server:
+        url = server.url.replace("http://127.0.0.1", "https://localhost")
+        with pytest.raises(HttpError, match="certificate"):
+            client(url, SystemClock()).request_json("GET", "/x")
+    assert b"".join(received) == b""
+    assert server.n_connections == 1
+
+
 # --- secrets --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("act", [reset, eof, hang(0.6), reply(b"", 302, Location="https://e.example"), reply(b"x", 401)])
+@pytest.mark.parametrize(
+    "act", [reset, eof, hang(0.6), reply(b"", 302, Location="https://e.example"), reply(b"x", 401)]
+)
 def test_no_exception_shows_or_holds_the_key(act: object, caplog: pytest.LogCaptureFixture) -> None:
     """Neither message, repr, rendered traceback, context chain nor log has it."""
     caplog.set_level(logging.DEBUG)

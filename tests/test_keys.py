@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hostile_server import hostile, reply
 
 from batchpond.clock import ManualClock
 from batchpond.errors import AccessError, UsageError
 from batchpond.keys import listing, resolve
 from batchpond.providers import registry
 from batchpond.providers.openai import DESCRIPTOR
+from hostile_server import hostile, reply
 
 KEY = "sk-canary-keys-0123456789"
 
@@ -44,7 +44,9 @@ def test_a_dotenv_file_in_the_folder_is_not_read(tmp_path: Path, monkeypatch: py
         resolve(DESCRIPTOR, {})
 
 
-@pytest.mark.parametrize("value", ["", "  ", KEY + "\n", f'"{KEY}"', f"'{KEY}'", "a b", "kéy", "a\r\nX-Evil: 1", "a\x00b"])
+@pytest.mark.parametrize(
+    "value", ["", "  ", KEY + "\n", f'"{KEY}"', f"'{KEY}'", "a b", "kéy", "a\r\nX-Evil: 1", "a\x00b"]
+)
 def test_keys_that_cannot_be_a_header_are_refused_without_being_shown(value: str) -> None:
     """Empty, quoted, and header-splitting keys, with a hint and without the key."""
     with pytest.raises(AccessError) as caught:

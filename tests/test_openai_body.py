@@ -209,7 +209,9 @@ def needs_spec() -> None:
         pytest.skip(f"NOT CHECKED: the official OpenAPI file is not at {SPEC}; set BATCHPOND_SHARED")
 
 
-@pytest.mark.parametrize("model", ["gpt-4o", "o3", "gpt-5-mini", "gpt-5.1", "gpt-5.4-mini", "gpt-6-astra", "gpt-6-luna"])
+@pytest.mark.parametrize(
+    "model", ["gpt-4o", "o3", "gpt-5-mini", "gpt-5.1", "gpt-5.4-mini", "gpt-6-astra", "gpt-6-luna"]
+)
 @pytest.mark.parametrize(("endpoint", "schema"), [(CHAT, "CreateChatCompletionRequest"), (RESPONSES, "CreateResponse")])
 def test_bodies_validate_against_the_official_schema(model: str, endpoint: str, schema: str) -> None:
     """Every accepted word, with and without thoughts, in OpenAI's own OpenAPI document."""

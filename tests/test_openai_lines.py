@@ -83,7 +83,12 @@ def test_a_responses_answer_carries_its_reasoning_summary_as_thoughts() -> None:
     """Reasoning items become thoughts, message items text, usage its own spelling."""
     reasoning = {"type": "reasoning", "summary": [{"type": "summary_text", "text": t} for t in ("First.", "Then.")]}
     got = read(row(http(responses(reasoning, message(text("A"), text("B"))))))
-    assert (got.text, got.thoughts, got.finish, got.finish_reason) == ("AB", "First.\n\nThen.", Finish.STOP, "completed")
+    assert (got.text, got.thoughts, got.finish, got.finish_reason) == (
+        "AB",
+        "First.\n\nThen.",
+        Finish.STOP,
+        "completed",
+    )
     assert (got.input_tokens, got.output_tokens, got.reasoning_tokens, got.cached_tokens) == (8, 5, 2, 3)
 
 
@@ -114,7 +119,9 @@ def test_a_responses_answer_carries_its_reasoning_summary_as_thoughts() -> None:
         (responses(status="incomplete"), Finish.OTHER, None, None),
     ],
 )
-def test_why_the_model_stopped(body: Any, finish: Finish | None, expected_text: str | None, refusal: str | None) -> None:
+def test_why_the_model_stopped(
+    body: Any, finish: Finish | None, expected_text: str | None, refusal: str | None
+) -> None:
     """Truncation, refusal, filter, emptiness and the rest are told apart."""
     got = read(row(http(body)))
     assert got.status is ResponseStatus.SUCCEEDED
@@ -241,7 +248,9 @@ def test_numbers_that_json_parsers_choke_on_do_not_cost_the_answer(number: bytes
     assert got.output_tokens == 5
 
 
-@pytest.mark.parametrize("usage", [None, [], "x", {"prompt_tokens": -1}, {"prompt_tokens": "x"}, {"prompt_tokens": True}])
+@pytest.mark.parametrize(
+    "usage", [None, [], "x", {"prompt_tokens": -1}, {"prompt_tokens": "x"}, {"prompt_tokens": True}]
+)
 def test_unusable_usage_is_unknown_not_zero(usage: Any) -> None:
     """A missing count must not become a cost of nothing."""
     body = chat()
@@ -307,11 +316,15 @@ def thing(**members: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.fixed_dictionaries({}, optional={name: sometimes(value) for name, value in members.items()})
 
 
-ERROR = thing(code=st.sampled_from(["batch_expired", "server_error", 400]), message=st.text(st.characters()), type=st.text())
+ERROR = thing(
+    code=st.sampled_from(["batch_expired", "server_error", 400]), message=st.text(st.characters()), type=st.text()
+)
 PART = thing(type=st.sampled_from(["text", "refusal", "output_text", "summary_text"]), text=st.text(st.characters()))
 CONTENT = st.text(st.characters()) | st.lists(sometimes(PART), max_size=2)
 MESSAGE = thing(content=CONTENT, refusal=st.text(), reasoning=st.text())
-ITEM = thing(type=st.sampled_from(["message", "reasoning"]), content=CONTENT, summary=st.lists(sometimes(PART), max_size=2))
+ITEM = thing(
+    type=st.sampled_from(["message", "reasoning"]), content=CONTENT, summary=st.lists(sometimes(PART), max_size=2)
+)
 CHOICE = thing(message=MESSAGE, finish_reason=st.sampled_from(["stop", "length", "content_filter"]))
 BODY = thing(
     object=st.sampled_from(["response", "chat.completion"]),

@@ -107,7 +107,7 @@ def test_create_sends_one_post_with_the_token_and_keeps_the_scope() -> None:
 
 def test_metadata_stays_within_the_providers_bounds_and_keeps_the_token() -> None:
     """16 pairs, keys of 64, values of 512: the token is never what is cut."""
-    pairs = tuple((f"{number:03d}" + "k" * 90, "v" * 900) for number in range(40)) + (("batchpond", TOKEN),)
+    pairs = (*((f"{number:03d}" + "k" * 90, "v" * 900) for number in range(40)), ("batchpond", TOKEN))
     script = Script(ok(batch()))
     script.wire.create(CreateSpec(TOKEN, "/v1/responses", "o3", "file-1", 1, pairs))
     metadata = json.loads(script.requests[0].content)["metadata"]

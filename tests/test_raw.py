@@ -25,7 +25,8 @@ AWKWARD = [
 def _file(data: bytes, **changes: object) -> raw.RawFile:
     fields: dict[str, object] = {
         "provider": "openai", "batch_id": "batch_1", "attempt_id": "a", "file_id": "file-1",
-        "role": FileRole.OUTPUT, "sha256": hashlib.sha256(data).hexdigest(), "created_at": datetime(2026, 11, 21, tzinfo=UTC),
+        "role": FileRole.OUTPUT, "sha256": hashlib.sha256(data).hexdigest(),
+        "created_at": datetime(2026, 11, 21, tzinfo=UTC),
     }  # fmt: skip
     return raw.RawFile(**{**fields, **changes})  # type: ignore[arg-type]
 

@@ -1,10 +1,11 @@
 -- grain: attempt_id
 -- question: Where does every intended provider batch stand in the submission protocol?
--- source: the fold of an attempt's events in the order of `ord`. The last fact that always moves an attempt (sent,
---   rejected, verified, mismatch, lost, or the first created or adopted) decides; unknown, absent and missing_remote
---   only count after the facts they qualify. A batch state that ended is never left, whatever is seen later.
---   attempt_order numbers attempts by when they were first sent. is_contested marks those whose answers may compete
---   with another attempt's for the same request: retries, and shards that were accepted more than once.
+-- source: the fold of an attempt's events in the order of `ord`. Until a batch is known, the last `sent` decides, and
+--   what followed it: rejected, or unknown and then absent. From the first created or adopted on, lost and verified are
+--   for good, a batch state that ended is never left whatever is seen later, a mismatch lasts until its files are
+--   fetched again, and missing_remote until the batch is seen again. attempt_order numbers attempts by when they were
+--   first sent. is_contested marks those whose answers may compete with another attempt's for the same request:
+--   retries, and shards that were accepted more than once. is_void: the attempt's shard was given up before any batch.
 CREATE OR REPLACE VIEW attempts AS
 WITH intents AS (
   SELECT
@@ -32,16 +33,17 @@ WITH intents AS (
   WHERE kind = 'intent'
   GROUP BY attempt_id
 ),
+voided AS (
+  SELECT DISTINCT shard_id
+  FROM events
+  WHERE kind = 'voided'
+),
 firsts AS (
   SELECT
     attempt_id,
     min(ord) FILTER (WHERE kind IN ('created', 'adopted')) AS created_ord,
-    min(ord) FILTER (WHERE kind = 'sent') AS sent_ord,
-    min(ord) FILTER (
-      WHERE kind IN ('sent', 'rejected', 'created', 'adopted', 'verified', 'mismatch', 'lost')
-    ) AS left_ord,
-    max(ord) FILTER (WHERE kind IN ('sent', 'rejected', 'verified', 'mismatch', 'lost')) AS moved_ord,
-    max_by(kind, ord) FILTER (WHERE kind IN ('sent', 'rejected', 'verified', 'mismatch', 'lost')) AS moved_kind
+    min(ord) FILTER (WHERE kind = 'sent') AS first_sent_ord,
+    max(ord) FILTER (WHERE kind = 'sent') AS last_sent_ord
   FROM events
   WHERE attempt_id IS NOT NULL
   GROUP BY attempt_id
@@ -50,9 +52,9 @@ facts AS (
   SELECT
     events.*,
     firsts.created_ord,
-    events.kind = 'uploaded' AND (firsts.left_ord IS NULL OR events.ord < firsts.left_ord) AS is_upload,
-    greatest(coalesce(firsts.moved_ord, 0), coalesce(firsts.created_ord, 0)) AS anchor_ord,
-    events.kind = 'status' OR events.ord = firsts.created_ord AS is_seen,
+    events.ord > firsts.last_sent_ord AS is_after_sent,
+    events.ord > firsts.created_ord AS is_after_created,
+    events.ord = firsts.created_ord OR (events.kind = 'status' AND events.ord > firsts.created_ord) AS is_seen,
     coalesce(events.state, 'queued') IN ('completed', 'failed', 'expired', 'cancelled') AS is_end
   FROM events
   JOIN firsts ON firsts.attempt_id = events.attempt_id
@@ -60,19 +62,23 @@ facts AS (
 marks AS (
   SELECT
     attempt_id,
-    max(anchor_ord) AS anchor_ord,
+    min(ord) FILTER (WHERE kind = 'rejected' AND is_after_sent) AS rejected_ord,
+    min(ord) FILTER (WHERE kind = 'unknown' AND is_after_sent) AS unknown_ord,
+    max(ord) FILTER (WHERE kind = 'absent' AND is_after_sent) AS absent_ord,
     coalesce(
       min(ord) FILTER (WHERE is_seen AND is_end),
       max(ord) FILTER (WHERE is_seen)
     ) AS status_ord,
     min(ord) FILTER (WHERE is_seen AND is_end) AS end_ord,
     min(occurred_at) FILTER (WHERE is_seen AND is_end) AS ended_at,
-    max(ord) FILTER (WHERE is_seen) AS seen_ord,
-    min(ord) FILTER (WHERE kind = 'unknown' AND ord > anchor_ord) AS unknown_ord,
-    max(ord) FILTER (WHERE kind = 'absent' AND ord > anchor_ord) AS absent_ord,
-    max(ord) FILTER (WHERE kind = 'missing_remote' AND ord > anchor_ord) AS missing_ord,
-    min_by(file_id, ord) FILTER (WHERE is_upload) AS input_file_id,
-    count(*) FILTER (WHERE is_upload) AS n_uploads,
+    max(ord) FILTER (WHERE is_seen OR kind = 'resolved' AND reason = 'found') AS seen_ord,
+    max(ord) FILTER (WHERE kind = 'missing_remote' AND is_after_created) AS missing_ord,
+    min(ord) FILTER (WHERE kind = 'lost' AND is_after_created) AS lost_ord,
+    min(ord) FILTER (WHERE kind = 'verified' AND is_after_created) AS verified_ord,
+    max(ord) FILTER (WHERE kind = 'mismatch' AND is_after_created) AS mismatch_ord,
+    max(ord) FILTER (WHERE kind = 'resolved' AND reason = 'refetch') AS refetch_ord,
+    max_by(file_id, ord) FILTER (WHERE kind = 'uploaded') AS input_file_id,
+    count(*) FILTER (WHERE kind = 'uploaded') AS n_uploads,
     count(DISTINCT ord) FILTER (WHERE kind = 'sent') AS n_sends,
     count(DISTINCT ord) FILTER (WHERE kind = 'rejected') AS n_rejections,
     min(occurred_at) FILTER (WHERE kind = 'sent') AS sent_at,
@@ -93,8 +99,12 @@ seen AS (
     max(facts.n_completed) FILTER (WHERE facts.ord = marks.status_ord) AS n_completed,
     max(facts.n_failed) FILTER (WHERE facts.ord = marks.status_ord) AS n_failed,
     max(facts.reason) FILTER (WHERE facts.ord = marks.status_ord) AS status_reason,
-    max(facts.reason) FILTER (WHERE facts.ord = marks.anchor_ord) AS anchor_reason,
+    max(facts.detail) FILTER (WHERE facts.ord = marks.status_ord AND facts.reason IS NOT NULL) AS status_detail,
+    max(facts.reason) FILTER (WHERE facts.ord = marks.rejected_ord) AS rejected_reason,
+    max(facts.detail) FILTER (WHERE facts.ord = marks.rejected_ord) AS rejected_detail,
     max(facts.reason) FILTER (WHERE facts.ord = marks.unknown_ord) AS unknown_reason,
+    max(facts.reason) FILTER (WHERE facts.ord = marks.mismatch_ord) AS mismatch_reason,
+    max(facts.reason) FILTER (WHERE facts.ord = marks.lost_ord) AS lost_reason,
     max_by(facts.provider_created_at, facts.ord) FILTER (
       WHERE facts.is_seen AND facts.ord <= marks.status_ord AND facts.provider_created_at IS NOT NULL
     ) AS created_at,
@@ -108,22 +118,22 @@ seen AS (
 folded AS (
   SELECT
     *,
-    coalesce(sent_ord, created_ord, intent_ord) AS attempt_order,
+    coalesce(first_sent_ord, created_ord, intent_ord) AS attempt_order,
     CASE
-      WHEN anchor_ord = 0 THEN CASE WHEN n_uploads > 0 THEN 'uploaded' ELSE 'intent' END
-      WHEN anchor_ord = created_ord THEN
+      WHEN created_ord IS NULL AND last_sent_ord IS NULL THEN
+        CASE WHEN n_uploads > 0 THEN 'uploaded' ELSE 'intent' END
+      WHEN created_ord IS NULL THEN
         CASE
-          WHEN end_ord IS NOT NULL THEN 'ended'
-          WHEN missing_ord > seen_ord THEN 'missing_remote'
-          ELSE 'open'
-        END
-      WHEN moved_kind = 'sent' THEN
-        CASE
+          WHEN rejected_ord < coalesce(unknown_ord, rejected_ord + 1) THEN 'rejected'
+          WHEN unknown_ord IS NULL THEN 'sent'
           WHEN absent_ord > unknown_ord THEN 'absent'
-          WHEN unknown_ord IS NOT NULL THEN 'unknown'
-          ELSE 'sent'
+          ELSE 'unknown'
         END
-      ELSE moved_kind
+      WHEN lost_ord < coalesce(verified_ord, lost_ord + 1) THEN 'lost'
+      WHEN verified_ord IS NOT NULL THEN 'verified'
+      WHEN end_ord IS NULL THEN CASE WHEN missing_ord > seen_ord THEN 'missing_remote' ELSE 'open' END
+      WHEN mismatch_ord > coalesce(refetch_ord, 0) THEN 'mismatch'
+      ELSE 'ended'
     END AS attempt_state
   FROM intents
   JOIN firsts USING (attempt_id)
@@ -155,11 +165,14 @@ SELECT
   folded.batch_id,
   folded.batch_state,
   folded.provider_status,
-  CASE
-    WHEN folded.attempt_state = 'unknown' THEN folded.unknown_reason
-    WHEN folded.attempt_state IN ('rejected', 'mismatch', 'lost') THEN folded.anchor_reason
+  CASE folded.attempt_state
+    WHEN 'unknown' THEN folded.unknown_reason
+    WHEN 'rejected' THEN folded.rejected_reason
+    WHEN 'mismatch' THEN folded.mismatch_reason
+    WHEN 'lost' THEN folded.lost_reason
     ELSE folded.status_reason
   END AS reason,
+  CASE WHEN folded.attempt_state = 'rejected' THEN folded.rejected_detail ELSE folded.status_detail END AS message,
   folded.n_requests,
   folded.n_total,
   folded.n_completed,
@@ -183,7 +196,9 @@ SELECT
   folded.attempt_state IN ('absent', 'verified', 'mismatch', 'lost') AS is_settled,
   folded.attempt_state IN ('sent', 'unknown', 'open', 'ended', 'missing_remote') AS is_in_flight,
   folded.attempt_state IN ('unknown', 'mismatch', 'missing_remote', 'lost') AS needs_attention,
-  folded.shard_kind <> 'first' OR coalesce(accepted.n_accepted, 0) > 1 AS is_contested,
+  voided.shard_id IS NOT NULL AS is_void,
+  folded.shard_kind <> 'first' OR coalesce(accepted.n_accepted, 0) > 1 OR voided.shard_id IS NOT NULL AS is_contested,
   folded.attempt_order
 FROM folded
-LEFT JOIN accepted ON accepted.shard_id = folded.shard_id;
+LEFT JOIN accepted ON accepted.shard_id = folded.shard_id
+LEFT JOIN voided ON voided.shard_id = folded.shard_id;

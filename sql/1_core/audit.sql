@@ -3,7 +3,8 @@
 -- source: sent = succeeded + errored + expired + cancelled + missing + outstanding, each side counted on its own: the
 --   requests of the shard, the matched lines by status, and the requests without a matched line (missing once the
 --   attempt is settled, outstanding before). is_balanced is NULL until the attempt is settled; then it also asks that
---   no line is unmatched or in conflict and that every raw line was read. is_provider_equal compares the provider's own
+--   no line is unmatched or in conflict and that every raw line was read. Of a file that was downloaded more than once
+--   the fullest download is read; the lines of the others count as superseded. is_provider_equal compares the provider's own
 --   count of successes. Unreadable lines that still name their request count as errored.
 CREATE OR REPLACE VIEW audit AS
 WITH lines AS (
@@ -22,9 +23,19 @@ WITH lines AS (
   FROM responses
   GROUP BY attempt_id
 ),
-raw_lines AS (
-  SELECT attempt_id, count(*) AS n_raw
+downloads AS (
+  SELECT attempt_id, file_id, file_sha256, count(*) AS n_raw
   FROM raw
+  GROUP BY attempt_id, file_id, file_sha256
+),
+files AS (
+  SELECT attempt_id, file_id, max(n_raw) AS n_raw, sum(n_raw) AS n_raw_all
+  FROM downloads
+  GROUP BY attempt_id, file_id
+),
+raw_lines AS (
+  SELECT attempt_id, sum(n_raw) AS n_raw, sum(n_raw_all) - sum(n_raw) AS n_raw_superseded
+  FROM files
   GROUP BY attempt_id
 ),
 unanswered AS (
@@ -48,7 +59,8 @@ counted AS (
     coalesce(unanswered.n_requests, 0) AS n_in_shard,
     coalesce(unanswered.n_without, 0) AS n_without,
     coalesce(lines.n_lines, 0) AS n_lines,
-    coalesce(raw_lines.n_raw, 0) AS n_raw,
+    CAST(coalesce(raw_lines.n_raw, 0) AS BIGINT) AS n_raw,
+    CAST(coalesce(raw_lines.n_raw_superseded, 0) AS BIGINT) AS n_raw_superseded,
     coalesce(lines.n_succeeded, 0) AS n_ok,
     coalesce(lines.n_errored, 0) AS n_errored,
     coalesce(lines.n_expired, 0) AS n_expired,
@@ -83,6 +95,7 @@ SELECT
   n_blank,
   n_lines,
   n_raw AS n_raw_lines,
+  n_raw_superseded AS n_raw_lines_superseded,
   n_total AS n_provider_total,
   n_completed AS n_provider_completed,
   n_failed AS n_provider_failed,

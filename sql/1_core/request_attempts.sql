@@ -1,6 +1,6 @@
 -- grain: request_id
 -- question: Which attempt asked each request last, and where does that attempt stand?
--- source: the newest attempt of the request's shard; a request that is also in shards of retries has the newest of
+-- source: the newest attempt of the request's shard, shards that were given up left out; a request that is also in shards of retries has the newest of
 --   all those.
 CREATE OR REPLACE VIEW request_attempts AS
 WITH placed AS (
@@ -16,6 +16,7 @@ WITH placed AS (
     attempt_order,
     row_number() OVER (PARTITION BY shard_id ORDER BY ordinal DESC, attempt_order DESC) AS place
   FROM attempts
+  WHERE NOT is_void
 ),
 newest AS (
   SELECT shard_id, shard_kind, attempt_id, attempt_state, is_in_flight, batch_id, provider_status, origin, attempt_order

@@ -25,9 +25,9 @@ SELECT
   'batch' AS level,
   CASE WHEN needs_attention OR attempt_state = 'rejected' THEN attempt_state ELSE batch_state END AS outcome,
   CAST(NULL AS VARCHAR) AS error_class,
-  CASE WHEN batch_state = 'failed' THEN reason END AS error_code,
+  CASE WHEN batch_state = 'failed' OR attempt_state = 'rejected' THEN reason END AS error_code,
   count(*) AS n,
-  min(substr(reason, 1, 300)) AS example_message,
+  min(substr(coalesce(message, reason), 1, 300)) AS example_message,
   min(coalesce(batch_id, attempt_id)) AS example_id
 FROM attempts
 WHERE needs_attention OR attempt_state = 'rejected' OR batch_state IN ('failed', 'expired', 'cancelled')
@@ -36,4 +36,4 @@ GROUP BY
   provider,
   request_model,
   CASE WHEN needs_attention OR attempt_state = 'rejected' THEN attempt_state ELSE batch_state END,
-  CASE WHEN batch_state = 'failed' THEN reason END;
+  CASE WHEN batch_state = 'failed' OR attempt_state = 'rejected' THEN reason END;

@@ -16,6 +16,7 @@ from batchpond.lake.events import Kind, read
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import MARKER, Store
 from batchpond.model import Origin
+from batchpond.plan_report import PlanReport
 from batchpond.providers import registry
 from batchpond.session import Providers
 from batchpond.simulators import server
@@ -38,7 +39,7 @@ JUDGES = (
 class DemoReport:
     """What the demo did on its way."""
 
-    plan: plan.PlanReport
+    plan: PlanReport
     n_batches: int
     n_syncs: int
     n_requests: int

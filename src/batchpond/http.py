@@ -22,7 +22,7 @@ from batchpond import deadline, downloads
 from batchpond.addresses import Origin, checked_base, environment_proxy, origin_of, redirect_target
 from batchpond.answers import AckRule, Answer, answer_of, judge_create
 from batchpond.clock import Clock
-from batchpond.errors import AccessError, ProviderError
+from batchpond.errors import AccessError, LakeError, ProviderError
 from batchpond.model import Download, ErrorClass, Unclear
 from batchpond.outcomes import Fault, HttpError, Place, error_class_of, final
 from batchpond.redact import Secret, guard_loggers, redact
@@ -155,15 +155,18 @@ class HttpClient:
 
     def upload_multipart(self, path: str, file: Path, filename: str, fields: Mapping[str, str]) -> Answer:
         """Stream a file as multipart form data, with retries, and return the JSON object answered."""
-        limits = self._limits
 
         def call() -> Answer | Again | Fault:
             with file.open("rb") as content:
                 files = {"file": (filename, content, "application/jsonl")}
                 request = self._request("POST", path, data=dict(fields), files=files)
-                return self._exchange(request, limits.upload_s, self._read_answer)
+                return self._exchange(request, self._limits.upload_s, self._read_answer)
 
-        return self._final(self._repeated(call, f"POST {path}"), f"POST {path}")
+        try:
+            result = self._repeated(call, f"POST {path}")
+        except OSError as error:
+            raise LakeError(f"cannot read {file}: {error.strerror or error}") from None
+        return self._final(result, f"POST {path}")
 
     def download(self, path: str, dest: Path) -> Download | None:
         """Stream a file to `dest`, flushed to disk, with retries; None on 404 and 410.

@@ -137,20 +137,15 @@ def _report(connection: duckdb.DuckDBPyConnection, path: Path) -> ImportReport:
 
 def _publish(store: Store, connection: duckdb.DuckDBPyConnection) -> None:
     """Write the new rows, in the order given, to one file whose name is the digest of what they say."""
-    new_rows = store.scratch(".parquet")
-    disk.write_private(new_rows, b"")
+    # A stream that is read slowly pins what is behind it: only a plain scan may be.
+    connection.execute(f"CREATE TEMP TABLE new_rows AS {_NEW_ROWS}")
+    connection.execute("DROP TABLE keyed")
     content = hashlib.sha256()
-    try:
-        connection.execute(
-            f"COPY ({_NEW_ROWS}) TO {tables.literal(os.fspath(new_rows))} (FORMAT parquet, COMPRESSION zstd)"
-        )
-        with store.staging(IMPORTED_JUDGMENTS) as staged, pq.ParquetFile(new_rows) as rows:
-            for batch in rows.iter_batches(IMPORTED_JUDGMENTS.row_group_rows):
-                content.update("".join(batch.column("row_digest").to_pylist()).encode())
-                block = pa.Table.from_batches([batch]).drop_columns(["row_digest"])
-                staged.write(block.cast(IMPORTED_JUDGMENTS.schema))
-    finally:
-        new_rows.unlink(missing_ok=True)
+    with store.staging(IMPORTED_JUDGMENTS) as staged:
+        for batch in connection.sql("FROM new_rows").to_arrow_reader(IMPORTED_JUDGMENTS.row_group_rows):
+            content.update("".join(batch.column("row_digest").to_pylist()).encode())
+            block = pa.Table.from_batches([batch]).drop_columns(["row_digest"])
+            staged.write(block.cast(IMPORTED_JUDGMENTS.schema))
     store.publish_file(IMPORTED_JUDGMENTS, ids.digest("imported_judgments", content.hexdigest()), staged.path)
 
 

@@ -96,6 +96,7 @@ def plan_study(
             n_shards = shard_counts(connection, draft.grid.cells, counts, len(draft.asks), study.shards)
         store.publish(STUDIES, study_row, _study_row(draft, asked.n_requests))
         is_new_version = _make_newest(store, study.name, draft.version)
+        refresh.refresh(store)
     return _report(draft, asked, counts, n_shards, prices, n_new=n_new, is_new_version=is_new_version)
 
 

@@ -137,7 +137,10 @@ def _send_study(session: Session, study: str, approval: Event, trigger: Trigger)
         provider = shard.provider or ""
         codes = frozenset(registry.module(provider).DESCRIPTOR.requeue_codes)
         match readiness(latest, trigger, codes):
-            case Readiness.DONE | Readiness.WAITING:
+            case Readiness.DONE:
+                continue
+            case Readiness.WAITING:
+                session.n_waiting += latest is not None and latest.phase in {Phase.REJECTED, Phase.VERIFIED}
                 continue
             case Readiness.HELD:
                 _count(waiting_for, "a person: the provider refused them")
@@ -145,7 +148,8 @@ def _send_study(session: Session, study: str, approval: Event, trigger: Trigger)
             case Readiness.READY:
                 obstacle = _obstacle(session, shard, settings, budget)
         if obstacle is not None:
-            _count(waiting_for, obstacle)
+            _count(waiting_for, obstacle.reason)
+            session.n_waiting += obstacle.passes_by_itself
             continue
         with session.isolated(provider, f"sending {shard.n_requests} requests to {provider}"):
             send_shard(session, shard, approval)
@@ -159,20 +163,28 @@ def _count(tally: dict[str, int], reason: str) -> None:
     tally[reason] = tally.get(reason, 0) + 1
 
 
-def _obstacle(session: Session, shard: Event, settings: config.Config, budget: Budget) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a shard that is ready is not sent now, and whether waiting alone will help."""
+
+    reason: str
+    passes_by_itself: bool = True
+
+
+def _obstacle(session: Session, shard: Event, settings: config.Config, budget: Budget) -> Obstacle | None:
     provider, model = shard.provider or "", shard.request_model or ""
     if session.providers.is_refused(provider):
-        return f"a key that {provider} accepts"
+        return Obstacle(f"a key that {provider} accepts", passes_by_itself=False)
     if (provider, model) in session.paused:
-        return f"{provider} to take {model} batches again"
+        return Obstacle(f"{provider} to take {model} batches again")
     limits = settings.limits_of(provider, model)
     n_open, tokens = _in_queue(session, provider, model)
     if limits.open_batches is not None and n_open >= limits.open_batches:
-        return f"room among the {limits.open_batches} open {model} batches"
+        return Obstacle(f"room among the {limits.open_batches} open {model} batches")
     if limits.enqueued_tokens is not None and n_open and tokens + (shard.input_tokens or 0) > limits.enqueued_tokens:
-        return f"room in {provider}'s queue of {limits.enqueued_tokens:,} {model} tokens"
+        return Obstacle(f"room in {provider}'s queue of {limits.enqueued_tokens:,} {model} tokens")
     if not budget.allows(shard):
-        return "money: the approved cost is reserved or spent"
+        return Obstacle("money: the approved cost is reserved or spent", passes_by_itself=False)
     return None
 
 

@@ -96,6 +96,7 @@ class Session:
     notes: list[Note] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
     paused: set[tuple[str, str]] = field(default_factory=set)
+    n_waiting: int = 0
 
     @classmethod
     def begin(cls, store: Store, providers: Providers, on_note: Callable[[Note], None] | None = None) -> Session:

@@ -165,13 +165,13 @@ def _check_money(shown: SubmitPreview, max_cost_usd: float | None) -> None:
         )
     if (shown.cost_expected_usd or 0.0) > max_cost_usd:
         raise UsageError(
-            f"the expected cost ${shown.cost_expected_usd:.2f} is above the limit ${max_cost_usd:.2f}: not sent",
+            f"the expected cost ${shown.cost_expected_usd:.2f} exceeds the limit ${max_cost_usd:.2f}: not sent",
             hint="raise the limit, or send a part with `--limit N`",
         )
     if shown.largest_shard_usd > max_cost_usd:
         raise UsageError(
-            f"one batch may cost ${shown.largest_shard_usd:.2f} at worst, above the limit ${max_cost_usd:.2f}: not sent",
-            hint="raise the limit, lower max_output_tokens, set [shards] max_requests, or use `--limit N`",
+            f"one batch may cost ${shown.largest_shard_usd:.2f} at worst, above the limit ${max_cost_usd:.2f}",
+            hint="raise the limit, lower max_output_tokens, set [shards] max_requests, or `--limit N`",
         )
 
 

@@ -27,7 +27,7 @@ PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, 
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """What a pass did and what is left; `n_pending` counts batches that will still change."""
+    """What a pass did and what is left; `n_pending` counts batches that will still change or be sent."""
 
     counts: Counts
     n_pending: int
@@ -62,7 +62,7 @@ def sync_once(
         refresh(store)
     return SyncReport(
         counts=session.counts,
-        n_pending=_count(session.picture, PENDING_PHASES),
+        n_pending=_count(session.picture, PENDING_PHASES) + session.n_waiting,
         n_attention=_count(session.picture, ATTENTION_PHASES),
         notes=tuple(session.notes),
         exit_code=session.worst_exit_code(),

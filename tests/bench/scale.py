@@ -26,7 +26,25 @@ from batchpond.simulators.world import Settings
 SIZES = (10_000, 100_000)
 RSS_MAX_MB = 600
 RATIO_MAX = 10.5
-WORDS = "the school should start later because students who sleep longer learn more and argue less about it".split()
+WORDS = [
+    "the",
+    "school",
+    "should",
+    "start",
+    "later",
+    "because",
+    "students",
+    "who",
+    "sleep",
+    "longer",
+    "learn",
+    "more",
+    "and",
+    "argue",
+    "less",
+    "about",
+    "it",
+]
 STUDY = """
 study = "scale"
 [items]
@@ -111,9 +129,11 @@ def main() -> None:
     """Print the table, and the ratios when there are two sizes."""
     sizes = [int(argument) for argument in sys.argv[1:]] or list(SIZES)
     results = {size: measure(size) for size in sizes}
-    print(f"{'verb':12} " + " ".join(f"{f'{size:,} cpu s / wall s / peak MB':>36}" for size in sizes))
+    heads = [f"{size:,} cpu s / wall s / peak MB" for size in sizes]
+    print(f"{'verb':12} " + " ".join(f"{head:>36}" for head in heads))
     for verb in results[sizes[0]]:
-        cells = [f"{u.cpu_s:.1f} / {u.wall_s:.1f} / {u.rss_mb:.0f}" for u in (results[size][verb] for size in sizes)]
+        usages = [results[size][verb] for size in sizes]
+        cells = [f"{usage.cpu_s:.1f} / {usage.wall_s:.1f} / {usage.rss_mb:.0f}" for usage in usages]
         print(f"{verb:12} " + " ".join(f"{cell:>36}" for cell in cells))
     work = ("plan", "submit", "sync")
     totals = {size: sum(results[size][verb].cpu_s for verb in work) for size in sizes}

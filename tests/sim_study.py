@@ -1,0 +1,356 @@
+"""A small study against an in-process simulator, one clock for both, with crashes at will.
+
+`Rig` is a user with a lake and a provider: it plans, submits and syncs, each time from nothing but
+what is on disk, as a new process would. `Rig.violations` judges the outcome by the simulator's
+own ledger, which knows nothing of batchpond.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from unittest.mock import patch
+
+import httpx
+
+from batchpond import failpoints, plan, study, submit, sync
+from batchpond.attempts import Attempt, Phase, Picture, fold
+from batchpond.clock import ManualClock
+from batchpond.lake import disk, tables
+from batchpond.lake.events import Kind, read
+from batchpond.lake.store import Store
+from batchpond.providers import registry
+from batchpond.resolve import Resolution, resolve
+from batchpond.session import Providers
+from batchpond.simulators.transport import SimulatorTransport
+from batchpond.simulators.world import Settings, World
+
+START = datetime(2026, 11, 21, tzinfo=UTC)
+BASE_URL = "http://127.0.0.1:1/openai/v1"
+STUDY = "demo"
+N_ITEMS = 4
+LATENCY_S = (60.0, 600.0)
+
+STUDY_TOML = """
+study = "demo"
+seed = 3
+
+[items]
+path = "items.csv"
+id = "id"
+text = "text"
+
+[pairs]
+order = "random"
+reverse = 1.0
+
+[shards]
+max_requests = {max_requests}
+
+[[rubrics]]
+use = "overall_quality"
+
+[[templates]]
+use = "plain"
+
+[[models]]
+provider = "openai"
+model = "gpt-4.1-mini"
+max_output_tokens = 200
+
+[[models]]
+provider = "openai"
+model = "gpt-4.1-nano"
+max_output_tokens = 200
+"""
+
+
+class Killed(BaseException):
+    """The process dies here."""
+
+
+def write_study(folder: Path, *, max_requests: int = 5, n_items: int = N_ITEMS) -> Path:
+    """Write the study and its items; returns the path of study.toml."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [f"i{n},text number {n} [[quality=0.{n % 10}]]" for n in range(1, n_items + 1)]
+    (folder / "items.csv").write_text("\n".join(["id,text", *rows]) + "\n")
+    path = folder / "study.toml"
+    path.write_text(STUDY_TOML.format(max_requests=max_requests))
+    return path
+
+
+class Wire(httpx.BaseTransport):
+    """The way to the simulator, which remembers what reached this side, and may be cut by a crash."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self._inner = SimulatorTransport(rig.world, rig.clock)
+        self.n_create_posts = 0
+        self.acknowledged: set[str] = set()
+        self.calls: Counter[str] = Counter()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Pass a request on; dying before it, or after it with its answer unread."""
+        self._rig.pass_point("before http")
+        is_create = request.method == "POST" and request.url.path.endswith("/batches")
+        self.calls[f"{request.method} {request.url.path.removeprefix('/openai/v1')}"] += 1
+        self.n_create_posts += is_create
+        answer = self._inner.handle_request(request)
+        self._rig.pass_point("after http")
+        if is_create and answer.status_code == 200 and b'"object":"batch"' in answer.read():
+            self.acknowledged.add(json.loads(answer.content)["id"])
+        return answer
+
+
+@dataclass
+class Rig:
+    """A lake, a simulated provider, and one clock."""
+
+    path: Path
+    settings: Settings = field(default_factory=lambda: Settings(seed=1, latency_s=LATENCY_S))
+    max_requests: int = 5
+    key: str = "sk-test"
+    clock: ManualClock = field(default_factory=lambda: ManualClock(START))
+
+    def __post_init__(self) -> None:
+        self.world = World(self.path / "world", self.settings, self.clock)
+        self.study_path = write_study(self.path / "study", max_requests=self.max_requests)
+        self.lake = self.path / "lake"
+        self.crash_in: int | None = None
+        self.crash_at: str | None = None
+        self.wire = Wire(self)
+        self.notes: list[str] = []
+
+    # -- crashing ------------------------------------------------------------------------------
+
+    def pass_point(self, name: str) -> None:
+        """Die here if a crash is due."""
+        if self.crash_at == name:
+            self.crash_at = None
+            raise Killed(name)
+        if self.crash_in is not None:
+            self.crash_in -= 1
+            if self.crash_in < 0:
+                self.crash_in = None
+                raise Killed(name)
+
+    @contextmanager
+    def _points(self) -> Iterator[None]:
+        link, replace = disk.link_into_place, disk.replace
+
+        def linked(staged: Path, final: Path) -> bool:
+            self.pass_point("before link")
+            is_new = link(staged, final)
+            self.pass_point("after link")
+            return is_new
+
+        def replaced(staged: Path, final: Path) -> None:
+            self.pass_point("before replace")
+            replace(staged, final)
+            self.pass_point("after replace")
+
+        with (
+            patch.object(failpoints, "reach", self.pass_point),
+            patch.object(disk, "link_into_place", linked),
+            patch.object(disk, "replace", replaced),
+        ):
+            yield
+
+    # -- the verbs, each by a new process ---------------------------------------------------------
+
+    def store(self) -> Store:
+        """Open the lake anew."""
+        return Store.init(self.lake, self.clock)
+
+    def providers(self) -> Providers:
+        """Connect anew."""
+        environ = {"OPENAI_API_KEY": self.key, "OPENAI_BASE_URL": BASE_URL}
+        return Providers(lambda name: registry.connect(name, self.clock, transport=self.wire, environ=environ))
+
+    def plan(self) -> None:
+        """Run `plan`."""
+        with self._points():
+            plan.plan_study(self.store(), study.load(self.study_path))
+
+    def submit(self, limit: int | None = None) -> submit.SubmitReport:
+        """Run `submit --yes`."""
+        with self._points():
+            report = submit.submit(
+                self.store(),
+                STUDY,
+                max_cost_usd=None,
+                limit=limit,
+                dry_run=False,
+                confirm=lambda _: True,
+                providers=self.providers(),
+                on_note=lambda note: self.notes.append(note.message),
+            )
+        return report
+
+    def sync(self, *, submit_due: bool = True) -> sync.SyncReport:
+        """Run `sync`."""
+        with self._points():
+            return sync.sync_once(
+                self.store(),
+                providers=self.providers(),
+                submit_due=submit_due,
+                on_note=lambda note: self.notes.append(note.message),
+            )
+
+    def refetch_mismatched(self) -> None:
+        """Run `resolve --refetch` on every mismatched attempt."""
+        for attempt in list(self.picture().attempts.values()):
+            if attempt.phase is Phase.MISMATCH:
+                resolve(self.store(), attempt.attempt_id, Resolution.REFETCH, providers=self.providers())
+
+    def survive(self, step: Callable[[], object]) -> bool:
+        """Run a step; returns whether the process lived through it."""
+        try:
+            step()
+        except Killed:
+            return False
+        finally:
+            self.crash_in = self.crash_at = None
+        return True
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def picture(self) -> Picture:
+        """Fold the lake's events anew."""
+        return fold(read(self.store()))
+
+    def attempts(self) -> list[Attempt]:
+        """Return all attempts, in the order of their intents."""
+        return list(self.picture().attempts.values())
+
+    def only(self) -> Attempt:
+        """Return the one attempt there is."""
+        (attempt,) = self.attempts()
+        return attempt
+
+    def rows(self, sql: str, *names: str) -> list[tuple[object, ...]]:
+        """Return the rows of a query over the named tables."""
+        with tables.connect(self.store(), names) as connection:
+            return connection.execute(sql).fetchall()
+
+    def answers(self) -> dict[object, object]:
+        """Return the text that answers each request."""
+        sql = "select request_id, text from responses where match = 'matched' and status = 'succeeded'"
+        found = self.rows(sql, "responses")
+        assert len({request_id for request_id, _ in found}) == len(found), "a request has two accepted answers"
+        return dict(found)  # type: ignore[arg-type]
+
+    def billed(self) -> tuple[int, int, int]:
+        """Return how many requests, input and output tokens the provider has charged for."""
+        bills = self.world.ledger.bills.values()
+        return (
+            sum(bill.n_requests for bill in bills),
+            sum(bill.input_tokens for bill in bills),
+            sum(bill.output_tokens for bill in bills),
+        )
+
+    def tree(self) -> dict[str, str]:
+        """Return the digest of every file of the lake."""
+        return {
+            str(path.relative_to(self.lake)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(self.lake.rglob("*"))
+            if path.is_file()
+        }
+
+    # -- bringing it to an end -------------------------------------------------------------------------
+
+    def settle(self, n_max: int = 40, step_s: float = 1_000.0) -> int:
+        """Sync without faults until nothing is pending; returns how many passes that took."""
+        self.world.clear_faults()
+        self.plan()
+        self.submit()
+        for n in range(1, n_max + 1):
+            self.clock.advance(step_s)
+            report = self.sync()
+            if not report.n_pending and not self._is_any_unsent():
+                return n
+            if report.n_attention or self._is_any_unsent():
+                self.refetch_mismatched()
+                self.submit()
+        raise AssertionError(f"not settled: {[(a.attempt_id, a.phase, a.state) for a in self.attempts()]}")
+
+    def _is_any_unsent(self) -> bool:
+        picture = self.picture()
+        done = {Phase.VERIFIED, Phase.MISMATCH, Phase.LOST, Phase.OPEN}
+        for shard_id in picture.shards:
+            latest = picture.latest_attempt(shard_id)
+            if latest is None or latest.phase not in done or (latest.failure_code and not latest.n_answered):
+                return True
+        return False
+
+    # -- judging ---------------------------------------------------------------------------------------
+
+    def violations(self) -> list[str]:
+        """Return every promise that the ledger, the wire and the lake together show broken."""
+        return [*self._bought_twice(), *self._lost(), *self._unaccounted(), *self._raw_damage()]
+
+    def _bought_twice(self) -> Iterator[str]:
+        ledger = self.world.ledger
+        tokens = Counter((entry.metadata or {}).get("batchpond") for entry in ledger.batches.values())
+        yield from (f"{n} batches carry the token {token}" for token, n in tokens.items() if n > 1)
+        shards: Counter[str] = Counter()
+        for entry in ledger.batches.values():
+            bill = ledger.bills.get(entry.batch_id)
+            shards[(entry.metadata or {})["shard"]] += bool(bill and bill.n_requests)
+        yield from (f"shard {shard} was billed {n} times" for shard, n in shards.items() if n > 1)
+        n_sent = sum(event.kind is Kind.SENT for event in read(self.store()))
+        if self.wire.n_create_posts > n_sent:
+            yield f"{self.wire.n_create_posts} POSTs for {n_sent} sent records"
+
+    def _lost(self) -> Iterator[str]:
+        known = {attempt.batch_id for attempt in self.attempts()}
+        yield from (f"batch {b} exists but is not in the lake" for b in self.world.ledger.batches if b not in known)
+        yield from (f"acknowledged batch {b} is not in the lake" for b in self.wire.acknowledged if b not in known)
+
+    def _unaccounted(self) -> Iterator[str]:
+        statuses = self.rows(
+            "select attempt_id, count(*), count(distinct request_id) from responses"
+            " where match = 'matched' group by attempt_id",
+            "responses",
+        )
+        by_attempt = {attempt_id: (n, n_distinct) for attempt_id, n, n_distinct in statuses}
+        for attempt in self.attempts():
+            if attempt.phase not in {Phase.VERIFIED, Phase.MISMATCH}:
+                continue
+            n, n_distinct = by_attempt.get(attempt.attempt_id, (0, 0))
+            if n != n_distinct:
+                yield f"attempt {attempt.attempt_id} has {n} accepted answers for {n_distinct} requests"
+            if attempt.phase is Phase.VERIFIED and n != attempt.n_answered:
+                yield f"attempt {attempt.attempt_id} holds {n} answers and proved {attempt.n_answered}"
+        wrong = self.rows(
+            "select count(*) from responses where match = 'matched'"
+            " and custom_id <> substr(attempt_id, 1, 10) || '-' || substr(request_id, 1, 20)",
+            "responses",
+        )
+        if wrong != [(0,)]:
+            yield f"{wrong} answers stand at a request that their custom_id does not name"
+
+    def _raw_damage(self) -> Iterator[str]:
+        rows = self.rows(
+            "select batch_id, file_id, file_sha256, line_number, line, line_bytes from raw order by all", "raw"
+        )
+        files: dict[tuple[object, ...], list[bytes]] = {}
+        for batch_id, file_id, sha256, number, line, odd in rows:
+            lines = files.setdefault((batch_id, file_id, sha256), [])
+            lines.append(odd if isinstance(odd, bytes) else str(line).encode())
+            if number != len(lines):
+                yield f"line {number} of {file_id} is out of order or twice there"
+        for (_, file_id, sha256), lines in files.items():
+            whole = b"\n".join(lines)
+            if sha256 not in {hashlib.sha256(whole).hexdigest(), hashlib.sha256(whole + b"\n").hexdigest()}:
+                yield f"the raw lines of {file_id} are not the bytes that were received"
+        for attempt in self.attempts():
+            for event in attempt.downloads:
+                if (attempt.batch_id, event.file_id, event.sha256) not in files and event.n_lines:
+                    yield f"{event.file_id} was downloaded but its lines are not in the lake"
