@@ -220,7 +220,7 @@ def test_rows_do_not_mix(connection: duckdb.DuckDBPyConnection, expression: str)
     connection.execute("CREATE OR REPLACE TABLE held AS SELECT * FROM given")
     connection.unregister("given")
     together = connection.execute(f"SELECT k, n, p, {expression} FROM held WHERE keep").fetchall()
-    for row in together[:12]:
+    for row in together[:8]:
         query = f"SELECT {expression} FROM (SELECT ?::BIGINT AS k, ?::BIGINT AS n, ?::DOUBLE AS p)"
         assert connection.execute(query, list(row[:3])).fetchall() == [(row[3],)]
 

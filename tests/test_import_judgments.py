@@ -372,7 +372,7 @@ def test_racing_imports_add_each_judgment_once(store: Store, folder: Path) -> No
 
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), min_size=1, max_size=6).filter(
-    lambda text: bool(text.strip(" "))
+    lambda text: bool(text.strip())
 )
 pairs = st.tuples(names, names, st.sampled_from(WORDS)).filter(lambda row: row[0] != row[1])
 
