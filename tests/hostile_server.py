@@ -129,7 +129,7 @@ def eof(connection: socket.socket) -> None:
 
 def hang(seconds: float) -> Act:
     """Say nothing for a while."""
-    return lambda connection: time.sleep(seconds)
+    return lambda _: time.sleep(seconds)
 
 
 def drip(head: bytes, byte: bytes, every_s: float, seconds: float) -> Act:

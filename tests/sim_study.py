@@ -7,23 +7,28 @@ own ledger, which knows nothing of batchpond.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from batchpond import failpoints, plan, study, submit, sync
 from batchpond.attempts import Attempt, Phase, Picture, fold
 from batchpond.clock import ManualClock
-from batchpond.lake import disk, tables
-from batchpond.lake.events import Kind, read
+from batchpond.lake import disk, events, tables
+from batchpond.lake.events import Event, Kind, read
 from batchpond.lake.store import Store
 from batchpond.providers import registry
 from batchpond.resolve import Resolution, resolve
@@ -71,6 +76,24 @@ max_output_tokens = 200
 """
 
 
+@functools.lru_cache(maxsize=100_000)
+def _read_once(path: Path, **options: Any) -> pa.Table:
+    # A published file never changes, so a simulated process may have what another one read.
+    with pq.ParquetFile(path) as file:
+        return file.read(use_threads=False)
+
+
+class _CachedParquet:
+    """`pyarrow.parquet` for the events module, without reading an immutable file twice."""
+
+    read_table = staticmethod(_read_once)
+    read_schema = staticmethod(pq.read_schema)
+
+
+def _no_lens(_store: Store) -> bool:
+    return False
+
+
 class Killed(BaseException):
     """The process dies here."""
 
@@ -116,6 +139,7 @@ class Rig:
     settings: Settings = field(default_factory=lambda: Settings(seed=1, latency_s=LATENCY_S))
     max_requests: int = 5
     key: str = "sk-test"
+    with_lens: bool = True
     clock: ManualClock = field(default_factory=lambda: ManualClock(START))
 
     def __post_init__(self) -> None:
@@ -159,8 +183,17 @@ class Rig:
             patch.object(failpoints, "reach", self.pass_point),
             patch.object(disk, "link_into_place", linked),
             patch.object(disk, "replace", replaced),
+            patch.object(os, "fsync", lambda _: None),  # a crash of the process, unlike one of the machine
+            patch.object(events, "pq", _CachedParquet),
+            nullcontext() if self.with_lens else patch.multiple(sync, refresh=_no_lens),
+            nullcontext() if self.with_lens else patch.multiple(submit, refresh=_no_lens),
+            nullcontext() if self.with_lens else patch.multiple("batchpond.lens.refresh", refresh=_no_lens),
         ):
             yield
+
+    def _events(self) -> list[Event]:
+        with patch.object(events, "pq", _CachedParquet):
+            return read(self.store())
 
     # -- the verbs, each by a new process ---------------------------------------------------------
 
@@ -223,7 +256,7 @@ class Rig:
 
     def picture(self) -> Picture:
         """Fold the lake's events anew."""
-        return fold(read(self.store()))
+        return fold(self._events())
 
     def attempts(self) -> list[Attempt]:
         """Return all attempts, in the order of their intents."""
@@ -304,7 +337,7 @@ class Rig:
             bill = ledger.bills.get(entry.batch_id)
             shards[(entry.metadata or {})["shard"]] += bool(bill and bill.n_requests)
         yield from (f"shard {shard} was billed {n} times" for shard, n in shards.items() if n > 1)
-        n_sent = sum(event.kind is Kind.SENT for event in read(self.store()))
+        n_sent = sum(event.kind is Kind.SENT for event in self._events())
         if self.wire.n_create_posts > n_sent:
             yield f"{self.wire.n_create_posts} POSTs for {n_sent} sent records"
 

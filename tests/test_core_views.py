@@ -563,3 +563,18 @@ def test_coverage_adds_up_in_every_cell(busy: duckdb.DuckDBPyConnection) -> None
         " WHERE n_planned <> n_answered + n_failed + n_missing + n_outstanding + n_unknown + n_unsent"
     ).fetchall()
     assert wrong == []
+
+
+def test_coverage_counts_further_answers_as_result_attempts_lists_them(busy: duckdb.DuckDBPyConnection) -> None:
+    """n_extra, n_duplicate and n_conflict of each cell are the rows of result_attempts that do not count."""
+    cell = "study, template_id, rubric_id, provider, request_model, thinking"
+    counted = busy.execute(
+        f"SELECT {cell}, n_extra, n_duplicate, n_conflict FROM coverage"
+        " WHERE n_extra + n_duplicate + n_conflict > 0 ORDER BY ALL"
+    ).fetchall()
+    listed = busy.execute(
+        f"SELECT {cell}, count(*) FILTER (match = 'matched'), count(*) FILTER (match = 'duplicate'),"
+        f" count(*) FILTER (match = 'conflict') FROM result_attempts WHERE NOT is_accepted GROUP BY {cell} ORDER BY ALL"
+    ).fetchall()
+    assert counted == listed
+    assert len(counted) > 4

@@ -213,6 +213,15 @@ def test_only_a_string_is_a_custom_id(value: Any) -> None:
     assert read(row(http(chat()), custom_id="7 ")).custom_id == "7 "
 
 
+def test_a_row_that_names_two_custom_ids_is_nobodys_answer() -> None:
+    """Parsers disagree on which one counts, so neither gets a good answer."""
+    good = row(http(chat()))
+    for other in (CID, "someone-else"):
+        got = read(b'{"custom_id":"' + other.encode() + b'",' + good[1:])
+        assert got.status is ResponseStatus.UNREADABLE
+        assert got.custom_id is None
+
+
 def test_custom_id_as_a_value_or_nested_key_is_no_duplicate() -> None:
     """Only two at the top of the row make it unreadable."""
     error = {"message": "m", "param": "custom_id", "code": "duplicate_custom_id"}

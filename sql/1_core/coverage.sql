@@ -16,18 +16,44 @@ WITH states AS (
     count(*) FILTER (WHERE request_state = 'planned') AS n_unsent,
     count(*) FILTER (WHERE outcome = 'decided') AS n_decided,
     count(*) FILTER (WHERE outcome = 'tie') AS n_tie,
-    min(origin) AS origin
+    CASE WHEN min(origin) = max(origin) THEN min(origin) WHEN min(origin) IS NOT NULL THEN 'mixed' END AS origin
   FROM results
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+),
+contested AS (
+  SELECT DISTINCT responses.request_id
+  FROM responses
+  JOIN attempts ON attempts.attempt_id = responses.attempt_id
+  WHERE attempts.is_contested AND responses.match = 'matched'
+),
+others AS (
+  SELECT
+    responses.request_id,
+    count(*) - 1 AS n_extra,
+    0 AS n_duplicate,
+    0 AS n_conflict
+  FROM responses
+  JOIN contested ON contested.request_id = responses.request_id
+  WHERE responses.match = 'matched'
+  GROUP BY responses.request_id
+  UNION ALL
+  SELECT
+    request_id,
+    0 AS n_extra,
+    count(*) FILTER (WHERE responses.match = 'duplicate') AS n_duplicate,
+    count(*) FILTER (WHERE responses.match = 'conflict') AS n_conflict
+  FROM responses
+  WHERE responses.match IN ('duplicate', 'conflict')
+  GROUP BY request_id
 ),
 further AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
-    count(*) FILTER (WHERE result_attempts.match = 'matched') AS n_extra,
-    count(*) FILTER (WHERE result_attempts.match = 'duplicate') AS n_duplicate,
-    count(*) FILTER (WHERE result_attempts.match = 'conflict') AS n_conflict
-  FROM result_attempts
-  WHERE NOT is_accepted
+    CAST(sum(n_extra) AS BIGINT) AS n_extra,
+    CAST(sum(n_duplicate) AS BIGINT) AS n_duplicate,
+    CAST(sum(n_conflict) AS BIGINT) AS n_conflict
+  FROM plan_current
+  JOIN others ON others.request_id = plan_current.request_id
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking
 )
 SELECT

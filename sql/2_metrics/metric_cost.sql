@@ -4,38 +4,100 @@
 --   outcomes decided and tie, per decided pair over the pairs with the same winner in both orders. Token percentiles
 --   interpolate linearly.
 -- An unknown cost is not 0: when a returned answer has none (n_cost_unknown > 0) the prices per verdict and per pair
--- are NULL and cost_usd is a lower bound; an answer that never came back may have none. Cells that share requests
--- each show the full cost, so their sum can exceed the bill: `costs` counts a request once.
+-- are NULL and cost_usd is a lower bound; an answer that never came back may have none. Cells that share requests each
+-- show the full cost, so their sum can exceed the bill: `costs` counts a request once. Percentiles come from counts per
+-- token number, in the one scan of the grouping sets: a quantile function would hold every row in memory.
 
 CREATE OR REPLACE VIEW metric_cost AS
-WITH calls AS (
+WITH grouped AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
+    CASE WHEN grouping(input_tokens) = 0 THEN 'input' WHEN grouping(output_tokens) = 0 THEN 'output' ELSE 'cell' END
+      AS level,
+    CASE WHEN grouping(input_tokens) = 0 THEN input_tokens ELSE output_tokens END AS tokens,
+    count(*) AS n,
     count(outcome) AS n_answered,
-    count(outcome) FILTER (WHERE outcome NOT IN ('error', 'expired', 'cancelled', 'missing')) AS n_returned,
+    count(*) FILTER (WHERE outcome NOT IN ('error', 'expired', 'cancelled', 'missing')) AS n_returned,
     count(*) FILTER (WHERE outcome IN ('decided', 'tie')) AS n_valid,
     count(cost_usd) AS n_cost_known,
     count(*) FILTER (WHERE cost_usd IS NULL AND outcome NOT IN ('error', 'expired', 'cancelled', 'missing'))
       AS n_cost_unknown,
-    sum(cost_usd) AS cost_usd,
-    CAST(sum(input_tokens) AS BIGINT) AS input_tokens,
-    CAST(sum(output_tokens) AS BIGINT) AS output_tokens,
-    quantile_cont(input_tokens, 0.5) AS input_tokens_p50,
-    quantile_cont(input_tokens, 0.95) AS input_tokens_p95,
-    quantile_cont(output_tokens, 0.5) AS output_tokens_p50,
-    quantile_cont(output_tokens, 0.95) AS output_tokens_p95
+    sum(cost_usd) AS cost_usd
   FROM pair_judgments
+  GROUP BY GROUPING SETS (
+    (study, template_id, rubric_id, provider, request_model, thinking),
+    (study, template_id, rubric_id, provider, request_model, thinking, input_tokens),
+    (study, template_id, rubric_id, provider, request_model, thinking, output_tokens)
+  )
+),
+cumulated AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, level, tokens, n,
+    sum(n) OVER (
+      PARTITION BY study, template_id, rubric_id, provider, request_model, thinking, level ORDER BY tokens
+    ) AS n_up_to,
+    CAST(sum(n) OVER (
+      PARTITION BY study, template_id, rubric_id, provider, request_model, thinking, level
+    ) - 1 AS DOUBLE) AS last_rank
+  FROM grouped
+  WHERE level <> 'cell' AND tokens IS NOT NULL
+),
+percentiles AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, level,
+    CAST(sum(n * tokens) AS BIGINT) AS tokens,
+    min(tokens) FILTER (WHERE n_up_to > floor(0.50 * last_rank)) AS p50_below,
+    min(tokens) FILTER (WHERE n_up_to > ceil(0.50 * last_rank)) AS p50_above,
+    max(0.50 * last_rank - floor(0.50 * last_rank)) AS p50_part,
+    min(tokens) FILTER (WHERE n_up_to > floor(0.95 * last_rank)) AS p95_below,
+    min(tokens) FILTER (WHERE n_up_to > ceil(0.95 * last_rank)) AS p95_above,
+    max(0.95 * last_rank - floor(0.95 * last_rank)) AS p95_part
+  FROM cumulated
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, level
+),
+parts AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, level,
+    n_answered, n_returned, n_valid, n_cost_known, n_cost_unknown, cost_usd,
+    CAST(NULL AS BIGINT) AS n_consistent_win,
+    CAST(NULL AS BIGINT) AS tokens, CAST(NULL AS DOUBLE) AS p50, CAST(NULL AS DOUBLE) AS p95
+  FROM grouped
+  WHERE level = 'cell'
+  UNION ALL
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, level,
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    tokens, p50_below + p50_part * (p50_above - p50_below), p95_below + p95_part * (p95_above - p95_below)
+  FROM percentiles
+  UNION ALL
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, 'pairs',
+    NULL, NULL, NULL, NULL, NULL, NULL, count(*) FILTER (WHERE status = 'consistent_win'),
+    NULL, NULL, NULL
+  FROM pair_status
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking
 ),
-pairs AS (
+cells AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
-    count(*) FILTER (WHERE status = 'consistent_win') AS n_consistent_win
-  FROM pair_status
+    max(n_answered) AS n_answered,
+    max(n_returned) AS n_returned,
+    max(n_valid) AS n_valid,
+    max(n_consistent_win) AS n_consistent_win,
+    max(n_cost_known) AS n_cost_known,
+    max(n_cost_unknown) AS n_cost_unknown,
+    max(cost_usd) AS cost_usd,
+    max(tokens) FILTER (WHERE level = 'input') AS input_tokens,
+    max(p50) FILTER (WHERE level = 'input') AS input_tokens_p50,
+    max(p95) FILTER (WHERE level = 'input') AS input_tokens_p95,
+    max(tokens) FILTER (WHERE level = 'output') AS output_tokens,
+    max(p50) FILTER (WHERE level = 'output') AS output_tokens_p50,
+    max(p95) FILTER (WHERE level = 'output') AS output_tokens_p95
+  FROM parts
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking
 )
 SELECT
-  calls.study, calls.template_id, calls.rubric_id, calls.provider, calls.request_model, calls.thinking,
+  study, template_id, rubric_id, provider, request_model, thinking,
   n_answered, n_returned, n_valid, n_consistent_win, n_cost_known, n_cost_unknown,
   cost_usd,
   cost_usd / nullif(n_cost_known, 0) AS cost_per_call_usd,
@@ -43,11 +105,4 @@ SELECT
   CASE WHEN n_cost_unknown = 0 THEN cost_usd / nullif(n_consistent_win, 0) END AS cost_per_decided_pair_usd,
   input_tokens, input_tokens_p50, input_tokens_p95,
   output_tokens, output_tokens_p50, output_tokens_p95
-FROM calls
-JOIN pairs
-  ON calls.study IS NOT DISTINCT FROM pairs.study
-  AND calls.template_id IS NOT DISTINCT FROM pairs.template_id
-  AND calls.rubric_id IS NOT DISTINCT FROM pairs.rubric_id
-  AND calls.provider IS NOT DISTINCT FROM pairs.provider
-  AND calls.request_model IS NOT DISTINCT FROM pairs.request_model
-  AND calls.thinking IS NOT DISTINCT FROM pairs.thinking;
+FROM cells;

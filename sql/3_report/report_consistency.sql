@@ -3,12 +3,12 @@
 -- source: metric_consistency and metric_position_bias, one line per cell: the share of decided pairs with the same winner
 --   in both orders, with its Wilson interval; the exact p of the position test and q over the study's cells; the
 --   position log-odds (above 0: the first is favoured) with its interval; and the cell's origin, so that a simulated
---   judge never looks real.
+--   judge never looks real (mixed: of several origins).
 CREATE OR REPLACE VIEW report_consistency AS
 WITH origins AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
-    min(origin) AS origin
+    CASE WHEN min(origin) = max(origin) THEN min(origin) WHEN min(origin) IS NOT NULL THEN 'mixed' END AS origin
   FROM pair_judgments
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking
 )

@@ -15,7 +15,7 @@ WITH states AS (
     count(*) FILTER (WHERE request_state = 'failed') AS n_failed,
     count(*) FILTER (WHERE request_state = 'missing') AS n_missing,
     count(*) FILTER (WHERE request_state = 'unknown') AS n_unknown,
-    min(origin) AS origin
+    CASE WHEN min(origin) = max(origin) THEN min(origin) WHEN min(origin) IS NOT NULL THEN 'mixed' END AS origin
   FROM results
   GROUP BY study, provider, request_model
 ),

@@ -25,6 +25,7 @@ BACKOFF_MAX = timedelta(hours=1)
 QUEUE_BACKOFF_FIRST = timedelta(minutes=15)
 QUEUE_BACKOFF_MAX = timedelta(hours=6)
 REQUEUES_MAX = 8
+REJECTIONS_MAX = 12
 
 
 class Readiness(StrEnum):
@@ -61,6 +62,8 @@ def _after_rejection(attempt: Attempt, trigger: Trigger) -> Readiness:
         return Readiness.READY
     if rejection.provider_status not in {ErrorClass.TRANSIENT, ErrorClass.ACCESS}:
         return Readiness.READY if trigger.is_explicit else Readiness.HELD
+    if attempt.n_rejections > REJECTIONS_MAX and not trigger.is_explicit:
+        return Readiness.HELD
     wait = min(BACKOFF_FIRST * 2 ** (attempt.n_rejections - 1), BACKOFF_MAX)
     wait = max(wait, timedelta(seconds=rejection.monotonic_s or 0.0))
     return Readiness.READY if trigger.now - rejection.occurred_at >= wait else Readiness.WAITING
