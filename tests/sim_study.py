@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -29,7 +29,9 @@ from batchpond.attempts import Attempt, Phase, Picture, fold
 from batchpond.clock import ManualClock
 from batchpond.lake import disk, events, tables
 from batchpond.lake.events import Event, Kind, read
+from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import Store
+from batchpond.payload import shard_file_name
 from batchpond.providers import registry
 from batchpond.resolve import Resolution, resolve
 from batchpond.session import Providers
@@ -63,17 +65,14 @@ use = "overall_quality"
 
 [[templates]]
 use = "plain"
-
+"""
+MODEL_TOML = """
 [[models]]
 provider = "openai"
-model = "gpt-4.1-mini"
-max_output_tokens = 200
-
-[[models]]
-provider = "openai"
-model = "gpt-4.1-nano"
+model = "{model}"
 max_output_tokens = 200
 """
+MODELS = ("gpt-4.1-mini", "gpt-4.1-nano")
 
 
 @functools.lru_cache(maxsize=100_000)
@@ -98,13 +97,14 @@ class Killed(BaseException):
     """The process dies here."""
 
 
-def write_study(folder: Path, *, max_requests: int = 5, n_items: int = N_ITEMS) -> Path:
+def write_study(folder: Path, *, max_requests: int = 5, n_items: int = N_ITEMS, models: Sequence[str] = MODELS) -> Path:
     """Write the study and its items; returns the path of study.toml."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [f"i{n},text number {n} [[quality=0.{n % 10}]]" for n in range(1, n_items + 1)]
     (folder / "items.csv").write_text("\n".join(["id,text", *rows]) + "\n")
     path = folder / "study.toml"
-    path.write_text(STUDY_TOML.format(max_requests=max_requests))
+    head = STUDY_TOML.format(max_requests=max_requests)
+    path.write_text(head + "".join(MODEL_TOML.format(model=model) for model in models))
     return path
 
 
@@ -138,13 +138,15 @@ class Rig:
     path: Path
     settings: Settings = field(default_factory=lambda: Settings(seed=1, latency_s=LATENCY_S))
     max_requests: int = 5
+    models: Sequence[str] = MODELS
     key: str = "sk-test"
+    base_url: str = BASE_URL
     with_lens: bool = True
     clock: ManualClock = field(default_factory=lambda: ManualClock(START))
 
     def __post_init__(self) -> None:
         self.world = World(self.path / "world", self.settings, self.clock)
-        self.study_path = write_study(self.path / "study", max_requests=self.max_requests)
+        self.study_path = write_study(self.path / "study", max_requests=self.max_requests, models=self.models)
         self.lake = self.path / "lake"
         self.crash_in: int | None = None
         self.crash_at: str | None = None
@@ -203,7 +205,7 @@ class Rig:
 
     def providers(self) -> Providers:
         """Connect anew."""
-        environ = {"OPENAI_API_KEY": self.key, "OPENAI_BASE_URL": BASE_URL}
+        environ = {"OPENAI_API_KEY": self.key, "OPENAI_BASE_URL": self.base_url}
         return Providers(lambda name: registry.connect(name, self.clock, transport=self.wire, environ=environ))
 
     def plan(self) -> None:
@@ -316,7 +318,9 @@ class Rig:
     def _is_any_unsent(self) -> bool:
         picture = self.picture()
         done = {Phase.VERIFIED, Phase.MISMATCH, Phase.LOST, Phase.OPEN}
-        for shard_id in picture.shards:
+        for shard_id, shard in picture.shards.items():
+            if not self.store().has(SHARD_REQUESTS, shard_file_name(shard.provider or "", shard_id)):
+                continue  # a fact without its file is no shard
             latest = picture.latest_attempt(shard_id)
             if latest is None or latest.phase not in done or (latest.failure_code and not latest.n_answered):
                 return True

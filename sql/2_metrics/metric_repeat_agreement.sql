@@ -58,7 +58,8 @@ sums AS (
     CAST(sum(n_any) AS BIGINT) AS n_clusters,
     max(repeated) AS repeat_agreement,
     max(crossed) AS cross_order_agreement,
-    sum(n * (coalesce(power(within_a - repeated, 2), 0) + coalesce(power(within_b - repeated, 2), 0))) AS within_squares,
+    sum(n * (coalesce(power(within_a - repeated, 2), 0) + coalesce(power(within_b - repeated, 2), 0)))
+      AS within_squares,
     sum(n * power(across - crossed, 2)) AS across_squares,
     sum(n * power(
       (coalesce(within_a - repeated, 0) + coalesce(within_b - repeated, 0)) / nullif(n_orders, 0)

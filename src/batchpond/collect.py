@@ -115,7 +115,7 @@ def _fetch_whole(
     wanted: list[tuple[FileRole, str]],
     scratch: ExitStack,
 ) -> list[_Fetched]:
-    """Download the files that are there until they hold every line that is due, or three times the same.
+    """Download the files that are there until they hold every line that is due, or twice the same bytes.
 
     A body cut at a line border with a correct end looks complete to every HTTP client; only the
     count of lines shows it.

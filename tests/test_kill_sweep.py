@@ -1,0 +1,227 @@
+"""SIGKILL at every failpoint of the real program, over real HTTP: one batch a shard, nothing bought or lost twice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.sim_study import STUDY, write_study
+
+from batchpond import failpoints
+from batchpond.attempts import Phase, fold
+from batchpond.errors import ExitCode
+from batchpond.lake import tables
+from batchpond.lake.events import read
+from batchpond.lake.store import Store
+from batchpond.plan import plan_study
+from batchpond.simulators import server
+from batchpond.simulators.world import Settings
+from batchpond.study import load
+
+SYNCS_MAX = 3
+N_REQUESTS = 24
+N_SHARDS = 4
+SETTINGS = Settings(seed=1, latency_s=(5.0, 10.0))
+IN_SUBMIT = tuple(name for name in failpoints.NAMES if name.startswith("S"))
+IN_SYNC = tuple(name for name in failpoints.NAMES if name.startswith("Y"))
+PROGRAM = [sys.executable, "-m", "batchpond"]
+
+
+@dataclass
+class Desk:
+    """A lake and a simulated provider; every command is a process of its own."""
+
+    lake: Path
+    simulator: server.Running
+
+    def environment(self, failpoint: str | None) -> dict[str, str]:
+        named = {failpoints.VARIABLE: failpoint} if failpoint else {}
+        return os.environ | named | {
+            "OPENAI_BASE_URL": self.simulator.base_url, "OPENAI_API_KEY": "sk-simulated",
+            "BATCHPOND_TEST_SETTLE_S": "0", "BATCHPOND_LAKE": os.fspath(self.lake),
+        }  # fmt: skip
+
+    def start(self, *arguments: str, failpoint: str | None = None) -> subprocess.Popen[bytes]:
+        """Start a command; with a failpoint it kills or stops itself there."""
+        return subprocess.Popen(
+            [*PROGRAM, *arguments],
+            env=self.environment(failpoint), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def run(self, *arguments: str, failpoint: str | None = None) -> int:
+        """Run a command to its end; returns its exit status, negative for a signal."""
+        self.simulator.world.advance(20.0)  # whatever was created has ended by now
+        return self.start(*arguments, failpoint=failpoint).wait(120)
+
+    def submit(self, failpoint: str | None = None) -> int:
+        return self.run("submit", STUDY, "--yes", failpoint=failpoint)
+
+    def sync(self, failpoint: str | None = None) -> int:
+        return self.run("sync", failpoint=failpoint)
+
+    def is_complete(self) -> bool:
+        store = Store.open(self.lake)
+        picture = fold(read(store))
+        latest = [picture.latest_attempt(shard_id) for shard_id in picture.shards]
+        return len(latest) == N_SHARDS and all(a is not None and a.phase is Phase.VERIFIED for a in latest)
+
+    def n_answers(self) -> tuple[int, int]:
+        with tables.connect(Store.open(self.lake), ["responses"]) as connection:
+            rows = connection.execute(
+                "select count(*), count(distinct request_id) from responses"
+                " where match = 'matched' and status = 'succeeded'"
+            ).fetchall()
+        return rows[0]
+
+    def billed(self) -> tuple[int, int, int]:
+        bills = self.simulator.world.ledger.bills.values()
+        return (
+            sum(bill.n_requests for bill in bills),
+            sum(bill.input_tokens for bill in bills),
+            sum(bill.output_tokens for bill in bills),
+        )
+
+
+@contextmanager
+def desk_at(folder: Path, planned_lake: Path) -> Iterator[Desk]:
+    shutil.copytree(planned_lake, folder / "lake")
+    with server.running(SETTINGS, folder / "world") as simulator:
+        yield Desk(folder / "lake", simulator)
+
+
+@pytest.fixture(scope="module")
+def planned_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("planned")
+    plan_study(Store.init(folder / "lake"), load(write_study(folder, max_requests=6)))
+    return folder / "lake"
+
+
+@pytest.fixture(scope="module")
+def unkilled(tmp_path_factory: pytest.TempPathFactory, planned_lake: Path) -> tuple[int, int, int]:
+    """What the study costs when nothing goes wrong."""
+    with desk_at(tmp_path_factory.mktemp("unkilled"), planned_lake) as desk:
+        assert desk.submit() == ExitCode.DONE
+        assert desk.sync() == ExitCode.DONE
+        assert desk.is_complete()
+        return desk.billed()
+
+
+READER = """
+import sys, time
+from pathlib import Path
+import duckdb
+from batchpond.api import Lake
+base, report, stop = map(Path, sys.argv[1:])
+n = 0
+while not stop.exists():
+    for lens in base.glob("*/lake/batchpond.duckdb"):
+        try:
+            with duckdb.connect(str(lens), read_only=True) as connection:
+                connection.execute("select count(*) from results").fetchall()
+                connection.execute("select count(*) from audit").fetchall()
+            Lake(lens.parent).scan("responses").select("text").collect()
+            n += 1
+        except Exception as error:
+            with report.open("a") as out:
+                out.write(f"{lens}: {type(error).__name__}: {error}\\n")
+    time.sleep(0.05)
+with report.open("a") as out:
+    out.write(f"{n} readings\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def desks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of desks that a reader reads all the while: no reading may ever fail."""
+    base = tmp_path_factory.mktemp("desks")
+    report, stop = base / "report.txt", base / "stop"
+    reader = subprocess.Popen([sys.executable, "-c", READER, base, report, stop])
+    yield base
+    stop.touch()
+    assert reader.wait(60) == 0
+    lines = report.read_text().splitlines()
+    assert len(lines) == 1, lines[:5]
+    assert int(lines[0].split()[0]) > 0, "the reader has read nothing"
+
+
+@pytest.fixture
+def desk(desks: Path, planned_lake: Path, request: pytest.FixtureRequest) -> Iterator[Desk]:
+    folder = desks / f"desk-{abs(hash(request.node.name))}"
+    folder.mkdir()
+    with desk_at(folder, planned_lake) as made:
+        yield made
+    shutil.rmtree(folder / "world")
+
+
+def assert_nothing_twice_nothing_lost(desk: Desk, unkilled: tuple[int, int, int]) -> None:
+    ledger = desk.simulator.world.ledger
+    shards = Counter((entry.metadata or {})["shard"] for entry in ledger.batches.values())
+    assert (len(shards), set(shards.values())) == (N_SHARDS, {1})
+    assert desk.billed() == unkilled
+    assert desk.n_answers() == (N_REQUESTS, N_REQUESTS)
+
+
+def recover(desk: Desk) -> None:
+    for _ in range(SYNCS_MAX):
+        assert desk.sync() in {ExitCode.DONE, ExitCode.ATTENTION}
+        if desk.is_complete():
+            return
+    raise AssertionError(f"not complete after {SYNCS_MAX} syncs")
+
+
+@pytest.mark.parametrize("name", IN_SUBMIT)
+def test_killed_in_submit(desk: Desk, unkilled: tuple[int, int, int], name: str) -> None:
+    assert desk.submit(failpoint=f"{name}:kill") == -signal.SIGKILL
+    if name == "S0":  # the approval was not recorded yet: nothing may be sent until it is given again
+        assert desk.sync() == ExitCode.DONE
+        assert not desk.simulator.world.ledger.batches
+        assert desk.submit() == ExitCode.DONE
+    recover(desk)
+    assert_nothing_twice_nothing_lost(desk, unkilled)
+
+
+@pytest.mark.parametrize("name", IN_SYNC)
+def test_killed_in_sync(desk: Desk, unkilled: tuple[int, int, int], name: str) -> None:
+    if name == "Y1":  # looking for a batch whose answer was lost
+        assert desk.submit(failpoint="S8.after:kill:2") == -signal.SIGKILL
+    else:
+        assert desk.submit() == ExitCode.DONE
+    assert desk.sync(failpoint=f"{name}:kill") == -signal.SIGKILL
+    recover(desk)
+    assert_nothing_twice_nothing_lost(desk, unkilled)
+
+
+@pytest.mark.parametrize(("first", "failpoint"), [("submit", "S4"), ("sync", "Y2")])
+def test_a_second_writer_leaves_with_its_own_exit_code(
+    desk: Desk, unkilled: tuple[int, int, int], first: str, failpoint: str
+) -> None:
+    arguments = ("submit", STUDY, "--yes") if first == "submit" else ("sync",)
+    if first == "sync":
+        assert desk.submit() == ExitCode.DONE
+    holder = desk.start(*arguments, failpoint=f"{failpoint}:stop")
+    try:
+        os.waitid(os.P_PID, holder.pid, os.WSTOPPED | os.WNOWAIT)
+        assert desk.run(*arguments) == ExitCode.BUSY
+        assert desk.run("sync") == ExitCode.BUSY
+    finally:
+        holder.send_signal(signal.SIGCONT)
+    assert holder.wait(120) == ExitCode.DONE
+    recover(desk)
+    assert_nothing_twice_nothing_lost(desk, unkilled)
+
+
+def test_two_of_each_at_once(desk: Desk, unkilled: tuple[int, int, int]) -> None:
+    for arguments in (("submit", STUDY, "--yes"), ("sync",)):
+        both = [desk.start(*arguments) for _ in range(2)]
+        assert {process.wait(120) for process in both} <= {ExitCode.DONE, ExitCode.BUSY}
+    recover(desk)
+    assert_nothing_twice_nothing_lost(desk, unkilled)
