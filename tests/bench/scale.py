@@ -117,10 +117,9 @@ def measure(n_requests: int) -> dict[str, Usage]:
             usage = {"plan": run(["plan", str(study)], environ), "submit": run(["submit", "scale", "--yes"], environ)}
             usage["sync"] = run(["sync", "--watch", "--interval", "1", "--timeout", "900"], environ)
             usage["second sync"] = run(["sync"], environ)
-            counted = subprocess.run(
-                [sys.executable, "-m", "batchpond", "query", "select count(*) as n from results where outcome is not null",
-                 "--format", "json"], env=environ, capture_output=True, check=True,
-            )  # fmt: skip
+            query = "select count(*) as n from results where outcome is not null"
+            command = [sys.executable, "-m", "batchpond", "query", query, "--format", "json"]
+            counted = subprocess.run(command, env=environ, capture_output=True, check=True)
         assert json.loads(counted.stdout)[0]["n"] == n_requests, "every request is answered and judged"
         return usage
 
