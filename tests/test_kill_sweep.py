@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -123,7 +124,8 @@ from batchpond.api import Lake
 base, report, stop = map(Path, sys.argv[1:])
 n = 0
 while not stop.exists():
-    for lens in base.glob("*/lake/batchpond.duckdb"):
+    lenses = sorted(base.glob("*/lake/batchpond.duckdb"), key=lambda lens: lens.parent.parent.name)
+    for lens in lenses[-1:]:
         try:
             with duckdb.connect(str(lens), read_only=True) as connection:
                 connection.execute("select count(*) from results").fetchall()
@@ -133,7 +135,7 @@ while not stop.exists():
         except Exception as error:
             with report.open("a") as out:
                 out.write(f"{lens}: {type(error).__name__}: {error}\\n")
-    time.sleep(0.05)
+    time.sleep(0.1)
 with report.open("a") as out:
     out.write(f"{n} readings\\n")
 """
@@ -154,8 +156,8 @@ def desks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def desk(desks: Path, planned_lake: Path, request: pytest.FixtureRequest) -> Iterator[Desk]:
-    folder = desks / f"desk-{abs(hash(request.node.name))}"
+def desk(desks: Path, planned_lake: Path) -> Iterator[Desk]:
+    folder = desks / f"desk-{time.monotonic_ns():020d}"
     folder.mkdir()
     with desk_at(folder, planned_lake) as made:
         yield made

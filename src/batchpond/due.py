@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -12,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from batchpond import config, failpoints, ids, shard
-from batchpond.attempts import Phase, Picture
+from batchpond.attempts import SETTLED_PHASES, Phase, Picture
 from batchpond.lake import tables
 from batchpond.lake.events import Event, Kind
 from batchpond.lake.schemas import SHARD_REQUESTS
@@ -23,7 +25,6 @@ from batchpond.providers import registry
 from batchpond.session import Session
 
 CELLS_TEXT_MAX = 500
-FIRST = "first"
 _FETCH_ROWS = 10_000
 _EVERYTHING = 2**62
 
@@ -35,20 +36,31 @@ with wanted as (
   group by request_id
 ), sampled as (
   select * from wanted order by pair_id, slot limit $sample
+), asked as (
+  select request_id, list_contains($live, shard_id) as is_live
+  from shard_requests where not list_contains($void, shard_id)
 ), held as (
-  select request_id from shard_requests where not list_contains($void, shard_id)
+  select request_id from asked where is_live or not $again
 ), due as (
   select s.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename,
          r.provider, r.endpoint, r.request_model, s.cell_id, s.template_id, s.rubric_id, s.thinking, s.slot
   from sampled s
   join requests r using (request_id)
   anti join held using (request_id)
+  where not $again or s.request_id in (select request_id from asked)
 )
 select * exclude (slot, cell_id), case when $per_cell then cell_id else '' end as cell_group,
        count(*) over (partition by provider, endpoint, request_model, cell_group) as n_in_group
 from due
 order by provider, endpoint, request_model, cell_group, slot
 """
+
+
+class ShardKind(StrEnum):
+    """Whether a shard asks its requests for the first time."""
+
+    FIRST = "first"
+    RETRY = "retry"
 
 
 class DueRequest(NamedTuple):
@@ -91,8 +103,13 @@ class NewShard:
     lines: list[DueRequest]
 
 
-def new_shards(store: Store, picture: Picture, study: str, version: str, sample: int | None) -> Iterator[NewShard]:
+def new_shards(
+    store: Store, picture: Picture, study: str, version: str, sample: int | None, kind: ShardKind = ShardKind.FIRST
+) -> Iterator[NewShard]:
     """Yield the shards that the study's due requests make, one at a time; reads only.
+
+    Due are the requests that no shard holds; for the kind RETRY, those that were asked before and are in
+    no shard that is still on its way.
 
     `sample` keeps to the first so many requests of the plan in an order by pair that never changes: both
     directions and all cells of a pair come together, and a larger sample contains a smaller one.
@@ -100,7 +117,7 @@ def new_shards(store: Store, picture: Picture, study: str, version: str, sample:
     rule = shard_rule(store, version)
     settings = config.load(store.path)
     book = Prices.of_lake(store.path / CONFIG, store.clock.now())
-    generation = len(picture.voided)
+    generation = len(picture.voided) + (len(picture.shards) if kind is ShardKind.RETRY else 0)
     with tables.connect(store, ["plan", "requests", "shard_requests"]) as connection:
         connection.execute(
             _DUE,
@@ -109,6 +126,8 @@ def new_shards(store: Store, picture: Picture, study: str, version: str, sample:
                 "version": version,
                 "sample": _EVERYTHING if sample is None else sample,
                 "void": [*picture.voided, *void_shards(picture, study, version)],
+                "live": live_shards(picture),
+                "again": kind is ShardKind.RETRY,
                 "per_cell": rule.per_cell,
             },
         )
@@ -120,7 +139,8 @@ def new_shards(store: Store, picture: Picture, study: str, version: str, sample:
             else:
                 parts = shard.split_segments(members, n_lines, rule.segments, limits)
             for lines in parts:
-                yield NewShard(_event(study, version, lines, book, generation), lines)
+                event = _event(study, version, lines, book, generation)
+                yield NewShard(dataclasses.replace(event, shard_kind=kind), lines)
 
 
 def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[DueRequest]:
@@ -137,6 +157,12 @@ def void_shards(picture: Picture, study: str, version: str) -> list[str]:
         if event.study == study and event.study_version != version and (latest is None or latest.phase in free):
             void.append(shard_id)
     return void
+
+
+def live_shards(picture: Picture) -> list[str]:
+    """Return the shards that are still to be sent or answered."""
+    latest = {shard_id: picture.latest_attempt(shard_id) for shard_id in picture.shards}
+    return [shard_id for shard_id, attempt in latest.items() if attempt is None or attempt.phase not in SETTLED_PHASES]
 
 
 def study_settings(store: Store, version: str) -> dict[str, Any]:
@@ -184,7 +210,6 @@ def _event(study: str, version: str, lines: list[DueRequest], book: Prices, gene
             generation,
             [line.request_id for line in lines],
         ),
-        shard_kind=FIRST,
         provider=first.provider,
         endpoint=first.endpoint,
         request_model=first.request_model,
@@ -219,7 +244,7 @@ def _cells_text(lines: list[DueRequest]) -> str:
     return "; ".join(parts)[:CELLS_TEXT_MAX]
 
 
-def form_shards(session: Session, study: str, approval: Event) -> None:
+def form_shards(session: Session, study: str, approval: Event, kind: ShardKind = ShardKind.FIRST) -> None:
     """S1: record the shards that an approval's due requests make; the lock is held.
 
     The fact comes before the file: a shard is real once its file stands, and a fact without a
@@ -227,11 +252,11 @@ def form_shards(session: Session, study: str, approval: Event) -> None:
     its requests would otherwise be in two shards that may both be sent.
     """
     version = approval.study_version or ""
-    if _is_all_sharded(session, study, approval):
+    if kind is ShardKind.FIRST and _is_all_sharded(session, study, approval):
         return
     for shard_id in void_shards(session.picture, study, version):
         session.record(Event(kind=Kind.VOIDED, study=study, shard_id=shard_id))
-    for new in new_shards(session.store, session.picture, study, version, approval.n_limit):
+    for new in new_shards(session.store, session.picture, study, version, approval.n_limit, kind):
         session.record(new.event)
         name = shard_file_name(new.event.provider or "", new.event.shard_id or "")
         session.store.publish(SHARD_REQUESTS, name, _shard_rows(session.store, new))
@@ -244,7 +269,8 @@ def _is_all_sharded(session: Session, study: str, approval: Event) -> bool:
     n_sharded = 0
     for event in session.picture.shards.values():
         name = shard_file_name(event.provider or "", event.shard_id or "")
-        if (event.study, event.study_version) == (study, version) and session.store.has(SHARD_REQUESTS, name):
+        is_mine = (event.study, event.study_version, event.shard_kind) == (study, version, ShardKind.FIRST)
+        if is_mine and session.store.has(SHARD_REQUESTS, name):
             n_sharded += event.n_requests or 0
     with tables.connect(session.store, ["studies"]) as connection:
         rows = connection.execute("select n_requests from studies where study_version = $1", [version]).fetchall()

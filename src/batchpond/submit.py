@@ -80,7 +80,7 @@ def _total(costs: list[float | None]) -> float | None:
     return sum(known) if len(known) == len(costs) else None
 
 
-def preview(store: Store, picture: Picture, study: str, limit: int | None) -> SubmitPreview:
+def preview(store: Store, picture: Picture, study: str, limit: int | None, *, again: bool = False) -> SubmitPreview:
     """Return what `submit` would send now; reads only. Raises UsageError for a study without a plan."""
     version = picture.current_versions.get(study)
     if version is None:
@@ -90,7 +90,8 @@ def preview(store: Store, picture: Picture, study: str, limit: int | None) -> Su
             hint="`batchpond plan FILE` makes it",
         )
     shards = list(_unsent(store, picture, study))
-    shards += [new.event for new in due.new_shards(store, picture, study, version, limit)]
+    for kind in _kinds(again):
+        shards += [new.event for new in due.new_shards(store, picture, study, version, limit, kind)]
     groups: dict[tuple[str, str], list[Event]] = {}
     for shard in shards:
         groups.setdefault((shard.provider or "", shard.request_model or ""), []).append(shard)
@@ -98,6 +99,10 @@ def preview(store: Store, picture: Picture, study: str, limit: int | None) -> Su
     models = tuple(_model_cost(key, group) for key, group in sorted(groups.items()))
     largest_usd = max((shard.cost_max_usd or 0.0 for shard in shards), default=0.0)
     return SubmitPreview(study, version, models, tuple(sorted(caveats)), largest_usd)
+
+
+def _kinds(again: bool) -> tuple[due.ShardKind, ...]:
+    return (due.ShardKind.FIRST, due.ShardKind.RETRY) if again else (due.ShardKind.FIRST,)
 
 
 def _unsent(store: Store, picture: Picture, study: str) -> list[Event]:
@@ -122,7 +127,7 @@ def _model_cost(key: tuple[str, str], shards: list[Event]) -> ModelCost:
     )
 
 
-def submit(
+def submit(  # noqa: PLR0913 - the options of the verb
     store: Store,
     study: str,
     *,
@@ -132,13 +137,17 @@ def submit(
     confirm: Callable[[SubmitPreview], bool],
     providers: Providers,
     on_note: Callable[[Note], None] | None = None,
+    again: bool = False,
 ) -> SubmitReport:
     """Send a study's due requests, once `confirm` agrees to their cost; the rest is left to `sync`.
+
+    `again` asks what was asked before once more, whatever came of it; `results` keeps the first success
+    and `result_attempts` has them all.
 
     The lock is not held while asking. Raises UsageError when there is no plan or the estimate is
     above `max_cost_usd` or the study's budget; what is sent before a failure stays on record and is never sent twice.
     """
-    shown = preview(store, fold(read(store)), study, limit)
+    shown = preview(store, fold(read(store)), study, limit, again=again)
     limits_usd = [max_cost_usd, due.study_budget_usd(store, shown.study_version)]
     max_cost_usd = min((usd for usd in limits_usd if usd is not None), default=None)
     _check_money(shown, max_cost_usd)
@@ -148,6 +157,8 @@ def submit(
         session = Session.begin(store, providers, on_note)
         failpoints.reach("S0")
         _approve(session, shown, max_cost_usd, limit)
+        if again:
+            due.form_shards(session, study, session.picture.approvals[study], due.ShardKind.RETRY)
         send_due(session, only_study=study, is_explicit=True)
         resolve_unknowns(session)
         refresh(store)
@@ -181,7 +192,7 @@ def _approve(session: Session, shown: SubmitPreview, max_cost_usd: float | None,
     session.record(
         Event(
             kind=Kind.APPROVAL,
-            approval_id=ids.digest("approval", shown.study, shown.study_version, now.isoformat()),
+            approval_id=ids.digest("approval", shown.study, shown.study_version, len(session.log.events)),
             study=shown.study,
             study_version=shown.study_version,
             cost_expected_usd=shown.cost_expected_usd,

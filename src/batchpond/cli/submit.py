@@ -32,6 +32,7 @@ COLUMNS = ("provider", "model", "requests", "batches", "input tokens", "expected
               help="Refuse above this expected cost, and never spend more than it.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=1), metavar="N",
               help="A stable sample of N requests first; the rest can follow later.")  # fmt: skip
+@click.option("--again", is_flag=True, help="Ask what was asked before once more; it is paid once more, too.")
 @json_option
 @pass_invocation
 def command(
@@ -41,12 +42,13 @@ def command(
     dry_run: bool,
     max_cost_usd: float | None,
     limit: int | None,
+    again: bool,
     is_json: bool,
 ) -> ExitCode:
     """Send what is due of a planned STUDY, after showing its cost and asking.
 
-    Nothing is asked twice: what was sent before is left alone, also after a crash. What does
-    not fit into the provider's queue now is sent by later runs of `batchpond sync`.
+    Nothing is asked twice unless you say so: what was sent before is left alone, also after a
+    crash. What does not fit into the provider's queue now is sent by later runs of `batchpond sync`.
     """
     from batchpond.submit import submit
 
@@ -70,6 +72,7 @@ def command(
         confirm=confirm,
         providers=providers(store),
         on_note=lambda note: show_note(diagnostics, note),
+        again=again,
     )
     if report.counts is None and report.preview.n_requests and not dry_run:
         raise UsageError("not confirmed; nothing was sent", hint=f"`batchpond submit {study}` asks again")

@@ -1,0 +1,230 @@
+"""What is due, and how it is cut: each request once, whatever is planned, sampled or planned anew."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from batchpond import due, payload, plan, study, submit, sync
+from batchpond.attempts import fold
+from batchpond.clock import ManualClock
+from batchpond.errors import LakeError, UsageError
+from batchpond.lake.events import read
+from batchpond.lake.store import Store
+from batchpond.providers import openai, registry
+from batchpond.read import rows
+from batchpond.session import Providers
+from batchpond.simulators.transport import SimulatorTransport
+from batchpond.simulators.world import Settings, World
+
+STUDY = """
+study = "due"
+[items]
+path = "items.csv"
+[pairs]
+reverse = 1.0
+[[rubrics]]
+use = "overall_quality"
+[[templates]]
+use = "concise"
+[[templates]]
+use = "plain"
+[[models]]
+provider = "openai"
+model = "gpt-4.1-mini"
+max_output_tokens = 50
+"""
+
+
+class Desk:
+    """A lake, a simulated provider and a clock that they share."""
+
+    def __init__(self, folder: Path, extra: str = "", n_items: int = 5) -> None:
+        self.clock = ManualClock(datetime(2026, 11, 21, tzinfo=UTC))
+        self.folder = folder
+        self.store = Store.init(folder / "lake", self.clock)
+        self.world = World(folder / "world", Settings(seed=1, latency_s=(10, 20)), self.clock)
+        transport = SimulatorTransport(self.world, self.clock)
+        environ = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://127.0.0.1:1/openai/v1"}
+        self.providers = Providers(
+            lambda name: registry.connect(name, self.clock, transport=transport, environ=environ)
+        )
+        (folder / "items.csv").write_text("id,text\n" + "".join(f"i{n},essay {n}\n" for n in range(n_items)))
+        self.plan(extra)
+
+    def plan(self, extra: str = "") -> None:
+        (self.folder / "study.toml").write_text(STUDY + extra)
+        plan.plan_study(self.store, study.load(self.folder / "study.toml"))
+
+    def submit(self, limit: int | None = None, *, max_cost_usd: float | None = None, again: bool = False) -> int:
+        report = submit.submit(
+            self.store, "due", max_cost_usd=max_cost_usd, limit=limit, dry_run=False, confirm=lambda _: True,
+            providers=self.providers, again=again,
+        )  # fmt: skip
+        return report.preview.n_requests
+
+    def finish(self) -> None:
+        for _ in range(10):
+            self.clock.advance(3600)
+            if not sync.sync_once(self.store, providers=self.providers).n_pending:
+                return
+        raise AssertionError("the batches did not end")
+
+    def shard_sizes(self) -> list[int]:
+        return sorted(pq.read_metadata(path).num_rows for path in self.store.files("shard_requests"))
+
+    def asked(self) -> Counter[str]:
+        """How often each request was sent, by what the provider holds."""
+        intents = fold(read(self.store)).attempts.values()
+        sent = [a for a in intents if a.batch_id is not None]
+        return Counter(
+            request_id
+            for attempt in sent
+            for request_id in payload.shard_lines(self.store, attempt.provider, attempt.shard_id).request_ids
+        )
+
+
+@pytest.mark.parametrize(
+    ("extra", "sizes"),
+    [
+        ("", [40]),
+        ("[shards]\nmax_requests = 15\n", [10, 15, 15]),
+        ("[shards]\nsegments = 3\n", [13, 13, 14]),
+        ("[shards]\nper_cell = true\n", [20, 20]),
+        ("[shards]\nper_cell = true\nsegments = 3\n", [6, 6, 7, 7, 7, 7]),
+    ],
+)
+def test_shards_are_cut_as_the_study_says(tmp_path: Path, extra: str, sizes: list[int]) -> None:
+    desk = Desk(tmp_path, extra)
+    assert desk.submit() == 40
+    assert desk.shard_sizes() == sizes
+    assert len(desk.world.ledger.batches) == len(sizes)
+    assert set(desk.asked().values()) == {1}
+
+
+def test_a_larger_sample_contains_a_smaller_one_and_the_rest_follows(tmp_path: Path) -> None:
+    """Nothing is asked twice, and a sample holds whole pairs over all cells."""
+    desk = Desk(tmp_path)
+    assert desk.submit(limit=8) == 8
+    first = set(desk.asked())
+    desk.finish()
+    answered = [row for row in rows(desk.store.path, "results", order=("slot",)) if row["outcome"] is not None]
+    assert Counter(row["pair_id"] for row in answered) == dict.fromkeys({row["pair_id"] for row in answered}, 4)
+    assert desk.submit(limit=8) == 0
+    assert desk.submit(limit=12) == 4
+    assert first < set(desk.asked())
+    assert desk.submit() == 28
+    assert desk.asked() == Counter(dict.fromkeys(desk.asked(), 1))
+    assert len(desk.asked()) == 40
+
+
+def test_an_answered_request_is_asked_again_only_when_told_to(tmp_path: Path) -> None:
+    """The first success stays the result; the second answer stands beside it."""
+    desk = Desk(tmp_path)
+    desk.submit()
+    desk.finish()
+    assert desk.submit() == 0
+    before = rows(desk.store.path, "results", order=("slot",))
+    assert desk.submit(again=True) == 40
+    assert desk.submit(again=True) == 0, "what is on its way is not asked a third time"
+    desk.finish()
+    assert set(desk.asked().values()) == {2}
+    assert [row["attempt_id"] for row in rows(desk.store.path, "results", order=("slot",))] == [
+        row["attempt_id"] for row in before
+    ]
+    kept = rows(desk.store.path, "result_attempts", order=("slot", "attempt_order"))
+    assert Counter(row["is_accepted"] for row in kept) == {True: 40, False: 40}
+    assert {row["n_extra"] for row in rows(desk.store.path, "coverage", order=("template_id",))} == {20}
+
+
+def test_planning_back_and_forth_never_asks_a_request_twice(tmp_path: Path) -> None:
+    """A shard of an earlier plan that was not sent gives its requests up for good."""
+    desk = Desk(tmp_path, "[shards]\nmax_requests = 15\n")
+    version = fold(read(desk.store)).current_versions["due"]
+    (desk.store.path / "config.toml").write_text("[limits.openai]\nopen_batches = 1\n")
+    desk.submit()
+    assert sum(desk.asked().values()) == 15
+    desk.plan("[shards]\nmax_requests = 10\n")
+    desk.submit()
+    desk.finish()
+    desk.plan("[shards]\nmax_requests = 15\n")
+    assert fold(read(desk.store)).current_versions["due"] == version
+    desk.submit()
+    desk.finish()
+    assert desk.asked() == Counter(dict.fromkeys(desk.asked(), 1))
+    assert len(desk.asked()) == 40
+
+
+def test_what_the_queue_cannot_hold_follows_in_waves(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    (desk.store.path / "config.toml").write_text('[limits."openai/gpt-4.1-mini"]\nenqueued_tokens = 2500\n')
+    desk.submit()
+    assert len(desk.world.ledger.batches) == 1
+    desk.finish()
+    assert len(desk.world.ledger.batches) > 2
+    assert set(desk.asked().values()) == {1}
+    assert len(desk.asked()) == 40
+
+
+def test_an_approved_amount_is_never_passed(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, "[shards]\nmax_requests = 10\n")
+    shown = submit.preview(desk.store, fold(read(desk.store)), "due", None)
+    worst = shown.cost_max_usd
+    assert worst is not None
+    with pytest.raises(UsageError, match="exceeds the limit"):
+        desk.submit(max_cost_usd=(shown.cost_expected_usd or 0) * 0.9)
+    desk.submit(max_cost_usd=worst * 0.9)
+    intents = [attempt.intent for attempt in fold(read(desk.store)).attempts.values()]
+    assert sum(intent.cost_max_usd or 0 for intent in intents) <= worst * 0.9
+    assert len(intents) < 4
+
+
+def test_a_batch_that_could_pass_the_amount_by_itself_is_refused(tmp_path: Path) -> None:
+    """Otherwise it would wait for money for ever."""
+    desk = Desk(tmp_path)
+    shown = submit.preview(desk.store, fold(read(desk.store)), "due", None)
+    with pytest.raises(UsageError, match="one batch may cost"):
+        desk.submit(max_cost_usd=((shown.cost_expected_usd or 0) + (shown.cost_max_usd or 0)) / 2)
+    assert desk.asked() == Counter()
+
+
+def test_a_payload_is_built_byte_for_byte_again(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.submit()
+    (attempt,) = fold(read(desk.store)).attempts.values()
+    path = desk.store.payload_path(attempt.attempt_id)
+    data = path.read_bytes()
+    path.unlink()
+    built = payload.build(
+        desk.store, openai, provider="openai", endpoint=attempt.intent.endpoint or "",
+        shard_id=attempt.shard_id, attempt_id=attempt.attempt_id,
+    )  # fmt: skip
+    assert path.read_bytes() == data
+    assert (built.sha256, built.size_bytes) == (attempt.intent.sha256, attempt.intent.size_bytes)
+
+
+def test_a_request_that_is_not_in_the_lake_stops_the_payload(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.submit()
+    (attempt,) = fold(read(desk.store)).attempts.values()
+    desk.store.payload_path(attempt.attempt_id).unlink()
+    (file,) = desk.store.files("requests")
+    table = pq.read_table(file, partitioning=None)
+    pq.write_table(table.slice(1), file)
+    with pytest.raises(LakeError, match="is not in the lake's requests"):
+        payload.build(
+            desk.store, openai, provider="openai", endpoint="/v1/chat/completions",
+            shard_id=attempt.shard_id, attempt_id=attempt.attempt_id,
+        )  # fmt: skip
+
+
+def test_no_limit_is_taken_from_a_misspelt_setting(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    (desk.store.path / "config.toml").write_text("[limits.openai]\nopen_batch = 1\n")
+    with pytest.raises(UsageError, match=r"config\.toml: unknown key limits\.openai\.open_batch") as caught:
+        list(due.new_shards(desk.store, fold(read(desk.store)), "due", "v", None))
+    assert caught.value.hint == "did you mean `open_batches`?"
