@@ -69,7 +69,7 @@ def run(seed: int, path: Path, undisturbed: Rig) -> Outcome:
     """Play the schedule of a seed and judge where it ends."""
     draw = random.Random(seed)
     is_lossy = draw.random() < 0.35
-    rig = Rig(path, with_lens=False)
+    rig = Rig(path, with_lens=False, lake_seed=seed)
     history: list[str] = []
     n_crashes = 0
     for _ in range(STEPS):

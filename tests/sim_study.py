@@ -30,7 +30,7 @@ from batchpond.clock import ManualClock
 from batchpond.lake import disk, events, tables
 from batchpond.lake.events import Event, Kind, read
 from batchpond.lake.schemas import SHARD_REQUESTS
-from batchpond.lake.store import Store
+from batchpond.lake.store import MARKER, Store
 from batchpond.payload import shard_file_name
 from batchpond.providers import registry
 from batchpond.resolve import Resolution, resolve
@@ -142,6 +142,7 @@ class Rig:
     key: str = "sk-test"
     base_url: str = BASE_URL
     with_lens: bool = True
+    lake_seed: int = 0
     clock: ManualClock = field(default_factory=lambda: ManualClock(START))
 
     def __post_init__(self) -> None:
@@ -200,8 +201,11 @@ class Rig:
     # -- the verbs, each by a new process ---------------------------------------------------------
 
     def store(self) -> Store:
-        """Open the lake anew."""
-        return Store.init(self.lake, self.clock)
+        """Open the lake anew; its id depends on the seed only, so that a schedule replays exactly."""
+        if (self.lake / MARKER).exists():
+            return Store.open(self.lake, self.clock)
+        with patch("batchpond.lake.store.random_hex", lambda n_bytes: f"{self.lake_seed:0{2 * n_bytes}x}"):
+            return Store.init(self.lake, self.clock)
 
     def providers(self) -> Providers:
         """Connect anew."""
@@ -322,7 +326,9 @@ class Rig:
             if not self.store().has(SHARD_REQUESTS, shard_file_name(shard.provider or "", shard_id)):
                 continue  # a fact without its file is no shard
             latest = picture.latest_attempt(shard_id)
-            if latest is None or latest.phase not in done or (latest.failure_code and not latest.n_answered):
+            if latest is None or latest.phase not in done:
+                return True
+            if latest.failure_code == "token_limit_exceeded" and not latest.n_answered:
                 return True
         return False
 

@@ -463,6 +463,22 @@ def test_a_download_that_stays_too_short_is_a_mismatch_until_it_is_fetched_whole
     assert_one_batch_with_every_answer(rig)
 
 
+@pytest.mark.parametrize("share", ["0.5", "0.97"])
+def test_a_download_cut_inside_its_last_line_is_fetched_again(rig: Rig, share: str) -> None:
+    """It has as many lines as were sent: only the broken last one, and then its size, tell."""
+    rig.submit(limit=1)
+    rig.world.add_fault(f"files.content@*:truncate_mid={share}")
+    finish(rig, 2)
+    assert rig.answers() == {}
+    rig.world.clear_faults()
+    if rig.only().phase is Phase.MISMATCH:
+        resolve(rig.store(), rig.only().attempt_id, Resolution.REFETCH, providers=rig.providers())
+    finish(rig)
+    assert rig.only().phase is Phase.VERIFIED
+    assert len(rig.answers()) == 1
+    assert rig.violations() == []
+
+
 @pytest.mark.parametrize("fault", ["truncate_mid=0.5", "reset_at=300", "status=503", "html=200", "slow=2"])
 def test_a_broken_download_leaves_nothing_and_is_made_again(rig: Rig, fault: str) -> None:
     rig.submit()

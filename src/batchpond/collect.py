@@ -77,9 +77,10 @@ def _collect(session: Session, provider: BatchProvider, attempt: Attempt, batch:
 
 
 def _wanted(attempt: Attempt, files: tuple[tuple[FileRole, str], ...]) -> list[tuple[FileRole, str]]:
-    """Return the files to download: all while answers are lacking, otherwise those not yet here."""
+    """Return the files to download: all while answers are lacking or by request, else those not yet here."""
     recorded = {event.file_id for event in attempt.downloads}
-    return [pair for pair in files if pair[1] not in recorded or not _is_whole(attempt)]
+    is_all = bool(attempt.n_mismatches) or not _is_whole(attempt)
+    return [pair for pair in files if is_all or pair[1] not in recorded]
 
 
 def _is_whole(attempt: Attempt) -> bool:
@@ -99,13 +100,18 @@ def _waited_s(session: Session, attempt: Attempt) -> float:
 
 
 def accepted_downloads(attempt: Attempt) -> list[Event]:
-    """Return one download per file: the one with the most lines, the first of equals."""
+    """Return one download per file: the one with the most lines, then bytes; the first of equals."""
     best: dict[str, Event] = {}
     for event in attempt.downloads:
         known = best.get(event.file_id or "")
-        if known is None or (event.n_lines or 0) > (known.n_lines or 0):
+        if known is None or _extent(event) > _extent(known):
             best[event.file_id or ""] = event
     return list(best.values())
+
+
+def _extent(event: Event) -> tuple[int, int]:
+    # A download that was cut inside its last line has as many lines as the whole file, and fewer bytes.
+    return event.n_lines or 0, event.size_bytes or 0
 
 
 def _fetch_whole(
@@ -181,9 +187,14 @@ def _fetch(
 
 
 def _count_lines(path: Path) -> int:
-    """Return the number of lines that are not empty; a last one needs no line feed."""
+    """Return the number of whole lines that are not empty; a last one needs a line feed or an end."""
+    n_lines, last = 0, b"\n"
     with path.open("rb") as lines:
-        return sum(1 for line in lines if line.strip())
+        for line in lines:
+            n_lines += bool(line.strip())
+            last = line
+    is_cut = not last.endswith(b"\n") and bool(last.strip()) and not last.rstrip().endswith(b"}")
+    return n_lines - is_cut
 
 
 def _note_unavailable(session: Session, provider: BatchProvider, attempt: Attempt, what: str) -> None:

@@ -86,8 +86,9 @@ def send_due(session: Session, *, only_study: str | None = None, is_explicit: bo
     for study, approval in sorted(session.picture.approvals.items()):
         if only_study not in {None, study} or not _is_valid(session, study, approval, trigger.now):
             continue
-        due.form_shards(session, study, approval)
-        _send_study(session, study, approval, trigger)
+        with session.isolated("", f"sending what is due of study {study}"):
+            due.form_shards(session, study, approval)
+            _send_study(session, study, approval, trigger)
 
 
 def _is_valid(session: Session, study: str, approval: Event, now: datetime) -> bool:
@@ -230,7 +231,7 @@ class Budget:
         actual = _actual_costs(session) if attempts else {}
         caps = []
         if approval.cost_max_usd is not None:
-            mine = [a for a in attempts if a.intent.approval_id == approval.approval_id]
+            mine = [a for a in attempts if _is_under(approval, a)]
             caps.append(Cap(approval.cost_max_usd, sum(_taken_usd(attempt, actual) for attempt in mine)))
         if limit_usd is not None:
             caps.append(Cap(limit_usd, sum(_taken_usd(attempt, actual) for attempt in attempts)))
@@ -244,6 +245,12 @@ class Budget:
         """Take a sent shard's worst cost."""
         for cap in self.caps:
             cap.taken_usd += shard.cost_max_usd or 0.0
+
+
+def _is_under(approval: Event, attempt: Attempt) -> bool:
+    """Whether an approval pays for an attempt: made under it, or made under an earlier one and sent since."""
+    is_sent_since = attempt.sent is not None and attempt.sent.ord > approval.ord
+    return attempt.intent.approval_id == approval.approval_id or is_sent_since
 
 
 def _taken_usd(attempt: Attempt, actual: dict[str, float | None]) -> float:

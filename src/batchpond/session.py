@@ -154,7 +154,7 @@ class Session:
 
     def worst_exit_code(self) -> ExitCode:
         """Return the exit code that the notes of this pass add up to."""
-        order = [ExitCode.LAKE, ExitCode.ACCESS, ExitCode.ATTENTION, ExitCode.FAILED]
+        order = [ExitCode.LAKE, ExitCode.ACCESS, ExitCode.ATTENTION, ExitCode.USAGE, ExitCode.FAILED]
         seen = {note.exit_code for note in self.notes}
         return next((code for code in order if code in seen), ExitCode.DONE)
 

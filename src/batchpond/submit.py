@@ -95,10 +95,15 @@ def preview(store: Store, picture: Picture, study: str, limit: int | None, *, ag
     groups: dict[tuple[str, str], list[Event]] = {}
     for shard in shards:
         groups.setdefault((shard.provider or "", shard.request_model or ""), []).append(shard)
-    caveats = {caveat for provider, _ in groups for caveat in registry.module(provider).DESCRIPTOR.caveats}
+    caveats = {caveat for provider, model in groups for caveat in _caveats(provider, model)}
     models = tuple(_model_cost(key, group) for key, group in sorted(groups.items()))
     largest_usd = max((shard.cost_max_usd or 0.0 for shard in shards), default=0.0)
     return SubmitPreview(study, version, models, tuple(sorted(caveats)), largest_usd)
+
+
+def _caveats(provider: str, model: str) -> tuple[str, ...]:
+    module = registry.module(provider)
+    return (*module.DESCRIPTOR.caveats, *module.caveats(model))
 
 
 def _kinds(again: bool) -> tuple[due.ShardKind, ...]:
