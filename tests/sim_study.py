@@ -149,6 +149,7 @@ class Rig:
         self.world = World(self.path / "world", self.settings, self.clock)
         self.study_path = write_study(self.path / "study", max_requests=self.max_requests, models=self.models)
         self.lake = self.path / "lake"
+        self.n_drawn = 0
         self.crash_in: int | None = None
         self.crash_at: str | None = None
         self.wire = Wire(self)
@@ -204,8 +205,12 @@ class Rig:
         """Open the lake anew; its id depends on the seed only, so that a schedule replays exactly."""
         if (self.lake / MARKER).exists():
             return Store.open(self.lake, self.clock)
-        with patch("batchpond.lake.store.random_hex", lambda n_bytes: f"{self.lake_seed:0{2 * n_bytes}x}"):
+        with patch("batchpond.lake.store.random_hex", self._drawn):
             return Store.init(self.lake, self.clock)
+
+    def _drawn(self, n_bytes: int) -> str:
+        self.n_drawn += 1
+        return f"{self.n_drawn:04x}{self.lake_seed:x}".zfill(2 * n_bytes)
 
     def providers(self) -> Providers:
         """Connect anew."""

@@ -246,6 +246,20 @@ def test_a_full_queue_is_sent_again_later_and_nothing_is_billed_for_the_failure(
     assert rig.violations() == []
 
 
+def test_a_batch_that_had_failed_when_it_was_found_is_sent_again_too(rig: Rig) -> None:
+    """Its error is on no later status: adopting it must keep why it failed."""
+    rig.world.add_fault("batches.create@1:enqueued")
+    rig.world.add_fault("batches.create@1:reset_after")
+    rig.world.add_fault("batches.create@1:stale_list=300")
+    rig.submit()
+    assert rig.only().phase is Phase.UNKNOWN
+    finish(rig)
+    assert rig.attempts()[0].failure_code == "token_limit_exceeded"
+    finish(rig, 4)
+    assert rig.billed()[0] == len(rig.answers()) == N
+    assert rig.violations() == []
+
+
 def test_a_truncated_upload_creates_no_batch(rig: Rig) -> None:
     rig.world.add_fault("files.create@1:store=0.5")
     rig.submit()

@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from batchpond.lake.events import Event, Kind
-from batchpond.model import BatchState, ErrorClass
+from batchpond.model import BatchState, ErrorClass, RemoteBatch
 
 
 class Phase(StrEnum):
@@ -161,6 +161,26 @@ def _seen(attempt: Attempt, event: Event) -> Attempt:
         status=event,
         created_at=event.provider_created_at or attempt.created_at,
         expires_at=event.expires_at or attempt.expires_at,
+    )
+
+
+def seen_event(kind: Kind, attempt: Attempt, batch: RemoteBatch) -> Event:
+    """Return the fact that an attempt's batch was seen as `batch` shows it."""
+    first_error = batch.errors[0] if batch.errors else None
+    return Event(
+        kind=kind,
+        attempt_id=attempt.attempt_id,
+        provider=attempt.provider,
+        batch_id=batch.batch_id,
+        state=batch.state,
+        provider_status=batch.provider_status,
+        provider_created_at=batch.created_at,
+        expires_at=batch.expires_at,
+        n_requests=attempt.intent.n_requests,
+        n_completed=batch.n_completed,
+        n_failed=batch.n_failed,
+        reason=first_error.code if first_error else None,
+        detail=first_error.message if first_error else batch.raw,
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from batchpond import failpoints
-from batchpond.attempts import FOUND, NOT_FOUND_AGE_MIN_S, NOT_FOUND_POLLS_MIN, Attempt, Phase
+from batchpond.attempts import FOUND, NOT_FOUND_AGE_MIN_S, NOT_FOUND_POLLS_MIN, Attempt, Phase, seen_event
 from batchpond.errors import ExitCode
 from batchpond.lake.events import Event, Kind
 from batchpond.model import RemoteBatch
@@ -93,24 +94,8 @@ def _observe(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
         )
     if not _is_news(session, attempt, batch):
         return
-    first_error = batch.errors[0] if batch.errors else None
-    recorded = session.record(
-        Event(
-            kind=Kind.STATUS,
-            attempt_id=attempt.attempt_id,
-            provider=attempt.provider,
-            batch_id=batch.batch_id,
-            state=batch.state,
-            provider_status=batch.provider_status,
-            provider_created_at=batch.created_at,
-            expires_at=batch.expires_at,
-            n_requests=batch.n_total,
-            n_completed=batch.n_completed,
-            n_failed=batch.n_failed,
-            reason=first_error.code if first_error else None,
-            detail=first_error.message if first_error else batch.raw,
-        )
-    )
+    status = dataclasses.replace(seen_event(Kind.STATUS, attempt, batch), n_requests=batch.n_total)
+    recorded = session.record(status)
     session.counts.n_status_changes += recorded
     failpoints.reach("Y3")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from batchpond.attempts import REFETCH, UNCLEAR_PHASES, Attempt, Phase, Picture
+from batchpond.attempts import REFETCH, UNCLEAR_PHASES, Attempt, Phase, Picture, seen_event
 from batchpond.errors import UsageError
 from batchpond.lake.events import Event, Kind
 from batchpond.lake.store import Store
@@ -83,18 +83,7 @@ def _events(session: Session, attempt: Attempt, resolution: Resolution, batch_id
             batch = _adoptable(session, attempt, batch_id)
             return [
                 resolved,
-                Event(
-                    kind=Kind.ADOPTED,
-                    attempt_id=attempt_id,
-                    provider=attempt.provider,
-                    batch_id=batch.batch_id,
-                    state=batch.state,
-                    provider_status=batch.provider_status,
-                    provider_created_at=batch.created_at,
-                    expires_at=batch.expires_at,
-                    n_requests=attempt.intent.n_requests,
-                    detail=batch.raw,
-                ),
+                seen_event(Kind.ADOPTED, attempt, batch),
             ]
         case Resolution.ABSENT:
             doubt = [

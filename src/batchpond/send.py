@@ -6,10 +6,11 @@ from which the next pass finds the batch again. Only the upload may be repeated 
 
 from __future__ import annotations
 
+import dataclasses
 from enum import StrEnum
 
 from batchpond import failpoints, ids, payload
-from batchpond.attempts import Attempt, Phase
+from batchpond.attempts import Attempt, Phase, seen_event
 from batchpond.errors import AccessError, ExitCode, LakeError, ProviderError
 from batchpond.lake.events import Event, Kind
 from batchpond.model import Created, CreateSpec, ErrorClass, Origin, Rejected, RemoteFile, Unclear
@@ -202,21 +203,7 @@ def _create_spec(attempt: Attempt, file_id: str) -> CreateSpec:
 def _created(session: Session, attempt: Attempt, answer: Created) -> Sending:
     batch = answer.batch
     try:
-        session.record(
-            Event(
-                kind=Kind.CREATED,
-                attempt_id=attempt.attempt_id,
-                provider=attempt.provider,
-                batch_id=batch.batch_id,
-                scope=answer.scope,
-                state=batch.state,
-                provider_status=batch.provider_status,
-                provider_created_at=batch.created_at,
-                expires_at=batch.expires_at,
-                n_requests=attempt.intent.n_requests,
-                detail=batch.raw,
-            )
-        )
+        session.record(dataclasses.replace(seen_event(Kind.CREATED, attempt, batch), scope=answer.scope))
     except LakeError as error:
         raise LakeError(
             f"batch {batch.batch_id} was created at {attempt.provider} but could not be recorded: {error.message}",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from batchpond import failpoints
-from batchpond.attempts import UNCLEAR_PHASES, Attempt, Phase
+from batchpond.attempts import UNCLEAR_PHASES, Attempt, Phase, seen_event
 from batchpond.errors import AccessError, ExitCode
 from batchpond.lake.events import Event, Kind
 from batchpond.model import RemoteBatch
@@ -134,20 +134,7 @@ def _matches(listing: Listing, attempt: Attempt) -> list[RemoteBatch]:
 def adopt(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> None:
     """Take the first of the batches found for an attempt as its own; any other is a duplicate."""
     batch, *duplicates = found
-    session.record(
-        Event(
-            kind=Kind.ADOPTED,
-            attempt_id=attempt.attempt_id,
-            provider=attempt.provider,
-            batch_id=batch.batch_id,
-            state=batch.state,
-            provider_status=batch.provider_status,
-            provider_created_at=batch.created_at,
-            expires_at=batch.expires_at,
-            n_requests=attempt.intent.n_requests,
-            detail=batch.raw,
-        )
-    )
+    session.record(seen_event(Kind.ADOPTED, attempt, batch))
     session.counts.n_adopted += 1
     for duplicate in duplicates:
         note_duplicate(session, attempt, duplicate)
