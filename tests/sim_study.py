@@ -230,7 +230,6 @@ class Rig:
                 STUDY,
                 max_cost_usd=None,
                 limit=limit,
-                dry_run=False,
                 confirm=lambda _: True,
                 providers=self.providers(),
                 on_note=lambda note: self.notes.append(note.message),

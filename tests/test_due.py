@@ -62,7 +62,7 @@ class Desk:
 
     def submit(self, limit: int | None = None, *, max_cost_usd: float | None = None, again: bool = False) -> int:
         report = submit.submit(
-            self.store, "due", max_cost_usd=max_cost_usd, limit=limit, dry_run=False, confirm=lambda _: True,
+            self.store, "due", max_cost_usd=max_cost_usd, limit=limit, confirm=lambda _: True,
             providers=self.providers, again=again,
         )  # fmt: skip
         return report.preview.n_requests

@@ -74,8 +74,7 @@ class Lake:
             study,
             max_cost_usd=max_cost_usd,
             limit=limit,
-            dry_run=dry_run,
-            confirm=confirm or (lambda _: True),
+            confirm=None if dry_run else confirm or (lambda _: True),
             providers=connected_providers(store),
         )
 

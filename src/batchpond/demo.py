@@ -57,9 +57,7 @@ def run(lake_path: Path, say: Callable[[str], None]) -> DemoReport:
     with _simulator() as base_url:
         say(f"a simulated provider listens at {base_url}")
         providers = _providers(store, base_url)
-        sent = submit.submit(
-            store, STUDY, max_cost_usd=None, limit=None, dry_run=False, confirm=lambda _: True, providers=providers
-        )
+        sent = submit.submit(store, STUDY, max_cost_usd=None, limit=None, confirm=lambda _: True, providers=providers)
         say(f"submitted {sent.preview.n_requests:,} requests in {sent.preview.n_shards} batches")
         n_syncs = _sync_until_done(store, providers, say)
     picture = fold(read(store))

@@ -132,19 +132,20 @@ def _model_cost(key: tuple[str, str], shards: list[Event]) -> ModelCost:
     )
 
 
-def submit(  # noqa: PLR0913 - the options of the verb
+def submit(
     store: Store,
     study: str,
     *,
     max_cost_usd: float | None,
     limit: int | None,
-    dry_run: bool,
-    confirm: Callable[[SubmitPreview], bool],
+    confirm: Callable[[SubmitPreview], bool] | None,
     providers: Providers,
     on_note: Callable[[Note], None] | None = None,
     again: bool = False,
 ) -> SubmitReport:
     """Send a study's due requests, once `confirm` agrees to their cost; the rest is left to `sync`.
+
+    Without `confirm` it is a dry run.
 
     `again` asks what was asked before once more, whatever came of it; `results` keeps the first success
     and `result_attempts` has them all.
@@ -156,7 +157,7 @@ def submit(  # noqa: PLR0913 - the options of the verb
     limits_usd = [max_cost_usd, due.study_budget_usd(store, shown.study_version)]
     max_cost_usd = min((usd for usd in limits_usd if usd is not None), default=None)
     _check_money(shown, max_cost_usd)
-    if dry_run or not shown.n_requests or not confirm(shown):
+    if confirm is None or not shown.n_requests or not confirm(shown):
         return SubmitReport(shown, is_approved=False, counts=None, notes=(), exit_code=ExitCode.DONE)
     with store.lock(f"submit {study}"):
         session = Session.begin(store, providers, on_note)

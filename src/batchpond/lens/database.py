@@ -32,7 +32,7 @@ Files = Mapping[str, Sequence[Path]]
 
 STORAGE_VERSION: Final = "v1.0.0"  # the oldest that all supported DuckDB lines read and write
 CATALOG: Final = "batchpond"
-MEMORY_LIMIT: Final = "400MB"
+MEMORY_LIMIT: Final = "1GB"  # a dozen joins and their buffers need up to half of it on tiny lakes
 THREADS_MAX: Final = 4
 _LAYOUT = 1
 _REUSED_BYTES_MAX = 64 << 20
