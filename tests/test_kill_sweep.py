@@ -94,7 +94,8 @@ class Desk:
 
 @contextmanager
 def desk_at(folder: Path, planned_lake: Path) -> Iterator[Desk]:
-    shutil.copytree(planned_lake, folder / "lake")
+    shutil.copytree(planned_lake, folder / "copy")
+    (folder / "copy").rename(folder / "lake")  # the reader must not see half a copy
     with server.running(SETTINGS, folder / "world") as simulator:
         yield Desk(folder / "lake", simulator)
 
