@@ -34,7 +34,9 @@ from batchpond.providers.registry import module
 START = datetime(2026, 11, 21, tzinfo=UTC)
 KEY = "sk-canary-wire-0123456789"
 TOKEN = ids.token("lake", "attempt", b"secret", "0" * 64)
-SPEC = CreateSpec(TOKEN, "/v1/chat/completions", "gpt-5-mini", "file-1", 2, (("study", "s"), ("batchpond", TOKEN)))
+SPEC = CreateSpec(
+    TOKEN, "/v1/chat/completions", "gpt-5-mini", "file-1", Path("unused"), 2, (("study", "s"), ("batchpond", TOKEN))
+)
 
 
 class Script:
@@ -109,7 +111,7 @@ def test_metadata_stays_within_the_providers_bounds_and_keeps_the_token() -> Non
     """16 pairs, keys of 64, values of 512: the token is never what is cut."""
     pairs = (*((f"{number:03d}" + "k" * 90, "v" * 900) for number in range(40)), ("batchpond", TOKEN))
     script = Script(ok(batch()))
-    script.wire.create(CreateSpec(TOKEN, "/v1/responses", "o3", "file-1", 1, pairs))
+    script.wire.create(CreateSpec(TOKEN, "/v1/responses", "o3", "file-1", Path("unused"), 1, pairs))
     metadata = json.loads(script.requests[0].content)["metadata"]
     assert len(metadata) == 16
     assert metadata["batchpond"] == TOKEN
@@ -395,7 +397,7 @@ def test_a_batch_lives_its_whole_life_over_the_simulators_transport(tmp_path: Pa
         assert remote.size_bytes == (tmp_path / "p.jsonl").stat().st_size
         assert [each.file_id for each in wire.find_uploads(f"{TOKEN}.jsonl", START)] == [remote.file_id]
         metadata = (("batchpond", TOKEN),)
-        created = wire.create(CreateSpec(TOKEN, endpoint, "gpt-5.4-mini", remote.file_id, 12, metadata))
+        created = wire.create(CreateSpec(TOKEN, endpoint, "gpt-5.4-mini", remote.file_id, Path("unused"), 12, metadata))
         assert isinstance(created, Created)
         assert created.scope == wire.check()
         api.clock.advance(3600)

@@ -37,7 +37,7 @@ class ToyModule:
             notes=(),
         )
 
-    def endpoint_for(self, model: str, include_thoughts: bool) -> str:
+    def endpoint_for(self, model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG002
         """Return responses for thoughts and for pro models, chat otherwise."""
         return RESPONSES if include_thoughts or model.endswith("-pro") else CHAT
 

@@ -139,7 +139,7 @@ def resolve_endpoint(spec: ModelSpec, module: ProviderModule) -> str:
     """Return the endpoint meant by a path (`/v1/responses`), a word of one (`responses`), or nothing."""
     written, descriptor = spec.endpoint, module.DESCRIPTOR
     if written is None:
-        return module.endpoint_for(spec.model, spec.include_thoughts)
+        return module.endpoint_for(spec.model, spec.include_thoughts, spec.temperature)
     if written in descriptor.endpoints:
         return written
     found = [endpoint for endpoint in descriptor.endpoints if written.strip("/") in endpoint.split("/")]

@@ -8,24 +8,24 @@ exception that leaves this module refers to a request, so none can show a header
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import httpcore
 import httpx
 import orjson
 
 from batchpond import deadline, downloads
-from batchpond.addresses import Origin, checked_base, environment_proxy, origin_of, redirect_target
+from batchpond.addresses import checked_base, redirect_target
 from batchpond.answers import AckRule, Answer, answer_of, judge_create
 from batchpond.clock import Clock
-from batchpond.errors import AccessError, LakeError, ProviderError
+from batchpond.connections import KeyGuard, PoolTransport, failure
+from batchpond.errors import LakeError, ProviderError
 from batchpond.model import Download, ErrorClass, Unclear
 from batchpond.outcomes import Fault, HttpError, Place, error_class_of, final
-from batchpond.redact import Secret, guard_loggers, redact
+from batchpond.redact import Secret, guard_loggers
 from batchpond.retry import Again, RetryPolicy, RetryReason, reason_for_status, retry_after_s, run
 
 __all__ = ["USER_AGENT", "HttpClient", "HttpError", "HttpLimits"]
@@ -85,7 +85,7 @@ class HttpClient:
         self._retries = retries or RetryPolicy()
         self._content_hosts = frozenset(host.lower() for host in content_hosts)
         guard_loggers()
-        guarded = _KeyGuard(transport or _PoolTransport(self._origin), self._origin, self._auth_headers)
+        guarded = KeyGuard(transport or PoolTransport(self._origin), self._origin, self._auth_headers)
         self._client = httpx.Client(
             transport=guarded,
             trust_env=False,
@@ -192,6 +192,29 @@ class HttpClient:
         self._final(result, f"GET {path}")
         raise HttpError(f"GET {path} at {self.host} answered with something that is not a file")
 
+    def peek(self, path: str, max_bytes: int) -> bytes | None:
+        """Return the first bytes of a file, with retries, and leave the rest; None on 404 and 410."""
+
+        def consume(response: httpx.Response, until: deadline.Deadline) -> bytes | Answer | Again | Fault:
+            if response.status_code != 200:
+                return self._read_answer(response, until)
+            head = bytearray()
+            for chunk in response.iter_bytes():
+                head += chunk
+                if len(head) >= max_bytes or until.remaining_s <= 0:
+                    break
+            return bytes(head[:max_bytes])
+
+        def call() -> bytes | Answer | Again | Fault:
+            return self._exchange(self._request("GET", path), self._limits.call_s, consume)
+
+        result = self._repeated(call, f"GET {path}", _GONE)
+        if isinstance(result, bytes):
+            return result
+        if not (isinstance(result, Answer) and result.status_code in _GONE):
+            self._final(result, f"GET {path}")
+        return None
+
     # --- one exchange ---------------------------------------------------------------------------
 
     def _request(self, method: str, path: str, payload: Mapping[str, Any] | None = None, **parts: Any) -> httpx.Request:
@@ -223,7 +246,7 @@ class HttpClient:
             except downloads.Refused as error:
                 return Fault(str(error))
             except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ConnectionError, TimeoutError) as error:
-                return _failure(error)
+                return failure(error)
 
     def _read_answer(self, response: httpx.Response, until: deadline.Deadline) -> Answer | Again | Fault:
         body = bytearray()
@@ -290,110 +313,3 @@ class HttpClient:
     def _final(self, result: object, call: str, allow: frozenset[int] = frozenset()) -> Answer:
         place = Place(f"{call} at {self.host}", self._base_url, self._key_name)
         return final(result, place, allow)
-
-
-# --- the way out ----------------------------------------------------------------------------------
-
-
-class _KeyGuard(httpx.BaseTransport):
-    """Refuses, at the last step before the network, to send the key to any other origin."""
-
-    def __init__(self, inner: httpx.BaseTransport, origin: Origin, auth: Mapping[str, str | Secret]) -> None:
-        self._inner = inner
-        self._origin = origin
-        self._secrets = [value.reveal() for value in auth.values() if isinstance(value, Secret)]
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        if origin_of(str(request.url)) != self._origin:
-            sent = [*request.headers.values(), str(request.url)]
-            if any(secret in value for secret in self._secrets for value in sent):
-                raise AccessError(f"the key of {self._origin.name} was about to go to {request.url.host}: stopped")
-        return self._inner.handle_request(request)
-
-    def close(self) -> None:
-        self._inner.close()
-
-
-class _PoolTransport(httpx.BaseTransport):
-    """A connection pool, through the environment's proxy if any, whose streams know the deadline."""
-
-    def __init__(self, origin: Origin) -> None:
-        settings: dict[str, Any] = {
-            "ssl_context": httpx.create_ssl_context(),
-            "max_connections": 8,
-            "keepalive_expiry": 30.0,
-            "network_backend": deadline.DeadlineBackend(),
-        }
-        address = environment_proxy(origin)
-        if address is None:
-            self._pool = httpcore.ConnectionPool(**settings)
-            return
-        proxy = httpx.Proxy(address)
-        if proxy.raw_auth:
-            Secret(proxy.raw_auth[1].decode("utf-8", "replace"))  # known to `redact` from here on
-        self._pool = httpcore.HTTPProxy(proxy_url=str(proxy.url), proxy_auth=proxy.raw_auth, **settings)
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        url = httpcore.URL(
-            scheme=request.url.raw_scheme,
-            host=request.url.raw_host,
-            port=request.url.port,
-            target=request.url.raw_path,
-        )
-        inner = httpcore.Request(
-            request.method,
-            url,
-            headers=request.headers.raw,
-            content=request.stream,
-            extensions=request.extensions,
-        )
-        response = _translated(lambda: self._pool.handle_request(inner))
-        return httpx.Response(response.status, headers=response.headers, stream=_Stream(response))
-
-    def close(self) -> None:
-        self._pool.close()
-
-
-class _Stream(httpx.SyncByteStream):
-    def __init__(self, response: httpcore.Response) -> None:
-        self._response = response
-
-    def __iter__(self) -> Iterator[bytes]:
-        parts = self._response.iter_stream()
-        while (part := _translated(lambda: next(parts, None))) is not None:
-            yield part
-
-    def close(self) -> None:
-        _translated(self._response.close)
-
-
-def _translated(call: Callable[[], T]) -> T:
-    failure: httpx.TransportError
-    try:
-        return call()
-    except httpcore.ConnectTimeout as error:
-        failure = httpx.ConnectTimeout(str(error))
-    except httpcore.TimeoutException as error:
-        failure = httpx.ReadTimeout(str(error))
-    except (httpcore.ConnectError, httpcore.ProxyError) as error:
-        failure = httpx.ConnectError(str(error))
-    except (httpcore.LocalProtocolError, httpcore.UnsupportedProtocol) as error:
-        failure = httpx.LocalProtocolError(str(error))
-    except (httpcore.NetworkError, httpcore.ProtocolError) as error:
-        failure = httpx.ReadError(str(error))
-    raise failure
-
-
-def _failure(error: Exception) -> Again | Fault:
-    detail = redact(f"{type(error).__name__}: {error}")[:300]
-    match error:
-        case httpx.ConnectTimeout() | httpx.ConnectError() if "CERTIFICATE_VERIFY_FAILED" in detail:
-            return Fault(f"the server's certificate is not valid ({detail})")
-        case httpx.ConnectTimeout() | httpx.ConnectError() | httpx.ProxyError():
-            return Again(RetryReason.CONNECT, detail)
-        case httpx.TimeoutException() | TimeoutError():
-            return Again(RetryReason.TIMEOUT, detail)
-        case httpx.NetworkError() | httpx.RemoteProtocolError() | ConnectionError():
-            return Again(RetryReason.CONNECTION_LOST, detail)
-        case _:
-            return Fault(detail)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 
 
 class Verdict(StrEnum):
@@ -128,7 +129,9 @@ class Match(StrEnum):
 class Response:
     """A raw result line made uniform, as a provider's `read_line` returns it.
 
-    Token counts are None when the provider did not say; they are never guessed.
+    Token counts are None when the provider did not say; they are never guessed. `input_tokens` is
+    all of the prompt, what was read from (`cached_tokens`) and written to a cache included;
+    `output_tokens` is all that is billed as output, reasoning included.
     """
 
     custom_id: str | None
@@ -144,6 +147,7 @@ class Response:
     output_tokens: int | None = None
     reasoning_tokens: int | None = None
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
     error_class: ErrorClass | None = None
     error_code: str | None = None
     error_message: str | None = None
@@ -234,12 +238,17 @@ CreateAnswer = Created | Rejected | Unclear
 
 @dataclass(frozen=True, slots=True)
 class CreateSpec:
-    """What one create call needs; `metadata` already carries the token."""
+    """What one create call needs; `metadata` already carries the token.
+
+    `input_file_id` is None where the provider takes the requests inside the create call: they are
+    the lines of the file at `payload_path`.
+    """
 
     token: str
     endpoint: str
     request_model: str
-    input_file_id: str
+    input_file_id: str | None
+    payload_path: Path
     n_requests: int
     metadata: tuple[tuple[str, str], ...]
 

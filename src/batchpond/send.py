@@ -173,7 +173,7 @@ def _create(session: Session, attempt: Attempt, file_id: str, provider: BatchPro
     failpoints.reach("S8.before")
     if clock.monotonic_s() - (sent.monotonic_s or 0.0) > SEND_LEASE_S:
         return _rejected(session, attempt, Rejected(ErrorClass.TRANSIENT, "lease_expired", "the process was asleep", 0))
-    answer = provider.create(_create_spec(attempt, file_id))
+    answer = provider.create(_create_spec(session, attempt, file_id))
     failpoints.reach("S8.after")
     match answer:
         case Created():
@@ -184,7 +184,7 @@ def _create(session: Session, attempt: Attempt, file_id: str, provider: BatchPro
             return _unclear(session, attempt, answer)
 
 
-def _create_spec(attempt: Attempt, file_id: str) -> CreateSpec:
+def _create_spec(session: Session, attempt: Attempt, file_id: str | None) -> CreateSpec:
     intent = attempt.intent
     token = intent.token or ""
     metadata = [("batchpond", token), ("study", intent.study or ""), ("shard", attempt.shard_id)]
@@ -195,6 +195,7 @@ def _create_spec(attempt: Attempt, file_id: str) -> CreateSpec:
         endpoint=intent.endpoint or "",
         request_model=intent.request_model or "",
         input_file_id=file_id,
+        payload_path=session.store.payload_path(attempt.attempt_id),
         n_requests=intent.n_requests or 0,
         metadata=tuple(metadata),
     )

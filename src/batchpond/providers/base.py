@@ -29,7 +29,9 @@ class Descriptor:
 
     `caveats` are shown to the user before money is spent. `settle_s` is how long an unclear
     create must stay invisible before it may be called absent. A batch that failed whole with one of
-    `requeue_codes` ran nothing and is sent again later by itself.
+    `requeue_codes` ran nothing and is sent again later by itself. `takes_files` is false where the
+    requests travel inside the create call. Without a token (`has_token`) a batch is known as ours
+    only by the custom_ids of its results.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Descriptor:
     caveats: tuple[str, ...]
     notes: tuple[str, ...]
     requeue_codes: tuple[str, ...] = ()
+    takes_files: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,10 @@ class BatchProvider(Protocol):
         """Stream a file's bytes to `path`; None on 404."""
         ...
 
+    def peek(self, file_id: str, max_bytes: int) -> bytes | None:
+        """Return the first bytes of a result file; None on 404."""
+        ...
+
     def check(self) -> str:
         """Make one free call and return the scope (account) that the key belongs to."""
         ...
@@ -135,7 +142,7 @@ class ProviderModule(Protocol):
 
     DESCRIPTOR: Descriptor
 
-    def endpoint_for(self, model: str, include_thoughts: bool) -> str:
+    def endpoint_for(self, model: str, include_thoughts: bool, temperature: float | None) -> str:
         """Return the endpoint to use where a study names none."""
         ...
 

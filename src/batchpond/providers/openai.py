@@ -239,6 +239,10 @@ class OpenAI:
         """Stream a file's bytes to `path`; None on 404 and 410."""
         return self._http.download(f"/files/{_segment(file_id)}/content", path)
 
+    def peek(self, file_id: str, max_bytes: int) -> bytes | None:
+        """Return the first bytes of a file; None on 404 and 410."""
+        return self._http.peek(f"/files/{_segment(file_id)}/content", max_bytes)
+
     def check(self) -> str:
         """List one batch, which is free, and return the scope that the key belongs to."""
         return self._scope(self._http.request_json("GET", "/batches", params={"limit": 1}))

@@ -21,7 +21,7 @@ _RESERVED: Final = {
 }
 
 
-def endpoint_for(model: str, include_thoughts: bool) -> str:
+def endpoint_for(model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG001
     """Return the endpoint to use where the study names none: chat, unless only responses will do."""
     return RESPONSES if include_thoughts or family_of(model).is_responses_only else CHAT
 

@@ -1,0 +1,127 @@
+"""Connections below HTTP calls: the pool, the guard of the key, and what failures mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import httpcore
+import httpx
+
+from batchpond import deadline
+from batchpond.addresses import Origin, environment_proxy, origin_of
+from batchpond.errors import AccessError
+from batchpond.outcomes import Fault
+from batchpond.redact import Secret, redact
+from batchpond.retry import Again, RetryReason
+
+T = TypeVar("T")
+
+
+class KeyGuard(httpx.BaseTransport):
+    """Refuses, at the last step before the network, to send the key to any other origin."""
+
+    def __init__(self, inner: httpx.BaseTransport, origin: Origin, auth: Mapping[str, str | Secret]) -> None:
+        self._inner = inner
+        self._origin = origin
+        self._secrets = [value.reveal() for value in auth.values() if isinstance(value, Secret)]
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Pass a request on; raises AccessError when it would take the key elsewhere."""
+        if origin_of(str(request.url)) != self._origin:
+            sent = [*request.headers.values(), str(request.url)]
+            if any(secret in value for secret in self._secrets for value in sent):
+                raise AccessError(f"the key of {self._origin.name} was about to go to {request.url.host}: stopped")
+        return self._inner.handle_request(request)
+
+    def close(self) -> None:
+        """Close what is inside."""
+        self._inner.close()
+
+
+class PoolTransport(httpx.BaseTransport):
+    """A connection pool, through the environment's proxy if any, whose streams know the deadline."""
+
+    def __init__(self, origin: Origin) -> None:
+        settings: dict[str, Any] = {
+            "ssl_context": httpx.create_ssl_context(),
+            "max_connections": 8,
+            "keepalive_expiry": 30.0,
+            "network_backend": deadline.DeadlineBackend(),
+        }
+        address = environment_proxy(origin)
+        if address is None:
+            self._pool = httpcore.ConnectionPool(**settings)
+            return
+        proxy = httpx.Proxy(address)
+        if proxy.raw_auth:
+            Secret(proxy.raw_auth[1].decode("utf-8", "replace"))  # known to `redact` from here on
+        self._pool = httpcore.HTTPProxy(proxy_url=str(proxy.url), proxy_auth=proxy.raw_auth, **settings)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send one request."""
+        url = httpcore.URL(
+            scheme=request.url.raw_scheme,
+            host=request.url.raw_host,
+            port=request.url.port,
+            target=request.url.raw_path,
+        )
+        inner = httpcore.Request(
+            request.method,
+            url,
+            headers=request.headers.raw,
+            content=request.stream,
+            extensions=request.extensions,
+        )
+        response = _translated(lambda: self._pool.handle_request(inner))
+        return httpx.Response(response.status, headers=response.headers, stream=_Stream(response))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.close()
+
+
+class _Stream(httpx.SyncByteStream):
+    def __init__(self, response: httpcore.Response) -> None:
+        self._response = response
+
+    def __iter__(self) -> Iterator[bytes]:
+        parts = self._response.iter_stream()
+        while (part := _translated(lambda: next(parts, None))) is not None:
+            yield part
+
+    def close(self) -> None:
+        _translated(self._response.close)
+
+
+def _translated(call: Callable[[], T]) -> T:
+    failure: httpx.TransportError
+    try:
+        return call()
+    except httpcore.ConnectTimeout as error:
+        failure = httpx.ConnectTimeout(str(error))
+    except httpcore.TimeoutException as error:
+        failure = httpx.ReadTimeout(str(error))
+    except (httpcore.ConnectError, httpcore.ProxyError) as error:
+        failure = httpx.ConnectError(str(error))
+    except (httpcore.LocalProtocolError, httpcore.UnsupportedProtocol) as error:
+        failure = httpx.LocalProtocolError(str(error))
+    except (httpcore.NetworkError, httpcore.ProtocolError) as error:
+        failure = httpx.ReadError(str(error))
+    raise failure
+
+
+def failure(error: Exception) -> Again | Fault:
+    """Return what an exception of the HTTP library means: worth another try, or not."""
+    detail = redact(f"{type(error).__name__}: {error}")[:300]
+    match error:
+        case httpx.ConnectTimeout() | httpx.ConnectError() if "CERTIFICATE_VERIFY_FAILED" in detail:
+            return Fault(f"the server's certificate is not valid ({detail})")
+        case httpx.ConnectTimeout() | httpx.ConnectError() | httpx.ProxyError():
+            return Again(RetryReason.CONNECT, detail)
+        case httpx.TimeoutException() | TimeoutError():
+            return Again(RetryReason.TIMEOUT, detail)
+        case httpx.NetworkError() | httpx.RemoteProtocolError() | ConnectionError():
+            return Again(RetryReason.CONNECTION_LOST, detail)
+        case _:
+            return Fault(detail)
