@@ -267,7 +267,7 @@ def finish(session: Session, attempt: Attempt, *, n_files_absent: int = 0) -> No
     specs = derive.parsers(session.store)
     if len(specs) > 1:
         with tables.connect(session.store, ["plan", "shard_requests"]) as connection:
-            used = parser_ids_of(connection, attempt.shard_id)
+            used = parser_ids_of(connection, [attempt.shard_id]).get(attempt.shard_id, set())
         specs = {parser_id: spec for parser_id, spec in specs.items() if parser_id in used}
     tally = derive.derive(session.store, source_of(attempt), specs, price_of(session, attempt))
     derive.withdraw(session.store, attempt.provider, _superseded(attempt), specs)

@@ -40,6 +40,19 @@ class Source:
     files: tuple[RawFile, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What has not been derived of an attempt: any responses, and the judgments of which rules."""
+
+    is_unread: bool
+    parser_ids: frozenset[str]
+
+    @property
+    def has_any(self) -> bool:
+        """Whether anything may have to be derived."""
+        return self.is_unread or bool(self.parser_ids)
+
+
 @dataclass(slots=True)
 class Tally:
     """How an attempt's lines relate to the requests it sent."""
@@ -96,6 +109,18 @@ def parsers(store: Store) -> dict[str, dict[str, Any]]:
     return specs
 
 
+def lacking(store: Store, source: Source, parser_ids: Iterable[str]) -> Lack:
+    """Return what stands in no file yet, whether or not the attempt's requests have those rules."""
+    parts = [part for file in source.files for part in part_paths(store, file)]
+    is_unread = any(not store.has(RESPONSES, _responses_name(source.provider, part)) for part in parts)
+    missing = [
+        parser_id
+        for parser_id in parser_ids
+        if any(not store.has(JUDGMENTS, _judgments_name(parser_id, part)) for part in parts)
+    ]
+    return Lack(is_unread, frozenset(missing))
+
+
 def derive(store: Store, source: Source, specs: Mapping[str, dict[str, Any]], price: PriceRow) -> Tally:
     """Publish an attempt's responses, and a judgment per response and answer rule."""
     request_ids = shard_lines(store, source.provider, source.shard_id).request_ids
@@ -129,6 +154,8 @@ def _derive_part(
             responses.write(rows)
             for parser_id, judge in judges.items():
                 _write_judgments(judgments[parser_id], source, file, parser_id, answered, judge)
+    for version in range(1, READER_VERSION):
+        _empty(store, RESPONSES, _responses_name(source.provider, part, version))
     store.replace_file(RESPONSES, name, responses.path)
     for parser_id, staged in judgments.items():
         store.replace_file(JUDGMENTS, _judgments_name(parser_id, part), staged.path)
@@ -153,8 +180,8 @@ def _empty(store: Store, table: Table, name: str) -> None:
         store.replace_file(table, name, staged.path)
 
 
-def _responses_name(provider: str, part: Path) -> str:
-    return f"p_reader={provider}-{READER_VERSION}/{part.stem}"
+def _responses_name(provider: str, part: Path, version: int | None = None) -> str:
+    return f"p_reader={provider}-{READER_VERSION if version is None else version}/{part.stem}"
 
 
 def _judgments_name(parser_id: str, part: Path) -> str:
@@ -196,6 +223,7 @@ def _response_row(
         "output_tokens": response.output_tokens,
         "reasoning_tokens": response.reasoning_tokens,
         "cached_tokens": response.cached_tokens,
+        "cache_write_tokens": response.cache_write_tokens,
         "cost_usd": price(response),
         "error_class": response.error_class,
         "error_code": response.error_code,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
@@ -292,11 +292,14 @@ def _shard_rows(store: Store, new: NewShard) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=SHARD_REQUESTS.schema)
 
 
-def parser_ids_of(connection: duckdb.DuckDBPyConnection, shard_id: str) -> set[str]:
-    """Return the answer rules that any study has for the requests of a shard."""
+def parser_ids_of(connection: duckdb.DuckDBPyConnection, shard_ids: Collection[str]) -> dict[str, set[str]]:
+    """Return the answer rules that any study has for the requests of each shard."""
     rows = connection.execute(
-        "select distinct parser_id from plan semi join"
-        " (select request_id from shard_requests where shard_id = $1) using (request_id)",
-        [shard_id],
+        "select distinct shard_id, parser_id from plan join"
+        " (select shard_id, request_id from shard_requests where list_contains($1, shard_id)) using (request_id)",
+        [list(shard_ids)],
     ).fetchall()
-    return {parser_id for (parser_id,) in rows}
+    found: dict[str, set[str]] = {}
+    for shard_id, parser_id in rows:
+        found.setdefault(shard_id, set()).add(parser_id)
+    return found

@@ -50,6 +50,7 @@ class Counts:
     n_lines: int = 0
     n_verified: int = 0
     n_mismatched: int = 0
+    n_read_again: int = 0
 
 
 class Providers:

@@ -18,6 +18,7 @@ from batchpond.lake.events import compact
 from batchpond.lake.store import Store
 from batchpond.lens.refresh import refresh
 from batchpond.poll import poll_open
+from batchpond.reread import read_what_is_unread
 from batchpond.sending import send_due
 from batchpond.session import Counts, Note, Providers, Session
 from batchpond.unknowns import resolve_unknowns
@@ -54,6 +55,7 @@ def sync_once(
         resolve_unknowns(session)
         seen = poll_open(session)
         collect_ended(session, seen)
+        read_what_is_unread(session)
         if submit_due:
             send_due(session)
             resolve_unknowns(session, _just_sent(session.picture))

@@ -34,6 +34,7 @@ WHAT = {
     "n_status_changes": "status changes",
     "n_lines": "lines downloaded",
     "n_verified": "verified",
+    "n_read_again": "read again",
     "n_mismatched": "mismatched",
 }
 

@@ -100,6 +100,7 @@ RESPONSES = _table(
     ("status", _S), ("status_code", _N), ("response_model", _S), ("finish_reason", _S), ("finish", _S),
     ("text", _S), ("thoughts", _S), ("refusal", _S),
     ("input_tokens", _I), ("output_tokens", _I), ("reasoning_tokens", _I), ("cached_tokens", _I),
+    ("cache_write_tokens", _I),
     ("cost_usd", _F), ("error_class", _S), ("error_code", _S), ("error_message", _S),
     ("provider_request_id", _S), ("origin", _S),
     text=True, derived=True,
