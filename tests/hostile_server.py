@@ -66,7 +66,10 @@ def _receive(connection: socket.socket) -> Seen | None:
     method, path, _ = lines[0].split(" ", 2)
     headers = {name.lower(): value.strip() for name, value in (line.split(":", 1) for line in lines[1:])}
     while len(body) < int(headers.get("content-length", 0)):
-        body += connection.recv(1 << 20)
+        chunk = connection.recv(1 << 20)
+        if not chunk:
+            return None
+        body += chunk
     return Seen(method, path, headers, body)
 
 

@@ -29,6 +29,10 @@ from batchpond.lake.store import Store
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 PARSER = "pairwise-1-test"
 
+# A line that answers its request, and one that does not.
+OK: dict[str, Any] = {"outcome": "decided", "verdict": "first", "text": "yes", "cost_usd": 0.01}
+BAD: dict[str, Any] = {"status": "errored", "outcome": "error", "error_class": "transient", "error_code": "500"}
+
 
 @dataclass
 class LakeBuilder:

@@ -7,9 +7,7 @@ own ledger, which knows nothing of batchpond.
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -17,95 +15,50 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import httpx
-import pyarrow as pa
-import pyarrow.parquet as pq
+from tests.sim_cache import CachedParquet
+from tests.sim_inputs import MODELS, STUDY, write_study
+from tests.sim_providers import SIMULATED, acknowledged_id, bare_id, environ
 
-from batchpond import failpoints, plan, study, submit, sync
+from batchpond import failpoints, ids, plan, study, submit, sync
 from batchpond.attempts import Attempt, Phase, Picture, fold
+from batchpond.cancel import cancel
 from batchpond.clock import ManualClock
 from batchpond.lake import disk, events, tables
 from batchpond.lake.events import Event, Kind, read
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import MARKER, Store
+from batchpond.model import ErrorClass
 from batchpond.payload import shard_file_name
 from batchpond.providers import registry
 from batchpond.resolve import Resolution, resolve
+from batchpond.retry_failed import retry
 from batchpond.session import Providers
+from batchpond.simulators.ledger import BatchEntry
 from batchpond.simulators.transport import SimulatorTransport
 from batchpond.simulators.world import Settings, World
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
-BASE_URL = "http://127.0.0.1:1/openai/v1"
-STUDY = "demo"
-N_ITEMS = 4
+GIVEN_UP_AFTER_S = 30_000.0
 LATENCY_S = (60.0, 600.0)
-
-STUDY_TOML = """
-study = "demo"
-seed = 3
-
-[items]
-path = "items.csv"
-id = "id"
-text = "text"
-
-[pairs]
-order = "random"
-reverse = 1.0
-
-[shards]
-max_requests = {max_requests}
-
-[[rubrics]]
-use = "overall_quality"
-
-[[templates]]
-use = "plain"
-"""
-MODEL_TOML = """
-[[models]]
-provider = "openai"
-model = "{model}"
-max_output_tokens = 200
-"""
-MODELS = ("gpt-4.1-mini", "gpt-4.1-nano")
-
-
-@functools.lru_cache(maxsize=100_000)
-def _read_once(path: Path, **options: Any) -> pa.Table:
-    # A published file never changes, so a simulated process may have what another one read.
-    with pq.ParquetFile(path) as file:
-        return file.read(use_threads=False)
-
-
-class _CachedParquet:
-    """`pyarrow.parquet` for the events module, without reading an immutable file twice."""
-
-    read_table = staticmethod(_read_once)
-    read_schema = staticmethod(pq.read_schema)
 
 
 def _no_lens(_store: Store) -> bool:
     return False
 
 
+def is_of(entry: BatchEntry, attempt: Attempt) -> bool:
+    """Whether a batch in the provider's ledger was made for an attempt."""
+    marks = set((entry.metadata or {}).values())
+    if marks:
+        return attempt.intent.token in marks
+    return (entry.first_custom_id or "").startswith(ids.custom_id_prefix(attempt.attempt_id))
+
+
 class Killed(BaseException):
     """The process dies here."""
-
-
-def write_study(folder: Path, *, max_requests: int = 5, n_items: int = N_ITEMS, models: Sequence[str] = MODELS) -> Path:
-    """Write the study and its items; returns the path of study.toml."""
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = [f"i{n},text number {n} [[quality=0.{n % 10}]]" for n in range(1, n_items + 1)]
-    (folder / "items.csv").write_text("\n".join(["id,text", *rows]) + "\n")
-    path = folder / "study.toml"
-    head = STUDY_TOML.format(max_requests=max_requests)
-    path.write_text(head + "".join(MODEL_TOML.format(model=model) for model in models))
-    return path
 
 
 class Wire(httpx.BaseTransport):
@@ -118,16 +71,20 @@ class Wire(httpx.BaseTransport):
         self.acknowledged: set[str] = set()
         self.calls: Counter[str] = Counter()
 
+    def restart(self) -> None:
+        """Read the simulator's objects anew, after another program has changed them."""
+        self._inner.restart()
+
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Pass a request on; dying before it, or after it with its answer unread."""
         self._rig.pass_point("before http")
-        is_create = request.method == "POST" and request.url.path.endswith("/batches")
+        is_create = any(provider.is_create(request) for provider in SIMULATED.values())
         self.calls[f"{request.method} {request.url.path.removeprefix('/openai/v1')}"] += 1
         self.n_create_posts += is_create
         answer = self._inner.handle_request(request)
         self._rig.pass_point("after http")
-        if is_create and answer.status_code == 200 and b'"object":"batch"' in answer.read():
-            self.acknowledged.add(json.loads(answer.content)["id"])
+        if is_create and (batch_id := acknowledged_id(answer)) is not None:
+            self.acknowledged.add(bare_id(batch_id))
         return answer
 
 
@@ -140,7 +97,7 @@ class Rig:
     max_requests: int = 5
     models: Sequence[str] = MODELS
     key: str = "sk-test"
-    base_url: str = BASE_URL
+    base_urls: dict[str, str] = field(default_factory=dict)
     with_lens: bool = True
     lake_seed: int = 0
     clock: ManualClock = field(default_factory=lambda: ManualClock(START))
@@ -153,6 +110,7 @@ class Rig:
         self.crash_in: int | None = None
         self.crash_at: str | None = None
         self.wire = Wire(self)
+        self.foreign: set[str] = set()
         self.notes: list[str] = []
 
     # -- crashing ------------------------------------------------------------------------------
@@ -188,7 +146,7 @@ class Rig:
             patch.object(disk, "link_into_place", linked),
             patch.object(disk, "replace", replaced),
             patch.object(os, "fsync", lambda _: None),  # a crash of the process, unlike one of the machine
-            patch.object(events, "pq", _CachedParquet),
+            patch.object(events, "pq", CachedParquet),
             nullcontext() if self.with_lens else patch.multiple(sync, refresh=_no_lens),
             nullcontext() if self.with_lens else patch.multiple(submit, refresh=_no_lens),
             nullcontext() if self.with_lens else patch.multiple("batchpond.lens.refresh", refresh=_no_lens),
@@ -196,7 +154,7 @@ class Rig:
             yield
 
     def _events(self) -> list[Event]:
-        with patch.object(events, "pq", _CachedParquet):
+        with patch.object(events, "pq", CachedParquet):
             return read(self.store())
 
     # -- the verbs, each by a new process ---------------------------------------------------------
@@ -214,8 +172,8 @@ class Rig:
 
     def providers(self) -> Providers:
         """Connect anew."""
-        environ = {"OPENAI_API_KEY": self.key, "OPENAI_BASE_URL": self.base_url}
-        return Providers(lambda name: registry.connect(name, self.clock, transport=self.wire, environ=environ))
+        found = environ(self.key, self.base_urls)
+        return Providers(lambda name: registry.connect(name, self.clock, transport=self.wire, environ=found))
 
     def plan(self) -> None:
         """Run `plan`."""
@@ -246,11 +204,33 @@ class Rig:
                 on_note=lambda note: self.notes.append(note.message),
             )
 
+    def retry(self) -> None:
+        """Run `retry --yes` for everything that failed, where there is a submission."""
+        if STUDY in self.picture().approvals:
+            with self._points():
+                retry(
+                    self.store(), STUDY, classes=list(ErrorClass), max_attempts=3, confirm=lambda *_: True,
+                    providers=self.providers(), on_note=lambda note: self.notes.append(note.message),
+                )  # fmt: skip
+
+    def cancel_open(self, place: int) -> None:
+        """Run `cancel` on one of the open batches, if there is any."""
+        found = [attempt.attempt_id for attempt in self.attempts() if attempt.is_open]
+        if found:
+            with self._points():
+                cancel(self.store(), [found[place % len(found)]], providers=self.providers())
+
     def refetch_mismatched(self) -> None:
         """Run `resolve --refetch` on every mismatched attempt."""
         for attempt in list(self.picture().attempts.values()):
             if attempt.phase is Phase.MISMATCH:
                 resolve(self.store(), attempt.attempt_id, Resolution.REFETCH, providers=self.providers())
+
+    def give_up_unfetchable(self) -> None:
+        """Run `resolve --lost` on every ended attempt whose files were never there."""
+        for attempt in self.attempts():
+            if attempt.phase is Phase.ENDED and not attempt.downloads:
+                resolve(self.store(), attempt.attempt_id, Resolution.LOST, providers=self.providers())
 
     def survive(self, step: Callable[[], object]) -> bool:
         """Run a step; returns whether the process lived through it."""
@@ -291,7 +271,7 @@ class Rig:
 
     def billed(self) -> tuple[int, int, int]:
         """Return how many requests, input and output tokens the provider has charged for."""
-        bills = self.world.ledger.bills.values()
+        bills = [bill for bill in self.world.ledger.bills.values() if bill.batch_id not in self.foreign]
         return (
             sum(bill.n_requests for bill in bills),
             sum(bill.input_tokens for bill in bills),
@@ -318,6 +298,8 @@ class Rig:
             report = self.sync()
             if not report.n_pending and not self._is_any_unsent():
                 return n
+            if n * step_s > GIVEN_UP_AFTER_S:
+                self.give_up_unfetchable()
             if report.n_attention or self._is_any_unsent():
                 self.refetch_mismatched()
                 self.submit()
@@ -344,20 +326,29 @@ class Rig:
 
     def _bought_twice(self) -> Iterator[str]:
         ledger = self.world.ledger
-        tokens = Counter((entry.metadata or {}).get("batchpond") for entry in ledger.batches.values())
-        yield from (f"{n} batches carry the token {token}" for token, n in tokens.items() if n > 1)
+        attempts = self.attempts()
+        batches: Counter[str] = Counter()
         shards: Counter[str] = Counter()
         for entry in ledger.batches.values():
+            attempt = next((attempt for attempt in attempts if is_of(entry, attempt)), None)
+            if attempt is None:
+                if entry.batch_id not in self.foreign:
+                    yield f"batch {entry.batch_id} is of no attempt that was ever intended"
+                continue
+            batches[attempt.attempt_id] += 1
             bill = ledger.bills.get(entry.batch_id)
-            shards[(entry.metadata or {})["shard"]] += bool(bill and bill.n_requests)
+            shards[attempt.shard_id] += bool(bill and bill.n_requests)
+        yield from (f"{n} batches were made of attempt {name}" for name, n in batches.items() if n > 1)
         yield from (f"shard {shard} was billed {n} times" for shard, n in shards.items() if n > 1)
         n_sent = sum(event.kind is Kind.SENT for event in self._events())
         if self.wire.n_create_posts > n_sent:
             yield f"{self.wire.n_create_posts} POSTs for {n_sent} sent records"
 
     def _lost(self) -> Iterator[str]:
-        known = {attempt.batch_id for attempt in self.attempts()}
-        yield from (f"batch {b} exists but is not in the lake" for b in self.world.ledger.batches if b not in known)
+        known = {bare_id(attempt.batch_id) for attempt in self.attempts()}
+        made = set(self.world.ledger.batches) - self.foreign
+        yield from (f"batch {b} exists but is not in the lake" for b in made if b not in known)
+        yield from (f"foreign batch {b} was taken for the lake's own" for b in self.foreign & known)
         yield from (f"acknowledged batch {b} is not in the lake" for b in self.wire.acknowledged if b not in known)
 
     def _unaccounted(self) -> Iterator[str]:

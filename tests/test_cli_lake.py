@@ -11,15 +11,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from batchpond.adopt import Adoption
 from batchpond.attempts import Attempt
 from batchpond.cancel import CancelReport
-from batchpond.cli import cancel, formats, resolve, submit, sync
+from batchpond.cli import adopt, cancel, formats, resolve, retry, submit, sync
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.events import Event, EventLog, Kind
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import Store
 from batchpond.plan_report import PlanReport
+from batchpond.retry_failed import RetryReport
 from batchpond.session import Counts
 from batchpond.submit import SubmitPreview, SubmitReport
 from batchpond.sync import SyncReport
@@ -160,9 +162,11 @@ def shown() -> dict[str, set[str]]:
     return {
         "plan": {field.name for field in dataclasses.fields(PlanReport)},
         "submit": set(submit.document(submitted)),
+        "retry": set(retry.document(RetryReport((), submitted))),
         "sync": set(sync.document(Counts(), synced)),
         "cancel": set(cancel.document(CancelReport((), (), ExitCode.DONE))),
         "resolve": set(resolve.document(Attempt(Event(kind=Kind.INTENT)))),
+        "adopt": set(adopt.document(Adoption(Attempt(Event(kind=Kind.INTENT)), is_new=True))),
     }
 
 

@@ -12,7 +12,7 @@ import pytest
 from batchpond.lake.events import Event, Kind, append
 from batchpond.lake.store import Store
 
-PLANTED = {"gpt-4.1-mini": 0.0, "gpt-5.4-mini": 0.9, "gpt-5.4-nano": -0.7}
+PLANTED = {"claude-haiku-4-5": 0.0, "gpt-5.4-mini": 0.9, "gemini-2.5-flash-lite": -0.7}
 
 
 def _demo(lake: Path) -> subprocess.CompletedProcess[bytes]:

@@ -13,6 +13,7 @@ from batchpond import due, payload, plan, study, submit, sync
 from batchpond.attempts import fold
 from batchpond.clock import ManualClock
 from batchpond.errors import LakeError, UsageError
+from batchpond.failures import Again
 from batchpond.lake.events import read
 from batchpond.lake.store import Store
 from batchpond.providers import openai, registry
@@ -63,7 +64,7 @@ class Desk:
     def submit(self, limit: int | None = None, *, max_cost_usd: float | None = None, again: bool = False) -> int:
         report = submit.submit(
             self.store, "due", max_cost_usd=max_cost_usd, limit=limit, confirm=lambda _: True,
-            providers=self.providers, again=again,
+            providers=self.providers, again=Again() if again else None,
         )  # fmt: skip
         return report.preview.n_requests
 

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.sim_study import STUDY, write_study
+from tests.sim_providers import SIMULATED
+from tests.sim_study import STUDY, is_of, write_study
 
 from batchpond import failpoints
 from batchpond.attempts import Phase, fold
@@ -34,6 +35,13 @@ N_SHARDS = 4
 SETTINGS = Settings(seed=1, latency_s=(5.0, 10.0))
 IN_SUBMIT = tuple(name for name in failpoints.NAMES if name.startswith("S"))
 IN_SYNC = tuple(name for name in failpoints.NAMES if name.startswith("Y"))
+# All failpoints are passed at the first provider; at the others those around the create and the results, unless
+# everything is asked for.
+EVERYTHING = "BATCHPOND_TEST_SWEEP"
+FIRST = next(iter(SIMULATED))
+OF_THE_WIRE = ("S4", "S7", "S8.before", "S8.after", "S9", "Y1", "Y4", "Y6", "Y8")
+OF_UPLOADS = ("S5.before", "S5", "S6")
+Costs = Mapping[str, tuple[int, int, int]]
 PROGRAM = [sys.executable, "-m", "batchpond"]
 
 
@@ -41,13 +49,15 @@ PROGRAM = [sys.executable, "-m", "batchpond"]
 class Desk:
     """A lake and a simulated provider; every command is a process of its own."""
 
+    provider: str
     lake: Path
     simulator: server.Running
 
     def environment(self, failpoint: str | None) -> dict[str, str]:
         named = {failpoints.VARIABLE: failpoint} if failpoint else {}
         return os.environ | named | {
-            "OPENAI_BASE_URL": self.simulator.base_url, "OPENAI_API_KEY": "sk-simulated",
+            SIMULATED[self.provider].url_env: self.simulator.base_url_of(self.provider),
+            SIMULATED[self.provider].key_env: "sk-simulated",
             "BATCHPOND_TEST_SETTLE_S": "0", "BATCHPOND_LAKE": os.fspath(self.lake),
         }  # fmt: skip
 
@@ -93,28 +103,37 @@ class Desk:
 
 
 @contextmanager
-def desk_at(folder: Path, planned_lake: Path) -> Iterator[Desk]:
-    shutil.copytree(planned_lake, folder / "copy")
+def desk_at(provider: str, folder: Path, planned_lakes: Mapping[str, Path]) -> Iterator[Desk]:
+    shutil.copytree(planned_lakes[provider], folder / "copy")
     (folder / "copy").rename(folder / "lake")  # the reader must not see half a copy
     with server.running(SETTINGS, folder / "world") as simulator:
-        yield Desk(folder / "lake", simulator)
+        yield Desk(provider, folder / "lake", simulator)
 
 
 @pytest.fixture(scope="module")
-def planned_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("planned")
-    plan_study(Store.init(folder / "lake"), load(write_study(folder, max_requests=6)))
-    return folder / "lake"
+def planned_lakes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A planned lake for each provider."""
+    lakes = {}
+    for name, provider in SIMULATED.items():
+        folder = tmp_path_factory.mktemp("planned")
+        plan_study(Store.init(folder / "lake"), load(write_study(folder, max_requests=6, models=provider.models)))
+        lakes[name] = folder / "lake"
+    return lakes
 
 
 @pytest.fixture(scope="module")
-def unkilled(tmp_path_factory: pytest.TempPathFactory, planned_lake: Path) -> tuple[int, int, int]:
-    """What the study costs when nothing goes wrong."""
-    with desk_at(tmp_path_factory.mktemp("unkilled"), planned_lake) as desk:
-        assert desk.submit() == ExitCode.DONE
-        assert desk.sync() == ExitCode.DONE
-        assert desk.is_complete()
-        return desk.billed()
+def unkilled(
+    tmp_path_factory: pytest.TempPathFactory, planned_lakes: Mapping[str, Path]
+) -> dict[str, tuple[int, int, int]]:
+    """What the study costs at each provider when nothing goes wrong."""
+    costs = {}
+    for name in SIMULATED:
+        with desk_at(name, tmp_path_factory.mktemp("unkilled"), planned_lakes) as desk:
+            assert desk.submit() == ExitCode.DONE
+            assert desk.sync() == ExitCode.DONE
+            assert desk.is_complete()
+            costs[name] = desk.billed()
+    return costs
 
 
 READER = """
@@ -156,20 +175,27 @@ def desks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert int(lines[0].split()[0]) > 0, "the reader has read nothing"
 
 
-@pytest.fixture
-def desk(desks: Path, planned_lake: Path) -> Iterator[Desk]:
+def cases(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the (provider, failpoint) pairs to kill at."""
+    is_all = EVERYTHING in os.environ
+    return [(p, name) for p in SIMULATED for name in names if is_all or p == FIRST or name in OF_THE_WIRE]
+
+
+@pytest.fixture(params=[FIRST])
+def desk(request: pytest.FixtureRequest, desks: Path, planned_lakes: Mapping[str, Path]) -> Iterator[Desk]:
     folder = desks / f"desk-{time.monotonic_ns():020d}"
     folder.mkdir()
-    with desk_at(folder, planned_lake) as made:
+    with desk_at(request.param, folder, planned_lakes) as made:
         yield made
     shutil.rmtree(folder / "world")
 
 
-def assert_nothing_twice_nothing_lost(desk: Desk, unkilled: tuple[int, int, int]) -> None:
-    ledger = desk.simulator.world.ledger
-    shards = Counter((entry.metadata or {})["shard"] for entry in ledger.batches.values())
-    assert (len(shards), set(shards.values())) == (N_SHARDS, {1})
-    assert desk.billed() == unkilled
+def assert_nothing_twice_nothing_lost(desk: Desk, unkilled: Costs) -> None:
+    attempts = fold(read(Store.open(desk.lake))).attempts.values()
+    entries = desk.simulator.world.ledger.batches.values()
+    shards = Counter(attempt.shard_id for entry in entries for attempt in attempts if is_of(entry, attempt))
+    assert (len(entries), len(shards), set(shards.values())) == (N_SHARDS, N_SHARDS, {1})
+    assert desk.billed() == unkilled[desk.provider]
     assert desk.n_answers() == (N_REQUESTS, N_REQUESTS)
 
 
@@ -181,8 +207,12 @@ def recover(desk: Desk) -> None:
     raise AssertionError(f"not complete after {SYNCS_MAX} syncs")
 
 
-@pytest.mark.parametrize("name", IN_SUBMIT)
-def test_killed_in_submit(desk: Desk, unkilled: tuple[int, int, int], name: str) -> None:
+@pytest.mark.parametrize(("desk", "name"), cases(IN_SUBMIT), indirect=["desk"])
+def test_killed_in_submit(desk: Desk, unkilled: Costs, name: str) -> None:
+    if name in OF_UPLOADS and not SIMULATED[desk.provider].has_files:
+        assert desk.submit(failpoint=f"{name}:kill") == ExitCode.DONE, "nothing is uploaded there"
+        recover(desk)
+        return
     assert desk.submit(failpoint=f"{name}:kill") == -signal.SIGKILL
     if name == "S0":  # the approval was not recorded yet: nothing may be sent until it is given again
         assert desk.sync() == ExitCode.DONE
@@ -192,8 +222,8 @@ def test_killed_in_submit(desk: Desk, unkilled: tuple[int, int, int], name: str)
     assert_nothing_twice_nothing_lost(desk, unkilled)
 
 
-@pytest.mark.parametrize("name", IN_SYNC)
-def test_killed_in_sync(desk: Desk, unkilled: tuple[int, int, int], name: str) -> None:
+@pytest.mark.parametrize(("desk", "name"), cases(IN_SYNC), indirect=["desk"])
+def test_killed_in_sync(desk: Desk, unkilled: Costs, name: str) -> None:
     if name == "Y1":  # looking for a batch whose answer was lost
         assert desk.submit(failpoint="S8.after:kill:2") == -signal.SIGKILL
     else:
@@ -203,10 +233,9 @@ def test_killed_in_sync(desk: Desk, unkilled: tuple[int, int, int], name: str) -
     assert_nothing_twice_nothing_lost(desk, unkilled)
 
 
+@pytest.mark.parametrize("desk", SIMULATED, indirect=True)
 @pytest.mark.parametrize(("first", "failpoint"), [("submit", "S4"), ("sync", "Y2")])
-def test_a_second_writer_leaves_with_its_own_exit_code(
-    desk: Desk, unkilled: tuple[int, int, int], first: str, failpoint: str
-) -> None:
+def test_a_second_writer_leaves_with_its_own_exit_code(desk: Desk, unkilled: Costs, first: str, failpoint: str) -> None:
     arguments = ("submit", STUDY, "--yes") if first == "submit" else ("sync",)
     if first == "sync":
         assert desk.submit() == ExitCode.DONE
@@ -222,7 +251,8 @@ def test_a_second_writer_leaves_with_its_own_exit_code(
     assert_nothing_twice_nothing_lost(desk, unkilled)
 
 
-def test_two_of_each_at_once(desk: Desk, unkilled: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("desk", SIMULATED, indirect=True)
+def test_two_of_each_at_once(desk: Desk, unkilled: Costs) -> None:
     for arguments in (("submit", STUDY, "--yes"), ("sync",)):
         both = [desk.start(*arguments) for _ in range(2)]
         assert {process.wait(120) for process in both} <= {ExitCode.DONE, ExitCode.BUSY}

@@ -35,6 +35,33 @@ def test_batch_prices_are_half_of_the_standard_ones(
     assert PRICES.cost("openai", model, 0, 0, 1_000_000) == pytest.approx(output_usd)
 
 
+@pytest.mark.parametrize(
+    ("model", "prices"),
+    [
+        ("claude-haiku-4-5-20251001", (0.5, 0.05, 2.5, 0.625)),
+        ("claude-sonnet-4-6", (1.5, 0.15, 7.5, 1.875)),
+        ("claude-opus-5-5", (2.0, 0.1, 10.0, 2.5)),
+        ("claude-haiku-5-5", (0.05, 0.005, 0.25, 0.0625)),
+    ],
+)
+def test_anthropic_prices_tell_reading_and_writing_a_cache_apart(model: str, prices: tuple[float, ...]) -> None:
+    """Input, cache read, output, cache write; all prompt tokens are in `input_tokens`."""
+    input_usd, cached_usd, output_usd, written_usd = prices
+    usd = PRICES.cost("anthropic", model, 10_000, 4_000, 500, 3_000)
+    assert usd == pytest.approx((3_000 * input_usd + 4_000 * cached_usd + 500 * output_usd + 3_000 * written_usd) / 1e6)
+    assert PRICES.cost("anthropic", model, 10_000, 4_000, 500, None) == PRICES.cost(
+        "anthropic", model, 10_000, 4_000, 500
+    )
+
+
+def test_a_written_price_for_the_cache_is_used_and_otherwise_writing_costs_what_input_does() -> None:
+    """`cache_write` is optional."""
+    written = b'[prices."x/a"]\ninput = 1\noutput = 0\ncache_write = 10\n[prices."x/b"]\ninput = 1\noutput = 0\n'
+    book = Prices(overrides(written), NOW)
+    assert book.cost("x", "a", 3_000_000, 0, 0, 1_000_000) == pytest.approx(12.0)
+    assert book.cost("x", "b", 3_000_000, 0, 0, 1_000_000) == pytest.approx(3.0)
+
+
 def test_long_inputs_pay_the_higher_tier_on_all_tokens() -> None:
     """Above 272,000 input tokens every token of the request costs more, output included."""
     at, above = (PRICES.cost("openai", "gpt-5.4", n, 1_000, 1_000) for n in (272_000, 272_001))

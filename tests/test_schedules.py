@@ -25,12 +25,12 @@ N_TESTS = 4
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Rig:
-    return schedules.undisturbed(tmp_path_factory.mktemp("undisturbed"))
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> schedules.Undisturbed:
+    return schedules.Undisturbed(tmp_path_factory.mktemp("undisturbed"))
 
 
 @pytest.mark.parametrize("first", range(0, N_TESTS * SEEDS_PER_TEST, SEEDS_PER_TEST))
-def test_any_history_ends_as_an_undisturbed_run(first: int, tmp_path: Path, undisturbed: Rig) -> None:
+def test_any_history_ends_as_an_undisturbed_run(first: int, tmp_path: Path, undisturbed: schedules.Undisturbed) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         outcome = schedules.run(seed, tmp_path / str(seed), undisturbed)
         assert not outcome.problems, f"replay with --first {seed} --seeds 1\n{outcome}"
@@ -121,7 +121,7 @@ def test_a_lease_that_ran_out_sends_nothing(tmp_path: Path) -> None:
     assert rig.wire.n_create_posts == 0
 
 
-def test_a_seed_replays_exactly(tmp_path: Path, undisturbed: Rig) -> None:
+def test_a_seed_replays_exactly(tmp_path: Path, undisturbed: schedules.Undisturbed) -> None:
     seed = random.Random(5).randrange(1_000)
     runs: Iterator[schedules.Outcome] = (schedules.run(seed, tmp_path / name, undisturbed) for name in ("one", "two"))
     first, second = runs

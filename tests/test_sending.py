@@ -19,7 +19,7 @@ from batchpond.session import Session
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 CODES = frozenset({"token_limit_exceeded"})
-INTENT = Event(kind=Kind.INTENT, attempt_id="a", shard_id="s", ordinal=1)
+INTENT = Event(kind=Kind.INTENT, attempt_id="a", shard_id="s", ordinal=1, provider="openai")
 
 moments = st.integers(0, 10**7).map(lambda seconds: NOW + timedelta(seconds=seconds))
 triggers = st.builds(Trigger, st.booleans(), moments)
@@ -60,7 +60,7 @@ MAY_HOLD_A_BATCH = {
 @given(attempts, triggers)
 def test_nothing_is_sent_while_a_batch_may_hold_the_requests(attempt: Attempt, trigger: Trigger) -> None:
     """Ready only from a proven no: never sent, refused, absent, or failed whole without one answer."""
-    if readiness(attempt, trigger, CODES) is not Readiness.READY:
+    if readiness(attempt, trigger) is not Readiness.READY:
         return
     assert attempt.phase not in MAY_HOLD_A_BATCH
     if attempt.phase is Phase.VERIFIED:
@@ -70,18 +70,18 @@ def test_nothing_is_sent_while_a_batch_may_hold_the_requests(attempt: Attempt, t
 
 @given(attempts, triggers)
 def test_what_waits_for_time_is_ready_in_the_end_and_stays_ready(attempt: Attempt, trigger: Trigger) -> None:
-    found = readiness(attempt, trigger, CODES)
+    found = readiness(attempt, trigger)
     later = dataclasses.replace(trigger, now=trigger.now + BACKOFF_MAX * 24)
     if attempt.phase not in MAY_HOLD_A_BATCH and found is Readiness.WAITING:
-        assert readiness(attempt, later, CODES) is Readiness.READY
+        assert readiness(attempt, later) is Readiness.READY
     if found is Readiness.READY:
-        assert readiness(attempt, later, CODES) is Readiness.READY
+        assert readiness(attempt, later) is Readiness.READY
 
 
 @given(attempts, moments)
 def test_a_person_may_send_whatever_a_pass_may(attempt: Attempt, now: datetime) -> None:
-    by_itself = readiness(attempt, Trigger(False, now), CODES)
-    asked = readiness(attempt, Trigger(True, now), CODES)
+    by_itself = readiness(attempt, Trigger(False, now))
+    asked = readiness(attempt, Trigger(True, now))
     assert asked is by_itself or (by_itself, asked) in {
         (Readiness.HELD, Readiness.READY),
         (Readiness.HELD, Readiness.WAITING),
@@ -94,7 +94,7 @@ def test_a_queue_that_stays_full_is_not_filled_for_ever() -> None:
         phase=Phase.VERIFIED, state=BatchState.FAILED,
         status=Event(kind=Kind.STATUS, reason="token_limit_exceeded", occurred_at=NOW),
     )  # fmt: skip
-    assert readiness(failed, Trigger(False, NOW + timedelta(days=30)), CODES) is Readiness.HELD
+    assert readiness(failed, Trigger(False, NOW + timedelta(days=30))) is Readiness.HELD
 
 
 @given(st.floats(0, 100), st.lists(st.none() | st.floats(0, 10), max_size=30))

@@ -279,6 +279,15 @@ def test_what_a_batch_shows_can_be_wrong(tmp_path: Path, op: str) -> None:
             assert (batch["request_counts"], batch["status"]) == (counts, "archiving")
 
 
+def test_counts_can_stand_still_until_the_end(tmp_path: Path) -> None:
+    with api(tmp_path, "batches.create@1:counts_late") as sim:
+        batch_id = sim.create(payload(10))
+        sim.clock.advance(60)
+        assert sim.get(batch_id)["request_counts"] == {"total": 10, "completed": 0, "failed": 0}
+        sim.clock.advance(60)
+        assert sim.get(batch_id)["request_counts"]["completed"] == 10
+
+
 def test_a_batch_can_fall_back_and_clocks_can_differ(tmp_path: Path) -> None:
     with api(tmp_path, "batches.get@2:regress", "batches.create@1:clock_skew=-300") as sim:
         batch_id = sim.create(payload(1))
@@ -333,6 +342,15 @@ def test_a_download_can_be_packed_with_or_without_saying_so(tmp_path: Path) -> N
     whole, got, _ = _download(tmp_path / "b", "gzip=unmarked")
     assert got is not None
     assert gzip.decompress(got) == whole
+
+
+@pytest.mark.parametrize(("kind", "told"), [("content_type", None), ("content_type=text/html", "text/html")])
+def test_a_download_can_tell_any_content_type_or_none(tmp_path: Path, kind: str, told: str | None) -> None:
+    with api(tmp_path, f"files.content@1:{kind}") as sim:
+        output = sim.finished(payload(1))["output_file_id"]
+        answer = sim.call("GET", f"/files/{output}/content")
+        assert answer.headers.get("content-type") == told
+        assert len(answer.content.splitlines()) == 1
 
 
 # -- on result rows ----------------------------------------------------------------------------
@@ -444,7 +462,7 @@ def test_faults_added_later_count_from_then_on(tmp_path: Path) -> None:
 
 
 def test_every_kind_is_tried_here() -> None:
-    text = Path(__file__).read_text("utf-8")
+    text = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_simulator_*.py"))
     assert [kind for kind in KINDS if text.count(kind) == 0] == []
 
 

@@ -62,6 +62,15 @@ def test_a_hang_lasts_until_the_client_gives_up_and_stops_nobody_else() -> None:
         assert http.get("/models").status_code == 200
 
 
+def test_a_hang_that_the_client_outlasts_ends_in_a_reset_on_time() -> None:
+    with running(Settings(faults=("batches.create@1:hang_after=0.3",))) as sim, _client(sim) as http:
+        start = time.monotonic()
+        with pytest.raises(httpx.ReadError):
+            _create(http, payload(1))
+        assert 0.3 <= time.monotonic() - start < 5
+        assert len(sim.world.ledger.batches) == 1
+
+
 def test_downloads_break_on_real_sockets_as_they_do_in_process(capfd: pytest.CaptureFixture[str]) -> None:
     kinds = ("truncate=0.5", "truncate_mid=0.5", "reset_at=3000", "slow=20000")
     faults = tuple(f"files.content@{n}:{kind}" for n, kind in enumerate(kinds, 1))

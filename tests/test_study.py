@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -235,8 +234,12 @@ def test_any_bytes_give_a_study_or_a_study_error(data: bytes) -> None:
 def test_any_line_inserted_gives_a_study_or_a_study_error(line: str, place: int) -> None:
     """A broken line anywhere is never another exception."""
     lines = MINIMAL.split("\n")
-    with suppress(StudyError):
-        parse_study("\n".join([*lines[:place], line, *lines[place:]]).encode("utf-8", "replace"))
+    found: object = None
+    try:
+        found = parse_study("\n".join([*lines[:place], line, *lines[place:]]).encode("utf-8", "replace"))
+    except StudyError as error:
+        found = error
+    assert isinstance(found, Study) or (isinstance(found, StudyError) and found.message)
 
 
 def test_lines_are_found_in_the_right_list_element() -> None:

@@ -5,7 +5,8 @@
 --   for good, a batch state that ended is never left whatever is seen later, a mismatch lasts until its files are
 --   fetched again, and missing_remote until the batch is seen again. attempt_order numbers attempts by when they were
 --   first sent. is_contested marks those whose answers may compete with another attempt's for the same request:
---   retries, and shards that were accepted more than once. is_void: the attempt's shard was given up before any batch.
+--   retries, adopted batches of other tools, and shards that were accepted more than once. is_void: the attempt's
+--   shard was given up before any batch.
 CREATE OR REPLACE VIEW attempts AS
 WITH intents AS (
   SELECT

@@ -39,6 +39,7 @@ WITH joined AS (
     judgment.score,
     asked.attempt_id AS asked_attempt_id,
     asked.batch_id AS asked_batch_id,
+    asked.custom_id AS asked_custom_id,
     asked.attempt_state,
     asked.origin AS asked_origin,
     CASE
@@ -102,10 +103,7 @@ SELECT
   request_id,
   shown_attempt_id AS attempt_id,
   CASE WHEN request_state IN ('answered', 'failed') THEN response_batch_id ELSE asked_batch_id END AS batch_id,
-  CASE
-    WHEN request_state IN ('answered', 'failed') THEN response_custom_id
-    ELSE substr(shown_attempt_id, 1, 10) || '-' || substr(request_id, 1, 20)
-  END AS custom_id,
+  CASE WHEN request_state IN ('answered', 'failed') THEN response_custom_id ELSE asked_custom_id END AS custom_id,
   request_state,
   attempt_state,
   verdict,

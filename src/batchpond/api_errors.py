@@ -10,8 +10,9 @@ from batchpond import fields
 from batchpond.model import ErrorClass
 
 MESSAGE_LIMIT: Final = 4_000
+_DETAILS_MAX: Final = 100
 
-# Codes and types seen in OpenAI's documentation, SDK and recorded traffic.
+# Codes and types seen in the providers' documentation, SDKs and recorded traffic.
 _BILLING: Final = frozenset(
     {
         "insufficient_quota",
@@ -19,15 +20,26 @@ _BILLING: Final = frozenset(
         "billing_not_active",
         "billing_error",
         "enforced_spend_limit_reached",
+        "contract_spend_limit_reached",
+        "linked_organization_spend_limit_reached",
+        "linked_organization_billing_unavailable",
         "insufficient_funds",
         "payment_required",
         "access_terminated",
     }
 )
-_BILLING_TEXT: Final = re.compile(r"(?i)credit balance is too low|exceeded your current quota|billing hard limit")
+_BILLING_TEXT: Final = re.compile(
+    r"(?i)credit balance is too low|exceeded your current quota|billing hard limit"
+    r"|reached your specified (?:workspace )?api usage limits|enable billing|billing must be enabled"
+)
+# Google answers 429 RESOURCE_EXHAUSTED with "exceeded your current quota" for rates that pass by themselves.
+_GOOGLE_RATE: Final = "resource_exhausted"
+_GOOGLE_BILLING_TEXT: Final = re.compile(r"(?i)prepayment credits|spend(?:ing)? cap")
 _MODEL_GONE: Final = frozenset(
     {"model_not_found", "model_deprecated", "model_not_available", "model_retired", "deprecated_model"}
 )
+_MODEL_GONE_TEXT: Final = re.compile(r"(?i)\bmodels/\S+ is (?:not found|no longer available)")
+_MAYBE_GONE_TEXT: Final = re.compile(r"(?i)or it may not exist")
 _ACCESS: Final = frozenset(
     {
         "invalid_api_key",
@@ -37,15 +49,24 @@ _ACCESS: Final = frozenset(
         "invalid_organization",
         "mismatched_organization",
         "account_deactivated",
+        "organization_on_hold",
         "unsupported_country_region_territory",
+        "api_key_invalid",
+        "api_key_service_blocked",
+        "consumer_suspended",
+        "service_disabled",
+        "unauthenticated",
     }
 )
+_ACCESS_TEXT: Final = re.compile(r"(?i)api key not valid|api key expired|user location is not supported")
 _TRANSIENT: Final = frozenset(
     {
         "rate_limit_exceeded",
+        "resource_exhausted",
         "rate_limit_error",
         "request_timeout",
         "timeout",
+        "timeout_error",
         "server_error",
         "internal_error",
         "internal_server_error",
@@ -62,7 +83,7 @@ _TRANSIENT: Final = frozenset(
 _TRANSIENT_TEXT: Final = re.compile(
     r"(?i)an error occurred while processing your request|temporarily unavailable|please try again"
 )
-_TRANSIENT_STATUS: Final = frozenset({0, 408, 409, 425, 429})
+_TRANSIENT_STATUS: Final = frozenset({0, 408, 409, 425, 429, 499})
 _NOT_RUN: Final = {
     "batch_expired": ErrorClass.EXPIRED,
     "batch_cancelled": ErrorClass.CANCELLED,
@@ -72,11 +93,16 @@ _NOT_RUN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ApiError:
-    """A provider's error in its own words; `code` falls back on `type`."""
+    """A provider's error in its own words; `code` falls back on `details.error_code`, then on `type`.
+
+    Google's has its word in `status`, which is the `code` here; its reason is the `kind`, and
+    `retry_delay` the time it asks to wait ("34s").
+    """
 
     message: str
     code: str | None = None
     kind: str | None = None
+    retry_delay: str | None = None
 
 
 def read_envelope(body: object) -> ApiError | None:
@@ -92,9 +118,25 @@ def read_envelope(body: object) -> ApiError | None:
 
 def read_error(error: dict[str, object]) -> ApiError:
     """Return an error object made uniform, whatever its members hold."""
-    message = fields.text(error.get("message")) or ""
+    message = (fields.text(error.get("message")) or "")[:MESSAGE_LIMIT]
     kind = fields.word(error.get("type"))
-    return ApiError(message[:MESSAGE_LIMIT], fields.word(error.get("code")) or kind, kind)
+    if isinstance(error.get("status"), str) and not isinstance(error.get("code"), str):
+        return _read_google(error, message, kind)
+    detail = fields.word(fields.mapping(error.get("details")).get("error_code"))
+    return ApiError(message, fields.word(error.get("code")) or detail or kind, kind)
+
+
+def _read_google(error: dict[str, object], message: str, kind: str | None) -> ApiError:
+    """Read a google.rpc.Status as JSON, with the ErrorInfo and RetryInfo among its details."""
+    details = [fields.mapping(detail) for detail in fields.sequence(error.get("details"), _DETAILS_MAX)]
+    reason = next((word for detail in details if (word := fields.word(detail.get("reason")))), kind)
+    delay = next((word for detail in details if (word := fields.word(detail.get("retryDelay")))), None)
+    return ApiError(message, fields.word(error.get("status")) or fields.word(error.get("code")), reason, delay)
+
+
+def says_maybe_gone(status_code: int | None, error: ApiError) -> bool:
+    """Return whether this is Google's 403 for what may be gone: it does not tell that from forbidden."""
+    return status_code == 403 and _MAYBE_GONE_TEXT.search(error.message) is not None
 
 
 def classify(status_code: int | None, error: ApiError) -> ErrorClass:
@@ -106,15 +148,21 @@ def classify(status_code: int | None, error: ApiError) -> ErrorClass:
     words = {error.code.lower() if error.code else "", error.kind.lower() if error.kind else ""}
     if error.code is not None and (not_run := _NOT_RUN.get(error.code.lower())):
         return not_run
-    if words & _BILLING or status_code == 402 or _BILLING_TEXT.search(error.message):
+    if words & _BILLING or status_code == 402 or _is_about_money(words, error.message):
         return ErrorClass.BILLING
-    if words & _MODEL_GONE:
+    if words & _MODEL_GONE or (status_code == 404 and _MODEL_GONE_TEXT.search(error.message)):
         return ErrorClass.MODEL_GONE
     if status_code is None and error.code is not None and error.code.isascii() and error.code.isdigit():
         status_code = int(error.code[:4])  # some servers put the HTTP status there
-    if status_code in (401, 403) or words & _ACCESS:
+    is_access = status_code in (401, 403) or words & _ACCESS or _ACCESS_TEXT.search(error.message)
+    if is_access and not says_maybe_gone(status_code, error):
         return ErrorClass.ACCESS
     is_transient_status = status_code is not None and (status_code in _TRANSIENT_STATUS or status_code >= 500)
     if is_transient_status or words & _TRANSIENT or _TRANSIENT_TEXT.search(error.message):
         return ErrorClass.TRANSIENT
     return ErrorClass.PERMANENT
+
+
+def _is_about_money(words: set[str], message: str) -> bool:
+    text = _GOOGLE_BILLING_TEXT if _GOOGLE_RATE in words else _BILLING_TEXT
+    return text.search(message) is not None

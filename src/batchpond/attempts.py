@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from batchpond.lake.events import Event, Kind
-from batchpond.model import BatchState, ErrorClass, RemoteBatch
+from batchpond.model import BatchState, ErrorClass, RemoteBatch, ShardKind
 
 
 class Phase(StrEnum):
@@ -42,8 +42,10 @@ UNSENT_PHASES = frozenset({Phase.INTENT, Phase.UPLOADED})
 UNCLEAR_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN})
 LOSABLE_PHASES = frozenset({Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE, Phase.MISMATCH})
 ATTENTION_PHASES = frozenset({Phase.UNKNOWN, Phase.MISMATCH, Phase.MISSING_REMOTE, Phase.LOST})
+_OF_OTHERS = frozenset({Kind.CANDIDATE, Kind.FOREIGN})
 REFETCH = "refetch"
 FOUND = "found"
+SETTLED = "settled"
 NOT_FOUND_POLLS_MIN = 5
 NOT_FOUND_AGE_MIN_S = 86_400
 
@@ -55,11 +57,14 @@ class Attempt:
     intent: Event
     phase: Phase = Phase.INTENT
     file_id: str | None = None
-    uploaded_at: datetime | None = None
+    uploaded: Event | None = field(default=None, compare=False)
     n_sends: int = 0
     sent: Event | None = None
-    first_unknown: Event | None = None
+    observed: tuple[Event, ...] = ()
     first_listed: Event | None = None
+    is_settled: bool = False
+    candidates: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
     rejection: Event | None = None
     n_rejections: int = 0
     batch_id: str | None = None
@@ -72,6 +77,7 @@ class Attempt:
     n_mismatches: int = 0
     n_answered: int = 0
     not_found: tuple[Event, ...] = ()
+    duplicates: tuple[Event, ...] = ()
 
     @property
     def attempt_id(self) -> str:
@@ -87,6 +93,16 @@ class Attempt:
     def provider(self) -> str:
         """The provider's name."""
         return self.intent.provider or ""
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether the batch is another tool's, taken in by a map of its custom_ids: never sent from here."""
+        return self.intent.shard_kind == ShardKind.ADOPTED
+
+    @property
+    def uploaded_at(self) -> datetime | None:
+        """When the attempt's input file was made, by the provider's clock."""
+        return self.uploaded.provider_created_at if self.uploaded else None
 
     @property
     def is_open(self) -> bool:
@@ -106,25 +122,31 @@ def _step(attempt: Attempt, event: Event) -> Attempt:  # noqa: C901, PLR0911, PL
     match event.kind:
         case Kind.UPLOADED if attempt.phase in {Phase.INTENT, Phase.UPLOADED, Phase.REJECTED}:
             phase = Phase.REJECTED if attempt.phase is Phase.REJECTED else Phase.UPLOADED
-            return change(attempt, phase=phase, file_id=event.file_id, uploaded_at=event.provider_created_at)
+            return change(attempt, phase=phase, file_id=event.file_id, uploaded=event)
         case Kind.SENT if attempt.batch_id is None:
             counted = change(attempt, n_sends=attempt.n_sends + 1, sent=event, first_listed=None)
-            return change(counted, phase=Phase.SENT)
+            return change(counted, phase=Phase.SENT, is_settled=False, candidates=())
         case Kind.SENT:
             return change(attempt, n_sends=attempt.n_sends + 1)
         case Kind.REJECTED if attempt.phase is Phase.SENT:
             return change(attempt, phase=Phase.REJECTED, rejection=event, n_rejections=attempt.n_rejections + 1)
         case Kind.UNKNOWN if attempt.phase in UNCLEAR_PHASES:
-            first = attempt.first_unknown if attempt.phase is Phase.UNKNOWN else event
-            return change(attempt, phase=Phase.UNKNOWN, first_unknown=first)
+            return change(attempt, phase=Phase.UNKNOWN, observed=_observed(attempt, event))
         case Kind.LISTED if attempt.phase is Phase.UNKNOWN:
-            return change(attempt, first_listed=attempt.first_listed or event)
+            is_settled = attempt.is_settled or event.reason == SETTLED
+            return change(attempt, first_listed=attempt.first_listed or event, is_settled=is_settled)
+        case Kind.CANDIDATE:
+            return change(attempt, candidates=(*attempt.candidates, event.batch_id or ""))
+        case Kind.FOREIGN:
+            return change(attempt, foreign=(*attempt.foreign, event.batch_id or ""))
         case Kind.ABSENT if attempt.phase is Phase.UNKNOWN:
             return change(attempt, phase=Phase.ABSENT)
         case Kind.CREATED | Kind.ADOPTED if attempt.batch_id is None:
             return _seen(change(attempt, phase=Phase.OPEN, batch_id=event.batch_id, scope=event.scope), event)
         case Kind.STATUS if attempt.batch_id is not None:
             return _seen(change(attempt, not_found=()), event)
+        case Kind.DUPLICATE_REMOTE:
+            return change(attempt, duplicates=(*attempt.duplicates, event))
         case Kind.NOT_FOUND:
             return change(attempt, not_found=(*attempt.not_found, event))
         case Kind.DOWNLOADED:
@@ -144,6 +166,12 @@ def _step(attempt: Attempt, event: Event) -> Attempt:  # noqa: C901, PLR0911, PL
             return change(attempt, phase=Phase.ENDED)
         case _:
             return attempt
+
+
+def _observed(attempt: Attempt, event: Event) -> tuple[Event, ...]:
+    """Return the first observation of the doubt in each boot: only within one can time be measured."""
+    known = attempt.observed if attempt.phase is Phase.UNKNOWN else ()
+    return known if any(first.boot_id == event.boot_id for first in known) else (*known, event)
 
 
 def _seen(attempt: Attempt, event: Event) -> Attempt:
@@ -217,7 +245,7 @@ class Picture:
                 self._add_intent(event)
             case _ if event.attempt_id in self.attempts:
                 self.attempts[event.attempt_id] = _step(self.attempts[event.attempt_id], event)
-        if event.batch_id:
+        if event.batch_id and event.kind not in _OF_OTHERS:
             self.batch_ids.add(event.batch_id)
 
     def _add_intent(self, event: Event) -> None:

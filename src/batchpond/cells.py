@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -132,6 +133,8 @@ def _way(spec: ModelSpec, thinking: str, module: ProviderModule, endpoint: str) 
     except UsageError as error:
         return Dropped(spec.provider, spec.model, thinking, error.message)
     fingerprint = ids.digest("way", spec.provider, endpoint, spec.model, canonical(built.body))
+    if settings.max_output_tokens is None:
+        settings = dataclasses.replace(settings, max_output_tokens=built.max_output_tokens)
     return Way(spec, thinking, settings, module, built.dropped, fingerprint)
 
 

@@ -55,7 +55,7 @@ def _collect(session: Session, provider: BatchProvider, attempt: Attempt, batch:
     if not batch.state.is_terminal:
         # A stale replica names no files yet; believing it would call every answer missing.
         return
-    wanted = _wanted(attempt, provider.result_files(batch))
+    wanted = _wanted(attempt, provider, provider.result_files(batch))
     with ExitStack() as scratch:
         fetched = _fetch_whole(session, provider, attempt, wanted, scratch)
         for file in fetched:
@@ -65,29 +65,38 @@ def _collect(session: Session, provider: BatchProvider, attempt: Attempt, batch:
     if absent and not (attempt.downloads and _waited_s(session, attempt) >= FILE_WAIT_MAX_S):
         for role, file_id in absent:
             _note_unavailable(session, provider, attempt, f"the {role} file {file_id}")
-    elif _is_whole(attempt) or _waited_s(session, attempt) >= session.settle_s(provider):
+    elif _is_whole(attempt, provider) or _waited_s(session, attempt) >= session.settle_s(provider):
         finish(session, attempt, n_files_absent=len(absent))
     else:
         session.note(
             Severity.WARNING,
-            f"batch {attempt.batch_id} completed, but its files hold {_n_recorded(attempt)} of"
+            f"batch {attempt.batch_id} is {attempt.state}, but its files hold {_n_recorded(attempt)} of"
             f" {attempt.intent.n_requests} answers so far",
             hint="`batchpond sync` looks again for a while before it calls the rest missing",
         )
 
 
-def _wanted(attempt: Attempt, files: tuple[tuple[FileRole, str], ...]) -> list[tuple[FileRole, str]]:
+def _wanted(
+    attempt: Attempt, provider: BatchProvider, files: tuple[tuple[FileRole, str], ...]
+) -> list[tuple[FileRole, str]]:
     """Return the files to download: all while answers are lacking or by request, else those not yet here."""
     recorded = {event.file_id for event in attempt.downloads}
-    is_all = bool(attempt.n_mismatches) or not _is_whole(attempt)
+    is_all = bool(attempt.n_mismatches) or not _is_whole(attempt, provider)
     return [pair for pair in files if is_all or pair[1] not in recorded]
 
 
-def _is_whole(attempt: Attempt) -> bool:
-    """Whether nothing more can be expected: only a completed batch owes a line per request."""
-    if attempt.state is not BatchState.COMPLETED:
+def _is_whole(attempt: Attempt, provider: BatchProvider) -> bool:
+    """Whether nothing more can be expected of a batch."""
+    if not _owes_all(attempt, provider):
         return attempt.state is BatchState.FAILED or bool(attempt.downloads) or attempt.n_mismatches > 0
     return _n_recorded(attempt) >= (attempt.intent.n_requests or 0)
+
+
+def _owes_all(attempt: Attempt, provider: BatchProvider) -> bool:
+    """Whether a batch that ended owes a line per request: every completed one, and at some providers any."""
+    if attempt.state is BatchState.FAILED:
+        return False
+    return attempt.state is BatchState.COMPLETED or provider.descriptor.has_row_per_request
 
 
 def _n_recorded(attempt: Attempt) -> int:
@@ -127,7 +136,7 @@ def _fetch_whole(
     count of lines shows it.
     """
     best: list[_Fetched] = []
-    n_due = _n_due(attempt) - sum(event.n_lines or 0 for event in _not_among(attempt, wanted))
+    n_due = _n_due(attempt, provider) - sum(event.n_lines or 0 for event in _not_among(attempt, wanted))
     for _ in range(DOWNLOADS_MAX if wanted else 0):
         fetched = _fetch(session, provider, wanted, scratch)
         if best and _n_lines(fetched) <= _n_lines(best):
@@ -143,9 +152,9 @@ def _fetch_whole(
     return best
 
 
-def _n_due(attempt: Attempt) -> int:
-    """Return how many lines an ended batch owes: all when completed, else what it counted as answered."""
-    if attempt.state is BatchState.COMPLETED:
+def _n_due(attempt: Attempt, provider: BatchProvider) -> int:
+    """Return how many lines an ended batch owes: all, or what it counted as answered."""
+    if _owes_all(attempt, provider):
         return attempt.intent.n_requests or 0
     return _n_counted(attempt)
 
@@ -257,7 +266,14 @@ def price_of(session: Session, attempt: Attempt) -> derive.PriceRow:
     model = attempt.intent.request_model or ""
 
     def price(response: Response) -> float | None:
-        return book.cost(attempt.provider, model, response.input_tokens, response.cached_tokens, response.output_tokens)
+        return book.cost(
+            attempt.provider,
+            model,
+            response.input_tokens,
+            response.cached_tokens,
+            response.output_tokens,
+            response.cache_write_tokens,
+        )
 
     return price
 

@@ -1,7 +1,13 @@
 """`lake/config.toml`: what is not secret and not part of a study; here the limits of an account.
 
-    [limits."openai/gpt-5-mini"]        # or [limits.openai] for all models of a provider
-    enqueued_tokens = 2_000_000         # prompt tokens that may wait in the provider's queue
+    [limits.openai]                     # the account: batches and requests over all its models
+    tier = "tier-1"                     # what `data/tiers.toml` knows of it; what is written here wins
+    open_batches = 100
+    enqueued_requests = 200_000
+    enqueued_tokens = 900_000           # prompt tokens of any one model
+
+    [limits."openai/gpt-5-mini"]        # one model
+    enqueued_tokens = 2_000_000
     open_batches = 20
 
 Its `[prices]` are read by `batchpond.prices`.
@@ -9,10 +15,12 @@ Its `[prices]` are read by `batchpond.prices`.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +28,8 @@ from batchpond.errors import UsageError
 from batchpond.lake.store import CONFIG
 
 _SECTIONS = ("limits", "prices")
-_LIMIT_KEYS = ("enqueued_tokens", "open_batches")
+_LIMIT_KEYS = ("enqueued_tokens", "enqueued_requests", "open_batches")
+_TIERS = Path(__file__).parent / "data" / "tiers.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +37,34 @@ class Limits:
     """What a provider lets an account have in its queue; None is no known limit."""
 
     enqueued_tokens: int | None = None
+    enqueued_requests: int | None = None
     open_batches: int | None = None
+
+    def over(self, other: Limits) -> Limits:
+        """Return these limits, and the other's where these say nothing."""
+        mine = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+        return dataclasses.replace(other, **mine)
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A lake's settings, by `provider` or `provider/model`."""
+    """A lake's settings: limits by `provider` or `provider/model`, and the tier of each account."""
 
     limits: Mapping[str, Limits] = field(default_factory=dict)
+    tiers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def limits_of(self, provider: str, model: str) -> Limits:
-        """Return the limits of a model, or else of its provider."""
-        return self.limits.get(f"{provider}/{model}") or self.limits.get(provider) or Limits()
+    def of_account(self, provider: str) -> Limits:
+        """Return what all models of a provider share: open batches and requests that wait."""
+        tier = self.tiers.get(provider, {})
+        shipped = Limits(enqueued_requests=tier.get("enqueued_requests"), open_batches=tier.get("open_batches"))
+        return dataclasses.replace(self.limits.get(provider, Limits()).over(shipped), enqueued_tokens=None)
+
+    def of_model(self, provider: str, model: str) -> Limits:
+        """Return the limits of one model: its own, the account's for any one model, or its tier's."""
+        tier = self.tiers.get(provider, {})
+        named = (tokens for pattern, tokens in tier.get("models", {}).items() if fnmatchcase(model, pattern))
+        tokens = self.limits.get(provider, Limits()).enqueued_tokens or next(named, tier.get("enqueued_tokens"))
+        return self.limits.get(f"{provider}/{model}", Limits()).over(Limits(enqueued_tokens=tokens))
 
 
 def load(lake_path: Path) -> Config:
@@ -52,7 +77,18 @@ def load(lake_path: Path) -> Config:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {error}", hint="mend the TOML; nothing was done") from None
     _known(path, "", document, _SECTIONS)
-    return Config({name: _limits(path, name, table) for name, table in _tables(path, document, "limits")})
+    tables = _tables(path, document, "limits")
+    tiers = {name: _tier(path, name, table["tier"]) for name, table in tables if "tier" in table}
+    return Config({name: _limits(path, name, table) for name, table in tables}, tiers)
+
+
+def _tier(path: Path, provider: str, tier: object) -> Mapping[str, Any]:
+    known: dict[str, Any] = tomllib.loads(_TIERS.read_text("utf-8")).get(provider, {})
+    found = known.get(tier) if isinstance(tier, str) else None
+    if not isinstance(found, dict):
+        hint = f"known tiers: {', '.join(known)}" if known else "write the limits themselves instead"
+        raise UsageError(f"{path}: limits.{provider}.tier is {tier!r}, which batchpond does not know", hint=hint)
+    return found
 
 
 def _tables(path: Path, document: Mapping[str, Any], section: str) -> list[tuple[str, Mapping[str, Any]]]:
@@ -63,11 +99,12 @@ def _tables(path: Path, document: Mapping[str, Any], section: str) -> list[tuple
 
 
 def _limits(path: Path, name: str, table: Mapping[str, Any]) -> Limits:
-    _known(path, f"limits.{name}", table, _LIMIT_KEYS)
-    for key, value in table.items():
+    _known(path, f"limits.{name}", table, _LIMIT_KEYS if "/" in name else ("tier", *_LIMIT_KEYS))
+    numbers = {key: value for key, value in table.items() if key != "tier"}
+    for key, value in numbers.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise UsageError(f"{path}: limits.{name}.{key} is {value!r}; it must be a whole number above 0")
-    return Limits(**table)
+    return Limits(**numbers)
 
 
 def _known(path: Path, where: str, table: Mapping[str, Any], keys: tuple[str, ...]) -> None:

@@ -20,18 +20,20 @@ from batchpond.plan_report import PlanReport
 from batchpond.providers import registry
 from batchpond.session import Providers
 from batchpond.simulators import server
+from batchpond.simulators.server import Running
 from batchpond.simulators.world import Settings
 
 STUDY = "demo"
 DATA = Path(__file__).parent / "data" / "demo"
+SIMULATED_KEY = "simulated-key"
 SYNCS_MAX = 200
 SYNC_EVERY_S = 0.5
 
 # What is planted, and what the bias table should find again: log-odds for the sample shown first.
 JUDGES = (
-    "gpt-4.1-mini:sharpness=7,position_bias=0,refusal_rate=0.005,unparsed_rate=0.01",
+    "claude-haiku-4-5:sharpness=7,position_bias=0,refusal_rate=0.005,unparsed_rate=0.01",
     "gpt-5.4-mini:sharpness=9,position_bias=0.9,unparsed_rate=0.005",
-    "gpt-5.4-nano:sharpness=5,position_bias=-0.7,refusal_rate=0.01,both_tags_rate=0.01",
+    "gemini-2.5-flash-lite:sharpness=5,position_bias=-0.7,refusal_rate=0.01,both_tags_rate=0.01",
 )
 
 
@@ -54,9 +56,9 @@ def run(lake_path: Path, say: Callable[[str], None]) -> DemoReport:
     store = Store.init(lake_path)
     planned = plan.plan_study(store, study.load(DATA / "study.toml"))
     say(f"planned {planned.n_requests:,} requests in {planned.n_cells} cells (20 essays, 190 pairs, both directions)")
-    with _simulator() as base_url:
-        say(f"a simulated provider listens at {base_url}")
-        providers = _providers(store, base_url)
+    with _simulator() as simulator:
+        say(f"simulated providers listen at {simulator.root_url}: {', '.join(registry.NAMES)}")
+        providers = _providers(store, environment(simulator))
         sent = submit.submit(store, STUDY, max_cost_usd=None, limit=None, confirm=lambda _: True, providers=providers)
         say(f"submitted {sent.preview.n_requests:,} requests in {sent.preview.n_shards} batches")
         n_syncs = _sync_until_done(store, providers, say)
@@ -84,16 +86,24 @@ def _refuse_real_data(lake_path: Path) -> None:
 
 
 @contextmanager
-def _simulator() -> Iterator[str]:
+def _simulator() -> Iterator[Running]:
     samples = [orjson.loads(line) for line in (DATA / "samples.jsonl").read_bytes().splitlines()]
     qualities = [(sample["text"], sample["grade"] / len(samples)) for sample in samples]
     with server.running(Settings(seed=7, judges=JUDGES, latency_s=(0.2, 1.5))) as simulator:
         simulator.world.panel.register(qualities)
-        yield simulator.base_url
+        yield simulator
 
 
-def _providers(store: Store, base_url: str) -> Providers:
-    environ = {"OPENAI_API_KEY": "simulated-key", "OPENAI_BASE_URL": base_url}
+def environment(simulator: Running) -> dict[str, str]:
+    """Return the variables that point every provider at a simulator."""
+    found: dict[str, str] = {}
+    for descriptor in registry.descriptors():
+        found[descriptor.base_url_env] = simulator.base_url_of(descriptor.name)
+        found[descriptor.key_env[0]] = SIMULATED_KEY
+    return found
+
+
+def _providers(store: Store, environ: dict[str, str]) -> Providers:
     return Providers(lambda name: registry.connect(name, clock=store.clock, environ=environ))
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from batchpond import ids
 from batchpond.lake.schemas import JUDGMENTS, RESPONSES, STUDIES, Table
 from batchpond.lake.store import StagedTable, Store
 from batchpond.model import Match, Response, ResponseStatus
@@ -123,8 +122,8 @@ def lacking(store: Store, source: Source, parser_ids: Iterable[str]) -> Lack:
 
 def derive(store: Store, source: Source, specs: Mapping[str, dict[str, Any]], price: PriceRow) -> Tally:
     """Publish an attempt's responses, and a judgment per response and answer rule."""
-    request_ids = shard_lines(store, source.provider, source.shard_id).request_ids
-    expected = {ids.custom_id(source.attempt_id, request_id): request_id for request_id in request_ids}
+    lines = shard_lines(store, source.provider, source.shard_id)
+    expected = dict(zip(lines.custom_ids_of(source.attempt_id), lines.request_ids, strict=True))
     matcher = _Matcher(expected)
     for file in source.files:
         for part in part_paths(store, file):

@@ -6,19 +6,22 @@ import dataclasses
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from batchpond import config, failpoints, ids, shard
-from batchpond.attempts import SETTLED_PHASES, Phase, Picture
+from batchpond.attempts import Phase, Picture
+from batchpond.errors import UsageError
+from batchpond.failures import FAILED_SQL, Again, is_over, parameters
 from batchpond.lake import tables
 from batchpond.lake.events import Event, Kind
-from batchpond.lake.schemas import SHARD_REQUESTS
+from batchpond.lake.schemas import SHARD_REQUESTS, STUDIES
 from batchpond.lake.store import CONFIG, Store
+from batchpond.model import ErrorClass, ShardKind
 from batchpond.payload import shard_file_name
 from batchpond.prices import NOTHING, Estimate, Prices
 from batchpond.providers import registry
@@ -41,26 +44,24 @@ with wanted as (
   from shard_requests where not list_contains($void, shard_id)
 ), held as (
   select request_id from asked where is_live or not $again
-), due as (
+), {chosen}, due as (
   select s.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename,
          r.provider, r.endpoint, r.request_model, s.cell_id, s.template_id, s.rubric_id, s.thinking, s.slot
   from sampled s
   join requests r using (request_id)
   anti join held using (request_id)
-  where not $again or s.request_id in (select request_id from asked)
+  where not $again or s.request_id in (select request_id from chosen)
 )
 select * exclude (slot, cell_id), case when $per_cell then cell_id else '' end as cell_group,
        count(*) over (partition by provider, endpoint, request_model, cell_group) as n_in_group
 from due
 order by provider, endpoint, request_model, cell_group, slot
 """
-
-
-class ShardKind(StrEnum):
-    """Whether a shard asks its requests for the first time."""
-
-    FIRST = "first"
-    RETRY = "retry"
+_CHOSEN_FIRST = "chosen as (select cast(null as varchar) as request_id where false)"
+_CHOSEN_ALL = "chosen as (select request_id from asked)"
+_CHOSEN_FAILED = f"""{FAILED_SQL}, chosen as (
+  select request_id from failed where list_contains($classes, error_class) and n_attempts < $max_attempts
+)"""
 
 
 class DueRequest(NamedTuple):
@@ -97,19 +98,20 @@ class ShardRule:
 
 @dataclass(frozen=True, slots=True)
 class NewShard:
-    """A shard that is about to be recorded: its fact, and its lines."""
+    """A shard that is about to be recorded: its fact, its lines, and their custom_ids in an adopted batch."""
 
     event: Event
     lines: list[DueRequest]
+    custom_ids: list[str] | None = None
 
 
 def new_shards(
-    store: Store, picture: Picture, study: str, version: str, sample: int | None, kind: ShardKind = ShardKind.FIRST
+    store: Store, picture: Picture, study: str, version: str, sample: int | None, again: Again | None = None
 ) -> Iterator[NewShard]:
     """Yield the shards that the study's due requests make, one at a time; reads only.
 
-    Due are the requests that no shard holds; for the kind RETRY, those that were asked before and are in
-    no shard that is still on its way.
+    Due are the requests that no shard holds; with `again`, those that it names and that are in no shard
+    that is still on its way.
 
     `sample` keeps to the first so many requests of the plan in an order by pair that never changes: both
     directions and all cells of a pair come together, and a larger sample contains a smaller one.
@@ -117,30 +119,42 @@ def new_shards(
     rule = shard_rule(store, version)
     settings = config.load(store.path)
     book = Prices.of_lake(store.path / CONFIG, store.clock.now())
-    generation = len(picture.voided) + (len(picture.shards) if kind is ShardKind.RETRY else 0)
-    with tables.connect(store, ["plan", "requests", "shard_requests"]) as connection:
+    chosen, values = _chosen(picture, again)
+    kind = ShardKind.FIRST if again is None else ShardKind.RETRY
+    generation = len(picture.voided) + (0 if again is None else len(picture.shards))
+    with tables.connect(store, ["plan", "requests", "shard_requests", "responses"]) as connection:
         connection.execute(
-            _DUE,
+            _DUE.replace("{chosen}", chosen),
             {
                 "study": study,
                 "version": version,
                 "sample": _EVERYTHING if sample is None else sample,
                 "void": [*picture.voided, *void_shards(picture, study, version)],
                 "live": live_shards(picture),
-                "again": kind is ShardKind.RETRY,
+                "again": again is not None,
+                **values,
                 "per_cell": rule.per_cell,
             },
         )
         for group, members in groupby(_rows(connection), key=lambda row: row.group):
             provider, _, model, _, n_lines = group
-            limits = _limits(provider, settings.limits_of(provider, model), rule)
+            limits = _limits(provider, settings.of_model(provider, model), rule)
             if rule.segments is None:
                 parts = shard.split(members, limits)
             else:
                 parts = shard.split_segments(members, n_lines, rule.segments, limits)
             for lines in parts:
-                event = _event(study, version, lines, book, generation)
+                event = shard_event(study, version, lines, book, generation)
                 yield NewShard(dataclasses.replace(event, shard_kind=kind), lines)
+
+
+def _chosen(picture: Picture, again: Again | None) -> tuple[str, dict[str, Any]]:
+    """Return the SQL of the requests that are asked once more, and its parameters."""
+    if again is None:
+        return _CHOSEN_FIRST, {}
+    if again.classes is None:
+        return _CHOSEN_ALL, {}
+    return _CHOSEN_FAILED, parameters(picture, again)
 
 
 def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[DueRequest]:
@@ -150,33 +164,67 @@ def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[DueRequest]:
 
 def void_shards(picture: Picture, study: str, version: str) -> list[str]:
     """Return the shards of earlier plans that never became a batch: their requests may be asked anew."""
-    free = {Phase.ABSENT, Phase.INTENT, Phase.UPLOADED, Phase.REJECTED}
-    void = []
-    for shard_id, event in picture.shards.items():
-        latest = picture.latest_attempt(shard_id)
-        if event.study == study and event.study_version != version and (latest is None or latest.phase in free):
-            void.append(shard_id)
-    return void
+    return [
+        shard_id
+        for shard_id, event in picture.shards.items()
+        if event.study == study and event.study_version != version and is_voidable(picture, shard_id)
+    ]
+
+
+def is_voidable(picture: Picture, shard_id: str) -> bool:
+    """Whether no batch of a shard exists or is on its way; an adopted batch is one from the start."""
+    latest = picture.latest_attempt(shard_id)
+    is_free = latest is None or latest.phase in {Phase.ABSENT, Phase.INTENT, Phase.UPLOADED, Phase.REJECTED}
+    return is_free and picture.shards[shard_id].shard_kind != ShardKind.ADOPTED
 
 
 def live_shards(picture: Picture) -> list[str]:
-    """Return the shards that are still to be sent or answered."""
+    """Return the shards that are still to be sent or answered, those that are sent again by themselves included."""
     latest = {shard_id: picture.latest_attempt(shard_id) for shard_id in picture.shards}
-    return [shard_id for shard_id, attempt in latest.items() if attempt is None or attempt.phase not in SETTLED_PHASES]
+    return [shard_id for shard_id, attempt in latest.items() if attempt is None or not is_over(attempt)]
 
 
 def study_settings(store: Store, version: str) -> dict[str, Any]:
     """Return the settings that a study version was planned with."""
-    with tables.connect(store, ["studies"]) as connection:
-        rows = connection.execute("select config from studies where study_version = $1", [version]).fetchall()
-    settings: dict[str, Any] = json.loads(rows[0][0]) if rows else {}
+    found = _study_column(store, version, "config")
+    settings: dict[str, Any] = {} if found is None else json.loads(found)
     return settings
+
+
+def _study_column(store: Store, version: str, column: str) -> Any:
+    """Return a column of a planned study version, None where there is no such plan."""
+    for path in store.files(STUDIES.name):
+        rows = pq.read_table(path, columns=["study_version", column], partitioning=None)
+        versions, values = rows.column(0).to_pylist(), rows.column(1).to_pylist()
+        if version in versions:
+            return values[versions.index(version)]
+    return None
+
+
+def planned_version(picture: Picture, study: str) -> str:
+    """Return the version that a study is planned in now; raises UsageError for a study without a plan."""
+    version = picture.current_versions.get(study)
+    if version is None:
+        known = ", ".join(sorted(picture.current_versions)) or "none"
+        raise UsageError(
+            f"no plan for study {study!r} in this lake (planned: {known})",
+            hint="`batchpond plan FILE` makes it",
+        )
+    return version
 
 
 def shard_rule(store: Store, version: str) -> ShardRule:
     """Return how a planned study version wants its shards."""
     wishes = study_settings(store, version).get("shards") or {}
     return ShardRule(wishes.get("max_requests"), wishes.get("segments"), bool(wishes.get("per_cell")))
+
+
+def automatic_again(store: Store, version: str) -> Again | None:
+    """Return which failures a planned study lets `sync` ask again by itself, None where it says nothing."""
+    wishes = study_settings(store, version).get("retry") or {}
+    if not wishes.get("is_automatic"):
+        return None
+    return Again(frozenset(ErrorClass(name) for name in wishes["classes"]), wishes["max_attempts"])
 
 
 def study_budget_usd(store: Store, version: str) -> float | None:
@@ -195,7 +243,8 @@ def _limits(provider: str, queue: config.Limits, rule: ShardRule) -> shard.Limit
     )
 
 
-def _event(study: str, version: str, lines: list[DueRequest], book: Prices, generation: int) -> Event:
+def shard_event(study: str, version: str, lines: list[DueRequest], book: Prices, generation: int) -> Event:
+    """Return the fact of a shard of these lines, with what they are expected to cost."""
     first = lines[0]
     tokens = sum(line.estimated_input_tokens for line in lines)
     cost = _estimate(book, lines)
@@ -244,7 +293,7 @@ def _cells_text(lines: list[DueRequest]) -> str:
     return "; ".join(parts)[:CELLS_TEXT_MAX]
 
 
-def form_shards(session: Session, study: str, approval: Event, kind: ShardKind = ShardKind.FIRST) -> None:
+def form_shards(session: Session, study: str, approval: Event, again: Again | None = None) -> None:
     """S1: record the shards that an approval's due requests make; the lock is held.
 
     The fact comes before the file: a shard is real once its file stands, and a fact without a
@@ -252,14 +301,13 @@ def form_shards(session: Session, study: str, approval: Event, kind: ShardKind =
     its requests would otherwise be in two shards that may both be sent.
     """
     version = approval.study_version or ""
-    if kind is ShardKind.FIRST and _is_all_sharded(session, study, approval):
+    if again is None and _is_all_sharded(session, study, approval):
         return
     for shard_id in void_shards(session.picture, study, version):
         session.record(Event(kind=Kind.VOIDED, study=study, shard_id=shard_id))
-    for new in new_shards(session.store, session.picture, study, version, approval.n_limit, kind):
+    for new in new_shards(session.store, session.picture, study, version, approval.n_limit, again):
         session.record(new.event)
-        name = shard_file_name(new.event.provider or "", new.event.shard_id or "")
-        session.store.publish(SHARD_REQUESTS, name, _shard_rows(session.store, new))
+        publish_shard(session.store, new)
     failpoints.reach("S1")
 
 
@@ -272,10 +320,15 @@ def _is_all_sharded(session: Session, study: str, approval: Event) -> bool:
         is_mine = (event.study, event.study_version, event.shard_kind) == (study, version, ShardKind.FIRST)
         if is_mine and session.store.has(SHARD_REQUESTS, name):
             n_sharded += event.n_requests or 0
-    with tables.connect(session.store, ["studies"]) as connection:
-        rows = connection.execute("select n_requests from studies where study_version = $1", [version]).fetchall()
-    n_wanted = rows[0][0] if rows else _EVERYTHING
+    found = _study_column(session.store, version, "n_requests")
+    n_wanted = _EVERYTHING if found is None else int(found)
     return n_sharded >= (n_wanted if approval.n_limit is None else min(n_wanted, approval.n_limit))
+
+
+def publish_shard(store: Store, new: NewShard) -> None:
+    """Publish a shard's lines: from here on it is real."""
+    name = shard_file_name(new.event.provider or "", new.event.shard_id or "")
+    store.publish(SHARD_REQUESTS, name, _shard_rows(store, new))
 
 
 def _shard_rows(store: Store, new: NewShard) -> pa.Table:
@@ -288,6 +341,7 @@ def _shard_rows(store: Store, new: NewShard) -> pa.Table:
         pa.array(request_ids, pa.string()),
         pa.array([ids.request_key(request_id) for request_id in request_ids], pa.string()),
         pa.array([line.path.removeprefix(prefix).removesuffix(".parquet") for line in new.lines], pa.string()),
+        pa.nulls(n, pa.string()) if new.custom_ids is None else pa.array(new.custom_ids, pa.string()),
     ]
     return pa.Table.from_arrays(columns, schema=SHARD_REQUESTS.schema)
 

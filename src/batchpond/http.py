@@ -8,7 +8,7 @@ exception that leaves this module refers to a request, so none can show a header
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
@@ -17,21 +17,20 @@ from typing import Any, Final, TypeVar
 import httpx
 import orjson
 
-from batchpond import deadline, downloads
-from batchpond.addresses import checked_base, redirect_target
+from batchpond import deadline, downloads, uploads
+from batchpond.addresses import checked_base, origin_of, redirect_target
 from batchpond.answers import AckRule, Answer, answer_of, judge_create
 from batchpond.clock import Clock
 from batchpond.connections import KeyGuard, PoolTransport, failure
 from batchpond.errors import LakeError, ProviderError
 from batchpond.model import Download, ErrorClass, Unclear
-from batchpond.outcomes import Fault, HttpError, Place, error_class_of, final
+from batchpond.outcomes import Fault, HttpError, Place, error_class_of, final, redirect_host
 from batchpond.redact import Secret, guard_loggers
-from batchpond.retry import Again, RetryPolicy, RetryReason, reason_for_status, retry_after_s, run
+from batchpond.retry import Again, RetryPolicy, RetryReason, reason_for_status, run
 
-__all__ = ["USER_AGENT", "HttpClient", "HttpError", "HttpLimits"]
+__all__ = ["USER_AGENT", "HttpClient", "HttpError", "HttpLimits", "JsonStream"]
 
 USER_AGENT: Final = "batchpond/0.1"
-_GONE: Final = frozenset({404, 410})
 _HOPS_MAX: Final = 3
 
 _log = logging.getLogger("batchpond.http")
@@ -54,6 +53,28 @@ class HttpLimits:
     slow_window_s: float = 60.0
     json_bytes: int = 64 << 20
     download_bytes: int = 16 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class JsonStream:
+    """A JSON body that is made while it is sent, so that it never stands in memory.
+
+    `size_bytes` is exact: parts that come to another size end the call before its body is whole.
+    """
+
+    size_bytes: int
+    parts: Callable[[], Iterable[bytes]]
+
+
+def _whole(body: JsonStream) -> Iterator[bytes]:
+    n_bytes = 0
+    for part in body.parts():
+        n_bytes += len(part)
+        if n_bytes > body.size_bytes:
+            break
+        yield part
+    if n_bytes != body.size_bytes:
+        raise downloads.Refused("the body changed while it was sent")
 
 
 class HttpClient:
@@ -136,14 +157,21 @@ class HttpClient:
         return self._final(self._repeated(call, f"{method} {path}", allow), f"{method} {path}", allow)
 
     def post_once(
-        self, path: str, payload: Mapping[str, Any], *, deadline_s: float, rule: AckRule | None = None
+        self,
+        path: str,
+        payload: Mapping[str, Any] | JsonStream,
+        *,
+        deadline_s: float,
+        rule: AckRule | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Answer | Unclear:
         """Send exactly one POST; return a clear yes or no, or why the answer is neither.
 
         Never retries, never follows a redirect, ends after `deadline_s` in all, and raises nothing
-        for what the network or the server does. See `judge_create` for what is clear.
+        for what the network or the server does; what making a `JsonStream` raises comes out as it
+        is. `headers` replace those of the same name. See `judge_create` for what is clear.
         """
-        request = self._request("POST", path, payload=payload)
+        request = self._request("POST", path, payload=payload, headers=headers)
         result = self._exchange(request, deadline_s, self._read_answer)
         match result:
             case Again():
@@ -168,6 +196,26 @@ class HttpClient:
             raise LakeError(f"cannot read {file}: {error.strerror or error}") from None
         return self._final(result, f"POST {path}")
 
+    def upload_resumable(self, start: uploads.Start, file: Path) -> Answer:
+        """Send a file in chunks from disk, going on after a break where the server stands.
+
+        Returns the last answer, whose body may be lost. Raises ProviderError, with nothing sent, when
+        the server names an upload address of another origin.
+        """
+
+        def post(address: str, headers: Mapping[str, str], content: bytes | Iterable[bytes]) -> uploads.Result:
+            request = self._request("POST", address, headers=headers, content=content)
+            return self._exchange(request, self._limits.upload_s, self._read_answer)
+
+        name = f"POST {start.path}"
+        calls = uploads.Calls(post, lambda call: self._repeated(call, name))
+        try:
+            with file.open("rb") as content:
+                result = uploads.send(calls, start, content, file.stat().st_size)
+        except OSError as error:
+            raise LakeError(f"cannot read {file}: {error.strerror or error}") from None
+        return result if isinstance(result, Answer) and result.is_success else self._final(result, name)
+
     def download(self, path: str, dest: Path) -> Download | None:
         """Stream a file to `dest`, flushed to disk, with retries; None on 404 and 410.
 
@@ -180,14 +228,14 @@ class HttpClient:
 
         is_complete = False
         try:
-            result = self._repeated(call, f"GET {path}", _GONE)
+            result = self._repeated(call, f"GET {path}")
             is_complete = isinstance(result, Download)
         finally:
             if not is_complete:
                 dest.unlink(missing_ok=True)
         if isinstance(result, Download):
             return result
-        if isinstance(result, Answer) and result.status_code in _GONE:
+        if isinstance(result, Answer) and result.may_be_gone:
             return None
         self._final(result, f"GET {path}")
         raise HttpError(f"GET {path} at {self.host} answered with something that is not a file")
@@ -208,25 +256,47 @@ class HttpClient:
         def call() -> bytes | Answer | Again | Fault:
             return self._exchange(self._request("GET", path), self._limits.call_s, consume)
 
-        result = self._repeated(call, f"GET {path}", _GONE)
+        result = self._repeated(call, f"GET {path}")
         if isinstance(result, bytes):
             return result
-        if not (isinstance(result, Answer) and result.status_code in _GONE):
+        if not (isinstance(result, Answer) and result.may_be_gone):
             self._final(result, f"GET {path}")
         return None
 
     # --- one exchange ---------------------------------------------------------------------------
 
-    def _request(self, method: str, path: str, payload: Mapping[str, Any] | None = None, **parts: Any) -> httpx.Request:
-        if not path.startswith("/") or path.startswith("//"):
-            raise ProviderError(f"path {path[:80]!r} does not begin with one slash")
-        headers = {
+    def _request(
+        self,
+        method: str,
+        path: str,
+        payload: Mapping[str, Any] | JsonStream | None = None,
+        headers: Mapping[str, str] | None = None,
+        **parts: Any,
+    ) -> httpx.Request:
+        url = self._address(path)
+        sent = {
             name: value.reveal() if isinstance(value, Secret) else value for name, value in self._auth_headers.items()
         }
-        if payload is not None:
+        if isinstance(payload, JsonStream):
+            parts["content"] = _whole(payload)
+            sent["Content-Length"] = str(payload.size_bytes)
+        elif payload is not None:
             parts["content"] = orjson.dumps(payload)
-            headers["Content-Type"] = "application/json"
-        return self._client.build_request(method, self._base_url + path, headers=headers, **parts)
+        if payload is not None:
+            sent["Content-Type"] = "application/json"
+        return self._client.build_request(method, url, headers=sent | dict(headers or {}), **parts)
+
+    def _address(self, path: str) -> str:
+        """Return the URL of a path below the base URL; a whole URL is kept if the key may go there."""
+        if path.startswith("/") and not path.startswith("//"):
+            return self._base_url + path
+        if "://" not in path:
+            raise ProviderError(f"path {path[:80]!r} does not begin with one slash")
+        if origin_of(path) != self._origin or not set("\\@ ").isdisjoint(path):
+            elsewhere = redirect_host(self._base_url, path)
+            message = f"{self.host} names an address at {elsewhere}, where {self._key_name} does not go"
+            raise ProviderError(message, hint=f"if it may go there, make {elsewhere} the base URL")
+        return path
 
     def _exchange(
         self,
@@ -302,7 +372,7 @@ class HttpClient:
             reason = reason_for_status(result.status_code)
             if reason is None or error_class_of(result) is ErrorClass.BILLING:
                 return result
-            wait_s = retry_after_s(result.headers, self._clock.now())
+            wait_s = result.retry_after_s(self._clock.now())
             return Again(reason, result.excerpt(), wait_s, result.status_code)
 
         def on_wait(last: Again, seconds: float) -> None:

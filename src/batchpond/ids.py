@@ -60,7 +60,12 @@ def attempt_id(lake_id: str, shard: str, ordinal: int) -> str:
 
 def custom_id(attempt: str, request: str) -> str:
     """Return the id that one result line carries: it names both attempt and request."""
-    return f"{attempt[:ATTEMPT_PREFIX_LENGTH]}-{request_key(request)}"
+    return custom_id_prefix(attempt) + request_key(request)
+
+
+def custom_id_prefix(attempt: str) -> str:
+    """Return what every custom_id of an attempt begins with."""
+    return f"{attempt[:ATTEMPT_PREFIX_LENGTH]}-"
 
 
 def token(lake_id: str, attempt: str, secret: bytes, payload_sha256: str) -> str:

@@ -19,12 +19,13 @@ import pyarrow.parquet as pq
 
 from batchpond import ids
 from batchpond.errors import UsageError
-from batchpond.import_files import PROBLEMS_SHOWN_MAX, SCHEMA, JudgmentFile
+from batchpond.import_files import SCHEMA, JudgmentFile
 from batchpond.lake import disk, tables
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import Store
 from batchpond.lens import refresh
 from batchpond.model import Outcome, Verdict
+from batchpond.row_files import PROBLEMS_SHOWN_MAX, listed
 
 if TYPE_CHECKING:
     import duckdb
@@ -99,7 +100,7 @@ def _check_rows(connection: duckdb.DuckDBPyConnection, given: str, file: Judgmen
     ).fetchall()
     lines = (f"{file.unit} {line_no} {problem}" for line_no, problem in sorted([*first, *file.problems.shown]))
     raise UsageError(
-        f"{file.path}: {n_bad:,} {'rows' if n_bad > 1 else 'row'} cannot be imported:{_listed(lines, n_bad)}",
+        f"{file.path}: {n_bad:,} {'rows' if n_bad > 1 else 'row'} cannot be imported:{listed(lines, n_bad)}",
         hint=f"a verdict is one of {', '.join(WORDS)}; nothing was imported",
     )
 
@@ -118,15 +119,9 @@ def _check_contradictions(connection: duckdb.DuckDBPyConnection, file: JudgmentF
     )
     raise UsageError(
         f"{file.path}: {n_clashes:,} {'rows contradict' if n_clashes > 1 else 'row contradicts'} another verdict on the"
-        f" same judgment:{_listed(lines, n_clashes)}",
+        f" same judgment:{listed(lines, n_clashes)}",
         hint="repeats of a judgment need a column repeat_no (1, 2, ...); nothing was imported",
     )
-
-
-def _listed(lines: Iterable[str], n_all: int) -> str:
-    shown = list(lines)[:PROBLEMS_SHOWN_MAX]
-    rest = n_all - len(shown)
-    return "".join(f"\n  {line}" for line in [*shown, *([f"and {rest:,} more"] if rest else [])])
 
 
 def _report(connection: duckdb.DuckDBPyConnection, path: Path) -> ImportReport:

@@ -55,6 +55,14 @@ class Origin(StrEnum):
     SIMULATED = "simulated"
 
 
+class ShardKind(StrEnum):
+    """Whether a shard asks its requests for the first time, again, or not at all: another tool asked them."""
+
+    FIRST = "first"
+    RETRY = "retry"
+    ADOPTED = "adopted"
+
+
 class BatchState(StrEnum):
     """A provider batch's state in one vocabulary for all providers."""
 
@@ -103,7 +111,11 @@ class Finish(StrEnum):
 
 
 class ErrorClass(StrEnum):
-    """What kind of failure an error is, and so whether asking again can help."""
+    """What kind of failure an error is, and so whether asking again can help.
+
+    MISSING and LOST are of requests that no result row answers: their batch ended without one, or was
+    given up.
+    """
 
     TRANSIENT = "transient"
     PERMANENT = "permanent"
@@ -113,6 +125,8 @@ class ErrorClass(StrEnum):
     EXPIRED = "expired"
     CANCELLED = "cancelled"
     UNREADABLE = "unreadable"
+    MISSING = "missing"
+    LOST = "lost"
 
 
 class Match(StrEnum):

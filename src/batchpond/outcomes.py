@@ -60,9 +60,12 @@ def error_class_of(answer: Answer) -> ErrorClass:
 
 
 def final(result: object, place: Place, allow: frozenset[int]) -> Answer:
-    """Return a usable answer: 2xx with a JSON object, or a status in `allow`; raise for all else."""
+    """Return a usable answer: 2xx with a JSON object, or a status in `allow`; raise for all else.
+
+    An answer that refuses the key is never allowed, whatever its status.
+    """
     match result:
-        case Answer(status_code=status_code) if status_code in allow:
+        case Answer(status_code=status_code) if status_code in allow and error_class_of(result) != ErrorClass.ACCESS:
             return result
         case Answer(is_success=True) if isinstance(result.json, dict):
             return result

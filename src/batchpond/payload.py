@@ -38,19 +38,26 @@ def shard_file_name(provider: str, shard_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ShardLines:
-    """A shard's requests in line order, and the request files that hold them."""
+    """A shard's requests in line order, the request files that hold them, and the custom_ids of a foreign batch."""
 
     request_ids: list[str]
     files: list[Path]
+    custom_ids: list[str | None]
+
+    def custom_ids_of(self, attempt_id: str) -> Iterator[str]:
+        """Yield the custom_id of each line: the one that was given to it elsewhere, or the attempt's own."""
+        for request_id, given in zip(self.request_ids, self.custom_ids, strict=True):
+            yield ids.custom_id(attempt_id, request_id) if given is None else given
 
 
 def shard_lines(store: Store, provider: str, shard_id: str) -> ShardLines:
     """Read a shard's lines."""
     path = store.final_path(SHARD_REQUESTS, shard_file_name(provider, shard_id))
-    rows = pq.read_table(path, columns=["line_number", "request_id", "requests_file"], partitioning=None)
+    rows = pq.read_table(path, columns=["line_number", "request_id", "requests_file", "custom_id"], partitioning=None)
     rows = rows.sort_by("line_number")
     names = pc.unique(rows.column("requests_file")).to_pylist()
-    return ShardLines(rows.column("request_id").to_pylist(), [store.final_path(REQUESTS, name) for name in names])
+    files = [store.final_path(REQUESTS, name) for name in names]
+    return ShardLines(rows.column("request_id").to_pylist(), files, rows.column("custom_id").to_pylist())
 
 
 def build(
@@ -66,13 +73,17 @@ def build(
     staged = store.scratch(".jsonl")
     lines = shard_lines(store, provider, shard_id)
     disk.write_private(staged, b"")
-    with staged.open("r+b", buffering=_BUFFER_BYTES) as out:
-        for request_id, body in _bodies(lines):
-            out.write(module.payload_line(ids.custom_id(attempt_id, request_id), endpoint, body))
-            out.write(b"\n")
-        out.flush()
-        failpoints.reach("S2")
-        os.fsync(out.fileno())
+    try:
+        with staged.open("r+b", buffering=_BUFFER_BYTES) as out:
+            for request_id, body in _bodies(lines):
+                out.write(module.payload_line(ids.custom_id(attempt_id, request_id), endpoint, body))
+                out.write(b"\n")
+            out.flush()
+            failpoints.reach("S2")
+            os.fsync(out.fileno())
+    except BaseException:
+        disk.drop(staged)  # it may be large, and the disk full
+        raise
     disk.link_into_place(staged, final)
     failpoints.reach("S3")
     return _measure(final)

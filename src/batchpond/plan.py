@@ -239,7 +239,7 @@ def _notes(draft: _Draft, prices: Prices) -> list[str]:
                 f"no batch price is known for {provider}/{model}, so its cost is unknown; "
                 f'set it under [prices."{provider}/{model}"] in the lake\'s {CONFIG}'
             )
-    if any(spec.max_output_tokens is None for spec in study.models):
+    if any(cell.way.settings.max_output_tokens is None for cell in draft.grid.cells):
         notes.append("without max_output_tokens the worst cost is unknown")
     if study.pairs.count is not None and study.pairs.count > draft.pairs.n_possible:
         notes.append(

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from batchpond import failpoints
+from batchpond import failpoints, ids
 from batchpond.attempts import FOUND, NOT_FOUND_AGE_MIN_S, NOT_FOUND_POLLS_MIN, Attempt, Phase, seen_event
 from batchpond.errors import ExitCode
 from batchpond.lake.events import Event, Kind
@@ -117,15 +117,28 @@ def _check_stranger(session: Session, batch: RemoteBatch) -> None:
         if attempt.intent.token == batch.token and attempt.batch_id != batch.batch_id and attempt.n_sends:
             if attempt.phase.is_unclear:
                 return
-            if _is_late(session, attempt):
+            if is_late(session, attempt):
                 adopt(session, attempt, [batch])
                 return
             note_duplicate(session, attempt, batch)
             return
+    if batch.token.startswith(f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-"):
+        _note_forgotten(session, batch)
 
 
-def _is_late(session: Session, attempt: Attempt) -> bool:
-    """Whether a batch called absent has appeared before its requests were sent again."""
+def _note_forgotten(session: Session, batch: RemoteBatch) -> None:
+    """A token of this lake for an attempt that it does not know: a copy sends too, or this is an old backup."""
+    session.note(
+        Severity.ERROR,
+        f"batch {batch.batch_id} was made by this lake, which does not know of it: a copy of the lake sends too,"
+        " or the lake was restored from an older one; its requests may be bought twice",
+        hint="send from one copy only; `batchpond adopt --list` shows what else is in the account",
+        exit_code=ExitCode.ATTENTION,
+    )
+
+
+def is_late(session: Session, attempt: Attempt) -> bool:
+    """Whether a batch of an attempt called absent would still be its only one: nothing was sent again."""
     latest = session.picture.latest_attempt(attempt.shard_id)
     is_voided = attempt.shard_id in session.picture.voided
     return attempt.phase is Phase.ABSENT and latest == attempt and not is_voided

@@ -5,6 +5,7 @@ Unit prices come from the bundled data of genai-prices (no network) or from the 
     [prices."openai/gpt-5.4-mini"]      # USD per 1M tokens, at batch prices
     input = 0.375
     cached_input = 0.0375               # optional; without it cached tokens cost what others do
+    cache_write = 0.375                 # optional, likewise: for providers that charge for writing a cache
     output = 2.25
 
 An unknown price is None, never 0. genai-prices answers with the standard price where it knows no batch
@@ -52,6 +53,7 @@ class Tier:
     input_usd: float
     cached_usd: float
     output_usd: float
+    cache_write_usd: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +63,18 @@ class UnitPrices:
     tiers: tuple[Tier, ...]
     source: str
 
-    def cost_usd(self, input_tokens: int, cached_tokens: int, output_tokens: int) -> float:
-        """Return what one request costs; `input_tokens` includes the cached ones."""
+    def cost_usd(self, input_tokens: int, cached_tokens: int, output_tokens: int, cache_write_tokens: int = 0) -> float:
+        """Return what one request costs; `input_tokens` includes those read from and written to a cache.
+
+        What is written is taken to live for minutes: Anthropic's cache of an hour costs more.
+        """
         tier = self.tiers[0]
         for candidate in self.tiers[1:]:
             if input_tokens > candidate.above_tokens:
                 tier = candidate
-        fresh = max(0, input_tokens - cached_tokens)
+        fresh = max(0, input_tokens - cached_tokens - cache_write_tokens)
         total = fresh * tier.input_usd + cached_tokens * tier.cached_usd + output_tokens * tier.output_usd
-        return total / PER_TOKENS
+        return (total + cache_write_tokens * tier.cache_write_usd) / PER_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +146,13 @@ class Prices:
         return self._cache[key]
 
     def cost(
-        self, provider: str, model: str, input_tokens: int | None, cached_tokens: int | None, output_tokens: int | None
+        self,
+        provider: str,
+        model: str,
+        input_tokens: int | None,
+        cached_tokens: int | None,
+        output_tokens: int | None,
+        cache_write_tokens: int | None = None,
     ) -> float | None:
         """Return what one answered request cost in USD, or None when prices or tokens are unknown.
 
@@ -150,7 +161,9 @@ class Prices:
         if input_tokens is None or output_tokens is None:
             return None
         unit = self.unit(provider, model)
-        return None if unit is None else unit.cost_usd(input_tokens, cached_tokens or 0, output_tokens)
+        if unit is None:
+            return None
+        return unit.cost_usd(input_tokens, cached_tokens or 0, output_tokens, cache_write_tokens or 0)
 
     def estimate(
         self,
@@ -194,13 +207,15 @@ def _override(prices: TomlTable, name: str) -> UnitPrices:
     provider, slash, model = name.partition("/")
     if not (provider and slash and model):
         prices.fail(name, 'is not a price: its name must be "provider/model"')
-    table = prices.table(name, ("input", "output", "cached_input"))
-    values = [table.number(key, None, 0, PRICE_MAX_USD) for key in ("input", "output", "cached_input")]
-    for key, value in zip(("input", "output"), values, strict=False):
-        if value is None:
+    keys = ("input", "output", "cached_input", "cache_write")
+    table = prices.table(name, keys)
+    values = {key: table.number(key, None, 0, PRICE_MAX_USD) for key in keys}
+    for key in ("input", "output"):
+        if values[key] is None:
             table.fail(key, "is missing; both are needed, in USD per 1M tokens at batch prices")
-    input_usd, output_usd, cached_usd = values[0] or 0.0, values[1] or 0.0, values[2]
-    return UnitPrices((Tier(0, input_usd, input_usd if cached_usd is None else cached_usd, output_usd),), "config.toml")
+    input_usd, output_usd = values["input"] or 0.0, values["output"] or 0.0
+    cached, written = (input_usd if usd is None else usd for usd in (values["cached_input"], values["cache_write"]))
+    return UnitPrices((Tier(0, input_usd, cached, output_usd, written),), "config.toml")
 
 
 def _bundled(provider: str, model: str, when: datetime) -> UnitPrices | None:
@@ -212,7 +227,7 @@ def _bundled(provider: str, model: str, when: datetime) -> UnitPrices | None:
         return None
     if any(getattr(batch, field) is None for field in fields):
         return None
-    priced = [getattr(batch, field) for field in (*fields, "cache_read_mtok")]
+    priced = [getattr(batch, field) for field in (*fields, "cache_read_mtok", "cache_write_mtok")]
     starts = sorted({0, *(tier.start for price in priced for tier in getattr(price, "tiers", ()))})
     return UnitPrices(tuple(_tier(start, *priced) for start in starts), "genai-prices")
 
@@ -230,9 +245,9 @@ def _looked_up(provider: str, model: str, when: datetime, context: dict[str, str
         return None
 
 
-def _tier(start: int, input_price: Any, output_price: Any, cached_price: Any) -> Tier:
-    cached = input_price if cached_price is None else cached_price
-    return Tier(start, *(_at(price, start) for price in (input_price, cached, output_price)))
+def _tier(start: int, input_price: Any, output_price: Any, cached_price: Any, written_price: Any) -> Tier:
+    cached, written = (input_price if price is None else price for price in (cached_price, written_price))
+    return Tier(start, *(_at(price, start) for price in (input_price, cached, output_price, written)))
 
 
 def _at(price: Any, start: int) -> float:

@@ -10,6 +10,7 @@ from batchpond.lake.events import Event, Kind
 from batchpond.lake.store import Store
 from batchpond.lens.refresh import refresh
 from batchpond.model import RemoteBatch
+from batchpond.poll import is_late
 from batchpond.session import Providers, Session
 from batchpond.unknowns import check_host
 
@@ -43,15 +44,16 @@ def resolve(
 ) -> Attempt:
     """Record a person's decision and return the attempt as it then stands.
 
-    `adopt` takes the provider's `batch_id` for the attempt, after checking that it can be its
-    batch; `absent` lets the shard be sent again, which may pay twice; `lost` gives the answers
+    `adopt` takes the provider's `batch_id` for the attempt, in doubt or called absent, after checking
+    that it can be its batch; `absent` lets the shard be sent again, which may pay twice; `lost` gives the answers
     up; `refetch` downloads a mismatched batch's files again. Raises UsageError when the attempt
     is in no state for it.
     """
     with store.lock(f"resolve {attempt_id}"):
         session = Session.begin(store, providers)
         attempt = find_attempt(session.picture, attempt_id)
-        if attempt.phase not in _ALLOWED[resolution]:
+        is_late_batch = resolution is Resolution.ADOPT and is_late(session, attempt)
+        if attempt.phase not in _ALLOWED[resolution] and not is_late_batch:
             allowed = ", ".join(sorted(_ALLOWED[resolution]))
             raise UsageError(
                 f"attempt {attempt.attempt_id} is {attempt.phase}; --{resolution} is for one that is {allowed}",

@@ -54,25 +54,33 @@ def reason_for_status(status_code: int) -> RetryReason | None:
             return RetryReason.SERVER if 500 <= status_code <= 599 else None
 
 
-def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
+def retry_after_s(headers: Mapping[str, str], now: datetime, asked: str | None = None) -> float | None:
     """Return how long the server asks to wait, 0 to 900 s, or None when it does not say.
 
-    Reads `retry-after-ms` before `retry-after` (seconds or an HTTP date); header names are
-    lower case. A negative or past value is 0, nonsense is None.
+    Reads `retry-after-ms` before `retry-after` (seconds or an HTTP date) before `asked`, which a body
+    said ("34s", google.rpc.RetryInfo); header names are lower case. A negative or past value is
+    0, nonsense is None.
     """
+    said_s = _in_headers(headers, now)
+    if said_s is None and asked is not None:
+        said_s = _number(asked.strip().removesuffix("s"))
+    return None if said_s is None else min(RETRY_AFTER_MAX_S, max(0.0, said_s))
+
+
+def _in_headers(headers: Mapping[str, str], now: datetime) -> float | None:
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
-        return _capped(milliseconds / 1000)
+        return milliseconds / 1000
     value = headers.get("retry-after")
     seconds = _number(value)
     if seconds is not None:
-        return _capped(seconds)
+        return seconds
     if value is None:
         return None
     try:
         moment = parsedate_to_datetime(value)
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-        return _capped((moment - now).total_seconds())
+        return (moment - now).total_seconds()
     except (ValueError, TypeError, OverflowError, IndexError):
         return None
 
@@ -83,10 +91,6 @@ def _number(value: str | None) -> float | None:
     except ValueError:
         return None
     return None if math.isnan(number) else number
-
-
-def _capped(seconds: float) -> float:
-    return min(RETRY_AFTER_MAX_S, max(0.0, seconds))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from which the next pass finds the batch again. Only the upload may be repeated 
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from batchpond import failpoints, ids, payload
@@ -20,6 +22,8 @@ from batchpond.session import Session, Severity
 from batchpond.unknowns import check_host
 
 SEND_LEASE_S = 60.0
+FILE_MARGIN_S = 7_200.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Sending(StrEnum):
@@ -28,6 +32,26 @@ class Sending(StrEnum):
     CREATED = "created"
     REJECTED = "rejected"
     UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Bearings:
+    """Where an attempt starts from, by the provider's own word: its account, and its newest batch's time.
+
+    Only an opaque provider needs it: what is older cannot be the attempt's batch, and
+    a key of another account proves nothing about it.
+    """
+
+    scope: str | None = None
+    newest: datetime | None = None
+
+    @classmethod
+    def take(cls, session: Session, provider: BatchProvider) -> Bearings:
+        """Ask the provider where it is needed; free calls."""
+        if not provider.descriptor.is_opaque:
+            return cls()
+        dates = (batch.created_at for batch in provider.list_page(None).batches)
+        return cls(session.scope(provider), max((date for date in dates if date is not None), default=None))
 
 
 def send_shard(session: Session, shard: Event, approval: Event) -> Sending:
@@ -39,12 +63,19 @@ def send_shard(session: Session, shard: Event, approval: Event) -> Sending:
     """
     provider = session.providers.get(shard.provider or "")
     attempt = _attempt_to_send(session, shard, approval, provider)
-    file_id = _usable_file(attempt) or _upload(session, attempt, provider)
+    file_id = None
+    if provider.descriptor.takes_files:
+        file_id = _usable_file(session, attempt, provider) or _upload(session, attempt, provider)
     return _create(session, session.attempt(attempt.attempt_id), file_id, provider)
 
 
-def _usable_file(attempt: Attempt) -> str | None:
-    """Return the attempt's uploaded file, unless the provider may have refused the batch because of it."""
+def _usable_file(session: Session, attempt: Attempt, provider: BatchProvider) -> str | None:
+    """Return the attempt's uploaded file, unless the batch may have been refused because of it, or it is gone."""
+    kept_s = provider.descriptor.input_retention_s
+    if kept_s is not None and attempt.uploaded is not None:
+        age_s = (session.store.clock.now() - (attempt.uploaded.occurred_at or _EPOCH)).total_seconds()
+        if age_s > kept_s - FILE_MARGIN_S:
+            return None
     refused = attempt.rejection is not None and attempt.rejection.provider_status == ErrorClass.PERMANENT
     return None if refused else attempt.file_id
 
@@ -63,6 +94,7 @@ def _attempt_to_send(session: Session, shard: Event, approval: Event, provider: 
 def _record_intent(session: Session, shard: Event, approval: Event, provider: BatchProvider, ordinal: int) -> Attempt:
     """S2 to S4: payload on disk, then the durable intent that carries the token."""
     store = session.store
+    bearings = Bearings.take(session, provider)
     attempt_id = ids.attempt_id(store.lake_id, shard.shard_id or "", ordinal)
     built = payload.build(
         store,
@@ -95,6 +127,8 @@ def _record_intent(session: Session, shard: Event, approval: Event, provider: Ba
             cost_expected_usd=shard.cost_expected_usd,
             cost_max_usd=shard.cost_max_usd,
             detail=shard.detail,
+            scope=bearings.scope,
+            provider_created_at=bearings.newest,
         )
     )
     failpoints.reach("S4")
@@ -152,7 +186,7 @@ def _uploaded_before(provider: BatchProvider, name: str, intent: Event) -> Remot
     return next((file for file in found if file.size_bytes == intent.size_bytes), None)
 
 
-def _create(session: Session, attempt: Attempt, file_id: str, provider: BatchProvider) -> Sending:
+def _create(session: Session, attempt: Attempt, file_id: str | None, provider: BatchProvider) -> Sending:
     """S7 to S9: a durable `sent`, one POST, and what its answer means."""
     clock = session.store.clock
     ordinal = attempt.n_sends + 1

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from batchpond import config, due
+from batchpond import config, due, failures
 from batchpond.attempts import UNSENT_PHASES, Attempt, Phase, Picture
 from batchpond.errors import ExitCode
 from batchpond.lake import tables
 from batchpond.lake.events import Event
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import Store
-from batchpond.model import ErrorClass
+from batchpond.model import ErrorClass, ShardKind
 from batchpond.payload import shard_file_name
 from batchpond.providers import registry
 from batchpond.send import send_shard
@@ -25,6 +25,7 @@ BACKOFF_MAX = timedelta(hours=1)
 QUEUE_BACKOFF_FIRST = timedelta(minutes=15)
 QUEUE_BACKOFF_MAX = timedelta(hours=6)
 REQUEUES_MAX = 8
+_QUEUED_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN})
 REJECTIONS_MAX = 12
 
 
@@ -45,15 +46,15 @@ class Trigger:
     now: datetime
 
 
-def readiness(attempt: Attempt | None, trigger: Trigger, requeue_codes: frozenset[str]) -> Readiness:
+def readiness(attempt: Attempt | None, trigger: Trigger) -> Readiness:
     """Return whether the shard of this latest attempt may be sent; pure."""
     if attempt is None or attempt.phase in UNSENT_PHASES or attempt.phase is Phase.ABSENT:
         return Readiness.READY
     if attempt.phase is Phase.REJECTED:
         return _after_rejection(attempt, trigger)
-    if attempt.phase is Phase.VERIFIED and attempt.failure_code in requeue_codes and not attempt.n_answered:
+    if failures.is_requeued(attempt):
         return _after_failure(attempt, trigger)
-    return Readiness.DONE if attempt.phase is Phase.VERIFIED else Readiness.WAITING
+    return Readiness.DONE if attempt.phase in failures.OVER_PHASES else Readiness.WAITING
 
 
 def _after_rejection(attempt: Attempt, trigger: Trigger) -> Readiness:
@@ -88,7 +89,27 @@ def send_due(session: Session, *, only_study: str | None = None, is_explicit: bo
             continue
         with session.isolated("", f"sending what is due of study {study}"):
             due.form_shards(session, study, approval)
+            _form_retries(session, study, approval)
             _send_study(session, study, approval, trigger)
+
+
+def _form_retries(session: Session, study: str, approval: Event) -> None:
+    """Ask failed requests again where the study wants that, once all that was asked has ended.
+
+    Waiting for the end makes one further batch of what would otherwise be many small ones.
+    """
+    again = due.automatic_again(session.store, approval.study_version or "")
+    if again is not None and not _is_under_way(session.picture, study):
+        due.form_shards(session, study, approval, again)
+
+
+def _is_under_way(picture: Picture, study: str) -> bool:
+    """Whether anything asked of the study may still end by itself; what the provider refused does not."""
+    for shard_id in due.live_shards(picture):
+        latest = picture.latest_attempt(shard_id)
+        if picture.shards[shard_id].study == study and (latest is None or latest.phase is not Phase.REJECTED):
+            return True
+    return False
 
 
 def _is_valid(session: Session, study: str, approval: Event, now: datetime) -> bool:
@@ -123,7 +144,7 @@ def candidates(store: Store, picture: Picture, study: str) -> Iterator[tuple[Eve
     """Yield the study's shards of the current version that are not done, with their latest attempt."""
     version = picture.current_versions.get(study)
     for shard in list(picture.shards.values()):
-        if shard.study != study or shard.study_version != version:
+        if shard.study != study or shard.study_version != version or shard.shard_kind == ShardKind.ADOPTED:
             continue
         name = shard_file_name(shard.provider or "", shard.shard_id or "")
         latest = picture.latest_attempt(shard.shard_id or "")
@@ -135,12 +156,11 @@ def candidates(store: Store, picture: Picture, study: str) -> Iterator[tuple[Eve
 
 def _send_study(session: Session, study: str, approval: Event, trigger: Trigger) -> None:
     waiting_for: dict[str, int] = {}
-    budget = Budget.of(session, approval)
+    budget: Budget | None = None
     settings = config.load(session.store.path)
     for shard, latest in candidates(session.store, session.picture, study):
         provider = shard.provider or ""
-        codes = frozenset(registry.module(provider).DESCRIPTOR.requeue_codes)
-        match readiness(latest, trigger, codes):
+        match readiness(latest, trigger):
             case Readiness.DONE:
                 continue
             case Readiness.WAITING:
@@ -150,6 +170,7 @@ def _send_study(session: Session, study: str, approval: Event, trigger: Trigger)
                 _count(waiting_for, "a person: the provider refused them")
                 continue
             case Readiness.READY:
+                budget = budget or Budget.of(session, approval)
                 obstacle = _obstacle(session, shard, settings, budget)
         if obstacle is not None:
             _count(waiting_for, obstacle.reason)
@@ -176,31 +197,50 @@ class Obstacle:
 
 
 def _obstacle(session: Session, shard: Event, settings: config.Config, budget: Budget) -> Obstacle | None:
+    found = _refusal(session, shard) or _full_queue(session, shard, settings)
+    if found is None and not budget.allows(shard):
+        return Obstacle("money: the approved cost is reserved or spent", passes_by_itself=False)
+    return found
+
+
+def _refusal(session: Session, shard: Event) -> Obstacle | None:
     provider, model = shard.provider or "", shard.request_model or ""
     if session.providers.is_refused(provider):
         return Obstacle(f"a key that {provider} accepts", passes_by_itself=False)
     if (provider, model) in session.paused:
         return Obstacle(f"{provider} to take {model} batches again")
-    limits = settings.limits_of(provider, model)
-    n_open, tokens = _in_queue(session, provider, model)
-    if limits.open_batches is not None and n_open >= limits.open_batches:
-        return Obstacle(f"room among the {limits.open_batches} open {model} batches")
-    if limits.enqueued_tokens is not None and n_open and tokens + (shard.input_tokens or 0) > limits.enqueued_tokens:
-        return Obstacle(f"room in {provider}'s queue of {limits.enqueued_tokens:,} {model} tokens")
-    if not budget.allows(shard):
-        return Obstacle("money: the approved cost is reserved or spent", passes_by_itself=False)
+    if registry.module(provider).DESCRIPTOR.is_opaque and _is_any_unclear(session, provider):
+        return Obstacle(f"an unacknowledged {provider} batch to be found or proven absent")
     return None
 
 
-def _in_queue(session: Session, provider: str, model: str) -> tuple[int, int]:
-    """Return how many batches and prompt tokens a model's queue may hold now."""
-    held = [
-        attempt.intent
-        for attempt in session.picture.attempts.values()
-        if attempt.phase in {Phase.SENT, Phase.UNKNOWN, Phase.OPEN}
-        and (attempt.provider, attempt.intent.request_model) == (provider, model)
+def _full_queue(session: Session, shard: Event, settings: config.Config) -> Obstacle | None:
+    provider, model = shard.provider or "", shard.request_model or ""
+    waiting = [
+        a.intent for a in session.picture.attempts.values() if a.provider == provider and a.phase in _QUEUED_PHASES
     ]
-    return len(held), sum(intent.input_tokens or 0 for intent in held)
+    of_model = [intent for intent in waiting if intent.request_model == model]
+    return _over(settings.of_account(provider), provider, shard, waiting) or _over(
+        settings.of_model(provider, model), model, shard, of_model
+    )
+
+
+def _over(limits: config.Limits, name: str, shard: Event, waiting: list[Event]) -> Obstacle | None:
+    """Return which limit a shard would pass beside what waits; alone it is always tried."""
+    if limits.open_batches is not None and len(waiting) >= limits.open_batches:
+        return Obstacle(f"room among the {limits.open_batches} open {name} batches")
+    n_requests = sum(intent.n_requests or 0 for intent in (*waiting, shard))
+    if limits.enqueued_requests is not None and waiting and n_requests > limits.enqueued_requests:
+        return Obstacle(f"room in the queue of {limits.enqueued_requests:,} {name} requests")
+    tokens = sum(intent.input_tokens or 0 for intent in (*waiting, shard))
+    if limits.enqueued_tokens is not None and waiting and tokens > limits.enqueued_tokens:
+        return Obstacle(f"room in the queue of {limits.enqueued_tokens:,} {name} tokens")
+    return None
+
+
+def _is_any_unclear(session: Session, provider: str) -> bool:
+    """Whether a create is in doubt: at an opaque provider a second one could not be told from the first."""
+    return any(a.phase.is_unclear and a.provider == provider for a in session.picture.attempts.values())
 
 
 @dataclass(slots=True)
@@ -254,6 +294,11 @@ def _is_under(approval: Event, attempt: Attempt) -> bool:
 
 
 def _taken_usd(attempt: Attempt, actual: dict[str, float | None]) -> float:
+    """Return what an attempt may have cost; a second batch of it costs too, whoever made it."""
+    return _own_usd(attempt, actual) + sum(event.cost_max_usd or 0.0 for event in attempt.duplicates)
+
+
+def _own_usd(attempt: Attempt, actual: dict[str, float | None]) -> float:
     worst = attempt.intent.cost_max_usd or 0.0
     if attempt.phase in {Phase.INTENT, Phase.UPLOADED, Phase.REJECTED, Phase.ABSENT}:
         return 0.0

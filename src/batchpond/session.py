@@ -98,6 +98,7 @@ class Session:
     counts: Counts = field(default_factory=Counts)
     paused: set[tuple[str, str]] = field(default_factory=set)
     n_waiting: int = 0
+    scopes: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def begin(cls, store: Store, providers: Providers, on_note: Callable[[Note], None] | None = None) -> Session:
@@ -118,6 +119,13 @@ class Session:
             return False
         self.picture.add(self.log.events[-1])
         return True
+
+    def scope(self, provider: BatchProvider) -> str:
+        """Return the account that the provider's key belongs to, asked once a pass."""
+        name = provider.descriptor.name
+        if name not in self.scopes:
+            self.scopes[name] = provider.check()
+        return self.scopes[name]
 
     def attempt(self, attempt_id: str) -> Attempt:
         """Return an attempt as it now stands."""

@@ -257,4 +257,4 @@ def _retry(root: TomlTable) -> RetrySpec:
         if name not in list(ErrorClass):
             table.fail("classes", f"contains {name!r}, not one of {', '.join(ErrorClass)}")
     max_attempts = table.integer("max_attempts", usual.max_attempts, 1, 20) or 1
-    return RetrySpec(max_attempts, tuple(ErrorClass(name) for name in classes))
+    return RetrySpec(root.has("retry"), max_attempts, tuple(ErrorClass(name) for name in classes))

@@ -104,8 +104,12 @@ class ShardsSpec:
 
 @dataclass(frozen=True, slots=True)
 class RetrySpec:
-    """Which failures may be asked again, and how often a request may be asked in all."""
+    """Which failures may be asked again, and in how many batches a request may be in all.
 
+    `is_automatic` lets `sync` do so by itself, within what was approved.
+    """
+
+    is_automatic: bool = False
     max_attempts: int = 3
     classes: tuple[ErrorClass, ...] = (ErrorClass.TRANSIENT, ErrorClass.EXPIRED)
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from batchpond import due, failpoints, ids
-from batchpond.attempts import Picture, fold
+from batchpond import adoptions, due, failpoints, ids
+from batchpond.attempts import UNCLEAR_PHASES, Phase, Picture, fold
 from batchpond.errors import ExitCode, UsageError
+from batchpond.failures import Again
 from batchpond.lake.events import Event, Kind, read
 from batchpond.lake.store import Store
 from batchpond.lens.refresh import refresh
@@ -17,6 +18,7 @@ from batchpond.sending import Readiness, Trigger, candidates, readiness, send_du
 from batchpond.session import Counts, Note, Providers, Session
 from batchpond.unknowns import resolve_unknowns
 
+_HOLDING_PHASES = UNCLEAR_PHASES | {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE}
 APPROVAL_LASTS = timedelta(days=30)
 
 
@@ -80,18 +82,14 @@ def _total(costs: list[float | None]) -> float | None:
     return sum(known) if len(known) == len(costs) else None
 
 
-def preview(store: Store, picture: Picture, study: str, limit: int | None, *, again: bool = False) -> SubmitPreview:
+def preview(
+    store: Store, picture: Picture, study: str, limit: int | None, *, again: Again | None = None
+) -> SubmitPreview:
     """Return what `submit` would send now; reads only. Raises UsageError for a study without a plan."""
-    version = picture.current_versions.get(study)
-    if version is None:
-        known = ", ".join(sorted(picture.current_versions)) or "none"
-        raise UsageError(
-            f"no plan for study {study!r} in this lake (planned: {known})",
-            hint="`batchpond plan FILE` makes it",
-        )
+    version = due.planned_version(picture, study)
     shards = list(_unsent(store, picture, study))
-    for kind in _kinds(again):
-        shards += [new.event for new in due.new_shards(store, picture, study, version, limit, kind)]
+    for asked in (None, again) if again else (None,):
+        shards += [new.event for new in due.new_shards(store, picture, study, version, limit, asked)]
     groups: dict[tuple[str, str], list[Event]] = {}
     for shard in shards:
         groups.setdefault((shard.provider or "", shard.request_model or ""), []).append(shard)
@@ -106,18 +104,14 @@ def _caveats(provider: str, model: str) -> tuple[str, ...]:
     return (*module.DESCRIPTOR.caveats, *module.caveats(model))
 
 
-def _kinds(again: bool) -> tuple[due.ShardKind, ...]:
-    return (due.ShardKind.FIRST, due.ShardKind.RETRY) if again else (due.ShardKind.FIRST,)
-
-
 def _unsent(store: Store, picture: Picture, study: str) -> list[Event]:
+    """Return the study's shards that no batch holds or may hold, those that wait for their turn included."""
     trigger = Trigger(is_explicit=True, now=store.clock.now())
-    waiting = []
-    for shard, latest in candidates(store, picture, study):
-        codes = frozenset(registry.module(shard.provider or "").DESCRIPTOR.requeue_codes)
-        if readiness(latest, trigger, codes) is not Readiness.DONE and (latest is None or not latest.is_open):
-            waiting.append(shard)
-    return waiting
+    return [
+        shard
+        for shard, latest in candidates(store, picture, study)
+        if readiness(latest, trigger) is not Readiness.DONE and (latest is None or latest.phase not in _HOLDING_PHASES)
+    ]
 
 
 def _model_cost(key: tuple[str, str], shards: list[Event]) -> ModelCost:
@@ -141,14 +135,14 @@ def submit(
     confirm: Callable[[SubmitPreview], bool] | None,
     providers: Providers,
     on_note: Callable[[Note], None] | None = None,
-    again: bool = False,
+    again: Again | None = None,
 ) -> SubmitReport:
     """Send a study's due requests, once `confirm` agrees to their cost; the rest is left to `sync`.
 
     Without `confirm` it is a dry run.
 
-    `again` asks what was asked before once more, whatever came of it; `results` keeps the first success
-    and `result_attempts` has them all.
+    `again` asks what was asked before once more, all of it or what failed; `results` keeps the first
+    success and `result_attempts` has them all.
 
     The lock is not held while asking. Raises UsageError when there is no plan or the estimate is
     above `max_cost_usd` or the study's budget; what is sent before a failure stays on record and is never sent twice.
@@ -162,9 +156,10 @@ def submit(
     with store.lock(f"submit {study}"):
         session = Session.begin(store, providers, on_note)
         failpoints.reach("S0")
+        adoptions.finish_all(session)
         _approve(session, shown, max_cost_usd, limit)
         if again:
-            due.form_shards(session, study, session.picture.approvals[study], due.ShardKind.RETRY)
+            due.form_shards(session, study, session.picture.approvals[study], again)
         send_due(session, only_study=study, is_explicit=True)
         resolve_unknowns(session)
         refresh(store)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from batchpond import failpoints, payload
+from batchpond import adoptions, failpoints, payload
 from batchpond.attempts import ATTENTION_PHASES, SETTLED_PHASES, Phase, Picture
 from batchpond.collect import collect_ended
 from batchpond.errors import ExitCode
@@ -53,6 +53,7 @@ def sync_once(
         session = Session.begin(store, providers, on_note)
         failpoints.reach("Y0")
         resolve_unknowns(session)
+        adoptions.finish_all(session)
         seen = poll_open(session)
         collect_ended(session, seen)
         read_what_is_unread(session)

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from batchpond import failpoints
-from batchpond.attempts import UNCLEAR_PHASES, Attempt, Phase, seen_event
+from batchpond import candidates, failpoints
+from batchpond.attempts import SETTLED, UNCLEAR_PHASES, Attempt, Phase, seen_event
 from batchpond.errors import AccessError, ExitCode
 from batchpond.lake.events import Event, Kind
 from batchpond.model import RemoteBatch
@@ -94,15 +94,20 @@ def resolve_unknowns(session: Session, only: Iterable[str] | None = None) -> Non
 def _tell(session: Session, attempts: list[Attempt]) -> None:
     for attempt in attempts:
         if session.attempt(attempt.attempt_id).phase in UNCLEAR_PHASES:
-            intent = attempt.intent
-            cost = "an unknown cost" if intent.cost_max_usd is None else f"up to ${intent.cost_max_usd:.2f}"
             session.note(
                 Severity.WARNING,
                 f"attempt {attempt.attempt_id} was sent to {attempt.provider} but never acknowledged;"
-                f" it may exist and cost {cost}",
+                f" it may exist and cost {_worst_cost(attempt)}",
                 hint="`batchpond sync` goes on looking and will not send it again unless it is proven absent",
                 exit_code=ExitCode.ATTENTION,
             )
+
+
+def _worst_cost(attempt: Attempt) -> str:
+    cost_usd = attempt.intent.cost_max_usd
+    if cost_usd is None:
+        return "an unknown cost"
+    return f"up to ${cost_usd:.2f}" if cost_usd >= 0.01 else "less than $0.01"
 
 
 def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt]) -> None:
@@ -110,15 +115,19 @@ def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt])
         check_host(attempt, provider)
     elapsed_s = {attempt.attempt_id: _elapsed_s(session, attempt) for attempt in attempts}
     # Only the provider's own clock dates its batches; without a date of its own, all are listed.
-    oldest = min(attempt.uploaded_at or _EPOCH for attempt in attempts)
+    oldest = min(attempt.uploaded_at or attempt.intent.provider_created_at or _EPOCH for attempt in attempts)
     listing = list_since(provider, max(oldest, _EPOCH + WINDOW) - WINDOW)
     failpoints.reach("Y1")
     for attempt in attempts:
         found = _matches(listing, attempt)
+        n_undecided = 0
+        if not found and provider.descriptor.is_opaque:
+            looked = candidates.search(session, provider, attempt, listing.batches)
+            found, n_undecided = [looked.found] if looked.found else [], looked.n_undecided
         if found:
             adopt(session, attempt, found)
         else:
-            _not_seen(session, provider, attempt, listing, elapsed_s[attempt.attempt_id])
+            _not_seen(session, provider, attempt, listing, elapsed_s[attempt.attempt_id], n_undecided)
 
 
 def _matches(listing: Listing, attempt: Attempt) -> list[RemoteBatch]:
@@ -152,16 +161,31 @@ def note_duplicate(session: Session, attempt: Attempt, batch: RemoteBatch) -> No
             provider_created_at=batch.created_at,
         )
     )
+    later = _later(session.attempt(attempt.attempt_id), batch)
     session.note(
         Severity.ERROR,
-        f"{attempt.provider} batch {batch.batch_id} is a second one for attempt {attempt.attempt_id}",
-        hint=f"cancel it with `batchpond cancel {batch.batch_id}` unless you want its answers too",
+        f"{attempt.provider} batch {batch.batch_id} is a second one for attempt {attempt.attempt_id},"
+        f" and may cost {_worst_cost(attempt)} more; a late answer or a copy of this lake may have made it",
+        hint=f"`batchpond cancel {later}` stops the later of the two; keep one copy of a lake to send from",
         exit_code=ExitCode.ATTENTION,
     )
 
 
+def _later(attempt: Attempt, batch: RemoteBatch) -> str:
+    """Return the later of an attempt's batch and a second one: every copy of the lake names the same."""
+    if attempt.batch_id is None or attempt.state is None or attempt.state.is_terminal:
+        return batch.batch_id
+    both = [(attempt.created_at or _EPOCH, attempt.batch_id), (batch.created_at or _EPOCH, batch.batch_id)]
+    return max(both)[1]
+
+
 def _not_seen(
-    session: Session, provider: BatchProvider, attempt: Attempt, listing: Listing, elapsed_s: float | None
+    session: Session,
+    provider: BatchProvider,
+    attempt: Attempt,
+    listing: Listing,
+    elapsed_s: float | None,
+    n_undecided: int,
 ) -> None:
     if elapsed_s is None:
         _record_observation(session, attempt)
@@ -171,9 +195,19 @@ def _not_seen(
     settled = elapsed_s is not None and elapsed_s >= session.settle_s(provider)
     if current.first_listed is None:
         session.record(Event(kind=Kind.LISTED, attempt_id=attempt.attempt_id, detail=listing.evidence()))
+    elif settled and (n_undecided or _n_unlisted(current, listing)):
+        if not current.is_settled:
+            evidence = listing.evidence()
+            session.record(Event(kind=Kind.LISTED, attempt_id=attempt.attempt_id, reason=SETTLED, detail=evidence))
     elif settled:
         session.record(Event(kind=Kind.ABSENT, attempt_id=attempt.attempt_id, detail=listing.evidence()))
         session.counts.n_absent += 1
+
+
+def _n_unlisted(attempt: Attempt, listing: Listing) -> int:
+    """Return how many undecided candidates a listing does not show; a batch that hides is no foreign one."""
+    listed = {batch.batch_id for batch in listing.batches}
+    return len(set(attempt.candidates) - set(attempt.foreign) - listed)
 
 
 def _record_observation(session: Session, attempt: Attempt) -> None:
@@ -198,6 +232,8 @@ def _control(session: Session, provider: BatchProvider, attempt: Attempt, listin
     Other batches of this lake may be of another project, and count only where no file was uploaded.
     """
     if attempt.file_id is None:
+        if attempt.intent.scope and "-" not in attempt.intent.scope.split("/"):
+            return attempt.intent.scope == session.scope(provider)
         return any(batch.batch_id in session.picture.batch_ids for batch in listing.batches)
     since = max(attempt.uploaded_at or _EPOCH, _EPOCH + WINDOW) - WINDOW
     uploads = provider.find_uploads(f"{attempt.intent.token}.jsonl", since)
@@ -214,15 +250,12 @@ def _control(session: Session, provider: BatchProvider, attempt: Attempt, listin
 
 
 def _elapsed_s(session: Session, attempt: Attempt) -> float | None:
-    """Return seconds since the doubt was observed, by a clock that cannot be set; None before that.
+    """Return seconds since the doubt was observed in this boot, by a clock that cannot be set; None before that.
 
-    After a reboot the machine's uptime is the proof: the doubt is older than the boot.
+    Another boot, or another machine that the lake was moved to, observes anew: no clock spans both.
     """
-    observed = attempt.first_unknown
-    if attempt.phase is not Phase.UNKNOWN or observed is None:
+    clock = session.store.clock
+    if attempt.phase is not Phase.UNKNOWN:
         return None
-    now_s = session.store.clock.monotonic_s()
-    if observed.boot_id == session.store.clock.boot_id():
-        return now_s - (now_s if observed.monotonic_s is None else observed.monotonic_s)
-    wall_s = (session.store.clock.now() - (observed.occurred_at or session.store.clock.now())).total_seconds()
-    return min(now_s, wall_s)
+    begun = [first.monotonic_s for first in attempt.observed if first.boot_id == clock.boot_id()]
+    return None if not begun or begun[0] is None else clock.monotonic_s() - begun[0]

@@ -23,13 +23,12 @@ SHARE = 25
 
 def _play(base: Path, seeds: Sequence[int]) -> list[schedules.Outcome]:
     folder = Path(tempfile.mkdtemp(dir=base))
-    undisturbed = schedules.undisturbed(folder / "undisturbed")
+    undisturbed = schedules.Undisturbed(folder / "undisturbed")
     outcomes = []
     for seed in seeds:
         path = folder / str(seed)
         outcomes.append(schedules.run(seed, path, undisturbed))
         shutil.rmtree(path)
-    undisturbed.world.close()
     shutil.rmtree(folder)
     return outcomes
 

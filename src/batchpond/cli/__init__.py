@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from batchpond.errors import ExitCode
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; never raises."""
-    from batchpond.cli.frame import run
+    try:
+        from batchpond.cli.frame import run
 
-    return run(arguments)
+        return run(arguments)
+    except KeyboardInterrupt:  # before the command line listens for it, or when it has just left off
+        return ExitCode.INTERRUPTED

@@ -28,7 +28,7 @@ EXPLORE = (
 @json_option
 @pass_invocation
 def command(invocation: Invocation, is_json: bool) -> None:
-    """Judge 20 essays with three simulated models over real HTTP on this machine, no key needed.
+    """Judge 20 essays with a simulated model of each of three providers, over real HTTP on this machine.
 
     Plans, submits, syncs, and shows what came out: two of the judges favour a position, and the
     table finds it. A lake that holds anything else is refused.

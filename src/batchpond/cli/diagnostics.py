@@ -86,14 +86,13 @@ class Diagnostics:
             self._write(f"{stamp} {escape(text)}")
             return
         columns = shutil.get_terminal_size().columns
-        sys.stderr.write("\r\x1b[2K" + escape(text)[: max(1, columns - 1)])
-        sys.stderr.flush()
+        self._put("\r\x1b[2K" + escape(text)[: max(1, columns - 1)])
         self._has_open_line = True
 
     def end_progress(self) -> None:
         """Leave the living line, so that what follows starts on a line of its own."""
         if self._has_open_line:
-            sys.stderr.write("\r\x1b[2K")
+            self._put("\r\x1b[2K")
             self._has_open_line = False
 
     def say(self, text: str) -> None:
@@ -131,5 +130,13 @@ class Diagnostics:
         self._write(f"{mark} {escape(message, keep_newlines=True)}")
 
     def _write(self, line: str) -> None:
-        sys.stderr.write(line.rstrip("\n") + "\n")
-        sys.stderr.flush()
+        self._put(line.rstrip("\n") + "\n")
+
+    @staticmethod
+    def _put(text: str) -> None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except OSError:
+            # A log on a full disk or a terminal that is gone must not stop a pass that has things to record.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

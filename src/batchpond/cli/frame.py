@@ -27,8 +27,8 @@ PROGRAM = "batchpond"
 DEFAULT_LAKE = Path("lake")
 # In the order in which a study flows through them.
 COMMANDS = (
-    "init", "demo", "keys", "templates", "plan", "submit", "sync", "status", "cancel", "resolve", "query",
-    "views", "results", "export", "import", "audit", "doctor", "simulate",
+    "init", "demo", "keys", "templates", "plan", "submit", "sync", "status", "retry", "cancel", "resolve", "adopt",
+    "query", "views", "results", "export", "import", "audit", "doctor", "simulate",
 )  # fmt: skip
 JSON_FLAGS = ("--json", "--format json", "--format=json", "--format jsonl", "--format=jsonl")
 SAFE_TO_STOP = (

@@ -1,4 +1,4 @@
-"""`simulate`: a provider on this machine, for trying things out without an account."""
+"""`simulate`: the providers on this machine, for trying things out without an account."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from batchpond.cli.text import plural
 
 if TYPE_CHECKING:
     from batchpond.simulators.server import Running
-
-KEY = "simulated-key"
 
 
 @pond_command(
@@ -52,11 +50,12 @@ def command(
     speed: float,
     is_listing: bool,
 ) -> None:
-    """Run OpenAI's batch API on this machine until Ctrl-C; its answers are marked as simulated.
+    """Run the providers' batch APIs on this machine until Ctrl-C; their answers are marked as simulated.
 
-    Prints the two lines that point other terminals at it. Its ledger in DIR shows every batch
+    Prints the lines that point other terminals at it. Its ledger in DIR shows every batch
     created and every token billed.
     """
+    from batchpond.demo import environment
     from batchpond.simulators import server
     from batchpond.simulators.faults import describe_faults
     from batchpond.simulators.world import Settings
@@ -68,10 +67,10 @@ def command(
     settings = Settings(seed=seed, latency_s=latency_s, speed=speed, faults=faults, judges=judges)
 
     def announce(simulator: Running) -> None:
-        output.text(f"export OPENAI_BASE_URL={simulator.base_url}\nexport OPENAI_API_KEY={KEY}")
+        output.text("\n".join(f"export {name}={value}" for name, value in environment(simulator).items()))
         invocation.diagnostics.note(
             f"simulating with {plural(len(faults), 'fault')}, state in {state}; Ctrl-C stops it",
-            hint="run those two lines in another terminal, then `batchpond submit` and `batchpond sync`",
+            hint="run those lines in another terminal, then `batchpond submit` and `batchpond sync`",
         )
 
     server.serve(port, state, settings, on_ready=announce, until=_stopped_by_signals())

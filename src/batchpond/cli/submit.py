@@ -50,6 +50,7 @@ def command(
     Nothing is asked twice unless you say so: what was sent before is left alone, also after a
     crash. What does not fit into the provider's queue now is sent by later runs of `batchpond sync`.
     """
+    from batchpond.failures import Again
     from batchpond.submit import submit
 
     diagnostics = invocation.diagnostics
@@ -71,7 +72,7 @@ def command(
         confirm=None if dry_run else confirm,
         providers=providers(store),
         on_note=lambda note: show_note(diagnostics, note),
-        again=again,
+        again=Again() if again else None,
     )
     if report.counts is None and report.preview.n_requests and not dry_run:
         raise UsageError("not confirmed; nothing was sent", hint=f"`batchpond submit {study}` asks again")

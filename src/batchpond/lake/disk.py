@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 DIRECTORY_MODE = 0o700
@@ -49,36 +50,58 @@ def sync_file(path: Path) -> None:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a new private file durably; raises FileExistsError."""
+    """Write a new private file durably, or leave none; raises FileExistsError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
     try:
         view = memoryview(data)
         while view:
             view = view[os.write(descriptor, view) :]
         os.fsync(descriptor)
+    except OSError:
+        drop(path)
+        raise
     finally:
         os.close(descriptor)
+
+
+def drop(path: Path) -> None:
+    """Remove a file that nobody wants any more, if the disk lets us; what stays is swept later."""
+    with suppress(OSError):
+        path.unlink()
 
 
 def link_into_place(staged: Path, final: Path) -> bool:
     """Give a finished file its final name and drop the staged one; False if the name was taken.
 
-    `staged` must already be fsynced.
+    `staged` must already be fsynced; it is gone afterwards, whatever happens.
     """
-    make_directory(final.parent)
     try:
-        os.link(staged, final)
-        is_new = True
-    except FileExistsError:
-        is_new = False
+        make_directory(final.parent)
+        is_new = _linked(staged, final)
+    except OSError:
+        drop(staged)
+        raise
     staged.unlink()
     sync_directory(final.parent)
     return is_new
 
 
+def _linked(staged: Path, final: Path) -> bool:
+    try:
+        os.link(staged, final)
+    except FileExistsError:
+        return False
+    return True
+
+
 def replace(staged: Path, final: Path) -> None:
-    """Put a finished file in the place of another, durably."""
-    os.replace(staged, final)
+    """Put a finished file in the place of another, durably; `staged` is gone afterwards, whatever happens."""
+    try:
+        make_directory(final.parent)
+        os.replace(staged, final)
+    except OSError:
+        drop(staged)
+        raise
     sync_directory(final.parent)
 
 

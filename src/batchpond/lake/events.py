@@ -41,6 +41,8 @@ class Kind(StrEnum):
     CREATED = "created"
     UNKNOWN = "unknown"
     LISTED = "listed"
+    CANDIDATE = "candidate"
+    FOREIGN = "foreign"
     ADOPTED = "adopted"
     ABSENT = "absent"
     STATUS = "status"

@@ -67,10 +67,11 @@ PLAN = _table(
     ("item_first_hash", _S), ("item_second_hash", _S),
     ("direction", _S), ("is_lo_first", _B), ("repeat_no", _N),
 )  # fmt: skip
+# custom_id is NULL but in an adopted batch, whose ids another tool made.
 SHARD_REQUESTS = _table(
     "shard_requests",
     ("shard_id", _S), ("line_number", _N), ("request_id", _S), ("request_key", _S),
-    ("requests_file", _S),
+    ("requests_file", _S), ("custom_id", _S),
 )  # fmt: skip
 EVENTS = _table(
     "events",

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +52,18 @@ class StagedTable:
         self.n_rows = 0
         schema = table.schema.with_metadata({"lake_format": str(FORMAT_VERSION), **metadata})
         disk.write_private(path, b"")  # the writer truncates it and keeps the private mode
-        self._writer = pq.ParquetWriter(
-            os.fspath(path),
-            schema,
-            compression="zstd",
-            compression_level=3,
-            use_dictionary=[name for name in schema.names if name not in _PLAIN_COLUMNS],
-            data_page_version="1.0",
-        )
+        try:
+            self._writer = pq.ParquetWriter(
+                os.fspath(path),
+                schema,
+                compression="zstd",
+                compression_level=3,
+                use_dictionary=[name for name in schema.names if name not in _PLAIN_COLUMNS],
+                data_page_version="1.0",
+            )
+        except OSError:
+            disk.drop(path)
+            raise
 
     def write(self, rows: pa.Table | Sequence[dict[str, Any]]) -> None:
         """Append rows; raises LakeError when they do not have exactly the table's columns."""
@@ -77,6 +81,12 @@ class StagedTable:
         """Finish the file and make it durable."""
         self._writer.close()
         disk.sync_file(self.path)
+
+    def abandon(self) -> None:
+        """Give the file up; on a full disk its room is wanted now, not when old scratch is swept."""
+        with suppress(OSError):
+            self._writer.close()
+        disk.drop(self.path)
 
 
 class Store:
@@ -153,11 +163,10 @@ class Store:
             staged = StagedTable(self.scratch(".parquet"), table, metadata or {})
             try:
                 yield staged
-            except BaseException:
                 staged.close()
-                staged.path.unlink(missing_ok=True)
+            except BaseException:
+                staged.abandon()
                 raise
-            staged.close()
 
     def publish_file(self, table: Table, name: str, staged: Path) -> bool:
         """Publish a staged file under its final name; False when it stood there already."""
@@ -187,7 +196,6 @@ class Store:
         with _disk_errors(self.path):
             if not table.is_derived or not pq.read_schema(staged).remove_metadata().equals(table.schema):
                 raise LakeError(f"{staged}: cannot stand in table {table.name}; nothing was published")
-            disk.make_directory(final.parent)
             disk.replace(staged, final)
 
     def scratch(self, suffix: str = "") -> Path:
@@ -204,15 +212,13 @@ class Store:
 
     @contextmanager
     def lock(self, purpose: str) -> Iterator[None]:
-        """Hold the writer lock; raises BusyError when another process does."""
-        with _disk_errors(self.path):
-            holder = lock.exclusive(self.path / LOCK, purpose, self.clock)
-            holder.__enter__()
-        try:
+        """Hold the writer lock; raises BusyError when another process does.
+
+        Whatever the disk refuses inside the block is a LakeError: nothing else a writer does raises OSError.
+        """
+        with _disk_errors(self.path), lock.exclusive(self.path / LOCK, purpose, self.clock):
             self._sweep_scratch()
             yield
-        finally:
-            holder.__exit__(None, None, None)
 
     def _sweep_scratch(self) -> None:
         now_s = self.clock.now().timestamp()
@@ -245,8 +251,12 @@ def _publish_bytes(folder: Path, name: str, data: bytes) -> None:
 def _disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
+    except (ConnectionError, TimeoutError):
+        raise  # a network's or a reader's, not the disk's
     except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        where = f" ({error.filename})" if error.filename else ""
         raise LakeError(
-            f"{path}: {error.strerror or error} ({error.filename or 'no file'})",
+            f"{path}: {reason}{where}",
             hint="check free space, permissions and the disk; what was published before is intact",
         ) from error

@@ -31,7 +31,9 @@ class Descriptor:
     create must stay invisible before it may be called absent. A batch that failed whole with one of
     `requeue_codes` ran nothing and is sent again later by itself. `takes_files` is false where the
     requests travel inside the create call. Without a token (`has_token`) a batch is known as ours
-    only by the custom_ids of its results.
+    only by the custom_ids of its results. `has_row_per_request` says that every ended batch, however it
+    ended, has a result row for each of its requests. An uploaded input file is gone after
+    `input_retention_s`; None is longer than any attempt.
     """
 
     name: str
@@ -51,6 +53,13 @@ class Descriptor:
     notes: tuple[str, ...]
     requeue_codes: tuple[str, ...] = ()
     takes_files: bool = True
+    has_row_per_request: bool = False
+    input_retention_s: float | None = None
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether nothing at the provider names an attempt before its results do: no token, no input file."""
+        return not (self.has_token or self.takes_files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +77,14 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class BuiltBody:
-    """A request body, with what the provider's rules made batchpond leave out."""
+    """A request body, with what the provider's rules made batchpond leave out.
+
+    `max_output_tokens` is the limit that the body carries though the study gave none.
+    """
 
     body: dict[str, Any]
     dropped: tuple[str, ...] = ()
+    max_output_tokens: int | None = None
 
 
 class BatchProvider(Protocol):

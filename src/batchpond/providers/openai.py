@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 import orjson
 
@@ -38,12 +37,12 @@ from batchpond.model import (
     Unclear,
 )
 from batchpond.outcomes import error_class_of
+from batchpond.providers import common
 from batchpond.providers.base import Descriptor
 from batchpond.providers.openai_body import CHAT, RESPONSES, build_body, endpoint_for, payload_line
 from batchpond.providers.openai_lines import read_line
 from batchpond.providers.openai_models import accepted_thinking, caveats
 from batchpond.redact import redact
-from batchpond.retry import retry_after_s
 
 __all__ = [
     "DESCRIPTOR",
@@ -174,7 +173,7 @@ class OpenAI:
         cursor: str | None = None
         for _ in range(_FILE_PAGES_MAX):
             params: dict[str, str | int] = {"purpose": "batch", "limit": _FILES_PER_PAGE, "order": "desc"}
-            rows, next_cursor = self._page("/files", params, cursor)
+            rows, next_cursor = common.page_by_last_id(self._http, "/files", params, cursor, "after")
             files = [file for file in map(_file, rows) if file is not None]
             found += [file for file in files if file.filename == filename and not _is_before(file, since)]
             is_past = bool(files) and all(_is_before(file, since) for file in files)
@@ -207,7 +206,8 @@ class OpenAI:
         Raises ProviderError when the listing does not go on as it says: an incomplete list must
         never look like a complete one.
         """
-        rows, next_cursor = self._page("/batches", {"limit": DESCRIPTOR.list_page_size}, cursor)
+        params: dict[str, str | int] = {"limit": DESCRIPTOR.list_page_size}
+        rows, next_cursor = common.page_by_last_id(self._http, "/batches", params, cursor, "after")
         batches = [_batch(row) for row in rows]
         if any(batch is None for batch in batches):
             raise ProviderError(f"{self.host} lists a batch without an id")
@@ -215,7 +215,7 @@ class OpenAI:
 
     def get(self, batch_id: str) -> RemoteBatch | None:
         """Return a batch, or None on 404, which is not proof of loss."""
-        path = f"/batches/{_segment(batch_id)}"
+        path = f"/batches/{common.segment(batch_id)}"
         answer = self._http.request_json("GET", path, allow=_NOT_FOUND)
         if not answer.is_success:
             return None
@@ -226,7 +226,7 @@ class OpenAI:
 
     def cancel(self, batch_id: str) -> RemoteBatch | None:
         """Ask for cancellation; None when OpenAI says it is too late (400, 409) or unknown (404)."""
-        path = f"/batches/{_segment(batch_id)}/cancel"
+        path = f"/batches/{common.segment(batch_id)}/cancel"
         answer = self._http.request_json("POST", path, allow=_TOO_LATE)
         return _batch(answer.json) if answer.is_success else None
 
@@ -237,11 +237,11 @@ class OpenAI:
 
     def download(self, file_id: str, path: Path) -> Download | None:
         """Stream a file's bytes to `path`; None on 404 and 410."""
-        return self._http.download(f"/files/{_segment(file_id)}/content", path)
+        return self._http.download(f"/files/{common.segment(file_id)}/content", path)
 
     def peek(self, file_id: str, max_bytes: int) -> bytes | None:
         """Return the first bytes of a file; None on 404 and 410."""
-        return self._http.peek(f"/files/{_segment(file_id)}/content", max_bytes)
+        return self._http.peek(f"/files/{common.segment(file_id)}/content", max_bytes)
 
     def check(self) -> str:
         """List one batch, which is free, and return the scope that the key belongs to."""
@@ -249,40 +249,14 @@ class OpenAI:
 
     def _scope(self, answer: Answer) -> str:
         names = ("openai-organization", "openai-project")
-        parts = (re.sub(r"[^\w.-]", "_", answer.headers.get(name, "").strip())[:100] or "-" for name in names)
-        return "/".join(("openai", self.host, *parts))
-
-    def _page(self, path: str, params: dict[str, str | int], cursor: str | None) -> tuple[list[Any], str | None]:
-        """Return a page's rows and the next page's cursor, None on the last."""
-        asked = params if cursor is None else {**params, "after": cursor}
-        page = self._http.request_json("GET", path, params=asked).json
-        rows = page.get("data")
-        if not isinstance(rows, list):
-            raise ProviderError(f"GET {path} at {self.host} answered without a list")
-        has_more = page.get("has_more")
-        if "has_more" not in page:
-            has_more = len(rows) >= int(params["limit"])
-        if not has_more or has_more == "false":
-            return rows, None
-        last = fields.mapping(rows[-1]).get("id") if rows else None
-        next_cursor = fields.identifier(page.get("last_id")) or fields.identifier(last)
-        if next_cursor is None or next_cursor == cursor:
-            raise ProviderError(f"GET {path} at {self.host} says that there is more, but its list does not go on")
-        return rows, next_cursor
+        return common.scope(DESCRIPTOR.name, self.host, answer.headers, names)
 
     def _rejection(self, answer: Answer) -> Rejected:
-        error = answer.error or ApiError("")
+        error = answer.error or ApiError(answer.excerpt())
         error_class = error_class_of(answer)
         if error_class is ErrorClass.PERMANENT and _FILE_NOT_READY.search(error.message):
             error_class = ErrorClass.TRANSIENT
-        wait_s = retry_after_s(answer.headers, self._clock.now())
-        return Rejected(error_class, error.code, redact(error.message), answer.status_code, wait_s)
-
-
-def _segment(identifier: str) -> str:
-    if not identifier or set(identifier) <= {"."}:
-        raise ProviderError(f"{identifier!r} is not an id")
-    return quote(identifier, safe="")
+        return common.rejection(answer, error_class, self._clock.now())
 
 
 def _is_before(file: RemoteFile, since: datetime) -> bool:

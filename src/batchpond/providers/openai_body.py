@@ -8,6 +8,7 @@ import orjson
 
 from batchpond.errors import UsageError
 from batchpond.providers.base import BuiltBody, ModelSettings
+from batchpond.providers.common_body import add_parameters, on_one_line
 from batchpond.providers.openai_models import Sampling, accepted_thinking, family_of
 
 CHAT: Final = "/v1/chat/completions"
@@ -53,16 +54,14 @@ def build_body(prompt: str, settings: ModelSettings) -> BuiltBody:
         body["reasoning_effort"] = effort
     if not is_chat and (reasoning := _reasoning(settings, effort, dropped)):
         body["reasoning"] = reasoning
-    _add_parameters(body, settings)
+    add_parameters(body, settings, _RESERVED)
     return BuiltBody(body, tuple(dropped))
 
 
 def payload_line(custom_id: str, endpoint: str, body: bytes) -> bytes:
     """Return one line of a batch input file, without its line feed; `body` is used as it is."""
-    if b"\n" in body:
-        raise UsageError(f"request {custom_id}: a body must be JSON on one line")
     head = b'{"custom_id":%b,"method":"POST","url":%b,"body":' % (orjson.dumps(custom_id), orjson.dumps(endpoint))
-    return head + body + b"}"
+    return head + on_one_line(custom_id, body) + b"}"
 
 
 def _is_chat(settings: ModelSettings) -> bool:
@@ -121,14 +120,3 @@ def _reasoning(settings: ModelSettings, effort: str | None, dropped: list[str]) 
     else:
         reasoning["summary"] = "auto"
     return reasoning
-
-
-def _add_parameters(body: dict[str, Any], settings: ModelSettings) -> None:
-    for name, value in (settings.parameters or {}).items():
-        if name in _RESERVED:
-            message = f"model {settings.request_model}: parameter {name!r} cannot be passed through"
-            raise UsageError(message, hint=f"it is set by {_RESERVED[name]}")
-        if name in body:
-            message = f"model {settings.request_model}: parameter {name!r} is already set by a setting of its own"
-            raise UsageError(message, hint=f"remove {name!r} from the parameters, or the setting")
-        body[name] = value

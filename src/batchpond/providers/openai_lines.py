@@ -7,17 +7,13 @@ the error in `response.body.error` (openai-openapi#302).
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
-
-import orjson
 
 from batchpond import fields
 from batchpond.api_errors import ApiError, classify, read_error
-from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
+from batchpond.model import FileRole, Finish, Response, ResponseStatus
+from batchpond.providers.common_lines import PARTS_MAX, failed, load_row, unreadable
 
-_PARTS_MAX: Final = 10_000
-_INT_DIGITS_MAX: Final = 300  # past the largest double, and past what int() reads by default
 _FINISH: Final = {
     "stop": Finish.STOP,
     "length": Finish.LENGTH,
@@ -27,76 +23,15 @@ _INCOMPLETE: Final = {
     "max_output_tokens": Finish.LENGTH,
     "content_filter": Finish.BLOCKED,
 }
-_STATUS_OF_CLASS: Final = {
-    ErrorClass.EXPIRED: ResponseStatus.EXPIRED,
-    ErrorClass.CANCELLED: ResponseStatus.CANCELLED,
-    ErrorClass.UNREADABLE: ResponseStatus.UNREADABLE,
-}
 
 
 def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001  # error rows may be in either file
     """Return one line of an output or error file made uniform.
 
-    Lone surrogates and invalid UTF-8 become U+FFFD, NaN and infinities become null; a line that is
-    no JSON object, or that names two custom_ids, is UNREADABLE. Two custom_ids are looked for where
-    the bytes `"custom_id"` appear more than once, which costs nothing on ordinary lines.
+    A line that is no JSON object, or that names two custom_ids, is UNREADABLE; see `load_row`.
     """
-    if line.count(b'"custom_id"') > 1:
-        return _read_slowly(line)
-    try:
-        row = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return _read_slowly(line)
-    return _row(row) if isinstance(row, dict) else _unreadable(None, "the line is not a JSON object")
-
-
-# --- lines that the fast parser refuses -----------------------------------------------------------
-
-
-class _Pairs(dict[str, Any]):
-    """A JSON object that remembers whether it named its custom_id twice."""
-
-    names_two_ids = False
-
-
-def _read_slowly(line: bytes) -> Response:
-    text = line.decode("utf-8-sig", "replace")
-    try:
-        row = json.loads(
-            text, object_pairs_hook=_pairs, parse_constant=lambda _: None, parse_int=_integer, parse_float=_number
-        )
-    except RecursionError:  # not a ValueError
-        return _unreadable(None, "the line is nested too deeply")
-    except ValueError as error:
-        return _unreadable(None, f"the line is not JSON: {error}")
-    if not isinstance(row, _Pairs):
-        return _unreadable(None, "the line is not a JSON object")
-    if row.names_two_ids:
-        return _unreadable(None, "the line has more than one custom_id")
-    return _row(row)
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> _Pairs:
-    row = _Pairs((key, _clean(value)) for key, value in pairs)
-    row.names_two_ids = sum(key == "custom_id" for key, _ in pairs) > 1
-    return row
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    if isinstance(value, list):
-        return [_clean(item) if isinstance(item, str) else item for item in value]
-    return value
-
-
-def _integer(digits: str) -> int | None:
-    return int(digits) if len(digits) <= _INT_DIGITS_MAX else None
-
-
-def _number(digits: str) -> float | None:
-    number = float(digits)
-    return number if abs(number) != float("inf") else None
+    row = load_row(line)
+    return unreadable(None, row) if isinstance(row, str) else _row(row)
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -107,11 +42,11 @@ def _row(row: dict[str, Any]) -> Response:
     answer, error = row.get("response"), row.get("error")
     if isinstance(error, dict) and not (isinstance(answer, dict) and _is_blank(error)):
         status_code = _status_code(fields.mapping(answer).get("status_code"))
-        return _failed(custom_id, status_code, read_error(error), _request_id(fields.mapping(answer)))
+        return failed(custom_id, status_code, read_error(error), _request_id(fields.mapping(answer)))
     if isinstance(error, str) and error:
-        return _failed(custom_id, None, ApiError(error), None)
+        return failed(custom_id, None, ApiError(error), None)
     if not isinstance(answer, dict):
-        return _unreadable(custom_id, "the row has neither a response nor an error")
+        return unreadable(custom_id, "the row has neither a response nor an error")
     return _answered(custom_id, answer)
 
 
@@ -122,9 +57,11 @@ def _answered(custom_id: str | None, answer: dict[str, Any]) -> Response:
     if is_silent and isinstance(body, dict) and ("choices" in body or "output" in body):
         return _succeeded(custom_id, None, body, request_id)
     if status_code is None or not 200 <= status_code <= 299:
-        return _failed(custom_id, status_code, _error_of(body), request_id, default_status=status_code or 0)
+        problem = _error_of(body)
+        error_class = classify(status_code or 0, problem)
+        return failed(custom_id, status_code, problem, request_id, error_class=error_class)
     if not isinstance(body, dict):
-        return _unreadable(custom_id, "the response has no body", status_code)
+        return unreadable(custom_id, "the response has no body", status_code)
     return _succeeded(custom_id, status_code, body, request_id)
 
 
@@ -150,41 +87,12 @@ def _status_code(value: object) -> int | None:
     return number if number is not None and number <= 999 else None
 
 
-def _failed(
-    custom_id: str | None,
-    status_code: int | None,
-    error: ApiError,
-    request_id: str | None,
-    default_status: int | None = None,
-) -> Response:
-    error_class = classify(status_code if status_code is not None else default_status, error)
-    return Response(
-        custom_id=custom_id,
-        status=_STATUS_OF_CLASS.get(error_class, ResponseStatus.ERRORED),
-        status_code=status_code,
-        error_class=error_class,
-        error_code=error.code,
-        error_message=error.message,
-        provider_request_id=request_id,
-    )
-
-
-def _unreadable(custom_id: str | None, message: str, status_code: int | None = None) -> Response:
-    return Response(
-        custom_id=custom_id,
-        status=ResponseStatus.UNREADABLE,
-        status_code=status_code,
-        error_class=ErrorClass.UNREADABLE,
-        error_message=message,
-    )
-
-
 def _succeeded(
     custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None
 ) -> Response:
     error = body.get("error")
     if isinstance(error, dict) and not _is_blank(error):
-        return _failed(custom_id, status_code, read_error(error), request_id)
+        return failed(custom_id, status_code, read_error(error), request_id)
     if body.get("object") == "response" or ("output" in body and "choices" not in body):
         return _responses(custom_id, status_code, body, request_id)
     return _chat(custom_id, status_code, body, request_id)
@@ -227,7 +135,7 @@ def _content(content: object) -> tuple[str | None, str | None]:
         return fields.text(content), None
     texts: list[str] = []
     refusals: list[str] = []
-    for part in content[:_PARTS_MAX]:
+    for part in content[:PARTS_MAX]:
         if isinstance(part, str):
             texts.append(part)
         elif isinstance(part, dict):
@@ -251,13 +159,11 @@ def _responses(
     status = fields.word(body.get("status"))
     match status:
         case "failed":
-            return _failed(custom_id, status_code, ApiError("the response failed without an error text"), request_id)
+            return failed(custom_id, status_code, ApiError("the response failed without an error text"), request_id)
         case "cancelled" | "canceled":
-            return _failed(
-                custom_id, status_code, ApiError("the response was cancelled", "batch_cancelled"), request_id
-            )
+            return failed(custom_id, status_code, ApiError("the response was cancelled", "batch_cancelled"), request_id)
         case "in_progress" | "queued":
-            return _failed(custom_id, status_code, ApiError(f"the response is {status}", "server_error"), request_id)
+            return failed(custom_id, status_code, ApiError(f"the response is {status}", "server_error"), request_id)
         case _:
             pass
     text, thoughts, refusal = _output(body.get("output"))
@@ -291,7 +197,7 @@ def _output(output: object) -> tuple[str | None, str | None, str | None]:
     thoughts: list[str] = []
     refusals: list[str] = []
     has_message = False
-    for item in fields.sequence(output, _PARTS_MAX):
+    for item in fields.sequence(output, PARTS_MAX):
         match fields.mapping(item).get("type"):
             case "message":
                 has_message = True
@@ -305,7 +211,7 @@ def _output(output: object) -> tuple[str | None, str | None, str | None]:
 
 def _reasoning(item: dict[str, Any]) -> list[str]:
     for name in ("summary", "content"):
-        parts = (fields.text(fields.mapping(part).get("text")) for part in fields.sequence(item.get(name), _PARTS_MAX))
+        parts = (fields.text(fields.mapping(part).get("text")) for part in fields.sequence(item.get(name), PARTS_MAX))
         if texts := [part for part in parts if part]:
             return texts
     return []

@@ -14,7 +14,7 @@ from batchpond.errors import BatchpondError, UsageError
 from batchpond.keys import KeyRow, listing
 from batchpond.providers.base import BatchProvider, Descriptor, ProviderModule
 
-NAMES: Final = ("openai",)
+NAMES: Final = ("openai", "anthropic", "gemini")
 
 
 class _Connectable(Protocol):

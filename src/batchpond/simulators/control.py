@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import orjson
 
 from batchpond.errors import UsageError
-from batchpond.simulators import openai
+from batchpond.simulators import anthropic, gemini, openai
 from batchpond.simulators.faults import Op
 from batchpond.simulators.judge import judge_of
 from batchpond.simulators.wire import CHUNK_BYTES, Answer, Reply, Request, Stream, json_reply
@@ -36,7 +36,9 @@ class ProviderSimulator(Protocol):
 
 
 PROVIDERS: dict[str, tuple[str, Callable[[World], ProviderSimulator]]] = {
-    "openai": (openai.BASE_PATH, openai.OpenAISimulator)
+    "openai": (openai.BASE_PATH, openai.OpenAISimulator),
+    "anthropic": (anthropic.BASE_PATH, anthropic.AnthropicSimulator),
+    "gemini": (gemini.BASE_PATH, gemini.GeminiSimulator),
 }
 """Every simulated provider: its base path and what answers below it."""
 
@@ -59,7 +61,7 @@ class Simulator:
             except (UsageError, orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
                 hint = error.hint if isinstance(error, UsageError) else None
                 return json_reply(400, {"error": {"message": str(error), "hint": hint}})
-        self.world.arrive(request, "nobody", Op.ANY)
+        self.world.arrive(request, request.bearer, "nobody", Op.ANY)
         known = ", ".join(path for path, _ in self._apis)
         return json_reply(404, {"error": {"message": f"no simulated provider at {request.path}; there are: {known}"}})
 

@@ -7,15 +7,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from batchpond.simulators.faults import Stage, Value
+from batchpond.simulators.faults import Stage, number
 from batchpond.simulators.wire import CHUNK_BYTES, Ending, Reply, Stream
 from batchpond.simulators.world import Call
 
 
-def delivered(path: Path, call: Call) -> Reply:
-    """Return the answer with a file's bytes, as the faults of `call` have it."""
-    headers = [("content-type", "application/octet-stream")]
-    stream = _stream(path, call)
+def delivered(path: Path, call: Call, row_id: bytes, content_type: str = "application/octet-stream") -> Reply:
+    """Return the answer with a file's bytes, as the faults of `call` have it.
+
+    `row_id` is how a row's own id starts, such as `"id":"batch_req_`.
+    """
+    is_odd, word = call.value(Stage.DELIVERY, "content_type")
+    headers = [("content-type", str(word) if is_odd else content_type)] if word != "none" else []
+    stream = _stream(path, call, row_id)
     is_packed, mark = call.value(Stage.DELIVERY, "gzip")
     if is_packed:
         plain = stream.chunks
@@ -32,28 +36,24 @@ def _packed(chunks: Iterator[bytes]) -> Iterator[bytes]:
     yield packer.flush()
 
 
-def _stream(path: Path, call: Call) -> Stream:
+def _stream(path: Path, call: Call, row_id: bytes) -> Stream:
     size = path.stat().st_size
     stop, ending, speed = size, Ending.FRAMED, None
     for fault in call.at(Stage.DELIVERY):
         match fault.kind:
             case "truncate":
-                stop = _line_border(path, int(size * _number(fault.value)))
+                stop = _line_border(path, int(size * number(fault.value)))
             case "truncate_mid":
-                stop, ending = _inside_line(path, int(size * _number(fault.value)), size), Ending.UNFRAMED
+                stop, ending = _inside_line(path, int(size * number(fault.value)), size), Ending.UNFRAMED
             case "reset_at":
-                stop, ending = min(size, int(_number(fault.value))), Ending.RESET
+                stop, ending = min(size, int(number(fault.value))), Ending.RESET
             case "slow":
-                speed = max(0.001, _number(fault.value))
+                speed = max(0.001, number(fault.value))
             case _:
                 pass
     if call.has(Stage.DELIVERY, "changed"):
-        return Stream(lambda: _changed(path, call.n), ending, speed)
+        return Stream(lambda: _changed(path, row_id, call.n), ending, speed)
     return Stream(lambda: _chunks(path, stop), ending, speed)
-
-
-def _number(value: Value) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def _chunks(path: Path, stop: int) -> Iterator[bytes]:
@@ -63,11 +63,11 @@ def _chunks(path: Path, stop: int) -> Iterator[bytes]:
             yield chunk
 
 
-def _changed(path: Path, call_n: int) -> Iterator[bytes]:
-    mark = b'"id":"batch_req_%d_' % call_n
+def _changed(path: Path, row_id: bytes, call_n: int) -> Iterator[bytes]:
+    mark = b"%b%d_" % (row_id, call_n)
     with path.open("rb") as lines:
         for line in lines:
-            yield line.replace(b'"id":"batch_req_', mark, 1)
+            yield line.replace(row_id, mark, 1)
 
 
 def _line_border(path: Path, at: int) -> int:

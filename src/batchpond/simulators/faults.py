@@ -25,6 +25,7 @@ class Op(StrEnum):
 
     ANY = "*"
     FILES_CREATE = "files.create"
+    FILES_UPLOAD = "files.upload"
     FILES_LIST = "files.list"
     FILES_GET = "files.get"
     FILES_DELETE = "files.delete"
@@ -33,6 +34,7 @@ class Op(StrEnum):
     BATCHES_LIST = "batches.list"
     BATCHES_GET = "batches.get"
     BATCHES_CANCEL = "batches.cancel"
+    BATCHES_DELETE = "batches.delete"
     MODELS_LIST = "models.list"
     LIVE = "live"
     LINES = "lines"
@@ -60,6 +62,11 @@ class Arg(StrEnum):
 
 
 Value = float | int | str | None
+
+
+def number(value: Value, default: float = 0.0) -> float:
+    """Return a fault's argument as a number, `default` for none."""
+    return float(value) if isinstance(value, int | float) else default
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,25 +102,32 @@ _KINDS = (
     Kind("html_after", _A, _HTTP, Arg.COUNT, 502, "executed, answered with a proxy's HTML page"),
     Kind("retry_after", _B, _HTTP, Arg.WORD, None, "429 with this Retry-After header, verbatim"),
     Kind("redirect", _B, _HTTP, Arg.WORD, None, "307 to this URL"),
-    Kind("billing", _B, _HTTP, Arg.NONE, None, "429 insufficient_quota"),
+    Kind("billing", _B, _HTTP, Arg.COUNT, 429, "out of quota or money, with this HTTP status"),
     Kind("file_not_ready", _B, _CREATE, Arg.NONE, None, "400: the input file is not there yet"),
-    Kind("enqueued", _E, _CREATE, Arg.NONE, None, "created, then failed with token_limit_exceeded"),
+    Kind("enqueued", _E, _CREATE, Arg.NONE, None, "the queue is full: created, then failed (OpenAI), or 429 (others)"),
     Kind("delay_exec", _E, _CREATE, Arg.SECONDS, None, "reset; the batch comes to be s seconds later"),
     Kind("stale_list", _EV, (*_CREATE, Op.FILES_CREATE, *_LIST), Arg.SECONDS, None, "hidden while under s seconds old"),
     Kind("notfound_after_create", _E, _CREATE, Arg.COUNT, 1, "404 for the first k gets"),
     Kind("results_404", _E, _CREATE, Arg.COUNT, 1, "404 for the first k downloads of each result file"),
-    Kind("empty_output", _E, _CREATE, Arg.NONE, None, "completed without an output file id"),
+    Kind("empty_output", _E, _CREATE, Arg.NONE, None, "completed, but no result file is named"),
     Kind("error_file_empty_string", _EV, _SEEN, Arg.NONE, None, 'absent result file ids are "" instead of null'),
     Kind("expire", _E, _CREATE, Arg.FRACTION, 0.0, "ends expired with this share of rows done"),
     Kind("expire_bare", _E, _CREATE, Arg.NONE, None, "ends expired with no file at all"),
-    Kind("fail", _E, _CREATE, Arg.WORD, "invalid_request", "ends failed with this error code"),
+    Kind("fail", _E, _CREATE, Arg.WORD, "invalid_request", "ends failed with this error code, or with it in every row"),
     Kind("stuck", _E, _CREATE, Arg.WORD, "in_progress", "stays validating, in_progress or finalizing"),
     Kind("cancel_race", _E, (*_CREATE, Op.BATCHES_CANCEL), Arg.WORD, "lost",
          "cancel: lost (finished rows vanish), full (completes), conflict (409)"),
     Kind("clock_skew", _E, _CREATE, Arg.SECONDS, None, "created_at and expires_at shifted by s seconds"),
     Kind("store", _E, (Op.FILES_CREATE,), Arg.FRACTION, 0.5, "only this share of the upload is stored, answered 200"),
+    Kind("cut_upload", _E, (Op.FILES_UPLOAD,), Arg.COUNT, 0, "reset once k bytes of this piece are kept (Gemini)"),
+    Kind("inline_results", _E, _CREATE, Arg.WORD, "in_order",
+         "answers within the batch object: in_order, reordered, no_metadata or words joined by + (Gemini)"),
+    Kind("output_at", _EV, _SEEN, Arg.WORD, "response", "the output only in response or only in metadata (Gemini)"),
+    Kind("job_state", _EV, _SEEN, Arg.NONE, None, "JOB_STATE_ words in place of BATCH_STATE_ (Gemini)"),
+    Kind("no_input_config", _EV, _SEEN, Arg.NONE, None, "the input file's name is not shown (Gemini)"),
     Kind("counts_wrong", _EV, _SEEN, Arg.NONE, None, "request_counts that do not add up"),
     Kind("counts_null", _EV, _SEEN, Arg.NONE, None, "request_counts null"),
+    Kind("counts_late", _EV, _SEEN, Arg.NONE, None, "request_counts stand still until the batch has ended"),
     Kind("counts_text", _EV, _SEEN, Arg.NONE, None, "request_counts as JSON strings"),
     Kind("status_word", _EV, _SEEN, Arg.WORD, "archiving", "this word as status"),
     Kind("regress", _V, (Op.BATCHES_GET, Op.BATCHES_LIST), Arg.NONE, None, "ended batches shown as in_progress"),
@@ -126,6 +140,7 @@ _KINDS = (
     Kind("reset_at", _D, _CONTENT, Arg.COUNT, None, "reset after this many bytes"),
     Kind("slow", _D, _CONTENT, Arg.COUNT, 2, "this many bytes a second"),
     Kind("gzip", _D, _CONTENT, Arg.WORD, "marked", "gzip body, marked as such in the headers or unmarked"),
+    Kind("content_type", _D, _CONTENT, Arg.WORD, "none", "a download with this Content-Type, or none"),
     Kind("changed", _D, _CONTENT, Arg.NONE, None, "other bytes than the file's: every row has a new row id"),
     Kind("in_order", _L, _LINES, Arg.NONE, None, "rows in input order (they are shuffled otherwise)"),
     Kind("reorder", _L, _LINES, Arg.NONE, None, "rows in another order than without this fault"),
@@ -137,7 +152,7 @@ _KINDS = (
     Kind("missing_id", _L, _LINES, Arg.COUNT, 1, "k output rows have custom_id null"),
     Kind("duplicate_key", _L, _LINES, Arg.COUNT, 1, "k output rows hold the key custom_id twice"),
     Kind("swapped_bodies", _L, _LINES, Arg.NONE, None, "each two neighbouring rows have each other's answers"),
-    Kind("both_files", _L, _LINES, Arg.COUNT, 1, "k ids in the output and, as errors, in the error file"),
+    Kind("both_files", _L, _LINES, Arg.COUNT, 1, "k ids come twice: answered and, in the error file if any, not run"),
     Kind("bom", _L, _LINES, Arg.NONE, None, "output starts with a UTF-8 byte order mark"),
     Kind("crlf", _L, _LINES, Arg.NONE, None, "output lines end in CR LF"),
     Kind("blank_lines", _L, _LINES, Arg.COUNT, 1, "a blank line after each of k rows and one at the end"),
@@ -146,12 +161,15 @@ _KINDS = (
     Kind("lone_surrogate", _L, _LINES, Arg.COUNT, 1, "k answers hold half a surrogate pair"),
     Kind("nan", _L, _LINES, Arg.COUNT, 1, "k rows hold a bare NaN"),
     Kind("no_usage", _L, _LINES, Arg.COUNT, 1, "k rows have no usage"),
-    Kind("status_code_0", _L, _LINES, Arg.COUNT, 1, "k rows of the output file have status_code 0"),
+    Kind("status_code_0", _L, _LINES, Arg.COUNT, 1, "k rows of the output file have status_code 0 (OpenAI)"),
     Kind("status_in_output", _L, _LINES, Arg.COUNT, 1, "k error rows stand in the output file"),
     Kind("error_rows", _L, _LINES, Arg.COUNT, 3, "k requests end as 429, 500, 400 rows in turn"),
     Kind("billing_rows", _L, _LINES, Arg.COUNT, 1, "k requests end as insufficient_quota rows"),
     Kind("empty_text", _L, _LINES, Arg.COUNT, 1, "k answers are empty"),
     Kind("truncated_text", _L, _LINES, Arg.COUNT, 1, "k answers are cut off, finish reason length"),
+    Kind("finish", _L, _LINES, Arg.WORD, "SAFETY", "an answer with this finishReason (Gemini)"),
+    Kind("blocked", _L, _LINES, Arg.WORD, "SAFETY", "a prompt is blocked for this reason (Gemini)"),
+    Kind("status_rows", _L, _LINES, Arg.NONE, None, "error rows have status in place of error (Gemini)"),
     Kind("refusal", _L, _LINES, Arg.COUNT, 1, "k answers are refusals"),
 )  # fmt: skip
 KINDS = {kind.name: kind for kind in _KINDS}

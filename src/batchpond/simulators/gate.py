@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from batchpond.simulators.faults import Fault, Stage
+from batchpond.simulators.faults import Fault, Stage, number
 from batchpond.simulators.wire import Answer, Break, BreakKind, Reply, html_reply
 from batchpond.simulators.world import Call
 
@@ -29,20 +29,20 @@ def after(call: Call, answer: Answer, error: ErrorReply) -> Answer:
 def _early(fault: Fault, error: ErrorReply) -> Answer:
     match fault.kind:
         case "reset_before" | "refuse" | "hang_before":
-            return Break(_BREAKS[fault.kind], _number(fault))
+            return Break(_BREAKS[fault.kind], number(fault.value))
         case "html":
-            return html_reply(int(_number(fault)))
+            return html_reply(int(number(fault.value)))
         case "redirect":
             return Reply(307, (("location", str(fault.value)),), b"")
         case "retry_after":
             reply = error(429, fault.kind)
             return Reply(reply.status, (*reply.headers, ("retry-after", str(fault.value))), reply.body)
         case _:
-            return error(_STATUS.get(fault.kind) or int(_number(fault)), fault.kind)
+            return error(_STATUS.get(fault.kind) or int(number(fault.value)), fault.kind)
 
 
 _BREAKS = {"reset_before": BreakKind.RESET, "refuse": BreakKind.REFUSE, "hang_before": BreakKind.HANG}
-_STATUS = {"billing": 429, "file_not_ready": 400}
+_STATUS = {"file_not_ready": 400}
 
 
 def _late(fault: Fault, answer: Answer, error: ErrorReply) -> Answer:
@@ -50,14 +50,10 @@ def _late(fault: Fault, answer: Answer, error: ErrorReply) -> Answer:
         case "reset_after":
             return Break(BreakKind.RESET)
         case "hang_after":
-            return Break(BreakKind.HANG, _number(fault))
+            return Break(BreakKind.HANG, number(fault.value))
         case "html_after":
-            return html_reply(int(_number(fault)))
+            return html_reply(int(number(fault.value)))
         case "status_after":
-            return error(int(_number(fault)), fault.kind)
+            return error(int(number(fault.value)), fault.kind)
         case _:
             return answer
-
-
-def _number(fault: Fault) -> float:
-    return float(fault.value) if isinstance(fault.value, int | float) else 0.0

@@ -301,6 +301,11 @@ class Panel:
         return {"judges": [asdict(judge) for judge in self.judges], "n_qualities": len(self._quality)}
 
 
+def count_tokens(text: str) -> int:
+    """Return the simulators' token count of a text: one per four characters, at least one."""
+    return max(1, (len(text) + 3) // 4)
+
+
 _SAYS = {
     "error_rate": Says.ERROR,
     "refusal_rate": Says.REFUSAL,

@@ -28,7 +28,7 @@ def fingerprint(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BatchEntry:
-    """One batch ever created, whatever became of it."""
+    """One batch ever created, whatever became of it; `first_custom_id` where create tells it."""
 
     batch_id: str
     provider: str
@@ -37,6 +37,7 @@ class BatchEntry:
     input_file_id: str
     metadata: dict[str, str] | None
     call: int
+    first_custom_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,8 @@ class Ledger:
         """Close the file."""
         os.close(self._fd)
 
-    def request(self, request: Request, provider: str, op: Op, now_s: float) -> int:
-        """Record a request on arrival; return its number."""
-        auth = request.headers.get("authorization", "")
-        key = auth.split(" ", 1)[-1].strip()
+    def request(self, request: Request, key: str, provider: str, op: Op, now_s: float) -> int:
+        """Record a request made with `key` on arrival; return its number."""
         self._append(
             {
                 "kind": "request",
@@ -82,7 +81,7 @@ class Ledger:
                 "op": op,
                 "method": request.method,
                 "path": request.path,
-                "query": dict(request.query),
+                "query": {name: value for name, value in request.query.items() if name != "key"},
                 "host": request.headers.get("host", ""),
                 "key": fingerprint(key) if key else None,
                 "header_names": sorted(request.headers),

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 import orjson
 
-from batchpond.simulators.faults import Value
+from batchpond.simulators.faults import Value, number
 
 BLOCK_ROWS = 2048
 BOM = b"\xef\xbb\xbf"
@@ -29,6 +30,21 @@ _FORCED = {
     "status_in_output": ("output_500",),
     "status_code_0": ("status_0",),
 }
+_FORCED_WORDS = frozenset({"finish", "blocked"})
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Where a provider's result rows keep what faults spoil.
+
+    `row_id` is how a row's own id starts, such as `"id":"batch_req_`; `usage` the way to the usage
+    object; `texts` how a spoken text starts, the first that a row has.
+    """
+
+    id_field: str
+    row_id: bytes
+    usage: tuple[str, ...]
+    texts: tuple[bytes, ...]
 
 
 def forced_answers(mutations: Mutations) -> list[str]:
@@ -37,53 +53,44 @@ def forced_answers(mutations: Mutations) -> list[str]:
     for kind, value in mutations:
         cycle = _FORCED.get(kind)
         if cycle is not None:
-            words += [cycle[i % len(cycle)] for i in range(_count(value))]
+            words += [cycle[i % len(cycle)] for i in range(int(number(value)))]
+        elif kind in _FORCED_WORDS:
+            words.append(f"{kind}:{value}")
     return words
-
-
-def _count(value: Value) -> int:
-    return int(value) if isinstance(value, int | float) else 0
 
 
 # -- one row -----------------------------------------------------------------------------------
 
 
-def _replaced_id(row: bytes, custom_id: str | None) -> bytes:
+def _replaced_id(row: bytes, shape: Shape, custom_id: str | None) -> bytes:
     data = orjson.loads(row)
-    data["custom_id"] = custom_id
+    data[shape.id_field] = custom_id
     return orjson.dumps(data)
 
 
-def _in_text(row: bytes, insert: bytes) -> bytes:
-    for field in (b'"content":"', b'"text":"', b'"refusal":"'):
+def _in_text(row: bytes, shape: Shape, insert: bytes) -> bytes:
+    for field in shape.texts:
         if field in row:
             return row.replace(field, field + insert, 1)
     return row
 
 
-def _malformed(row: bytes) -> bytes:
-    return row[: len(row) // 2]
-
-
-def _without_usage(row: bytes) -> bytes:
+def _without_usage(row: bytes, shape: Shape) -> bytes:
     data = orjson.loads(row)
-    body = (data.get("response") or {}).get("body")
-    if body:
-        body.pop("usage", None)
+    within = data
+    for name in shape.usage[:-1]:
+        within = within.get(name) or {}
+    within.pop(shape.usage[-1], None)
     return orjson.dumps(data)
 
 
-def _twice_keyed(row: bytes) -> bytes:
-    return b'{"custom_id":"another-id-of-the-same-row",' + row[1:]
-
-
-_ROW_KINDS: dict[str, Callable[[bytes], bytes]] = {
-    "malformed": _malformed,
-    "missing_id": lambda row: _replaced_id(row, None),
-    "duplicate_key": _twice_keyed,
-    "u2028": lambda row: _in_text(row, "\u2028\u2029\u0085".encode()),
-    "lone_surrogate": lambda row: _in_text(row, b"\\ud83d"),
-    "nan": lambda row: b'{"score":NaN,' + row[1:],
+_ROW_KINDS: dict[str, Callable[[bytes, Shape], bytes]] = {
+    "malformed": lambda row, _: row[: len(row) // 2],
+    "missing_id": lambda row, shape: _replaced_id(row, shape, None),
+    "duplicate_key": lambda row, shape: b'{"%b":"another-id-of-the-same-row",' % shape.id_field.encode() + row[1:],
+    "u2028": lambda row, shape: _in_text(row, shape, "\u2028\u2029\u0085".encode()),
+    "lone_surrogate": lambda row, shape: _in_text(row, shape, b"\\ud83d"),
+    "nan": lambda row, _: b'{"score":NaN,' + row[1:],
     "no_usage": _without_usage,
 }
 
@@ -91,29 +98,29 @@ _ROW_KINDS: dict[str, Callable[[bytes], bytes]] = {
 # -- more or fewer rows ------------------------------------------------------------------------
 
 
-def _differing(row: bytes) -> bytes:
+def _differing(row: bytes, shape: Shape) -> bytes:
     other = row.replace(b"SAMPLE_1", b"SAMPLE_#").replace(b"SAMPLE_2", b"SAMPLE_1").replace(b"SAMPLE_#", b"SAMPLE_2")
-    return _in_text(other, b"On second thoughts: ")
+    return _in_text(other, shape, b"On second thoughts: ")
 
 
-def _unknown(row: bytes) -> bytes:
-    custom_id = orjson.loads(row)["custom_id"]
+def _unknown(row: bytes, shape: Shape) -> bytes:
+    custom_id = orjson.loads(row)[shape.id_field]
     head, dash, tail = custom_id.partition("-")
-    return _replaced_id(row, f"{head}{dash}{tail[::-1]}" if tail[::-1] != tail else f"{custom_id}x")
+    return _replaced_id(row, shape, f"{head}{dash}{tail[::-1]}" if tail[::-1] != tail else f"{custom_id}x")
 
 
-_EXTRA_KINDS: dict[str, Callable[[bytes], bytes]] = {
-    "duplicate": lambda row: row,
+_EXTRA_KINDS: dict[str, Callable[[bytes, Shape], bytes]] = {
+    "duplicate": lambda row, _: row,
     "duplicate_differs": _differing,
     "unknown_id": _unknown,
 }
 
 
-def _swapped(rows: list[bytes]) -> list[bytes]:
+def _swapped(rows: list[bytes], name: str) -> list[bytes]:
     out = list(rows)
     for i in range(0, len(out) - 1, 2):
         one, two = orjson.loads(out[i]), orjson.loads(out[i + 1])
-        one["custom_id"], two["custom_id"] = two["custom_id"], one["custom_id"]
+        one[name], two[name] = two[name], one[name]
         out[i], out[i + 1] = orjson.dumps(one), orjson.dumps(two)
     return out
 
@@ -124,8 +131,8 @@ class RowWriter:
     `spoil` False (an error file) keeps everything but the order out of it.
     """
 
-    def __init__(self, path: Path, seed: int, mutations: Mutations, *, spoil: bool) -> None:
-        self.n_rows = 0
+    def __init__(self, path: Path, seed: int, mutations: Mutations, shape: Shape, *, spoil: bool = True) -> None:
+        self._shape = shape
         self._file = path.open("wb")
         self._random = random.Random(seed)
         kinds = dict(mutations)
@@ -137,7 +144,7 @@ class RowWriter:
         self._end = b"\r\n" if "crlf" in kinds else b"\n"
         self._no_final_lf = "no_final_lf" in kinds
         self._head = BOM if "bom" in kinds else b""
-        self._left = {kind: _count(value) for kind, value in kinds.items()}
+        self._left = {kind: int(number(value)) for kind, value in kinds.items()}
         self._has_blank = "blank_lines" in kinds
         self._block: list[bytes] = []
 
@@ -155,7 +162,6 @@ class RowWriter:
 
     def add(self, row: bytes) -> None:
         """Add a row."""
-        self.n_rows += 1
         self._block.append(row)
         if len(self._block) >= BLOCK_ROWS:
             self._flush()
@@ -167,7 +173,7 @@ class RowWriter:
         if self._is_reversed:
             rows.reverse()
         if self._is_swapped:
-            rows = _swapped(rows)
+            rows = _swapped(rows, self._shape.id_field)
         if any(self._left.values()):
             rows = self._spoiled(rows)
         self._write(rows)
@@ -182,12 +188,12 @@ class RowWriter:
         rows = rows[self._take("drop", len(rows)) :]
         extra: list[bytes] = []
         for kind, make in _EXTRA_KINDS.items():
-            extra += map(make, rows[: self._take(kind, len(rows))])
+            extra += [make(row, self._shape) for row in rows[: self._take(kind, len(rows))]]
         # Each kind takes rows of its own where there are enough of them.
         at = 0
         for kind, change in _ROW_KINDS.items():
             n = self._take(kind, len(rows) - at)
-            rows[at : at + n] = map(change, rows[at : at + n])
+            rows[at : at + n] = [change(row, self._shape) for row in rows[at : at + n]]
             at += n
         n_blank = self._take("blank_lines", len(rows))
         if n_blank:

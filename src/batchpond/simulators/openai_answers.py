@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from batchpond.simulators.judge import Judgement, Panel, Says
+from batchpond.simulators.judge import Judgement, Panel, Says, count_tokens
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
@@ -269,11 +269,6 @@ def _asked_responses(body: dict[str, Any]) -> _Asked:
     limit = body.get("max_output_tokens")
     effort = _effort(RESPONSES, body) or _default_effort(model)
     return _Asked(model, prompt, effort, wants, limit if isinstance(limit, int) else None)
-
-
-def count_tokens(text: str) -> int:
-    """Return the simulator's token count of a text: one per four characters, at least one."""
-    return max(1, (len(text) + 3) // 4)
 
 
 def _said(asked: _Asked, judged: Judgement, force: str) -> _Said:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from batchpond.simulators.faults import Value
+from batchpond.simulators.faults import Value, number
 from batchpond.simulators.multipart import Form
 from batchpond.simulators.openai_answers import error_body
 from batchpond.simulators.openai_life import ENDED, WINDOW_S, BatchRecord
@@ -39,7 +39,7 @@ def fault_reply(status: int, kind: str) -> Reply:
     """Return the API error that a fault of `kind` asks for."""
     if kind == "billing":
         text = "You exceeded your current quota, please check your plan and billing details."
-        return json_reply(429, error_body(text, "insufficient_quota", None, "insufficient_quota"))
+        return json_reply(status, error_body(text, "insufficient_quota", None, "insufficient_quota"))
     if kind == "file_not_ready":
         return error_reply(
             400, "No such File object: it is not there, or this project does not have access to it.", "input_file_id"
@@ -51,11 +51,6 @@ def fault_reply(status: int, kind: str) -> Reply:
 def _status_error(status: int, default: tuple[str, str, str | None]) -> tuple[str, str, str | None, str | None]:
     message, kind, code = _STATUS_ERRORS.get(status, default)
     return message, kind, None, code
-
-
-def number(value: Value) -> float:
-    """Return a fault's argument as a number, 0 for none."""
-    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def batch_view(batch: BatchRecord, now: float, faults: Mapping[str, Value]) -> dict[str, Any]:
@@ -88,7 +83,7 @@ def batch_view(batch: BatchRecord, now: float, faults: Mapping[str, Value]) -> d
         "cancelling_at": None if batch.cancel_s is None else int(batch.cancel_s),
         "cancelled_at": int(batch.done_s) if status == "cancelled" else None,
         "request_counts": _counts(batch, now, faults),
-        "usage": batch.usage if has_files else None,
+        "usage": batch.usage() if has_files else None,
         "metadata": batch.metadata,
     }
 
@@ -96,7 +91,7 @@ def batch_view(batch: BatchRecord, now: float, faults: Mapping[str, Value]) -> d
 def _counts(batch: BatchRecord, now: float, faults: Mapping[str, Value]) -> dict[str, Any] | None:
     if "counts_null" in faults:
         return None
-    share = 1.0 if batch.is_ended else batch.share_done(now)
+    share = 1.0 if batch.is_ended else 0.0 if "counts_late" in faults else batch.share_done(now)
     counts: dict[str, Any] = {"total": 0, "completed": 0, "failed": 0}
     if batch.is_ended or (batch.is_validated and batch.valid_s <= now):
         counts = {

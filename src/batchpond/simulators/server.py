@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import sys
@@ -17,8 +18,7 @@ from typing import NoReturn
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from batchpond.errors import UsageError
-from batchpond.simulators import openai
-from batchpond.simulators.control import Simulator
+from batchpond.simulators.control import PROVIDERS, Simulator
 from batchpond.simulators.wire import (
     CHUNK_BYTES,
     Break,
@@ -107,13 +107,15 @@ class _Handler(BaseHTTPRequestHandler):
                 return
 
     def _is_gone(self) -> bool:
-        try:
-            peeked: bytes = self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
+        # A socket with a timeout waits before it receives, whatever the flags of the call: ask first.
+        waiting = select.poll()
+        waiting.register(self.connection, select.POLLIN)
+        if not waiting.poll(0):
             return False
+        try:
+            return not self.connection.recv(1, socket.MSG_PEEK)
         except OSError:
             return True
-        return not peeked
 
     def _reset(self) -> NoReturn:
         """Close with RST instead of FIN: what is unsent is lost, the client's read fails."""
@@ -243,7 +245,11 @@ class Running:
     @property
     def base_url(self) -> str:
         """What the official SDK takes as OPENAI_BASE_URL."""
-        return f"{self.root_url}{openai.BASE_PATH}"
+        return self.base_url_of("openai")
+
+    def base_url_of(self, provider: str) -> str:
+        """Return what the official SDK of a provider takes as its base URL."""
+        return f"{self.root_url}{PROVIDERS[provider][0]}"
 
 
 @contextmanager

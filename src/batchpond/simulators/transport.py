@@ -46,7 +46,10 @@ class SimulatorTransport(httpx.BaseTransport):
             self._break(answer, request)
         content = answer.body
         if isinstance(content, bytes):
-            return httpx.Response(answer.status, headers=list(answer.headers), content=content, request=request)
+            read = httpx.Response(answer.status, headers=list(answer.headers), content=content)
+            # Unread as from a network, so that any answer can be streamed to disk.
+            unread = httpx.ByteStream(content)
+            return httpx.Response(answer.status, headers=read.headers, stream=unread, request=request)
         body = _Body(content, request, self)
         return httpx.Response(answer.status, headers=list(answer.headers), stream=body, request=request)
 

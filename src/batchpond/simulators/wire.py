@@ -63,6 +63,12 @@ class Request:
     headers: Mapping[str, str]
     body: Readable
 
+    @property
+    def bearer(self) -> str:
+        """The key of an `Authorization: Bearer` header, empty without one."""
+        scheme, _, key = self.headers.get("authorization", "").partition(" ")
+        return key.strip() if scheme.lower() == "bearer" else ""
+
     def read_json(self) -> Any:
         """Return the parsed body, None when it is empty.
 

@@ -28,7 +28,7 @@ from batchpond.simulators.judge import Panel, parse_judge
 from batchpond.simulators.ledger import Ledger
 from batchpond.simulators.wire import Request
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +177,10 @@ class World:
 
     # -- requests -----------------------------------------------------------------------------
 
-    def arrive(self, request: Request, provider: str, op: Op) -> Call:
-        """Record a request and return it with its faults."""
+    def arrive(self, request: Request, key: str, provider: str, op: Op) -> Call:
+        """Record a request made with `key` and return it with its faults."""
         with self.lock:
-            n = self.ledger.request(request, provider, op, self.now_s())
+            n = self.ledger.request(request, key, provider, op, self.now_s())
             op_n, n_any = self._calls_of(op), self._calls_of(Op.ANY)
             return Call(n, op, op_n, tuple(fault for fault in self.faults if fault.hits(op, op_n, n_any)))
 
@@ -188,11 +188,14 @@ class World:
         """Return the row mutations of the `batch_n`-th batch ever created."""
         return [(fault.kind, fault.value) for fault in self.faults if fault.hits(Op.LINES, batch_n, batch_n)]
 
-    def project(self, key: str) -> str | None:
-        """Return the project a key belongs to, None when the key is not good."""
+    def project(self, key: str, default: str = "proj_simulated") -> str | None:
+        """Return the project a key belongs to, None when the key is not good.
+
+        It is `default` where any key is good.
+        """
         if not key:
             return None
-        return self.settings.keys.get(key) if self.settings.keys else "proj_simulated"
+        return self.settings.keys.get(key) if self.settings.keys else default
 
     def draw(self, *parts: str | int) -> float:
         """Return a number in [0, 1) that depends on the seed and the parts only."""

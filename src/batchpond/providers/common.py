@@ -1,0 +1,64 @@
+"""What the wires of several providers share: ids in paths, scopes, cursors, rejections."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+from urllib.parse import quote
+
+from batchpond import fields
+from batchpond.answers import Answer
+from batchpond.api_errors import ApiError
+from batchpond.errors import ProviderError
+from batchpond.http import HttpClient
+from batchpond.model import ErrorClass, Rejected
+from batchpond.redact import redact
+
+_SCOPE_CHARS: Final = 100
+
+
+def segment(identifier: str) -> str:
+    """Return an id as one segment of a path; raises ProviderError for what would address something else."""
+    if not identifier or set(identifier) <= {"."}:
+        raise ProviderError(f"{identifier!r} is not an id")
+    return quote(identifier, safe="")
+
+
+def scope(provider: str, host: str, headers: Mapping[str, str], names: tuple[str, ...]) -> str:
+    """Return `provider/host/...`: which account an answer came from, by the headers that say so."""
+    parts = (re.sub(r"[^\w.-]", "_", headers.get(name, "").strip())[:_SCOPE_CHARS] or "-" for name in names)
+    return "/".join((provider, host, *parts))
+
+
+def page_by_last_id(
+    http: HttpClient, path: str, params: dict[str, str | int], cursor: str | None, cursor_name: str
+) -> tuple[list[Any], str | None]:
+    """Return a page's rows and the next page's cursor, None on the last; `params` has the `limit`.
+
+    For listings of `{data, has_more, last_id}`. A full page is never taken for the last, whatever it
+    says: a short or an empty one must follow. Raises ProviderError when the listing does not go
+    on as it says: an incomplete list must never look like a complete one.
+    """
+    asked = params if cursor is None else {**params, cursor_name: cursor}
+    page = http.request_json("GET", path, params=asked).json
+    rows = page.get("data")
+    if not isinstance(rows, list):
+        raise ProviderError(f"GET {path} at {http.host} answered without a list")
+    has_more = page.get("has_more")
+    if "has_more" not in page:
+        has_more = len(rows) >= int(params["limit"])
+    if (not has_more or has_more == "false") and len(rows) != int(params["limit"]):
+        return rows, None
+    last = fields.mapping(rows[-1]).get("id") if rows else None
+    next_cursor = fields.identifier(page.get("last_id")) or fields.identifier(last)
+    if next_cursor is None or next_cursor == cursor:
+        raise ProviderError(f"GET {path} at {http.host} does not go on after a page that cannot be the last")
+    return rows, next_cursor
+
+
+def rejection(answer: Answer, error_class: ErrorClass, now: datetime) -> Rejected:
+    """Return a definite no, in the provider's words and with the wait that it asks for."""
+    error = answer.error or ApiError(answer.excerpt())
+    return Rejected(error_class, error.code, redact(error.message), answer.status_code, answer.retry_after_s(now))

@@ -1,0 +1,32 @@
+"""What building request bodies shares among providers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from batchpond.errors import UsageError
+from batchpond.providers.base import ModelSettings
+
+
+def add_parameters(body: dict[str, Any], settings: ModelSettings, reserved: Mapping[str, str]) -> None:
+    """Put a study's own parameters into a body, as they are written.
+
+    `reserved` names what sets a parameter instead. Raises UsageError for those, and for what a
+    setting of the study has put there already.
+    """
+    for name, value in (settings.parameters or {}).items():
+        if name in reserved:
+            message = f"model {settings.request_model}: parameter {name!r} cannot be passed through"
+            raise UsageError(message, hint=f"it is set by {reserved[name]}")
+        if name in body:
+            message = f"model {settings.request_model}: parameter {name!r} is already set by a setting of its own"
+            raise UsageError(message, hint=f"remove {name!r} from the parameters, or the setting")
+        body[name] = value
+
+
+def on_one_line(custom_id: str, body: bytes) -> bytes:
+    """Return a body as it is; raises UsageError for one that would become two requests."""
+    if b"\n" in body:
+        raise UsageError(f"request {custom_id}: a body must be JSON on one line")
+    return body

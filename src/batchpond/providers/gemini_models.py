@@ -1,0 +1,132 @@
+"""What each family of Gemini models accepts, as data; the first matching prefix wins.
+
+Sources: [sdk] google-genai 3.4 `types.py` (ThinkingConfig, ThinkingLevel); [think] Google's thinking guides
+(ai.google.dev/gemini-api/docs/thinking, docs.cloud.google.com models/thinking); [compat] Google's page on
+OpenAI compatibility, which gives the words a number of tokens; [guide] docs.cloud.google.com
+models/guides/gemini-3-5-flash, a table of levels for three models; [new] ai.google.dev whats-new pages of
+3.6, 3.7 and latest-model; [page] docs.cloud.google.com models/gemini/3-5-flash-lite; [litellm] litellm
+1.109.1 price table (`supports_sampling_params`, `supports_minimal_reasoning_effort`); [400] refusals
+"Thinking level MINIMAL is not supported for this model" quoted in public code of 2026.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+WORDS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_LEVELS: Final = ("minimal", "low", "medium", "high", "xhigh")
+_WORD_TOKENS: Final = {"low": 1_024, "medium": 8_192, "high": 24_576}  # [compat]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The tokens that `thinkingBudget` may ask for; `words` are what this program's words come to."""
+
+    least: int
+    most: int
+    can_be_off: bool
+    words: Mapping[str, int] = field(default_factory=dict)
+
+    def accepts(self, tokens: int) -> bool:
+        """Return whether a model takes this number of tokens."""
+        return self.least <= tokens <= self.most or (tokens == 0 and self.can_be_off)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Models that take the same parameters: a `thinkingLevel`, a `thinkingBudget`, or neither.
+
+    Where `ignores_sampling`, temperature, topP and topK have no effect and penalties are refused.
+    `remark` is what to know about the models; `source` says where the row is known from.
+    """
+
+    prefix: str
+    source: str
+    levels: tuple[str, ...] = ()
+    budget: Budget | None = None
+    ignores_sampling: bool = False
+    is_known: bool = True
+    remark: str | None = None
+
+    @property
+    def thinks(self) -> bool:
+        """Whether these models can think."""
+        return bool(self.levels) or self.budget is not None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the thinking words that these models accept; models that cannot think accept `none`."""
+        if not self.thinks:
+            return ("none",)
+        budgeted = self.budget.words if self.budget else {}
+        return tuple(word for word in WORDS if word in self.levels or word in budgeted)
+
+
+def _budget(least: int, most: int, *, can_be_off: bool) -> Budget:
+    words = {"none": 0} if can_be_off else {}
+    words |= _WORD_TOKENS
+    if most > _WORD_TOKENS["high"]:
+        words["max"] = most
+    return Budget(least, most, can_be_off, MappingProxyType(words))
+
+
+_LOW_TO_HIGH = ("low", "medium", "high")
+_MINIMAL_TO_HIGH = ("minimal", *_LOW_TO_HIGH)
+_MOVED = "gemini-3.7-flash is retired: Google answers with Gemini 3.8 Flash in its place"
+
+FAMILIES: Final = (
+    Family("gemini-4-argon", "[new] [litellm]; sampling: newer than [page]", _LOW_TO_HIGH, ignores_sampling=True),
+    Family("gemini-3.8-flash", "[think] [litellm] [400]", _LOW_TO_HIGH, ignores_sampling=True),
+    Family("gemini-3.7-flash", "[new] [litellm] [400]", _LOW_TO_HIGH, ignores_sampling=True, remark=_MOVED),
+    Family("gemini-3.6-flash", "[think] [litellm]", _MINIMAL_TO_HIGH, ignores_sampling=True),
+    Family("gemini-3.5-flash-lite", "[page] [litellm]", _MINIMAL_TO_HIGH, ignores_sampling=True),
+    Family("gemini-3.5-flash", "[guide]", _MINIMAL_TO_HIGH),
+    Family("gemini-3.1-flash-lite", "[guide]", _MINIMAL_TO_HIGH),
+    Family("gemini-3.1-pro", "[guide] [400]", _LOW_TO_HIGH),
+    Family("gemini-3-flash", "[think]", _MINIMAL_TO_HIGH),
+    Family("gemini-3-pro", "[think]", ("low", "high")),
+    Family("gemini-2.5-pro", "[think] [compat]", budget=_budget(128, 32_768, can_be_off=False)),
+    Family("gemini-2.5-flash-lite", "[think] [compat]", budget=_budget(512, 24_576, can_be_off=True)),
+    Family("gemini-2.5-flash", "[think] [compat]", budget=_budget(0, 24_576, can_be_off=True)),
+    Family("gemini-2.0-flash", "[think]: no thinking"),
+    Family("gemini-1.5", "[think]: no thinking"),
+    Family("gemma-3", "[think]: no thinking"),
+)
+_UNKNOWN: Final = Family(
+    "", "not in the table", _LEVELS, Budget(0, 2**31 - 1, True, MappingProxyType({"none": 0})), is_known=False
+)
+
+
+@lru_cache(maxsize=1024)
+def family_of(model: str) -> Family:
+    """Return the family of a model name, with or without `models/`, previews and dated ones included.
+
+    A name that no row matches gets the family that accepts everything and is not `is_known`. A
+    prefix ends where the name ends or at a `-`; `gemini-3` is not the family of `gemini-3.9`.
+    """
+    name = model.lower().removeprefix("models/")
+    for family in FAMILIES:
+        rest = name.removeprefix(family.prefix)
+        if rest != name and (not rest or rest[0] == "-"):
+            return family
+    return _UNKNOWN
+
+
+def accepted_thinking(model: str, endpoint: str = "") -> tuple[str, ...]:  # noqa: ARG001  # Gemini has one endpoint
+    """Return the thinking words that a model accepts; where it has a budget, numbers of tokens besides."""
+    return family_of(model).words
+
+
+def caveats(model: str) -> tuple[str, ...]:
+    """Return what a person should know about a model before money is spent on it."""
+    family = family_of(model)
+    if not family.is_known:
+        return (
+            f"{model}: not in batchpond's table of Gemini models; thinking and temperature are sent as written, "
+            "and what the model refuses comes back as errored rows",
+        )
+    return (family.remark,) if family.remark else ()

@@ -1,0 +1,250 @@
+"""Reading a file of rows made elsewhere: CSV, Parquet or JSON lines, as text columns with true line numbers.
+
+Nothing here knows the lake or what the columns mean. A file is read in blocks, so memory does not
+grow with it.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from batchpond.errors import UsageError
+
+BLOCK_ROWS: Final = 50_000
+LINE_SIZE_MAX_BYTES: Final = 1_000_000
+PROBLEMS_SHOWN_MAX: Final = 20
+_UNKNOWN_SHOWN_MAX: Final = 20
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns that a file must and may have, and how other tools call them (`aliases`, lower case)."""
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    aliases: Mapping[str, str]
+    suffixes: tuple[str, ...] = (".csv", ".parquet")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns, the required ones first."""
+        return (*self.required, *self.optional)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """What `RowFile.blocks` yields: the line number, and every column as text."""
+        return pa.schema([("line_no", pa.int64()), *((name, pa.string()) for name in self.names)])
+
+
+@dataclass
+class Problems:
+    """Rows that cannot be used: all counted, the first few kept."""
+
+    n: int = 0
+    shown: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, line_no: int, text: str) -> None:
+        """Note one row."""
+        self.n += 1
+        if len(self.shown) < PROBLEMS_SHOWN_MAX:
+            self.shown.append((line_no, text))
+
+
+class RowFile:
+    """A file of rows; `unit` says what its numbers count, `problems` what could not be read."""
+
+    def __init__(self, path: Path, columns: Columns) -> None:
+        self.path = path
+        self.columns = columns
+        self.problems = Problems()
+        self._suffix = path.suffix.lower()
+        if self._suffix not in columns.suffixes:
+            *most, last = (f"a {suffix}" for suffix in columns.suffixes)
+            raise UsageError(f"{path}: neither {', '.join(most)} nor {last} file", hint="convert it to one of these")
+        self.unit = "row" if self._suffix == ".parquet" else "line"
+
+    def blocks(self) -> Iterator[pa.Table]:
+        """Yield the rows as text, in blocks of the columns' schema; raises UsageError where reading cannot go on."""
+        read = {".csv": _csv_blocks, ".parquet": _parquet_blocks, ".jsonl": _jsonl_blocks}[self._suffix]
+        try:
+            yield from read(self)
+        except OSError as error:
+            raise UsageError(f"{self.path}: cannot be read: {error.strerror or error}") from error
+
+
+def listed(lines: Iterable[str], n_all: int) -> str:
+    """Return the first problems of `n_all` as indented lines, and how many more there are."""
+    shown = list(lines)[:PROBLEMS_SHOWN_MAX]
+    rest = n_all - len(shown)
+    return "".join(f"\n  {line}" for line in [*shown, *([f"and {rest:,} more"] if rest else [])])
+
+
+def _csv_blocks(file: RowFile) -> Iterator[pa.Table]:
+    lines = _Lines(file.path)
+    reader = csv.reader(map(lines.text, lines), strict=True)
+    records = _records(reader, lines, file.path)
+    start, header = next(records, (1, []))
+    _check_columns(header, file)
+    block: list[tuple[int, dict[str, str | None]]] = []
+    for start, fields in records:
+        if not fields:
+            continue  # a blank line
+        if len(fields) != len(header):
+            file.problems.add(start, f"has {len(fields)} fields, the header has {len(header)}")
+            continue
+        block.append((start, {name: value or None for name, value in zip(header, fields, strict=True)}))
+        if len(block) == BLOCK_ROWS:
+            yield _block(file.columns, block)
+            block = []
+    yield _block(file.columns, block)
+
+
+class _Lines:
+    """A file's lines, split at line feeds only, as editors and `sed` count them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._numbers = count(1)
+        self.n_read = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        with self._path.open("rb") as stream:
+            while line := stream.readline(LINE_SIZE_MAX_BYTES + 1):
+                self.n_read = next(self._numbers)
+                if len(line) > LINE_SIZE_MAX_BYTES:
+                    raise UsageError(f"{self._path}: line {self.n_read} is longer than {LINE_SIZE_MAX_BYTES:,} bytes")
+                yield line.removeprefix(_BOM) if self.n_read == 1 else line
+
+    def text(self, line: bytes) -> str:
+        """Return the line just read as text."""
+        try:
+            return line.decode("utf-8")
+        except UnicodeDecodeError:
+            raise UsageError(
+                f"{self._path}: line {self.n_read} is not UTF-8", hint="save the file as UTF-8; nothing was recorded"
+            ) from None
+
+
+def _records(reader: Iterator[list[str]], lines: _Lines, path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield each record with the line that it starts on; a quoted field may span lines."""
+    while True:
+        start = lines.n_read + 1
+        try:
+            yield start, next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise UsageError(
+                f"{path}: the record that starts on line {start} is not CSV: {error}",
+                hint='check its quotes: a quote inside a quoted field is written twice (""); nothing was recorded',
+            ) from None
+
+
+def _block(columns: Columns, block: Sequence[tuple[int, Mapping[str, str | None]]]) -> pa.Table:
+    arrays = [pa.array([start for start, _ in block], pa.int64())]
+    arrays += [pa.array([row.get(name) for _, row in block], pa.string()) for name in columns.names]
+    return pa.table(arrays, schema=columns.schema)
+
+
+def _jsonl_blocks(file: RowFile) -> Iterator[pa.Table]:
+    block: list[tuple[int, dict[str, str | None]]] = []
+    lines = _Lines(file.path)
+    for line in lines:
+        row = _json_row(line, lines.n_read, file) if line.strip() else None
+        if row is not None:
+            block.append((lines.n_read, row))
+        if len(block) == BLOCK_ROWS:
+            yield _block(file.columns, block)
+            block = []
+    yield _block(file.columns, block)
+
+
+def _json_row(line: bytes, number: int, file: RowFile) -> dict[str, str | None] | None:
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        file.problems.add(number, f"is not JSON: {error}")
+        return None
+    if not isinstance(row, dict):
+        file.problems.add(number, "is not a JSON object")
+        return None
+    unknown = [name for name in row if name not in file.columns.names]
+    if unknown:
+        file.problems.add(number, f"has an unknown key {_suggested(unknown[0], file.columns)}")
+        return None
+    nested = next((name for name, value in row.items() if isinstance(value, list | dict)), None)
+    if nested is not None:
+        file.problems.add(number, f"has {nested!r} that is neither text nor a number")
+        return None
+    return {name: _scalar(value) for name, value in row.items()}
+
+
+def _scalar(value: Any) -> str | None:
+    return None if value is None or value == "" else str(value)
+
+
+def _parquet_blocks(file: RowFile) -> Iterator[pa.Table]:
+    columns = file.columns
+    try:
+        with pq.ParquetFile(file.path) as parquet:
+            _check_columns(parquet.schema_arrow.names, file)
+            n_read = 0
+            for batch in parquet.iter_batches(BLOCK_ROWS):
+                numbers = pa.array(range(n_read + 1, n_read + 1 + batch.num_rows), pa.int64())
+                n_read += batch.num_rows
+                texts = (_texts(batch, name, file.path) for name in columns.names)
+                yield pa.table([numbers, *texts], schema=columns.schema)
+    except pa.ArrowInvalid as error:
+        raise UsageError(f"{file.path}: not a readable Parquet file: {error}") from None
+
+
+def _texts(batch: pa.RecordBatch, name: str, path: Path) -> pa.Array:
+    if name not in batch.schema.names:
+        return pa.nulls(batch.num_rows, pa.string())
+    column = batch.column(name)
+    try:
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        return column.cast(pa.string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        raise UsageError(f"{path}: column {name!r} has type {column.type}, not text or numbers") from None
+
+
+def _check_columns(names: Sequence[str], file: RowFile) -> None:
+    """Raise UsageError for a header that this cannot be: unknown, repeated or missing columns."""
+    path, columns = file.path, file.columns
+    unknown = [name for name in names if name not in columns.names]
+    if unknown:
+        told = ", ".join(_suggested(name, columns) for name in unknown[:_UNKNOWN_SHOWN_MAX])
+        raise UsageError(
+            f"{path}: unknown {'columns' if len(unknown) > 1 else 'column'} {told}", hint=_header_hint(names, columns)
+        )
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise UsageError(f"{path}: column {repeated[0]!r} stands in the header more than once")
+    missing = [name for name in columns.required if name not in names]
+    if missing:
+        raise UsageError(f"{path}: no column {', '.join(map(repr, missing))}", hint=_header_hint(names, columns))
+
+
+def _suggested(name: str, columns: Columns) -> str:
+    known = columns.aliases.get(name.lower())
+    close = [known] if known else difflib.get_close_matches(name.lower(), columns.names, n=1)
+    return f"{name[:80]!r}" + (f" (did you mean {close[0]!r}?)" if close else "")
+
+
+def _header_hint(names: Sequence[str], columns: Columns) -> str:
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+        return "columns are separated by commas"
+    return f"needed: {', '.join(columns.required)}; optional: {', '.join(columns.optional)}"

@@ -1,0 +1,92 @@
+"""The simulated providers as tests see them: where they are, what their models are called, how a create looks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import httpx
+
+ROOT = "http://127.0.0.1:1"
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """One provider on this machine."""
+
+    name: str
+    path: str
+    url_env: str
+    key_env: str
+    models: tuple[str, str]
+    create_ending: str
+    has_files: bool
+    has_token: bool
+
+    @property
+    def base_url(self) -> str:
+        """Where its API is."""
+        return f"{ROOT}{self.path}"
+
+    def is_create(self, request: httpx.Request) -> bool:
+        """Whether a request would make a batch."""
+        return (
+            request.method == "POST"
+            and request.url.path.startswith(f"{self.path}/")
+            and request.url.path.endswith(self.create_ending)
+        )
+
+
+SIMULATED: Mapping[str, Simulated] = {
+    provider.name: provider
+    for provider in (
+        Simulated("openai", "/openai/v1", "OPENAI_BASE_URL", "OPENAI_API_KEY", ("gpt-4.1-mini", "gpt-4.1-nano"),
+                  "/batches", has_files=True, has_token=True),
+        Simulated("anthropic", "/anthropic", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY",
+                  ("claude-haiku-4-5", "claude-sonnet-4-6"), "/messages/batches", has_files=False, has_token=False),
+        Simulated("gemini", "/gemini", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_API_KEY",
+                  ("gemini-2.5-flash-lite", "gemini-2.5-flash"), ":batchGenerateContent", has_files=True,
+                  has_token=True),
+    )
+}  # fmt: skip
+
+
+def environ(key: str, urls: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment that points every provider at its simulator, but for the `urls` given by name."""
+    found: dict[str, str] = {}
+    for provider in SIMULATED.values():
+        found[provider.key_env] = key
+        found[provider.url_env] = (urls or {}).get(provider.name, provider.base_url)
+    return found
+
+
+def provider_of(model: str) -> str:
+    """Return whose model it is."""
+    beginnings = {"gpt": "openai", "claude": "anthropic", "gemini": "gemini"}
+    return beginnings[model.split("-", maxsplit=1)[0]]
+
+
+def acknowledged_id(answer: httpx.Response) -> str | None:
+    """Return the batch id that an answer to a create acknowledges."""
+    if answer.status_code != 200:
+        return None
+    try:
+        body = json.loads(answer.read())
+    except ValueError:
+        return None
+    if not isinstance(body, dict):
+        return None
+    if body.get("object") == "batch" or body.get("type") == "message_batch":
+        return str(body["id"])
+    return str(body["name"]) if str(body.get("name", "")).startswith("batches/") else None
+
+
+def bare_id(batch_id: str | None) -> str:
+    """Return a batch id as the simulators' ledger has it, without the collection that Google puts before it."""
+    return (batch_id or "").removeprefix("batches/")
+
+
+def one_model_each(names: Sequence[str] = tuple(SIMULATED)) -> tuple[str, ...]:
+    """Return a model of each provider."""
+    return tuple(SIMULATED[name].models[0] for name in names)

@@ -1,0 +1,99 @@
+"""Every provider under every kind of fault: one batch a shard, no answer lost, misplaced or paid for twice."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests import schedules
+from tests.sim_providers import SIMULATED
+from tests.sim_study import STUDY, Rig
+
+from batchpond.attempts import Phase
+from batchpond.cancel import cancel
+from batchpond.model import BatchState, ErrorClass
+from batchpond.retry_failed import retry
+from batchpond.simulators.faults import KINDS, parse_fault
+
+# Kinds that the schedules do not draw, because they mean nothing to most providers or never end.
+HARMLESS = (
+    *schedules.HARMLESS,
+    "batches.create@1:retry_after=120", "batches.create@1:output_at=response", "batches.create@1:output_at=metadata",
+    "batches.create@1:job_state", "batches.create@1:no_input_config", "batches.create@1:inline_results=in_order",
+    "batches.create@1:inline_results=reordered", "batches.list@1:counts_late", "files.upload@1:cut_upload=700",
+    "files.content@1:content_type=none", "files.content@1:content_type=text/plain", "files.content@1:gzip",
+    "files.content@1:gzip=unmarked", "lines@1:in_order", "lines@1:reorder",
+)  # fmt: skip
+LOSSY = (
+    *schedules.LOSSY,
+    "batches.create@1:inline_results=no_metadata", "lines@1:swapped_bodies", "lines@1:finish=MAX_TOKENS",
+    "lines@1:blocked=SAFETY", "lines@1:status_rows", "batches.create@1:cancel_race=full",
+)  # fmt: skip
+OF_FILES = ("files.create", "files.list", "files.upload", "batches.create@1:file_not_ready")
+CASES = [
+    pytest.param(name, fault, fault in LOSSY, id=f"{name}-{fault}")
+    for name, provider in SIMULATED.items()
+    for fault in (*HARMLESS, *LOSSY)
+    if provider.has_files or not fault.startswith(OF_FILES)
+]
+
+
+def new_rig(provider: str, path: Path) -> Rig:
+    return Rig(path, models=SIMULATED[provider].models[:1], max_requests=6, with_lens=False)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rig]:
+    """For each provider, what the study comes to when nothing goes wrong."""
+    rigs = {}
+    for name in SIMULATED:
+        rig = rigs[name] = new_rig(name, tmp_path_factory.mktemp(name))
+        rig.plan()
+        shutil.copytree(rig.lake, rig.path / "planned")
+        rig.submit()
+        rig.settle()
+        rig.world.close()
+    return rigs
+
+
+def test_every_kind_of_fault_is_tried() -> None:
+    """But for a batch that never ends, which has a test of its own."""
+    assert {parse_fault(spec).kind for spec in (*HARMLESS, *LOSSY)} == set(KINDS) - {"stuck"}
+
+
+@pytest.mark.parametrize(("provider", "fault", "is_lossy"), CASES)
+def test_the_promises_hold(
+    provider: str, fault: str, is_lossy: bool, tmp_path: Path, undisturbed: dict[str, Rig]
+) -> None:
+    rig = new_rig(provider, tmp_path)
+    shutil.copytree(undisturbed[provider].path / "planned", rig.lake)
+    rig.world.add_fault(fault)
+    rig.submit()
+    for _ in range(2):
+        rig.clock.advance(700)
+        rig.sync()
+    _, problems = schedules.settled(rig, undisturbed[provider], is_lossy=is_lossy)
+    rig.world.close()
+    assert problems == []
+
+
+@pytest.mark.parametrize("provider", SIMULATED)
+def test_a_batch_that_never_ends_can_be_cancelled_and_asked_again(provider: str, tmp_path: Path) -> None:
+    rig = new_rig(provider, tmp_path)
+    rig.plan()
+    rig.world.add_fault("batches.create@1:stuck=in_progress")
+    rig.submit()
+    rig.clock.advance(10_000)
+    rig.sync()
+    (stuck,) = [attempt for attempt in rig.attempts() if attempt.phase is Phase.OPEN]
+    cancel(rig.store(), [stuck.attempt_id], providers=rig.providers())
+    for _ in range(3):
+        rig.clock.advance(2_000)
+        rig.sync()
+    assert rig.picture().attempts[stuck.attempt_id].state is BatchState.CANCELLED
+    retry(rig.store(), STUDY, classes=[ErrorClass.CANCELLED], confirm=lambda *_: True, providers=rig.providers())
+    rig.settle()
+    assert len(rig.answers()) == 12
+    assert rig.violations() == []
+    rig.world.close()

@@ -1,0 +1,156 @@
+"""Two copies of one lake that both send: what they do, what they notice, and what it is said to cost.
+
+The locks of two copies know nothing of each other, and everything that names a batch is made from the
+lake: so both make the same attempts with the same tokens. That is how each finds out about the other.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.sim_study import LATENCY_S, STUDY, Rig
+
+from batchpond.errors import ExitCode
+from batchpond.ids import TOKEN_PREFIX
+from batchpond.lake.events import Event, Kind, read
+from batchpond.sending import Budget
+from batchpond.session import Session
+from batchpond.simulators.world import Settings
+
+N_REQUESTS = 12
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    """A lake of two shards, planned."""
+    rig = Rig(tmp_path / "first", Settings(seed=1, latency_s=LATENCY_S), max_requests=6, models=("gpt-4.1-mini",),
+              with_lens=False)  # fmt: skip
+    rig.plan()
+    return rig
+
+
+def copy_of(rig: Rig, name: str = "second") -> Rig:
+    """Copy the lake; both work with one account, at one time."""
+    twin = Rig(
+        rig.path.parent / name, rig.settings, max_requests=6, models=rig.models, with_lens=False, clock=rig.clock
+    )
+    twin.world.close()
+    twin.world, twin.wire = rig.world, type(rig.wire)(twin)
+    twin.wire._inner = rig.wire._inner  # one provider, which knows what it was sent by either
+    shutil.copytree(rig.lake, twin.lake, copy_function=shutil.copy2)
+    return twin
+
+
+def duplicates(rig: Rig) -> list[Event]:
+    return [event for event in read(rig.store()) if event.kind is Kind.DUPLICATE_REMOTE]
+
+
+def n_batches_per_token(rig: Rig) -> Counter[str]:
+    return Counter((entry.metadata or {})["batchpond"] for entry in rig.world.ledger.batches.values())
+
+
+def test_copies_of_a_lake_whose_batches_are_on_their_way_both_collect_them(rig: Rig) -> None:
+    """The harmless kind of copy: nothing is left to send, so nothing is sent twice."""
+    rig.submit()
+    twin = copy_of(rig)
+    for each in (rig, twin):
+        each.clock.advance(1_000)
+        assert each.sync().exit_code is ExitCode.DONE
+        assert len(each.answers()) == N_REQUESTS
+        assert each.violations() == []
+    assert set(n_batches_per_token(rig).values()) == {1}
+
+
+def test_a_copy_made_while_a_create_was_in_doubt_finds_the_same_batch(rig: Rig) -> None:
+    rig.world.add_fault("batches.create@1-2:reset_after")
+    rig.crash_at = "S8.after"
+    assert not rig.survive(rig.submit)
+    twin = copy_of(rig)
+    for each in (twin, rig):
+        each.sync(submit_due=False)
+        assert [a.batch_id for a in each.attempts()] == list(rig.world.ledger.batches)
+    assert set(n_batches_per_token(rig).values()) == {1}
+
+
+def test_two_copies_that_both_submit_buy_twice_and_both_say_so_with_the_cost(rig: Rig) -> None:
+    """Not prevented, but never silent: every second batch is an event with its cost, and the exit code is 3."""
+    twin = copy_of(rig)
+    rig.submit()
+    rig.clock.advance(5)
+    twin.submit()
+    assert set(n_batches_per_token(rig).values()) == {2}
+    rig.clock.advance(5)
+    for each in (rig, twin):
+        report = each.sync()
+        assert report.exit_code is ExitCode.ATTENTION
+        found = duplicates(each)
+        own = {attempt.batch_id for attempt in each.attempts()}
+        assert {event.batch_id for event in found} == set(rig.world.ledger.batches) - own
+        assert all(event.cost_max_usd for event in found)
+        assert sum("is a second one for attempt" in note and "more" in note for note in each.notes) == len(found) == 2
+    tree = rig.tree()
+    rig.sync()
+    assert rig.tree() == tree, "what was said once is not recorded again"
+
+
+def test_both_copies_advise_to_cancel_the_same_batches(rig: Rig) -> None:
+    """If each advised to cancel the other's, whoever follows both would be left with none."""
+    twin = copy_of(rig)
+    rig.submit()
+    rig.clock.advance(5)
+    twin.submit()
+    advised = []
+    for each in (rig, twin):
+        hints = [note.hint or "" for note in each.sync().notes if "is a second one" in note.message]
+        advised.append({found.group(1) for hint in hints if (found := re.search(r"batchpond cancel (\S+)`", hint))})
+    assert advised[0] == advised[1] == {attempt.batch_id for attempt in twin.attempts()}
+
+
+def test_a_second_batch_counts_against_the_budget(rig: Rig) -> None:
+    twin = copy_of(rig)
+    for each in (rig, twin):
+        each.submit()
+        each.clock.advance(5)
+    taken_usd = []
+    for _ in range(2):
+        with rig.store().lock("test"):
+            session = Session.begin(rig.store(), rig.providers())
+            (cap,) = Budget.of(session, session.picture.approvals[STUDY]).caps
+            taken_usd.append(cap.taken_usd)
+        rig.sync(submit_due=False)
+    assert taken_usd[0] > 0
+    assert taken_usd[1] == pytest.approx(2 * taken_usd[0])
+
+
+def test_an_old_copy_that_is_brought_back_says_that_it_has_forgotten_batches(rig: Rig) -> None:
+    """A backup from before a batch was sent: the batch carries the lake's name, and the lake does not know it."""
+    rig.submit(limit=6)
+    backup = copy_of(rig)
+    rig.submit()
+    rig.clock.advance(5)
+    report = backup.sync()
+    forgotten = set(rig.world.ledger.batches) - {attempt.batch_id for attempt in backup.attempts()}
+    assert report.exit_code is ExitCode.ATTENTION
+    assert [
+        batch for batch in forgotten if any(batch in note and "does not know of it" in note for note in backup.notes)
+    ]
+
+
+def test_tokens_of_other_lakes_in_the_account_are_nobodys_business(rig: Rig, tmp_path: Path) -> None:
+    other = Rig(tmp_path / "other", rig.settings, max_requests=6, models=rig.models, with_lens=False, lake_seed=7,
+                clock=rig.clock)  # fmt: skip
+    other.world.close()
+    other.world, other.wire = rig.world, type(rig.wire)(other)
+    other.wire._inner = rig.wire._inner
+    other.plan()
+    rig.submit()
+    other.submit()
+    assert len({token.split("-")[1] for token in n_batches_per_token(rig) if token.startswith(TOKEN_PREFIX)}) == 2
+    for each in (rig, other):
+        each.clock.advance(10)
+        assert each.sync().exit_code is ExitCode.DONE
+        assert duplicates(each) == []
