@@ -78,8 +78,8 @@ def load(lake_path: Path) -> Config:
         raise UsageError(f"{path}: {error}", hint="mend the TOML; nothing was done") from None
     _known(path, "", document, _SECTIONS)
     tables = _tables(path, document, "limits")
-    tiers = {name: _tier(path, name, table["tier"]) for name, table in tables if "tier" in table}
-    return Config({name: _limits(path, name, table) for name, table in tables}, tiers)
+    limits = {name: _limits(path, name, table) for name, table in tables}
+    return Config(limits, {name: _tier(path, name, table["tier"]) for name, table in tables if "tier" in table})
 
 
 def _tier(path: Path, provider: str, tier: object) -> Mapping[str, Any]:
