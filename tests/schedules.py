@@ -76,7 +76,7 @@ def _foreign(rig: Rig, draw: random.Random, history: list[str]) -> None:
     n_requests = draw.choice((1, 2, 5, 5))
     try:
         make_batch(rig, n_requests)
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, ValueError) as error:  # its own answer may be lost or spoiled too
         history.append(f"foreign batch of {n_requests}: {type(error).__name__}")
     else:
         history.append(f"foreign batch of {n_requests}")

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+
+from batchpond.lake.store import read_rows
 
 
 @functools.lru_cache(maxsize=100_000)
-def _read_once(path: Path, **options: Any) -> pa.Table:
-    # A published file never changes, so a simulated process may have what another one read.
-    with pq.ParquetFile(path) as file:
-        return file.read(use_threads=False)
-
-
-class CachedParquet:
-    """`pyarrow.parquet` for the events module, without reading an immutable file twice."""
-
-    read_table = staticmethod(_read_once)
-    read_schema = staticmethod(pq.read_schema)
+def read_once(path: Path) -> pa.Table:
+    """Read a published file: it never changes, so a simulated process may have what another one read."""
+    return read_rows(path)

@@ -18,7 +18,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import httpx
-from tests.sim_cache import CachedParquet
+from tests.sim_cache import read_once
 from tests.sim_inputs import MODELS, STUDY, write_study
 from tests.sim_providers import SIMULATED, acknowledged_id, bare_id, environ
 
@@ -146,7 +146,7 @@ class Rig:
             patch.object(disk, "link_into_place", linked),
             patch.object(disk, "replace", replaced),
             patch.object(os, "fsync", lambda _: None),  # a crash of the process, unlike one of the machine
-            patch.object(events, "pq", CachedParquet),
+            patch.object(events, "read_rows", read_once),
             nullcontext() if self.with_lens else patch.multiple(sync, refresh=_no_lens),
             nullcontext() if self.with_lens else patch.multiple(submit, refresh=_no_lens),
             nullcontext() if self.with_lens else patch.multiple("batchpond.lens.refresh", refresh=_no_lens),
@@ -154,7 +154,7 @@ class Rig:
             yield
 
     def _events(self) -> list[Event]:
-        with patch.object(events, "pq", CachedParquet):
+        with patch.object(events, "read_rows", read_once):
             return read(self.store())
 
     # -- the verbs, each by a new process ---------------------------------------------------------

@@ -16,7 +16,6 @@ from batchpond.errors import UsageError
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import Store
 from batchpond.plan import plan_study
-from batchpond.providers import registry
 from batchpond.read import BATCH_ROWS, stream
 from batchpond.session import Providers
 from batchpond.submit import submit as submit_study
@@ -75,13 +74,13 @@ class Lake:
             max_cost_usd=max_cost_usd,
             limit=limit,
             confirm=None if dry_run else confirm or (lambda _: True),
-            providers=connected_providers(store),
+            providers=Providers.of_environment(store.clock),
         )
 
     def sync(self, *, submit_due: bool = True) -> SyncReport:
         """Reconcile lake and providers once; safe to repeat, and a no-op with nothing new."""
         store = self._store()
-        return sync_once(store, providers=connected_providers(store), submit_due=submit_due)
+        return sync_once(store, providers=Providers.of_environment(store.clock), submit_due=submit_due)
 
     def sql(self, query: str) -> pl.DataFrame:
         """Run one SELECT over the views, in the sandbox of `batchpond query`."""
@@ -113,11 +112,6 @@ class Lake:
 
     def _store(self) -> Store:
         return Store.open(self.path, self._clock)
-
-
-def connected_providers(store: Store) -> Providers:
-    """Return the real providers, each connected with the environment's key when first needed."""
-    return Providers(lambda name: registry.connect(name, clock=store.clock))
 
 
 _Source = Callable[[list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from batchpond.lake.schemas import JUDGMENTS, RESPONSES, STUDIES, Table
-from batchpond.lake.store import StagedTable, Store
+from batchpond.lake.store import StagedTable, Store, read_rows
 from batchpond.model import Match, Response, ResponseStatus
 from batchpond.payload import shard_lines
 from batchpond.providers import registry
@@ -103,7 +103,7 @@ def parsers(store: Store) -> dict[str, dict[str, Any]]:
     """Return the answer rules of all planned studies, by parser id."""
     specs: dict[str, dict[str, Any]] = {}
     for path in store.files(STUDIES.name):
-        for text in pq.read_table(path, columns=["parsers"], partitioning=None).column(0).to_pylist():
+        for text in read_rows(path, ["parsers"]).column(0).to_pylist():
             specs.update(json.loads(text))
     return specs
 

@@ -7,11 +7,9 @@ import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from batchpond import config, failpoints, ids, shard
 from batchpond.attempts import Phase, Picture
@@ -20,12 +18,15 @@ from batchpond.failures import FAILED_SQL, Again, is_over, parameters
 from batchpond.lake import tables
 from batchpond.lake.events import Event, Kind
 from batchpond.lake.schemas import SHARD_REQUESTS, STUDIES
-from batchpond.lake.store import CONFIG, Store
+from batchpond.lake.store import CONFIG, Store, read_rows
 from batchpond.model import ErrorClass, ShardKind
 from batchpond.payload import shard_file_name
 from batchpond.prices import NOTHING, Estimate, Prices
 from batchpond.providers import registry
 from batchpond.session import Session
+
+if TYPE_CHECKING:
+    import duckdb
 
 CELLS_TEXT_MAX = 500
 _FETCH_ROWS = 10_000
@@ -194,7 +195,7 @@ def study_settings(store: Store, version: str) -> dict[str, Any]:
 def _study_column(store: Store, version: str, column: str) -> Any:
     """Return a column of a planned study version, None where there is no such plan."""
     for path in store.files(STUDIES.name):
-        rows = pq.read_table(path, columns=["study_version", column], partitioning=None)
+        rows = read_rows(path, ["study_version", column])
         versions, values = rows.column(0).to_pylist(), rows.column(1).to_pylist()
         if version in versions:
             return values[versions.index(version)]

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from batchpond import failpoints, ids
 from batchpond.errors import LakeError
 from batchpond.lake import disk
 from batchpond.lake.schemas import REQUESTS, SHARD_REQUESTS
-from batchpond.lake.store import Store
+from batchpond.lake.store import Store, read_rows
 from batchpond.providers.base import ProviderModule
 
 _BATCH_ROWS = 4_096
@@ -53,9 +52,9 @@ class ShardLines:
 def shard_lines(store: Store, provider: str, shard_id: str) -> ShardLines:
     """Read a shard's lines."""
     path = store.final_path(SHARD_REQUESTS, shard_file_name(provider, shard_id))
-    rows = pq.read_table(path, columns=["line_number", "request_id", "requests_file", "custom_id"], partitioning=None)
+    rows = read_rows(path, ["line_number", "request_id", "requests_file", "custom_id"])
     rows = rows.sort_by("line_number")
-    names = pc.unique(rows.column("requests_file")).to_pylist()
+    names = rows.column("requests_file").unique().to_pylist()
     files = [store.final_path(REQUESTS, name) for name in names]
     return ShardLines(rows.column("request_id").to_pylist(), files, rows.column("custom_id").to_pylist())
 

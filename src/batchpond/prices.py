@@ -23,8 +23,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-from genai_prices import Usage, calc_price
-
 from batchpond.errors import UsageError
 from batchpond.toml_table import TomlTable
 
@@ -233,6 +231,8 @@ def _bundled(provider: str, model: str, when: datetime) -> UnitPrices | None:
 
 
 def _looked_up(provider: str, model: str, when: datetime, context: dict[str, str] | None) -> Any:
+    from genai_prices import Usage, calc_price  # slow to import, and an idle pass prices nothing
+
     try:
         return calc_price(
             Usage(input_tokens=0, output_tokens=0),

@@ -10,7 +10,6 @@ from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from batchpond import ids
 from batchpond.lake.schemas import RAW
@@ -108,7 +107,7 @@ def _rows(file: RawFile, first_line_number: int, lines: list[bytes]) -> pa.Table
 def _text_and_odd(lines: list[bytes]) -> tuple[pa.Array, pa.Array]:
     """Return the lines as text, and apart from them those that are not UTF-8."""
     try:
-        return pc.cast(pa.array(lines, pa.binary()), pa.string()), pa.nulls(len(lines), pa.binary())
+        return pa.array(lines, pa.binary()).cast(pa.string()), pa.nulls(len(lines), pa.binary())
     except pa.ArrowInvalid:
         is_text = [_is_utf8(line) for line in lines]
         text = [line.decode("utf-8") if ok else None for line, ok in zip(lines, is_text, strict=True)]

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from batchpond.attempts import Attempt, Picture, fold
+from batchpond.clock import Clock
 from batchpond.errors import AccessError, BatchpondError, ExitCode, LakeError
 from batchpond.lake.events import Event, EventLog
 from batchpond.lake.store import Store
+from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
 
 SETTLE_VARIABLE = "BATCHPOND_TEST_SETTLE_S"
@@ -63,6 +65,11 @@ class Providers:
         self._connect = connect
         self._connected: dict[str, BatchProvider] = {}
         self._refused: dict[str, AccessError] = {}
+
+    @classmethod
+    def of_environment(cls, clock: Clock) -> Providers:
+        """Return the real providers, with the environment's keys."""
+        return cls(lambda name: registry.connect(name, clock=clock))
 
     def get(self, name: str) -> BatchProvider:
         """Return the provider; raises AccessError when its key is missing or was refused."""

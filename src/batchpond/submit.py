@@ -10,7 +10,7 @@ from batchpond import adoptions, due, failpoints, ids
 from batchpond.attempts import UNCLEAR_PHASES, Phase, Picture, fold
 from batchpond.errors import ExitCode, UsageError
 from batchpond.failures import Again
-from batchpond.lake.events import Event, Kind, read
+from batchpond.lake.events import Event, Kind, compact, read
 from batchpond.lake.store import Store
 from batchpond.lens.refresh import refresh
 from batchpond.providers import registry
@@ -162,6 +162,7 @@ def submit(
             due.form_shards(session, study, session.picture.approvals[study], again)
         send_due(session, only_study=study, is_explicit=True)
         resolve_unknowns(session)
+        compact(store)
         refresh(store)
     return SubmitReport(shown, True, session.counts, tuple(session.notes), session.worst_exit_code())
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 def providers(store: Store) -> Providers:
     """Return the providers, each connected with the environment's key when first needed."""
-    from batchpond.api import connected_providers
+    from batchpond.session import Providers
 
-    return connected_providers(store)
+    return Providers.of_environment(store.clock)
 
 
 def show_note(diagnostics: Diagnostics, note: Note) -> None:

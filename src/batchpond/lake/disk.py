@@ -105,14 +105,17 @@ def replace(staged: Path, final: Path) -> None:
     sync_directory(final.parent)
 
 
-def parquet_files(folder: Path, depth: int = DEPTH_MAX) -> Iterator[Path]:
-    """Yield the Parquet files below a folder, never following a symbolic link."""
+def parquet_files(folder: str | os.PathLike[str], depth: int = DEPTH_MAX) -> Iterator[str]:
+    """Yield the paths of the Parquet files below a folder, never following a symbolic link.
+
+    As text: a folder may hold tens of thousands of files that nobody needs a Path of.
+    """
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:
         return
     for entry in entries:
         if entry.is_dir(follow_symlinks=False) and depth > 0:
-            yield from parquet_files(Path(entry.path), depth - 1)
+            yield from parquet_files(entry.path, depth - 1)
         elif entry.name.endswith(".parquet") and entry.is_file(follow_symlinks=False):
-            yield Path(entry.path)
+            yield entry.path

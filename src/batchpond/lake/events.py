@@ -11,19 +11,19 @@ import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from batchpond import ids
 from batchpond.errors import LakeError
 from batchpond.lake.schemas import EVENTS
-from batchpond.lake.store import Store
+from batchpond.lake.store import MERGED_KEY, MERGED_PREFIX, Store, merged_names, read_rows
 
-COMPACT_ABOVE_FILES = 1_000
+COMPACT_ABOVE_FILES = 64
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COMPACT_GRACE = timedelta(days=1)
 
 
@@ -61,6 +61,9 @@ _OCCURRENCES = frozenset(
     {Kind.PLANNED, Kind.APPROVAL, Kind.LISTED, Kind.UNKNOWN, Kind.REJECTED, Kind.NOT_FOUND, Kind.MISMATCH,
      Kind.MISSING_REMOTE, Kind.CANCEL_ASKED, Kind.RESOLVED}
 )  # fmt: skip
+
+
+_KINDS = {str(kind): kind for kind in Kind}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +169,7 @@ def read(store: Store) -> list[Event]:
     tables = []
     for path in store.files(EVENTS.name):
         try:
-            tables.append(pq.read_table(path, schema=EVENTS.schema, partitioning=None, use_threads=False))
+            tables.append(_aligned(read_rows(path)))
         except (pa.ArrowException, OSError) as error:
             raise LakeError(
                 f"{path} cannot be read: {error}",
@@ -174,11 +177,37 @@ def read(store: Store) -> list[Event]:
             ) from None
     if not tables:
         return []
+    rows = pa.concat_tables(tables)
+    names = [name for name in rows.schema.names if rows.column(name).null_count < len(rows)]
+    found: list[Event] = []
+    for values in zip(*(_values(rows.column(name)) for name in names), strict=True):
+        row = dict(zip(names, values, strict=True))
+        row["kind"] = _KINDS[row["kind"]]
+        found.append(Event(**row))
+    found.sort(key=lambda event: (event.ord, event.event_id))
     unique: dict[str, Event] = {}
-    for row in pa.concat_tables(tables).sort_by([("ord", "ascending"), ("event_id", "ascending")]).to_pylist():
-        row["kind"] = Kind(row["kind"])
-        unique.setdefault(row["event_id"], Event(**row))
+    for event in found:
+        unique.setdefault(event.event_id, event)
     return list(unique.values())
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Return a column's values; times by way of their microseconds, or pyarrow would import pandas for them."""
+    if not pa.types.is_timestamp(column.type):
+        values: list[Any] = column.to_pylist()
+        return values
+    moments = (us for chunk in column.chunks for us in chunk.view(pa.int64()).to_pylist())
+    return [None if us is None else _EPOCH + timedelta(microseconds=us) for us in moments]
+
+
+def _aligned(rows: pa.Table) -> pa.Table:
+    """Return rows with all columns of today, those that an older file lacks as nulls."""
+    if rows.schema.names == EVENTS.schema.names:
+        return rows.replace_schema_metadata(None)
+    columns = [
+        rows.column(f.name) if f.name in rows.schema.names else pa.nulls(len(rows), f.type) for f in EVENTS.schema
+    ]
+    return pa.Table.from_arrays(columns, schema=EVENTS.schema)
 
 
 def append(store: Store, events: Sequence[Event]) -> list[Event]:
@@ -189,40 +218,26 @@ def append(store: Store, events: Sequence[Event]) -> list[Event]:
 def compact(store: Store) -> bool:
     """Merge many small event files into one, and drop merged ones a day later.
 
-    Readers that listed the old files keep them for that day; a query that sees both sees
-    duplicates, which event views tolerate. The caller holds the lock. Returns whether anything
-    changed.
+    Readers that listed the old files keep them for that day; `Store.files` does not list them any
+    more. The caller holds the lock. Returns whether anything changed.
     """
-    files = store.files(EVENTS.name)
-    merged = [path for path in files if path.name.startswith("c-")]
-    changed = _drop_merged(store, merged)
-    files = [path for path in files if path.exists()]
-    covered = {name for path in merged if path.exists() for name in _merged_names(path)}
-    loose = [path for path in files if path.name not in covered]
+    changed = _drop_merged(store)
+    loose = [path for path in store.files(EVENTS.name) if not path.name.startswith(MERGED_PREFIX)]
     if len(loose) <= COMPACT_ABOVE_FILES:
         return changed
     events = read(store)
-    name = "c-" + ids.digest("event file", *sorted(event.event_id for event in events))
-    names = [path.name for path in files if path.name != f"{name}.parquet"]
-    return store.publish(EVENTS, name, _rows(events), {"merged": json.dumps(names)}) or changed
+    name = MERGED_PREFIX + ids.digest("event file", *sorted(event.event_id for event in events))
+    names = [path.name for path in store.published(EVENTS.name) if path.name != f"{name}.parquet"]
+    return store.publish(EVENTS, name, _rows(events), {MERGED_KEY: json.dumps(names)}) or changed
 
 
-def _merged_names(path: Path) -> list[str]:
-    metadata = pq.read_schema(path).metadata or {}
-    names: list[str] = json.loads(metadata.get(b"merged", b"[]"))
-    return names
-
-
-def _drop_merged(store: Store, merged: Iterable[Path]) -> bool:
+def _drop_merged(store: Store) -> bool:
     dropped = False
-    for path in merged:
-        if not path.exists():  # itself merged into a later one that was just looked at
-            continue
-        age_s = store.clock.now().timestamp() - path.stat().st_mtime
-        if age_s < COMPACT_GRACE.total_seconds():
-            continue
-        for name in _merged_names(path):
-            old = path.with_name(name)
+    now_s = store.clock.now().timestamp()
+    for path in (store.path / EVENTS.name).glob(f"{MERGED_PREFIX}*.parquet"):
+        if not path.exists() or now_s - path.stat().st_mtime < COMPACT_GRACE.total_seconds():
+            continue  # too young, or merged itself into one that was just looked at
+        for old in map(path.with_name, merged_names(path)):
             if old.exists():
                 old.unlink()
                 dropped = True

@@ -32,6 +32,8 @@ TMP = "_tmp"
 PAYLOADS = "_payloads"
 CONFIG = "config.toml"
 LENS = "batchpond.duckdb"
+MERGED_PREFIX = "c-"
+MERGED_KEY = "merged"
 LAKE_ID_LENGTH = 10
 STALE_SCRATCH_S = 86_400
 
@@ -139,8 +141,12 @@ class Store:
         return cls(path, lake_id, secret, clock or SystemClock())
 
     def files(self, table: str) -> list[Path]:
-        """Return the published files of a table, in name order."""
-        return sorted(disk.parquet_files(self.path / TABLES[table].name))
+        """Return the files that hold a table, each row once, in name order."""
+        return held(self.path / TABLES[table].name)
+
+    def published(self, table: str) -> list[Path]:
+        """Return all published files of a table, those whose rows stand in a merged one included."""
+        return [Path(name) for name in sorted(disk.parquet_files(self.path / TABLES[table].name))]
 
     def all_files(self) -> dict[str, list[Path]]:
         """Return the published files of every table."""
@@ -229,6 +235,33 @@ class Store:
                 shutil.rmtree(entry.path, ignore_errors=True)
             else:
                 Path(entry.path).unlink(missing_ok=True)
+
+
+def read_rows(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return a published file's rows, or some columns of them.
+
+    Not by way of pyarrow's datasets, whose import takes longer than an idle pass may.
+    """
+    with pq.ParquetFile(path) as file:
+        return file.read(columns=columns, use_threads=False)
+
+
+def held(folder: Path) -> list[Path]:
+    """Return the files of a table's folder that hold each row once: without those that a merged one covers."""
+    paths = sorted(disk.parquet_files(folder))
+    merged = [path for path in paths if os.path.basename(path).startswith(MERGED_PREFIX)]
+    covered = {name for path in merged for name in merged_names(Path(path))}
+    return [Path(path) for path in paths if os.path.basename(path) not in covered]
+
+
+def merged_names(path: Path) -> list[str]:
+    """Return the names of the files whose rows a merged file holds; none where it cannot be read."""
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (pa.ArrowException, OSError):
+        return []  # it covers nothing then; whoever reads it says what is wrong
+    names: list[str] = json.loads(metadata.get(MERGED_KEY.encode(), b"[]"))
+    return names
 
 
 def _mtime_s(entry: os.DirEntry[str]) -> float:

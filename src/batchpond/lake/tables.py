@@ -6,11 +6,13 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-
-import duckdb
+from typing import TYPE_CHECKING
 
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import Store
+
+if TYPE_CHECKING:
+    import duckdb
 
 MEMORY_LIMIT = "256MB"
 
@@ -21,6 +23,8 @@ _TYPES = {"string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "double": 
 @contextmanager
 def connect(store: Store, tables: Sequence[str]) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a connection with one view per named table; an empty table is an empty view."""
+    import duckdb  # an idle pass asks nothing of it
+
     # A folder of its own: two processes that spill into one overwrite each other's blocks.
     spill = store.scratch(".spill")
     config: dict[str, str | bool | int | float | list[str]] = {

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from batchpond.lens.catalog import TABLE_STAGE, ViewInfo, columns, views
-from batchpond.lens.database import (
-    BadFile,
-    bad_files,
-    build,
-    check_file,
-    connect,
-    ddl,
-    empty,
-    fingerprint,
-    is_current,
-    listed,
-)
-from batchpond.lens.sandbox import run_query
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from batchpond.lens.catalog import TABLE_STAGE, ViewInfo, columns, views
+    from batchpond.lens.database import (
+        BadFile,
+        bad_files,
+        build,
+        check_file,
+        connect,
+        ddl,
+        empty,
+        is_current,
+        listed,
+    )
+    from batchpond.lens.fingerprints import fingerprint
+    from batchpond.lens.sandbox import run_query
 
 __all__ = [
     "TABLE_STAGE",
@@ -34,3 +38,19 @@ __all__ = [
     "run_query",
     "views",
 ]
+
+_HOMES: Final = {
+    **dict.fromkeys(("TABLE_STAGE", "ViewInfo", "columns", "views"), "catalog"),
+    **dict.fromkeys(
+        ("BadFile", "bad_files", "build", "check_file", "connect", "ddl", "empty", "is_current", "listed"), "database"
+    ),
+    "fingerprint": "fingerprints",
+    "run_query": "sandbox",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # A pass with nothing new reads `refresh` alone: DuckDB takes longer to load than such a pass may take.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

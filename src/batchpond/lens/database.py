@@ -6,10 +6,9 @@ step, so a reader sees the old list or the new one and never waits for a writer.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
 from functools import cache
@@ -24,17 +23,15 @@ from batchpond.clock import random_hex
 from batchpond.errors import LakeError
 from batchpond.lake import disk
 from batchpond.lake.schemas import TABLES
-from batchpond.lake.store import LENS, TMP
+from batchpond.lake.store import LENS, TMP, held
 from batchpond.lake.tables import literal, quoted
 from batchpond.lens import scripts
-
-Files = Mapping[str, Sequence[Path]]
+from batchpond.lens.fingerprints import Files, fingerprint, views_digest
 
 STORAGE_VERSION: Final = "v1.0.0"  # the oldest that all supported DuckDB lines read and write
 CATALOG: Final = "batchpond"
 MEMORY_LIMIT: Final = "1GB"  # a dozen joins and their buffers need up to half of it on tiny lakes
 THREADS_MAX: Final = 4
-_LAYOUT = 1
 _REUSED_BYTES_MAX = 64 << 20
 
 _TYPES = {
@@ -74,22 +71,6 @@ class _Info:
     n_files: int
     views_digest: str
     duckdb_version: str
-
-
-def fingerprint(lake_path: Path, files: Files) -> str:
-    """Return what changes whenever the lens must be written again."""
-    content = hashlib.sha256(f"{_absolute(lake_path)}\0{_views_digest()}\0".encode())
-    for name in TABLES:
-        content.update(f"\0{name}\0".encode())
-        content.update("\0".join(sorted(map(os.fspath, files.get(name, ())))).encode())
-    return content.hexdigest()
-
-
-@cache
-def _views_digest() -> str:
-    """Return what changes with anything in a lens but its lists of files."""
-    schemas = "\0".join(f"{name}\0{table.schema}" for name, table in TABLES.items())
-    return hashlib.sha256(f"{_LAYOUT}\0{schemas}\0{scripts.digest()}".encode()).hexdigest()
 
 
 def is_current(lake_path: Path, files: Files) -> bool:
@@ -141,7 +122,7 @@ def check_file(table: str, path: Path) -> str | None:
 def ddl(lake_path: Path, files: Files) -> str:
     """Return the whole lens as one SQL script that plain DuckDB runs."""
     good, _ = _sorted_out(files)
-    head = f"-- Views over the lake {_absolute(lake_path)}: run in an empty DuckDB, or `.read` this file.\n"
+    head = f"-- Views over the lake {os.path.abspath(lake_path)}: run in an empty DuckDB, or `.read` this file.\n"
     return "\n".join([head, *_table_views(good), *(script.text for script in scripts.scripts())])
 
 
@@ -151,7 +132,7 @@ def connect(lake_path: Path, *, memory_limit: str = MEMORY_LIMIT) -> duckdb.Duck
     A lake whose lens is missing, damaged, or was written at another path is shown through views
     made in memory, so reading never depends on a writer.
     """
-    lake_path = Path(_absolute(lake_path))
+    lake_path = Path(os.path.abspath(lake_path))
     connection = duckdb.connect(":memory:", config=_config(lake_path, memory_limit))
     try:
         if not _attach(connection, lake_path):
@@ -174,7 +155,7 @@ def empty() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def listed(lake_path: Path) -> dict[str, list[Path]]:
     """Return the published files of every table, in name order."""
-    return {name: sorted(disk.parquet_files(lake_path / name)) for name in TABLES}
+    return {name: held(lake_path / name) for name in TABLES}
 
 
 def _config(lake_path: Path, memory_limit: str) -> dict[str, str | bool | int | float | list[str]]:
@@ -275,7 +256,7 @@ def _scratch() -> Iterator[Path]:
 def _bases(lens_path: Path) -> Iterator[bytes]:
     """Yield what a new lens can be made from: the present one if only its files differ, then a fresh one."""
     info = _recorded(lens_path)
-    is_same = info is not None and (info.views_digest, info.duckdb_version) == (_views_digest(), duckdb.__version__)
+    is_same = info is not None and (info.views_digest, info.duckdb_version) == (views_digest(), duckdb.__version__)
     if is_same and lens_path.stat().st_size <= _REUSED_BYTES_MAX:
         yield lens_path.read_bytes()
     yield _template()
@@ -314,13 +295,13 @@ def _create(connection: duckdb.DuckDBPyConnection, files: Files) -> None:
 
 def _info(lake_path: Path, files: Files, good: Files) -> _Info:
     n_files = sum(map(len, good.values()))
-    return _Info(fingerprint(lake_path, files), _absolute(lake_path), n_files, _views_digest(), duckdb.__version__)
+    return _Info(fingerprint(lake_path, files), os.path.abspath(lake_path), n_files, views_digest(), duckdb.__version__)
 
 
 def _record(connection: duckdb.DuckDBPyConnection, info: _Info, good: Files, bad: Sequence[BadFile]) -> None:
     connection.execute("INSERT INTO lens_info VALUES (?, ?, ?, ?, ?)", list(astuple(info)))
     for name, paths in good.items():
-        shown = [_absolute(path) for path in paths]
+        shown = [os.path.abspath(path) for path in paths]
         connection.execute("INSERT INTO lens_files SELECT ?, unnest(CAST(? AS VARCHAR[])), NULL", [name, shown])
     for file in bad:
         connection.execute("INSERT INTO lens_files VALUES (?, ?, ?)", [file.table, os.fspath(file.path), file.problem])
@@ -337,12 +318,8 @@ def _table_view(name: str, schema: pa.Schema, files: Sequence[Path]) -> str:
         columns = ",\n".join(f"  CAST(NULL AS {_TYPES[f.type]}) AS {quoted(f.name)}" for f in schema)
         return f"{head}{columns}\nWHERE false;\n"
     columns = ",\n".join(f"  CAST({quoted(f.name)} AS {_TYPES[f.type]}) AS {quoted(f.name)}" for f in schema)
-    paths = ",\n".join(f"  {literal(_absolute(path))}" for path in files)
+    paths = ",\n".join(f"  {literal(os.path.abspath(path))}" for path in files)
     return f"{head}{columns}\nFROM read_parquet([\n{paths}\n], hive_partitioning = false);\n"
-
-
-def _absolute(path: Path) -> str:
-    return os.path.abspath(path)
 
 
 def _first_line(error: Exception | None) -> str:

@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
-from batchpond.lake.store import Store
-from batchpond.lens.database import build, is_current
+import hashlib
+from pathlib import Path
+
+from batchpond.lake import disk
+from batchpond.lake.store import LENS, Store
+from batchpond.lens.fingerprints import Files, fingerprint
+
+STAMP = ".lens"
 
 
 def refresh(store: Store) -> bool:
     """Rebuild the lens if the lake's list of files changed; returns whether it did."""
     files = store.all_files()
-    if is_current(store.path, files):
+    if _read(store.path) == _stamp(store.path, files):
         return False
-    build(store.path, files)
-    return True
+    from batchpond.lens.database import build, is_current
+
+    changed = not is_current(store.path, files)
+    if changed:
+        build(store.path, files)
+    staged = store.scratch(".stamp")
+    disk.write_private(staged, _stamp(store.path, files).encode())
+    disk.replace(staged, store.path / STAMP)
+    return changed
+
+
+def _stamp(lake_path: Path, files: Files) -> str:
+    """Return what says, without opening it, that the lens file on disk is the one written from these files."""
+    try:
+        lens = (lake_path / LENS).stat()
+    except FileNotFoundError:
+        return "no lens"
+    seen = f"{fingerprint(lake_path, files)} {lens.st_size} {lens.st_mtime_ns}"
+    return hashlib.sha256(seen.encode()).hexdigest()
+
+
+def _read(lake_path: Path) -> str | None:
+    try:
+        return (lake_path / STAMP).read_text("utf-8")
+    except (FileNotFoundError, UnicodeDecodeError):
+        return None

@@ -57,15 +57,19 @@ def scripts() -> tuple[Script, ...]:
 def digest() -> str:
     """Return what changes whenever any SQL file does."""
     content = hashlib.sha256()
-    for script in scripts():
-        content.update(f"{script.stage}/{script.name}\0{script.text}\0".encode())
+    for path in _paths(sql_folder()):
+        content.update(f"{path.parent.name}/{path.stem}\0{path.read_text('utf-8')}\0".encode())
     return content.hexdigest()
 
 
 def load(folder: Path) -> tuple[Script, ...]:
     """Read a folder of SQL files, in running order; raises LakeError when they form a circle."""
-    paths = sorted(folder.glob("*/*.sql"))
-    return tuple(_ordered([parse(path.stem, path.parent.name, path.read_text("utf-8")) for path in paths]))
+    texts = ((path, path.read_text("utf-8")) for path in _paths(folder))
+    return tuple(_ordered([parse(path.stem, path.parent.name, text) for path, text in texts]))
+
+
+def _paths(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*/*.sql"))
 
 
 def parse(name: str, stage: str, text: str) -> Script:
