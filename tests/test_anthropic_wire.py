@@ -381,7 +381,7 @@ def test_counts_and_times_are_read() -> None:
     assert got.created_at == datetime(2026, 11, 21, 10, 0, 0, 123456, tzinfo=UTC)
     assert got.expires_at == datetime(2026, 11, 22, 10, 0, 0, 123456, tzinfo=UTC)
     assert got.ended_at == datetime(2026, 11, 21, 11, tzinfo=UTC)
-    assert json.loads(got.raw)["results_url"] == "https://evil.example/v1/messages/batches/msgbatch_9/results"
+    assert got.seen["results_url"] == "https://evil.example/v1/messages/batches/msgbatch_9/results"
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def is_named_by(batch: RemoteBatch, attempt: Attempt) -> bool:
 
 def _name(batch: RemoteBatch) -> str | None:
     try:
-        found = fields.mapping(orjson.loads(batch.raw))
+        found = batch.seen
     except orjson.JSONDecodeError:
         return None
     metadata = fields.mapping(found.get("metadata"))

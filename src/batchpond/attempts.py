@@ -11,8 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+import orjson
+
 from batchpond.lake.events import Event, Kind
 from batchpond.model import BatchState, ErrorClass, RemoteBatch, ShardKind
+from batchpond.redact import redact
 
 
 class Phase(StrEnum):
@@ -208,7 +211,7 @@ def seen_event(kind: Kind, attempt: Attempt, batch: RemoteBatch) -> Event:
         n_completed=batch.n_completed,
         n_failed=batch.n_failed,
         reason=first_error.code if first_error else None,
-        detail=first_error.message if first_error else batch.raw,
+        detail=first_error.message if first_error else redact(orjson.dumps(batch.seen).decode()),
     )
 
 

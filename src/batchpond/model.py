@@ -5,10 +5,12 @@ Words are those of the README's glossary; units stand last in names; times are U
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 
 class Verdict(StrEnum):
@@ -191,14 +193,14 @@ class RemoteFile:
 class RemoteBatch:
     """A provider's batch as one answer showed it; counts are None when unknown.
 
-    `raw` is the provider's JSON text, kept for the events table. `token` and `input_file_id`
+    `seen` is the provider's own JSON object, kept for the events table. `token` and `input_file_id`
     are what an unacknowledged batch is recognised by.
     """
 
     batch_id: str
     state: BatchState
     provider_status: str
-    raw: str
+    seen: Mapping[str, Any] = field(compare=False)
     created_at: datetime | None = None
     expires_at: datetime | None = None
     ended_at: datetime | None = None

@@ -12,8 +12,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
 from batchpond import fields, keys
 from batchpond.answers import AckRule, Answer
 from batchpond.clock import Clock
@@ -45,7 +43,6 @@ from batchpond.providers.anthropic_body import (
 from batchpond.providers.anthropic_lines import read_line
 from batchpond.providers.anthropic_models import accepted_thinking, caveats
 from batchpond.providers.base import Descriptor
-from batchpond.redact import redact
 
 __all__ = [
     "DESCRIPTOR",
@@ -270,7 +267,7 @@ def _batch(value: object) -> RemoteBatch | None:
         batch_id=batch_id,
         state=state,
         provider_status=status,
-        raw=redact(orjson.dumps(found).decode()),
+        seen=found,
         created_at=fields.moment(found.get("created_at")),
         expires_at=fields.moment(found.get("expires_at")),
         ended_at=fields.moment(found.get("ended_at")),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-import orjson
-
 from batchpond import fields, ids
 from batchpond.model import BatchError, BatchState, RemoteBatch, RemoteFile
 from batchpond.providers.gemini_lines import is_blank, read_status
@@ -66,7 +64,7 @@ def read_batch(value: object) -> RemoteBatch | None:
         batch_id=name,
         state=state,
         provider_status=status,
-        raw=redact(orjson.dumps(_without_answers(found)).decode()),
+        seen=_without_answers(found),
         created_at=created_at,
         expires_at=_expiry(created_at),
         ended_at=fields.moment(metadata.get("endTime")) if state.is_terminal else None,

@@ -13,8 +13,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
 from batchpond import fields, ids, keys
 from batchpond.answers import Answer
 from batchpond.api_errors import ApiError
@@ -295,7 +293,7 @@ def _batch(value: object) -> RemoteBatch | None:
         batch_id=batch_id,
         state=state,
         provider_status=status,
-        raw=redact(orjson.dumps(found).decode()),
+        seen=found,
         created_at=fields.moment(found.get("created_at")),
         expires_at=fields.moment(found.get("expires_at")),
         ended_at=fields.moment(found.get(_ENDED_AT.get(state, ""))),
