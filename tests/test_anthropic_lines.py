@@ -392,4 +392,4 @@ def test_rows_are_of_the_official_type() -> None:
     rows = [succeeded(thought("Hm."), REDACTED, text("A")), refused, {"type": "canceled"}, {"type": "expired"}]
     rows.append(errored("invalid_request_error", details={"error_visibility": "user_facing"}))
     for result in rows:
-        messages.MessageBatchIndividualResponse.model_validate_json(row(result), strict=True)
+        assert messages.MessageBatchIndividualResponse.model_validate_json(row(result), strict=True).custom_id == CID

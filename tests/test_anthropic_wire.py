@@ -444,7 +444,7 @@ def test_a_batch_of_the_official_type_is_read() -> None:
     """What these tests call a batch is one to the official SDK too."""
     messages = pytest.importorskip("anthropic.types.messages", reason="NOT CHECKED: the official SDK is not installed")
     for value in (batch(), ended(request_counts=counts(succeeded=2))):
-        messages.MessageBatch.model_validate_json(json.dumps(value), strict=True)
+        assert messages.MessageBatch.model_validate_json(json.dumps(value), strict=True).id == value["id"]
 
 
 def test_a_missing_batch_is_none_and_another_one_is_an_error() -> None:

@@ -14,7 +14,7 @@ from enum import StrEnum
 import orjson
 
 from batchpond.lake.events import Event, Kind
-from batchpond.model import BatchState, ErrorClass, RemoteBatch, ShardKind
+from batchpond.model import BatchState, RemoteBatch, ShardKind
 from batchpond.redact import redact
 
 
@@ -263,7 +263,3 @@ def fold(events: Iterable[Event]) -> Picture:
     for event in events:
         picture.add(event)
     return picture
-
-
-RETRIED_REJECTIONS = frozenset({ErrorClass.TRANSIENT})
-"""Rejections after which the same attempt may be sent again under a new `sent` record."""

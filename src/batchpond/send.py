@@ -47,11 +47,14 @@ class Bearings:
 
     @classmethod
     def take(cls, session: Session, provider: BatchProvider) -> Bearings:
-        """Ask the provider where it is needed; free calls."""
+        """Ask the provider where it is needed, once a pass: an older time is only a lower floor."""
         if not provider.descriptor.is_opaque:
             return cls()
-        dates = (batch.created_at for batch in provider.list_page(None).batches)
-        return cls(session.scope(provider), max((date for date in dates if date is not None), default=None))
+        name = provider.descriptor.name
+        if name not in session.newest:
+            dates = (batch.created_at for batch in provider.list_page(None).batches)
+            session.newest[name] = max((date for date in dates if date is not None), default=None)
+        return cls(session.scope(provider), session.newest[name])
 
 
 def send_shard(session: Session, shard: Event, approval: Event) -> Sending:

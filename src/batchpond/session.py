@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 from batchpond.attempts import Attempt, Picture, fold
@@ -106,6 +107,7 @@ class Session:
     paused: set[tuple[str, str]] = field(default_factory=set)
     n_waiting: int = 0
     scopes: dict[str, str] = field(default_factory=dict)
+    newest: dict[str, datetime | None] = field(default_factory=dict)
 
     @classmethod
     def begin(cls, store: Store, providers: Providers, on_note: Callable[[Note], None] | None = None) -> Session:

@@ -11,12 +11,31 @@ from urllib.parse import quote
 from batchpond import fields
 from batchpond.answers import Answer
 from batchpond.api_errors import ApiError
+from batchpond.clock import Clock
 from batchpond.errors import ProviderError
 from batchpond.http import HttpClient
 from batchpond.model import ErrorClass, Rejected
 from batchpond.redact import redact
 
 _SCOPE_CHARS: Final = 100
+
+
+class Wire:
+    """What every wire has: one key at one host, and a clock."""
+
+    def __init__(self, http: HttpClient, clock: Clock) -> None:
+        self._http = http
+        self._clock = clock
+
+    @property
+    def host(self) -> str:
+        """Return the host that the key is bound to."""
+        return self._http.host
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the base URL is on this machine, that is, a simulator."""
+        return self._http.is_loopback
 
 
 def segment(identifier: str) -> str:

@@ -137,28 +137,17 @@ def _versioned(base_url: str, wish: str | None) -> tuple[str, str]:
     return base_url, version
 
 
-class Gemini:
+class Gemini(common.Wire):
     """The wire of the Gemini API's batch mode, bound to one key and base URL."""
 
     def __init__(self, http: HttpClient, clock: Clock, version: str = _DEFAULT_VERSION) -> None:
-        self._http = http
-        self._clock = clock
+        super().__init__(http, clock)
         self._version = version
 
     @property
     def descriptor(self) -> Descriptor:
         """Return Gemini's limits and caveats."""
         return DESCRIPTOR
-
-    @property
-    def host(self) -> str:
-        """Return the host that the key is bound to."""
-        return self._http.host
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether the base URL is on this machine, that is, a simulator."""
-        return self._http.is_loopback
 
     def upload(self, path: Path, filename: str) -> RemoteFile:
         """Upload a payload and wait until Google has taken it in; safe to repeat, since files cost nothing."""

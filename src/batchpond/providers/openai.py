@@ -135,27 +135,13 @@ def connect(
     return OpenAI(HttpClient(access.base_url, headers, clock, transport, key_name=access.key_env), clock)
 
 
-class OpenAI:
+class OpenAI(common.Wire):
     """The wire of OpenAI's Batch API, bound to one key and base URL."""
-
-    def __init__(self, http: HttpClient, clock: Clock) -> None:
-        self._http = http
-        self._clock = clock
 
     @property
     def descriptor(self) -> Descriptor:
         """Return OpenAI's limits and caveats."""
         return DESCRIPTOR
-
-    @property
-    def host(self) -> str:
-        """Return the host that the key is bound to."""
-        return self._http.host
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether the base URL is on this machine, that is, a simulator."""
-        return self._http.is_loopback
 
     def upload(self, path: Path, filename: str) -> RemoteFile:
         """Upload a payload for batch use; safe to repeat, since files cost nothing."""
