@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.sim_providers import SIMULATED
 from tests.sim_study import STUDY
 
 from batchpond import failpoints
@@ -31,12 +32,14 @@ class Desk:
 
     lake: Path
     simulator: server.Running
+    provider: str = "openai"
 
     def environment(self, failpoint: str | None = None) -> dict[str, str]:
         """Return the environment that a user of the simulator has."""
         named = {failpoints.VARIABLE: failpoint} if failpoint else {}
         return os.environ | named | {
-            "OPENAI_BASE_URL": self.simulator.base_url, "OPENAI_API_KEY": "sk-simulated",
+            SIMULATED[self.provider].url_env: self.simulator.base_url_of(self.provider),
+            SIMULATED[self.provider].key_env: "sk-simulated",
             "BATCHPOND_TEST_SETTLE_S": "0", "BATCHPOND_LAKE": os.fspath(self.lake),
         }  # fmt: skip
 
@@ -99,9 +102,9 @@ class Desk:
 
 
 @contextmanager
-def desk_at(folder: Path, planned_lake: Path) -> Iterator[Desk]:
+def desk_at(folder: Path, planned_lake: Path, provider: str = "openai") -> Iterator[Desk]:
     """Lay out a desk with a copy of a planned lake."""
     shutil.copytree(planned_lake, folder / "copy")
     (folder / "copy").rename(folder / "lake")  # a reader must not see half a copy
     with server.running(SETTINGS, folder / "world") as simulator:
-        yield Desk(folder / "lake", simulator)
+        yield Desk(folder / "lake", simulator, provider)

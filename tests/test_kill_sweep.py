@@ -10,29 +10,22 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.processes import Desk, desk_at
 from tests.sim_providers import SIMULATED
 from tests.sim_study import STUDY, is_of, write_study
 
 from batchpond import failpoints
-from batchpond.attempts import Phase, fold
 from batchpond.errors import ExitCode
-from batchpond.lake import tables
-from batchpond.lake.events import read
 from batchpond.lake.store import Store
 from batchpond.plan import plan_study
-from batchpond.simulators import server
-from batchpond.simulators.world import Settings
 from batchpond.study import load
 
 SYNCS_MAX = 3
 N_REQUESTS = 24
 N_SHARDS = 4
-SETTINGS = Settings(seed=1, latency_s=(5.0, 10.0))
 IN_SUBMIT = tuple(name for name in failpoints.NAMES if name.startswith("S"))
 IN_SYNC = tuple(name for name in failpoints.NAMES if name.startswith("Y"))
 # All failpoints are passed at the first provider; at the others those around the create and the results, unless
@@ -42,72 +35,6 @@ FIRST = next(iter(SIMULATED))
 OF_THE_WIRE = ("S4", "S7", "S8.before", "S8.after", "S9", "Y1", "Y4", "Y6", "Y8")
 OF_UPLOADS = ("S5.before", "S5", "S6")
 Costs = Mapping[str, tuple[int, int, int]]
-PROGRAM = [sys.executable, "-m", "batchpond"]
-
-
-@dataclass
-class Desk:
-    """A lake and a simulated provider; every command is a process of its own."""
-
-    provider: str
-    lake: Path
-    simulator: server.Running
-
-    def environment(self, failpoint: str | None) -> dict[str, str]:
-        named = {failpoints.VARIABLE: failpoint} if failpoint else {}
-        return os.environ | named | {
-            SIMULATED[self.provider].url_env: self.simulator.base_url_of(self.provider),
-            SIMULATED[self.provider].key_env: "sk-simulated",
-            "BATCHPOND_TEST_SETTLE_S": "0", "BATCHPOND_LAKE": os.fspath(self.lake),
-        }  # fmt: skip
-
-    def start(self, *arguments: str, failpoint: str | None = None) -> subprocess.Popen[bytes]:
-        """Start a command; with a failpoint it kills or stops itself there."""
-        return subprocess.Popen(
-            [*PROGRAM, *arguments],
-            env=self.environment(failpoint), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-
-    def run(self, *arguments: str, failpoint: str | None = None) -> int:
-        """Run a command to its end; returns its exit status, negative for a signal."""
-        self.simulator.world.advance(20.0)  # whatever was created has ended by now
-        return self.start(*arguments, failpoint=failpoint).wait(120)
-
-    def submit(self, failpoint: str | None = None) -> int:
-        return self.run("submit", STUDY, "--yes", failpoint=failpoint)
-
-    def sync(self, failpoint: str | None = None) -> int:
-        return self.run("sync", failpoint=failpoint)
-
-    def is_complete(self) -> bool:
-        store = Store.open(self.lake)
-        picture = fold(read(store))
-        latest = [picture.latest_attempt(shard_id) for shard_id in picture.shards]
-        return len(latest) == N_SHARDS and all(a is not None and a.phase is Phase.VERIFIED for a in latest)
-
-    def n_answers(self) -> tuple[int, int]:
-        with tables.connect(Store.open(self.lake), ["responses"]) as connection:
-            rows = connection.execute(
-                "select count(*), count(distinct request_id) from responses"
-                " where match = 'matched' and status = 'succeeded'"
-            ).fetchall()
-        return rows[0]
-
-    def billed(self) -> tuple[int, int, int]:
-        bills = self.simulator.world.ledger.bills.values()
-        return (
-            sum(bill.n_requests for bill in bills),
-            sum(bill.input_tokens for bill in bills),
-            sum(bill.output_tokens for bill in bills),
-        )
-
-
-@contextmanager
-def desk_at(provider: str, folder: Path, planned_lakes: Mapping[str, Path]) -> Iterator[Desk]:
-    shutil.copytree(planned_lakes[provider], folder / "copy")
-    (folder / "copy").rename(folder / "lake")  # the reader must not see half a copy
-    with server.running(SETTINGS, folder / "world") as simulator:
-        yield Desk(provider, folder / "lake", simulator)
 
 
 @pytest.fixture(scope="module")
@@ -128,10 +55,10 @@ def unkilled(
     """What the study costs at each provider when nothing goes wrong."""
     costs = {}
     for name in SIMULATED:
-        with desk_at(name, tmp_path_factory.mktemp("unkilled"), planned_lakes) as desk:
+        with desk_at(tmp_path_factory.mktemp("unkilled"), planned_lakes[name], name) as desk:
             assert desk.submit() == ExitCode.DONE
             assert desk.sync() == ExitCode.DONE
-            assert desk.is_complete()
+            assert desk.is_complete(N_SHARDS)
             costs[name] = desk.billed()
     return costs
 
@@ -185,13 +112,13 @@ def cases(names: Sequence[str]) -> list[tuple[str, str]]:
 def desk(request: pytest.FixtureRequest, desks: Path, planned_lakes: Mapping[str, Path]) -> Iterator[Desk]:
     folder = desks / f"desk-{time.monotonic_ns():020d}"
     folder.mkdir()
-    with desk_at(request.param, folder, planned_lakes) as made:
+    with desk_at(folder, planned_lakes[request.param], request.param) as made:
         yield made
     shutil.rmtree(folder / "world")
 
 
 def assert_nothing_twice_nothing_lost(desk: Desk, unkilled: Costs) -> None:
-    attempts = fold(read(Store.open(desk.lake))).attempts.values()
+    attempts = desk.picture().attempts.values()
     entries = desk.simulator.world.ledger.batches.values()
     shards = Counter(attempt.shard_id for entry in entries for attempt in attempts if is_of(entry, attempt))
     assert (len(entries), len(shards), set(shards.values())) == (N_SHARDS, N_SHARDS, {1})
@@ -202,7 +129,7 @@ def assert_nothing_twice_nothing_lost(desk: Desk, unkilled: Costs) -> None:
 def recover(desk: Desk) -> None:
     for _ in range(SYNCS_MAX):
         assert desk.sync() in {ExitCode.DONE, ExitCode.ATTENTION}
-        if desk.is_complete():
+        if desk.is_complete(N_SHARDS):
             return
     raise AssertionError(f"not complete after {SYNCS_MAX} syncs")
 
