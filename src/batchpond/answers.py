@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,12 +11,13 @@ from typing import Any, Final
 import orjson
 
 from batchpond import fields
-from batchpond.api_errors import ApiError, read_envelope, says_maybe_gone
+from batchpond.api_errors import ApiError, read_any, read_envelope, says_maybe_gone
 from batchpond.model import Unclear
 from batchpond.redact import redact
 from batchpond.retry import retry_after_s
 
 _EXCERPT_CHARS: Final = 200
+_WAIT_TEXT: Final = re.compile(r"(?i)\btry again in ((?:[\d.]{1,20}(?:ms|[smhd]))+)")
 _GONE: Final = frozenset({404, 410})
 _DEFINITE: Final = frozenset({400, 401, 402, 403, 404, 405, 413, 415, 422})
 _TOO_LARGE: Final = 413
@@ -42,13 +44,20 @@ class Answer:
         return read_envelope(self.json)
 
     @property
+    def error_text(self) -> str | None:
+        """Return the error that a provider gives as bare text, None for any other body."""
+        return fields.identifier(fields.mapping(self.json).get("error"))
+
+    @property
     def may_be_gone(self) -> bool:
         """Whether what was asked for may not exist: 404, 410, or a 403 that says so."""
         return self.status_code in _GONE or says_maybe_gone(self.status_code, self.error or ApiError(""))
 
     def retry_after_s(self, now: datetime) -> float | None:
         """Return how long the server asks to wait, in a header or in its error; None when it does not say."""
-        return retry_after_s(self.headers, now, self.error.retry_delay if self.error else None)
+        error = read_any(self.json) or ApiError("")
+        written = _WAIT_TEXT.search(error.message)
+        return retry_after_s(self.headers, now, error.retry_delay or (written[1] if written else None))
 
     def excerpt(self) -> str:
         """Return the beginning of the body for a message: one line, without secrets."""
@@ -62,12 +71,16 @@ class AckRule:
     """How a provider's own answers are told from a proxy's.
 
     Where the envelope's `code` repeats the HTTP status beside a `status` word, as Google's does
-    (`repeats_status`), that takes the place of a request-id header, for every status.
+    (`repeats_status`), that takes the place of a request-id header, for every status. `within` names the
+    member that may hold the new object. Where errors may be bare text (`has_text_errors`), a `request_id`
+    beside it does as well as a header.
     """
 
     id_field: str = "id"
     request_id_headers: tuple[str, ...] = ("x-request-id",)
     repeats_status: bool = False
+    within: str | None = None
+    has_text_errors: bool = False
 
 
 def answer_of(status_code: int, headers: Mapping[str, str], body: bytes) -> Answer:
@@ -88,20 +101,30 @@ def judge_create(answer: Answer, rule: AckRule) -> Answer | Unclear:
     Everything else may come from something between, or follow a batch that was created.
     """
     if answer.is_success:
-        if fields.identifier(fields.mapping(answer.json).get(rule.id_field)) is not None:
+        if fields.identifier(_created(answer, rule).get(rule.id_field)) is not None:
             return answer
         return Unclear(f"HTTP {answer.status_code} without a JSON {rule.id_field}: {answer.excerpt()}")
-    has_envelope = answer.error is not None
+    has_envelope = answer.error is not None or (rule.has_text_errors and answer.error_text is not None)
     if rule.repeats_status:
         is_own = _repeats_status(answer)
         has_envelope = has_envelope and is_own
     else:
         is_own = any(answer.headers.get(name) for name in rule.request_id_headers)
+        is_own = is_own or (rule.has_text_errors and _names_request(answer))
     if has_envelope and answer.status_code in _DEFINITE_BY_ENVELOPE:
         return answer
     if answer.status_code == _TOO_LARGE or (has_envelope and is_own and answer.status_code in _DEFINITE):
         return answer
     return Unclear(f"HTTP {answer.status_code} is no definite answer: {answer.excerpt()}")
+
+
+def _created(answer: Answer, rule: AckRule) -> dict[str, Any]:
+    found = fields.mapping(answer.json)
+    return fields.mapping(found.get(rule.within)) or found if rule.within else found
+
+
+def _names_request(answer: Answer) -> bool:
+    return fields.identifier(fields.mapping(answer.json).get("request_id")) is not None
 
 
 def _repeats_status(answer: Answer) -> bool:

@@ -31,6 +31,7 @@ _BILLING: Final = frozenset(
 _BILLING_TEXT: Final = re.compile(
     r"(?i)credit balance is too low|exceeded your current quota|billing hard limit"
     r"|reached your specified (?:workspace )?api usage limits|enable billing|billing must be enabled"
+    r"|insufficient (?:balance|credits?|funds)|out of credits|(?:any|no) credits (?:yet|left)"
 )
 # Google answers 429 RESOURCE_EXHAUSTED with "exceeded your current quota" for rates that pass by themselves.
 _GOOGLE_RATE: Final = "resource_exhausted"
@@ -58,7 +59,9 @@ _ACCESS: Final = frozenset(
         "unauthenticated",
     }
 )
-_ACCESS_TEXT: Final = re.compile(r"(?i)api key not valid|api key expired|user location is not supported")
+_ACCESS_TEXT: Final = re.compile(
+    r"(?i)api key not valid|api key expired|incorrect api key|invalid api key|user location is not supported"
+)
 _TRANSIENT: Final = frozenset(
     {
         "rate_limit_exceeded",
@@ -68,6 +71,7 @@ _TRANSIENT: Final = frozenset(
         "timeout",
         "timeout_error",
         "server_error",
+        "internal",
         "internal_error",
         "internal_server_error",
         "api_error",
@@ -76,6 +80,7 @@ _TRANSIENT: Final = frozenset(
         "engine_overloaded",
         "slow_down",
         "service_unavailable",
+        "unavailable",
         "token_limit_exceeded",
         "resource_unavailable",
     }
@@ -114,6 +119,28 @@ def read_envelope(body: object) -> ApiError | None:
     if not isinstance(error, dict) or not isinstance(error.get("message"), str):
         return None
     return read_error(error)
+
+
+def read_any(body: object) -> ApiError | None:
+    """Return the error of a body in any shape that servers send, None for what is no error.
+
+    Besides `read_envelope`'s: `{"error": "text", "code": ...}` (xAI, Ollama, Together), `{"detail": "text"}` or a
+    list of `{msg, loc}` (FastAPI, Mistral), `{"object": "error", "message": ...}` and `{"message": ...}`.
+    """
+    found = fields.mapping(body)
+    error, detail = found.get("error"), found.get("detail")
+    if isinstance(error, dict):
+        return read_error(error)
+    if isinstance(error, str) and error:
+        return ApiError(error[:MESSAGE_LIMIT], fields.word(found.get("code")), fields.word(found.get("type")))
+    if isinstance(detail, dict):
+        return read_any(detail) or read_error(detail)
+    if isinstance(detail, str) and detail:
+        return ApiError(detail[:MESSAGE_LIMIT])
+    if isinstance(detail, list):
+        said = [fields.text(fields.mapping(row).get("msg")) or "" for row in detail[:_DETAILS_MAX]]
+        return ApiError("; ".join(filter(None, said))[:MESSAGE_LIMIT] or "the request is not valid")
+    return read_error(found) if isinstance(found.get("message"), str) else None
 
 
 def read_error(error: dict[str, object]) -> ApiError:

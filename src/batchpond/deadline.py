@@ -48,6 +48,12 @@ def within(clock: Clock, seconds: float) -> Iterator[Deadline]:
         _current.reset(token)
 
 
+def left_s() -> float | None:
+    """Return the seconds left to what this thread does, None where it has no deadline."""
+    deadline = _current.get()
+    return None if deadline is None else deadline.remaining_s
+
+
 def _left(timeout: float | None, error: type[httpcore.TimeoutException]) -> float | None:
     deadline = _current.get()
     if deadline is None:

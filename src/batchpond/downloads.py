@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import zlib
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ from batchpond.model import Download
 from batchpond.retry import Again, RetryReason
 
 _INFLATE_BYTES: Final = 1 << 20
+_GZIP_MAGIC: Final = b"\x1f\x8b"
 _MADE_BYTES: Final = 1 << 34
 
 
@@ -77,16 +79,20 @@ def store(
     """Write a response's body to `path`, mode 0600, and return its size and digest.
 
     Returns `Again` when the body was short or slow; raises `Refused` for one that is too large or
-    unreadably encoded, and LakeError when the disk fails. Only a whole body is left on disk.
+    unreadably encoded, and LakeError when the disk fails. Only a whole body is left on disk. A body that
+    begins as gzip does is inflated though no header says so: no result file begins like that.
     """
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "", "gzip", "x-gzip"):
         raise Refused(f"the body is encoded as {encoding[:40]!r} although it was asked for plain")
-    gunzip = _Gunzip() if encoding.endswith("gzip") else None
+    pieces = iter(chunks)
     try:
+        first = next(pieces, b"")
+        is_packed = encoding.endswith("gzip") or first.startswith(_GZIP_MAGIC)
         with _private(path) as file:
             writer = _Writer(file, max_bytes)
-            result = _copy(chunks, headers, writer, gunzip, slowness, until)
+            gunzip = _Gunzip() if is_packed else None
+            result = _copy(itertools.chain((first,), pieces), headers, writer, gunzip, slowness, until)
             if not isinstance(result, Again):
                 file.flush()
                 os.fsync(file.fileno())

@@ -21,10 +21,10 @@ from batchpond import deadline, downloads, uploads
 from batchpond.addresses import checked_base, origin_of, redirect_target
 from batchpond.answers import AckRule, Answer, answer_of, judge_create
 from batchpond.clock import Clock
-from batchpond.connections import KeyGuard, PoolTransport, failure
+from batchpond.connections import Auth, FixedAuth, KeyGuard, PoolTransport, failure
 from batchpond.errors import LakeError, ProviderError
 from batchpond.model import Download, ErrorClass, Unclear
-from batchpond.outcomes import Fault, HttpError, Place, error_class_of, final, redirect_host
+from batchpond.outcomes import Fault, HttpError, Place, Shape, error_class_of, final, redirect_host
 from batchpond.redact import Secret, guard_loggers
 from batchpond.retry import Again, RetryPolicy, RetryReason, reason_for_status, run
 
@@ -80,16 +80,17 @@ def _whole(body: JsonStream) -> Iterator[bytes]:
 class HttpClient:
     """Calls one base URL with one key.
 
-    `auth_headers` go to the base URL's origin only, checked again where requests leave the
-    process. `key_name` is what messages call the key (`OPENAI_API_KEY`); `content_hosts` are the
+    The headers of `auth` go to the base URL's origin only, checked again where requests leave the
+    process; a call that may be repeated is made once more when they were refused and can be
+    renewed. `key_name` is what messages call the key (`OPENAI_API_KEY`); `content_hosts` are the
     hosts to which a download may be redirected, without the key. Raises UsageError for a base URL
-    that is not https (http is allowed on this machine).
+    that is not https (http is allowed on this machine, and where no key is sent).
     """
 
     def __init__(
         self,
         base_url: str,
-        auth_headers: Mapping[str, str | Secret],
+        auth: Mapping[str, str | Secret] | Auth,
         clock: Clock,
         transport: httpx.BaseTransport | None = None,
         *,
@@ -98,15 +99,15 @@ class HttpClient:
         retries: RetryPolicy | None = None,
         content_hosts: Iterable[str] = (),
     ) -> None:
-        self._base_url, self._origin = checked_base(base_url)
-        self._auth_headers = dict(auth_headers)
+        self._base_url, self._origin = checked_base(base_url, has_key=auth != {})
+        self._auth = FixedAuth(auth) if isinstance(auth, Mapping) else auth
         self._clock = clock
         self._key_name = key_name
         self._limits = limits or HttpLimits()
         self._retries = retries or RetryPolicy()
         self._content_hosts = frozenset(host.lower() for host in content_hosts)
         guard_loggers()
-        guarded = KeyGuard(transport or PoolTransport(self._origin), self._origin, self._auth_headers)
+        guarded = KeyGuard(transport or PoolTransport(self._origin), self._origin, self._auth)
         self._client = httpx.Client(
             transport=guarded,
             trust_env=False,
@@ -143,18 +144,19 @@ class HttpClient:
         params: Mapping[str, str | int] | None = None,
         payload: Mapping[str, Any] | None = None,
         allow: frozenset[int] = frozenset(),
+        shape: Shape = dict,
     ) -> Answer:
-        """Make a call that is safe to repeat, with retries, and return its JSON object.
+        """Make a call that is safe to repeat, with retries, and return its JSON object, or array.
 
         Statuses in `allow` are returned as they are. Raises AccessError for a refused key and
-        HttpError for everything else that is not a 2xx with a JSON object.
+        HttpError for everything else that is not a 2xx with JSON of that `shape`.
         """
 
         def call() -> Answer | Again | Fault:
             request = self._request(method, path, params=dict(params or {}), payload=payload)
             return self._exchange(request, self._limits.call_s, self._read_answer)
 
-        return self._final(self._repeated(call, f"{method} {path}", allow), f"{method} {path}", allow)
+        return self._final(self._repeated(call, f"{method} {path}", allow), f"{method} {path}", allow, shape)
 
     def post_once(
         self,
@@ -181,8 +183,10 @@ class HttpClient:
             case _:
                 return judge_create(result, rule or AckRule())
 
-    def upload_multipart(self, path: str, file: Path, filename: str, fields: Mapping[str, str]) -> Answer:
-        """Stream a file as multipart form data, with retries, and return the JSON object answered."""
+    def upload_multipart(
+        self, path: str, file: Path, filename: str, fields: Mapping[str, str], allow: frozenset[int] = frozenset()
+    ) -> Answer:
+        """Stream a file as form data, with retries, and return the JSON object answered, or a status in `allow`."""
 
         def call() -> Answer | Again | Fault:
             with file.open("rb") as content:
@@ -191,10 +195,10 @@ class HttpClient:
                 return self._exchange(request, self._limits.upload_s, self._read_answer)
 
         try:
-            result = self._repeated(call, f"POST {path}")
+            result = self._repeated(call, f"POST {path}", allow)
         except OSError as error:
             raise LakeError(f"cannot read {file}: {error.strerror or error}") from None
-        return self._final(result, f"POST {path}")
+        return self._final(result, f"POST {path}", allow)
 
     def upload_resumable(self, start: uploads.Start, file: Path) -> Answer:
         """Send a file in chunks from disk, going on after a break where the server stands.
@@ -203,12 +207,14 @@ class HttpClient:
         the server names an upload address of another origin.
         """
 
-        def post(address: str, headers: Mapping[str, str], content: bytes | Iterable[bytes]) -> uploads.Result:
-            request = self._request("POST", address, headers=headers, content=content)
+        def send(
+            method: str, address: str, headers: Mapping[str, str], content: bytes | Iterable[bytes]
+        ) -> uploads.Result:
+            request = self._request(method, address, headers=headers, content=content)
             return self._exchange(request, self._limits.upload_s, self._read_answer)
 
         name = f"POST {start.path}"
-        calls = uploads.Calls(post, lambda call: self._repeated(call, name))
+        calls = uploads.Calls(send, lambda call: self._repeated(call, name))
         try:
             with file.open("rb") as content:
                 result = uploads.send(calls, start, content, file.stat().st_size)
@@ -254,7 +260,7 @@ class HttpClient:
             return bytes(head[:max_bytes])
 
         def call() -> bytes | Answer | Again | Fault:
-            return self._exchange(self._request("GET", path), self._limits.call_s, consume)
+            return self._followed(path, self._limits.call_s, consume)
 
         result = self._repeated(call, f"GET {path}")
         if isinstance(result, bytes):
@@ -274,9 +280,8 @@ class HttpClient:
         **parts: Any,
     ) -> httpx.Request:
         url = self._address(path)
-        sent = {
-            name: value.reveal() if isinstance(value, Secret) else value for name, value in self._auth_headers.items()
-        }
+        auth = self._auth.headers().items()
+        sent = {name: value.reveal() if isinstance(value, Secret) else value for name, value in auth}
         if isinstance(payload, JsonStream):
             parts["content"] = _whole(payload)
             sent["Content-Length"] = str(payload.size_bytes)
@@ -345,9 +350,15 @@ class HttpClient:
                 response.iter_raw(), lower, dest, max_bytes=limits.download_bytes, slowness=slowness, until=until
             )
 
+        return self._followed(path, self._limits.download_s, consume)
+
+    def _followed(
+        self, path: str, seconds: float, consume: Callable[[httpx.Response, deadline.Deadline], T]
+    ) -> T | Again | Fault:
+        """Get content from where it is, following redirects to the hosts of content without the key."""
         request = self._request("GET", path)
         for _ in range(_HOPS_MAX):
-            result = self._exchange(request, self._limits.download_s, consume)
+            result = self._exchange(request, seconds, consume)
             target = self._content_target(result, request)
             if target is None:
                 return result
@@ -367,6 +378,8 @@ class HttpClient:
     ) -> T | Again | Fault:
         def attempt() -> T | Again | Fault:
             result = call()
+            if isinstance(result, Answer) and result.status_code == 401 and self._auth.renew():
+                result = call()
             if not isinstance(result, Answer) or result.status_code in allow:
                 return result
             reason = reason_for_status(result.status_code)
@@ -380,6 +393,6 @@ class HttpClient:
 
         return run(attempt, self._retries, self._clock, name, on_wait)
 
-    def _final(self, result: object, call: str, allow: frozenset[int] = frozenset()) -> Answer:
+    def _final(self, result: object, call: str, allow: frozenset[int] = frozenset(), shape: Shape = dict) -> Answer:
         place = Place(f"{call} at {self.host}", self._base_url, self._key_name)
-        return final(result, place, allow)
+        return final(result, place, allow, shape)

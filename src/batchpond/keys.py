@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from batchpond.addresses import checked_base
-from batchpond.errors import AccessError
+from batchpond.addresses import checked_base, completed
+from batchpond.errors import AccessError, UsageError
 from batchpond.providers.base import Descriptor
 from batchpond.redact import Secret
 
-__all__ = ["Access", "KeyRow", "Secret", "listing", "resolve", "setting"]
+__all__ = ["Access", "KeyRow", "Secret", "listing", "name_of", "resolve", "resolve_live", "setting"]
 
 _LOOPBACK_KEY: Final = "simulated-key"
 
@@ -64,6 +64,38 @@ def resolve(descriptor: Descriptor, environ: Mapping[str, str], *, base_url: str
     )
 
 
+def resolve_live(
+    descriptor: Descriptor, environ: Mapping[str, str], *, base_url: str | None = None
+) -> tuple[str, Access | None]:
+    """Return the base URL of a provider's live calls, and its key; None where none is needed and none is set.
+
+    As `resolve`, but that a provider without `needs_key` may be at an http:// address of another machine
+    as long as no key goes there. Raises UsageError where nothing says where its server is.
+    """
+    if descriptor.needs_key:
+        access = resolve(descriptor, environ, base_url=base_url)
+        return access.base_url, access
+    chosen = _chosen(descriptor, environ, base_url)
+    if not chosen:
+        message = f"nothing says where {descriptor.name} is: {descriptor.base_url_env} is not set"
+        raise UsageError(message, hint=f"export {descriptor.base_url_env}=https://HOST/v1")
+    name = next((name for name in descriptor.key_env if environ.get(name, "").strip()), None)
+    url, _ = checked_base(chosen, has_key=name is not None)
+    if name is None:
+        return url, None
+    return url, Access(Secret(_checked_key(environ[name], name)), name, url, url == descriptor.default_base_url)
+
+
+def name_of(descriptor: Descriptor, access: Access | None) -> str:
+    """Return what messages call a key, or the want of one."""
+    return access.key_env if access else f"no key ({descriptor.key_env[0]} is not set)"
+
+
+def _chosen(descriptor: Descriptor, environ: Mapping[str, str], base_url: str | None = None) -> str:
+    chosen = base_url or setting(environ, descriptor.base_url_env) or descriptor.default_base_url
+    return chosen if descriptor.default_port is None else completed(chosen, descriptor.default_port)
+
+
 def setting(environ: Mapping[str, str], name: str) -> str | None:
     """Return a variable that is not secret, None when it is unset or blank."""
     return environ.get(name, "").strip() or None
@@ -75,13 +107,13 @@ def listing(descriptors: Iterable[Descriptor], environ: Mapping[str, str]) -> li
 
 
 def _row(descriptor: Descriptor, environ: Mapping[str, str]) -> KeyRow:
-    url = setting(environ, descriptor.base_url_env) or descriptor.default_base_url
-    _, origin = checked_base(url)
-    name = next((name for name in descriptor.key_env if name in environ), None)
+    name = next((name for name in (*descriptor.key_env, *descriptor.credentials_env) if name in environ), None)
+    _, origin = checked_base(_chosen(descriptor, environ), has_key=descriptor.needs_key or name is not None)
     if name is None:
         return KeyRow(descriptor.name, descriptor.key_env[0], False, origin.name)
     try:
-        _checked_key(environ[name], name)
+        if name in descriptor.key_env:
+            _checked_key(environ[name], name)
     except AccessError as error:
         return KeyRow(descriptor.name, name, False, origin.name, error.message)
     return KeyRow(descriptor.name, name, True, origin.name)

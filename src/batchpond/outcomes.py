@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from batchpond.answers import Answer
@@ -16,6 +16,10 @@ from batchpond.retry import Again
 _ACCESS_HINT: Final = "check it with `batchpond keys --check`"
 _LATER_HINT: Final = "run the same command again later; it goes on where this one stopped"
 _PROXY_HINT: Final = "a proxy or login page may have answered; try the same address in a browser"
+
+
+Shape = type[dict[str, Any]] | type[list[Any]]
+"""What a successful answer must be: a JSON object, or an array."""
 
 
 class HttpError(ProviderError):
@@ -59,18 +63,18 @@ def error_class_of(answer: Answer) -> ErrorClass:
     return classify(answer.status_code, answer.error or ApiError(""))
 
 
-def final(result: object, place: Place, allow: frozenset[int]) -> Answer:
-    """Return a usable answer: 2xx with a JSON object, or a status in `allow`; raise for all else.
+def final(result: object, place: Place, allow: frozenset[int], shape: Shape = dict) -> Answer:
+    """Return a usable answer: 2xx with a JSON object (or array), or a status in `allow`; raise for all else.
 
     An answer that refuses the key is never allowed, whatever its status.
     """
     match result:
         case Answer(status_code=status_code) if status_code in allow and error_class_of(result) != ErrorClass.ACCESS:
             return result
-        case Answer(is_success=True) if isinstance(result.json, dict):
+        case Answer(is_success=True) if isinstance(result.json, shape):
             return result
         case Answer():
-            raise _refusal(result, place)
+            raise _refusal(result, place, shape)
         case Again():
             message = f"{place.call} failed: {result.reason}: {redact(result.detail)}"
             raise HttpError(message, hint=_LATER_HINT, status_code=result.status_code, retry_after_s=result.after_s)
@@ -80,10 +84,11 @@ def final(result: object, place: Place, allow: frozenset[int]) -> Answer:
             raise TypeError(f"{place.call} came to {type(result).__name__}")
 
 
-def _refusal(answer: Answer, place: Place) -> AccessError | HttpError:
+def _refusal(answer: Answer, place: Place, shape: Shape) -> AccessError | HttpError:
     status_code = answer.status_code
     if answer.is_success:
-        message = f"{place.call} answered {status_code} without a JSON object: {answer.excerpt()}"
+        wanted = "object" if shape is dict else "array"
+        message = f"{place.call} answered {status_code} without a JSON {wanted}: {answer.excerpt()}"
         return HttpError(message, hint=_PROXY_HINT, status_code=status_code)
     if 300 <= status_code <= 399:
         host = redirect_host(place.base_url, answer.headers.get("location", ""))

@@ -72,7 +72,7 @@ class Secret:
 
 def redact(text: str) -> str:
     """Return `text` without any secret this process has loaded, nor anything shaped like one."""
-    for value in _known:
+    for value in tuple(_known):  # at once: another thread may load a secret meanwhile
         text = text.replace(value, REDACTED)
     for pattern in _PATTERNS:
         text = pattern.sub(lambda match: _kept(match) + REDACTED, text)

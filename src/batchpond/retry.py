@@ -6,6 +6,7 @@ Never used for creating a batch, which is sent once.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +20,9 @@ from batchpond import ids
 from batchpond.clock import Clock
 
 RETRY_AFTER_MAX_S: Final = 900.0
+_DURATION_PART: Final = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)(ns|us|\u00b5s|ms|s|m|h|d)", re.ASCII)
+_DURATION: Final = re.compile(rf"(?:{_DURATION_PART.pattern})+", re.ASCII)
+_UNIT_S: Final = {"ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _BACKOFF_FIRST_S: Final = 0.5
 _BACKOFF_MAX_S: Final = 60.0
 
@@ -58,13 +62,22 @@ def retry_after_s(headers: Mapping[str, str], now: datetime, asked: str | None =
     """Return how long the server asks to wait, 0 to 900 s, or None when it does not say.
 
     Reads `retry-after-ms` before `retry-after` (seconds or an HTTP date) before `asked`, which a body
-    said ("34s", google.rpc.RetryInfo); header names are lower case. A negative or past value is
-    0, nonsense is None.
+    said ("34s", "2m3.5s"); header names are lower case. A negative or past value is 0, nonsense is
+    None.
     """
     said_s = _in_headers(headers, now)
     if said_s is None and asked is not None:
-        said_s = _number(asked.strip().removesuffix("s"))
+        said_s = duration_s(asked)
     return None if said_s is None else min(RETRY_AFTER_MAX_S, max(0.0, said_s))
+
+
+def duration_s(text: str) -> float | None:
+    """Return a span of time in seconds, None for nonsense: "6m0s", "2m59.56s", "120ms", or a number of seconds."""
+    text = text.strip()
+    parts = _DURATION_PART.findall(text) if _DURATION.fullmatch(text) else []
+    if not parts:
+        return _number(text.removesuffix("s"))
+    return sum(float(number) * _UNIT_S[unit] for number, unit in parts)
 
 
 def _in_headers(headers: Mapping[str, str], now: datetime) -> float | None:

@@ -26,12 +26,13 @@ from batchpond.model import (
     CreateSpec,
     Download,
     FileRole,
+    Mode,
     RemoteBatch,
     RemoteFile,
     Unclear,
 )
 from batchpond.outcomes import error_class_of
-from batchpond.providers import common
+from batchpond.providers import common, common_rates
 from batchpond.providers.anthropic_body import (
     MESSAGES,
     VERSIONS,
@@ -40,19 +41,23 @@ from batchpond.providers.anthropic_body import (
     payload_line,
     version_of,
 )
-from batchpond.providers.anthropic_lines import read_line
+from batchpond.providers.anthropic_lines import read_answer, read_line
 from batchpond.providers.anthropic_models import accepted_thinking, caveats
-from batchpond.providers.base import Descriptor
+from batchpond.providers.base import LIVE_CONNECTIONS, Descriptor
+from batchpond.providers.common_live import LiveAccess, LiveApi, LiveWire
 
 __all__ = [
     "DESCRIPTOR",
     "Anthropic",
+    "AnthropicLive",
     "accepted_thinking",
     "build_body",
     "caveats",
     "connect",
+    "connect_live",
     "endpoint_for",
     "payload_line",
+    "read_answer",
     "read_line",
 ]
 
@@ -87,6 +92,7 @@ DESCRIPTOR: Final = Descriptor(
         "settle time: twice the create deadline and 5 minutes, rounded up",
     ),
     takes_files=False,
+    modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
 )
 
 _BATCHES: Final = "/v1/messages/batches"
@@ -97,6 +103,7 @@ _STATES: Final = {
     "ended": BatchState.COMPLETED,
 }
 _SCOPE_HEADERS: Final = ("anthropic-organization-id", "anthropic-workspace-id")
+_LIVE: Final = LiveApi(DESCRIPTOR, common_rates.ANTHROPIC, "/v1/models", dict, ("request-id",), _SCOPE_HEADERS)
 _ACK: Final = AckRule(request_id_headers=("request-id",))
 _NOT_FOUND: Final = frozenset({404})
 _TOO_LATE: Final = frozenset({400, 404, 409})
@@ -115,8 +122,34 @@ def connect(
     Reads ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL (without `/v1`), as the SDK does.
     """
     access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
-    headers: dict[str, str | keys.Secret] = {"x-api-key": access.key, "anthropic-version": VERSIONS[MESSAGES]}
+    headers = _headers(access)
     return Anthropic(HttpClient(access.base_url, headers, clock, transport, key_name=access.key_env), clock)
+
+
+def connect_live(
+    clock: Clock,
+    *,
+    transport: Any = None,
+    environ: Mapping[str, str] = os.environ,
+    base_url: str | None = None,
+    max_connections: int = LIVE_CONNECTIONS,
+) -> AnthropicLive:
+    """Return the wire of live calls for the same key; raises AccessError when there is none."""
+    access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
+    live = LiveAccess(access.base_url, _headers(access), access.key_env)
+    return AnthropicLive(_LIVE, live, clock, transport, max_connections)
+
+
+def _headers(access: keys.Access) -> dict[str, str | keys.Secret]:
+    return {"x-api-key": access.key, "anthropic-version": VERSIONS[MESSAGES]}
+
+
+class AnthropicLive(LiveWire):
+    """The wire of Anthropic's live calls; the endpoint says which API version is asked."""
+
+    def address(self, endpoint: str, request_model: str) -> tuple[str, Mapping[str, str]]:
+        """Return the path of an endpoint and its version; raises UsageError for one that is no API version."""
+        return MESSAGES, {"anthropic-version": version_of(endpoint, request_model)}
 
 
 class Anthropic(common.Wire):

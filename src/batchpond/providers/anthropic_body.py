@@ -10,6 +10,7 @@ from typing import Any, Final
 import orjson
 
 from batchpond.errors import UsageError
+from batchpond.model import Prompt
 from batchpond.providers.anthropic_models import (
     BUDGET_MIN_TOKENS,
     BUDGETS,
@@ -18,7 +19,7 @@ from batchpond.providers.anthropic_models import (
     family_of,
 )
 from batchpond.providers.base import BuiltBody, ModelSettings
-from batchpond.providers.common_body import add_parameters, on_one_line
+from batchpond.providers.common_body import add_parameters, messages, on_one_line
 
 MESSAGES: Final = "/v1/messages"
 MESSAGES_2023: Final = "/v1/messages@2023-06-01"
@@ -58,7 +59,7 @@ def endpoint_for(model: str, include_thoughts: bool, temperature: float | None =
     return MESSAGES_2023 if is_older else MESSAGES
 
 
-def build_body(prompt: str, settings: ModelSettings) -> BuiltBody:
+def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
     """Return the `params` of a batch entry for a prompt (anthropic 2.11 `message_create_params.py`).
 
     `max_tokens`, which Anthropic requires, is by default 4,096 without thinking, 8,192 at effort
@@ -73,7 +74,7 @@ def build_body(prompt: str, settings: ModelSettings) -> BuiltBody:
     body: dict[str, Any] = {
         "model": settings.request_model,
         "max_tokens": _max_tokens(settings, family, thinking),
-        "messages": [{"role": "user", "content": prompt}],
+        "messages": messages(prompt),
     }
     if thinking.config:
         body["thinking"] = dict(thinking.config)

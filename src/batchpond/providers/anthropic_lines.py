@@ -7,12 +7,13 @@ error: {type, message, details}, request_id}} | {type: canceled} | {type: expire
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Final
 
 from batchpond import fields
 from batchpond.api_errors import ApiError, classify, read_error
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
-from batchpond.providers.common_lines import PARTS_MAX, failed, load_row, unreadable
+from batchpond.providers.common_lines import PARTS_MAX, failed, load_row, success_of, unreadable
 
 _INT64_MAX: Final = 2**63 - 1
 _FINISH: Final = {
@@ -51,6 +52,16 @@ def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001  # all r
     if not isinstance(message, dict):
         return unreadable(custom_id, "the row succeeded but has no message")
     return _answered(custom_id, message)
+
+
+def read_answer(status_code: int, body: bytes) -> Response:
+    """Return a live call's whole answer made uniform."""
+    found = success_of(status_code, body)
+    if isinstance(found, Response):
+        return found
+    if not isinstance(found.get("content"), list | str):
+        return unreadable(None, "the answer has no content", status_code)
+    return dataclasses.replace(_answered(None, found), status_code=status_code)
 
 
 def error_class_of_row(error: ApiError) -> ErrorClass:

@@ -17,6 +17,8 @@ from batchpond.model import (
     CreateSpec,
     Download,
     FileRole,
+    Mode,
+    Prompt,
     RemoteBatch,
     RemoteFile,
     Response,
@@ -33,7 +35,15 @@ class Descriptor:
     requests travel inside the create call. Without a token (`has_token`) a batch is known as ours
     only by the custom_ids of its results. `has_row_per_request` says that every ended batch, however it
     ended, has a result row for each of its requests. An uploaded input file is gone after
-    `input_retention_s`; None is longer than any attempt.
+    `input_retention_s`; None is longer than any attempt. `modes` are the ways to ask; `is_free` says that
+    nobody bills for it: a server of one's own. Where `batch_discounts` is given, only its models are cheaper
+    in batches, by that share; without it every model is, as its bundled prices say. `content_hosts` are the
+    hosts that downloads may be redirected to, without the key; a dot at the beginning means all below.
+    `settings` are what a lake's config.toml may say under `[providers.<name>]`, with the variables that it then
+    stands for; `credentials_env` name files that stand in place of a key.
+    Without `needs_key` calls are made without a key where none is set. With a `default_port` an address
+    may lack scheme, host or port. Without `lists_state` the listing names
+    the batches, but not how they stand.
     """
 
     name: str
@@ -55,11 +65,34 @@ class Descriptor:
     takes_files: bool = True
     has_row_per_request: bool = False
     input_retention_s: float | None = None
+    modes: tuple[Mode, ...] = (Mode.BATCH, Mode.FILES)
+    is_free: bool = False
+    live_concurrency: int = 16
+    is_one_model_at_a_time: bool = False
+    lists_state: bool = True
+    batch_discounts: Mapping[str, float] | None = None
+    content_hosts: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+    credentials_env: tuple[str, ...] = ()
+    needs_key: bool = True
+    default_port: int | None = None
 
     @property
     def is_opaque(self) -> bool:
         """Whether nothing at the provider names an attempt before its results do: no token, no input file."""
         return not (self.has_token or self.takes_files)
+
+
+def live_descriptor(
+    name: str, base_url: str, base_url_env: str, key_env: tuple[str, ...], endpoint: str, **more: Any
+) -> Descriptor:
+    """Return the descriptor of a provider that takes live calls alone: it has room for no batch."""
+    names = {"name": name, "default_base_url": base_url, "base_url_env": base_url_env, "key_env": key_env}
+    no_batches = {"max_requests": 0, "max_bytes": 0, "list_page_size": 0, "results_retention_days": 0}
+    no_waits = {"create_deadline_s": 0.0, "settle_s": 0.0, "has_token": True}
+    only = {"endpoints": (endpoint,), "default_endpoint": endpoint, "modes": (Mode.LIVE,), "caveats": (), "notes": ()}
+    fields: dict[str, Any] = names | no_batches | no_waits | only | more
+    return Descriptor(**fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +118,111 @@ class BuiltBody:
     body: dict[str, Any]
     dropped: tuple[str, ...] = ()
     max_output_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RateHints:
+    """What an answer's headers say of the account's limits per window; None where they are silent.
+
+    `*_reset_s` counts from the answer on until the whole limit is there again.
+    """
+
+    request_limit: int | None = None
+    requests_left: int | None = None
+    requests_reset_s: float | None = None
+    token_limit: int | None = None
+    tokens_left: int | None = None
+    tokens_reset_s: float | None = None
+
+
+NO_HINTS = RateHints()
+FILES_MARK = "@files"
+LIVE_CONNECTIONS = 64  # of one live wire, where the caller does not say
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A live call's final answer, whole, good or bad: asking again would not change it.
+
+    `body` is exactly what arrived.
+    """
+
+    status_code: int
+    body: bytes
+    provider_request_id: str | None = None
+    hints: RateHints = NO_HINTS
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """The provider did not take a live call for now, and charged nothing: the same call may be made again.
+
+    `is_shared` says that the refusal is of the account or server (rate limit, overload), so that the
+    other workers had better wait too.
+    """
+
+    reason: str
+    status_code: int | None = None
+    retry_after_s: float | None = None
+    is_shared: bool = True
+    hints: RateHints = NO_HINTS
+
+
+@dataclass(frozen=True, slots=True)
+class Doubtful:
+    """A live call whose answer did not arrive whole: it may have been computed and charged."""
+
+    reason: str
+
+
+LiveAnswer = Answered | Deferred | Doubtful
+
+
+@dataclass(frozen=True, slots=True)
+class LiveStart:
+    """What one free call before the first live one came to: the account, and whether a simulator answers."""
+
+    scope: str
+    is_simulated: bool
+
+
+def wire_name(provider: str, mode: str | None) -> str:
+    """Return what a pass calls the way to a provider's batches: its name, or `name@files` for a folder of them."""
+    return f"{provider}{FILES_MARK}" if mode == Mode.FILES else provider
+
+
+class LiveProvider(Protocol):
+    """The wire of one provider's live calls, bound to one key and base URL; `ask` may be called by many threads."""
+
+    @property
+    def descriptor(self) -> Descriptor:
+        """The provider's limits and caveats."""
+        ...
+
+    @property
+    def host(self) -> str:
+        """The host that the key is bound to."""
+        ...
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the base URL is on this machine."""
+        ...
+
+    def start(self, request_model: str) -> LiveStart:
+        """Make the free calls that come before a model's first live one.
+
+        Raises AccessError when the key is refused, ProviderError when the server or the model is not there.
+        """
+        ...
+
+    def ask(self, endpoint: str, request_model: str, body: bytes, deadline_s: float) -> LiveAnswer:
+        """Send exactly one POST and classify what came back; raises AccessError when the key is refused."""
+        ...
+
+    def close(self) -> None:
+        """Close all connections."""
+        ...
 
 
 class BatchProvider(Protocol):
@@ -125,6 +263,10 @@ class BatchProvider(Protocol):
         """Return one page of the account's batches, newest first."""
         ...
 
+    def find_batches(self, token: str) -> tuple[RemoteBatch, ...]:
+        """Return the batches that the provider itself finds by a token; none prove nothing."""
+        ...
+
     def get(self, batch_id: str) -> RemoteBatch | None:
         """Return a batch, or None on 404, which is not proof of loss."""
         ...
@@ -163,7 +305,7 @@ class ProviderModule(Protocol):
         """Return what to know about one model before money is spent, besides the provider's caveats."""
         ...
 
-    def build_body(self, prompt: str, settings: ModelSettings) -> BuiltBody:
+    def build_body(self, prompt: Prompt, settings: ModelSettings) -> BuiltBody:
         """Return the request body for a prompt; raises UsageError for what the model refuses."""
         ...
 
@@ -173,4 +315,8 @@ class ProviderModule(Protocol):
 
     def read_line(self, line: bytes, role: FileRole) -> Response:
         """Return a result line made uniform; total: any bytes give a Response."""
+        ...
+
+    def read_answer(self, status_code: int, body: bytes) -> Response:
+        """Return a live call's final answer made uniform, without a custom_id; total: any bytes give a Response."""
         ...

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchpond.errors import UsageError
+from batchpond.model import Prompt
 from batchpond.providers.base import ModelSettings
 
 
@@ -23,6 +24,19 @@ def add_parameters(body: dict[str, Any], settings: ModelSettings, reserved: Mapp
             message = f"model {settings.request_model}: parameter {name!r} is already set by a setting of its own"
             raise UsageError(message, hint=f"remove {name!r} from the parameters, or the setting")
         body[name] = value
+
+
+def messages(prompt: Prompt) -> list[dict[str, str]]:
+    """Return a prompt as chat messages."""
+    if isinstance(prompt, str):
+        return [{"role": "user", "content": prompt}]
+    return [{"role": str(turn.role), "content": turn.text} for turn in prompt]
+
+
+def size_bytes(prompt: Prompt) -> int:
+    """Return how long a prompt's texts are in UTF-8."""
+    texts = [prompt] if isinstance(prompt, str) else [turn.text for turn in prompt]
+    return sum(len(text.encode("utf-8", "replace")) for text in texts)
 
 
 def on_one_line(custom_id: str, body: bytes) -> bytes:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
 
-from batchpond.api_errors import ApiError, classify
+from batchpond import fields
+from batchpond.api_errors import ApiError, classify, read_any
 from batchpond.model import ErrorClass, Response, ResponseStatus
 
 PARTS_MAX: Final = 10_000
 _INT_DIGITS_MAX: Final = 300  # past the largest double, and past what int() reads by default
+_BEFORE_ANSWER: Final = re.compile(rb"(?:[ \t\r\n]+|:[^\r\n]*(?=[\r\n]))+")
+_EXCERPT_BYTES: Final = 4_000
 _STATUS_OF_CLASS: Final = {
     ErrorClass.EXPIRED: ResponseStatus.EXPIRED,
     ErrorClass.CANCELLED: ResponseStatus.CANCELLED,
@@ -28,12 +32,41 @@ def load_row(line: bytes, id_name: str = "custom_id") -> dict[str, Any] | str:
     more than once, which costs nothing on ordinary lines.
     """
     if line.count(b'"%b"' % id_name.encode()) > 1:
-        return _load_slowly(line, id_name)
+        return _load_slowly(line, id_name, "the line")
     try:
         row = orjson.loads(line)
     except orjson.JSONDecodeError:
-        return _load_slowly(line, id_name)
+        return _load_slowly(line, id_name, "the line")
     return row if isinstance(row, dict) else "the line is not a JSON object"
+
+
+def load_answer(body: bytes) -> dict[str, Any] | str:
+    """Return the JSON object of a live call's whole answer, or why it is none; total over any bytes.
+
+    Blank lines and `: keep-alive` comments before it, which DeepSeek sends while a call waits, are skipped; odd
+    text is mended as in `load_row`.
+    """
+    start = _BEFORE_ANSWER.match(body)
+    content = body[start.end() :] if start else body
+    try:
+        found = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return _load_slowly(content, None, "the answer")
+    return found if isinstance(found, dict) else "the answer is not a JSON object"
+
+
+def success_of(status_code: int, body: bytes) -> dict[str, Any] | Response:
+    """Return the JSON object of a live call that went well, or the Response of one that did not; total."""
+    found = load_answer(body)
+    if 200 <= status_code <= 299:
+        error = read_any(found) if isinstance(found, dict) and found.get("error") else None
+        if error is not None:
+            return failed(None, status_code, error, error_class=classify(None, error))
+        return found if isinstance(found, dict) else unreadable(None, found, status_code)
+    if isinstance(found, str):
+        return failed(None, status_code, ApiError(body[:_EXCERPT_BYTES].decode("utf-8", "replace")))
+    request_id = fields.identifier(found.get("request_id"))
+    return failed(None, status_code, read_any(found) or ApiError("the provider gave no error text"), request_id)
 
 
 class _Pairs(dict[str, Any]):
@@ -42,7 +75,7 @@ class _Pairs(dict[str, Any]):
     names_two_ids = False
 
 
-def _load_slowly(line: bytes, id_name: str) -> dict[str, Any] | str:
+def _load_slowly(line: bytes, id_name: str | None, what: str) -> dict[str, Any] | str:
     text = line.decode("utf-8-sig", "replace")
     hook = _hook(id_name)
     try:
@@ -50,15 +83,15 @@ def _load_slowly(line: bytes, id_name: str) -> dict[str, Any] | str:
             text, object_pairs_hook=hook, parse_constant=lambda _: None, parse_int=_integer, parse_float=_number
         )
     except RecursionError:  # not a ValueError
-        return "the line is nested too deeply"
+        return f"{what} is nested too deeply"
     except ValueError as error:
-        return f"the line is not JSON: {error}"
+        return f"{what} is not JSON: {error}"
     if not isinstance(row, _Pairs):
-        return "the line is not a JSON object"
-    return f"the line has more than one {id_name}" if row.names_two_ids else row
+        return f"{what} is not a JSON object"
+    return f"{what} has more than one {id_name}" if row.names_two_ids else row
 
 
-def _hook(id_name: str) -> Callable[[list[tuple[str, Any]]], _Pairs]:
+def _hook(id_name: str | None) -> Callable[[list[tuple[str, Any]]], _Pairs]:
     def pairs(pairs: list[tuple[str, Any]]) -> _Pairs:
         row = _Pairs((key, _clean(value)) for key, value in pairs)
         row.names_two_ids = sum(key == id_name for key, _ in pairs) > 1

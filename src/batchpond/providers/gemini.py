@@ -28,17 +28,19 @@ from batchpond.model import (
     Download,
     ErrorClass,
     FileRole,
+    Mode,
     Rejected,
     RemoteBatch,
     RemoteFile,
     Unclear,
 )
 from batchpond.outcomes import error_class_of
-from batchpond.providers import common
-from batchpond.providers.base import Descriptor
+from batchpond.providers import common, common_rates
+from batchpond.providers.base import LIVE_CONNECTIONS, Descriptor
 from batchpond.providers.common_lines import load_row
+from batchpond.providers.common_live import LiveAccess, LiveApi, LiveWire
 from batchpond.providers.gemini_body import GENERATE, build_body, endpoint_for, payload_line
-from batchpond.providers.gemini_lines import read_line
+from batchpond.providers.gemini_lines import read_answer, read_line
 from batchpond.providers.gemini_models import accepted_thinking, caveats
 from batchpond.providers.gemini_views import (
     INLINE,
@@ -49,16 +51,20 @@ from batchpond.providers.gemini_views import (
     responses_file,
 )
 from batchpond.uploads import Start
+from batchpond.uploads_google import Commands
 
 __all__ = [
     "DESCRIPTOR",
     "Gemini",
+    "GeminiLive",
     "accepted_thinking",
     "build_body",
     "caveats",
     "connect",
+    "connect_live",
     "endpoint_for",
     "payload_line",
+    "read_answer",
     "read_line",
 ]
 
@@ -77,6 +83,7 @@ DESCRIPTOR: Final = Descriptor(
     results_retention_days=2,
     has_token=True,
     input_retention_s=172_800.0,
+    modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
     caveats=(
         "a Gemini batch that has not ended 48 hours after its creation expires and gives no results at all: "
         "small shards lose less",
@@ -93,6 +100,7 @@ DESCRIPTOR: Final = Descriptor(
     ),
 )
 
+_LIVE: Final = LiveApi(DESCRIPTOR, common_rates.NONE, request_id_headers=(), scope_headers=("",))
 _ACK: Final = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
 _FILE_NOT_READY: Final = re.compile(r"(?i)file .*not in an active state")
 _MAYBE_GONE: Final = frozenset({403, 404})
@@ -101,7 +109,6 @@ _VERSION: Final = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
 _DEFAULT_VERSION: Final = "v1beta"
 _MIME_TYPE: Final = "application/jsonl"
 _PAGES_MAX: Final = 1_000
-_EMPTY_PAGES_MAX: Final = 10
 _CLOCK_SKEW: Final = timedelta(hours=1)
 _READY_WAITS: Final = 30
 _READY_WAIT_S: Final = 2.0
@@ -125,6 +132,29 @@ def connect(
     root, version = _versioned(access.base_url, keys.setting(environ, "GOOGLE_GENAI_API_VERSION"))
     http = HttpClient(root, {"x-goog-api-key": access.key}, clock, transport, key_name=access.key_env)
     return Gemini(http, clock, version)
+
+
+def connect_live(
+    clock: Clock,
+    *,
+    transport: Any = None,
+    environ: Mapping[str, str] = os.environ,
+    base_url: str | None = None,
+    max_connections: int = LIVE_CONNECTIONS,
+) -> GeminiLive:
+    """Return the wire of live calls for the same key and version; raises AccessError when there is none."""
+    access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
+    root, version = _versioned(access.base_url, keys.setting(environ, "GOOGLE_GENAI_API_VERSION"))
+    live = LiveAccess(f"{root}/{version}", {"x-goog-api-key": access.key}, access.key_env)
+    return GeminiLive(_LIVE, live, clock, transport, max_connections)
+
+
+class GeminiLive(LiveWire):
+    """The wire of Gemini's live calls: the model is in the path."""
+
+    def address(self, endpoint: str, request_model: str) -> tuple[str, None]:
+        """Return the path of a model's method."""
+        return f"/{_model_path(request_model)}:{endpoint}", None
 
 
 def _versioned(base_url: str, wish: str | None) -> tuple[str, str]:
@@ -151,7 +181,7 @@ class Gemini(common.Wire):
 
     def upload(self, path: Path, filename: str) -> RemoteFile:
         """Upload a payload and wait until Google has taken it in; safe to repeat, since files cost nothing."""
-        start = Start(f"/upload/{self._version}/files", {"file": {"displayName": filename}}, _MIME_TYPE)
+        start = Start(f"/upload/{self._version}/files", {"file": {"displayName": filename}}, _MIME_TYPE, Commands())
         answer = self._http.upload_resumable(start, path)
         found = fields.mapping(fields.mapping(answer.json).get("file"))
         if file_of(found) is None:
@@ -167,7 +197,7 @@ class Gemini(common.Wire):
         found: list[RemoteFile] = []
         cursor: str | None = None
         for _ in range(_PAGES_MAX):
-            rows, cursor = self._page("files", "files", cursor)
+            rows, cursor = common.page_by_token(self._http, *self._listing("files"), cursor, "files")
             files = [file_of(row) for row in rows if fields.mapping(row).get("state") != "FAILED"]
             found += [file for file in files if file is not None and file.filename == filename]
             if cursor is None:
@@ -198,11 +228,7 @@ class Gemini(common.Wire):
         Raises ProviderError when the listing does not go on as it says: an incomplete list must
         never look like a complete one.
         """
-        rows: list[Any] = []
-        for _ in range(_EMPTY_PAGES_MAX):
-            rows, cursor = self._page("batches", "operations", cursor)
-            if rows or cursor is None:
-                break
+        rows, cursor = common.filled_page_by_token(self._http, *self._listing("batches"), cursor, "operations")
         batches = [read_batch(row) for row in rows]
         if any(batch is None for batch in batches):
             raise ProviderError(f"{self.host} lists a batch without a name")
@@ -272,19 +298,8 @@ class Gemini(common.Wire):
     def _content_path(self, file_id: str) -> str:
         return f"/download{self._resource(file_id, 'files/')}:download?alt=media"
 
-    def _page(self, path: str, member: str, cursor: str | None) -> tuple[list[Any], str | None]:
-        """Return a page's rows and the next page's cursor, None on the last; a page without rows lacks `member`."""
-        params: dict[str, str | int] = {"pageSize": DESCRIPTOR.list_page_size}
-        if cursor is not None:
-            params["pageToken"] = cursor
-        page = self._http.request_json("GET", f"/{self._version}/{path}", params=params).json
-        rows = page.get(member, [])
-        if not isinstance(rows, list) or "error" in page:
-            raise ProviderError(f"GET {path} at {self.host} answered without a list")
-        next_cursor = page.get("nextPageToken") or None
-        if next_cursor is not None and (not isinstance(next_cursor, str) or next_cursor == cursor):
-            raise ProviderError(f"GET {path} at {self.host} says that there is more, but its list does not go on")
-        return rows, next_cursor
+    def _listing(self, path: str) -> tuple[str, dict[str, str | int]]:
+        return f"/{self._version}/{path}", {"pageSize": DESCRIPTOR.list_page_size}
 
     def _file(self, file_id: str) -> dict[str, Any]:
         return fields.mapping(self._http.request_json("GET", self._resource(file_id, "files/")).json)

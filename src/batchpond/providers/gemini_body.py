@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from batchpond.errors import UsageError
+from batchpond.model import Prompt, Role
 from batchpond.providers.base import BuiltBody, ModelSettings
 from batchpond.providers.common_body import add_parameters, on_one_line
 from batchpond.providers.gemini_models import Family, family_of
@@ -34,7 +35,7 @@ def endpoint_for(model: str, include_thoughts: bool, temperature: float | None =
     return GENERATE
 
 
-def build_body(prompt: str, settings: ModelSettings) -> BuiltBody:
+def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
     """Return the `request` of an input line; the model is no part of it.
 
     Thinking becomes `thinkingLevel` or `thinkingBudget` by the model's family; a word or number of tokens
@@ -56,7 +57,7 @@ def build_body(prompt: str, settings: ModelSettings) -> BuiltBody:
             generation["temperature"] = settings.temperature
     if thinking := _thinking(settings, family, dropped):
         generation["thinkingConfig"] = thinking
-    body: dict[str, Any] = {"contents": [{"role": "user", "parts": [{"text": prompt}]}]}
+    body: dict[str, Any] = {"contents": _contents(prompt)}
     _add_parameters(body, generation, settings, family, dropped)
     if generation:
         body["generationConfig"] = generation
@@ -138,3 +139,10 @@ def _add_parameters(
             place[name] = value
     add_parameters(generation, dataclasses.replace(settings, parameters=inside), _RESERVED)
     add_parameters(body, dataclasses.replace(settings, parameters=beside), _RESERVED)
+
+
+def _contents(prompt: Prompt) -> list[dict[str, Any]]:
+    if isinstance(prompt, str):
+        return [{"role": "user", "parts": [{"text": prompt}]}]
+    names = {Role.USER: "user", Role.ASSISTANT: "model"}
+    return [{"role": names[turn.role], "parts": [{"text": turn.text}]} for turn in prompt]

@@ -12,7 +12,7 @@ from typing import Any, Final
 from batchpond import fields
 from batchpond.api_errors import ApiError, classify, read_error
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
-from batchpond.providers.common_lines import PARTS_MAX, failed, load_row, unreadable
+from batchpond.providers.common_lines import PARTS_MAX, failed, load_row, success_of, unreadable
 
 # google.rpc.Code, with the HTTP status that its definition gives each.
 _RPC: Final = {
@@ -78,9 +78,22 @@ def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001  # there
     row = load_row(line, "key")
     if isinstance(row, str):
         return unreadable(None, row)
-    key = fields.identifier(row.get("key"))
-    answer = row.get("response")
-    for error in (row.get("error"), row.get("status"), fields.mapping(answer).get("error")):
+    return read_result(fields.identifier(row.get("key")), row.get("response"), row.get("error"), row.get("status"))
+
+
+def read_answer(status_code: int, body: bytes) -> Response:
+    """Return a live call's whole answer made uniform."""
+    found = success_of(status_code, body)
+    if isinstance(found, Response):
+        return found
+    if not {"candidates", "promptFeedback", "usageMetadata"} & found.keys():
+        return unreadable(None, "the answer has no candidates", status_code)
+    return dataclasses.replace(_answered(None, found), status_code=status_code)
+
+
+def read_result(key: str | None, answer: object, *errors: object) -> Response:
+    """Return what a row says made uniform: the first of `errors` that says something, else its answer."""
+    for error in (*errors, fields.mapping(answer).get("error")):
         if not is_blank(error):
             return _failed(key, error)
     if not isinstance(answer, dict):

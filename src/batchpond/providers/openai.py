@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,19 +26,19 @@ from batchpond.model import (
     CreateAnswer,
     Created,
     CreateSpec,
-    Download,
     ErrorClass,
-    FileRole,
+    Mode,
     Rejected,
     RemoteBatch,
     RemoteFile,
     Unclear,
 )
 from batchpond.outcomes import error_class_of
-from batchpond.providers import common
-from batchpond.providers.base import Descriptor
+from batchpond.providers import common, common_rates
+from batchpond.providers.base import LIVE_CONNECTIONS, Descriptor
+from batchpond.providers.common_live import LiveAccess, LiveApi, LiveWire
 from batchpond.providers.openai_body import CHAT, RESPONSES, build_body, endpoint_for, payload_line
-from batchpond.providers.openai_lines import read_line
+from batchpond.providers.openai_lines import read_answer, read_line
 from batchpond.providers.openai_models import accepted_thinking, caveats
 from batchpond.redact import redact
 
@@ -49,8 +49,10 @@ __all__ = [
     "build_body",
     "caveats",
     "connect",
+    "connect_live",
     "endpoint_for",
     "payload_line",
+    "read_answer",
     "read_line",
 ]
 
@@ -81,8 +83,11 @@ DESCRIPTOR: Final = Descriptor(
         "settle time: twice the create deadline and 5 minutes, at least 15 minutes",
     ),
     requeue_codes=("token_limit_exceeded",),
+    modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
 )
 
+_SCOPE_HEADERS: Final = ("openai-organization", "openai-project")
+_LIVE: Final = LiveApi(DESCRIPTOR, common_rates.OPENAI, scope_headers=_SCOPE_HEADERS)
 _STATES: Final = {
     "validating": BatchState.QUEUED,
     "queued": BatchState.QUEUED,
@@ -112,7 +117,6 @@ _PAIRS_MAX, _KEY_CHARS, _VALUE_CHARS = 16, 64, 512
 _ERRORS_MAX: Final = 100
 _FILES_PER_PAGE: Final = 1_000
 _FILE_PAGES_MAX: Final = 1_000
-_CLOCK_SKEW: Final = timedelta(hours=1)
 
 
 def connect(
@@ -127,15 +131,34 @@ def connect(
     Reads OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_ORG_ID and OPENAI_PROJECT_ID, as the SDK does.
     """
     access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
+    headers = _headers(access, environ)
+    return OpenAI(HttpClient(access.base_url, headers, clock, transport, key_name=access.key_env), clock)
+
+
+def connect_live(
+    clock: Clock,
+    *,
+    transport: Any = None,
+    environ: Mapping[str, str] = os.environ,
+    base_url: str | None = None,
+    max_connections: int = LIVE_CONNECTIONS,
+) -> LiveWire:
+    """Return the wire of live calls for the same key; raises AccessError when there is none."""
+    access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
+    live = LiveAccess(access.base_url, _headers(access, environ), access.key_env)
+    return LiveWire(_LIVE, live, clock, transport, max_connections)
+
+
+def _headers(access: keys.Access, environ: Mapping[str, str]) -> dict[str, str | keys.Secret]:
     headers: dict[str, str | keys.Secret] = {"Authorization": keys.Secret(f"Bearer {access.key.reveal()}")}
     if organization := keys.setting(environ, "OPENAI_ORG_ID"):
         headers["OpenAI-Organization"] = organization
     if project := keys.setting(environ, "OPENAI_PROJECT_ID"):
         headers["OpenAI-Project"] = project
-    return OpenAI(HttpClient(access.base_url, headers, clock, transport, key_name=access.key_env), clock)
+    return headers
 
 
-class OpenAI(common.Wire):
+class OpenAI(common.FilesWire):
     """The wire of OpenAI's Batch API, bound to one key and base URL."""
 
     @property
@@ -146,7 +169,7 @@ class OpenAI(common.Wire):
     def upload(self, path: Path, filename: str) -> RemoteFile:
         """Upload a payload for batch use; safe to repeat, since files cost nothing."""
         answer = self._http.upload_multipart("/files", path, filename, {"purpose": "batch"})
-        found = _file(answer.json)
+        found = common.file_object(answer.json)
         if found is None:
             raise ProviderError(f"{self.host} took the upload of {filename} but answered without a file id")
         return found
@@ -158,9 +181,9 @@ class OpenAI(common.Wire):
         for _ in range(_FILE_PAGES_MAX):
             params: dict[str, str | int] = {"purpose": "batch", "limit": _FILES_PER_PAGE, "order": "desc"}
             rows, next_cursor = common.page_by_last_id(self._http, "/files", params, cursor, "after")
-            files = [file for file in map(_file, rows) if file is not None]
-            found += [file for file in files if file.filename == filename and not _is_before(file, since)]
-            is_past = bool(files) and all(_is_before(file, since) for file in files)
+            files = [file for file in map(common.file_object, rows) if file is not None]
+            found += [file for file in files if file.filename == filename and not common.is_before(file, since)]
+            is_past = bool(files) and all(common.is_before(file, since) for file in files)
             if next_cursor is None or is_past:
                 return found
             cursor = next_cursor
@@ -214,26 +237,12 @@ class OpenAI(common.Wire):
         answer = self._http.request_json("POST", path, allow=_TOO_LATE)
         return _batch(answer.json) if answer.is_success else None
 
-    def result_files(self, batch: RemoteBatch) -> tuple[tuple[FileRole, str], ...]:
-        """Return the result files that a batch names, output first."""
-        named = ((FileRole.OUTPUT, batch.output_file_id), (FileRole.ERROR, batch.error_file_id))
-        return tuple((role, file_id) for role, file_id in named if file_id)
-
-    def download(self, file_id: str, path: Path) -> Download | None:
-        """Stream a file's bytes to `path`; None on 404 and 410."""
-        return self._http.download(f"/files/{common.segment(file_id)}/content", path)
-
-    def peek(self, file_id: str, max_bytes: int) -> bytes | None:
-        """Return the first bytes of a file; None on 404 and 410."""
-        return self._http.peek(f"/files/{common.segment(file_id)}/content", max_bytes)
-
     def check(self) -> str:
         """List one batch, which is free, and return the scope that the key belongs to."""
         return self._scope(self._http.request_json("GET", "/batches", params={"limit": 1}))
 
     def _scope(self, answer: Answer) -> str:
-        names = ("openai-organization", "openai-project")
-        return common.scope(DESCRIPTOR.name, self.host, answer.headers, names)
+        return common.scope(DESCRIPTOR.name, self.host, answer.headers, _SCOPE_HEADERS)
 
     def _rejection(self, answer: Answer) -> Rejected:
         error = answer.error or ApiError(answer.excerpt())
@@ -241,10 +250,6 @@ class OpenAI(common.Wire):
         if error_class is ErrorClass.PERMANENT and _FILE_NOT_READY.search(error.message):
             error_class = ErrorClass.TRANSIENT
         return common.rejection(answer, error_class, self._clock.now())
-
-
-def _is_before(file: RemoteFile, since: datetime) -> bool:
-    return file.created_at is not None and file.created_at < since - _CLOCK_SKEW
 
 
 def _metadata(spec: CreateSpec) -> dict[str, str]:
@@ -255,15 +260,6 @@ def _metadata(spec: CreateSpec) -> dict[str, str]:
         if len(pairs) < _PAIRS_MAX:
             pairs.setdefault(name[:_KEY_CHARS], value[:_VALUE_CHARS])
     return pairs
-
-
-def _file(value: object) -> RemoteFile | None:
-    found = fields.mapping(value)
-    file_id = fields.identifier(found.get("id"))
-    if file_id is None:
-        return None
-    size_bytes, created_at = fields.count(found.get("bytes")), fields.moment(found.get("created_at"))
-    return RemoteFile(file_id, fields.text(found.get("filename")) or "", size_bytes, created_at)
 
 
 def _batch(value: object) -> RemoteBatch | None:

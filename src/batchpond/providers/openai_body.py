@@ -7,8 +7,9 @@ from typing import Any, Final
 import orjson
 
 from batchpond.errors import UsageError
+from batchpond.model import Prompt
 from batchpond.providers.base import BuiltBody, ModelSettings
-from batchpond.providers.common_body import add_parameters, on_one_line
+from batchpond.providers.common_body import add_parameters, messages, on_one_line
 from batchpond.providers.openai_models import Sampling, accepted_thinking, family_of
 
 CHAT: Final = "/v1/chat/completions"
@@ -27,7 +28,7 @@ def endpoint_for(model: str, include_thoughts: bool, temperature: float | None =
     return RESPONSES if include_thoughts or family_of(model).is_responses_only else CHAT
 
 
-def build_body(prompt: str, settings: ModelSettings) -> BuiltBody:
+def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
     """Return the request body for a prompt.
 
     Chat: `max_completion_tokens`, `reasoning_effort`. Responses: `max_output_tokens`,
@@ -40,9 +41,9 @@ def build_body(prompt: str, settings: ModelSettings) -> BuiltBody:
     dropped: list[str] = []
     body: dict[str, Any] = {"model": settings.request_model}
     if is_chat:
-        body["messages"] = [{"role": "user", "content": prompt}]
+        body["messages"] = messages(prompt)
     else:
-        body["input"] = prompt
+        body["input"] = prompt if isinstance(prompt, str) else messages(prompt)
     if settings.max_output_tokens is not None:
         body["max_completion_tokens" if is_chat else "max_output_tokens"] = settings.max_output_tokens
     if settings.temperature is not None:

@@ -7,20 +7,51 @@ import importlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 from batchpond.clock import Clock, SystemClock
 from batchpond.errors import BatchpondError, UsageError
 from batchpond.keys import KeyRow, listing
-from batchpond.providers.base import BatchProvider, Descriptor, ProviderModule
+from batchpond.model import Mode
+from batchpond.providers import common_files, common_folder
+from batchpond.providers.base import (
+    FILES_MARK,
+    LIVE_CONNECTIONS,
+    BatchProvider,
+    Descriptor,
+    LiveProvider,
+    ProviderModule,
+)
 
-NAMES: Final = ("openai", "anthropic", "gemini")
+NAMES: Final = ("openai", "anthropic", "gemini", "vertex", "together")
+
+
+LIVE_ONLY: Final = ("ollama",)
+_COMPATIBLE: Final = "batchpond.providers.compatible"
 
 
 class _Connectable(Protocol):
     def connect(
         self, clock: Clock, *, transport: Any = None, environ: Mapping[str, str] = ..., base_url: str | None = None
     ) -> BatchProvider: ...
+
+
+class _Live(Protocol):
+    def connect_live(
+        self,
+        clock: Clock,
+        *,
+        transport: Any = None,
+        environ: Mapping[str, str] = ...,
+        base_url: str | None = None,
+        max_connections: int = ...,
+    ) -> LiveProvider: ...
+
+
+class _Checkable(Protocol):
+    def check(self) -> str: ...
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +68,27 @@ def module(name: str) -> ProviderModule:
     return cast(ProviderModule, _import(name))
 
 
+def caveats(found: ProviderModule, model: str, mode: Mode) -> tuple[str, ...]:
+    """Return what to know about a provider's model, asked in this way, before money is spent."""
+    if mode is Mode.FILES:
+        return common_files.CAVEATS
+    return (*found.DESCRIPTOR.caveats, *found.caveats(model))
+
+
 def descriptors() -> list[Descriptor]:
-    """Return all providers' descriptors, in the order they are listed to people."""
+    """Return the descriptors of all providers with a batch API, in the order they are listed to people."""
     return [module(name).DESCRIPTOR for name in NAMES]
+
+
+def all_descriptors() -> list[Descriptor]:
+    """Return also those of providers that take live calls alone, but for servers of one's own by name."""
+    names = (*NAMES, *LIVE_ONLY, *importlib.import_module(_COMPATIBLE).NAMES)
+    return [module(name).DESCRIPTOR for name in names]
+
+
+def live_descriptors() -> list[Descriptor]:
+    """Return the descriptors of all providers that take live calls, but for servers of one's own by name."""
+    return [descriptor for descriptor in all_descriptors() if Mode.LIVE in descriptor.modes]
 
 
 def connect(
@@ -49,11 +98,16 @@ def connect(
     transport: Any = None,
     environ: Mapping[str, str] | None = None,
     base_url: str | None = None,
+    lake_path: Path | None = None,
 ) -> BatchProvider:
     """Return a provider's wire with the environment's key; raises AccessError when there is none.
 
-    `transport` replaces the network, for simulation inside this process.
+    `transport` replaces the network, for simulation inside this process. `name@files` is the folder of the
+    provider's request and result files, by default the lake's; it needs no key.
     """
+    if name.endswith(FILES_MARK):
+        folder = common_folder.folder(os.environ if environ is None else environ, lake_path)
+        return common_files.Files(module(name.removesuffix(FILES_MARK)), folder, clock or SystemClock())
     provider = cast(_Connectable, _import(name))
     return provider.connect(
         clock or SystemClock(),
@@ -63,22 +117,63 @@ def connect(
     )
 
 
+def connect_live(
+    name: str,
+    clock: Clock | None = None,
+    *,
+    transport: Any = None,
+    environ: Mapping[str, str] | None = None,
+    base_url: str | None = None,
+    max_connections: int = LIVE_CONNECTIONS,
+) -> LiveProvider:
+    """Return a provider's wire for live calls with the environment's key.
+
+    Raises UsageError for a provider without live calls, AccessError when a key is needed and there is none.
+    """
+    provider = _import(name)
+    if Mode.LIVE not in provider.DESCRIPTOR.modes:
+        raise UsageError(
+            f"{name} takes no live calls", hint=f"live: {', '.join(found.name for found in live_descriptors())}"
+        )
+    return cast(_Live, provider).connect_live(
+        clock or SystemClock(),
+        transport=transport,
+        environ=os.environ if environ is None else environ,
+        base_url=base_url,
+        max_connections=max_connections,
+    )
+
+
 def check_keys(clock: Clock | None = None, environ: Mapping[str, str] | None = None) -> Iterator[KeyCheck]:
     """Make one free call with each key that is set, and yield what it came to."""
     environ = os.environ if environ is None else environ
-    for row in listing(descriptors(), environ):
+    for row in listing(all_descriptors(), environ):
         if not row.is_found:
             yield KeyCheck(row, None, row.problem or f"{row.key_env} is not set")
             continue
         try:
-            yield KeyCheck(row, connect(row.provider, clock, environ=environ).check(), None)
+            yield KeyCheck(row, _scope(row.provider, clock, environ), None)
         except BatchpondError as error:
             yield KeyCheck(row, None, error.message)
 
 
+def _scope(name: str, clock: Clock | None, environ: Mapping[str, str]) -> str:
+    if name in NAMES:
+        return connect(name, clock, environ=environ).check()
+    live = cast(_Checkable, connect_live(name, clock, environ=environ))
+    try:
+        return live.check()
+    finally:
+        live.close()
+
+
 def _import(name: str) -> Any:
-    if name not in NAMES:
-        near = difflib.get_close_matches(name, NAMES, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"providers: {', '.join(NAMES)}"
-        raise UsageError(f"there is no provider {name!r}", hint=hint)
-    return importlib.import_module(f"batchpond.providers.{name}")
+    if name in NAMES or name in LIVE_ONLY:
+        return importlib.import_module(f"batchpond.providers.{name}")
+    compatible = importlib.import_module(_COMPATIBLE)
+    if found := compatible.module_of(name):
+        return found
+    names = (*NAMES, *LIVE_ONLY, *compatible.NAMES)
+    near = difflib.get_close_matches(name, names, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"providers: {', '.join(names)}, {compatible.PREFIX}NAME"
+    raise UsageError(f"there is no provider {name!r}", hint=hint)

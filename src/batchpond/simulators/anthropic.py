@@ -21,13 +21,23 @@ from batchpond.simulators.anthropic_life import (
 )
 from batchpond.simulators.anthropic_models import FAMILIES, family_of
 from batchpond.simulators.anthropic_params import VERSIONS
-from batchpond.simulators.anthropic_views import error_reply, fault_reply, no_batch, no_results, stamped
+from batchpond.simulators.anthropic_views import (
+    error_reply,
+    fault_reply,
+    limit_headers,
+    limited_reply,
+    no_batch,
+    no_results,
+    stamped,
+)
 from batchpond.simulators.api import Api, Route, routes
 from batchpond.simulators.delivery import delivered
 from batchpond.simulators.faults import Op, Stage
 from batchpond.simulators.inbox import EncodingError, InboxError, JsonError, Rules, Taken, TooLargeError, spool, take
 from batchpond.simulators.ledger import fingerprint
 from batchpond.simulators.life import view_faults
+from batchpond.simulators.limits import Quota
+from batchpond.simulators.live import forced
 from batchpond.simulators.pages import Page, PageError, is_looping, page_at
 from batchpond.simulators.wire import Answer, Break, BreakKind, Reply, Request, json_reply
 from batchpond.simulators.world import Call, World
@@ -106,10 +116,23 @@ class AnthropicSimulator(Api):
             ("request-id", f"req_{request_id}"),
             ("anthropic-organization-id", _ORGANIZATION),
             *((("anthropic-workspace-id", project),) if project else ()),
+        )
+
+    def account_headers(self) -> Iterable[tuple[str, str]]:
+        """Return the limits of the batch API's own endpoints, which nobody here comes near."""
+        return (
             ("anthropic-ratelimit-requests-limit", "20000"),
             ("anthropic-ratelimit-requests-remaining", "19999"),
             ("anthropic-ratelimit-requests-reset", timestamp(self._world.now_s())),
         )
+
+    def limit_headers(self, quota: Quota) -> Iterable[tuple[str, str]]:
+        """Return `anthropic-ratelimit-*`, and `retry-after` where a call is refused."""
+        return limit_headers(quota, self._world.now_s())
+
+    def limited(self, quota: Quota) -> Reply:
+        """Return the refusal of a live call that is beyond a limit."""
+        return limited_reply(quota)
 
     def stamp(self, reply: Reply, request_id: str) -> Reply:
         """Return an answer with its request id in the body, if it is an error."""
@@ -242,7 +265,7 @@ class AnthropicSimulator(Api):
         if body.get("stream"):
             return error_reply("invalid_request_error", "stream: this simulator does not stream")
         conditions = Conditions(request.headers["anthropic-version"], False)
-        said = answer(body, self.live_key(body), self._world.panel, conditions)
+        said = answer(body, self.live_key(body), self._world.panel, conditions, forced(call))
         if said.kind:
             return error_reply(said.kind, str(said.body["message"]))
         self.bill_live(call, str(body["model"]), said.input_tokens, said.output_tokens)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from batchpond.simulators.anthropic_answers import CREDIT_TEXT
+from batchpond.simulators.limits import Quota, Scarce
 from batchpond.simulators.wire import Reply, json_reply
 
 STATUS_OF: Mapping[str, int] = {
@@ -74,3 +77,28 @@ def no_batch(batch_id: str) -> Reply:
 def no_results(batch_id: str) -> Reply:
     """Return the answer about results that are not there yet, or no longer."""
     return error_reply("not_found_error", f"Message Batch {batch_id} has no available results.")
+
+
+def limited_reply(quota: Quota) -> Reply:
+    """Return the 429 of a live call that is beyond a limit."""
+    what = {Scarce.TOKENS: "input tokens per minute", Scarce.CONCURRENT: "concurrent connections"}
+    about = what.get(quota.scarce, "requests per minute") if quota.scarce else "requests per minute"
+    text = f"This request would exceed your organization's rate limit of {about} (model: {quota.model})."
+    return error_reply("rate_limit_error", text)
+
+
+def limit_headers(quota: Quota, now_s: float) -> tuple[tuple[str, str], ...]:
+    """Return how a call stands with its limits; the kinds of tokens share one bucket here."""
+    found: list[tuple[str, str]] = []
+    windows = {"requests": quota.requests, "tokens": quota.tokens, "input-tokens": quota.tokens}
+    for name, window in windows.items():
+        if window is not None:
+            reset = datetime.fromtimestamp(math.ceil(now_s + window.reset_s), UTC)
+            found += [
+                (f"anthropic-ratelimit-{name}-limit", str(window.per_minute)),
+                (f"anthropic-ratelimit-{name}-remaining", str(int(window.remaining))),
+                (f"anthropic-ratelimit-{name}-reset", reset.strftime("%Y-%m-%dT%H:%M:%SZ")),
+            ]
+    if quota.scarce is not None:
+        found.append(("retry-after", str(max(1, math.ceil(quota.retry_s)))))
+    return tuple(found)

@@ -18,9 +18,10 @@ import orjson
 from batchpond.errors import UsageError
 from batchpond.simulators import gate
 from batchpond.simulators.faults import Op
-from batchpond.simulators.ledger import Bill
+from batchpond.simulators.limits import Quota
+from batchpond.simulators.live import LiveDesk
 from batchpond.simulators.pages import PageError
-from batchpond.simulators.wire import Answer, Break, Reply, Request
+from batchpond.simulators.wire import MARK, Answer, Break, Reply, Request
 from batchpond.simulators.world import Call, World
 
 Handler = Callable[[Request, Call, str, str], Answer]
@@ -50,6 +51,7 @@ class Api(ABC):
         self._name = name
         self._base_path = base_path
         self._project = project
+        self._live_desk = LiveDesk(world, name)
         self._routes: Iterable[Route] = self.routes()
 
     # -- what a provider adds -------------------------------------------------------------------
@@ -103,6 +105,18 @@ class Api(ABC):
         """Return an answer with its request id in the body, where a provider puts it there."""
         return reply
 
+    def account_headers(self) -> Iterable[tuple[str, str]]:
+        """Return the headers of every answer to anything but a live call."""
+        return ()
+
+    def limit_headers(self, quota: Quota) -> Iterable[tuple[str, str]]:  # noqa: ARG002
+        """Return the headers that tell how a live call stands with its limits, where a provider sends any."""
+        return ()
+
+    def limited(self, quota: Quota) -> Reply:  # noqa: ARG002
+        """Return the refusal of a live call that is beyond a limit, without the headers of `limit_headers`."""
+        return self.fault_reply(429, "status")
+
     # -- one request ------------------------------------------------------------------------------
 
     def handle(self, request: Request) -> Answer:
@@ -111,13 +125,43 @@ class Api(ABC):
         key = self.key_of(request)
         call = self._world.arrive(request, key, self._name, Op.ANY if route is None else route.op)
         project = self._world.project(key, self._project)
-        answer = gate.before(call, self.fault_reply)
-        if answer is None:
-            refused = self.refused(request, key, project)
-            done = refused or self._executed(route, request, call, project or "", argument)
-            answer = gate.after(call, done, self.fault_reply)
-        request.drain()
+        try:
+            answer = self._answer(route, request, call, project, argument)
+            request.drain()
+        except ConnectionError:
+            with self._world.lock:
+                self._world.ledger.answered(call.n, None, ())
+            raise
         return self._signed(call, answer, project)
+
+    def _answer(self, route: Route | None, request: Request, call: Call, project: str | None, argument: str) -> Answer:
+        try:
+            request = self._live_desk.heard(request, call, argument) if call.op is Op.LIVE else request
+        except UsageError as error:
+            return self.bad_json(str(error))
+        answer = gate.before(call, self.fault_reply)
+        if answer is not None:
+            return answer
+        refused = self.refused(request, self.key_of(request), project)
+        if refused is not None:
+            done: Answer = refused
+        elif call.op is Op.LIVE:
+            done = self._limited(route, request, call, project or "", argument)
+        else:
+            done = self._executed(route, request, call, project or "", argument)
+        return gate.after(call, done, self.fault_reply)
+
+    def _limited(self, route: Route | None, request: Request, call: Call, project: str, argument: str) -> Answer:
+        key = self.key_of(request)
+        quota = self._live_desk.admit(call, key)
+        if quota is not None and quota.scarce is not None:
+            answer: Answer = self.limited(quota)
+        else:
+            answer = self._executed(route, request, call, project, argument)
+            answer = self._live_desk.answered(call, key, answer, quota)
+        if quota is None or isinstance(answer, Break):
+            return answer
+        return replace(answer, headers=(*answer.headers, *self.limit_headers(quota)))
 
     def _route(self, request: Request) -> tuple[Route | None, str]:
         path = request.path.removeprefix(self._base_path)
@@ -138,19 +182,21 @@ class Api(ABC):
 
     def _signed(self, call: Call, answer: Answer, project: str | None) -> Answer:
         faults = tuple(fault.spec for fault in call.faults)
+        status = None if isinstance(answer, Break) else answer.status
+        with self._world.lock:
+            self._world.ledger.answered(call.n, status, faults)
         if isinstance(answer, Break):
-            self._world.ledger.answered(call.n, None, faults)
             return answer
-        self._world.ledger.answered(call.n, answer.status, faults)
         date = ("date", formatdate(self._world.now_s(), usegmt=True))
         request_id = self._world.name("request", call.n)
         own = self.headers(request_id, project)
-        return self.stamp(replace(answer, headers=(*answer.headers, date, *own)), request_id)
+        account = () if call.op is Op.LIVE else self.account_headers()
+        return self.stamp(replace(answer, headers=(*answer.headers, date, MARK, *own, *account)), request_id)
 
     def bill_live(self, call: Call, model: str, input_tokens: int, output_tokens: int) -> None:
-        """Record what a live call is charged."""
-        with self._world.lock:
-            self._world.ledger.billed(Bill(f"live-{call.n}", self._name, model, 1, input_tokens, output_tokens))
+        """Record what a live call of a model is charged."""
+        live = self._world.ledger.live_call(call.n)
+        live.model, live.billed = model, (input_tokens, output_tokens)
 
     def live_key(self, body: dict[str, Any]) -> str:
         """Return what stands for a live call's id: the same body gets the same answer."""

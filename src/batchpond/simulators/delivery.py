@@ -23,13 +23,14 @@ def delivered(path: Path, call: Call, row_id: bytes, content_type: str = "applic
     is_packed, mark = call.value(Stage.DELIVERY, "gzip")
     if is_packed:
         plain = stream.chunks
-        stream = replace(stream, chunks=lambda: _packed(plain()))
+        stream = replace(stream, chunks=lambda: packed(plain()))
         if mark != "unmarked":
             headers.append(("content-encoding", "gzip"))
     return Reply(200, tuple(headers), stream)
 
 
-def _packed(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def packed(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield chunks as gzip."""
     packer = zlib.compressobj(wbits=31)
     for chunk in chunks:
         yield packer.compress(chunk)

@@ -4,9 +4,11 @@
     files.content@1-3:status=503       the first three downloads answer 503
     batches.list@*:stale_list=30       batches younger than 30 s are never listed
     lines@2:drop=5                     the second batch loses five output rows
+    live@100-200:status=529            a storm: live calls 100 to 200 are refused
+    live@7-/10:reset_after             live calls 7, 17, 27 ... are answered and billed, but nobody hears it
 
 Calls are counted per operation from 1 over the life of the world; for `lines` the count is the
-batch's, in order of creation. Without `@`, every call is meant.
+batch's, in order of creation. Without `@`, every call is meant. What spoils rows spoils a live answer too.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from batchpond.errors import UsageError
@@ -48,7 +50,7 @@ class Stage(StrEnum):
     EFFECT = "effect"  # on the object the call creates, for its whole life
     VIEW = "view"  # on what one answer shows
     DELIVERY = "delivery"  # on how a download's bytes arrive
-    LINES = "lines"  # on the rows of the result files
+    LINES = "lines"  # on the rows of the result files, or on a live answer
 
 
 class Arg(StrEnum):
@@ -86,7 +88,10 @@ _CREATE = (Op.BATCHES_CREATE,)
 _LIST = (Op.BATCHES_LIST, Op.FILES_LIST)
 _SEEN = (Op.BATCHES_CREATE, Op.BATCHES_GET, Op.BATCHES_LIST)
 _CONTENT = (Op.FILES_CONTENT,)
+_BYTES = (Op.FILES_CONTENT, Op.LIVE)
 _LINES = (Op.LINES,)
+_SAID = (Op.LINES, Op.LIVE)
+_LIVE = (Op.LIVE,)
 _B, _A, _E, _V, _D, _L = ((stage,) for stage in Stage)
 _EV = (Stage.EFFECT, Stage.VIEW)
 
@@ -124,6 +129,7 @@ _KINDS = (
          "answers within the batch object: in_order, reordered, no_metadata or words joined by + (Gemini)"),
     Kind("output_at", _EV, _SEEN, Arg.WORD, "response", "the output only in response or only in metadata (Gemini)"),
     Kind("job_state", _EV, _SEEN, Arg.NONE, None, "JOB_STATE_ words in place of BATCH_STATE_ (Gemini)"),
+    Kind("shards", _E, _CREATE, Arg.COUNT, 2, "the result rows in k files (Vertex AI)"),
     Kind("no_input_config", _EV, _SEEN, Arg.NONE, None, "the input file's name is not shown (Gemini)"),
     Kind("counts_wrong", _EV, _SEEN, Arg.NONE, None, "request_counts that do not add up"),
     Kind("counts_null", _EV, _SEEN, Arg.NONE, None, "request_counts null"),
@@ -135,19 +141,19 @@ _KINDS = (
     Kind("cursor_loop", _V, _LIST, Arg.NONE, None, "every page is the first page, has_more true"),
     Kind("has_more_lies", _V, _LIST, Arg.WORD, "false", "has_more has this value, true or false"),
     Kind("empty_page", _V, _LIST, Arg.NONE, None, "an empty page with has_more true"),
-    Kind("truncate", _D, _CONTENT, Arg.FRACTION, 0.5, "clean end at a line border after this share of bytes"),
-    Kind("truncate_mid", _D, _CONTENT, Arg.FRACTION, 0.5, "connection-close body cut inside a line"),
-    Kind("reset_at", _D, _CONTENT, Arg.COUNT, None, "reset after this many bytes"),
-    Kind("slow", _D, _CONTENT, Arg.COUNT, 2, "this many bytes a second"),
-    Kind("gzip", _D, _CONTENT, Arg.WORD, "marked", "gzip body, marked as such in the headers or unmarked"),
-    Kind("content_type", _D, _CONTENT, Arg.WORD, "none", "a download with this Content-Type, or none"),
+    Kind("truncate", _D, _BYTES, Arg.FRACTION, 0.5, "clean end at a line border after this share of bytes"),
+    Kind("truncate_mid", _D, _BYTES, Arg.FRACTION, 0.5, "connection-close body cut inside a line"),
+    Kind("reset_at", _D, _BYTES, Arg.COUNT, None, "reset after this many bytes"),
+    Kind("slow", _D, _BYTES, Arg.COUNT, 2, "this many bytes a second"),
+    Kind("gzip", _D, _BYTES, Arg.WORD, "marked", "gzip body, marked as such in the headers or unmarked"),
+    Kind("content_type", _D, _BYTES, Arg.WORD, "none", "a download with this Content-Type, or none"),
     Kind("changed", _D, _CONTENT, Arg.NONE, None, "other bytes than the file's: every row has a new row id"),
     Kind("in_order", _L, _LINES, Arg.NONE, None, "rows in input order (they are shuffled otherwise)"),
     Kind("reorder", _L, _LINES, Arg.NONE, None, "rows in another order than without this fault"),
     Kind("drop", _L, _LINES, Arg.COUNT, 1, "k output rows are missing"),
     Kind("duplicate", _L, _LINES, Arg.COUNT, 1, "k output rows come twice, byte for byte"),
     Kind("duplicate_differs", _L, _LINES, Arg.COUNT, 1, "k custom_ids come twice with different answers"),
-    Kind("malformed", _L, _LINES, Arg.COUNT, 1, "k output rows are cut in half"),
+    Kind("malformed", _L, _SAID, Arg.COUNT, 1, "k output rows are cut in half"),
     Kind("unknown_id", _L, _LINES, Arg.COUNT, 1, "k more rows with custom_ids that nobody sent"),
     Kind("missing_id", _L, _LINES, Arg.COUNT, 1, "k output rows have custom_id null"),
     Kind("duplicate_key", _L, _LINES, Arg.COUNT, 1, "k output rows hold the key custom_id twice"),
@@ -157,25 +163,36 @@ _KINDS = (
     Kind("crlf", _L, _LINES, Arg.NONE, None, "output lines end in CR LF"),
     Kind("blank_lines", _L, _LINES, Arg.COUNT, 1, "a blank line after each of k rows and one at the end"),
     Kind("no_final_lf", _L, _LINES, Arg.NONE, None, "output's last line has no line feed"),
-    Kind("u2028", _L, _LINES, Arg.COUNT, 1, "k answers hold U+2028, U+2029 and U+0085"),
-    Kind("lone_surrogate", _L, _LINES, Arg.COUNT, 1, "k answers hold half a surrogate pair"),
-    Kind("nan", _L, _LINES, Arg.COUNT, 1, "k rows hold a bare NaN"),
-    Kind("no_usage", _L, _LINES, Arg.COUNT, 1, "k rows have no usage"),
+    Kind("u2028", _L, _SAID, Arg.COUNT, 1, "k answers hold U+2028, U+2029 and U+0085"),
+    Kind("lone_surrogate", _L, _SAID, Arg.COUNT, 1, "k answers hold half a surrogate pair"),
+    Kind("nan", _L, _SAID, Arg.COUNT, 1, "k rows hold a bare NaN"),
+    Kind("no_usage", _L, _SAID, Arg.COUNT, 1, "k rows have no usage"),
     Kind("status_code_0", _L, _LINES, Arg.COUNT, 1, "k rows of the output file have status_code 0 (OpenAI)"),
     Kind("status_in_output", _L, _LINES, Arg.COUNT, 1, "k error rows stand in the output file"),
     Kind("error_rows", _L, _LINES, Arg.COUNT, 3, "k requests end as 429, 500, 400 rows in turn"),
     Kind("billing_rows", _L, _LINES, Arg.COUNT, 1, "k requests end as insufficient_quota rows"),
-    Kind("empty_text", _L, _LINES, Arg.COUNT, 1, "k answers are empty"),
-    Kind("truncated_text", _L, _LINES, Arg.COUNT, 1, "k answers are cut off, finish reason length"),
-    Kind("finish", _L, _LINES, Arg.WORD, "SAFETY", "an answer with this finishReason (Gemini)"),
-    Kind("blocked", _L, _LINES, Arg.WORD, "SAFETY", "a prompt is blocked for this reason (Gemini)"),
+    Kind("empty_text", _L, _SAID, Arg.COUNT, 1, "k answers are empty"),
+    Kind("truncated_text", _L, _SAID, Arg.COUNT, 1, "k answers are cut off, finish reason length"),
+    Kind("finish", _L, _SAID, Arg.WORD, "SAFETY", "an answer with this finishReason (Gemini; any live one)"),
+    Kind("blocked", _L, _SAID, Arg.WORD, "SAFETY", "a prompt is blocked for this reason (Gemini)"),
     Kind("status_rows", _L, _LINES, Arg.NONE, None, "error rows have status in place of error (Gemini)"),
-    Kind("refusal", _L, _LINES, Arg.COUNT, 1, "k answers are refusals"),
+    Kind("refusal", _L, _SAID, Arg.COUNT, 1, "k answers are refusals"),
+    Kind("delay", _D, _LIVE, Arg.SECONDS, 1.0, "answered s seconds late"),
+    Kind("keepalive", _D, _LIVE, Arg.SECONDS, 1.0, "blank lines for s seconds before the answer (DeepSeek)"),
+    Kind("short", _D, _LIVE, Arg.FRACTION, 0.5, "closed after this share of the promised content-length"),
+    Kind("empty_body", _D, _LIVE, Arg.NONE, None, "HTTP 200 with no body at all"),
+    Kind("stream_error", _L, _LIVE, Arg.NONE, None, "a streamed answer ends in an error line"),
+    Kind("no_choices", _L, _LIVE, Arg.NONE, None, "an answer without choices, output, content or candidates"),
+    Kind("null_content", _L, _LIVE, Arg.NONE, None, "an answer whose content is null"),
+    Kind("think", _L, _LIVE, Arg.WORD, "closed", "thoughts in the text behind a <think>, closed or unclosed (chat)"),
+    Kind("other_model", _L, _LIVE, Arg.WORD, "another-model", "an answer that says it is from this model"),
 )  # fmt: skip
 KINDS = {kind.name: kind for kind in _KINDS}
 
-_SPEC = re.compile(r"(?P<op>[^@:\s]+)(?:@(?P<calls>\*|\d+(?:-\d*)?))?:(?P<kind>\w+)(?:=(?P<arg>.*))?")
-_GRAMMAR = "write <operation>@<n, n-m or *>:<kind>[=argument], such as batches.create@1:reset_after"
+_SPEC = re.compile(
+    r"(?P<op>[^@:\s]+)(?:@(?P<calls>\*|\d+(?:-\d*)?)(?:/(?P<every>\d{1,9}))?)?:(?P<kind>\w+)(?:=(?P<arg>.*))?"
+)
+_GRAMMAR = "write <operation>@<n, n-m or *>[/every]:<kind>[=argument], such as batches.create@1:reset_after"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +205,7 @@ class Fault:
     kind: str
     value: Value
     spec: str
+    every: int = 1
 
     def hits(self, op: Op, call: int, any_call: int) -> bool:
         """Return whether the `call`-th call of `op`, the `any_call`-th of all, is hit."""
@@ -195,7 +213,8 @@ class Fault:
             call = any_call
         elif self.op is not op:
             return False
-        return self.first <= call and (self.last is None or call <= self.last)
+        is_within = self.first <= call and (self.last is None or call <= self.last)
+        return is_within and (call - self.first) % self.every == 0
 
     def is_at(self, stage: Stage) -> bool:
         """Return whether this kind can take hold at `stage`."""
@@ -204,7 +223,7 @@ class Fault:
     def shifted(self, calls: int) -> Fault:
         """Return the same fault counting from the call after the `calls`-th."""
         last = None if self.last is None else self.last + calls
-        return Fault(self.op, self.first + calls, last, self.kind, self.value, self.spec)
+        return replace(self, first=self.first + calls, last=last)
 
 
 def parse_fault(spec: str) -> Fault:
@@ -231,7 +250,10 @@ def parse_fault(spec: str) -> Fault:
             hint=f"it can be aimed at {', '.join(kind.ops)}",
         )
     first, last = _calls(spec, match["calls"] or "*")
-    return Fault(op, first, last, kind.name, _value(spec, kind, match["arg"]), spec.strip())
+    every = int(match["every"] or 1)
+    if every < 1:
+        raise UsageError(f"--fault {spec!r}: every 0th call is none", hint=_GRAMMAR)
+    return Fault(op, first, last, kind.name, _value(spec, kind, match["arg"]), spec.strip(), every)
 
 
 def describe_faults() -> list[tuple[str, str, str, str]]:

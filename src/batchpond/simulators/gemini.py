@@ -6,9 +6,7 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +25,7 @@ from batchpond.simulators.gemini_views import (
     error_reply,
     fault_reply,
     file_view,
+    limited_reply,
     no_file,
     no_key,
     no_model,
@@ -34,13 +33,15 @@ from batchpond.simulators.gemini_views import (
     reply,
 )
 from batchpond.simulators.life import view_faults
-from batchpond.simulators.pages import Page, PageError, is_looping, page_at
+from batchpond.simulators.limits import Quota
+from batchpond.simulators.live import forced
+from batchpond.simulators.pages import PageError
+from batchpond.simulators.token_pages import Paging, listing_of, page_of
 from batchpond.simulators.wire import Answer, Reply, Request
 from batchpond.simulators.world import Call, World
 
 BASE_PATH = "/gemini"
-PAGE_MAX = 100
-PAGE_DEFAULT = 10
+_PAGING = Paging("pageSize", 10, 100)
 NAME_MAX_CHARS = 40
 _V = r"/(?:v1beta|v1)"
 
@@ -111,6 +112,10 @@ class GeminiSimulator(Api):
         """Return the headers of every answer: Google gives requests no id."""
         return (("server", "scaffolding on HTTPServer2"), ("vary", "Origin, X-Origin, Referer"))
 
+    def limited(self, quota: Quota) -> Reply:
+        """Return the refusal of a live call that is beyond a limit; when to come again stands in the body."""
+        return limited_reply(quota)
+
     def _route(self, request: Request) -> tuple[Route | None, str]:
         route, argument = super()._route(request)
         if route is not None and "upload_id" in request.query:
@@ -134,9 +139,11 @@ class GeminiSimulator(Api):
                 and max(file.listed_s, file.created_s + stale) <= now
             ]
             files.sort(key=lambda file: (file.created_s, file.n), reverse=True)
-            page = _page([file.id for file in files], request, call)
+            page = page_of([file.id for file in files], request, call, _PAGING)
             base = _base_url(request)
-            return _listing("files", page, [file_view(self.account.files.shelf[name], base) for name in page.ids])
+            return reply(
+                200, listing_of("files", page, [file_view(self.account.files.shelf[name], base) for name in page.ids])
+            )
 
     def _get_file(self, request: Request, _call: Call, project: str, argument: str) -> Answer:
         with self._world.lock:
@@ -195,10 +202,10 @@ class GeminiSimulator(Api):
     def _list_batches(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         with self._world.lock:
             now = self.account.tick()
-            page = _page([batch.id for batch in self.account.listed(project, now, call)], request, call)
+            page = page_of([batch.id for batch in self.account.listed(project, now, call)], request, call, _PAGING)
             batches = (self.account.batches[name] for name in page.ids)
             views = [operation_view(batch, now, view_faults(batch, call)) for batch in batches]
-            return _listing("operations", page, views)
+            return reply(200, listing_of("operations", page, views))
 
     def _cancel_batch(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
         with self._world.lock:
@@ -224,15 +231,15 @@ class GeminiSimulator(Api):
     def _models(self, request: Request, call: Call, _project: str, argument: str) -> Answer:
         if argument:
             return reply(200, _model_view(argument)) if argument in MODELS else no_model(argument, "getModel")
-        page = _page(list(MODELS), request, call)
-        return _listing("models", page, [_model_view(name) for name in page.ids])
+        page = page_of(list(MODELS), request, call, _PAGING)
+        return reply(200, listing_of("models", page, [_model_view(name) for name in page.ids]))
 
     def _live(self, request: Request, call: Call, _project: str, argument: str) -> Answer:
         body = request.read_json()
         family = family_of(argument)
         if family is None:
             return no_model(argument, "generateContent")
-        said = answer(argument, family, body, self.live_key(body), self._world.panel)
+        said = answer(argument, family, body, self.live_key(body), self._world.panel, forced(call))
         if not said.is_success:
             return reply(said.status, {"error": said.body})
         self.bill_live(call, argument, said.input_tokens, said.output_tokens)
@@ -262,34 +269,3 @@ def _model_view(name: str) -> dict[str, Any]:
         "supportedGenerationMethods": ["generateContent", "batchGenerateContent"],
         "thinking": True,
     }
-
-
-def _page(ids: Sequence[str], request: Request, call: Call) -> Page:
-    text = request.query.get("pageSize") or str(PAGE_DEFAULT)
-    if not text.isdigit():
-        raise PageError(400, "page_size must not be negative", "pageSize")
-    start = 0
-    token = request.query.get("pageToken")
-    if token and not is_looping(call):
-        start = _start_of(token, ids)
-    return page_at(ids, start, min(int(text) or PAGE_DEFAULT, PAGE_MAX), call)
-
-
-def _start_of(token: str, ids: Sequence[str]) -> int:
-    try:
-        after = base64.urlsafe_b64decode(token.encode("ascii")).decode("ascii")
-    except (binascii.Error, UnicodeError):
-        after = ""
-    if after == "-":
-        return 0
-    if after not in ids:
-        raise PageError(400, "page_token is invalid", "pageToken")
-    return ids.index(after) + 1
-
-
-def _listing(name: str, page: Page, rows: list[dict[str, Any]]) -> Reply:
-    body: dict[str, Any] = {name: rows} if rows else {}
-    if page.has_more:
-        last = page.ids[-1] if page.ids else "-"
-        body["nextPageToken"] = base64.urlsafe_b64encode(last.encode("ascii")).decode("ascii")
-    return reply(200, body)

@@ -11,6 +11,7 @@ from batchpond.simulators.faults import Value, number
 from batchpond.simulators.gemini_answers import BILLING_TEXT, rpc_error
 from batchpond.simulators.gemini_life import ENDED, BatchRecord
 from batchpond.simulators.gemini_store import FileRecord
+from batchpond.simulators.limits import Quota, Scarce
 from batchpond.simulators.rows import dump_row
 from batchpond.simulators.wire import Reply
 
@@ -66,22 +67,35 @@ def fault_reply(status: int, kind: str) -> Reply:
             return error_reply(status)
 
 
-def quota_reply(model: str, retry_s: int) -> Reply:
-    """Return the 429 of a full queue."""
+def quota_reply(
+    model: str,
+    retry_s: float,
+    metric: str = "batch_enqueued_tokens",
+    quota_id: str = "BatchEnqueuedTokensPerModelPerProject",
+    more: Mapping[str, str] | None = None,
+) -> Reply:
+    """Return the 429 of a full queue, or of another quota; `more` is what else its violation tells."""
+    violation = {
+        "quotaMetric": f"generativelanguage.googleapis.com/{metric}",
+        "quotaId": quota_id,
+        "quotaDimensions": {"model": model, "location": "global"},
+        **(more or {}),
+    }
     details: list[dict[str, Any]] = [
-        {
-            "@type": f"{_RPC}.QuotaFailure",
-            "violations": [
-                {
-                    "quotaMetric": "generativelanguage.googleapis.com/batch_enqueued_tokens",
-                    "quotaId": "BatchEnqueuedTokensPerModelPerProject",
-                    "quotaDimensions": {"model": model, "location": "global"},
-                }
-            ],
-        },
-        {"@type": f"{_RPC}.RetryInfo", "retryDelay": f"{retry_s}s"},
+        {"@type": f"{_RPC}.QuotaFailure", "violations": [violation]},
+        {"@type": f"{_RPC}.RetryInfo", "retryDelay": f"{retry_s:.9g}s"},
     ]
     return error_reply(429, _QUOTA_TEXT, details=details)
+
+
+def limited_reply(quota: Quota) -> Reply:
+    """Return the 429 of a live call that is beyond a limit."""
+    is_tokens = quota.scarce is Scarce.TOKENS
+    window = quota.tokens if is_tokens else quota.requests
+    what = "generate_content_paid_tier_input_token_count" if is_tokens else "generate_content_paid_tier_requests"
+    quota_id = f"GenerateContentPaidTier{'InputTokens' if is_tokens else 'Requests'}PerModelPerMinute"
+    more = {} if window is None else {"quotaValue": str(int(window.limit))}
+    return quota_reply(quota.model, round(quota.retry_s, 6), what, quota_id, more)
 
 
 def bad_key() -> Reply:

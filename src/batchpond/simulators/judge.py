@@ -15,10 +15,9 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -26,10 +25,10 @@ from typing import Any
 
 import orjson
 
-from batchpond.errors import UsageError
+from batchpond.simulators import replies
+from batchpond.simulators.judge_settings import DEFAULT_JUDGE, RATES, Judge
 
 _HEAD = 24
-_RATES = ("error_rate", "refusal_rate", "filtered_rate", "empty_rate", "unparsed_rate", "both_tags_rate", "tie_rate")
 _MARK = re.compile(r"\[\[quality=(-?\d+(?:\.\d+)?)\]\]")
 _TAG = re.compile(r"(<([A-Za-z][\w-]*)>\s*([^<>\n]{1,60}?)\s*</\2>)")
 _HEADING = re.compile(
@@ -40,40 +39,6 @@ _HEADING = re.compile(
 _OPENING = re.compile(r"""\n\s*|[:>"'`\[({|\u201c\u00ab]\s*""")
 _SIX_WORDS = struct.Struct("<6Q")
 _TIE_WORDS = frozenset({"tie", "equal", "same", "draw", "neither", "both"})
-
-
-@dataclass(frozen=True, slots=True)
-class Judge:
-    """How the models that match `model` (a pattern such as `gpt-5*`) judge.
-
-    With `text`, only prompts that contain it, so that each template can have its own bias.
-    Rates are shares of requests; together they must not pass 1. `answer_first` and the others
-    override the answer tags that are otherwise read from the prompt.
-    """
-
-    model: str = "*"
-    text: str = ""
-    sharpness: float = 8.0
-    position_bias: float = 0.0
-    noise: float = 0.0
-    tie_rate: float = 0.0
-    refusal_rate: float = 0.0
-    filtered_rate: float = 0.0
-    unparsed_rate: float = 0.0
-    both_tags_rate: float = 0.0
-    empty_rate: float = 0.0
-    error_rate: float = 0.0
-    answer_first: str = ""
-    answer_second: str = ""
-    answer_tie: str = ""
-
-    def suits(self, model: str, prompt: str) -> bool:
-        """Return whether this judge speaks for a model about a prompt."""
-        return (self.model == "*" or fnmatchcase(model, self.model)) and (not self.text or self.text in prompt)
-
-
-DEFAULT_JUDGE = Judge()
-_TEXT_FIELDS = frozenset(f.name for f in fields(Judge) if isinstance(f.default, str))
 
 
 class Says(StrEnum):
@@ -102,48 +67,6 @@ class _Answers:
     first: str
     second: str
     tie: str
-
-
-def parse_judge(spec: str) -> Judge:
-    """Return the judge that `MODEL:name=value,...` or a JSON object describes.
-
-    Raises UsageError for unknown names, values out of range, or rates over 1 in all.
-    """
-    values: dict[str, Any] = {}
-    if spec.lstrip().startswith("{"):
-        values = orjson.loads(spec)
-    else:
-        model, _, rest = spec.partition(":")
-        values = {"model": model or "*"}
-        for pair in filter(None, rest.split(",")):
-            name, _, value = pair.partition("=")
-            values[name.strip()] = value.strip()
-    return judge_of(values, spec)
-
-
-def judge_of(values: Mapping[str, Any], source: str) -> Judge:
-    """Return the judge of a mapping of field names; `source` is named in errors."""
-    known = [f.name for f in fields(Judge)]
-    clean: dict[str, Any] = {}
-    for name, value in values.items():
-        if name not in known:
-            raise UsageError(f"judge {source!r}: no setting {name!r}", hint=f"there are: {', '.join(known)}")
-        clean[name] = str(value) if name in _TEXT_FIELDS else _number(source, name, value)
-    judge = Judge(**clean)
-    rates = [getattr(judge, name) for name in _RATES]
-    if min(rates) < 0 or sum(rates) > 1 + 1e-9:
-        raise UsageError(f"judge {source!r}: rates must be 0 or more and at most 1 in all")
-    return judge
-
-
-def _number(source: str, name: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise UsageError(f"judge {source!r}: {name} is not a number: {value!r}", hint=f"write {name}=0.5, say")
-    return number
 
 
 class Panel:
@@ -204,14 +127,14 @@ class Panel:
         says = _SAYS.get(kind, Says.TEXT)
         text = thoughts = ""
         if says is Says.TEXT:
+            choice = kind
             answers = _answers(judge, prompt)
             if answers is None:
-                text = f"A simulated answer to {len(prompt)} characters of prompt."
-                thoughts = "**Reading the prompt** Nothing here asks for a comparison."
+                draws = replies.Draws(model, f"{self._seed}", raw)
+                text, thoughts = replies.reply(judge, prompt, kind, draws, self._p_first)
             else:
-                choice = kind if kind in ("both_tags_rate", "tie_rate", "unparsed_rate") else ""
-                if not choice:
-                    gauss = math.sqrt(-2 * math.log(1 - u_a)) * math.cos(2 * math.pi * u_b) if judge.noise else 0.0
+                if choice not in _WORDED:
+                    gauss = _gauss(u_a, u_b) if judge.noise else 0.0
                     choice = "first" if u_choice < self._p_first(judge, prompt, gauss) else "second"
                 text, thoughts = _words(choice, answers, u_words)
         return Judgement(says, text, thoughts, raw.hex()[:32], u_rest)
@@ -314,6 +237,13 @@ _SAYS = {
 }
 
 
+_WORDED = frozenset({"both_tags_rate", "tie_rate", "unparsed_rate"})
+
+
+def _gauss(u_a: float, u_b: float) -> float:
+    return math.sqrt(-2 * math.log(1 - u_a)) * math.cos(2 * math.pi * u_b)
+
+
 def _line_starts(prompt: str) -> Iterator[int]:
     at = 0
     while True:
@@ -324,7 +254,7 @@ def _line_starts(prompt: str) -> Iterator[int]:
 
 
 def _kind(judge: Judge, u: float) -> str:
-    for name in _RATES:
+    for name in RATES:
         u -= getattr(judge, name)
         if u < 0:
             return name

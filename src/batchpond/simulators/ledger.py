@@ -1,7 +1,8 @@
 """The independent record: every request received, batch created and token billed, appended before answers.
 
 One JSON object a line in `ledger.jsonl`. Keys are recorded as a fingerprint, never themselves;
-of headers only the names.
+of headers only the names. A live call is one short line, written when its answer is known; in memory
+live calls are counted by what they asked, so that a hundred thousand of them are a few megabytes.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +22,10 @@ from batchpond.simulators.faults import Op
 from batchpond.simulators.wire import Request
 
 FINGERPRINT_LENGTH = 12
+BODIES_MAX = 1_000_000
 
 
+@lru_cache(maxsize=1024)
 def fingerprint(key: str) -> str:
     """Return what stands for a key in the ledger: the start of its SHA-256."""
     return hashlib.sha256(key.encode("utf-8")).hexdigest()[:FINGERPRINT_LENGTH]
@@ -40,9 +45,44 @@ class BatchEntry:
     first_custom_id: str = ""
 
 
+def body_id(path: str, body: bytes) -> str:
+    """Return what stands for a live call's body in the ledger: the same for equal JSON sent to the same path."""
+    try:
+        canonical = orjson.dumps(orjson.loads(body), option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONDecodeError:
+        canonical = body  # what is no JSON stands for itself
+    return hashlib.blake2b(path.encode("utf-8", "surrogatepass") + b"\n" + canonical, digest_size=12).hexdigest()
+
+
+@dataclass(slots=True)
+class LiveCount:
+    """How often one body was asked live, run and billed, and answered with HTTP 200 (a spoiled answer included)."""
+
+    n_asked: int = 0
+    n_billed: int = 0
+    n_answered: int = 0
+
+    def add(self, *, is_billed: bool, is_answered: bool) -> None:
+        """Count a call."""
+        self.n_asked += 1
+        self.n_billed += is_billed
+        self.n_answered += is_answered
+
+
+@dataclass(slots=True)
+class LiveCall:
+    """A live call under way; `billed` is its input and output tokens once it has been run."""
+
+    record: dict[str, Any]
+    model: str = ""
+    body: str = ""
+    tokens_guessed: int = 0
+    billed: tuple[int, int] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What one batch (or one live call, with its own id) was charged for."""
+    """What one batch was charged for."""
 
     batch_id: str
     provider: str
@@ -63,6 +103,10 @@ class Ledger:
         self.hosts: Counter[str] = Counter()
         self.keys: Counter[str] = Counter()
         self.n_requests = 0
+        self.live = LiveCount()
+        self.live_bodies: dict[str, LiveCount] = {}
+        self.live_tokens: tuple[int, int] = (0, 0)
+        self._open: dict[int, LiveCall] = {}
         self._replay()
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
@@ -71,7 +115,9 @@ class Ledger:
         os.close(self._fd)
 
     def request(self, request: Request, key: str, provider: str, op: Op, now_s: float) -> int:
-        """Record a request made with `key` on arrival; return its number."""
+        """Record a request made with `key` on arrival (a live one: in memory); return its number."""
+        if op is Op.LIVE:
+            return self._live_request(request, key, provider, now_s)
         self._append(
             {
                 "kind": "request",
@@ -89,9 +135,36 @@ class Ledger:
         )
         return self.n_requests
 
+    def _live_request(self, request: Request, key: str, provider: str, now_s: float) -> int:
+        n = self.n_requests + 1
+        record: dict[str, Any] = {
+            "kind": "live",
+            "n": n,
+            "at": now_s,
+            "provider": provider,
+            "op": Op.LIVE,
+            "path": request.path,
+            "host": request.headers.get("host", ""),
+            "key": fingerprint(key) if key else None,
+        }
+        self._open[n] = LiveCall(record)
+        self._count(record)
+        return self.n_requests
+
+    def live_call(self, n: int) -> LiveCall:
+        """Return the live call under way that is the `n`-th request."""
+        return self._open[n]
+
     def answered(self, n: int, status: int | None, faults: tuple[str, ...]) -> None:
         """Record how the `n`-th request was answered; a status of None is no answer at all."""
-        self._append({"kind": "answer", "n": n, "status": status, "faults": faults})
+        call = self._open.pop(n, None)
+        if call is None:
+            self._append({"kind": "answer", "n": n, "status": status, "faults": faults})
+            return
+        end = {"model": call.model, "body": call.body, "status": status, "billed": call.billed, "faults": faults}
+        record = call.record | end
+        self._write(record)
+        self._count_live(record)
 
     def created(self, entry: BatchEntry) -> None:
         """Record a batch, once."""
@@ -114,25 +187,68 @@ class Ledger:
             "batches": [asdict(entry) for entry in self.batches.values()],
             "bills": [asdict(bill) for bill in bills],
             "billed": {
-                "n_requests": sum(bill.n_requests for bill in bills),
-                "input_tokens": sum(bill.input_tokens for bill in bills),
-                "output_tokens": sum(bill.output_tokens for bill in bills),
+                "n_requests": sum(bill.n_requests for bill in bills) + self.live.n_billed,
+                "input_tokens": sum(bill.input_tokens for bill in bills) + self.live_tokens[0],
+                "output_tokens": sum(bill.output_tokens for bill in bills) + self.live_tokens[1],
             },
+            "live": self.live_summary(),
         }
 
+    def live_summary(self) -> dict[str, int]:
+        """Return the totals of live calls: `n_duplicates` is how many bills are a body's second, third, ..."""
+        billed = [count.n_billed for count in self.live_bodies.values() if count.n_billed]
+        return {
+            **asdict(self.live),
+            "n_bodies": len(self.live_bodies),
+            "n_bodies_billed": len(billed),
+            "n_duplicates": sum(billed) - len(billed),
+            "n_billed_most": max(billed, default=0),
+            "input_tokens": self.live_tokens[0],
+            "output_tokens": self.live_tokens[1],
+        }
+
+    def live_rows(self, n_billed_least: int = 0) -> Iterator[dict[str, Any]]:
+        """Yield each body that was billed so often, with its counts, in the order in which they came."""
+        for body, count in list(self.live_bodies.items()):
+            if count.n_billed >= n_billed_least:
+                yield {"body": body, **asdict(count)}
+
     def _append(self, record: dict[str, Any]) -> None:
+        self._write(record)
+        self._fold(record)
+
+    def _write(self, record: dict[str, Any]) -> None:
         # One write call: a killed process leaves the whole line or, at worst, a cut last one.
         os.write(self._fd, orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
-        self._fold(record)
+
+    def _count(self, record: dict[str, Any]) -> None:
+        # Live lines are written when calls end, so that a replay may meet them in another order.
+        self.n_requests = max(self.n_requests, record["n"])
+        self.calls[f"{record['provider']}.{record['op']}"] += 1
+        self.hosts[record["host"]] += 1
+        if record["key"]:
+            self.keys[record["key"]] += 1
+
+    def _count_live(self, record: dict[str, Any]) -> None:
+        is_billed = record["billed"] is not None
+        is_answered = is_billed and record["status"] == 200
+        self.live.add(is_billed=is_billed, is_answered=is_answered)
+        if is_billed:
+            self.live_tokens = (self.live_tokens[0] + record["billed"][0], self.live_tokens[1] + record["billed"][1])
+        body = record["body"]
+        if not body:
+            return  # the client went away before it had sent one
+        # Beyond the most bodies that are told apart, all others are counted as one.
+        name = body if body in self.live_bodies or len(self.live_bodies) < BODIES_MAX else "others"
+        self.live_bodies.setdefault(name, LiveCount()).add(is_billed=is_billed, is_answered=is_answered)
 
     def _fold(self, record: dict[str, Any]) -> None:
         kind = record.pop("kind")
         if kind == "request":
-            self.n_requests = record["n"]
-            self.calls[f"{record['provider']}.{record['op']}"] += 1
-            self.hosts[record["host"]] += 1
-            if record["key"]:
-                self.keys[record["key"]] += 1
+            self._count(record)
+        elif kind == "live":
+            self._count(record)
+            self._count_live(record)
         elif kind == "created":
             entry = BatchEntry(**record)
             self.batches[entry.batch_id] = entry

@@ -84,7 +84,7 @@ def _without_usage(row: bytes, shape: Shape) -> bytes:
     return orjson.dumps(data)
 
 
-_ROW_KINDS: dict[str, Callable[[bytes, Shape], bytes]] = {
+ROW_KINDS: dict[str, Callable[[bytes, Shape], bytes]] = {
     "malformed": lambda row, _: row[: len(row) // 2],
     "missing_id": lambda row, shape: _replaced_id(row, shape, None),
     "duplicate_key": lambda row, shape: b'{"%b":"another-id-of-the-same-row",' % shape.id_field.encode() + row[1:],
@@ -191,7 +191,7 @@ class RowWriter:
             extra += [make(row, self._shape) for row in rows[: self._take(kind, len(rows))]]
         # Each kind takes rows of its own where there are enough of them.
         at = 0
-        for kind, change in _ROW_KINDS.items():
+        for kind, change in ROW_KINDS.items():
             n = self._take(kind, len(rows) - at)
             rows[at : at + n] = [change(row, self._shape) for row in rows[at : at + n]]
             at += n

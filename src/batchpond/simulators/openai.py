@@ -7,19 +7,30 @@ world it is given, so that both hosts and any clock give the same answers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from batchpond.simulators.api import Api, Route, routes
 from batchpond.simulators.delivery import delivered
-from batchpond.simulators.faults import Op, Stage, number
+from batchpond.simulators.faults import Op
+from batchpond.simulators.filed import FileRecord
 from batchpond.simulators.ledger import fingerprint
 from batchpond.simulators.life import view_faults
+from batchpond.simulators.limits import Quota, openai_headers
+from batchpond.simulators.live import forced
 from batchpond.simulators.multipart import Form, MultipartError, read_form
 from batchpond.simulators.openai_answers import answer
-from batchpond.simulators.openai_life import PROVIDER, RETENTION_S, BatchRecord, FileRecord, OpenAIAccount
+from batchpond.simulators.openai_life import PROVIDER, RETENTION_S, BatchRecord, OpenAIAccount
 from batchpond.simulators.openai_rows import SHAPE
-from batchpond.simulators.openai_views import batch_view, error_reply, fault_reply, refused_batch, refused_form
+from batchpond.simulators.openai_views import (
+    ORGANIZATION,
+    batch_view,
+    error_reply,
+    fault_reply,
+    file_view,
+    limited_reply,
+    refused_batch,
+    refused_form,
+)
 from batchpond.simulators.pages import Page, PageError, is_looping, page_at
 from batchpond.simulators.wire import Answer, Break, BreakKind, Reply, Request, json_reply
 from batchpond.simulators.world import Call, World
@@ -91,10 +102,18 @@ class OpenAISimulator(Api):
         return (
             ("x-request-id", f"req_{request_id}"),
             ("openai-version", "2020-10-01"),
-            ("openai-organization", "org-simulated"),
+            ("openai-organization", ORGANIZATION),
             *((("openai-project", project),) if project else ()),
             ("openai-processing-ms", "7"),
         )
+
+    def limit_headers(self, quota: Quota) -> Iterable[tuple[str, str]]:
+        """Return `x-ratelimit-*`, and `retry-after` where a call is refused."""
+        return openai_headers(quota)
+
+    def limited(self, quota: Quota) -> Reply:
+        """Return the refusal of a live call that is beyond a limit."""
+        return limited_reply(quota)
 
     # -- files --------------------------------------------------------------------------------
 
@@ -113,65 +132,40 @@ class OpenAISimulator(Api):
             part.unlink(missing_ok=True)
 
     def _store_file(self, form: Form, call: Call, project: str) -> Reply:
-        now = self._world.now_s()
-        part = self.account.blob(f"upload-{call.n}.part")
-        size = form.size_bytes
-        is_cut, share = call.value(Stage.EFFECT, "store")
-        if is_cut:
-            size = int(size * number(share))
-            with part.open("r+b") as file:
-                file.truncate(size)
         kept_s = float(form.fields.get("expires_after[seconds]", RETENTION_S))
-        record = FileRecord(
+        draft = FileRecord(
             id=f"file-{self._world.name('upload', call.n)}",
-            n=self.account.files.next_n(),
+            n=0,
             project=project,
             filename=form.filename or "",
             purpose=form.fields["purpose"],
-            size_bytes=size,
-            created_s=now,
-            expires_s=now + kept_s if form.fields["purpose"] == "batch" else None,
-            listed_s=now + number(call.value(Stage.EFFECT, "stale_list")[1]),
+            size_bytes=form.size_bytes,
+            created_s=0.0,
+            expires_s=self._world.now_s() + kept_s if form.fields["purpose"] == "batch" else None,
         )
-        part.replace(self.account.blob(record.id))
-        self.account.files.put(record)
-        return json_reply(200, record.view())
-
-    def _file(self, file_id: str, project: str) -> FileRecord | None:
-        record = self.account.files.get(file_id)
-        if record is None or record.project != project:
-            return None
-        if record.expires_s is not None and record.expires_s <= self._world.now_s():
-            return None
-        return record
+        return json_reply(200, file_view(self.account.keep(self.account.blob(f"upload-{call.n}.part"), draft, call)))
 
     def _list_files(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         with self._world.lock:
             now = self.account.tick()
-            stale = number(call.value(Stage.VIEW, "stale_list")[1])
             purpose = request.query.get("purpose")
-            records = [
-                record
-                for record in self.account.files
-                if self._file(record.id, project) is not None
-                and (purpose is None or record.purpose == purpose)
-                and max(record.listed_s, record.created_s + stale) <= now
-            ]
+            listed = self.account.listed_files(project, now, call)
+            records = [record for record in listed if purpose is None or record.purpose == purpose]
             is_newest_first = request.query.get("order", "desc") == "desc"
             records.sort(key=lambda record: (record.created_s, record.n), reverse=is_newest_first)
             page = _page([record.id for record in records], request.query, call, 10_000, 10_000)
-            return _listing(page, [self.account.files[name].view() for name in page.ids])
+            return _listing(page, [file_view(self.account.files[name]) for name in page.ids])
 
     def _get_file(self, _request: Request, _call: Call, project: str, argument: str) -> Answer:
         with self._world.lock:
             self.account.tick()
-            record = self._file(argument, project)
-            return _no_file(argument) if record is None else json_reply(200, record.view())
+            record = self.account.file(argument, project)
+            return _no_file(argument) if record is None else json_reply(200, file_view(record))
 
     def _delete_file(self, _request: Request, _call: Call, project: str, argument: str) -> Answer:
         with self._world.lock:
             self.account.tick()
-            if self._file(argument, project) is None:
+            if self.account.file(argument, project) is None:
                 return _no_file(argument)
             self.account.drop_file(argument)
             return json_reply(200, {"id": argument, "object": "file", "deleted": True})
@@ -179,13 +173,8 @@ class OpenAISimulator(Api):
     def _content(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
         with self._world.lock:
             self.account.tick()
-            record = self._file(argument, project)
-            if record is not None and record.n_404 > 0:
-                self.account.files.put(replace(record, n_404=record.n_404 - 1))
-                record = None
-            if record is None:
-                return _no_file(argument)
-            return delivered(self.account.blob(record.id), call, SHAPE.row_id)
+            path = self.account.content(argument, project)
+            return _no_file(argument) if path is None else delivered(path, call, SHAPE.row_id)
 
     # -- batches ------------------------------------------------------------------------------
 
@@ -255,9 +244,16 @@ class OpenAISimulator(Api):
         body = request.read_json()
         if not isinstance(body, dict) or body.get("stream"):
             return error_reply(400, "This simulator takes JSON objects without streaming.")
-        said = answer(f"/v1/{argument}", body, self.live_key(body), self._world.panel, int(self._world.now_s()))
+        model = body.get("model")
+        if not isinstance(model, str) or not model:
+            return error_reply(400, "you must provide a model parameter", "model")
+        if model.startswith("unknown-"):
+            text = f"The model `{model}` does not exist or you do not have access to it."
+            return error_reply(404, text, "model", "model_not_found")
+        now_s, key = int(self._world.now_s()), self.live_key(body)
+        said = answer(f"/v1/{argument}", body, key, self._world.panel, now_s, forced(call))
         if said.is_success:
-            self.bill_live(call, str(body.get("model")), said.input_tokens, said.output_tokens)
+            self.bill_live(call, model, said.input_tokens, said.output_tokens)
         return json_reply(said.status, said.body)
 
 

@@ -6,10 +6,10 @@ Shapes follow the official SDK's types; error texts are those that the API gives
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
-from batchpond.simulators.judge import Judgement, Panel, Says, count_tokens
+from batchpond.simulators.judge import Panel, Says
+from batchpond.simulators.speech import EFFORT_TOKENS, Asked, RowAnswer, Spoken, messages_text, spoken
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
@@ -17,8 +17,6 @@ RESPONSES = "/v1/responses"
 _REASONING_MODEL = re.compile(r"(ft:)?(o\d|gpt-[5-9])(?!-chat)")
 _NONE_BY_DEFAULT = re.compile(r"(ft:)?gpt-5\.[1-4](?!-(pro|chat|codex-max))")
 _DATED = re.compile(r"-\d{4}-\d{2}-\d{2}$")
-_EFFORT_TOKENS = {"none": 0, "minimal": 24, "low": 96, "medium": 320, "high": 900, "xhigh": 1800, "max": 3600}
-_REFUSAL = "I'm sorry, but I can't help with that request."
 _COMMON = {
     "model", "temperature", "top_p", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
     "user", "stream", "tools", "tool_choice", "parallel_tool_calls", "top_logprobs", "prompt_cache_retention",
@@ -34,45 +32,6 @@ _KNOWN = {
         "previous_response_id", "conversation", "max_tool_calls", "prompt", "stream_options", "context_management",
     },
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class RowAnswer:
-    """The HTTP status and body of one request, and what it is billed for."""
-
-    status: int
-    body: dict[str, Any]
-    input_tokens: int = 0
-    output_tokens: int = 0
-    reasoning_tokens: int = 0
-
-    @property
-    def is_success(self) -> bool:
-        """Whether the row is a success, and so billed."""
-        return self.status == 200
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """The parts of a body that an answer depends on, the same for both endpoints."""
-
-    model: str
-    prompt: str
-    effort: str
-    wants_summary: bool
-    max_tokens: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Said:
-    text: str
-    refusal: str | None
-    finish: str
-    input_tokens: int
-    output_tokens: int
-    reasoning_tokens: int
-    thoughts: str
-    key: str
 
 
 def error_body(message: str, kind: str, param: str | None, code: str | None) -> dict[str, Any]:
@@ -104,13 +63,13 @@ def answer(
     judged = panel.answer(asked.model, asked.prompt, request_key)
     if judged.says is Says.ERROR:
         return _server_error()
-    said = _said(asked, judged, force)
+    said = spoken(asked, judged, force)
     if endpoint == CHAT:
         return _row(said, _chat_body(asked, said, created_at))
     return _row(said, _responses_body(asked, said, body, created_at))
 
 
-def _row(said: _Said, body: dict[str, Any]) -> RowAnswer:
+def _row(said: Spoken, body: dict[str, Any]) -> RowAnswer:
     return RowAnswer(200, body, said.input_tokens, said.output_tokens, said.reasoning_tokens)
 
 
@@ -185,7 +144,7 @@ def _refused_effort(param: str, model: str, effort: str) -> RowAnswer | None:
     if effort in words:
         return None
     listed = ", ".join(f"'{word}'" for word in words)
-    if effort in _EFFORT_TOKENS:
+    if effort in EFFORT_TOKENS:
         text = (
             f"Unsupported value: '{effort}' is not supported with the '{model}' model. Supported values are: {listed}."
         )
@@ -227,20 +186,6 @@ def _effort(endpoint: str, body: dict[str, Any]) -> str | None:
 # -- reading bodies ----------------------------------------------------------------------------
 
 
-def _content_text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return ""
-
-
-def _messages_text(messages: Any) -> str:
-    if isinstance(messages, str):
-        return messages
-    return "\n\n".join(_content_text(m.get("content")) for m in messages if isinstance(m, dict))
-
-
 def _default_effort(model: str) -> str:
     return "medium" if _REASONING_MODEL.match(model) and not _NONE_BY_DEFAULT.match(model) else "none"
 
@@ -249,47 +194,26 @@ def _efforts(model: str) -> tuple[str, ...]:
     # The first family had `minimal` and no `none`; all later ones are the other way round.
     if re.match(r"(ft:)?gpt-5(?!\.)", model):
         return ("minimal", "low", "medium", "high")
-    return tuple(word for word in _EFFORT_TOKENS if word != "minimal")
+    return tuple(word for word in EFFORT_TOKENS if word != "minimal")
 
 
-def _asked_chat(body: dict[str, Any]) -> _Asked:
+def _asked_chat(body: dict[str, Any]) -> Asked:
     model = str(body.get("model"))
     limit = body.get("max_completion_tokens", body.get("max_tokens"))
     effort = _effort(CHAT, body) or _default_effort(model)
-    return _Asked(model, _messages_text(body["messages"]), effort, False, limit if isinstance(limit, int) else None)
+    return Asked(model, messages_text(body["messages"]), effort, False, limit if isinstance(limit, int) else None)
 
 
-def _asked_responses(body: dict[str, Any]) -> _Asked:
+def _asked_responses(body: dict[str, Any]) -> Asked:
     model = str(body.get("model"))
-    prompt = _messages_text(body["input"])
+    prompt = messages_text(body["input"])
     if isinstance(body.get("instructions"), str):
         prompt = f"{body['instructions']}\n\n{prompt}"
     reasoning = body.get("reasoning")
     wants = isinstance(reasoning, dict) and bool(reasoning.get("summary"))
     limit = body.get("max_output_tokens")
     effort = _effort(RESPONSES, body) or _default_effort(model)
-    return _Asked(model, prompt, effort, wants, limit if isinstance(limit, int) else None)
-
-
-def _said(asked: _Asked, judged: Judgement, force: str) -> _Said:
-    text, refusal, finish = judged.text, None, "stop"
-    if judged.says is Says.REFUSAL or force == "refusal":
-        text, refusal = "", _REFUSAL
-    elif judged.says is Says.FILTERED:
-        text, finish = "", "content_filter"
-    elif judged.says is Says.EMPTY or force == "empty_text":
-        text = ""
-    reasoning = int(_EFFORT_TOKENS[asked.effort] * (0.5 + judged.u))
-    spoken = count_tokens(refusal or text) if refusal or text else 0
-    limit = asked.max_tokens
-    if force == "truncated_text":
-        limit = reasoning + spoken // 2
-    if limit is not None and reasoning + spoken > limit:
-        reasoning = min(reasoning, limit)
-        spoken = limit - reasoning
-        text, refusal, finish = text[: spoken * 4], None, "length"
-    tokens_in = count_tokens(asked.prompt) + 7
-    return _Said(text, refusal, finish, tokens_in, reasoning + spoken, reasoning, judged.thoughts, judged.key)
+    return Asked(model, prompt, effort, wants, limit if isinstance(limit, int) else None)
 
 
 # -- writing bodies ----------------------------------------------------------------------------
@@ -299,7 +223,7 @@ def _snapshot(model: str) -> str:
     return model if _DATED.search(model) else f"{model}-2026-03-05"
 
 
-def _chat_body(asked: _Asked, said: _Said, created_at: int) -> dict[str, Any]:
+def _chat_body(asked: Asked, said: Spoken, created_at: int) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": said.text, "refusal": said.refusal, "annotations": []}
     if said.refusal is not None:
         message["content"] = None
@@ -326,7 +250,7 @@ def _chat_body(asked: _Asked, said: _Said, created_at: int) -> dict[str, Any]:
     }
 
 
-def _responses_output(asked: _Asked, said: _Said) -> list[dict[str, Any]]:
+def _responses_output(asked: Asked, said: Spoken) -> list[dict[str, Any]]:
     output: list[dict[str, Any]] = []
     if said.reasoning_tokens:
         summary = [{"type": "summary_text", "text": said.thoughts}] if asked.wants_summary and said.thoughts else []
@@ -345,7 +269,7 @@ def _responses_output(asked: _Asked, said: _Said) -> list[dict[str, Any]]:
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
-def _responses_body(asked: _Asked, said: _Said, body: dict[str, Any], created_at: int) -> dict[str, Any]:
+def _responses_body(asked: Asked, said: Spoken, body: dict[str, Any], created_at: int) -> dict[str, Any]:
     reason = _INCOMPLETE.get(said.finish)
     reasoning = body.get("reasoning") or {}
     return {

@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from batchpond.simulators.faults import number
-from batchpond.simulators.life import Account, Batch, End, counted
+from batchpond.simulators.filed import FiledBatch, FileRecord, FilesAccount
+from batchpond.simulators.life import End, counted
 from batchpond.simulators.openai_rows import SHAPE, LineError, Lines, OpenAISpeaker
 from batchpond.simulators.rows import Outputs, RowCount, RowPlan, write_rows
-from batchpond.simulators.shelf import Shelf
 from batchpond.simulators.world import World
 
 PROVIDER = "openai"
@@ -36,45 +35,13 @@ _FAILURES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FileRecord:
-    """A file object; its bytes are in the blob of the same id."""
-
-    id: str
-    n: int
-    project: str
-    filename: str
-    purpose: str
-    size_bytes: int
-    created_s: float
-    expires_s: float | None = None
-    listed_s: float = 0.0
-    n_404: int = 0
-
-    def view(self) -> dict[str, Any]:
-        """Return the file as the API shows it."""
-        return {
-            "object": "file",
-            "id": self.id,
-            "purpose": self.purpose,
-            "filename": self.filename,
-            "bytes": self.size_bytes,
-            "created_at": int(self.created_s),
-            "expires_at": None if self.expires_s is None else int(self.expires_s),
-            "status": "processed",
-            "status_details": None,
-        }
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRecord(Batch):
+class BatchRecord(FiledBatch):
     """A batch over an uploaded file."""
 
     completion_window: str = "24h"
     output_expires_s: int | None = None
     errors: list[dict[str, Any]] | None = None
-    output_file_id: str | None = None
-    error_file_id: str | None = None
 
     def status(self, now_s: float) -> str:
         """Return the status word at a time."""
@@ -99,19 +66,11 @@ class BatchRecord(Batch):
         }
 
 
-class OpenAIAccount(Account[BatchRecord]):
+class OpenAIAccount(FilesAccount[BatchRecord]):
     """All files and batches."""
-
-    roles = ("output", "error")
 
     def __init__(self, world: World) -> None:
         super().__init__(world, PROVIDER, BatchRecord, WINDOW_S)
-        self.files: Shelf[FileRecord] = Shelf(world.folder(PROVIDER, "files"), FileRecord)
-
-    def drop_file(self, file_id: str) -> None:
-        """Delete a file object and its bytes."""
-        self.files.drop(file_id)
-        self.blob(file_id).unlink(missing_ok=True)
 
     def begin(self, batch: BatchRecord) -> None:
         """Validate the input file, and answer or fail the batch."""
@@ -151,30 +110,11 @@ class OpenAIAccount(Account[BatchRecord]):
         count.model = lines.model
         return count
 
-    def publish(self, batch: BatchRecord) -> BatchRecord:
-        """Turn what has been written into file objects."""
-        if "expire_bare" in batch.effects:
-            return batch
-        output, error = (self._published(batch, role) for role in self.roles)
-        return replace(batch, output_file_id=None if "empty_output" in batch.effects else output, error_file_id=error)
-
-    def _published(self, batch: BatchRecord, role: str) -> str | None:
-        part = self.part(batch, role)
-        name = f"file-{self.world.name('file', batch.id, role)}"
-        if name in self.files:
-            return name
-        if not part.exists() or part.stat().st_size == 0:
-            return None
-        size = part.stat().st_size
-        part.replace(self.blob(name))
+    def result_file(self, batch: BatchRecord, role: str) -> FileRecord:
+        """Return the file object of a result file, without its id, place and size."""
         kept_s = RETENTION_S if batch.output_expires_s is None else batch.output_expires_s
-        n_404 = int(number(batch.effects.get("results_404")))
-        record = FileRecord(
-            name, self.files.next_n(), batch.project, f"{batch.id}_{role}.jsonl", "batch_output", size,
-            batch.done_s, batch.done_s + kept_s, 0.0, n_404,
-        )  # fmt: skip
-        self.files.put(record)
-        return name
+        name = f"{batch.id}_{role}.jsonl"
+        return FileRecord("", 0, batch.project, name, "batch_output", 0, batch.done_s, batch.done_s + kept_s)
 
 
 def _failure(code: str, batch: BatchRecord, model: str, limit: int) -> dict[str, Any]:

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchpond.simulators.faults import Value, number
+from batchpond.simulators.filed import FileRecord
+from batchpond.simulators.limits import Quota, Scarce, openai_message
 from batchpond.simulators.multipart import Form
 from batchpond.simulators.openai_answers import error_body
 from batchpond.simulators.openai_life import ENDED, WINDOW_S, BatchRecord
 from batchpond.simulators.wire import Reply, json_reply
 
+ORGANIZATION = "org-simulated"
 BATCH_FILE_MAX_BYTES = 200 << 20
 ENDPOINTS = (
     "/v1/responses", "/v1/chat/completions", "/v1/embeddings", "/v1/completions", "/v1/moderations",
@@ -35,6 +38,12 @@ def error_reply(status: int, message: str, param: str | None = None, code: str |
     return json_reply(status, error_body(message, "invalid_request_error", param, code))
 
 
+def limited_reply(quota: Quota) -> Reply:
+    """Return the 429 of a live call that is beyond a limit."""
+    kind = Scarce.TOKENS if quota.scarce is Scarce.TOKENS else Scarce.REQUESTS
+    return json_reply(429, error_body(openai_message(quota, ORGANIZATION), kind, None, "rate_limit_exceeded"))
+
+
 def fault_reply(status: int, kind: str) -> Reply:
     """Return the API error that a fault of `kind` asks for."""
     if kind == "billing":
@@ -51,6 +60,21 @@ def fault_reply(status: int, kind: str) -> Reply:
 def _status_error(status: int, default: tuple[str, str, str | None]) -> tuple[str, str, str | None, str | None]:
     message, kind, code = _STATUS_ERRORS.get(status, default)
     return message, kind, None, code
+
+
+def file_view(record: FileRecord) -> dict[str, Any]:
+    """Return a file as the API shows it."""
+    return {
+        "object": "file",
+        "id": record.id,
+        "purpose": record.purpose,
+        "filename": record.filename,
+        "bytes": record.size_bytes,
+        "created_at": int(record.created_s),
+        "expires_at": None if record.expires_s is None else int(record.expires_s),
+        "status": "processed",
+        "status_details": None,
+    }
 
 
 def batch_view(batch: BatchRecord, now: float, faults: Mapping[str, Value]) -> dict[str, Any]:

@@ -67,8 +67,8 @@ class Speaker(Protocol):
         """Return the row of the `i`-th request; `force` is a word of `mutators.forced_answers` or empty."""
         ...
 
-    def not_run(self, i: int, custom_id: str, why: NotRun) -> bytes:
-        """Return the row of a request that was not run."""
+    def not_run(self, i: int, custom_id: str, why: NotRun) -> bytes | None:
+        """Return the row of a request that was not run, None where such requests have none."""
         ...
 
 
@@ -122,7 +122,7 @@ def write_rows(
         for i, (custom_id, body) in enumerate(requests):
             count.n_total += 1
             if not plan.is_done(i):
-                bad.add(speaker.not_run(i, custom_id, plan.not_run))
+                _add(bad, speaker.not_run(i, custom_id, plan.not_run))
                 continue
             if plan.is_lost:
                 continue
@@ -130,8 +130,13 @@ def write_rows(
             count.add(said)
             (good if said.is_good else bad).add(said.row)
             if i < n_both:
-                bad.add(speaker.not_run(i, custom_id, plan.not_run))
+                _add(bad, speaker.not_run(i, custom_id, plan.not_run))
     return count
+
+
+def _add(writer: RowWriter, row: bytes | None) -> None:
+    if row is not None:
+        writer.add(row)
 
 
 def request_key(custom_id: str) -> str:

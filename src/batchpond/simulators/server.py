@@ -63,8 +63,9 @@ class _Handler(BaseHTTPRequestHandler):
         answer = self.server.simulator.handle(self._request())
         if isinstance(answer, Break):
             self._break(answer)
-        else:
-            self._reply(answer)
+        if answer.delay_s:
+            self._stall(answer.delay_s)
+        self._reply(answer)
 
     do_GET = do_POST = do_DELETE = do_PUT = do_PATCH = do_HEAD = _serve
 
@@ -139,11 +140,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("content-length", str(len(reply.body)))
             self.end_headers_with(reply.body if self.command != "HEAD" else b"")
             return
-        if reply.body.ending is Ending.UNFRAMED:
+        match reply.body.ending:
+            case Ending.UNFRAMED:
+                self.close_connection = True
+            case Ending.SHORT:
+                self.send_header("content-length", str(reply.body.size_bytes))
+                self.close_connection = True
+            case Ending.FRAMED | Ending.RESET:
+                self.send_header("transfer-encoding", "chunked")
+        if self.close_connection:
             self.send_header("connection", "close")
-            self.close_connection = True
-        else:
-            self.send_header("transfer-encoding", "chunked")
         self.end_headers_with(b"")
         self._stream(reply.body)
 
@@ -154,8 +160,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(head + body)
 
     def _stream(self, stream: Stream) -> None:
-        is_chunked = stream.ending is not Ending.UNFRAMED
-        for chunk in stream.chunks():
+        is_chunked = stream.ending in (Ending.FRAMED, Ending.RESET)
+        for i, chunk in enumerate(stream.chunks()):
+            if i and stream.pause_s and self.server.stopping.wait(stream.pause_s):
+                raise ConnectionResetError("the server is stopping")
             for piece in filter(None, self._paced(chunk, stream.bytes_per_s)):  # an empty chunk would be the end
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
         if stream.ending is Ending.RESET:
@@ -179,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 128
+    request_queue_size = 1024
 
     def __init__(self, port: int, simulator: Simulator) -> None:
         self.simulator = simulator

@@ -44,6 +44,8 @@ class SimulatorTransport(httpx.BaseTransport):
         answer = self._simulator.handle(asked)
         if isinstance(answer, Break):
             self._break(answer, request)
+        if answer.delay_s:
+            self.pause(answer.delay_s, request)
         content = answer.body
         if isinstance(content, bytes):
             read = httpx.Response(answer.status, headers=list(answer.headers), content=content)
@@ -77,11 +79,18 @@ class _Body(httpx.SyncByteStream):
 
     def __iter__(self) -> Iterator[bytes]:
         speed = self._stream.bytes_per_s
-        for chunk in self._stream.chunks():
-            step = len(chunk) if speed is None else max(1, int(speed))
+        for i, chunk in enumerate(self._stream.chunks()):
+            if i and self._stream.pause_s:
+                self._transport.pause(self._stream.pause_s, self._request)
+            step = max(1, len(chunk) if speed is None else int(speed))
             for at in range(0, len(chunk), step):
                 if speed is not None:
                     self._transport.pause(min(step, len(chunk) - at) / speed, self._request)
                 yield chunk[at : at + step]
-        if self._stream.ending is Ending.RESET:
-            raise httpx.ReadError("simulated: connection reset by peer", request=self._request)
+        match self._stream.ending:
+            case Ending.RESET:
+                raise httpx.ReadError("simulated: connection reset by peer", request=self._request)
+            case Ending.SHORT:
+                raise httpx.RemoteProtocolError("simulated: closed before the whole body", request=self._request)
+            case Ending.FRAMED | Ending.UNFRAMED:
+                return

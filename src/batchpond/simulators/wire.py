@@ -74,14 +74,18 @@ class Request:
 
         Raises orjson.JSONDecodeError for anything but JSON and UsageError for over 64 MiB.
         """
+        data = self.read_all()
+        return orjson.loads(data) if data else None
+
+    def read_all(self) -> bytes:
+        """Return the whole body; raises UsageError for over 64 MiB."""
         chunks, size = [], 0
         while chunk := self.body.read(CHUNK_BYTES):
             size += len(chunk)
             if size > JSON_BODY_MAX_BYTES:
                 raise UsageError(f"{self.method} {self.path}: the body is over {JSON_BODY_MAX_BYTES} bytes")
             chunks.append(chunk)
-        data = b"".join(chunks)
-        return orjson.loads(data) if data else None
+        return b"".join(chunks)
 
     def drain(self) -> None:
         """Read and drop what is left of the body, so that the client has sent all of it."""
@@ -94,25 +98,32 @@ class Ending(StrEnum):
 
     FRAMED = "framed"  # a proper end: nothing tells the client that bytes are missing
     UNFRAMED = "unframed"  # ended by closing the connection, with no length given
+    SHORT = "short"  # closed before the length that was given
     RESET = "reset"  # the connection is reset
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A body produced in chunks; `bytes_per_s` slows it down."""
+    """A body produced in chunks; `bytes_per_s` slows it down, `pause_s` is waited before each chunk but the first.
+
+    `size_bytes` is the length given for a body that ends short of it.
+    """
 
     chunks: Callable[[], Iterator[bytes]]
     ending: Ending = Ending.FRAMED
     bytes_per_s: float | None = None
+    pause_s: float = 0.0
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An HTTP answer."""
+    """An HTTP answer; it leaves `delay_s` after it was made."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes | Stream
+    delay_s: float = 0.0
 
 
 class BreakKind(StrEnum):
@@ -132,6 +143,16 @@ class Break:
 
 
 Answer = Reply | Break
+MARK = ("x-batchpond-simulator", "1")
+"""The header by which every simulated answer can be told from a real one."""
+
+
+_PIECE_CHARS = 40
+
+
+def pieces(text: str) -> tuple[str, ...]:
+    """Return a text in pieces, as a model streams it."""
+    return tuple(text[at : at + _PIECE_CHARS] for at in range(0, len(text), _PIECE_CHARS))
 
 
 def json_reply(status: int, body: object, *headers: tuple[str, str]) -> Reply:

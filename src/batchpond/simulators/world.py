@@ -24,8 +24,10 @@ import orjson
 from batchpond.clock import Clock, SystemClock
 from batchpond.errors import UsageError
 from batchpond.simulators.faults import Fault, Op, Stage, Value, parse_fault
-from batchpond.simulators.judge import Panel, parse_judge
+from batchpond.simulators.judge import Panel
+from batchpond.simulators.judge_settings import parse_judge
 from batchpond.simulators.ledger import Ledger
+from batchpond.simulators.limits import Limiter, parse_limit
 from batchpond.simulators.wire import Request
 
 FORMAT = 2
@@ -38,7 +40,10 @@ class Settings:
     `latency_s` is the range of a batch's total time in virtual seconds, `speed` how many virtual
     seconds pass in a real one. `keys` maps accepted keys to projects; empty means that any key
     is good for one project. `enqueued_limits` maps model patterns to prompt tokens in queue.
-    `seed` None keeps the seed of an existing folder (0 in a new one).
+    `live_limits` are rate limits of live calls, such as `gpt-5*:rpm=600,tpm=200000`; the first that
+    matches a model holds. `live_latency_s` is the range of what a live answer takes, in the client's
+    seconds. `storage_url` is where simulated jobs of Vertex AI read and write instead of the simulated
+    Cloud Storage. `seed` None keeps the seed of an existing folder (0 in a new one).
     """
 
     seed: int | None = None
@@ -49,6 +54,9 @@ class Settings:
     judges: tuple[str, ...] = ()
     keys: Mapping[str, str] = field(default_factory=dict)
     enqueued_limits: Mapping[str, int] = field(default_factory=dict)
+    storage_url: str = ""
+    live_limits: tuple[str, ...] = ()
+    live_latency_s: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +102,7 @@ class World:
         self._fixed_faults = tuple(parse_fault(spec) for spec in self.settings.faults)
         for spec in self.settings.judges:
             parse_judge(spec)
+        self._fixed_limits = tuple(parse_limit(spec) for spec in self.settings.live_limits)
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         saved = self._load()
         wanted = self.settings.seed
@@ -104,6 +113,9 @@ class World:
         self._set_speed(self.settings.speed)
         self._added_faults: list[tuple[str, int]] = [(spec, base) for spec, base in saved.get("faults", [])]
         self._added_judges: list[str] = list(saved.get("judges", []))
+        self._added_limits: list[str] = list(saved.get("limits", []))
+        self.limiter = Limiter()
+        self._use_limits()
         self.panel = Panel(self.seed, path / "qualities.jsonl")
         self.ledger = Ledger(path / "ledger.jsonl")
         self.faults: tuple[Fault, ...] = ()
@@ -123,6 +135,11 @@ class World:
         """Return virtual Unix seconds; they go on while the simulator is down."""
         return self._anchor_s + (self._real_s() - self._anchor_real_s) * self._speed
 
+    @property
+    def speed(self) -> float:
+        """How many virtual seconds pass in a real one."""
+        return self._speed
+
     def _set_speed(self, speed: float) -> None:
         if speed != self._speed:
             self._anchor_s, self._anchor_real_s = self.now_s(), self._real_s()
@@ -137,7 +154,7 @@ class World:
             self._save()
             return self.now_s()
 
-    # -- faults and judges --------------------------------------------------------------------
+    # -- faults, judges and limits --------------------------------------------------------------------
 
     def add_fault(self, spec: str) -> None:
         """Add a fault that counts calls (for `lines`: batches) from now on."""
@@ -161,6 +178,25 @@ class World:
             self._added_judges.append(spec)
             self._use()
             self._save()
+
+    def add_limit(self, spec: str) -> None:
+        """Add a rate limit of live calls that takes precedence over those already there; all buckets are refilled."""
+        with self.lock:
+            parse_limit(spec)
+            self._added_limits.append(spec)
+            self._use_limits()
+            self._save()
+
+    def clear_limits(self) -> None:
+        """Remove every rate limit, those given at the start included (until the next start)."""
+        with self.lock:
+            self._added_limits, self._fixed_limits = [], ()
+            self._use_limits()
+            self._save()
+
+    def _use_limits(self) -> None:
+        added = (parse_limit(spec) for spec in reversed(self._added_limits))
+        self.limiter = Limiter((*added, *self._fixed_limits))
 
     def _use(self) -> None:
         added = tuple(parse_fault(spec).shifted(base) for spec, base in self._added_faults)
@@ -235,6 +271,7 @@ class World:
             "speed": self._speed,
             "faults": self._added_faults,
             "judges": self._added_judges,
+            "limits": self._added_limits,
         }
         write_atomically(self.path / "world.json", orjson.dumps(data, option=orjson.OPT_INDENT_2))
 
@@ -246,6 +283,7 @@ class World:
                 "now": self.now_s(),
                 "faults": [fault.spec for fault in self.faults],
                 "judges": [asdict(judge) for judge in self.panel.judges],
+                "limits": [asdict(limit) for limit in self.limiter.limits],
                 **self.ledger.summary(),
             }
 
