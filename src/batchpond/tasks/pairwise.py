@@ -2,44 +2,35 @@
 
 An answer is a tag's prefix, a word and the tag's suffix, for example
 `<BETTER_SAMPLE>SAMPLE_1</BETTER_SAMPLE>`. White space around the word and the case of letters do not
-matter; the words do. Only the visible text is read, never the thoughts. Rules, in this order:
-
-- not executed, failed or blocked requests keep that outcome whatever text came with them;
-- a finish for refusal is refused; a refusal message refuses when no text came with it;
-- one of the two answers in the text: decided, also when the text was cut after it; both: ambiguous;
-- neither: truncated when the text was cut, refused when a refusal message came with it, empty when
-  there is no text, unparsed otherwise. There is no tie in this task: a judge that will not choose
-  is unparsed, not a tie.
+matter; the words do. One of the two answers in the text: decided, also when the text was cut after it;
+both: ambiguous; neither: the rules of `common`. There is no tie in this task: a judge that will not
+choose is unparsed, not a tie.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import ClassVar, Final
 
 from batchpond import ids
-from batchpond.errors import LakeError, StudyError
-from batchpond.model import Finish, Outcome, Response, ResponseStatus, Verdict
+from batchpond.errors import StudyError
+from batchpond.model import Outcome, Response, Verdict
+from batchpond.tasks import common
 from batchpond.tasks.base import Judgment
+from batchpond.tasks.common_rule import TaskRule
+from batchpond.templates import PAIRWISE_PLACEHOLDERS, Placeholders
 
 TASK: Final = "pairwise"
-PARSER_VERSION: Final = 1
-_PARTS: Final = ("prefix", "first", "second", "suffix")
-
-_NOT_ANSWERED: Final = {
-    ResponseStatus.ERRORED: Outcome.ERROR,
-    ResponseStatus.UNREADABLE: Outcome.ERROR,
-    ResponseStatus.EXPIRED: Outcome.EXPIRED,
-    ResponseStatus.CANCELLED: Outcome.CANCELLED,
-}
 
 
 @dataclass(frozen=True)
-class AnswerRule:
+class AnswerRule(TaskRule):
     """How a judge is told to answer: `prefix`, one of two words, `suffix`."""
+
+    TASK: ClassVar[str] = TASK
+    PARSER_VERSION: ClassVar[int] = 1
 
     prefix: str = "<BETTER_SAMPLE>"
     first: str = "SAMPLE_1"
@@ -58,9 +49,22 @@ class AnswerRule:
 
     @property
     def parser_id(self) -> str:
-        """The name of this way to read answers; another rule has another name."""
+        """The name of this way to read answers, as it was before other tasks had rules."""
         parts = (self.prefix, self.first, self.second, self.suffix)
-        return f"{TASK}-{PARSER_VERSION}-{ids.digest('answer', *parts, length=8)}"
+        return f"{TASK}-{self.PARSER_VERSION}-{ids.digest('answer', *parts, length=8)}"
+
+    @property
+    def placeholders(self) -> Placeholders:
+        """What its templates must and may contain."""
+        return PAIRWISE_PLACEHOLDERS
+
+    def values(self) -> dict[str, str]:
+        """Return what the rule itself fills in, by placeholder."""
+        return {"ANSWER_FIRST": self.answer_first, "ANSWER_SECOND": self.answer_second}
+
+    def read(self, response: Response) -> Judgment:
+        """Return what a response says, as `parse` does."""
+        return parse(response, self)
 
     @cached_property
     def patterns(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
@@ -86,44 +90,22 @@ class AnswerRule:
 
     def to_spec(self) -> dict[str, str]:
         """Return the rule as `studies.parsers` keeps it."""
-        spec = {name: getattr(self, name) for name in _PARTS}
-        return {"task": TASK, "answer_first": self.answer_first, "answer_second": self.answer_second, **spec}
-
-    @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> AnswerRule:
-        """Return the rule that `to_spec` wrote; raises LakeError when it is damaged."""
-        try:
-            parts = [spec[name] for name in _PARTS]
-        except KeyError as error:
-            raise LakeError(f"a study's answer rule in the lake lacks {error}") from None
-        if not all(isinstance(part, str) for part in parts):
-            raise LakeError("a study's answer rule in the lake is damaged: its parts are not text")
-        return cls(*parts)
+        answers = {"answer_first": self.answer_first, "answer_second": self.answer_second}
+        return {"task": TASK, **answers, **self._fields()}
 
 
 def parse(response: Response, rule: AnswerRule) -> Judgment:
     """Return what a response says; total: any response gives a judgment."""
-    if response.status is not ResponseStatus.SUCCEEDED:
-        return Judgment(None, _NOT_ANSWERED[response.status])
-    if response.finish is Finish.BLOCKED:
-        return Judgment(None, Outcome.BLOCKED)
-    if response.finish is Finish.REFUSAL:
-        return Judgment(None, Outcome.REFUSED)
-    text = response.text or ""
+    return common.read(response, lambda text: _answer(text, rule))
+
+
+def _answer(text: str, rule: AnswerRule) -> Judgment | None:
     first, second = (pattern.search(text) is not None for pattern in rule.patterns)
     if first and second:
         return Judgment(None, Outcome.AMBIGUOUS)
     if first or second:
         return Judgment(Verdict.FIRST if first else Verdict.SECOND, Outcome.DECIDED)
-    return Judgment(None, _why_no_answer(response, text))
-
-
-def _why_no_answer(response: Response, text: str) -> Outcome:
-    if response.refusal:
-        return Outcome.REFUSED
-    if response.finish is Finish.LENGTH:
-        return Outcome.TRUNCATED
-    return Outcome.UNPARSED if text.strip() else Outcome.EMPTY
+    return None
 
 
 def parse_pairwisellm(text: str | None, rule: AnswerRule) -> Verdict | None:

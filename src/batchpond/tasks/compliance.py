@@ -1,0 +1,112 @@
+"""The compliance task: whether an output keeps to a statement, read from `{compliant, confidence, explanation}`.
+
+The JSON may stand in a code fence, in prose, or inside another object (`common_json`). `compliant` is true
+or false, also as a text or as yes or no. Several objects that have the key must agree; the last one gives
+confidence and explanation. Objects whose value means nothing (`"true or false"`) count only when alone.
+
+Unknown is never "not compliant": null or a word such as unsure is unsure, `N/A` is not applicable, other
+values are unparsed, all without a verdict. A confidence outside 0 to 1 is NULL and leaves the verdict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from batchpond.model import Outcome, Response
+from batchpond.tasks import common, common_json
+from batchpond.tasks.base import Judgment
+from batchpond.tasks.common_rule import TaskRule
+from batchpond.tasks.common_text import STATEMENT_PLACEHOLDERS
+from batchpond.templates import Placeholders
+
+TASK: Final = "compliance"
+PLACEHOLDERS: Final = Placeholders(("STATEMENT", "INPUT", "OUTPUT"), (*STATEMENT_PLACEHOLDERS, "ANSWER_FORMAT"))
+YES: Final = "true"
+NO: Final = "false"
+_WORDS: Final = {
+    "true": (YES, Outcome.DECIDED),
+    "yes": (YES, Outcome.DECIDED),
+    "false": (NO, Outcome.DECIDED),
+    "no": (NO, Outcome.DECIDED),
+    **dict.fromkeys(("null", "unsure", "unknown", "unclear", "uncertain"), (None, Outcome.UNSURE)),
+    **dict.fromkeys(("n/a", "na", "not applicable", "not_applicable"), (None, Outcome.NOT_APPLICABLE)),
+}
+
+
+@dataclass(frozen=True)
+class AnswerRule(TaskRule):
+    """The names of the three keys in a judge's JSON."""
+
+    TASK: ClassVar[str] = TASK
+    PARSER_VERSION: ClassVar[int] = 1
+
+    key: str = "compliant"
+    confidence_key: str = "confidence"
+    explanation_key: str = "explanation"
+
+    @property
+    def placeholders(self) -> Placeholders:
+        """What its templates must and may contain."""
+        return PLACEHOLDERS
+
+    def values(self) -> dict[str, str]:
+        """Return how the answer is asked for, which itself is not a valid answer."""
+        return {
+            "ANSWER_FORMAT": f'{{"{self.explanation_key}": your reason in one to three sentences, '
+            f'"{self.key}": true or false (null if it cannot be decided), '
+            f'"{self.confidence_key}": a number from 0 to 1}}'
+        }
+
+    def check(self, where: str) -> None:
+        """Raise StudyError when two keys could not be told apart."""
+        common_json.check_keys(where, self.key, self.confidence_key, self.explanation_key)
+
+    def output_schema(self) -> dict[str, Any]:
+        """Return the JSON schema of an answer; the reason comes first, so that it is not made up afterwards."""
+        return common_json.object_schema(
+            {
+                self.explanation_key: {"type": "string", "description": "the reason, in one to three sentences"},
+                self.key: {
+                    "anyOf": [{"type": "boolean"}, {"type": "null"}],
+                    "description": "whether the output keeps to the statement; null if it cannot be decided",
+                },
+                self.confidence_key: {"type": "number", "description": "from 0 to 1"},
+            }
+        )
+
+    def read(self, response: Response) -> Judgment:
+        """Return what a response says, as `parse` does."""
+        return parse(response, self)
+
+
+def parse(response: Response, rule: AnswerRule) -> Judgment:
+    """Return what a response says; total: any response gives a judgment."""
+    return common.read(
+        response, lambda text: common_json.read_objects(text, rule.key, lambda found: _reading(found, rule))
+    )
+
+
+def _reading(found: common_json.Object, rule: AnswerRule) -> Judgment:
+    verdict, outcome = _verdict(found[common_json.fold(rule.key)])
+    is_decided = outcome is Outcome.DECIDED
+    return Judgment(
+        verdict,
+        outcome,
+        confidence=common.confidence(found.get(common_json.fold(rule.confidence_key))) if is_decided else None,
+        explanation=common.explanation(found.get(common_json.fold(rule.explanation_key))),
+    )
+
+
+def _verdict(value: object) -> tuple[str | None, Outcome]:
+    match value:
+        case True:
+            return YES, Outcome.DECIDED
+        case False:
+            return NO, Outcome.DECIDED
+        case None:
+            return None, Outcome.UNSURE
+        case str():
+            return _WORDS.get(value.strip().rstrip(".").casefold(), (None, Outcome.UNPARSED))
+        case _:
+            return None, Outcome.UNPARSED

@@ -1,0 +1,44 @@
+"""The generation task: a model's own answer to an input, kept as it is.
+
+An answer with visible text is decided and has no verdict; one that was cut for length is truncated,
+since what it would have said is unknown, and its text is in `responses` all the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from batchpond.model import Finish, Outcome, Response
+from batchpond.tasks import common
+from batchpond.tasks.base import Judgment
+from batchpond.tasks.common_rule import TaskRule
+from batchpond.tasks.common_text import STATEMENT_PLACEHOLDERS
+from batchpond.templates import Placeholders
+
+TASK: Final = "generation"
+PLACEHOLDERS: Final = Placeholders(("INPUT",), ("STATEMENT", *STATEMENT_PLACEHOLDERS))
+
+
+@dataclass(frozen=True)
+class AnswerRule(TaskRule):
+    """Any visible text is an answer."""
+
+    TASK: ClassVar[str] = TASK
+    PARSER_VERSION: ClassVar[int] = 1
+
+    @property
+    def placeholders(self) -> Placeholders:
+        """What its templates must and may contain."""
+        return PLACEHOLDERS
+
+    def read(self, response: Response) -> Judgment:
+        """Return what a response says, as `parse` does."""
+        return parse(response)
+
+
+def parse(response: Response) -> Judgment:
+    """Return whether a response is a whole answer; total: any response gives a judgment."""
+    is_whole = response.finish is not Finish.LENGTH
+    whole = Judgment(None, Outcome.DECIDED)
+    return common.read(response, lambda text: whole if is_whole and text.strip() else None)

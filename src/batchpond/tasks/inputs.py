@@ -1,0 +1,117 @@
+"""The inputs task: making questions that test a statement: categories, then scenarios, then questions.
+
+Each step asks a model for a list and reads it from JSON arrays of texts (or of objects that have the key),
+or from numbered or bulleted lines when there is no such array. Entries keep their order; blank ones, ones
+that are too long and repetitions (case and white space apart) are left out, as is what exceeds `count_max`.
+An answer with an entry is decided; one that was cut for length is truncated, whatever it has.
+
+The questions are judged by the likert task; `inputs_selection` keeps what its ratings call for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from batchpond.errors import StudyError
+from batchpond.model import Finish, Outcome, Response
+from batchpond.tasks import common, common_json
+from batchpond.tasks.base import Judgment
+from batchpond.tasks.common_rule import TaskRule
+from batchpond.tasks.common_text import STATEMENT_PLACEHOLDERS
+from batchpond.templates import Placeholders
+
+TASK: Final = "inputs"
+_OPTIONAL: Final = ("COUNT", "AVOID", "ANSWER_FORMAT", *STATEMENT_PLACEHOLDERS)
+PLACEHOLDERS_BY_STEP: Final = {
+    "categories": Placeholders(("STATEMENT",), _OPTIONAL),
+    "scenarios": Placeholders(("STATEMENT", "CATEGORY"), _OPTIONAL),
+    "questions": Placeholders(("STATEMENT", "SCENARIO"), ("CATEGORY", *_OPTIONAL)),
+}
+_LINE: Final = re.compile(r"[ \t]{0,20}(?:\d{1,4}[.):]|[-*\u2022])[ \t]+(\S.*)")
+_EMPHASIS: Final = "*_`\"' \t\u201c\u201d"
+
+
+@dataclass(frozen=True)
+class AnswerRule(TaskRule):
+    """Which list is asked for, how many entries, under which key they stand in a list of objects, and bounds."""
+
+    TASK: ClassVar[str] = TASK
+    PARSER_VERSION: ClassVar[int] = 1
+
+    step: str = "questions"
+    count: int = 10
+    key: str = "text"
+    count_max: int = 100
+    entry_max_chars: int = 4_000
+
+    @property
+    def placeholders(self) -> Placeholders:
+        """What its templates must and may contain, by step."""
+        return PLACEHOLDERS_BY_STEP[self.step]
+
+    def values(self) -> dict[str, str]:
+        """Return how many are asked for and how; nothing to avoid, unless a request says so."""
+        form = f'["the first of the {self.step}", "the second", ...]'
+        return {"COUNT": str(self.count), "AVOID": "(none)", "ANSWER_FORMAT": form}
+
+    def check(self, where: str) -> None:
+        """Raise StudyError for a step that does not exist or a bound without room."""
+        if self.step not in PLACEHOLDERS_BY_STEP:
+            raise StudyError(f"{where}.step is {self.step!r}, not one of {', '.join(PLACEHOLDERS_BY_STEP)}")
+        if not 1 <= self.count <= self.count_max:
+            raise StudyError(f"{where}.count is {self.count}, not from 1 to count_max, {self.count_max}")
+        if not 1 <= self.count_max <= 10_000 or not 1 <= self.entry_max_chars <= 100_000:
+            raise StudyError(f"{where}: count_max is from 1 to 10,000, entry_max_chars from 1 to 100,000")
+        if not self.key.strip():
+            raise StudyError(f"{where}.key must not be blank")
+
+    def read(self, response: Response) -> Judgment:
+        """Return what a response says, as `parse` does."""
+        return parse(response, self)
+
+
+def parse(response: Response, rule: AnswerRule) -> Judgment:
+    """Return whether a response has the list that was asked for; total: any response gives a judgment."""
+    is_whole = response.finish is not Finish.LENGTH
+    found = Judgment(None, Outcome.DECIDED)
+    return common.read(response, lambda text: found if is_whole and entries(text, rule) else None)
+
+
+def entries(text: str, rule: AnswerRule) -> tuple[str, ...]:
+    """Return the list's texts in order, without repetitions; empty when there is no list."""
+    found = common_json.arrays(text, lambda array: any(_texts(array, rule)))
+    listed = (entry for array in found for entry in _texts(array, rule)) if found else _lines(text)
+    return tuple(_different(listed, rule))
+
+
+def _texts(array: Iterable[Any], rule: AnswerRule) -> Iterator[str]:
+    for entry in array:
+        value = entry.get(common_json.fold(rule.key)) if isinstance(entry, dict) else entry
+        if isinstance(value, str) and value.strip():
+            yield value
+
+
+def _lines(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        if match := _LINE.match(line):
+            yield match[1].strip(_EMPHASIS)
+
+
+def same(text: str) -> str:
+    """Return what two texts share that differ in case and white space only."""
+    return " ".join(text.casefold().split())
+
+
+def _different(listed: Iterable[str], rule: AnswerRule) -> Iterator[str]:
+    seen: set[str] = set()
+    for entry in listed:
+        text = common.storable(entry, rule.entry_max_chars + 1)
+        if text is None or len(text) > rule.entry_max_chars or same(text) in seen:
+            continue
+        seen.add(same(text))
+        yield text
+        if len(seen) == rule.count_max:
+            return

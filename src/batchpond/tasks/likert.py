@@ -1,0 +1,126 @@
+"""The likert task: a rating on a scale, read from `{rating, explanation}` or from a line `Rating: 4`.
+
+A rating may be written as a text, also as `4/5` where 5 is the end of the scale. One outside the scale, or
+between whole numbers where the scale has only those, is unparsed: nothing is rounded or cut to fit. Two
+ratings that differ are ambiguous. With the form `line`, the number stands alone on a line after the
+prefix, which may be blank, and the last line of a text that was cut for length is not read.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from batchpond.errors import StudyError
+from batchpond.model import Outcome, Response
+from batchpond.tasks import common, common_json
+from batchpond.tasks.base import Judgment
+from batchpond.tasks.common_lines import bare_number
+from batchpond.tasks.common_rule import TaskRule
+from batchpond.tasks.common_text import STATEMENT_PLACEHOLDERS
+from batchpond.templates import Placeholders
+
+TASK: Final = "likert"
+PLACEHOLDERS: Final = Placeholders(
+    ("STATEMENT", "OUTPUT"), ("INPUT", *STATEMENT_PLACEHOLDERS, "SCALE_MIN", "SCALE_MAX", "ANSWER_FORMAT")
+)
+FORMS: Final = ("json", "line")
+_OF_MAX: Final = re.compile(r"([^/o]{1,40}+)(?:/|out\s{0,9}of|of)([^/]{1,40})")
+
+
+@dataclass(frozen=True)
+class AnswerRule(TaskRule):
+    """The scale, its ends included, and how a rating is written."""
+
+    TASK: ClassVar[str] = TASK
+    PARSER_VERSION: ClassVar[int] = 1
+
+    minimum: float = 1.0
+    maximum: float = 5.0
+    is_whole: bool = True
+    form: str = "json"
+    key: str = "rating"
+    explanation_key: str = "explanation"
+    prefix: str = "Rating:"
+
+    @property
+    def placeholders(self) -> Placeholders:
+        """What its templates must and may contain."""
+        return PLACEHOLDERS
+
+    @property
+    def _number(self) -> str:
+        return f"a {'whole ' if self.is_whole else ''}number from {self.minimum:.15g} to {self.maximum:.15g}"
+
+    def values(self) -> dict[str, str]:
+        """Return the scale and how the answer is asked for, by placeholder."""
+        form = f'{{"{self.explanation_key}": your reason in one to three sentences, "{self.key}": {self._number}}}'
+        line = f"{self.prefix.rstrip()} <{self._number}>".lstrip()
+        return {
+            "SCALE_MIN": f"{self.minimum:.15g}",
+            "SCALE_MAX": f"{self.maximum:.15g}",
+            "ANSWER_FORMAT": form if self.form == "json" else line,
+        }
+
+    def check(self, where: str) -> None:
+        """Raise StudyError for a scale without room or a form that does not exist."""
+        if not self.minimum < self.maximum:
+            raise StudyError(f"{where}: the scale from {self.minimum:.15g} to {self.maximum:.15g} has no room")
+        if self.is_whole and not (self.minimum.is_integer() and self.maximum.is_integer()):
+            raise StudyError(f"{where}: a scale of whole numbers ends in whole numbers")
+        if self.form not in FORMS:
+            raise StudyError(f"{where}.form is {self.form!r}, not one of {', '.join(FORMS)}")
+        common_json.check_keys(where, self.key, self.explanation_key)
+        if any(sign.isdigit() for sign in self.prefix):
+            raise StudyError(f"{where}.prefix has a digit, which would be read as part of the rating")
+
+    def output_schema(self) -> dict[str, Any] | None:
+        """Return the JSON schema of an answer; none for the form `line`."""
+        if self.form != "json":
+            return None
+        return common_json.object_schema(
+            {
+                self.explanation_key: {"type": "string", "description": "the reason, in one to three sentences"},
+                self.key: {"type": "integer" if self.is_whole else "number", "description": self._number},
+            }
+        )
+
+    def read(self, response: Response) -> Judgment:
+        """Return what a response says, as `parse` does."""
+        return parse(response, self)
+
+
+def parse(response: Response, rule: AnswerRule) -> Judgment:
+    """Return what a response says; total: any response gives a judgment."""
+    if rule.form == "json":
+        reader = partial(_reading, rule=rule)
+        return common.read(response, lambda text: common_json.read_objects(text, rule.key, reader))
+    lines = common.whole_lines(response)
+    return common.read(response, lambda text: common.agreed(_line_readings(lines(text), rule)))
+
+
+def _reading(found: common_json.Object, rule: AnswerRule) -> Judgment:
+    reason = common.explanation(found.get(common_json.fold(rule.explanation_key)))
+    value = found[common_json.fold(rule.key)]
+    if value is None:
+        return Judgment(None, Outcome.UNSURE, explanation=reason)
+    rating = _rating(value, rule)
+    outcome = Outcome.UNPARSED if rating is None else Outcome.DECIDED
+    return Judgment(None, outcome, score=rating, explanation=reason)
+
+
+def _line_readings(lines: list[str], rule: AnswerRule) -> list[Judgment]:
+    prefix = bare_number(rule.prefix)
+    ratings = [_rating(bare_number(line, prefix or ""), rule) for line in lines]
+    return [Judgment(None, Outcome.DECIDED, score=rating) for rating in ratings if rating is not None]
+
+
+def _rating(value: object, rule: AnswerRule) -> float | None:
+    if isinstance(value, str) and (match := _OF_MAX.fullmatch(value.strip())):
+        value = match[1] if common.number(match[2]) == rule.maximum else None
+    rating = common.number(value)
+    if rating is None or not rule.minimum <= rating <= rule.maximum:
+        return None
+    return None if rule.is_whole and not rating.is_integer() else rating

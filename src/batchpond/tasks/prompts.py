@@ -1,0 +1,188 @@
+"""The prompts task: any prompt, read by what the study says: a regular expression, JSON pointers, or SQL.
+
+- `regex`: a pattern with named groups; `json`: one RFC 6901 pointer per field (case of keys does not
+  matter); `sql`: one SQL expression per field over the column `text`, which the lens evaluates later.
+- The fields are verdict, label and score, of which there is at least one, and confidence and explanation.
+- Every one of the first three that is asked for must be found and mean something, or the answer is
+  unparsed: no judgment is half there. Two places in a text that say different things are ambiguous.
+
+`words` says what the words found for the verdict mean: first, second, tie, true, false, not_applicable or
+unsure; without it they must be those words. `labels`, if any, are the only labels; a score lies between
+`score_min` and `score_max`. Until the lens has evaluated an SQL expression, its answers are unparsed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Final
+
+from batchpond.errors import StudyError
+from batchpond.model import Outcome, Response, Verdict
+from batchpond.tasks import common, common_json
+from batchpond.tasks.base import Judgment
+from batchpond.tasks.common_pointer import pointed
+from batchpond.tasks.common_regex import Pattern
+from batchpond.tasks.common_rule import TaskRule
+from batchpond.tasks.common_text import STATEMENT_PLACEHOLDERS
+from batchpond.templates import Placeholders
+
+TASK: Final = "prompts"
+PLACEHOLDERS: Final = Placeholders(("INPUT",), ("INPUT_ID", "OUTPUT", "STATEMENT", *STATEMENT_PLACEHOLDERS))
+FORMS: Final = ("regex", "json", "sql")
+PRIMARY: Final = ("verdict", "label", "score")
+FIELDS: Final = (*PRIMARY, "confidence", "explanation")
+LABEL_MAX_CHARS: Final = 200
+_OUTCOMES: Final = {
+    **dict.fromkeys((Verdict.FIRST, Verdict.SECOND, "true", "false"), Outcome.DECIDED),
+    Verdict.TIE: Outcome.TIE,
+    "not_applicable": Outcome.NOT_APPLICABLE,
+    "unsure": Outcome.UNSURE,
+}
+_SQL_PART: Final = re.compile(r"'[^']*+'|\"[^\"]*+\"|(--|/\*|;)|([()])")
+
+
+@dataclass(frozen=True)
+class AnswerRule(TaskRule):
+    """How answers are read: `form`, and for it `pattern` (regex) or `fields` by name (json, sql)."""
+
+    TASK: ClassVar[str] = TASK
+    PARSER_VERSION: ClassVar[int] = 1
+
+    form: str = "regex"
+    pattern: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, str] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
+    score_min: float = -1e15
+    score_max: float = 1e15
+
+    @property
+    def placeholders(self) -> Placeholders:
+        """What its templates must and may contain."""
+        return PLACEHOLDERS
+
+    @property
+    def is_read_by_lens(self) -> bool:
+        """Whether verdict, label and score are SQL over the text, so that nothing here can say them."""
+        return self.form == "sql"
+
+    @cached_property
+    def compiled(self) -> Pattern:
+        """The pattern of the form `regex`; raises StudyError when it cannot be one."""
+        return Pattern(self.pattern)
+
+    @cached_property
+    def meanings(self) -> dict[str, str]:
+        """What a word found for the verdict means, by the word without case and outer white space."""
+        words = self.words or {name: name for name in _OUTCOMES}
+        return {word.strip().casefold(): meaning for word, meaning in words.items()}
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The fields that the pattern or the pointers give."""
+        return tuple(self.compiled.groups) if self.form == "regex" else tuple(self.fields)
+
+    def check(self, where: str) -> None:
+        """Raise StudyError for a pattern, pointer, expression or word that could never be read."""
+        if self.form not in FORMS:
+            raise StudyError(f"{where}.form is {self.form!r}, not one of {', '.join(FORMS)}")
+        if bool(self.pattern) == bool(self.fields) or bool(self.pattern) != (self.form == "regex"):
+            needed = "`pattern`" if self.form == "regex" else "`fields`"
+            raise StudyError(f"{where}: the form {self.form} needs {needed} and nothing else to read by")
+        if self.form == "regex":
+            self.compiled.check(f"{where}.pattern")
+        unknown = [name for name in self.asked if name not in FIELDS]
+        if unknown or not set(self.asked) & set(PRIMARY):
+            problem = f"reads {unknown[0]!r}" if unknown else "reads neither verdict, label nor score"
+            raise StudyError(f"{where} {problem}", hint=f"the fields, or named groups, are {', '.join(FIELDS)}")
+        for name, text in self.fields.items():
+            (_check_sql if self.form == "sql" else _check_pointer)(text, f"{where}.fields.{name}")
+        self._check_values(where)
+
+    def _check_values(self, where: str) -> None:
+        for word, meaning in self.words.items():
+            if not word.strip() or meaning not in _OUTCOMES:
+                raise StudyError(f"{where}.words: {word!r} = {meaning!r}", hint=f"a word means {', '.join(_OUTCOMES)}")
+        if len(self.meanings) < len(self.words):
+            raise StudyError(f"{where}.words has one word twice (case does not count)")
+        if not self.score_min < self.score_max:
+            raise StudyError(f"{where}: score_min must be below score_max")
+        if any(not name.strip() or name != name.strip() or len(name) > LABEL_MAX_CHARS for name in self.labels):
+            raise StudyError(f"{where}.labels has one that is blank, padded or over {LABEL_MAX_CHARS} characters")
+
+    def read(self, response: Response) -> Judgment:
+        """Return what a response says, as `parse` does."""
+        return parse(response, self)
+
+
+def _check_pointer(text: str, where: str) -> None:
+    if not text.startswith("/") or re.search(r"~(?![01])", text):
+        raise StudyError(f"{where} is {text!r}, which is no JSON pointer", hint='for example "/result/score"')
+
+
+def _check_sql(text: str, where: str) -> None:
+    depth = 0
+    for stop, bracket in _SQL_PART.findall(text):
+        depth += {"(": 1, ")": -1}.get(bracket, 0)
+        if stop or depth < 0:
+            raise StudyError(f"{where} must be one SQL expression: no comment, no semicolon, brackets in pairs")
+    if depth or not text.strip() or text.count("'") % 2 or "\0" in text:
+        raise StudyError(f"{where} is not a complete SQL expression")
+
+
+def parse(response: Response, rule: AnswerRule) -> Judgment:
+    """Return what a response says; total: any response gives a judgment."""
+    return common.read(response, lambda text: _answer(text, rule))
+
+
+def _answer(text: str, rule: AnswerRule) -> Judgment | None:
+    match rule.form:
+        case "regex":
+            return common.agreed([_reading(found, rule) for found in rule.compiled.matches(text)])
+        case "json":
+            return common.agreed([_reading(found, rule) for found in _objects(text, rule)])
+        case _:
+            return None
+
+
+def _objects(text: str, rule: AnswerRule) -> list[dict[str, Any]]:
+    primary = [pointer for name, pointer in rule.fields.items() if name in PRIMARY]
+    found = common_json.objects(text, lambda value: any(pointed(value, pointer) is not None for pointer in primary))
+    return [{name: pointed(value, pointer) for name, pointer in rule.fields.items()} for value in found]
+
+
+def _reading(found: Mapping[str, Any], rule: AnswerRule) -> Judgment:
+    if any(value is common_json.CONFLICT for value in found.values()):
+        return Judgment(None, Outcome.AMBIGUOUS)
+    meaning = rule.meanings.get(_word(found.get("verdict")).casefold())
+    label, score = _label(found.get("label"), rule), _score(found.get("score"), rule)
+    read = {"verdict": meaning, "label": label, "score": score}
+    if any(read[name] is None for name in rule.asked if name in PRIMARY):
+        return Judgment(None, Outcome.UNPARSED)
+    outcome = Outcome.DECIDED if meaning is None else _OUTCOMES[meaning]
+    reason = common.explanation(found.get("explanation"))
+    if outcome not in {Outcome.DECIDED, Outcome.TIE}:
+        return Judgment(None, outcome, label=label, explanation=reason)
+    return Judgment(meaning, outcome, label, score, common.confidence(found.get("confidence")), reason)
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _label(value: object, rule: AnswerRule) -> str | None:
+    text = common.storable(_word(value), LABEL_MAX_CHARS + 1)
+    if text is None or len(text) > LABEL_MAX_CHARS:
+        return None
+    by_name = {name.casefold(): name for name in rule.labels}
+    return by_name.get(text.casefold()) if rule.labels else text
+
+
+def _score(value: object, rule: AnswerRule) -> float | None:
+    score = common.number(value)
+    return score if score is not None and rule.score_min <= score <= rule.score_max else None

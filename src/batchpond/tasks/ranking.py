@@ -1,0 +1,118 @@
+"""The ranking task: which of two candidates' outputs follows a statement better, read from one line.
+
+The answer is the prefix and one of five words alone on a line, `Model: A`. White space, case, emphasis,
+quotes, brackets, a bullet and a full stop around it do not matter; prose on other lines neither. More
+words on the line make it no answer: `Model: a better choice is B` does not mean A. Two lines that say
+different things are ambiguous; the last line of a text that was cut for length is not read.
+
+A is the output shown first. N/A and unsure are no ties: they have outcomes of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Final
+
+from batchpond.errors import StudyError
+from batchpond.model import Outcome, Response, Verdict
+from batchpond.tasks import common
+from batchpond.tasks.base import Judgment
+from batchpond.tasks.common_lines import answers, bare_words
+from batchpond.tasks.common_rule import TaskRule
+from batchpond.tasks.common_text import STATEMENT_PLACEHOLDERS
+from batchpond.templates import Placeholders
+
+TASK: Final = "ranking"
+PLACEHOLDERS: Final = Placeholders(
+    ("STATEMENT", "INPUT", "OUTPUT_A", "OUTPUT_B"),
+    (
+        *STATEMENT_PLACEHOLDERS,
+        "ANSWER_FIRST",
+        "ANSWER_SECOND",
+        "ANSWER_TIE",
+        "ANSWER_NOT_APPLICABLE",
+        "ANSWER_UNSURE",
+    ),
+)
+_READINGS: Final = {
+    "first": Judgment(Verdict.FIRST, Outcome.DECIDED),
+    "second": Judgment(Verdict.SECOND, Outcome.DECIDED),
+    "tie": Judgment(Verdict.TIE, Outcome.TIE),
+    "not_applicable": Judgment(None, Outcome.NOT_APPLICABLE),
+    "unsure": Judgment(None, Outcome.UNSURE),
+}
+_SPECEVAL: Final = re.compile(r"^Model:\s*(A|B|equal|N/A|unsure)\b", re.IGNORECASE | re.MULTILINE)
+_SPECEVAL_RANKS: Final = {"a": 1, "b": -1}
+
+
+@dataclass(frozen=True)
+class AnswerRule(TaskRule):
+    """How a judge is told to answer: `prefix` and one of five words, on a line of its own."""
+
+    TASK: ClassVar[str] = TASK
+    PARSER_VERSION: ClassVar[int] = 1
+
+    prefix: str = "Model:"
+    first: str = "A"
+    second: str = "B"
+    tie: str = "equal"
+    not_applicable: str = "N/A"
+    unsure: str = "unsure"
+
+    @property
+    def placeholders(self) -> Placeholders:
+        """What its templates must and may contain."""
+        return PLACEHOLDERS
+
+    def answer(self, name: str) -> str:
+        """Return the whole line for `first`, `second`, `tie`, `not_applicable` or `unsure`."""
+        return f"{self.prefix.rstrip()} {getattr(self, name).strip()}"
+
+    def values(self) -> dict[str, str]:
+        """Return the five whole answers by placeholder."""
+        return {f"ANSWER_{name.upper()}": self.answer(name) for name in _READINGS}
+
+    @cached_property
+    def bare(self) -> dict[str, Judgment]:
+        """What each answer means, by its line without markup."""
+        return {bare_words(self.answer(name)): reading for name, reading in _READINGS.items()}
+
+    def check(self, where: str) -> None:
+        """Raise StudyError when two answers could not be told apart, or one is nothing but markup."""
+        prefix = bare_words(self.prefix)
+        blank = [name for name in _READINGS if not bare_words(getattr(self, name))]
+        if not prefix or blank:
+            raise StudyError(f"{where}.{'prefix' if not prefix else blank[0]} has no letter, number or sign of its own")
+        if len(self.bare) < len(_READINGS):
+            raise StudyError(
+                f"{where}: two of the five answers cannot be told apart",
+                hint="white space, case, quotes, brackets and emphasis are not read; choose five different words",
+            )
+
+    def read(self, response: Response) -> Judgment:
+        """Return what a response says, as `parse` does."""
+        return parse(response, self)
+
+
+def parse(response: Response, rule: AnswerRule) -> Judgment:
+    """Return what a response says; total: any response gives a judgment."""
+    lines = common.whole_lines(response)
+    return common.read(response, lambda text: _answer(lines(text), rule))
+
+
+def _answer(lines: list[str], rule: AnswerRule) -> Judgment | None:
+    found = answers(lines, rule.bare)
+    if len(found) > 1:
+        return Judgment(None, Outcome.AMBIGUOUS)
+    return rule.bare[found.pop()] if found else None
+
+
+def parse_speceval(text: str | None) -> int:
+    """Return the rank as SpecEval reads it: 1 for A, -1 for B, 0 for everything else, failures included.
+
+    For comparison with its figures only: what could not be read, N/A and unsure all count as ties.
+    """
+    match = _SPECEVAL.search(text) if text is not None and not text.startswith("ERROR") else None
+    return _SPECEVAL_RANKS.get(match[1].lower(), 0) if match else 0
