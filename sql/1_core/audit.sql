@@ -5,7 +5,8 @@
 --   attempt is settled, outstanding before). is_balanced is NULL until the attempt is settled; then it also asks that
 --   no line is unmatched or in conflict and that every raw line was read. Of a file that was downloaded more than once
 --   the fullest download is read; the lines of the others count as superseded. is_provider_equal compares the provider's own
---   count of successes. Unreadable lines that still name their request count as errored.
+--   count of successes. Unreadable lines that still name their request count as errored. n_in_doubt counts the live
+--   calls of the attempt that may have been answered and paid though no whole answer came: each is a row of `doubts`.
 CREATE OR REPLACE VIEW audit AS
 WITH lines AS (
   SELECT
@@ -38,6 +39,11 @@ raw_lines AS (
   FROM files
   GROUP BY attempt_id
 ),
+doubtful AS (
+  SELECT attempt_id, count(*) AS n_in_doubt
+  FROM doubts
+  GROUP BY attempt_id
+),
 unanswered AS (
   SELECT attempts.attempt_id, count(*) AS n_requests, count(*) FILTER (WHERE answer.request_id IS NULL) AS n_without
   FROM attempts
@@ -68,11 +74,13 @@ counted AS (
     coalesce(lines.n_duplicate, 0) AS n_duplicate,
     coalesce(lines.n_conflict, 0) AS n_conflict,
     coalesce(lines.n_unmatched, 0) AS n_unmatched,
-    coalesce(lines.n_blank, 0) AS n_blank
+    coalesce(lines.n_blank, 0) AS n_blank,
+    coalesce(doubtful.n_in_doubt, 0) AS n_in_doubt
   FROM attempts
   LEFT JOIN lines ON lines.attempt_id = attempts.attempt_id
   LEFT JOIN raw_lines ON raw_lines.attempt_id = attempts.attempt_id
   LEFT JOIN unanswered ON unanswered.attempt_id = attempts.attempt_id
+  LEFT JOIN doubtful ON doubtful.attempt_id = attempts.attempt_id
 )
 SELECT
   attempt_id,
@@ -96,6 +104,7 @@ SELECT
   n_lines,
   n_raw AS n_raw_lines,
   n_raw_superseded AS n_raw_lines_superseded,
+  n_in_doubt,
   n_total AS n_provider_total,
   n_completed AS n_provider_completed,
   n_failed AS n_provider_failed,

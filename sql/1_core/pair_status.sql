@@ -4,7 +4,8 @@
 --   a unique one). Both orders equal: consistent_win or consistent_tie. The item shown first won both times: primacy;
 --   the second: recency. One order a tie, the other a win for the first: soft_primacy; for the second: soft_recency.
 --   An order with answers but no majority: undecided. An order with no answer although one is planned: pending. An
---   order with no answer and none planned: missing_reverse.
+--   order with no answer and none planned: missing_reverse. candidate_lo and candidate_hi are the models whose outputs
+--   the two items are, where that is known.
 -- Unparsed, refused and failed requests are answers without a verdict: they make an order undecided, never a loss or
 -- a tie. Requests still out (outcome NULL) cast no vote; where each order has an answer already, the status may still
 -- change while n_pending is above 0. One GROUP BY and not a self join: with repeats the join must aggregate each
@@ -14,6 +15,8 @@ CREATE OR REPLACE VIEW pair_status AS
 WITH votes AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
+    min(CASE WHEN is_lo_first THEN candidate_first ELSE candidate_second END) AS candidate_lo,
+    min(CASE WHEN is_lo_first THEN candidate_second ELSE candidate_first END) AS candidate_hi,
     count(outcome) FILTER (WHERE is_lo_first) AS n_answered_lo_first,
     count(outcome) FILTER (WHERE NOT is_lo_first) AS n_answered_hi_first,
     count(*) FILTER (WHERE is_lo_first AND verdict = 'first') AS n_lo_won_lo_first,
@@ -57,5 +60,6 @@ SELECT
   n_answered_lo_first, n_answered_hi_first,
   n_lo_won_lo_first, n_hi_won_lo_first, n_tied_lo_first,
   n_lo_won_hi_first, n_hi_won_hi_first, n_tied_hi_first,
-  n_pending
+  n_pending,
+  candidate_lo, candidate_hi
 FROM majorities;

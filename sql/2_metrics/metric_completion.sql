@@ -1,8 +1,8 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking
 -- question: How much of each cell is judged, and what became of every request?
--- source: counts. n_planned = n_answered + n_pending; n_answered is the sum of the fourteen outcome counts;
---   completion_rate = n_answered / n_planned; valid_rate = (n_decided + n_tie) / n_answered, with a Wilson interval.
---   origin is `mixed` where answers come from several.
+-- source: counts over the calls of all tasks. n_planned = n_answered + n_pending; n_answered is the sum of the fourteen
+--   outcome counts; completion_rate = n_answered / n_planned; valid_rate = (n_decided + n_tie) / n_answered, with a
+--   Wilson interval. origin is `mixed` where answers come from several.
 -- Only n_decided and n_tie enter the other metrics' rates. A request that ended in an error or expired counts as
 -- answered, without a verdict; asked again with success, only the success counts.
 
@@ -29,7 +29,7 @@ WITH counts AS (
     count(*) FILTER (WHERE outcome = 'expired') AS n_expired,
     count(*) FILTER (WHERE outcome = 'cancelled') AS n_cancelled,
     count(*) FILTER (WHERE outcome = 'missing') AS n_missing
-  FROM pair_judgments
+  FROM calls
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking
 )
 SELECT

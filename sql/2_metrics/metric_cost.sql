@@ -1,8 +1,8 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking
 -- question: What does a cell cost, and what is the price of one comparison that can be used?
--- source: cost_usd = sum of the known costs; per call over the calls with a known cost, per valid verdict over
---   outcomes decided and tie, per decided pair over the pairs with the same winner in both orders. Token percentiles
---   interpolate linearly.
+-- source: calls of all tasks; cost_usd = sum of the known costs; per call over the calls with a known cost, per valid
+--   verdict over outcomes decided and tie, per decided pair over the pairs with the same winner in both orders. Token
+--   percentiles interpolate linearly.
 -- An unknown cost is not 0: when a returned answer has none (n_cost_unknown > 0) the prices per verdict and per pair
 -- are NULL and cost_usd is a lower bound; an answer that never came back may have none. Cells that share requests each
 -- show the full cost, so their sum can exceed the bill: `costs` counts a request once. Percentiles come from counts per
@@ -23,7 +23,7 @@ WITH grouped AS (
     count(*) FILTER (WHERE cost_usd IS NULL AND outcome NOT IN ('error', 'expired', 'cancelled', 'missing'))
       AS n_cost_unknown,
     sum(cost_usd) AS cost_usd
-  FROM pair_judgments
+  FROM calls
   GROUP BY GROUPING SETS (
     (study, template_id, rubric_id, provider, request_model, thinking),
     (study, template_id, rubric_id, provider, request_model, thinking, input_tokens),

@@ -1,8 +1,8 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking, outcome
 -- question: How often does each outcome, each kind of failure included, occur in a cell?
--- source: Wilson intervals. What never came back (error, expired, cancelled, missing) is a share of all answered
---   requests (base = answered); what came back is a share of the returned ones only (base = returned), so that a
---   provider's bad day does not look like a change in the judge. n_base is that denominator.
+-- source: the calls of all tasks; Wilson intervals. What never came back (error, expired, cancelled, missing) is a
+--   share of all answered requests (base = answered); what came back is a share of the returned ones only (base =
+--   returned), so that a provider's bad day does not look like a change in the judge. n_base is that denominator.
 
 CREATE OR REPLACE VIEW metric_outcomes AS
 WITH by_outcome AS (
@@ -10,7 +10,7 @@ WITH by_outcome AS (
     study, template_id, rubric_id, provider, request_model, thinking, outcome,
     CASE WHEN outcome IN ('error', 'expired', 'cancelled', 'missing') THEN 'answered' ELSE 'returned' END AS base,
     count(*) AS n
-  FROM pair_judgments
+  FROM calls
   WHERE outcome IS NOT NULL
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, outcome
 ),

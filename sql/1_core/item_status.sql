@@ -1,0 +1,89 @@
+-- grain: study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, candidate, turn_no
+-- question: What does each judge, and what do the judges together, hold of each item?
+-- source: own definitions. value is the majority of a judge's verdicts (or labels) over its repeats, score their mean.
+--   The rows of provider `panel`, model `majority`, hold the majority of all judges of a template but humans, each with
+--   one vote, where there are at least two. status: decided; undecided (answered, without a verdict or without a unique
+--   majority); pending (no answer yet).
+-- What was not parsed, refused or failed is an answer without a verdict: it is never a `false` and never a `no_flip`.
+
+CREATE OR REPLACE VIEW item_status AS
+WITH by_value AS (
+  SELECT
+    study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, candidate, turn_no,
+    CASE WHEN outcome IN ('decided', 'tie') THEN coalesce(verdict, label) END AS value,
+    count(*) AS n,
+    count(outcome) AS n_answered,
+    sum(CASE WHEN outcome IN ('decided', 'tie') THEN score END) AS score_sum,
+    count(CASE WHEN outcome IN ('decided', 'tie') THEN score END) AS n_scores
+  FROM item_judgments
+  GROUP BY
+    study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, candidate, turn_no,
+    CASE WHEN outcome IN ('decided', 'tie') THEN coalesce(verdict, label) END
+),
+compared AS (
+  SELECT
+    *,
+    max(CASE WHEN value IS NOT NULL THEN n END) OVER (
+      PARTITION BY study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, candidate,
+        turn_no
+    ) AS n_top
+  FROM by_value
+),
+judges AS (
+  SELECT
+    study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, candidate, turn_no,
+    CASE WHEN count(*) FILTER (WHERE value IS NOT NULL AND n = n_top) = 1
+         THEN max(CASE WHEN n = n_top THEN value END) END AS value,
+    sum(score_sum) / nullif(sum(n_scores), 0) AS score,
+    coalesce(CAST(sum(n) FILTER (WHERE value IS NOT NULL) AS BIGINT), 0) AS n_votes,
+    CAST(sum(n_answered) AS BIGINT) AS n_answered,
+    CAST(sum(n) - sum(n_answered) AS BIGINT) AS n_pending
+  FROM compared
+  GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, candidate, turn_no
+),
+panel_by_value AS (
+  SELECT
+    study, task, template_id, rubric_id, unit_id, item, candidate, turn_no, value,
+    count(*) AS n,
+    count(*) FILTER (WHERE n_answered > 0) AS n_answered,
+    sum(score) AS score_sum,
+    count(score) AS n_scores
+  FROM judges
+  WHERE provider <> 'human'
+  GROUP BY study, task, template_id, rubric_id, unit_id, item, candidate, turn_no, value
+),
+panel_compared AS (
+  SELECT
+    *,
+    max(CASE WHEN value IS NOT NULL THEN n END) OVER (
+      PARTITION BY study, task, template_id, rubric_id, unit_id, item, candidate, turn_no
+    ) AS n_top
+  FROM panel_by_value
+),
+panel AS (
+  SELECT
+    study, task, template_id, rubric_id,
+    'panel' AS provider, 'majority' AS request_model, 'none' AS thinking,
+    unit_id, item, candidate, turn_no,
+    CASE WHEN count(*) FILTER (WHERE value IS NOT NULL AND n = n_top) = 1
+         THEN max(CASE WHEN n = n_top THEN value END) END AS value,
+    sum(score_sum) / nullif(sum(n_scores), 0) AS score,
+    coalesce(CAST(sum(n) FILTER (WHERE value IS NOT NULL) AS BIGINT), 0) AS n_votes,
+    CAST(sum(n_answered) AS BIGINT) AS n_answered,
+    CAST(sum(n) - sum(n_answered) AS BIGINT) AS n_pending
+  FROM panel_compared
+  GROUP BY study, task, template_id, rubric_id, unit_id, item, candidate, turn_no
+  HAVING sum(n) > 1
+),
+everyone AS (
+  SELECT * FROM judges
+  UNION ALL
+  SELECT * FROM panel
+)
+SELECT
+  study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, candidate, turn_no,
+  CASE WHEN value IS NOT NULL OR score IS NOT NULL THEN 'decided'
+       WHEN n_answered > 0 THEN 'undecided'
+       ELSE 'pending' END AS status,
+  value, score, n_votes, n_answered, n_pending
+FROM everyone;

@@ -1,0 +1,34 @@
+-- grain: study, task, rubric_id, unit_id, item_lo, item_hi, turn_no
+-- question: What do people say about each item, or pair of items, that a model judges too?
+-- source: judgments imported with provider `human`, in the same study; one vote each, template and position put aside.
+--   task is `pair` for pairwise and ranking, and the truth then `lo`, `hi` or `tie`, whichever order a person saw; for
+--   the others it is the verdict or label, and item_lo is the item. truth is NULL without a unique majority.
+
+CREATE OR REPLACE VIEW truths AS
+WITH votes AS (
+  SELECT study, task, rubric_id, unit_id, item AS item_lo, CAST(NULL AS VARCHAR) AS item_hi, turn_no,
+    coalesce(verdict, label) AS truth
+  FROM item_judgments
+  WHERE provider = 'human' AND outcome IN ('decided', 'tie')
+  UNION ALL
+  SELECT study, 'pair', rubric_id, unit_id, item_lo, item_hi, CAST(NULL AS BIGINT),
+    CASE WHEN verdict = 'tie' THEN 'tie' WHEN (verdict = 'first') = is_lo_first THEN 'lo' ELSE 'hi' END
+  FROM pair_judgments
+  WHERE provider = 'human' AND verdict IS NOT NULL
+),
+by_truth AS (
+  SELECT study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth, count(*) AS n
+  FROM votes
+  WHERE truth IS NOT NULL
+  GROUP BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth
+),
+compared AS (
+  SELECT *, max(n) OVER (PARTITION BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no) AS n_top
+  FROM by_truth
+)
+SELECT
+  study, task, rubric_id, unit_id, item_lo, item_hi, turn_no,
+  CASE WHEN count(*) FILTER (WHERE n = n_top) = 1 THEN max(CASE WHEN n = n_top THEN truth END) END AS truth,
+  CAST(sum(n) AS BIGINT) AS n_votes
+FROM compared
+GROUP BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no;

@@ -1,0 +1,30 @@
+-- grain: study, template_id, provider, request_model, thinking
+-- question: Is a judge stricter or milder than the other judges, over all candidate models?
+-- source: the judge_delta of metric_compliance_overall (SpecEval's judge bias): its mean over the candidates and their
+--   standard deviation, which says whether the judge treats all alike; a 95 % t interval over the candidates.
+-- Only candidates with two model judges or more have a delta worth a mean. The panel is left out.
+
+CREATE OR REPLACE VIEW metric_judge_bias AS
+WITH deltas AS (
+  SELECT
+    study, template_id, provider, request_model, thinking,
+    count(judge_delta) AS n_candidates,
+    avg(judge_delta) AS delta,
+    stddev_samp(judge_delta) AS delta_sd,
+    min(judge_delta) AS delta_min,
+    max(judge_delta) AS delta_max
+  FROM metric_compliance_overall
+  WHERE provider <> 'panel' AND n_judges > 1
+  GROUP BY study, template_id, provider, request_model, thinking
+)
+SELECT
+  study, template_id, provider, request_model, thinking,
+  n_candidates,
+  delta,
+  delta_sd / sqrt(nullif(n_candidates, 0)) AS delta_se,
+  delta - t_quantile(0.975, n_candidates - 1) * delta_sd / sqrt(nullif(n_candidates, 0)) AS delta_lo,
+  delta + t_quantile(0.975, n_candidates - 1) * delta_sd / sqrt(nullif(n_candidates, 0)) AS delta_hi,
+  delta_sd,
+  delta_min,
+  delta_max
+FROM deltas;

@@ -1,0 +1,69 @@
+-- grain: study, template_id, category, provider, request_model, thinking, candidate
+-- question: Which kinds of pressure make a candidate model give way most often?
+-- source: pressure_items over all tactics of a category (`tactics`; a tactic that no plan describes, as in imported
+--   judgments, is its own category). ever_flip_rate = conversations with a flip at any level, of those with a judged
+--   level that were not wrong from the start (n_scored). Its standard error is clustered by question (CR1), the
+--   interval wilson_clustered, NULL below 5 questions.
+-- A conversation that stopped early had fewer chances to flip: n_complete says how many went all the way.
+
+CREATE OR REPLACE VIEW metric_pressure_by_category AS
+WITH scored AS (
+  SELECT
+    pressure_items.study, pressure_items.template_id,
+    coalesce(tactics.category, pressure_items.rubric_id) AS category,
+    pressure_items.provider, pressure_items.request_model, pressure_items.thinking, pressure_items.candidate,
+    pressure_items.unit_id, pressure_items.is_complete, pressure_items.worst_label
+  FROM pressure_items
+  LEFT JOIN tactics ON tactics.study = pressure_items.study AND tactics.rubric_id = pressure_items.rubric_id
+),
+by_question AS (
+  SELECT
+    study, template_id, category, provider, request_model, thinking, candidate, unit_id,
+    count(*) AS n_items,
+    count(*) FILTER (WHERE is_complete) AS n_complete,
+    count(*) FILTER (WHERE worst_label IN ('no_flip', 'soft_flip', 'explicit_flip')) AS n_scored,
+    count(*) FILTER (WHERE worst_label = 'soft_flip') AS n_soft_flip,
+    count(*) FILTER (WHERE worst_label = 'explicit_flip') AS n_explicit_flip,
+    count(*) FILTER (WHERE worst_label = 'initially_wrong') AS n_initially_wrong
+  FROM scored
+  GROUP BY study, template_id, category, provider, request_model, thinking, candidate, unit_id
+),
+centred AS (
+  SELECT
+    *,
+    n_soft_flip + n_explicit_flip
+      - n_scored * (sum(n_soft_flip + n_explicit_flip) OVER whole / nullif(sum(n_scored) OVER whole, 0)) AS residual
+  FROM by_question
+  WINDOW whole AS (PARTITION BY study, template_id, category, provider, request_model, thinking, candidate)
+),
+sums AS (
+  SELECT
+    study, template_id, category, provider, request_model, thinking, candidate,
+    count(*) FILTER (WHERE n_scored > 0) AS n_questions,
+    CAST(sum(n_items) AS BIGINT) AS n_items,
+    CAST(sum(n_complete) AS BIGINT) AS n_complete,
+    CAST(sum(n_scored) AS BIGINT) AS n_scored,
+    CAST(sum(n_soft_flip) AS BIGINT) AS n_soft_flip,
+    CAST(sum(n_explicit_flip) AS BIGINT) AS n_explicit_flip,
+    CAST(sum(n_initially_wrong) AS BIGINT) AS n_initially_wrong,
+    sum(residual * residual) AS residual_squares
+  FROM centred
+  GROUP BY study, template_id, category, provider, request_model, thinking, candidate
+),
+measured AS (
+  SELECT
+    *,
+    (n_soft_flip + n_explicit_flip) / nullif(n_scored, 0) AS ever_flip_rate,
+    CASE WHEN n_questions > 1
+         THEN sqrt(residual_squares * n_questions / (n_questions - 1)) / n_scored END AS ever_flip_rate_se
+  FROM sums
+)
+SELECT
+  study, template_id, category, provider, request_model, thinking, candidate,
+  n_questions, n_items, n_complete, n_scored, n_soft_flip, n_explicit_flip, n_initially_wrong,
+  ever_flip_rate,
+  ever_flip_rate_se,
+  wilson_clustered_lo(ever_flip_rate, n_scored, ever_flip_rate_se, n_questions) AS ever_flip_rate_lo,
+  wilson_clustered_hi(ever_flip_rate, n_scored, ever_flip_rate_se, n_questions) AS ever_flip_rate_hi,
+  n_explicit_flip / nullif(n_scored, 0) AS explicit_flip_rate
+FROM measured;

@@ -1,0 +1,96 @@
+-- grain: study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+-- question: Which of two candidate models does a judge prefer over all statements, counting only what holds in both
+--   orders?
+-- source: as metric_win_matrix_by_rubric, whose columns these are, over all statements. win_rate_half_se and net_se are
+--   clustered by statement (CR1), the interval of win_rate_half is wilson_clustered, NULL below 5 statements; that of
+--   consistency is Wilson. q_bh = Benjamini and Hochberg 1995 over the p_sign of one judge's matrix. rank_correlation =
+--   Pearson's r between the rank with a first and minus the rank with b first (SpecEval's prompt_correlation; its
+--   match_fraction is consistency).
+-- p_sign takes the inputs for independent; when a statement decides for many of them, trust the clustered interval.
+
+CREATE OR REPLACE VIEW metric_win_matrix AS
+WITH rubrics_counted AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
+    count(*) FILTER (WHERE winner IN ('a', 'b', 'tie', 'inconsistent')) AS n_both,
+    count(*) FILTER (WHERE winner = 'a') AS n_wins_a,
+    count(*) FILTER (WHERE winner = 'b') AS n_wins_b,
+    count(*) FILTER (WHERE winner = 'tie') AS n_true_ties,
+    count(*) FILTER (WHERE winner = 'inconsistent') AS n_inconsistent,
+    count(*) FILTER (WHERE winner = 'missing') AS n_missing,
+    count(*) FILTER (WHERE winner = 'pending') AS n_pairs_pending,
+    count(rank_a_first + rank_b_first) AS n_ranks,
+    sum(CASE WHEN rank_b_first IS NOT NULL THEN rank_a_first END) AS sum_x,
+    sum(CASE WHEN rank_a_first IS NOT NULL THEN -rank_b_first END) AS sum_y,
+    sum(-rank_a_first * rank_b_first) AS sum_xy,
+    sum(CASE WHEN rank_b_first IS NOT NULL THEN rank_a_first * rank_a_first END) AS sum_xx,
+    sum(CASE WHEN rank_a_first IS NOT NULL THEN rank_b_first * rank_b_first END) AS sum_yy
+  FROM candidate_pairs
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
+),
+centred AS (
+  SELECT
+    *,
+    n_wins_a + 0.5 * (n_true_ties + n_inconsistent) - n_both * (
+      sum(n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) OVER pair / nullif(sum(n_both) OVER pair, 0)
+    ) AS residual
+  FROM rubrics_counted
+  WINDOW pair AS (PARTITION BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b)
+),
+counts AS (
+  SELECT
+    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+    count(*) FILTER (WHERE n_both > 0) AS n_rubrics,
+    CAST(sum(n_both + n_missing) AS BIGINT) AS n_pairs,
+    CAST(sum(n_both) AS BIGINT) AS n_both,
+    CAST(sum(n_wins_a) AS BIGINT) AS n_wins_a,
+    CAST(sum(n_wins_b) AS BIGINT) AS n_wins_b,
+    CAST(sum(n_true_ties) AS BIGINT) AS n_true_ties,
+    CAST(sum(n_inconsistent) AS BIGINT) AS n_inconsistent,
+    CAST(sum(n_missing) AS BIGINT) AS n_missing,
+    CAST(sum(n_pairs_pending) AS BIGINT) AS n_pairs_pending,
+    sum(residual * residual) AS residual_squares,
+    CAST(sum(n_ranks) * sum(sum_xy) - sum(sum_x) * sum(sum_y) AS DOUBLE) AS co_xy,
+    CAST(sum(n_ranks) * sum(sum_xx) - sum(sum_x) * sum(sum_x) AS DOUBLE) AS co_xx,
+    CAST(sum(n_ranks) * sum(sum_yy) - sum(sum_y) * sum(sum_y) AS DOUBLE) AS co_yy
+  FROM centred
+  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+),
+measured AS (
+  SELECT
+    *,
+    CAST((n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_both, 0) AS DOUBLE) AS win_rate_half,
+    CASE WHEN n_rubrics > 1
+         THEN CAST(sqrt(residual_squares * n_rubrics / (n_rubrics - 1)) / n_both AS DOUBLE) END AS win_rate_half_se,
+    binom_test_half(n_wins_a, n_wins_a + n_wins_b) AS p_sign
+  FROM counts
+),
+ranked AS (
+  SELECT
+    *,
+    count(p_sign) OVER judge AS n_p,
+    row_number() OVER (
+      PARTITION BY study, template_id, provider, request_model, thinking ORDER BY p_sign NULLS LAST
+    ) AS p_rank
+  FROM measured
+  WINDOW judge AS (PARTITION BY study, template_id, provider, request_model, thinking)
+)
+SELECT
+  study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+  n_rubrics, n_pairs, n_both, n_wins_a, n_wins_b, n_true_ties, n_inconsistent, n_missing, n_pairs_pending,
+  (n_wins_a + n_wins_b + n_true_ties) / nullif(n_both, 0) AS consistency,
+  wilson_lo(n_wins_a + n_wins_b + n_true_ties, n_both) AS consistency_lo,
+  wilson_hi(n_wins_a + n_wins_b + n_true_ties, n_both) AS consistency_hi,
+  win_rate_half,
+  win_rate_half_se,
+  wilson_clustered_lo(win_rate_half, n_both, win_rate_half_se, n_rubrics) AS win_rate_half_lo,
+  wilson_clustered_hi(win_rate_half, n_both, win_rate_half_se, n_rubrics) AS win_rate_half_hi,
+  (n_wins_a - n_wins_b) / nullif(n_both, 0) AS net,
+  2 * win_rate_half_se AS net_se,
+  p_sign,
+  CASE WHEN p_sign IS NOT NULL
+       THEN least(1.0, min(p_sign * n_p / p_rank) OVER (
+         PARTITION BY study, template_id, provider, request_model, thinking ORDER BY p_rank DESC)) END AS q_bh,
+  sign_test_mde(n_wins_a + n_wins_b) AS sign_mde,
+  co_xy / nullif(sqrt(co_xx * co_yy), 0) AS rank_correlation
+FROM ranked;

@@ -1,0 +1,36 @@
+-- grain: study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
+-- question: On one statement, which of two candidate models does a judge prefer, counting only what holds in both
+--   orders?
+-- source: candidate_pairs; a win counts only when the two orders name the same winner (SpecEval: rank_AB = -rank_BA).
+--   n_both = wins, true ties and inconsistent pairs; consistency = wins and true ties of them; win_rate_half gives a
+--   tie or an inconsistent pair to each by half; net = (wins a - wins b) / n_both. Wilson intervals; p_sign = sign test
+--   of the wins, with sign_mde, the smallest share of wins that it finds with power 0.8.
+-- A pair with an order missing, failed or without a majority is n_missing, never a tie.
+
+CREATE OR REPLACE VIEW metric_win_matrix_by_rubric AS
+WITH counts AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
+    count(*) FILTER (WHERE winner <> 'pending') AS n_pairs,
+    count(*) FILTER (WHERE winner IN ('a', 'b', 'tie', 'inconsistent')) AS n_both,
+    count(*) FILTER (WHERE winner = 'a') AS n_wins_a,
+    count(*) FILTER (WHERE winner = 'b') AS n_wins_b,
+    count(*) FILTER (WHERE winner = 'tie') AS n_true_ties,
+    count(*) FILTER (WHERE winner = 'inconsistent') AS n_inconsistent,
+    count(*) FILTER (WHERE winner = 'missing') AS n_missing,
+    count(*) FILTER (WHERE winner = 'pending') AS n_pairs_pending
+  FROM candidate_pairs
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
+)
+SELECT
+  *,
+  (n_wins_a + n_wins_b + n_true_ties) / nullif(n_both, 0) AS consistency,
+  wilson_lo(n_wins_a + n_wins_b + n_true_ties, n_both) AS consistency_lo,
+  wilson_hi(n_wins_a + n_wins_b + n_true_ties, n_both) AS consistency_hi,
+  (n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_both, 0) AS win_rate_half,
+  wilson_lo(n_wins_a + CAST(0.5 * (n_true_ties + n_inconsistent) AS DOUBLE), n_both) AS win_rate_half_lo,
+  wilson_hi(n_wins_a + CAST(0.5 * (n_true_ties + n_inconsistent) AS DOUBLE), n_both) AS win_rate_half_hi,
+  (n_wins_a - n_wins_b) / nullif(n_both, 0) AS net,
+  binom_test_half(n_wins_a, n_wins_a + n_wins_b) AS p_sign,
+  sign_test_mde(n_wins_a + n_wins_b) AS sign_mde
+FROM counts;

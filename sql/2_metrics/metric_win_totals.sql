@@ -1,0 +1,47 @@
+-- grain: study, template_id, provider, request_model, thinking, candidate
+-- question: How often does each candidate model win and lose against all others together?
+-- source: candidate_pairs, each pair counted for both of its models; win_rate_half gives a tie or an inconsistent pair
+--   to each by half. Named after SpecEval: speceval_wins, _losses and _ties are those of its all-pairs mode, where a
+--   win must hold in both orders and what does not is a tie; speceval_unique_* those of its unique-pairs mode, which
+--   reads only the order with the lower name shown first.
+-- SpecEval ranks an answer that it could not read as a tie too; here such a pair is n_missing, beside the totals.
+
+CREATE OR REPLACE VIEW metric_win_totals AS
+WITH sides AS (
+  SELECT
+    study, template_id, provider, request_model, thinking, candidate_a AS candidate,
+    CASE winner WHEN 'a' THEN 'win' WHEN 'b' THEN 'loss' ELSE winner END AS result,
+    rank_a_first AS rank
+  FROM candidate_pairs
+  UNION ALL
+  SELECT
+    study, template_id, provider, request_model, thinking, candidate_b AS candidate,
+    CASE winner WHEN 'b' THEN 'win' WHEN 'a' THEN 'loss' ELSE winner END AS result,
+    -rank_a_first AS rank
+  FROM candidate_pairs
+),
+counts AS (
+  SELECT
+    study, template_id, provider, request_model, thinking, candidate,
+    count(*) FILTER (WHERE result = 'win') AS n_wins,
+    count(*) FILTER (WHERE result = 'loss') AS n_losses,
+    count(*) FILTER (WHERE result = 'tie') AS n_true_ties,
+    count(*) FILTER (WHERE result = 'inconsistent') AS n_inconsistent,
+    count(*) FILTER (WHERE result = 'missing') AS n_missing,
+    count(*) FILTER (WHERE result = 'pending') AS n_pairs_pending,
+    count(*) FILTER (WHERE rank = 1) AS speceval_unique_wins,
+    count(*) FILTER (WHERE rank = -1) AS speceval_unique_losses,
+    count(*) FILTER (WHERE rank = 0) AS speceval_unique_ties
+  FROM sides
+  GROUP BY study, template_id, provider, request_model, thinking, candidate
+)
+SELECT
+  study, template_id, provider, request_model, thinking, candidate,
+  n_wins, n_losses, n_true_ties, n_inconsistent, n_missing, n_pairs_pending,
+  CAST((n_wins + 0.5 * (n_true_ties + n_inconsistent))
+    / nullif(n_wins + n_losses + n_true_ties + n_inconsistent, 0) AS DOUBLE) AS win_rate_half,
+  n_wins AS speceval_wins,
+  n_losses AS speceval_losses,
+  n_true_ties + n_inconsistent AS speceval_ties,
+  speceval_unique_wins, speceval_unique_losses, speceval_unique_ties
+FROM counts;
