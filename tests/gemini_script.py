@@ -4,46 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+import wire_script
 from batchpond import ids
-from batchpond.clock import ManualClock
 from batchpond.model import (
     CreateSpec,
 )
 from batchpond.providers.gemini import Gemini, connect
+from wire_script import Answer
 
-START = datetime(2026, 11, 21, tzinfo=UTC)
 KEY = "AIza-canary-wire-0123456789"
 HOST = "https://generativelanguage.googleapis.com"
 TOKEN = ids.token("lake", "attempt", b"secret", "0" * 64)
 SPEC = CreateSpec(TOKEN, "generateContent", "gemini-2.5-flash", "files/in1", Path("unused"), 2, (("batchpond", TOKEN),))
 
-Answer = httpx.Response | Exception
 
-
-class Script:
-    """An in-process server: one answer after the other, the last for ever, or a function of the request."""
+class Script(wire_script.Script):
+    """A scripted Google."""
 
     def __init__(self, *answers: Answer | Callable[[httpx.Request], Answer], **environ: str) -> None:
-        self.answers = list(answers)
-        self.requests: list[httpx.Request] = []
-        self.clock = ManualClock(START)
-        transport = httpx.MockTransport(self._answer)
-        self.wire: Gemini = connect(self.clock, transport=transport, environ={"GEMINI_API_KEY": KEY} | environ)
-
-    def _answer(self, request: httpx.Request) -> httpx.Response:
-        request.read()
-        self.requests.append(request)
-        answer = self.answers[min(len(self.requests), len(self.answers)) - 1]
-        answer = answer(request) if callable(answer) else answer
-        if isinstance(answer, Exception):
-            raise answer
-        return httpx.Response(answer.status_code, headers=answer.headers, stream=httpx.ByteStream(answer.content))
+        super().__init__(*answers)
+        self.wire: Gemini = connect(self.clock, transport=self.transport, environ={"GEMINI_API_KEY": KEY} | environ)
 
 
 def ok(body: Any = None, **headers: str) -> httpx.Response:

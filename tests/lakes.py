@@ -131,7 +131,8 @@ class LakeBuilder:
             if "outcome" in line:
                 judgments.append(
                     place | {"request_id": request, "parser_id": line.get("parser_id", PARSER)}
-                    | {"verdict": line.get("verdict"), "outcome": line["outcome"]}
+                    | {"outcome": line["outcome"]}
+                    | {name: line.get(name) for name in ("verdict", "label", "score", "confidence", "explanation")}
                 )  # fmt: skip
         self.rows(RAW, raw, "p_provider=openai/p_day=2026-01-02/")
         self.rows(RESPONSES, responses, "p_reader=openai-1/")
@@ -140,7 +141,7 @@ class LakeBuilder:
     def imported(self, rows: Sequence[dict[str, Any]]) -> None:
         """Publish imported judgments."""
         defaults = dict.fromkeys(("template_id", "rubric_id", "provider", "request_model", "thinking"), "unspecified")
-        base = {"study": "imported", "unit_id": "", "repeat_no": 1} | defaults
+        base = {"study": "imported", "task": "pairwise", "unit_id": "", "repeat_no": 1} | defaults
         self.rows(IMPORTED_JUDGMENTS, [base | {"import_key": f"k{n}"} | row for n, row in enumerate(rows)])
 
     def build(self) -> list[lens.BadFile]:

@@ -48,8 +48,55 @@ SIMULATED: Mapping[str, Simulated] = {
         Simulated("gemini", "/gemini", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_API_KEY",
                   ("gemini-2.5-flash-lite", "gemini-2.5-flash"), ":batchGenerateContent", has_files=True,
                   has_token=True),
+        Simulated("vertex", "/vertex", "GOOGLE_VERTEX_BASE_URL", "GOOGLE_OAUTH_ACCESS_TOKEN",
+                  ("publishers/google/models/gemini-2.5-flash-lite", "publishers/google/models/gemini-2.5-flash"),
+                  "/batchPredictionJobs", has_files=True, has_token=True),
+        Simulated("together", "/together", "TOGETHER_BASE_URL", "TOGETHER_API_KEY",
+                  ("meta-llama/Llama-3.3-70B-Instruct-Turbo", "Qwen/Qwen3.5-9B"), "/batches", has_files=True,
+                  has_token=False),
     )
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SimulatedLive:
+    """One live endpoint on this machine: where it is, and a call to it without the question."""
+
+    name: str
+    path: str
+    url_env: str
+    key_env: str
+    model: str
+    ask_ending: str
+
+    @property
+    def base_url(self) -> str:
+        """Where its API is."""
+        return f"{ROOT}{self.path}"
+
+    def is_ask(self, request: httpx.Request) -> bool:
+        """Whether a request would be answered by a model."""
+        path = request.url.path
+        return request.method == "POST" and path.startswith(f"{self.path}/") and path.endswith(self.ask_ending)
+
+
+LIVE: Mapping[str, SimulatedLive] = {
+    endpoint.name: endpoint
+    for endpoint in (
+        *(
+            SimulatedLive(name, batch.path, batch.url_env, batch.key_env, batch.models[0], ending)
+            for name, ending in (
+                ("openai", "/chat/completions"), ("anthropic", "/v1/messages"), ("gemini", ":generateContent"),
+                ("together", "/v1/chat/completions"),
+            )
+            for batch in (SIMULATED[name],)
+        ),
+        SimulatedLive("ollama", "/ollama", "OLLAMA_HOST", "OLLAMA_API_KEY", "llama3.2", "/api/chat"),
+        SimulatedLive("compatible", "/compatible/v1", "VLLM_BASE_URL", "VLLM_API_KEY", "tiny-random",
+                      "/chat/completions"),
+    )
+}  # fmt: skip
+"""Every endpoint with live calls; `SIMULATED` has those with batches."""
 
 
 def environ(key: str, urls: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -64,12 +111,14 @@ def environ(key: str, urls: Mapping[str, str] | None = None) -> dict[str, str]:
 def provider_of(model: str) -> str:
     """Return whose model it is."""
     beginnings = {"gpt": "openai", "claude": "anthropic", "gemini": "gemini"}
-    return beginnings[model.split("-", maxsplit=1)[0]]
+    if model.startswith("publishers/google/"):
+        return "vertex"
+    return "together" if "/" in model else beginnings[model.split("-", maxsplit=1)[0]]
 
 
 def acknowledged_id(answer: httpx.Response) -> str | None:
     """Return the batch id that an answer to a create acknowledges."""
-    if answer.status_code != 200:
+    if answer.status_code not in (200, 201):
         return None
     try:
         body = json.loads(answer.read())
@@ -77,14 +126,17 @@ def acknowledged_id(answer: httpx.Response) -> str | None:
         return None
     if not isinstance(body, dict):
         return None
+    if isinstance(job := body.get("job"), dict):
+        return str(job["id"])
     if body.get("object") == "batch" or body.get("type") == "message_batch":
         return str(body["id"])
-    return str(body["name"]) if str(body.get("name", "")).startswith("batches/") else None
+    is_google = str(body.get("name", "")).rpartition("/")[0].endswith(("batches", "/batchPredictionJobs"))
+    return str(body["name"]) if is_google else None
 
 
 def bare_id(batch_id: str | None) -> str:
     """Return a batch id as the simulators' ledger has it, without the collection that Google puts before it."""
-    return (batch_id or "").removeprefix("batches/")
+    return (batch_id or "").rpartition("/")[2]
 
 
 def one_model_each(names: Sequence[str] = tuple(SIMULATED)) -> tuple[str, ...]:

@@ -34,8 +34,12 @@ def _all_views() -> duckdb.DuckDBPyConnection:
 
 @contextmanager
 def views_over(tables: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open all views of the product, with `tables` standing in for the tables or views of those names."""
+    """Open all views of the product, with `tables` standing in for the tables or views of those names.
+
+    Given judgments are the `calls` too, unless those are given.
+    """
     connection = _all_views()
+    tables = {**_calls(connection, tables), **tables}
     originals = [definition(connection, name) for name in tables]
     try:
         for name, rows in tables.items():
@@ -46,6 +50,16 @@ def views_over(tables: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConnec
             connection.execute(f"DROP VIEW {name}")
             connection.execute(original)
             connection.execute(f"DROP TABLE IF EXISTS held_{name}")
+
+
+def _calls(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Return what the given judgments are as `calls`."""
+    names = {"item": "item_first", "candidate": "candidate_first"}
+    judged = [tables[name] for name in ("pair_judgments", "item_judgments") if name in tables]
+    known = [column[0] for column in connection.execute("DESCRIBE calls").fetchall()]
+    parts = [part.rename_columns([names.get(name, name) for name in part.column_names]) for part in judged]
+    chosen = [part.select([name for name in known if name in part.column_names]) for part in parts]
+    return {"calls": pa.concat_tables(chosen, promote_options="default")} if chosen else {}
 
 
 def definition(connection: duckdb.DuckDBPyConnection, name: str) -> str:
@@ -109,6 +123,24 @@ def _judged(row: Row) -> Row:
     completed |= {"outcome": "decided" if word in {"first", "second"} else word, "origin": "batch"}
     completed |= {name: value for name, value in row.items() if value is not None}
     return completed | {"verdict": word if is_vote else None}
+
+
+def judged_items(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Complete rows of `item_judgments`; `verdict` may be true, false, any outcome word, or None if not answered yet.
+
+    A label or score without a verdict is decided; so is a row whose outcome is given.
+    """
+    return [_judged_item(dict(row)) for row in rows]
+
+
+def _judged_item(row: Row) -> Row:
+    word = row.pop("verdict", None)
+    said = word if word in {"true", "false"} else None
+    is_decided = said or row.get("label") or row.get("score") is not None
+    completed = {**CELL_DEFAULT, "task": "compliance", "unit_id": "", "repeat_no": 1, "origin": "batch"}
+    completed |= {"outcome": "decided" if is_decided else word}
+    completed |= {name: value for name, value in row.items() if value is not None}
+    return completed | {"verdict": said}
 
 
 def result(connection: duckdb.DuckDBPyConnection, query: str) -> list[Row]:

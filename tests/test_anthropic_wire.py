@@ -586,7 +586,7 @@ def test_check_names_the_scope_or_the_variable() -> None:
 def test_the_key_is_in_no_public_representation() -> None:
     """Nothing that a debugger or log prints of the wire shows the key."""
     wire = Script(ok({})).wire
-    assert KEY not in repr(wire) + repr(vars(wire)) + repr(vars(wire._http)["_auth_headers"])
+    assert KEY not in repr(wire) + repr(vars(wire)) + repr(vars(vars(wire._http)["_auth"]))
 
 
 def test_limits_hold_the_envelope_and_the_settle_time_two_deadlines() -> None:

@@ -193,6 +193,20 @@ def _interleaved(draw: random.Random, n_attempts: int) -> list[Event]:
     return events
 
 
+@given(histories)
+@settings(max_examples=100)
+def test_an_attempt_that_was_handed_out_stays_as_it_was(history: list[Event]) -> None:
+    """Adding events one by one folds as all at once do, and changes no attempt that someone holds."""
+    picture = fold([])
+    held: list[tuple[Attempt, Attempt]] = []
+    for event in history:
+        picture.add(event)
+        attempt = picture.attempts["a1"]
+        held.append((attempt, dataclasses.replace(attempt)))
+    assert picture == fold(history)
+    assert all(then == copy for then, copy in held)
+
+
 def test_misses_are_forgotten_once_the_batch_is_seen_again() -> None:
     history = _ordered([
         INTENT, _event(Kind.SENT, BatchState.QUEUED, "", 0), _event(Kind.CREATED, BatchState.RUNNING, "", 0),

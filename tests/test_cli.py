@@ -72,7 +72,10 @@ def test_commands_are_listed_in_flow_order() -> None:
     )
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["query", "--help"], ["import", "judgments", "-h"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["query", "--help"], ["import", "judgments", "-h"], ["import", "rows", "-h"], ["export", "-h"]],
+)
 def test_help_fits_80_columns(arguments: list[str]) -> None:
     """Help is readable in a narrow terminal; only examples may be longer."""
     help_text = run(*arguments, COLUMNS="80").stdout.partition("Examples:")[0]
@@ -235,10 +238,13 @@ def test_init_writes_what_plan_reads_and_overwrites_nothing(tmp_path: Path) -> N
 
 
 def test_templates_are_listed_and_shown(tmp_path: Path) -> None:
-    """Five templates with their hashes; one shown is the text itself."""
+    """Templates by task with their hashes; one shown is the text itself."""
     listed = json.loads(run("templates", "--json", cwd=tmp_path).stdout)
-    assert len({row["template_hash"] for row in listed}) == 5
-    for row in listed:
+    assert len({row["template_hash"] for row in listed}) == len(listed)
+    assert [row["task"] for row in listed].count("pairwise") == 5
+    ranking = json.loads(run("templates", "--task", "ranking", "--json", cwd=tmp_path).stdout)
+    assert ranking == [row for row in listed if row["task"] == "ranking"]
+    for row in (listed[0], ranking[0]):
         assert run("templates", row["template_id"]).stdout == row["text"] + "\n"
     rubrics = json.loads(run("templates", "--rubrics", "--json").stdout)
     assert {"overall_quality", "organization"} <= {row["rubric_id"] for row in rubrics}
@@ -249,6 +255,9 @@ def test_an_unknown_template_is_an_error_with_a_suggestion() -> None:
     done = run("templates", "plane")
     assert (done.returncode, done.stdout) == (2, "")
     assert "did you mean plain?" in done.stderr
+    done = run("templates", "--task", "rankings")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean ranking?" in done.stderr
 
 
 def test_query_reads_standard_input_and_view_names(lake: Path) -> None:

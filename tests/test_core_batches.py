@@ -13,7 +13,7 @@ import pytest
 
 from batchpond.attempts import ATTENTION_PHASES, SETTLED_PHASES, Phase, Picture, fold
 from batchpond.lake.events import Event, Kind, read
-from batchpond.lake.schemas import EVENTS, RAW
+from batchpond.lake.schemas import DOUBTS, EVENTS, RAW
 from lakes import BAD, OK, LakeBuilder
 
 
@@ -152,6 +152,18 @@ def test_audit_reads_the_fullest_download_of_a_file_and_counts_the_others_apart(
     lake.ended("A1")
     (row,) = lake.query("SELECT n_lines, n_raw_lines, n_raw_lines_superseded, is_balanced FROM audit")
     assert tuple(row.values()) == (2, 2, 1, True)
+
+
+def test_audit_counts_the_calls_that_may_have_been_paid_unseen(lake: LakeBuilder) -> None:
+    """Each row of `doubts` counts with its attempt; whether the attempt is balanced does not hang on it."""
+    for number in (1, 2):
+        lake.sent(f"A{number}", f"S{number}", [f"r{number}"])
+        lake.lines(f"A{number}", [{"request_id": f"r{number}"} | OK])
+        lake.ended(f"A{number}")
+    doubt = {"provider": "openai", "attempt_id": "A1", "custom_id": "c", "request_id": "r1", "reason": "cut"}
+    lake.rows(DOUBTS, [doubt, doubt, doubt])
+    found = lake.query("SELECT n_in_doubt, n_succeeded, is_balanced FROM audit ORDER BY attempt_id")
+    assert [tuple(row.values()) for row in found] == [(3, 1, True), (0, 1, True)]
 
 
 def test_audit_of_a_batch_that_was_never_sent_is_empty(lake: LakeBuilder) -> None:

@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 from batchpond import lens
+from batchpond.lake.schemas import ITEMS, RUBRICS
 from lakes import BAD, OK, LakeBuilder
 
 VIEWS = [view for view in lens.views() if view.stage in {"1_core", "3_report"}]
@@ -22,6 +23,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyCo
     random.seed(11)
     for study in ("demo", "other"):
         _busy_plan(lake, study)
+    _staged_plan(lake)
     requests = [f"r{n:03d}" for n in range(120)]
     for number in range(6):
         part = requests[number * 20 : number * 20 + 20]
@@ -38,7 +40,9 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyCo
     lake.sent("A9", "S9", [f"r{n}" for n in range(120, 130)])
     items = [f"s{n}" for n in range(6)]
     lake.imported([{"item_first": f, "item_second": s, "verdict": "first", "outcome": "decided"}
-                   for f in items for s in items if f != s])  # fmt: skip
+                   for f in items for s in items if f != s]
+                  + [{"study": "staged", "task": "compliance", "provider": "human", "unit_id": "q1",
+                      "item_first": "o-c1", "verdict": "true", "outcome": "decided"}])  # fmt: skip
     with lake.connect() as connection:
         yield connection
 
@@ -57,6 +61,29 @@ def _busy_plan(lake: LakeBuilder, study: str) -> None:
                     | {"direction": "forward" if first < second else "reverse"}
                 )
     lake.plan(rows, study)
+
+
+def _staged_plan(lake: LakeBuilder) -> None:
+    """Plan a study of stages: conversations, judges of their answers, and of two candidates' outputs."""
+    tactic = {"rubric_id": "praise", "rubric_hash": "hash of praise", "unit_id": "q1"}
+    judged = {"direction": None, "is_lo_first": None, "item_second": None, "pair_id": None}
+    rows: list[dict[str, Any]] = [
+        {"task": task, "stage": task, "turn_no": turn, "candidate_first": "c1", "item_first": f"{task}{turn}"}
+        | tactic | judged for task in ("conversation", "pressure") for turn in (0, 1)
+    ]  # fmt: skip
+    outputs = {"o-c1": "c1", "o-c2": "c2"}
+    rows += [
+        {"task": "compliance", "stage": "compliance", "unit_id": "q1", "candidate_first": candidate, "item_first": item}
+        | judged | {"item_first_hash": f"hash of {item}"} for item, candidate in outputs.items()
+    ]  # fmt: skip
+    rows += [
+        {"task": "ranking", "stage": "ranking", "unit_id": "q1", "item_first": first, "item_second": second,
+         "candidate_first": outputs[first], "candidate_second": outputs[second], "is_lo_first": first < second}
+        for first, second in (("o-c1", "o-c2"), ("o-c2", "o-c1"))
+    ]  # fmt: skip
+    lake.rows(RUBRICS, [{"rubric_hash": "hash of praise", "rubric_id": "praise", "name": "social"}])
+    lake.rows(ITEMS, [{"item_hash": f"hash of {item}", "item_id": item, "text": "An answer."} for item in outputs])
+    lake.plan([row | {"slot": slot, "request_id": f"staged{slot}"} for slot, row in enumerate(rows)], "staged")
 
 
 def _busy_lines(lake: LakeBuilder, attempt: str, requests: list[str]) -> None:
@@ -84,12 +111,15 @@ def test_the_grain_in_a_view_s_header_names_each_row_once(busy: duckdb.DuckDBPyC
 
 
 def test_results_and_the_plan_have_the_same_rows(busy: duckdb.DuckDBPyConnection) -> None:
-    """No join loses or doubles a planned request, and pair_judgments adds only the imported ones."""
-    ((plan, results, pairs, imported),) = busy.execute(
+    """No join loses or doubles a planned request, and only imported ones are added to judgments and calls."""
+    ((plan, results, pairs, items, asked, calls, imported),) = busy.execute(
         "SELECT (SELECT count(*) FROM plan_current), (SELECT count(*) FROM results),"
-        " (SELECT count(*) FROM pair_judgments), (SELECT count(*) FROM imported_judgments)"
+        " (SELECT count(*) FROM pair_judgments), (SELECT count(*) FROM item_judgments),"
+        " (SELECT count(*) FROM plan_current WHERE task = 'conversation'), (SELECT count(*) FROM calls),"
+        " (SELECT count(*) FROM imported_judgments)"
     ).fetchall()
-    assert (results, pairs) == (plan, plan + imported)
+    assert (results, calls) == (plan, plan + imported)
+    assert pairs + items == plan - asked + imported
     busy_states = busy.execute("SELECT DISTINCT request_state FROM results ORDER BY 1").fetchall()
     assert [state for (state,) in busy_states] == ["answered", "failed", "missing", "outstanding", "planned"]
 

@@ -11,7 +11,6 @@ import errno
 import itertools
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.processes import desk_at
 from tests.sim_study import LATENCY_S, STUDY, Rig
+from tests.small_disk import PAGE_BYTES, fill, mounted
 
 from batchpond.attempts import Phase
 from batchpond.errors import ExitCode, LakeError
@@ -32,7 +32,6 @@ from batchpond.simulators.world import Settings
 
 N_SHARDS = 2
 N_REQUESTS = 12
-PAGE_BYTES = 4096
 DISK_BYTES = 8 << 20
 STRIDE = 13
 PAGES_STRIDE = 13
@@ -249,23 +248,9 @@ def sweep(verb: str, fault: str, starts: dict[str, Path], folder: Path, stride: 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A tmpfs of a few megabytes; only root may mount one."""
-    mount, umount, point = shutil.which("mount"), shutil.which("umount"), tmp_path / "disk"
-    point.mkdir()
-    if mount is None or umount is None:
-        pytest.skip("NOT CHECKED on a full disk: there is no mount here")
-    options = ["-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=0700", "batchpond-test", os.fspath(point)]
-    if subprocess.run([mount, *options], capture_output=True, check=False).returncode:
-        pytest.skip("NOT CHECKED on a full disk: mounting a tmpfs needs root")
-    yield point
-    subprocess.run([umount, "-l", os.fspath(point)], check=True)
-
-
-def fill(disk: Path, n_pages_free: int) -> Path:
-    n_free = os.statvfs(disk).f_bavail
-    filler = disk / "filler"
-    filler.write_bytes(bytes((n_free - n_pages_free) * PAGE_BYTES))
-    return filler
+    """A disk of a few megabytes."""
+    with mounted(tmp_path / "disk", DISK_BYTES) as disk:
+        yield disk
 
 
 @pytest.mark.parametrize("verb", ["submit", "sync"])

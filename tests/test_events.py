@@ -80,16 +80,16 @@ def test_compaction_keeps_every_event_and_drops_merged_files_a_day_later(
         log.append(Event(kind=Kind.PLANNED, study=f"s{number}"))
     before = events.read(store)
     old = set(store.files("events"))
-    assert events.compact(store) is True
+    assert log.compact() is True
     assert events.read(store) == before
-    assert old < set(store.published("events"))
+    assert set(map(str, old)) < set(store.published("events"))
     assert old.isdisjoint(store.files("events")), "no row is listed twice"
-    assert events.compact(store) is False, "nothing is dropped while a reader may hold the old list"
+    assert log.compact() is False, "nothing is dropped while a reader may hold the old list"
 
     merged = next(path for path in store.files("events") if path.name.startswith("c-"))
     long_ago = time.time() - 2 * 86_400 - (time.time() - START.timestamp())
     os.utime(merged, (long_ago, long_ago))
-    assert events.compact(store) is True
+    assert log.compact() is True
     assert store.files("events") == [merged]
     assert events.read(store) == before
     log = EventLog(store)

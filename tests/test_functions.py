@@ -162,6 +162,48 @@ def test_chi_square_matches_scipy(connection: duckdb.DuckDBPyConnection, df: flo
     assert_close(evaluate(connection, "chi2_sf(x, df)", x=x, df=np.full(len(x), df)), stats.chi2.sf(x, df))
 
 
+@pytest.mark.parametrize("df", [1, 2, 3, 4.5, 10, 55, 1e3, 1e6])
+def test_student_t_matches_scipy(connection: duckdb.DuckDBPyConnection, df: float) -> None:
+    """The tails and the quantile of Student's t equal scipy's from the middle to far out."""
+    t = np.concatenate([np.linspace(-12, 12, 97), [1e-6, 40.0]])
+    assert_close(evaluate(connection, "t_two_sided(t, df)", t=t, df=np.full(len(t), df)), 2 * stats.t.sf(np.abs(t), df))
+    p = np.array([1e-5, 0.001, 0.025, 0.2, 0.3, 0.49, 0.5, 0.7, 0.95, 0.975, 0.9995])
+    got = evaluate(connection, "t_quantile(p, df)", p=p, df=np.full(len(p), df))
+    np.testing.assert_allclose(got, stats.t.ppf(p, df), rtol=1e-9, atol=1e-12)
+
+
+def test_two_proportions_match_statsmodels(connection: duckdb.DuckDBPyConnection) -> None:
+    """The difference's interval equals statsmodels' Newcombe, the test scipy's uncorrected chi-square."""
+    proportion = pytest.importorskip("statsmodels.stats.proportion")
+    rng = np.random.default_rng(4)
+    n1, n2 = rng.integers(1, 400, (2, 150))
+    k1, k2 = rng.integers(0, n1 + 1), rng.integers(0, n2 + 1)
+    columns = {"k1": k1, "n1": n1, "k2": k2, "n2": n2}
+    lo, hi = proportion.confint_proportions_2indep(k1, n1, k2, n2, method="newcomb", compare="diff")
+    for name, expected in (("lo", lo), ("hi", hi)):
+        got = evaluate(connection, f"newcombe_{name}(k1, n1, k2, n2)", **columns)
+        np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
+    found = (k1 + k2 > 0) & (k1 + k2 < n1 + n2)
+    expected_p = [
+        stats.chi2_contingency([[a, m - a], [b, n - b]], correction=False)[1] if some else np.nan
+        for a, m, b, n, some in zip(k1, n1, k2, n2, found, strict=True)
+    ]
+    assert_close(evaluate(connection, "two_proportions_p(k1, n1, k2, n2)", **columns), expected_p)
+
+
+def test_wilson_clustered_is_its_formula(connection: duckdb.DuckDBPyConnection) -> None:
+    """Both ends solve (x - p)^2 = t^2 x (1-x) / n_eff, n_eff never above n; fewer than 5 clusters have no interval."""
+    rng = np.random.default_rng(6)
+    n, g = rng.integers(20, 400, 200), rng.integers(2, 40, 200)
+    p, se = rng.uniform(0.02, 0.98, 200), rng.uniform(0.005, 0.2, 200)
+    n_eff, t = np.minimum(n, p * (1 - p) / se**2), stats.t.ppf(0.975, g - 1)
+    for name in ("lo", "hi"):
+        x = evaluate(connection, f"wilson_clustered_{name}(p, n, se, g)", p=p, n=n, se=se, g=g)
+        np.testing.assert_array_equal(np.isnan(x), g < 5)
+        np.testing.assert_allclose((x - p)[g > 4] ** 2, (t**2 * x * (1 - x) / n_eff)[g > 4], rtol=1e-7, atol=1e-15)
+        assert ((x <= p) if name == "lo" else (x >= p))[g > 4].all()
+
+
 def smallest_share(n: int, alpha: float = 0.05, power: float = 0.8) -> float:
     """Return the sign test's minimum detectable share by scipy, NaN where there is none."""
     critical = [k for k in range((n + 1) // 2) if 2 * stats.binom.cdf(k, n, 0.5) <= alpha]
@@ -189,6 +231,10 @@ NULLS = [
     "mcnemar_exact(0, 0)", "mcnemar_midp(0, 0)", "mcnemar_midp(NULL, 1)", "agresti_min_lo(0, 0, 0)",
     "sign_test_mde(0)", "sign_test_mde(NULL)", "chi2_sf(NULL, 1)", "chi2_sf(1, 0)", "normal_sf(NULL)",
     "ibeta(0.5, 0, 1)",
+    "t_two_sided(1, 0)", "t_two_sided(NULL, 3)", "t_quantile(0.975, 0)", "t_quantile(0.975, NULL)", "t_quantile(1, 3)",
+    "newcombe_lo(0, 0, 1, 2)", "newcombe_hi(1, 2, 0, 0)", "two_proportions_p(0, 3, 0, 4)",
+    "two_proportions_p(0, 0, 1, 2)", "wilson_clustered_lo(0.5, 10, 0.1, 4)", "wilson_clustered_hi(NULL, 10, 0.1, 9)",
+    "wilson_clustered_hi(0.5, 0, 0.1, 9)",
     "normal_quantile(0)", "normal_quantile(1)", "beta_quantile(NULL, 1, 1)", "beta_quantile(0.5, 0, 1)",
 ]  # fmt: skip
 
@@ -202,7 +248,8 @@ def test_no_data_is_null(connection: duckdb.DuckDBPyConnection, expression: str)
 PER_ROW = [
     "mcnemar_exact(k, n - k)", "mcnemar_midp(k, n - k)", "binom_cdf(k, n, p)", "clopper_pearson_lo(k, n)",
     "clopper_pearson_hi(k, n)", "wilson_lo(k, n)", "chi2_sf(k, n)", "normal_quantile(p)", "normal_sf(p)",
-    "sign_test_mde(n)",
+    "sign_test_mde(n)", "t_quantile(p, n)", "t_two_sided(k, n)", "wilson_clustered_lo(p, n, p / 9, 7)",
+    "two_proportions_p(k, n, 3, 9)",
 ]  # fmt: skip
 
 

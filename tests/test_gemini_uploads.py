@@ -18,8 +18,9 @@ from batchpond import uploads
 from batchpond.clock import ManualClock, SystemClock
 from batchpond.errors import AccessError, ProviderError
 from batchpond.providers.gemini import connect
-from gemini_script import HOST, KEY, START, TOKEN, Answer, Script, ok, refusal
+from gemini_script import HOST, KEY, TOKEN, Answer, Script, ok, refusal
 from hostile_server import Act, hostile, reply, reset
+from wire_script import START
 
 # --- uploads --------------------------------------------------------------------------------------
 

@@ -46,13 +46,13 @@ from gemini_script import (
     QUOTA,
     RETRY,
     SPEC,
-    START,
     TOKEN,
     Script,
     ok,
     operation,
     refusal,
 )
+from wire_script import START
 
 
 def read(value: Any) -> RemoteBatch:
@@ -115,7 +115,7 @@ def test_the_key_is_the_first_variable_that_is_set_and_travels_in_its_header() -
     assert script.wire.check() == "gemini/generativelanguage.googleapis.com/-"
     assert script.requests[0].headers["x-goog-api-key"] == other
     assert other not in str(script.requests[0].url)
-    shown = repr(script.wire) + repr(vars(script.wire)) + repr(vars(script.wire._http)["_auth_headers"])
+    shown = repr(script.wire) + repr(vars(script.wire)) + repr(vars(vars(script.wire._http)["_auth"]))
     assert other not in shown
     assert KEY not in shown
 

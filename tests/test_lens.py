@@ -12,11 +12,13 @@ import time
 from pathlib import Path
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 
 from batchpond import lens, sqldocs
 from batchpond.errors import LakeError
-from batchpond.lake.schemas import EVENTS, ITEMS, TABLES
+from batchpond.lake import tables
+from batchpond.lake.schemas import EVENTS, IMPORTED_JUDGMENTS, ITEMS, TABLES
 from batchpond.lake.store import LENS
 from batchpond.lens import scripts
 from lakes import LakeBuilder
@@ -347,3 +349,23 @@ def test_importing_the_lens_leaves_the_terminal_alone() -> None:
     """Nothing is printed or opened by importing."""
     done = subprocess.run([sys.executable, "-c", "import batchpond.lens"], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_files_from_before_a_column_was_added_are_read_with_that_column_null(tmp_path: Path) -> None:
+    """Beside newer files or alone, in the views and for the program's own SQL; no other column may lack."""
+    lake = LakeBuilder(tmp_path / "lake")
+    lake.imported([{"item_first": "a", "item_second": "b", "verdict": "first", "outcome": "decided"}])
+    newer = lake.store.files(IMPORTED_JUDGMENTS.name)[0]
+    rows = pq.ParquetFile(newer).read()
+    older = newer.with_name("older.parquet")
+    pq.write_table(rows.drop_columns(sorted(IMPORTED_JUDGMENTS.later)), older)
+    asked = "select count(*) as n, count(task) as n_with_task, count(distinct item_first) as n_items"
+    for n_files in (2, 1):
+        found = lake.query(f"{asked} from imported_judgments")
+        assert found == [{"n": n_files, "n_with_task": n_files - 1, "n_items": 1}]
+        assert lake.query("select count(*) as n from pair_judgments") == [{"n": n_files}]
+        with tables.connect(lake.store, [IMPORTED_JUDGMENTS.name]) as connection:
+            assert connection.execute(f"{asked} from imported_judgments").fetchall() == [(n_files, n_files - 1, 1)]
+        newer.unlink(missing_ok=True)
+    pq.write_table(rows.drop_columns(["verdict"]), older)
+    assert [bad.path.name for bad in lake.build()] == ["older.parquet"]

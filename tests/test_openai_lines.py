@@ -277,6 +277,23 @@ def test_a_byte_order_mark_and_a_carriage_return_are_ignored() -> None:
     assert read(b"\xef\xbb\xbf" + row(http(chat())) + b"\r").text == "Hello"
 
 
+@pytest.mark.parametrize(
+    ("error", "error_code"),
+    [
+        ({"error": {"message": "No.", "type": "BadRequestError", "param": None, "code": 400}}, "400"),
+        ({"object": "error", "message": "No.", "type": "BadRequestError", "param": None, "code": 400}, "400"),
+        ("No.", None),
+    ],
+    ids=["in an envelope", "bare", "text"],
+)
+def test_vllm_rows_without_a_body_keep_status_and_words(error: Any, error_code: str | None) -> None:
+    """Failed rows of `vllm run-batch` (0.32, recorded): status and request id on one side, the error on the other."""
+    got = read(row({"status_code": 400, "request_id": "vllm-batch-1", "body": None}, error))
+    assert (got.custom_id, got.status, got.status_code) == (CID, ResponseStatus.ERRORED, 400)
+    assert (got.error_message, got.error_code, got.error_class) == ("No.", error_code, ErrorClass.PERMANENT)
+    assert got.provider_request_id == "vllm-batch-1"
+
+
 def test_compatible_servers_may_leave_the_status_out_and_put_thoughts_beside() -> None:
     """vLLM and its relatives: no status_code, `reasoning_content` on the message."""
     body = chat({"content": "Hi", "reasoning_content": "Hm."})

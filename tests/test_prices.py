@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import UsageError
+from batchpond.model import Mode, PricedModel
 from batchpond.prices import NOTHING, THINKING_TOKENS, UNKNOWN, Estimate, Prices, output_tokens, overrides
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -30,9 +31,9 @@ def test_batch_prices_are_half_of_the_standard_ones(
     model: str, input_usd: float, cached_usd: float, output_usd: float
 ) -> None:
     """USD per 1M tokens as the provider's price page had them on 2026-11-21."""
-    assert PRICES.cost("openai", model, 100_000, 0, 0) == pytest.approx(input_usd / 10)
-    assert PRICES.cost("openai", model, 100_000, 100_000, 0) == pytest.approx(cached_usd / 10)
-    assert PRICES.cost("openai", model, 0, 0, 1_000_000) == pytest.approx(output_usd)
+    assert PRICES.cost(PricedModel("openai", model), 100_000, 0, 0) == pytest.approx(input_usd / 10)
+    assert PRICES.cost(PricedModel("openai", model), 100_000, 100_000, 0) == pytest.approx(cached_usd / 10)
+    assert PRICES.cost(PricedModel("openai", model), 0, 0, 1_000_000) == pytest.approx(output_usd)
 
 
 @pytest.mark.parametrize(
@@ -47,10 +48,10 @@ def test_batch_prices_are_half_of_the_standard_ones(
 def test_anthropic_prices_tell_reading_and_writing_a_cache_apart(model: str, prices: tuple[float, ...]) -> None:
     """Input, cache read, output, cache write; all prompt tokens are in `input_tokens`."""
     input_usd, cached_usd, output_usd, written_usd = prices
-    usd = PRICES.cost("anthropic", model, 10_000, 4_000, 500, 3_000)
+    usd = PRICES.cost(PricedModel("anthropic", model), 10_000, 4_000, 500, 3_000)
     assert usd == pytest.approx((3_000 * input_usd + 4_000 * cached_usd + 500 * output_usd + 3_000 * written_usd) / 1e6)
-    assert PRICES.cost("anthropic", model, 10_000, 4_000, 500, None) == PRICES.cost(
-        "anthropic", model, 10_000, 4_000, 500
+    assert PRICES.cost(PricedModel("anthropic", model), 10_000, 4_000, 500, None) == PRICES.cost(
+        PricedModel("anthropic", model), 10_000, 4_000, 500
     )
 
 
@@ -58,13 +59,13 @@ def test_a_written_price_for_the_cache_is_used_and_otherwise_writing_costs_what_
     """`cache_write` is optional."""
     written = b'[prices."x/a"]\ninput = 1\noutput = 0\ncache_write = 10\n[prices."x/b"]\ninput = 1\noutput = 0\n'
     book = Prices(overrides(written), NOW)
-    assert book.cost("x", "a", 3_000_000, 0, 0, 1_000_000) == pytest.approx(12.0)
-    assert book.cost("x", "b", 3_000_000, 0, 0, 1_000_000) == pytest.approx(3.0)
+    assert book.cost(PricedModel("x", "a"), 3_000_000, 0, 0, 1_000_000) == pytest.approx(12.0)
+    assert book.cost(PricedModel("x", "b"), 3_000_000, 0, 0, 1_000_000) == pytest.approx(3.0)
 
 
 def test_long_inputs_pay_the_higher_tier_on_all_tokens() -> None:
     """Above 272,000 input tokens every token of the request costs more, output included."""
-    at, above = (PRICES.cost("openai", "gpt-5.4", n, 1_000, 1_000) for n in (272_000, 272_001))
+    at, above = (PRICES.cost(PricedModel("openai", "gpt-5.4"), n, 1_000, 1_000) for n in (272_000, 272_001))
     assert at == pytest.approx((271_000 * 1.25 + 1_000 * 0.13 + 1_000 * 7.5) / 1e6)
     assert above == pytest.approx((271_001 * 2.5 + 1_000 * 0.25 + 1_000 * 11.25) / 1e6)
 
@@ -72,7 +73,7 @@ def test_long_inputs_pay_the_higher_tier_on_all_tokens() -> None:
 @pytest.mark.parametrize("day", [datetime(2024, 1, 1, tzinfo=UTC), datetime(2026, 10, 13, tzinfo=UTC), NOW])
 def test_an_early_clock_does_not_double_the_price(day: datetime) -> None:
     """Bundled batch prices begin on 2026-10-14; before it the bundled answer would be the standard price."""
-    assert Prices(now=day).cost("openai", "gpt-5.4-mini", 1_000_000, 0, 0) == pytest.approx(0.375)
+    assert Prices(now=day).cost(PricedModel("openai", "gpt-5.4-mini"), 1_000_000, 0, 0) == pytest.approx(0.375)
 
 
 @pytest.mark.parametrize(
@@ -81,27 +82,31 @@ def test_an_early_clock_does_not_double_the_price(day: datetime) -> None:
 )
 def test_an_unknown_batch_price_is_unknown(provider: str, model: str) -> None:
     """No price, or only a standard one, gives None everywhere and never 0."""
-    assert PRICES.unit(provider, model) is None
-    assert PRICES.cost(provider, model, 10, 0, 10) is None
-    assert PRICES.estimate(provider, model, "none", 100, 10, 1_000) == UNKNOWN
+    assert PRICES.unit(PricedModel(provider, model)) is None
+    assert PRICES.cost(PricedModel(provider, model), 10, 0, 10) is None
+    assert PRICES.estimate(PricedModel(provider, model), "none", 100, 10, 1_000) == UNKNOWN
     assert NOTHING + UNKNOWN == UNKNOWN
 
 
 def test_unknown_tokens_make_the_cost_unknown() -> None:
     """A row without usage has no cost; one without a cached count has none cached."""
-    assert PRICES.cost("openai", "gpt-5.4", None, 0, 1) is None
-    assert PRICES.cost("openai", "gpt-5.4", 1, 0, None) is None
-    assert PRICES.cost("openai", "gpt-5.4", 10, None, 1) == PRICES.cost("openai", "gpt-5.4", 10, 0, 1)
+    assert PRICES.cost(PricedModel("openai", "gpt-5.4"), None, 0, 1) is None
+    assert PRICES.cost(PricedModel("openai", "gpt-5.4"), 1, 0, None) is None
+    assert PRICES.cost(PricedModel("openai", "gpt-5.4"), 10, None, 1) == PRICES.cost(
+        PricedModel("openai", "gpt-5.4"), 10, 0, 1
+    )
 
 
 def test_the_lake_overrides_prices(tmp_path: Path) -> None:
     """config.toml wins over the bundled data, for models nobody else knows too; no file is no override."""
     path = tmp_path / "config.toml"
-    assert Prices.of_lake(path, NOW).cost("openai", "gpt-5.4-mini", 1_000_000, 0, 0) == pytest.approx(0.375)
+    assert Prices.of_lake(path, NOW).cost(PricedModel("openai", "gpt-5.4-mini"), 1_000_000, 0, 0) == pytest.approx(
+        0.375
+    )
     path.write_bytes(CONFIG + b'[prices."lab/mine"]\ninput = 0\noutput = 0\ncached_input = 0\n')
     prices = Prices.of_lake(path, NOW)
-    assert prices.cost("openai", "gpt-5.4-mini", 1_000_000, 500_000, 1_000_000) == pytest.approx(5.0)
-    assert prices.cost("lab", "mine", 5, 0, 5) == 0.0
+    assert prices.cost(PricedModel("openai", "gpt-5.4-mini"), 1_000_000, 500_000, 1_000_000) == pytest.approx(5.0)
+    assert prices.cost(PricedModel("lab", "mine"), 5, 0, 5) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -129,7 +134,7 @@ def test_wrong_overrides_are_named(text: str, message: str) -> None:
 )
 def test_low_is_at_most_expected_is_at_most_worst(thinking: str, limit: int | None, n: int, tokens: int) -> None:
     """Estimates are ordered, and the worst is unknown exactly when nothing bounds the output."""
-    estimate = PRICES.estimate("openai", "gpt-5.4", thinking, limit, n, tokens)
+    estimate = PRICES.estimate(PricedModel("openai", "gpt-5.4"), thinking, limit, n, tokens)
     assert estimate.low_usd is not None
     assert estimate.expected_usd is not None
     assert 0 <= estimate.low_usd <= estimate.expected_usd
@@ -143,8 +148,38 @@ def test_estimates_follow_the_documented_rule() -> None:
     assert output_tokens("none", 300) == type(output_tokens("none", 300))(12, 150, 300)
     assert output_tokens("low", None).expected == 550
     assert output_tokens("1000", 200).expected == 200
-    usd = PRICES.estimate("openai", "gpt-5.4-mini", "none", 300, 100, 50_000)
+    usd = PRICES.estimate(PricedModel("openai", "gpt-5.4-mini"), "none", 300, 100, 50_000)
     assert usd.low_usd == pytest.approx(100 * (400 * 0.375 + 12 * 2.25) / 1e6)
     assert usd.expected_usd == pytest.approx(100 * (500 * 0.375 + 150 * 2.25) / 1e6)
     assert usd.worst_usd == pytest.approx(100 * (750 * 0.375 + 300 * 2.25) / 1e6)
-    assert PRICES.estimate("openai", "gpt-5.4-mini", "none", None, 0, 0) == Estimate(0.0, 0.0, 0.0)
+    assert PRICES.estimate(PricedModel("openai", "gpt-5.4-mini"), "none", None, 0, 0) == Estimate(0.0, 0.0, 0.0)
+
+
+def test_a_live_call_costs_the_standard_price_and_a_server_of_ones_own_nothing() -> None:
+    """Batches cost half of what the same live call costs; an override of one is no override of the other."""
+    batch, live = (PricedModel("openai", "gpt-5.4-mini", mode) for mode in (Mode.BATCH, Mode.LIVE))
+    standard, half = (PRICES.cost(asked, 100_000, 0, 1_000) for asked in (live, batch))
+    assert standard is not None
+    assert half == pytest.approx(standard / 2)
+    book = Prices(overrides(b'[prices."openai/gpt-5.4-mini@live"]\ninput = 8\noutput = 0\n'), NOW)
+    assert book.cost(live, 1_000_000, 0, 0) == pytest.approx(8.0)
+    assert book.cost(batch, 1_000_000, 0, 0) == pytest.approx(0.375)
+    assert PRICES.cost(PricedModel("openai", "gpt-5.4-mini", Mode.FILES), 10, 0, 10) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "usd"),
+    [
+        ("meta-llama/Llama-3.3-70B-Instruct-Turbo", (0.44, 0.44)),
+        ("openai/gpt-oss-120b", (0.15, 0.6)),
+        ("moonshotai/Kimi-K3", (3.0, 15.0)),
+    ],
+)
+def test_where_few_models_are_cheaper_in_batches_the_others_cost_what_live_calls_do(
+    model: str, usd: tuple[float, float]
+) -> None:
+    """Together's list of discounts; without it, an equal batch price would count as unknown."""
+    input_usd, output_usd = usd
+    assert PRICES.cost(PricedModel("together", model), 1_000_000, 0, 0) == pytest.approx(input_usd)
+    assert PRICES.cost(PricedModel("together", model), 0, 0, 1_000_000) == pytest.approx(output_usd)
+    assert PRICES.cost(PricedModel("together", "nobody/knows-this"), 1, 0, 1) is None

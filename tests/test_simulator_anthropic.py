@@ -215,7 +215,7 @@ def test_live_calls_answer_like_batch_rows(sim: Running, client: anthropic.Anthr
     with pytest.raises(anthropic.NotFoundError, match="model: claude-nope"):
         client.messages.create(**params(model="claude-nope"))
     assert client.messages.create(**params(max_tokens=0)).stop_reason == "max_tokens"
-    assert len(sim.world.ledger.bills) == 3
+    assert sim.world.ledger.live.n_billed == 3
 
 
 def test_models_are_listed_and_found(client: anthropic.Anthropic) -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from batchpond.simulators.gemini_answers import RowAnswer, answer
 from batchpond.simulators.gemini_models import MODELS, family_of
 from batchpond.simulators.gemini_requests import malformed
-from batchpond.simulators.judge import Panel, parse_judge
+from batchpond.simulators.judge import Panel
+from batchpond.simulators.judge_settings import parse_judge
 from gemini_support import request
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from batchpond.errors import UsageError
-from batchpond.simulators.judge import Judge, Panel, Says, parse_judge
+from batchpond.simulators.judge import Panel, Says
+from batchpond.simulators.judge_settings import Judge, parse_judge
 from simulator_support import FIRST, SECOND, api, line, prompt
 
 GOOD = "The tide had gone out further than anyone in the village could remember."

@@ -12,7 +12,8 @@ A file `cases/<view>.yaml` holds:
         expect:                     # all rows, in order of the grain; only the columns named are compared
           - {n_pairs: 1, consistency_decided: null}
 
-An empty CSV field is NULL. Rows of `pair_judgments` may leave out what `judged` fills in.
+An empty CSV field is NULL. Rows of `pair_judgments` may leave out what `judged` fills in, and rows of
+`item_judgments` what `judged_items` does.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import yaml
 
 from batchpond import lens
 from batchpond.lens.scripts import parse, sql_folder
-from sql_support import TESTS, Row, differs, judged, read_csv, result, table, views_over
+from sql_support import TESTS, Row, differs, judged, judged_items, read_csv, result, table, views_over
 
 CASES = TESTS / "cases"
 MUST_HAVE_A_CASE = {view.name for view in lens.views() if view.stage == "2_metrics"} | {"pair_status"}
@@ -52,7 +53,8 @@ EACH_CASE = [
 def rows_of(name: str, given: str | list[Row]) -> list[Row]:
     """Return the rows that a case gives for a table or view."""
     rows = read_csv(given) if isinstance(given, str) else given
-    return judged(rows) if name == "pair_judgments" else rows
+    completed = {"pair_judgments": judged, "item_judgments": judged_items}.get(name)
+    return completed(rows) if completed else rows
 
 
 @pytest.mark.parametrize(("view", "case"), EACH_CASE)

@@ -176,7 +176,7 @@ def test_the_example_is_a_study() -> None:
             None,
         ),
         ("provider =", 'thinking = ["low", "low"]\nprovider =', "models[1].thinking names something twice", None),
-        ("provider =", 'mode = "live"\nprovider =', "models[1].mode is 'live', not one of batch", None),
+        ("provider =", 'mode = "later"\nprovider =', "models[1].mode is 'later', not one of batch, live, files", None),
         (
             '"plain", "concise"',
             '{text = "x", id = "x"}',

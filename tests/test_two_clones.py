@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.sim_providers import SIMULATED
 from tests.sim_study import LATENCY_S, STUDY, Rig
 
 from batchpond.errors import ExitCode
@@ -24,11 +25,11 @@ from batchpond.simulators.world import Settings
 N_REQUESTS = 12
 
 
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    """A lake of two shards, planned."""
-    rig = Rig(tmp_path / "first", Settings(seed=1, latency_s=LATENCY_S), max_requests=6, models=("gpt-4.1-mini",),
-              with_lens=False)  # fmt: skip
+@pytest.fixture(params=("openai", "together"))
+def rig(tmp_path: Path, request: pytest.FixtureRequest) -> Rig:
+    """A lake of two shards, planned, at a provider whose batches carry a token, or nothing but their input file."""
+    models = SIMULATED[request.param].models[:1]
+    rig = Rig(tmp_path / "first", Settings(seed=1, latency_s=LATENCY_S), max_requests=6, models=models, with_lens=False)
     rig.plan()
     return rig
 
@@ -49,8 +50,10 @@ def duplicates(rig: Rig) -> list[Event]:
     return [event for event in read(rig.store()) if event.kind is Kind.DUPLICATE_REMOTE]
 
 
-def n_batches_per_token(rig: Rig) -> Counter[str]:
-    return Counter((entry.metadata or {})["batchpond"] for entry in rig.world.ledger.batches.values())
+def n_batches_per_mark(rig: Rig) -> Counter[str]:
+    """Count batches by their token, or by their input file."""
+    batches = rig.world.ledger.batches.values()
+    return Counter((entry.metadata or {}).get("batchpond", entry.input_file_id) for entry in batches)
 
 
 def test_copies_of_a_lake_whose_batches_are_on_their_way_both_collect_them(rig: Rig) -> None:
@@ -62,7 +65,7 @@ def test_copies_of_a_lake_whose_batches_are_on_their_way_both_collect_them(rig: 
         assert each.sync().exit_code is ExitCode.DONE
         assert len(each.answers()) == N_REQUESTS
         assert each.violations() == []
-    assert set(n_batches_per_token(rig).values()) == {1}
+    assert set(n_batches_per_mark(rig).values()) == {1}
 
 
 def test_a_copy_made_while_a_create_was_in_doubt_finds_the_same_batch(rig: Rig) -> None:
@@ -73,7 +76,7 @@ def test_a_copy_made_while_a_create_was_in_doubt_finds_the_same_batch(rig: Rig) 
     for each in (twin, rig):
         each.sync(submit_due=False)
         assert [a.batch_id for a in each.attempts()] == list(rig.world.ledger.batches)
-    assert set(n_batches_per_token(rig).values()) == {1}
+    assert set(n_batches_per_mark(rig).values()) == {1}
 
 
 def test_two_copies_that_both_submit_buy_twice_and_both_say_so_with_the_cost(rig: Rig) -> None:
@@ -82,7 +85,7 @@ def test_two_copies_that_both_submit_buy_twice_and_both_say_so_with_the_cost(rig
     rig.submit()
     rig.clock.advance(5)
     twin.submit()
-    assert set(n_batches_per_token(rig).values()) == {2}
+    assert set(n_batches_per_mark(rig).values()) == {2}
     rig.clock.advance(5)
     for each in (rig, twin):
         report = each.sync()
@@ -126,6 +129,7 @@ def test_a_second_batch_counts_against_the_budget(rig: Rig) -> None:
     assert taken_usd[1] == pytest.approx(2 * taken_usd[0])
 
 
+@pytest.mark.parametrize("rig", ["openai"], indirect=True)
 def test_an_old_copy_that_is_brought_back_says_that_it_has_forgotten_batches(rig: Rig) -> None:
     """A backup from before a batch was sent: the batch carries the lake's name, and the lake does not know it."""
     rig.submit(limit=6)
@@ -140,6 +144,7 @@ def test_an_old_copy_that_is_brought_back_says_that_it_has_forgotten_batches(rig
     ]
 
 
+@pytest.mark.parametrize("rig", ["openai"], indirect=True)
 def test_tokens_of_other_lakes_in_the_account_are_nobodys_business(rig: Rig, tmp_path: Path) -> None:
     other = Rig(tmp_path / "other", rig.settings, max_requests=6, models=rig.models, with_lens=False, lake_seed=7,
                 clock=rig.clock)  # fmt: skip
@@ -149,7 +154,7 @@ def test_tokens_of_other_lakes_in_the_account_are_nobodys_business(rig: Rig, tmp
     other.plan()
     rig.submit()
     other.submit()
-    assert len({token.split("-")[1] for token in n_batches_per_token(rig) if token.startswith(TOKEN_PREFIX)}) == 2
+    assert len({token.split("-")[1] for token in n_batches_per_mark(rig) if token.startswith(TOKEN_PREFIX)}) == 2
     for each in (rig, other):
         each.clock.advance(10)
         assert each.sync().exit_code is ExitCode.DONE

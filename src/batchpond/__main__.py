@@ -2,6 +2,6 @@
 
 import sys
 
-from batchpond.cli import main
+from batchpond.cli import program
 
-sys.exit(main())
+sys.exit(program())

@@ -75,7 +75,8 @@ def providers_with_keys(environ: Mapping[str, str]) -> list[str]:
     return [
         found.name
         for found in registry.descriptors()
-        if any(name in environ for name in found.key_env) or keys.setting(environ, found.base_url_env)
+        if any(name in environ for name in (*found.key_env, *found.credentials_env))
+        or keys.setting(environ, found.base_url_env)
     ]
 
 

@@ -226,7 +226,7 @@ with described as (
 )
 select given.custom_id, concat_ws(', ', d.template_id, d.rubric_id, r.request_model, d.thinking, d.items) as example,
        r.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename,
-       r.provider, r.endpoint, r.request_model, d.template_id, d.rubric_id, d.thinking
+       r.provider, r.endpoint, r.request_model, 'batch' as mode, d.template_id, d.rubric_id, d.thinking
 from matched
 join given using (line_no)
 join described as d on d.request_id = found_id

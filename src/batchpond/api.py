@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from batchpond import lens
+from batchpond import lens, rank
 from batchpond import study as study_files
 from batchpond.errors import UsageError
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import Store
-from batchpond.plan import plan_study
+from batchpond.plan import plan_study, sql_on_lake
 from batchpond.read import BATCH_ROWS, stream
 from batchpond.session import Providers
+from batchpond.stage_planning import StagedReport, plan_staged
+from batchpond.stage_spec import StagedStudy
 from batchpond.submit import submit as submit_study
 from batchpond.sync import sync_once
 
@@ -43,10 +45,13 @@ class Lake:
     def __repr__(self) -> str:
         return f"Lake({str(self.path)!r})"
 
-    def plan(self, study_path: str | os.PathLike[str]) -> PlanReport:
+    def plan(self, study_path: str | os.PathLike[str]) -> PlanReport | StagedReport:
         """Expand a study file into requests and an estimate; talks to no provider."""
         loaded = study_files.load(Path(study_path))
-        return plan_study(Store.init(self.path, self._clock), loaded)
+        store = Store.init(self.path, self._clock)
+        if isinstance(loaded, StagedStudy):
+            return plan_staged(store, loaded, run_sql=sql_on_lake(store))
+        return plan_study(store, loaded)
 
     def submit(
         self,
@@ -74,13 +79,13 @@ class Lake:
             max_cost_usd=max_cost_usd,
             limit=limit,
             confirm=None if dry_run else confirm or (lambda _: True),
-            providers=Providers.of_environment(store.clock),
+            providers=Providers.of_environment(store.clock, store.path),
         )
 
     def sync(self, *, submit_due: bool = True) -> SyncReport:
         """Reconcile lake and providers once; safe to repeat, and a no-op with nothing new."""
         store = self._store()
-        return sync_once(store, providers=Providers.of_environment(store.clock), submit_due=submit_due)
+        return sync_once(store, providers=Providers.of_environment(store.clock, store.path), submit_due=submit_due)
 
     def sql(self, query: str) -> pl.DataFrame:
         """Run one SELECT over the views, in the sandbox of `batchpond query`."""
@@ -103,6 +108,30 @@ class Lake:
     def view(self, name: str) -> pl.LazyFrame:
         """Return a view as a lazy frame that reads only the columns and rows it is asked for."""
         return self._lazy(name, None)
+
+    def rank(
+        self,
+        study: str | None = None,
+        *,
+        by: Sequence[str] = rank.CELL,
+        ties: str = "half",
+        position: bool = False,
+        what: str = "auto",
+        extras: Iterable[str] = (),
+        seed: int = 0,
+        summary: bool = False,
+    ) -> pl.DataFrame:
+        """Return one row per item and ranking, or with `summary` one per ranking, as `batchpond rank` prints them.
+
+        `by` names the columns of the cell that tell rankings apart; () pools a whole study. `ties` is half,
+        davidson or drop; `position` takes the effect of being shown first out; `what` is auto, items or
+        candidates; `extras` of ml, elo, elochoice, trueskill adds columns. Raises UsageError when there is
+        nothing to rank.
+        """
+        options = rank.options(ties=ties, position=position, extras=extras, seed=seed, is_full=summary)
+        request = rank.Request(study, tuple(by), rank.chosen(rank.What, what), options=options)
+        report = rank.rank(self._store().path, request)
+        return _frame(report.rankings if summary else report.items)
 
     def _lazy(self, view: str, study: str | None) -> pl.LazyFrame:
         path = self._store().path

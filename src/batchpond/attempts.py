@@ -10,11 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 import orjson
 
 from batchpond.lake.events import Event, Kind
-from batchpond.model import BatchState, RemoteBatch, ShardKind
+from batchpond.model import BatchState, Mode, RemoteBatch, ShardKind
+from batchpond.providers.base import wire_name
 from batchpond.redact import redact
 
 
@@ -43,6 +45,7 @@ class Phase(StrEnum):
 SETTLED_PHASES = frozenset({Phase.ABSENT, Phase.VERIFIED, Phase.MISMATCH, Phase.LOST})
 UNSENT_PHASES = frozenset({Phase.INTENT, Phase.UPLOADED})
 UNCLEAR_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN})
+READ_PHASES = frozenset({Phase.VERIFIED, Phase.MISMATCH})
 LOSABLE_PHASES = frozenset({Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE, Phase.MISMATCH})
 ATTENTION_PHASES = frozenset({Phase.UNKNOWN, Phase.MISMATCH, Phase.MISSING_REMOTE, Phase.LOST})
 _OF_OTHERS = frozenset({Kind.CANDIDATE, Kind.FOREIGN})
@@ -98,6 +101,16 @@ class Attempt:
         return self.intent.provider or ""
 
     @property
+    def mode(self) -> Mode:
+        """How the attempt's requests are asked."""
+        return Mode(self.intent.mode or Mode.BATCH)
+
+    @property
+    def wire(self) -> str:
+        """The name of the way to the attempt's batch."""
+        return wire_of(self.intent)
+
+    @property
     def is_adopted(self) -> bool:
         """Whether the batch is another tool's, taken in by a map of its custom_ids: never sent from here."""
         return self.intent.shard_kind == ShardKind.ADOPTED
@@ -120,53 +133,59 @@ class Attempt:
         return None
 
 
+def _changed(attempt: Attempt, **fields: Any) -> Attempt:
+    """Set fields of an attempt that nobody outside the fold has seen yet."""
+    for name, value in fields.items():
+        object.__setattr__(attempt, name, value)
+    return attempt
+
+
 def _step(attempt: Attempt, event: Event) -> Attempt:  # noqa: C901, PLR0911, PLR0912 - one match, one row per fact
-    change = dataclasses.replace
     match event.kind:
         case Kind.UPLOADED if attempt.phase in {Phase.INTENT, Phase.UPLOADED, Phase.REJECTED}:
             phase = Phase.REJECTED if attempt.phase is Phase.REJECTED else Phase.UPLOADED
-            return change(attempt, phase=phase, file_id=event.file_id, uploaded=event)
+            return _changed(attempt, phase=phase, file_id=event.file_id, uploaded=event)
         case Kind.SENT if attempt.batch_id is None:
-            counted = change(attempt, n_sends=attempt.n_sends + 1, sent=event, first_listed=None)
-            return change(counted, phase=Phase.SENT, is_settled=False, candidates=())
+            counted = _changed(attempt, n_sends=attempt.n_sends + 1, sent=event, first_listed=None)
+            return _changed(counted, phase=Phase.SENT, is_settled=False, candidates=())
         case Kind.SENT:
-            return change(attempt, n_sends=attempt.n_sends + 1)
+            return _changed(attempt, n_sends=attempt.n_sends + 1)
         case Kind.REJECTED if attempt.phase is Phase.SENT:
-            return change(attempt, phase=Phase.REJECTED, rejection=event, n_rejections=attempt.n_rejections + 1)
+            return _changed(attempt, phase=Phase.REJECTED, rejection=event, n_rejections=attempt.n_rejections + 1)
         case Kind.UNKNOWN if attempt.phase in UNCLEAR_PHASES:
-            return change(attempt, phase=Phase.UNKNOWN, observed=_observed(attempt, event))
+            return _changed(attempt, phase=Phase.UNKNOWN, observed=_observed(attempt, event))
         case Kind.LISTED if attempt.phase is Phase.UNKNOWN:
             is_settled = attempt.is_settled or event.reason == SETTLED
-            return change(attempt, first_listed=attempt.first_listed or event, is_settled=is_settled)
+            return _changed(attempt, first_listed=attempt.first_listed or event, is_settled=is_settled)
         case Kind.CANDIDATE:
-            return change(attempt, candidates=(*attempt.candidates, event.batch_id or ""))
+            return _changed(attempt, candidates=(*attempt.candidates, event.batch_id or ""))
         case Kind.FOREIGN:
-            return change(attempt, foreign=(*attempt.foreign, event.batch_id or ""))
+            return _changed(attempt, foreign=(*attempt.foreign, event.batch_id or ""))
         case Kind.ABSENT if attempt.phase is Phase.UNKNOWN:
-            return change(attempt, phase=Phase.ABSENT)
+            return _changed(attempt, phase=Phase.ABSENT)
         case Kind.CREATED | Kind.ADOPTED if attempt.batch_id is None:
-            return _seen(change(attempt, phase=Phase.OPEN, batch_id=event.batch_id, scope=event.scope), event)
+            return _seen(_changed(attempt, phase=Phase.OPEN, batch_id=event.batch_id, scope=event.scope), event)
         case Kind.STATUS if attempt.batch_id is not None:
-            return _seen(change(attempt, not_found=()), event)
+            return _seen(_changed(attempt, not_found=()), event)
         case Kind.DUPLICATE_REMOTE:
-            return change(attempt, duplicates=(*attempt.duplicates, event))
+            return _changed(attempt, duplicates=(*attempt.duplicates, event))
         case Kind.NOT_FOUND:
-            return change(attempt, not_found=(*attempt.not_found, event))
+            return _changed(attempt, not_found=(*attempt.not_found, event))
         case Kind.DOWNLOADED:
-            return change(attempt, downloads=(*attempt.downloads, event))
+            return _changed(attempt, downloads=(*attempt.downloads, event))
         case Kind.VERIFIED if attempt.phase is Phase.ENDED:
-            return change(attempt, phase=Phase.VERIFIED, n_answered=(event.n_completed or 0) + (event.n_failed or 0))
+            return _changed(attempt, phase=Phase.VERIFIED, n_answered=(event.n_completed or 0) + (event.n_failed or 0))
         case Kind.MISMATCH if attempt.phase is Phase.ENDED:
-            return change(attempt, phase=Phase.MISMATCH, n_mismatches=attempt.n_mismatches + 1)
+            return _changed(attempt, phase=Phase.MISMATCH, n_mismatches=attempt.n_mismatches + 1)
         case Kind.MISSING_REMOTE if attempt.phase is Phase.OPEN:
-            return change(attempt, phase=Phase.MISSING_REMOTE)
+            return _changed(attempt, phase=Phase.MISSING_REMOTE)
         case Kind.LOST if attempt.phase in LOSABLE_PHASES:
-            return change(attempt, phase=Phase.LOST)
+            return _changed(attempt, phase=Phase.LOST)
         case Kind.RESOLVED if event.reason == FOUND:
             phase = Phase.OPEN if attempt.phase is Phase.MISSING_REMOTE else attempt.phase
-            return change(attempt, phase=phase, not_found=())
+            return _changed(attempt, phase=phase, not_found=())
         case Kind.RESOLVED if event.reason == REFETCH and attempt.phase is Phase.MISMATCH:
-            return change(attempt, phase=Phase.ENDED)
+            return _changed(attempt, phase=Phase.ENDED)
         case _:
             return attempt
 
@@ -185,7 +204,7 @@ def _seen(attempt: Attempt, event: Event) -> Attempt:
     phase = attempt.phase
     if phase in {Phase.OPEN, Phase.MISSING_REMOTE}:
         phase = Phase.ENDED if state.is_terminal else Phase.OPEN
-    return dataclasses.replace(
+    return _changed(
         attempt,
         state=state,
         phase=phase,
@@ -193,6 +212,11 @@ def _seen(attempt: Attempt, event: Event) -> Attempt:
         created_at=event.provider_created_at or attempt.created_at,
         expires_at=event.expires_at or attempt.expires_at,
     )
+
+
+def wire_of(event: Event) -> str:
+    """Return the name of the way to the batch of a shard or an intent."""
+    return wire_name(event.provider or "", event.mode)
 
 
 def seen_event(kind: Kind, attempt: Attempt, batch: RemoteBatch) -> Event:
@@ -226,6 +250,7 @@ class Picture:
     by_shard: dict[str, list[str]] = field(default_factory=dict)
     batch_ids: set[str] = field(default_factory=set)
     voided: set[str] = field(default_factory=set)
+    rounds: dict[str, Event] = field(default_factory=dict)
 
     def latest_attempt(self, shard_id: str) -> Attempt | None:
         """Return the newest attempt for a shard."""
@@ -233,10 +258,18 @@ class Picture:
         return self.attempts[attempt_ids[-1]] if attempt_ids else None
 
     def add(self, event: Event) -> None:
-        """Fold one more event in."""
+        """Fold one more event in; an attempt that was handed out stays as it was."""
+        known = self.attempts.get(event.attempt_id or "")
+        if known is not None:
+            self.attempts[known.attempt_id] = dataclasses.replace(known)
+        self._fold(event)
+
+    def _fold(self, event: Event) -> None:
         match event.kind:
             case Kind.PLANNED:
                 self.current_versions[event.study or ""] = event.study_version or ""
+            case Kind.ROUND:
+                self.rounds[event.study_version or ""] = event
             case Kind.APPROVAL:
                 self.approvals[event.study or ""] = event
             case Kind.SHARDED:
@@ -247,7 +280,7 @@ class Picture:
             case Kind.INTENT:
                 self._add_intent(event)
             case _ if event.attempt_id in self.attempts:
-                self.attempts[event.attempt_id] = _step(self.attempts[event.attempt_id], event)
+                _step(self.attempts[event.attempt_id], event)
         if event.batch_id and event.kind not in _OF_OTHERS:
             self.batch_ids.add(event.batch_id)
 
@@ -261,5 +294,5 @@ def fold(events: Iterable[Event]) -> Picture:
     """Return what the events, in order, amount to."""
     picture = Picture()
     for event in events:
-        picture.add(event)
+        picture._fold(event)
     return picture

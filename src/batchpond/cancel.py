@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from batchpond.attempts import Attempt
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.events import Event, Kind
 from batchpond.lake.store import Store
 from batchpond.lens.refresh import refresh
+from batchpond.model import Mode
 from batchpond.resolve import find_attempt
 from batchpond.session import Note, Providers, Session, Severity
 from batchpond.unknowns import check_host
@@ -27,21 +29,26 @@ def cancel(store: Store, wanted: Sequence[str], *, providers: Providers) -> Canc
     """Ask for the cancellation of batches named by batch or attempt id.
 
     The final state comes from the next `sync`: a batch may complete first. Raises UsageError for
-    an id that the lake does not know, before anything is asked.
+    an id that the lake does not know, before anything is asked, and BusyError while live calls that are
+    to be cancelled are being made.
     """
     with store.lock("cancel"):
         session = Session.begin(store, providers)
         targets = [_target(session, name) for name in dict.fromkeys(wanted)]
-        asked = []
-        for attempt_id, provider_name, batch_id in targets:
-            with session.isolated(provider_name, f"cancelling batch {batch_id}"):
-                provider = session.providers.get(provider_name)
-                check_host(session.attempt(attempt_id), provider)
+        asked: list[str] = []
+        for attempt_id, batch_id in targets:
+            attempt = session.attempt(attempt_id)
+            if attempt.mode is Mode.LIVE:
+                _cancel_live(session, attempt, asked)
+                continue
+            with session.isolated(attempt.wire, f"cancelling batch {batch_id}"):
+                provider = session.providers.get(attempt.wire)
+                check_host(attempt, provider)
                 session.record(Event(kind=Kind.CANCEL_ASKED, attempt_id=attempt_id, batch_id=batch_id))
                 if provider.cancel(batch_id) is None:
                     session.note(
                         Severity.WARNING,
-                        f"{provider_name} will not cancel batch {batch_id}: it has ended or is not known",
+                        f"{attempt.provider} will not cancel batch {batch_id}: it has ended or is not known",
                         hint="`batchpond sync` shows its state",
                     )
                 else:
@@ -50,14 +57,24 @@ def cancel(store: Store, wanted: Sequence[str], *, providers: Providers) -> Canc
     return CancelReport(tuple(asked), tuple(session.notes), session.worst_exit_code())
 
 
-def _target(session: Session, wanted: str) -> tuple[str, str, str]:
+def _cancel_live(session: Session, attempt: Attempt, asked: list[str]) -> None:
+    from batchpond.live import recovery  # only where there are live calls
+
+    if recovery.cancel(session, attempt):
+        asked.append(attempt.batch_id or "")
+    else:
+        session.note(Severity.WARNING, f"the live calls of attempt {attempt.attempt_id} have ended already")
+
+
+def _target(session: Session, wanted: str) -> tuple[str, str]:
+    """Return the attempt that a name is about, and the batch meant: its own, or a second one."""
     for event in session.log.events:
         if event.kind is Kind.DUPLICATE_REMOTE and event.batch_id == wanted:
-            return event.attempt_id or "", event.provider or "", wanted
+            return event.attempt_id or "", wanted
     attempt = find_attempt(session.picture, wanted)
     if attempt.batch_id is None:
         raise UsageError(
             f"attempt {attempt.attempt_id} has no known batch to cancel (it is {attempt.phase})",
             hint="`batchpond sync` looks for it",
         )
-    return attempt.attempt_id, attempt.provider, attempt.batch_id
+    return attempt.attempt_id, attempt.batch_id

@@ -11,6 +11,7 @@ import orjson
 
 from batchpond import ids
 from batchpond.errors import StudyError, UsageError
+from batchpond.model import Mode
 from batchpond.providers.base import ModelSettings, ProviderModule
 from batchpond.rubrics import Rubric
 from batchpond.study_spec import THINKING_DEFAULT, ModelSpec, Study, Unsupported
@@ -47,9 +48,14 @@ class Cell:
 
     @property
     def group(self) -> tuple[str, str, str]:
-        """Provider, endpoint and model: what all requests of one batch must share."""
+        """Provider, endpoint and model: what makes the requests of two cells comparable."""
         settings = self.way.settings
         return self.way.spec.provider, settings.endpoint, settings.request_model
+
+    @property
+    def shard_group(self) -> tuple[str, str, str, Mode]:
+        """What all requests of one shard must share: the group, and the way they are sent."""
+        return *self.group, self.way.spec.mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +81,7 @@ def make(study: Study, templates: Sequence[Template], modules: Modules) -> Grid:
 
     Raises StudyError that names every unsupported combination, unless the study says to drop them.
     """
-    ways: list[Way] = []
-    dropped: list[Dropped] = []
-    for spec in study.models:
-        module, endpoint = _wire(study, spec, modules)
-        for thinking in spec.thinking:
-            way = _way(spec, thinking, module, endpoint)
-            if isinstance(way, Way):
-                ways.append(way)
-            else:
-                dropped.append(way)
-    if dropped and (study.unsupported is Unsupported.REFUSE or not ways):
-        raise _refusal(study, dropped)
+    ways, dropped = make_ways(study.models, modules, study.unsupported, study.source)
     n_cells = len(ways) * len(templates) * len(study.rubrics)
     if n_cells > CELLS_MAX:
         raise StudyError(f"{study.source}: makes {n_cells:,} cells; one study holds at most {CELLS_MAX:,}")
@@ -95,12 +90,34 @@ def make(study: Study, templates: Sequence[Template], modules: Modules) -> Grid:
     return Grid(cells, tuple(dropped))
 
 
-def _refusal(study: Study, dropped: Sequence[Dropped]) -> StudyError:
+def make_ways(
+    models: Sequence[ModelSpec], modules: Modules, unsupported: Unsupported, source: str
+) -> tuple[list[Way], list[Dropped]]:
+    """Return every model at every thinking level that it accepts, and those that it does not.
+
+    Raises StudyError that names the latter, unless they may be dropped and something is left.
+    """
+    ways: list[Way] = []
+    dropped: list[Dropped] = []
+    for spec in models:
+        module, endpoint = _wire(source, spec, modules)
+        for thinking in spec.thinking:
+            way = _way(spec, thinking, module, endpoint)
+            if isinstance(way, Way):
+                ways.append(way)
+            else:
+                dropped.append(way)
+    if dropped and (unsupported is Unsupported.REFUSE or not ways):
+        raise _refusal(source, unsupported, dropped)
+    return ways, dropped
+
+
+def _refusal(source: str, unsupported: Unsupported, dropped: Sequence[Dropped]) -> StudyError:
     lines = "".join(f"\n  {d.provider}/{d.model} with thinking {d.thinking!r}: {d.reason}" for d in dropped)
     return StudyError(
-        f"{study.source}: {len(dropped)} combinations are not accepted by their models:{lines}",
+        f"{source}: {len(dropped)} combinations are not accepted by their models:{lines}",
         hint='change them, or write unsupported = "drop" under [grid] to leave them out'
-        if study.unsupported is Unsupported.REFUSE
+        if unsupported is Unsupported.REFUSE
         else "nothing would be left to ask",
     )
 
@@ -110,12 +127,21 @@ def _cell(number: int, study: str, way: Way, template: Template, rubric: Rubric)
     return Cell(number, ids.digest("cell", *parts), template, rubric, way)
 
 
-def _wire(study: Study, spec: ModelSpec, modules: Modules) -> tuple[ProviderModule, str]:
+def _wire(source: str, spec: ModelSpec, modules: Modules) -> tuple[ProviderModule, str]:
     try:
         module = modules(spec.provider)
+        _check_mode(spec, module)
         return module, resolve_endpoint(spec, module)
     except UsageError as error:
-        raise StudyError(f"{study.source}: models: {spec.model}: {error.message}", hint=error.hint) from None
+        raise StudyError(f"{source}: models: {spec.model}: {error.message}", hint=error.hint) from None
+
+
+def _check_mode(spec: ModelSpec, module: ProviderModule) -> None:
+    modes = module.DESCRIPTOR.modes
+    if spec.mode not in modes:
+        raise UsageError(
+            f"{spec.provider} has no mode {str(spec.mode)!r}", hint=f"its modes: {', '.join(map(str, modes))}"
+        )
 
 
 def _way(spec: ModelSpec, thinking: str, module: ProviderModule, endpoint: str) -> Way | Dropped:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from batchpond import derive, failpoints, payload, prices, raw
 from batchpond.attempts import Attempt, Phase
@@ -16,7 +17,7 @@ from batchpond.errors import ExitCode
 from batchpond.lake import tables
 from batchpond.lake.events import Event, Kind
 from batchpond.lake.store import CONFIG
-from batchpond.model import BatchState, Download, FileRole, RemoteBatch, Response
+from batchpond.model import BatchState, Download, FileRole, Mode, PricedModel, RemoteBatch, Response
 from batchpond.providers.base import BatchProvider
 from batchpond.session import Session, Severity
 from batchpond.unknowns import check_host
@@ -37,12 +38,13 @@ class _Fetched:
 
 def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     """Bring in what ended batches have, most perishable first; one that fails stops no other."""
-    ended = [attempt for attempt in session.picture.attempts.values() if attempt.phase is Phase.ENDED]
+    remote = (attempt for attempt in session.picture.attempts.values() if attempt.mode is not Mode.LIVE)
+    ended = [attempt for attempt in remote if attempt.phase is Phase.ENDED]
     for attempt in sorted(ended, key=lambda a: (a.created_at or _NEVER, a.attempt_id)):
-        if session.providers.is_refused(attempt.provider):
+        if session.providers.is_refused(attempt.wire):
             continue
-        with session.isolated(attempt.provider, f"batch {attempt.batch_id}"):
-            provider = session.providers.get(attempt.provider)
+        with session.isolated(attempt.wire, f"batch {attempt.batch_id}"):
+            provider = session.providers.get(attempt.wire)
             check_host(attempt, provider)
             _collect(session, provider, attempt, seen.get(attempt.attempt_id))
 
@@ -263,12 +265,11 @@ def source_of(attempt: Attempt) -> derive.Source:
 def price_of(session: Session, attempt: Attempt) -> derive.PriceRow:
     """Return the price of a response of this attempt's model, None where no price is known."""
     book = prices.Prices.of_lake(session.store.path / CONFIG, attempt.created_at or session.store.clock.now())
-    model = attempt.intent.request_model or ""
+    asked = PricedModel(attempt.provider, attempt.intent.request_model or "", attempt.mode)
 
     def price(response: Response) -> float | None:
         return book.cost(
-            attempt.provider,
-            model,
+            asked,
             response.input_tokens,
             response.cached_tokens,
             response.output_tokens,
@@ -278,13 +279,19 @@ def price_of(session: Session, attempt: Attempt) -> derive.PriceRow:
     return price
 
 
+def parsers_of(session: Session, attempt: Attempt) -> dict[str, dict[str, Any]]:
+    """Return the answer rules that any study has for an attempt's requests, by parser id."""
+    specs = derive.parsers(session.store)
+    if len(specs) <= 1:
+        return specs
+    with tables.connect(session.store, ["plan", "shard_requests"]) as connection:
+        used = parser_ids_of(connection, [attempt.shard_id]).get(attempt.shard_id, set())
+    return {parser_id: spec for parser_id, spec in specs.items() if parser_id in used}
+
+
 def finish(session: Session, attempt: Attempt, *, n_files_absent: int = 0) -> None:
     """Derive what the raw lines say and prove that every request is accounted for."""
-    specs = derive.parsers(session.store)
-    if len(specs) > 1:
-        with tables.connect(session.store, ["plan", "shard_requests"]) as connection:
-            used = parser_ids_of(connection, [attempt.shard_id]).get(attempt.shard_id, set())
-        specs = {parser_id: spec for parser_id, spec in specs.items() if parser_id in used}
+    specs = parsers_of(session, attempt)
     tally = derive.derive(session.store, source_of(attempt), specs, price_of(session, attempt))
     derive.withdraw(session.store, attempt.provider, _superseded(attempt), specs)
     failpoints.reach("Y8")

@@ -10,6 +10,14 @@
     enqueued_tokens = 2_000_000
     open_batches = 20
 
+    [providers.vertex]                  # where a provider's batches are made: wins over the variables
+    project = "my-project"
+    location = "us-central1"
+    bucket = "gs://my-bucket/batchpond"
+
+    [files]                             # where `mode = "files"` puts requests and looks for results:
+    folder = "/mnt/cluster/judging"     # a path from the lake's folder on; without it `files/` in the lake
+
 Its `[prices]` are read by `batchpond.prices`.
 """
 
@@ -17,6 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,8 +35,10 @@ from typing import Any
 
 from batchpond.errors import UsageError
 from batchpond.lake.store import CONFIG
+from batchpond.providers import registry
+from batchpond.providers.common_folder import FOLDER_ENV
 
-_SECTIONS = ("limits", "prices")
+_SECTIONS = ("limits", "prices", "providers", "files")
 _LIMIT_KEYS = ("enqueued_tokens", "enqueued_requests", "open_batches")
 _TIERS = Path(__file__).parent / "data" / "tiers.toml"
 
@@ -48,10 +59,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A lake's settings: limits by `provider` or `provider/model`, and the tier of each account."""
+    """A lake's settings: limits by `provider` or `provider/model`, and the tier of each account.
+
+    `variables` are what the settings of a provider stand for, by the names of environment variables.
+    """
 
     limits: Mapping[str, Limits] = field(default_factory=dict)
     tiers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def of_account(self, provider: str) -> Limits:
         """Return what all models of a provider share: open batches and requests that wait."""
@@ -79,7 +94,9 @@ def load(lake_path: Path) -> Config:
     _known(path, "", document, _SECTIONS)
     tables = _tables(path, document, "limits")
     limits = {name: _limits(path, name, table) for name, table in tables}
-    return Config(limits, {name: _tier(path, name, table["tier"]) for name, table in tables if "tier" in table})
+    tiers = {name: _tier(path, name, table["tier"]) for name, table in tables if "tier" in table}
+    variables = _variables(path, _tables(path, document, "providers"))
+    return Config(limits, tiers, {**variables, **_files(path, document.get("files", {}))})
 
 
 def _tier(path: Path, provider: str, tier: object) -> Mapping[str, Any]:
@@ -96,6 +113,28 @@ def _tables(path: Path, document: Mapping[str, Any], section: str) -> list[tuple
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise UsageError(f'{path}: [{section}] holds tables such as [{section}."openai/gpt-5-mini"]')
     return list(tables.items())
+
+
+def _variables(path: Path, tables: list[tuple[str, Mapping[str, Any]]]) -> Mapping[str, str]:
+    _known(path, "providers", dict(tables), registry.NAMES)
+    found = {}
+    for provider, table in tables:
+        names = dict(registry.module(provider).DESCRIPTOR.settings)
+        _known(path, f"providers.{provider}", table, tuple(names))
+        for key, value in table.items():
+            if not isinstance(value, str) or not value.strip():
+                raise UsageError(f"{path}: providers.{provider}.{key} is {value!r}; it must be text")
+            found[names[key]] = value
+    return found
+
+
+def _files(path: Path, table: object) -> Mapping[str, str]:
+    written = table if isinstance(table, dict) else {"": table}
+    _known(path, "files", written, ("folder",))
+    folder = written.get("folder", "")
+    if not isinstance(folder, str) or not (folder.strip() or not written):
+        raise UsageError(f"{path}: files.folder is {folder!r}; it must be a path")
+    return {FOLDER_ENV: os.fspath(path.parent / Path(folder).expanduser())} if written else {}
 
 
 def _limits(path: Path, name: str, table: Mapping[str, Any]) -> Limits:

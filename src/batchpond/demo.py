@@ -54,7 +54,7 @@ def run(lake_path: Path, say: Callable[[str], None]) -> DemoReport:
     """
     _refuse_real_data(lake_path)
     store = Store.init(lake_path)
-    planned = plan.plan_study(store, study.load(DATA / "study.toml"))
+    planned = plan.plan_study(store, study.parse_study((DATA / "study.toml").read_bytes(), "study.toml", DATA))
     say(f"planned {planned.n_requests:,} requests in {planned.n_cells} cells (20 essays, 190 pairs, both directions)")
     with _simulator() as simulator:
         say(f"simulated providers listen at {simulator.root_url}: {', '.join(registry.NAMES)}")

@@ -7,15 +7,17 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from batchpond import live_lines
 from batchpond.lake.schemas import JUDGMENTS, RESPONSES, STUDIES, Table
 from batchpond.lake.store import StagedTable, Store, read_rows
-from batchpond.model import Match, Response, ResponseStatus
+from batchpond.model import FileRole, Match, Response, ResponseStatus
 from batchpond.payload import shard_lines
 from batchpond.providers import registry
 from batchpond.raw import RawFile, part_paths
@@ -136,7 +138,7 @@ def _derive_part(
     specs: Mapping[str, dict[str, Any]], price: PriceRow,
 ) -> None:  # fmt: skip
     name = _responses_name(source.provider, part)
-    read_line = registry.module(source.provider).read_line
+    read_line = _reader(source.provider, file.role)
     judges = {parser_id: tasks.parser(spec) for parser_id, spec in specs.items()}
     with ExitStack() as stack:
         responses = stack.enter_context(store.staging(RESPONSES))
@@ -144,7 +146,7 @@ def _derive_part(
         for lines, first_line_number in _raw_lines(part):
             rows, answered = [], []
             for offset, line in enumerate(lines):
-                response = read_line(line, file.role)
+                response = read_line(line)
                 match, request_id = matcher.match(line, response)
                 line_number = first_line_number + offset
                 rows.append(_response_row(source, file, line_number, response, match, request_id, price))
@@ -158,6 +160,13 @@ def _derive_part(
     store.replace_file(RESPONSES, name, responses.path)
     for parser_id, staged in judgments.items():
         store.replace_file(JUDGMENTS, _judgments_name(parser_id, part), staged.path)
+
+
+def _reader(provider: str, role: FileRole) -> Callable[[bytes], Response]:
+    module = registry.module(provider)
+    if role is FileRole.LIVE:
+        return partial(live_lines.read_line, module)
+    return partial(module.read_line, role=role)
 
 
 def withdraw(store: Store, provider: str, files: Sequence[RawFile], specs: Iterable[str]) -> None:
@@ -248,6 +257,9 @@ def _write_judgments(
         pa.array([request_id for _, request_id, _ in answered], pa.string()), constant(parser_id),
         pa.array([judgment.verdict for judgment in judged], pa.string()),
         pa.array([judgment.outcome for judgment in judged], pa.string()),
-        pa.nulls(n, pa.string()), pa.nulls(n, pa.float64()),
+        pa.array([judgment.label for judgment in judged], pa.string()),
+        pa.array([judgment.score for judgment in judged], pa.float64()),
+        pa.array([judgment.confidence for judgment in judged], pa.float64()),
+        pa.array([judgment.explanation for judgment in judged], pa.string()),
     ]  # fmt: skip
     staged.write(pa.Table.from_arrays(columns, schema=JUDGMENTS.schema))

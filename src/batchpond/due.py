@@ -19,7 +19,7 @@ from batchpond.lake import tables
 from batchpond.lake.events import Event, Kind
 from batchpond.lake.schemas import SHARD_REQUESTS, STUDIES
 from batchpond.lake.store import CONFIG, Store, read_rows
-from batchpond.model import ErrorClass, ShardKind
+from batchpond.model import ErrorClass, Mode, PricedModel, ShardKind
 from batchpond.payload import shard_file_name
 from batchpond.prices import NOTHING, Estimate, Prices
 from batchpond.providers import registry
@@ -35,8 +35,8 @@ _EVERYTHING = 2**62
 _DUE = """
 with wanted as (
   select request_id, min(slot) as slot, min(pair_id) as pair_id, min(cell_id) as cell_id,
-         min(template_id) as template_id, min(rubric_id) as rubric_id, min(thinking) as thinking
-  from plan where study = $study and study_version = $version and mode = 'batch'
+         min(template_id) as template_id, min(rubric_id) as rubric_id, min(thinking) as thinking, min(mode) as mode
+  from plan where study = $study and study_version = $version
   group by request_id
 ), sampled as (
   select * from wanted order by pair_id, slot limit $sample
@@ -47,16 +47,16 @@ with wanted as (
   select request_id from asked where is_live or not $again
 ), {chosen}, due as (
   select s.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename,
-         r.provider, r.endpoint, r.request_model, s.cell_id, s.template_id, s.rubric_id, s.thinking, s.slot
+         r.provider, r.endpoint, r.request_model, s.mode, s.cell_id, s.template_id, s.rubric_id, s.thinking, s.slot
   from sampled s
   join requests r using (request_id)
   anti join held using (request_id)
   where not $again or s.request_id in (select request_id from chosen)
 )
 select * exclude (slot, cell_id), case when $per_cell then cell_id else '' end as cell_group,
-       count(*) over (partition by provider, endpoint, request_model, cell_group) as n_in_group
+       count(*) over (partition by provider, endpoint, request_model, mode, cell_group) as n_in_group
 from due
-order by provider, endpoint, request_model, cell_group, slot
+order by provider, endpoint, request_model, mode, cell_group, slot
 """
 _CHOSEN_FIRST = "chosen as (select cast(null as varchar) as request_id where false)"
 _CHOSEN_ALL = "chosen as (select request_id from asked)"
@@ -76,6 +76,7 @@ class DueRequest(NamedTuple):
     provider: str
     endpoint: str
     request_model: str
+    mode: str
     template_id: str
     rubric_id: str
     thinking: str
@@ -83,9 +84,9 @@ class DueRequest(NamedTuple):
     n_in_group: int
 
     @property
-    def group(self) -> tuple[str, str, str, str, int]:
+    def group(self) -> tuple[str, str, str, str, str, int]:
         """What all requests of a shard share, and how many due requests share it."""
-        return self.provider, self.endpoint, self.request_model, self.cell_group, self.n_in_group
+        return self.provider, self.endpoint, self.request_model, self.mode, self.cell_group, self.n_in_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +139,8 @@ def new_shards(
             },
         )
         for group, members in groupby(_rows(connection), key=lambda row: row.group):
-            provider, _, model, _, n_lines = group
-            limits = _limits(provider, settings.of_model(provider, model), rule)
+            provider, _, model, mode, _, n_lines = group
+            limits = _limits(provider, Mode(mode), settings.of_model(provider, model), rule)
             if rule.segments is None:
                 parts = shard.split(members, limits)
             else:
@@ -172,6 +173,15 @@ def void_shards(picture: Picture, study: str, version: str) -> list[str]:
     ]
 
 
+def is_under_way(picture: Picture, study: str) -> bool:
+    """Whether anything asked of the study may still end by itself; what the provider refused does not."""
+    for shard_id in live_shards(picture):
+        latest = picture.latest_attempt(shard_id)
+        if picture.shards[shard_id].study == study and (latest is None or latest.phase is not Phase.REJECTED):
+            return True
+    return False
+
+
 def is_voidable(picture: Picture, shard_id: str) -> bool:
     """Whether no batch of a shard exists or is on its way; an adopted batch is one from the start."""
     latest = picture.latest_attempt(shard_id)
@@ -200,6 +210,27 @@ def _study_column(store: Store, version: str, column: str) -> Any:
         if version in versions:
             return values[versions.index(version)]
     return None
+
+
+def later_cost(store: Store, version: str) -> tuple[float | None, float | None]:
+    """Return what rounds that are still to be planned may cost: expected, and at worst, in USD; None is unknown."""
+    later: dict[str, dict[str, Any]] = study_settings(store, version).get("later") or {}
+    if not later:
+        return 0.0, 0.0
+    with tables.connect(store, ["plan"]) as connection:
+        rows = connection.execute(
+            "select stage, coalesce(max(turn_no), 0) from plan where study_version = $1 group by stage", [version]
+        ).fetchall()
+    reached: dict[str, int] = dict(rows)
+    open_shares = {
+        name: max(0.0, 1 - reached[name] / found["n_rounds"]) if name in reached else 1.0
+        for name, found in later.items()
+    }
+    totals: list[float | None] = []
+    for key in ("expected_usd", "worst_usd"):
+        costs = [(found[key], open_shares[name]) for name, found in later.items() if open_shares[name]]
+        totals.append(None if any(usd is None for usd, _ in costs) else sum(usd * share for usd, share in costs))
+    return totals[0], totals[1]
 
 
 def planned_version(picture: Picture, study: str) -> str:
@@ -234,8 +265,10 @@ def study_budget_usd(store: Store, version: str) -> float | None:
     return budget
 
 
-def _limits(provider: str, queue: config.Limits, rule: ShardRule) -> shard.Limits:
+def _limits(provider: str, mode: Mode, queue: config.Limits, rule: ShardRule) -> shard.Limits:
     descriptor = registry.module(provider).DESCRIPTOR
+    if mode is not Mode.BATCH:
+        return shard.own_limits(rule.max_requests)
     wish = rule.max_requests if rule.max_requests is not None else descriptor.max_requests
     return shard.Limits(
         max_requests=min(wish, descriptor.max_requests),
@@ -254,12 +287,11 @@ def shard_event(study: str, version: str, lines: list[DueRequest], book: Prices,
         study=study,
         study_version=version,
         shard_id=ids.shard_id(
-            first.provider,
-            first.endpoint,
-            first.request_model,
+            (first.provider, first.endpoint, first.request_model, Mode(first.mode)),
             generation,
             [line.request_id for line in lines],
         ),
+        mode=first.mode,
         provider=first.provider,
         endpoint=first.endpoint,
         request_model=first.request_model,
@@ -272,6 +304,11 @@ def shard_event(study: str, version: str, lines: list[DueRequest], book: Prices,
     )
 
 
+def priced(shard: Event) -> PricedModel:
+    """Return what a shard is billed as."""
+    return PricedModel(shard.provider or "", shard.request_model or "", Mode(shard.mode or Mode.BATCH))
+
+
 def _estimate(book: Prices, lines: list[DueRequest]) -> Estimate:
     groups: dict[tuple[str, int | None], list[int]] = {}
     for line in lines:
@@ -279,9 +316,8 @@ def _estimate(book: Prices, lines: list[DueRequest]) -> Estimate:
     total = NOTHING
     for (thinking, max_output_tokens), tokens in groups.items():
         first = lines[0]
-        total += book.estimate(
-            first.provider, first.request_model, thinking, max_output_tokens, len(tokens), sum(tokens)
-        )
+        asked = PricedModel(first.provider, first.request_model, Mode(first.mode))
+        total += book.estimate(asked, thinking, max_output_tokens, len(tokens), sum(tokens))
     return total
 
 
@@ -317,13 +353,20 @@ def _is_all_sharded(session: Session, study: str, approval: Event) -> bool:
     version = approval.study_version or ""
     n_sharded = 0
     for event in session.picture.shards.values():
-        name = shard_file_name(event.provider or "", event.shard_id or "")
         is_mine = (event.study, event.study_version, event.shard_kind) == (study, version, ShardKind.FIRST)
-        if is_mine and session.store.has(SHARD_REQUESTS, name):
+        if is_mine and is_real(session.store, session.picture, event):
             n_sharded += event.n_requests or 0
-    found = _study_column(session.store, version, "n_requests")
+    last_round = session.picture.rounds.get(version)
+    found = last_round.n_requests if last_round else _study_column(session.store, version, "n_requests")
     n_wanted = _EVERYTHING if found is None else int(found)
     return n_sharded >= (n_wanted if approval.n_limit is None else min(n_wanted, approval.n_limit))
+
+
+def is_real(store: Store, picture: Picture, shard: Event) -> bool:
+    """Whether a shard's file stands, as it does before the first attempt at it."""
+    if picture.latest_attempt(shard.shard_id or "") is not None:
+        return True
+    return store.has(SHARD_REQUESTS, shard_file_name(shard.provider or "", shard.shard_id or ""))
 
 
 def publish_shard(store: Store, new: NewShard) -> None:

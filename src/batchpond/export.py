@@ -67,11 +67,11 @@ def export(
     if info is None:
         raise UsageError(f"there is no view {view!r} to export", hint="`batchpond views` lists them")
     order = f"ORDER BY {', '.join(map(quoted, info.grain_columns)) or 'ALL'}"
-    with closing(lens.connect(lake_path)) as connection, _translated(destination):
+    with closing(lens.connect(lake_path)) as connection, translated(destination):
         if per_batch:
             return _write_batches(connection, view, order, destination, format, defuse=defuse_formulas, force=force)
         select = _select(connection, quoted(view), order, format, defuse=defuse_formulas)
-        return [_write(connection, select, destination, format, force=force)]
+        return [write(connection, select, destination, format, force=force)]
 
 
 def _write_batches(
@@ -92,13 +92,13 @@ def _write_batches(
     paths = {attempt_id: folder / _file_name(attempt_id, batch_id, form) for attempt_id, batch_id in attempts}
     if not force:
         for path in paths.values():
-            _refuse_existing(path)
+            refuse_existing(path)
     disk.make_directory(folder)
     written = []
     for attempt_id, path in paths.items():
         batch = f"(SELECT * FROM {_ROWS} WHERE attempt_id = {literal(attempt_id)})"
         select = _select(connection, batch, order, form, defuse=defuse)
-        written.append(_write(connection, select, path, form, force=force))
+        written.append(write(connection, select, path, form, force=force))
     return written
 
 
@@ -124,31 +124,46 @@ def _columns(connection: duckdb.DuckDBPyConnection, source: str) -> list[tuple[s
     return [(row[0], row[1]) for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()]
 
 
-def _write(connection: duckdb.DuckDBPyConnection, select: str, path: Path, form: ExportFormat, *, force: bool) -> Path:
+def write(connection: duckdb.DuckDBPyConnection, select: str, path: Path, form: ExportFormat, *, force: bool) -> Path:
+    """Write a query's rows to a file, which appears whole or not at all."""
+    return write_query(connection, select, path, _OPTIONS[form], force=force)
+
+
+def write_query(connection: duckdb.DuckDBPyConnection, select: str, path: Path, options: str, *, force: bool) -> Path:
+    """Write a query's rows as DuckDB's COPY does with these options."""
+    with placed(path, force=force) as staged:
+        target = literal(os.path.abspath(staged))
+        connection.execute(f"COPY ({select}) TO {target} ({options}, USE_TMP_FILE false)")
+    return path
+
+
+@contextmanager
+def placed(path: Path, *, force: bool) -> Iterator[Path]:
+    """Yield an empty file beside `path` that takes its name after the block; raises UsageError if that is taken."""
     if not force:
-        _refuse_existing(path)
+        refuse_existing(path)
     staged = path.with_name(f".{path.name[:_NAME_LENGTH_MAX]}.{random_hex(6)}.part")
     disk.write_private(staged, b"")
     try:
-        target = literal(os.path.abspath(staged))
-        connection.execute(f"COPY ({select}) TO {target} ({_OPTIONS[form]}, USE_TMP_FILE false)")
+        yield staged
         disk.sync_file(staged)
         if force:
             disk.replace(staged, path)
         elif not disk.link_into_place(staged, path):
-            _refuse_existing(path)
+            refuse_existing(path)
     finally:
         staged.unlink(missing_ok=True)
-    return path
 
 
-def _refuse_existing(path: Path) -> None:
+def refuse_existing(path: Path) -> None:
+    """Raise UsageError where something stands already."""
     if os.path.lexists(path):
         raise UsageError(f"{path} exists already", hint="give another name, or --force to replace it")
 
 
 @contextmanager
-def _translated(destination: Path) -> Iterator[None]:
+def translated(destination: Path) -> Iterator[None]:
+    """Raise what the disk or DuckDB refuses as an error that says what to check."""
     try:
         yield
     except FileNotFoundError as error:

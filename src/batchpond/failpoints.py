@@ -14,6 +14,8 @@ import signal
 VARIABLE = "BATCHPOND_FAILPOINT"
 NAMES = (
     "S0", "S1", "S2", "S3", "S4", "S5.before", "S5", "S6", "S7", "S8.before", "S8.after", "S9",
+    "R0", "R1", "R2",
+    "L0", "L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8",
     "Y0", "Y1", "Y2", "Y3", "Y4", "Y5", "Y6", "Y7", "Y8", "Y9", "Y10", "Y11",
 )  # fmt: skip
 

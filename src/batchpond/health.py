@@ -15,13 +15,14 @@ from pathlib import Path
 
 import duckdb
 
-from batchpond import lens
+from batchpond import exchange, lens
 from batchpond.attempts import ATTENTION_PHASES, fold
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError
 from batchpond.lake import events
 from batchpond.lake.schemas import TABLES
-from batchpond.lake.store import LENS, SECRET, TMP, Store
+from batchpond.lake.store import LENS, SECRET, SPOOL, TMP, Store
 from batchpond.lake.tables import quoted
+from batchpond.live import spool
 
 FREE_BYTES_MIN = 1 << 30
 FINDINGS_MAX = 50
@@ -55,7 +56,7 @@ class Finding:
 def examine(store: Store) -> list[Finding]:
     """Return the findings on an open lake, in a fixed order of checks."""
     found = [_ok("lake", f"{store.path} is lake {store.lake_id}")]
-    for check in (_files, _lens, _rights, _file_system, _space, _writer, _attempts):
+    for check in (_files, _lens, _rights, _file_system, _space, _writer, _attempts, _live, _exchange):
         found.extend(check(store))
     return found
 
@@ -173,6 +174,16 @@ def _writer(store: Store) -> Iterator[Finding]:
         yield _ok("writer", error.message)
 
 
+def _live(store: Store) -> Iterator[Finding]:
+    """Answers of live calls that only the spool has; while `live` runs that is as it should be."""
+    waiting = spool.attempts_with_segments(store)
+    if not waiting:
+        yield _ok("live", "no answer waits outside the tables")
+        return
+    message = f"answers of {len(waiting)} live attempts wait in {SPOOL}, outside the tables: {', '.join(waiting[:3])}"
+    yield _warning("live", message, "`batchpond sync` brings them in, unless `batchpond live` is at it now")
+
+
 def _attempts(store: Store) -> Iterator[Finding]:
     try:
         picture = fold(events.read(store))
@@ -190,3 +201,15 @@ def _attempts(store: Store) -> Iterator[Finding]:
         )
     if not stuck:
         yield _ok("attempts", f"none of {len(picture.attempts):,} needs a decision")
+
+
+def _exchange(store: Store) -> Iterator[Finding]:
+    """Look at the folders of mode `files`, where there are any: is one gone, does one hold what nobody reads?"""
+    try:
+        attempts = list(fold(events.read(store)).attempts.values())
+    except LakeError:  # `attempts` has said so
+        return
+    for text in exchange.absent(attempts, store):
+        yield _warning("files", text, "mount or restore it: what it holds cannot be made again")
+    for text in exchange.strays(attempts, store):
+        yield _warning("files", text, exchange.STRAYS_HINT)

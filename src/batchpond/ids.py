@@ -10,6 +10,8 @@ import base64
 import hashlib
 import hmac
 
+from batchpond.model import Mode
+
 ID_LENGTH = 26  # 130 bits
 ATTEMPT_PREFIX_LENGTH = 10
 REQUEST_KEY_LENGTH = 20
@@ -45,12 +47,14 @@ def request_key(request: str) -> str:
     return request[:REQUEST_KEY_LENGTH]
 
 
-def shard_id(provider: str, endpoint: str, model: str, generation: int, request_ids: list[str]) -> str:
-    """Return the id of an ordered list of requests meant for one batch.
+def shard_id(group: tuple[str, str, str, Mode], generation: int, request_ids: list[str]) -> str:
+    """Return the id of an ordered list of requests of one provider, endpoint, model and mode.
 
     `generation` counts the shards that were voided before, so that a voided one never comes back.
     """
-    return digest("shard", provider, endpoint, model, generation, *request_ids)
+    *parts, mode = group
+    kind = "shard" if mode is Mode.BATCH else f"{mode} shard"
+    return digest(kind, *parts, generation, *request_ids)
 
 
 def attempt_id(lake_id: str, shard: str, ordinal: int) -> str:

@@ -6,20 +6,19 @@ under one name. A row that the lake has already, with the same verdict, is a no-
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from batchpond import ids
+from batchpond import imported
 from batchpond.errors import UsageError
 from batchpond.import_files import SCHEMA, JudgmentFile
+from batchpond.imported import STUDY_DEFAULT, UNSPECIFIED
 from batchpond.lake import disk, tables
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import Store
@@ -30,17 +29,9 @@ from batchpond.row_files import PROBLEMS_SHOWN_MAX, listed
 if TYPE_CHECKING:
     import duckdb
 
-STUDY_DEFAULT: Final = "imported"
-UNSPECIFIED: Final = "unspecified"
 _VOTES: Final = tuple(Verdict)
 # "decided" alone does not say for which item.
 WORDS: Final = (*_VOTES, *(word for word in Outcome if word not in {Outcome.DECIDED, Outcome.TIE}))
-_KEY: Final = (
-    "study", "template_id", "rubric_id", "provider", "request_model", "thinking", "unit_id", "item_first",
-    "item_second", "repeat_no",
-)  # fmt: skip
-_VALUES: Final = ("confidence", "input_tokens", "output_tokens", "cost_usd")
-_KEY_LENGTH: Final = 32  # hex digits: 128 bits
 _COUNT: Final = r"[0-9]{1,15}(\.0+)?"
 
 
@@ -65,13 +56,13 @@ def import_judgments(store: Store, path: Path, *, study: str | None = None) -> I
     with _staged(store, file) as given, store.lock("import judgments"):
         with tables.connect(store, [IMPORTED_JUDGMENTS.name]) as connection:
             _check_rows(connection, given, file)
-            connection.execute(_keyed_sql(given, path.name), [study or STUDY_DEFAULT])
-            _check_contradictions(connection, file)
-            report = _report(connection, path)
-            if report.n_new:
-                _publish(store, connection)
+            connection.execute(imported.keyed_sql(_typed_sql(given, file)), [study or STUDY_DEFAULT])
+            imported.check_contradictions(connection, path)
+            tally = imported.tally(connection)
+            if tally.n_new:
+                imported.publish(store, connection)
         refresh.refresh(store)
-    return report
+    return ImportReport(path, tally.n_rows, tally.n_new, tally.n_known, tally.n_repeated)
 
 
 @contextmanager
@@ -105,45 +96,6 @@ def _check_rows(connection: duckdb.DuckDBPyConnection, given: str, file: Judgmen
     )
 
 
-def _check_contradictions(connection: duckdb.DuckDBPyConnection, file: JudgmentFile) -> None:
-    """Raise UsageError if the same judgment has two verdicts, in the file or against the lake."""
-    clashes = f"({_CLASHES_IN_FILE}) UNION ALL ({_CLASHES_WITH_LAKE})"
-    ((n_clashes,),) = connection.execute(f"SELECT count(*) FROM ({clashes})").fetchall()
-    if not n_clashes:
-        return
-    first = connection.execute(f"FROM ({clashes}) ORDER BY line_no LIMIT {PROBLEMS_SHOWN_MAX}").fetchall()
-    lines = (
-        f"{file.unit} {line_no} says {word}, "
-        + (f"{file.unit} {told_on} says {told}" if source is None else f"already in the lake from {source} as {told}")
-        for line_no, word, told_on, source, told in first
-    )
-    raise UsageError(
-        f"{file.path}: {n_clashes:,} {'rows contradict' if n_clashes > 1 else 'row contradicts'} another verdict on the"
-        f" same judgment:{listed(lines, n_clashes)}",
-        hint="repeats of a judgment need a column repeat_no (1, 2, ...); nothing was imported",
-    )
-
-
-def _report(connection: duckdb.DuckDBPyConnection, path: Path) -> ImportReport:
-    query = f"SELECT count(*), count(*) FILTER (WHERE is_known), ({_N_NEW}) FROM ({_MARKED})"
-    ((n_rows, n_known, n_new),) = connection.execute(query).fetchall()
-    return ImportReport(path, n_rows, n_new, n_known, n_rows - n_known - n_new)
-
-
-def _publish(store: Store, connection: duckdb.DuckDBPyConnection) -> None:
-    """Write the new rows, in the order given, to one file whose name is the digest of what they say."""
-    # A stream that is read slowly pins what is behind it: only a plain scan may be.
-    connection.execute(f"CREATE TEMP TABLE new_rows AS {_NEW_ROWS}")
-    connection.execute("DROP TABLE keyed")
-    content = hashlib.sha256()
-    with store.staging(IMPORTED_JUDGMENTS) as staged:
-        for batch in connection.sql("FROM new_rows").to_arrow_reader(IMPORTED_JUDGMENTS.row_group_rows):
-            content.update("".join(batch.column("row_digest").to_pylist()).encode())
-            block = pa.Table.from_batches([batch]).drop_columns(["row_digest"])
-            staged.write(block.cast(IMPORTED_JUDGMENTS.schema))
-    store.publish_file(IMPORTED_JUDGMENTS, ids.digest("imported_judgments", content.hexdigest()), staged.path)
-
-
 def _text(column: str, default: str) -> str:
     return f"coalesce({column}, {tables.literal(default)})"
 
@@ -171,36 +123,34 @@ def _bad_amount(column: str, is_good: str) -> str:
     return f"WHEN {bad} THEN 'has {column} ' || {_shown(column)}"
 
 
-def _keyed_sql(given: str, source: str) -> str:
-    """Return the SQL that makes `keyed`: the file's rows with types, defaults, key and word; $1 is the study."""
+def _typed_sql(given: str, file: JudgmentFile) -> str:
+    """Return the SQL of the rows with types, defaults, and what their word for a verdict means; $1 is the study."""
     return f"""
-        CREATE TEMP TABLE keyed AS
-        SELECT *, left(sha256(concat({_length_prefixed(_KEY)})), {_KEY_LENGTH}) AS import_key
-        FROM (
-            SELECT
-                line_no,
-                coalesce(study, $1) AS study,
-                {_text("template_id", UNSPECIFIED)} AS template_id,
-                {_text("rubric_id", UNSPECIFIED)} AS rubric_id,
-                {_text("provider", UNSPECIFIED)} AS provider,
-                {_text("model", UNSPECIFIED)} AS request_model,
-                {_text("thinking", UNSPECIFIED)} AS thinking,
-                {_text("unit_id", "")} AS unit_id,
-                item_first, item_second,
-                coalesce({_whole("repeat_no", "INTEGER")}, 1) AS repeat_no,
-                verdict AS word,
-                TRY_CAST({_number("confidence")} AS DOUBLE) AS confidence,
-                {_whole("input_tokens")} AS input_tokens,
-                {_whole("output_tokens")} AS output_tokens,
-                TRY_CAST({_number("cost_usd")} AS DOUBLE) AS cost_usd,
-                {tables.literal(source)} || ':' || line_no AS source
-            FROM {given}
-        )"""
-
-
-def _length_prefixed(columns: Iterable[str]) -> str:
-    # Lengths keep ("ab", "c") and ("a", "bc") apart.
-    return ", ".join(f"length({column}::VARCHAR), ':', {column}" for column in columns)
+        SELECT
+            line_no,
+            {tables.literal(f"{file.unit} ")} || line_no AS place,
+            coalesce(study, $1) AS study,
+            'pairwise' AS task,
+            {_text("template_id", UNSPECIFIED)} AS template_id,
+            {_text("rubric_id", UNSPECIFIED)} AS rubric_id,
+            {_text("provider", UNSPECIFIED)} AS provider,
+            {_text("model", UNSPECIFIED)} AS request_model,
+            {_text("thinking", UNSPECIFIED)} AS thinking,
+            {_text("unit_id", "")} AS unit_id,
+            item_first, item_second,
+            CAST(NULL AS VARCHAR) AS candidate_first, CAST(NULL AS VARCHAR) AS candidate_second,
+            CAST(NULL AS INTEGER) AS turn_no,
+            coalesce({_whole("repeat_no", "INTEGER")}, 1) AS repeat_no,
+            CASE WHEN verdict IN ({", ".join(map(tables.literal, _VOTES))}) THEN verdict END AS verdict,
+            CASE WHEN verdict IN ('first', 'second') THEN 'decided' ELSE verdict END AS outcome,
+            CAST(NULL AS VARCHAR) AS label, CAST(NULL AS DOUBLE) AS score,
+            TRY_CAST({_number("confidence")} AS DOUBLE) AS confidence,
+            CAST(NULL AS VARCHAR) AS explanation,
+            {_whole("input_tokens")} AS input_tokens,
+            {_whole("output_tokens")} AS output_tokens,
+            TRY_CAST({_number("cost_usd")} AS DOUBLE) AS cost_usd,
+            {tables.literal(file.path.name)} || ':' || line_no AS source
+        FROM {given}"""
 
 
 _PROBLEM: Final = f"""
@@ -217,37 +167,3 @@ _PROBLEM: Final = f"""
         {_bad_count("output_tokens")} || ', not a whole number'
         {_bad_amount("cost_usd", ">= 0")} || ', not an amount'
     END"""
-
-_CLASHES_IN_FILE: Final = """
-    SELECT keyed.line_no, keyed.word, told.line_no AS other_line, CAST(NULL AS VARCHAR) AS source, told.word AS other
-    FROM (
-        SELECT import_key, min(line_no) AS line_no, min_by(word, line_no) AS word
-        FROM keyed GROUP BY import_key HAVING min(word) <> max(word)
-    ) AS told
-    JOIN keyed ON keyed.import_key = told.import_key AND keyed.word <> told.word"""
-
-_CLASHES_WITH_LAKE: Final = """
-    SELECT
-        keyed.line_no, keyed.word, CAST(NULL AS BIGINT) AS other_line,
-        coalesce(known.source, 'an unnamed source') AS source,
-        coalesce(known.verdict, known.outcome) AS other
-    FROM keyed
-    JOIN imported_judgments AS known
-        ON known.import_key = keyed.import_key AND coalesce(known.verdict, known.outcome) <> keyed.word"""
-
-_MARKED: Final = """
-    SELECT *, import_key IN (SELECT import_key FROM imported_judgments) AS is_known FROM keyed"""
-
-_N_NEW: Final = f"SELECT count(DISTINCT import_key) FROM ({_MARKED}) WHERE NOT is_known"
-
-_NEW_ROWS: Final = f"""
-    SELECT
-        import_key, study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_first, item_second,
-        repeat_no,
-        CASE WHEN word IN ({", ".join(map(tables.literal, _VOTES))}) THEN word END AS verdict,
-        CASE WHEN word IN ('first', 'second') THEN 'decided' ELSE word END AS outcome,
-        confidence, input_tokens, output_tokens, cost_usd, source,
-        sha256(concat(import_key, word, {_length_prefixed(_VALUES)})) AS row_digest
-    FROM ({_MARKED})
-    WHERE NOT is_known AND line_no IN (SELECT min(line_no) FROM keyed GROUP BY import_key)
-    ORDER BY line_no"""

@@ -18,7 +18,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from batchpond import ids
+from batchpond import ids, text_files
 from batchpond.errors import StudyError
 from batchpond.study_spec import ItemsFrom, ItemsSpec, Study
 from batchpond.templates import SIZE_MAX_BYTES, Template, builtin
@@ -50,12 +50,16 @@ class Item:
 
 def read_items(study: Study, run_sql: SqlRows | None = None) -> list[Item]:
     """Return a study's items in id order; raises StudyError that lists what cannot be used."""
-    spec = study.items
-    source = spec.location if spec.source is not ItemsFrom.SQL else "items.sql"
-    items = collect(_rows(spec, study.base_path, run_sql), spec, source)
+    items = read_any(study.items, study.base_path, run_sql)
     if len(items) < 2:
-        raise StudyError(f"{source}: has {len(items)} usable items; pairs need at least 2")
+        raise StudyError(f"{study.items.location}: has {len(items)} usable items; pairs need at least 2")
     return items
+
+
+def read_any(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None) -> list[Item]:
+    """Return the items of one source in id order, however few; raises StudyError that lists what cannot be used."""
+    source = spec.location if spec.source is not ItemsFrom.SQL else "items.sql"
+    return collect(_rows(spec, base_path, run_sql), spec, source)
 
 
 def read_templates(study: Study) -> list[Template]:
@@ -63,7 +67,7 @@ def read_templates(study: Study) -> list[Template]:
     found = []
     for spec in study.templates:
         if spec.file is not None:
-            template = Template(spec.template_id, _text_file(study.base_path / spec.file, SIZE_MAX_BYTES))
+            template = Template(spec.template_id, text_files.read_text(study.base_path / spec.file, SIZE_MAX_BYTES))
             template.check(spec.file)
             found.append(template)
         else:
@@ -143,9 +147,9 @@ def _metadata(row: Mapping[str, Any], spec: ItemsSpec) -> str | None:
 def _rows(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None) -> Iterator[Row]:
     match spec.source:
         case ItemsFrom.CSV:
-            return _csv_rows(_text_file(base_path / spec.location, FILE_SIZE_MAX_BYTES), spec.location)
+            return _csv_rows(text_files.read_text(base_path / spec.location, FILE_SIZE_MAX_BYTES), spec.location)
         case ItemsFrom.JSONL:
-            return _jsonl_rows(_bytes(base_path / spec.location, FILE_SIZE_MAX_BYTES), spec.location)
+            return _jsonl_rows(text_files.read_bytes(base_path / spec.location, FILE_SIZE_MAX_BYTES), spec.location)
         case ItemsFrom.PARQUET:
             return _parquet_rows(base_path / spec.location)
         case ItemsFrom.FOLDER:
@@ -154,26 +158,6 @@ def _rows(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None) -> Iterator
             if run_sql is None:
                 raise StudyError("items.sql needs a lake to run on", hint="plan the study with `--lake`")
             return ((f"row {number}", row) for number, row in enumerate(run_sql(spec.location), 1))
-
-
-def _bytes(path: Path, size_max: int) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(size_max + 1)
-    except OSError as error:
-        raise StudyError(f"{path}: {error.strerror or error}", hint="paths start at the study file's folder") from None
-    if len(data) > size_max:
-        raise StudyError(f"{path}: larger than {size_max:,} bytes")
-    return data
-
-
-def _text_file(path: Path, size_max: int) -> str:
-    data = _bytes(path, size_max)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise StudyError(f"{path}:{line}: not valid UTF-8 ({error.reason})", hint="save the file as UTF-8") from None
 
 
 def _csv_rows(text: str, source: str) -> Iterator[Row]:
@@ -234,5 +218,5 @@ def _folder_rows(path: Path, spec: ItemsSpec) -> Iterator[Row]:
     except OSError as error:
         raise StudyError(f"{path}: {error.strerror or error}", hint="paths start at the study file's folder") from None
     for file in files:
-        text = _text_file(file, _FIELD_SIZE_MAX)
+        text = text_files.read_text(file, _FIELD_SIZE_MAX)
         yield file.name, {spec.id_column: file.stem, spec.text_column: text}

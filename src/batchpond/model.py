@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class Verdict(StrEnum):
@@ -57,6 +57,27 @@ class Origin(StrEnum):
     SIMULATED = "simulated"
 
 
+class Mode(StrEnum):
+    """How a model is asked: by a provider's batch API, one call per request, or through files."""
+
+    BATCH = "batch"
+    LIVE = "live"
+    FILES = "files"
+
+
+class PricedModel(NamedTuple):
+    """What has a price: a model at a provider, in the way that it is asked."""
+
+    provider: str
+    model: str
+    mode: Mode = Mode.BATCH
+
+    @property
+    def override(self) -> str:
+        """The name of its price in `config.toml`."""
+        return f"{self.provider}/{self.model}{'@live' if self.mode is Mode.LIVE else ''}"
+
+
 class ShardKind(StrEnum):
     """Whether a shard asks its requests for the first time, again, or not at all: another tool asked them."""
 
@@ -86,10 +107,11 @@ _TERMINAL = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.EXPIR
 
 
 class FileRole(StrEnum):
-    """What a provider's result file holds."""
+    """What a result file holds: a provider's rows, its error rows, or the answers to live calls."""
 
     OUTPUT = "output"
     ERROR = "error"
+    LIVE = "live"
 
 
 class ResponseStatus(StrEnum):
@@ -139,6 +161,25 @@ class Match(StrEnum):
     CONFLICT = "conflict"
     UNMATCHED = "unmatched"
     BLANK = "blank"
+
+
+class Role(StrEnum):
+    """Who speaks in a conversation."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of a conversation."""
+
+    role: Role
+    text: str
+
+
+Prompt = str | tuple[Turn, ...]
+"""What a model is asked: a text, or a conversation that ends with the user's turn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ def build(
     disk.write_private(staged, b"")
     try:
         with staged.open("r+b", buffering=_BUFFER_BYTES) as out:
-            for request_id, body in _bodies(lines):
+            for request_id, body in bodies(lines):
                 out.write(module.payload_line(ids.custom_id(attempt_id, request_id), endpoint, body))
                 out.write(b"\n")
             out.flush()
@@ -95,9 +95,8 @@ def discard(store: Store, attempt_id: str) -> None:
 
 def sweep(store: Store, settled: set[str]) -> None:
     """Drop what a process that was killed left of settled attempts."""
-    for path in store.payloads():
-        if path.stem in settled:
-            path.unlink(missing_ok=True)
+    for attempt_id in settled.intersection(store.payloads()):
+        discard(store, attempt_id)
 
 
 def _measure(path: Path) -> Payload:
@@ -110,7 +109,7 @@ def _measure(path: Path) -> Payload:
     return Payload(path, size, digest.hexdigest())
 
 
-def _bodies(lines: ShardLines) -> Iterator[tuple[str, bytes]]:
+def bodies(lines: ShardLines) -> Iterator[tuple[str, bytes]]:
     """Yield (request_id, body) in line order, holding only what stands out of that order."""
     wanted = lines.request_ids
     position = {request_id: index for index, request_id in enumerate(wanted)}

@@ -25,6 +25,7 @@ from batchpond.lake.events import Event, EventLog, Kind
 from batchpond.lake.schemas import ITEMS, PLAN, REQUESTS, RUBRICS, STUDIES, TEMPLATES
 from batchpond.lake.store import CONFIG, Store
 from batchpond.lens import refresh
+from batchpond.model import PricedModel
 from batchpond.pairs import Pairs, balance, choose
 from batchpond.plan_publish import (
     PLAN_FILE_ROWS,
@@ -102,14 +103,16 @@ def plan_study(
 
 def _draft(store: Store, study: Study, modules: Modules, run_sql: SqlRows | None) -> _Draft:
     if study.items.source is ItemsFrom.SQL and run_sql is None:
-        run_sql = _sql_on_lake(store)
+        run_sql = sql_on_lake(store)
     found = resolved.resolve(study, run_sql)
     grid = make(study, found.templates, modules)
     pairs = choose([item.item_id for item in found.items], study.pairs, study.seed)
     return _Draft(found, grid, pairs, asks(pairs, study.pairs.repeats), resolved.version(found, grid.cells))
 
 
-def _sql_on_lake(store: Store) -> SqlRows:
+def sql_on_lake(store: Store) -> SqlRows:
+    """Return what runs a study's SELECT over the lake, its views brought up to date before."""
+
     def run(sql: str) -> Iterable[Mapping[str, Any]]:
         refresh.refresh(store)
         for batch in lens.run_query(store.path, sql).to_batches(max_chunksize=1_000):
@@ -215,11 +218,12 @@ def _report(
 
 def _caveats(cells: Sequence[Cell]) -> tuple[str, ...]:
     """What providers say of themselves and of the models, each once."""
-    modules = {cell.way.spec.provider: cell.way.module for cell in cells}
-    found = [f"{name}: {caveat}" for name, module in modules.items() for caveat in module.DESCRIPTOR.caveats]
-    for provider, model in dict.fromkeys((cell.way.spec.provider, cell.way.spec.model) for cell in cells):
-        found += [f"{provider}: {caveat}" for caveat in modules[provider].caveats(model)]
-    return tuple(found)
+    found = [
+        f"{spec.provider}: {caveat}"
+        for spec, module in ((cell.way.spec, cell.way.module) for cell in cells)
+        for caveat in registry.caveats(module, spec.model, spec.mode)
+    ]
+    return tuple(dict.fromkeys(found))
 
 
 def _notes(draft: _Draft, prices: Prices) -> list[str]:
@@ -233,12 +237,13 @@ def _notes(draft: _Draft, prices: Prices) -> list[str]:
                 f"template {cell.template.template_id} does not spell out the two answers; a reply counts only if it "
                 f"holds exactly one of {study.answer.answer_first} and {study.answer.answer_second}"
             )
-    for provider, model in dict.fromkeys((spec.provider, spec.model) for spec in study.models):
-        if prices.unit(provider, model) is None:
-            notes.append(
-                f"no batch price is known for {provider}/{model}, so its cost is unknown; "
-                f'set it under [prices."{provider}/{model}"] in the lake\'s {CONFIG}'
-            )
+    models = dict.fromkeys(PricedModel(spec.provider, spec.model, spec.mode) for spec in study.models)
+    notes += [
+        f"no {asked.mode} price is known for {asked.provider}/{asked.model}, so its cost is unknown; "
+        f'set it under [prices."{asked.override}"] in the lake\'s {CONFIG}'
+        for asked in models
+        if prices.unit(asked) is None
+    ]
     if any(cell.way.settings.max_output_tokens is None for cell in draft.grid.cells):
         notes.append("without max_output_tokens the worst cost is unknown")
     if study.pairs.count is not None and study.pairs.count > draft.pairs.n_possible:

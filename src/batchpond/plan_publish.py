@@ -114,13 +114,18 @@ def publish_requests(store: Store, connection: duckdb.DuckDBPyConnection, spool:
             [low, low, low + spool.file_rows],
         ).fetchnumpy()["row_number"]
         n_new += len(places)
-        _publish_rows(store, spool.table, path, places)
+        publish_rows(store, spool.table, path, places)
     return n_new
 
 
-def _publish_rows(
-    store: Store, table: Table, path: Path, row_numbers: np.ndarray[tuple[int], np.dtype[np.int64]]
+def publish_rows(
+    store: Store,
+    table: Table,
+    path: Path,
+    row_numbers: np.ndarray[tuple[int], np.dtype[np.int64]],
+    name: str | None = None,
 ) -> None:
+    """Publish some rows of a spooled file, none as no file; without a name it is one made of their request ids."""
     with pq.ParquetFile(path) as file:
         n_rows = file.metadata.num_rows
         if not len(row_numbers):
@@ -132,7 +137,7 @@ def _publish_rows(
             keep = np.zeros(n_rows, np.bool_)
             keep[row_numbers] = True
             names, staged = _copy_rows(store, table, file, keep)
-    store.publish_file(table, ids.digest("request file", *names), staged)
+    store.publish_file(table, name or ids.digest("request file", *names), staged)
 
 
 def _copy_rows(

@@ -10,9 +10,10 @@ import duckdb
 import pyarrow as pa
 
 from batchpond.cells import Cell, Dropped
+from batchpond.model import Mode, PricedModel
 from batchpond.pairs import Balance
 from batchpond.prices import NOTHING, Estimate, Prices
-from batchpond.shard import GroupedLine, Limits, Line, split_groups
+from batchpond.shard import GroupedLine, Limits, Line, own_limits, split_groups
 from batchpond.study_spec import ShardsSpec
 
 _FETCH_ROWS: Final = 10_000
@@ -40,11 +41,12 @@ class CellReport:
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """One provider, endpoint and model; tokens, shards and cost are of what is still to be asked."""
+    """One provider, endpoint, model and mode; tokens, shards and cost are of what is still to be asked."""
 
     provider: str
     endpoint: str
     request_model: str
+    mode: Mode
     n_requests: int
     n_to_ask: int
     n_shards: int
@@ -168,8 +170,7 @@ def cell_reports(cells: Sequence[Cell], counts: Sequence[CellCounts], n_asks: in
             n_to_ask=count.n_to_ask,
             estimated_input_tokens=count.estimated_input_tokens,
             cost=prices.estimate(
-                cell.way.spec.provider,
-                cell.way.spec.model,
+                PricedModel(cell.way.spec.provider, cell.way.spec.model, cell.way.spec.mode),
                 cell.way.thinking,
                 cell.way.settings.max_output_tokens,
                 count.n_to_ask,
@@ -186,17 +187,18 @@ def model_reports(
 ) -> list[ModelReport]:
     """Return what is told of each provider, endpoint and model, in the order of the study."""
     found = []
-    for group in dict.fromkeys(cell.group for cell in cells):
-        members = [number for number, cell in enumerate(cells) if cell.group == group]
+    for group in dict.fromkeys(cell.shard_group for cell in cells):
+        members = [number for number, cell in enumerate(cells) if cell.shard_group == group]
         cost = NOTHING
         for number in members:
             cost = cost + reports[number].cost
-        provider, endpoint, model = group
+        provider, endpoint, model, mode = group
         found.append(
             ModelReport(
                 provider=provider,
                 endpoint=endpoint,
                 request_model=model,
+                mode=mode,
                 n_requests=sum(counts[number].n_requests for number in members),
                 n_to_ask=sum(counts[number].n_to_ask for number in members),
                 n_shards=n_shards.get(group, 0),
@@ -215,11 +217,11 @@ def shard_counts(
     n_asks: int,
     spec: ShardsSpec,
 ) -> dict[Group, int]:
-    """Return how many shards each (provider, endpoint, model) takes; needs the table `asked`.
+    """Return how many shards each (provider, endpoint, model, mode) takes; needs the table `asked`.
 
     Streams over ids and sizes. Raises UsageError for a request that no batch can hold.
     """
-    keys: list[Group] = [(*cell.group, cell.cell_id) if spec.per_cell else cell.group for cell in cells]
+    keys: list[Group] = [(*cell.shard_group, cell.cell_id) if spec.per_cell else cell.shard_group for cell in cells]
     groups = list(dict.fromkeys(keys))
     n_lines = {group: 0 for group in groups}
     for group, count in zip(keys, counts, strict=True):
@@ -229,13 +231,15 @@ def shard_counts(
     rows = _lines(connection, [groups.index(group) for group in keys], groups, n_asks)
     found: dict[Group, int] = {}
     for group, _ in split_groups(rows, limits, segments):
-        found[group[:3]] = found.get(group[:3], 0) + 1
+        found[group[:4]] = found.get(group[:4], 0) + 1
     return found
 
 
 def limits_of(cell: Cell, spec: ShardsSpec) -> Limits:
     """Return the limits of a cell's shards: the provider's, and the study's where it is stricter."""
     descriptor = cell.way.module.DESCRIPTOR
+    if cell.way.spec.mode is not Mode.BATCH:
+        return own_limits(spec.max_requests)
     return Limits(min(descriptor.max_requests, spec.max_requests or descriptor.max_requests), descriptor.max_bytes)
 
 

@@ -15,6 +15,7 @@ from batchpond.lake.schemas import PLAN, REQUESTS
 from batchpond.pairs import Pairs, pair_id
 from batchpond.tasks.pairwise import TASK, AnswerRule
 
+MAIN_STAGE = "main"
 _DIRECTIONS = pa.array(["forward", "reverse"])
 
 
@@ -71,6 +72,7 @@ class Rows:
             "request_id": pa.array(block.request_ids, pa.string()),
             "parser_id": _constant(self._parser_id, n),
             "task": _constant(TASK, n),
+            "stage": _constant(MAIN_STAGE, n),
             "round_no": _constant(1, n, pa.int32()),
             "mode": _constant(cell.way.spec.mode.value, n),
             "cell_id": _constant(cell.cell_id, n),
@@ -88,6 +90,9 @@ class Rows:
             "item_second": self._item_ids.take(pa.array(second)),
             "item_first_hash": self._item_hashes.take(pa.array(first)),
             "item_second_hash": self._item_hashes.take(pa.array(second)),
+            "candidate_first": _constant(None, n),
+            "candidate_second": _constant(None, n),
+            "turn_no": _constant(None, n, pa.int32()),
             "direction": _DIRECTIONS.take(pa.array(self._plan.is_reverse[part].astype(np.int8))),
             # Items are in id order, so the smaller position is the smaller id.
             "is_lo_first": pa.array(first < second),

@@ -10,7 +10,7 @@ from batchpond import failpoints, ids
 from batchpond.attempts import FOUND, NOT_FOUND_AGE_MIN_S, NOT_FOUND_POLLS_MIN, Attempt, Phase, seen_event
 from batchpond.errors import ExitCode
 from batchpond.lake.events import Event, Kind
-from batchpond.model import RemoteBatch
+from batchpond.model import Mode, RemoteBatch
 from batchpond.providers.base import BatchProvider
 from batchpond.session import Session, Severity
 from batchpond.unknowns import PAGES_MAX, adopt, check_host, note_duplicate
@@ -25,47 +25,62 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def poll_open(session: Session) -> dict[str, RemoteBatch]:
     """Record what changed about the open batches; returns the batches seen, by attempt id."""
     seen: dict[str, RemoteBatch] = {}
-    by_provider: dict[str, list[Attempt]] = {}
+    by_wire: dict[str, list[Attempt]] = {}
     for attempt in session.picture.attempts.values():
-        if attempt.is_open:
-            by_provider.setdefault(attempt.provider, []).append(attempt)
-    for name, attempts in by_provider.items():
+        if attempt.is_open and attempt.mode is not Mode.LIVE:
+            by_wire.setdefault(attempt.wire, []).append(attempt)
+    for name, attempts in by_wire.items():
         with session.isolated(name, f"asking {name} about {len(attempts)} open batches"):
             provider = session.providers.get(name)
-            _poll(session, provider, attempts, seen)
+            _poll(session, name, provider, attempts, seen)
     return seen
 
 
-def _missing(session: Session, provider: str) -> dict[str, Attempt]:
+def _missing(session: Session, wire: str) -> dict[str, Attempt]:
     found = session.picture.attempts.values()
-    return {a.batch_id or "": a for a in found if a.phase is Phase.MISSING_REMOTE and a.provider == provider}
+    return {a.batch_id or "": a for a in found if a.phase is Phase.MISSING_REMOTE and a.wire == wire}
 
 
-def _poll(session: Session, provider: BatchProvider, attempts: list[Attempt], seen: dict[str, RemoteBatch]) -> None:
+def _poll(
+    session: Session, wire: str, provider: BatchProvider, attempts: list[Attempt], seen: dict[str, RemoteBatch]
+) -> None:
     for attempt in attempts:
         check_host(attempt, provider)
     waiting = {attempt.batch_id or "": attempt for attempt in attempts}
-    missing = _missing(session, provider.descriptor.name)
-    with session.isolated(provider.descriptor.name, f"listing the batches at {provider.descriptor.name}"):
+    if provider.descriptor.lists_state:
+        _poll_listed(session, wire, provider, waiting, seen)
+    else:
+        provider.check()
+        waiting = {**_missing(session, wire), **waiting}
+    gets_max = GETS_MAX if provider.descriptor.lists_state else len(waiting)
+    for batch_id, attempt in list(waiting.items())[:gets_max]:
+        if session.providers.is_refused(wire):
+            return
+        with session.isolated(wire, f"asking for batch {batch_id}"):
+            _ask(session, provider, attempt, seen)
+
+
+def _poll_listed(
+    session: Session, wire: str, provider: BatchProvider, waiting: dict[str, Attempt], seen: dict[str, RemoteBatch]
+) -> None:
+    """Observe what the listing shows of the batches that are waited for, and take those out."""
+    missing = _missing(session, wire)
+    owners = _owners(session, wire)
+    with session.isolated(wire, f"listing the batches at {wire}"):
         for batch in _listed(provider, waiting):
             known = waiting.pop(batch.batch_id, None) or missing.get(batch.batch_id)
             if known is not None:
                 seen[known.attempt_id] = batch
                 _observe(session, known, batch)
             else:
-                _check_stranger(session, batch)
-    for batch_id, attempt in list(waiting.items())[:GETS_MAX]:
-        if session.providers.is_refused(provider.descriptor.name):
-            return
-        with session.isolated(provider.descriptor.name, f"asking for batch {batch_id}"):
-            _ask(session, provider, attempt, seen)
+                _check_stranger(session, batch, owners)
 
 
 def _ask(session: Session, provider: BatchProvider, attempt: Attempt, seen: dict[str, RemoteBatch]) -> None:
     found = provider.get(attempt.batch_id or "")
-    if found is None:
+    if found is None and attempt.is_open:
         _not_found(session, attempt)
-    else:
+    elif found is not None:
         seen[attempt.attempt_id] = found
         _observe(session, attempt, found)
 
@@ -87,6 +102,8 @@ def _listed(provider: BatchProvider, waiting: dict[str, Attempt]) -> Iterator[Re
 
 def _observe(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
     failpoints.reach("Y2")
+    if batch.errors and not batch.state.is_terminal:
+        session.note(Severity.WARNING, f"batch {batch.batch_id} cannot go on: {batch.errors[0].message}")
     if attempt.not_found:
         # A status seen before is no new fact, but that the batch is there again is one.
         session.record(
@@ -109,20 +126,30 @@ def _is_news(session: Session, attempt: Attempt, batch: RemoteBatch) -> bool:
     return session.store.clock.now() - (last.occurred_at or _EPOCH) >= COUNTS_EVERY
 
 
-def _check_stranger(session: Session, batch: RemoteBatch) -> None:
-    """A listed batch that carries a token of ours but that no attempt knows was bought twice."""
-    if batch.token is None or batch.batch_id in session.picture.batch_ids:
+def _owners(session: Session, wire: str) -> dict[str, str]:
+    """Return which attempts were sent under which token, and with which input file."""
+    sent = [a for a in session.picture.attempts.values() if a.n_sends and a.wire == wire]
+    marks = ((mark, a.attempt_id) for a in sent for mark in (a.intent.token, a.sent.file_id if a.sent else None))
+    return {mark: attempt_id for mark, attempt_id in marks if mark}
+
+
+def _check_stranger(session: Session, batch: RemoteBatch, owners: dict[str, str]) -> None:
+    """A listed batch that was made for an attempt of ours, but that no attempt knows, was bought twice.
+
+    Its token says so or, where batches carry none, the file that it was made of.
+    """
+    if batch.batch_id in session.picture.batch_ids:
         return
-    for attempt in session.picture.attempts.values():
-        if attempt.intent.token == batch.token and attempt.batch_id != batch.batch_id and attempt.n_sends:
-            if attempt.phase.is_unclear:
-                return
-            if is_late(session, attempt):
-                adopt(session, attempt, [batch])
-                return
-            note_duplicate(session, attempt, batch)
+    mark = batch.token or batch.input_file_id or ""
+    if mark in owners:
+        attempt = session.attempt(owners[mark])
+        if attempt.phase.is_unclear or attempt.batch_id == batch.batch_id:
             return
-    if batch.token.startswith(f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-"):
+        if is_late(session, attempt):
+            adopt(session, attempt, [batch])
+            return
+        note_duplicate(session, attempt, batch)
+    elif batch.token is not None and batch.token.startswith(f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-"):
         _note_forgotten(session, batch)
 
 

@@ -1,6 +1,7 @@
-"""What requests cost at batch prices: exactly per answered row, roughly before anything is sent.
+"""What requests cost: exactly per answered row, roughly before anything is sent.
 
-Unit prices come from the bundled data of genai-prices (no network) or from the lake's `config.toml`:
+Batches cost batch prices, live calls standard ones, and a server of one's own nothing. Unit prices
+come from the bundled data of genai-prices (no network) or from the lake's `config.toml`:
 
     [prices."openai/gpt-5.4-mini"]      # USD per 1M tokens, at batch prices
     input = 0.375
@@ -8,9 +9,11 @@ Unit prices come from the bundled data of genai-prices (no network) or from the 
     cache_write = 0.375                 # optional, likewise: for providers that charge for writing a cache
     output = 2.25
 
+    [prices."openai/gpt-5.4-mini@live"] # the same at standard prices, for live calls
+
 An unknown price is None, never 0. genai-prices answers with the standard price where it knows no batch
-price, so a batch price equal to the standard one counts as unknown; and its batch prices begin on
-2026-10-14, so an earlier date is taken as that day.
+price, so a batch price equal to the standard one counts as unknown, but where the provider itself says which
+models are cheaper in batches; and its batch prices begin on 2026-10-14, so an earlier date is taken as that day.
 """
 
 from __future__ import annotations
@@ -24,11 +27,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from batchpond.errors import UsageError
+from batchpond.model import Mode, PricedModel
+from batchpond.providers import registry
+from batchpond.providers.base import Descriptor
 from batchpond.toml_table import TomlTable
 
 BATCH_PRICES_BEGIN: Final = datetime(2026, 10, 14, tzinfo=UTC)
 PER_TOKENS: Final = 1_000_000
 PRICE_MAX_USD: Final = 100_000.0
+_PRICED: Final = ("input_mtok", "output_mtok")
 _PROVIDER_IDS: Final = {"gemini": "google", "vertex": "google", "xai": "x-ai"}
 
 # Output tokens per request: an answer with a tag alone, and one with some sentences around it.
@@ -109,23 +116,25 @@ class OutputTokens:
     worst: int | None
 
 
-def output_tokens(thinking: str, max_output_tokens: int | None) -> OutputTokens:
+def output_tokens(
+    thinking: str, max_output_tokens: int | None, answer_tokens: int = ANSWER_TOKENS_EXPECTED
+) -> OutputTokens:
     """Return the rough output of one request at a thinking level; a number is a budget, half of it used."""
     usual = THINKING_TOKENS["default"]
     thoughts = int(thinking) // 2 if thinking.isdecimal() else THINKING_TOKENS.get(thinking, usual)
-    low, expected = ANSWER_TOKENS_LOW + thoughts // 4, ANSWER_TOKENS_EXPECTED + thoughts
+    low, expected = min(ANSWER_TOKENS_LOW, answer_tokens) + thoughts // 4, answer_tokens + thoughts
     if max_output_tokens is not None:
         low, expected = min(low, max_output_tokens), min(expected, max_output_tokens)
     return OutputTokens(low, expected, max_output_tokens)
 
 
 class Prices:
-    """Batch prices at one moment; looks each model up once."""
+    """Prices at one moment; looks each model up once."""
 
     def __init__(self, overrides: Mapping[str, UnitPrices] | None = None, now: datetime | None = None) -> None:
         self._overrides = dict(overrides or {})
         self._when = max(now or datetime.now(UTC), BATCH_PRICES_BEGIN)
-        self._cache: dict[tuple[str, str], UnitPrices | None] = {}
+        self._cache: dict[PricedModel, UnitPrices | None] = {}
 
     @classmethod
     def of_lake(cls, config_path: Path, now: datetime | None = None) -> Prices:
@@ -136,17 +145,15 @@ class Prices:
             data = b""
         return cls(overrides(data, str(config_path)), now)
 
-    def unit(self, provider: str, model: str) -> UnitPrices | None:
-        """Return a model's batch prices, or None when they are not known."""
-        key = (provider, model)
-        if key not in self._cache:
-            self._cache[key] = self._overrides.get(f"{provider}/{model}") or _bundled(provider, model, self._when)
-        return self._cache[key]
+    def unit(self, asked: PricedModel) -> UnitPrices | None:
+        """Return a model's prices, or None when they are not known."""
+        if asked not in self._cache:
+            self._cache[asked] = self._overrides.get(asked.override) or _bundled(asked, self._when)
+        return self._cache[asked]
 
     def cost(
         self,
-        provider: str,
-        model: str,
+        asked: PricedModel,
         input_tokens: int | None,
         cached_tokens: int | None,
         output_tokens: int | None,
@@ -154,31 +161,31 @@ class Prices:
     ) -> float | None:
         """Return what one answered request cost in USD, or None when prices or tokens are unknown.
 
-        `model` is the requested one, which is what overrides are written for.
+        The model is the requested one, which is what overrides are written for.
         """
         if input_tokens is None or output_tokens is None:
             return None
-        unit = self.unit(provider, model)
+        unit = self.unit(asked)
         if unit is None:
             return None
         return unit.cost_usd(input_tokens, cached_tokens or 0, output_tokens, cache_write_tokens or 0)
 
     def estimate(
         self,
-        provider: str,
-        model: str,
+        asked: PricedModel,
         thinking: str,
         max_output_tokens: int | None,
         n_requests: int,
         input_tokens: int,
+        answer_tokens: int = ANSWER_TOKENS_EXPECTED,
     ) -> Estimate:
         """Return the rough cost of `n_requests` with `input_tokens` estimated tokens in all."""
         if n_requests == 0:
             return NOTHING
-        unit = self.unit(provider, model)
+        unit = self.unit(asked)
         if unit is None:
             return UNKNOWN
-        out = output_tokens(thinking, max_output_tokens)
+        out = output_tokens(thinking, max_output_tokens, answer_tokens)
         mean = input_tokens / n_requests
         per_request = (
             unit.cost_usd(int(mean * INPUT_FACTOR_LOW), 0, out.low),
@@ -204,40 +211,63 @@ def overrides(data: bytes, source: str = "config.toml") -> dict[str, UnitPrices]
 def _override(prices: TomlTable, name: str) -> UnitPrices:
     provider, slash, model = name.partition("/")
     if not (provider and slash and model):
-        prices.fail(name, 'is not a price: its name must be "provider/model"')
+        prices.fail(name, 'is not a price: its name must be "provider/model" or "provider/model@live"')
     keys = ("input", "output", "cached_input", "cache_write")
     table = prices.table(name, keys)
     values = {key: table.number(key, None, 0, PRICE_MAX_USD) for key in keys}
     for key in ("input", "output"):
         if values[key] is None:
-            table.fail(key, "is missing; both are needed, in USD per 1M tokens at batch prices")
+            table.fail(key, "is missing; both are needed, in USD per 1M tokens")
     input_usd, output_usd = values["input"] or 0.0, values["output"] or 0.0
     cached, written = (input_usd if usd is None else usd for usd in (values["cached_input"], values["cache_write"]))
     return UnitPrices((Tier(0, input_usd, cached, output_usd, written),), "config.toml")
 
 
-def _bundled(provider: str, model: str, when: datetime) -> UnitPrices | None:
-    batch, standard = (_looked_up(provider, model, when, context) for context in ({"processing": "batch"}, None))
+def _bundled(asked: PricedModel, when: datetime) -> UnitPrices | None:
+    descriptor = _descriptor(asked.provider)
+    if descriptor is not None and descriptor.is_free:
+        return UnitPrices((Tier(0, 0.0, 0.0, 0.0, 0.0),), "a server of one's own")
+    share = 1.0
+    match asked.mode:
+        case Mode.BATCH if descriptor is not None and descriptor.batch_discounts is not None:
+            found = _looked_up(asked, when, None)
+            share -= descriptor.batch_discounts.get(asked.model, 0.0)
+        case Mode.BATCH:
+            found = _batch_price(asked, when)
+        case Mode.LIVE:
+            found = _looked_up(asked, when, None)
+        case Mode.FILES:  # whoever answers the files sends the bill
+            found = None
+    if found is None or any(getattr(found, field) is None for field in _PRICED):
+        return None
+    priced = [getattr(found, field) for field in (*_PRICED, "cache_read_mtok", "cache_write_mtok")]
+    starts = sorted({0, *(tier.start for price in priced for tier in getattr(price, "tiers", ()))})
+    return UnitPrices(tuple(_tier(start, share, *priced) for start in starts), "genai-prices")
+
+
+def _descriptor(provider: str) -> Descriptor | None:
+    try:
+        return registry.module(provider).DESCRIPTOR
+    except UsageError:  # prices are also asked for what other tools asked elsewhere
+        return None
+
+
+def _batch_price(asked: PricedModel, when: datetime) -> Any:
+    batch, standard = (_looked_up(asked, when, context) for context in ({"processing": "batch"}, None))
     if batch is None or standard is None:
         return None
-    fields = ("input_mtok", "output_mtok")
-    if all(getattr(batch, field) == getattr(standard, field) for field in fields):
-        return None
-    if any(getattr(batch, field) is None for field in fields):
-        return None
-    priced = [getattr(batch, field) for field in (*fields, "cache_read_mtok", "cache_write_mtok")]
-    starts = sorted({0, *(tier.start for price in priced for tier in getattr(price, "tiers", ()))})
-    return UnitPrices(tuple(_tier(start, *priced) for start in starts), "genai-prices")
+    is_same = all(getattr(batch, field) == getattr(standard, field) for field in _PRICED)
+    return None if is_same else batch
 
 
-def _looked_up(provider: str, model: str, when: datetime, context: dict[str, str] | None) -> Any:
+def _looked_up(asked: PricedModel, when: datetime, context: dict[str, str] | None) -> Any:
     from genai_prices import Usage, calc_price  # slow to import, and an idle pass prices nothing
 
     try:
         return calc_price(
             Usage(input_tokens=0, output_tokens=0),
-            model,
-            provider_id=_PROVIDER_IDS.get(provider, provider),
+            asked.model.removeprefix("publishers/google/models/"),
+            provider_id=_PROVIDER_IDS.get(asked.provider, asked.provider),
             genai_request_timestamp=when,
             price_context=context,
         ).model_price
@@ -245,9 +275,9 @@ def _looked_up(provider: str, model: str, when: datetime, context: dict[str, str
         return None
 
 
-def _tier(start: int, input_price: Any, output_price: Any, cached_price: Any, written_price: Any) -> Tier:
+def _tier(start: int, share: float, input_price: Any, output_price: Any, cached_price: Any, written_price: Any) -> Tier:
     cached, written = (input_price if price is None else price for price in (cached_price, written_price))
-    return Tier(start, *(_at(price, start) for price in (input_price, cached, output_price, written)))
+    return Tier(start, *(share * _at(price, start) for price in (input_price, cached, output_price, written)))
 
 
 def _at(price: Any, start: int) -> float:

@@ -10,13 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from batchpond import derive
-from batchpond.attempts import Attempt, Phase
+from batchpond.attempts import READ_PHASES, Attempt
 from batchpond.collect import price_of, source_of
 from batchpond.due import parser_ids_of
 from batchpond.lake import tables
 from batchpond.session import Session
-
-_READ_PHASES = frozenset({Phase.VERIFIED, Phase.MISMATCH})
 
 
 def read_what_is_unread(session: Session) -> None:
@@ -24,7 +22,7 @@ def read_what_is_unread(session: Session) -> None:
     specs = derive.parsers(session.store)
     lacking: dict[str, derive.Lack] = {}
     for attempt in session.picture.attempts.values():
-        if attempt.phase in _READ_PHASES and attempt.downloads:
+        if attempt.phase in READ_PHASES and attempt.downloads:
             lack = derive.lacking(session.store, source_of(attempt), specs)
             if lack.has_any:
                 lacking[attempt.attempt_id] = lack

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from batchpond.attempts import REFETCH, UNCLEAR_PHASES, Attempt, Phase, Picture, seen_event
+from batchpond.candidates import Proof, prove
 from batchpond.errors import UsageError
 from batchpond.lake.events import Event, Kind
 from batchpond.lake.store import Store
@@ -113,7 +114,7 @@ def _adoptable(session: Session, attempt: Attempt, batch_id: str | None) -> Remo
         raise UsageError("--adopt needs the provider's batch id")
     if batch_id in session.picture.batch_ids:
         raise UsageError(f"batch {batch_id} belongs to another attempt of this lake already")
-    provider = session.providers.get(attempt.provider)
+    provider = session.providers.get(attempt.wire)
     check_host(attempt, provider)
     batch = provider.get(batch_id)
     if batch is None:
@@ -127,4 +128,12 @@ def _adoptable(session: Session, attempt: Attempt, batch_id: str | None) -> Remo
     for what, value in found.items():
         if value is not None and value != expected[what]:
             raise UsageError(f"batch {batch_id} is not this attempt's: its {what} is {value}, not {expected[what]}")
+    sent_file = attempt.sent.file_id if attempt.sent else None
+    is_of_another_file = sent_file is not None and batch.input_file_id not in {None, sent_file}
+    if is_of_another_file and batch.token is None and prove(provider, attempt, batch) is not Proof.OURS:
+        raise UsageError(
+            f"batch {batch_id} was made of file {batch.input_file_id}, not of this attempt's {sent_file},"
+            " and no results of it name the attempt",
+            hint="if it is a copy of the attempt's payload, adopt it once it has ended",
+        )
     return batch

@@ -83,6 +83,15 @@ class RowFile:
             raise UsageError(f"{self.path}: cannot be read: {error.strerror or error}") from error
 
 
+def csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the records of a CSV file of any columns with the line that each starts on; raises UsageError."""
+    try:
+        lines = _Lines(path)
+        yield from _records(csv.reader(map(lines.text, lines), strict=True), lines, path)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
 def listed(lines: Iterable[str], n_all: int) -> str:
     """Return the first problems of `n_all` as indented lines, and how many more there are."""
     shown = list(lines)[:PROBLEMS_SHOWN_MAX]

@@ -12,16 +12,21 @@ from batchpond import ids
 
 @dataclass(frozen=True)
 class Rubric:
-    """A trait by name and description; its hash changes with either."""
+    """A trait by name and description, or a policy statement; its hash changes with anything it says.
+
+    `more` has the placeholders that templates may show of a statement besides its text.
+    """
 
     rubric_id: str
     name: str
     description: str
+    more: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def rubric_hash(self) -> str:
-        """The digest of id, name and description."""
-        return ids.digest("rubric", self.rubric_id, self.name, self.description)
+        """The digest of id, name, description and what else templates may show."""
+        more = [part for pair in self.more for part in pair]
+        return ids.digest("rubric", self.rubric_id, self.name, self.description, *more)
 
 
 @cache

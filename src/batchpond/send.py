@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from batchpond import failpoints, ids, payload
-from batchpond.attempts import Attempt, Phase, seen_event
+from batchpond.attempts import Attempt, Phase, seen_event, wire_of
 from batchpond.errors import AccessError, ExitCode, LakeError, ProviderError
 from batchpond.lake.events import Event, Kind
-from batchpond.model import Created, CreateSpec, ErrorClass, Origin, Rejected, RemoteFile, Unclear
+from batchpond.model import Created, CreateSpec, ErrorClass, Mode, Origin, Rejected, RemoteFile, Unclear
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
 from batchpond.session import Session, Severity
@@ -64,7 +64,7 @@ def send_shard(session: Session, shard: Event, approval: Event) -> Sending:
     attempt, if any, is unsent, rejected, absent, or ended in a failure that may be sent again.
     Raises ProviderError or AccessError when the upload fails: nothing was created then.
     """
-    provider = session.providers.get(shard.provider or "")
+    provider = session.providers.get(wire_of(shard))
     attempt = _attempt_to_send(session, shard, approval, provider)
     file_id = None
     if provider.descriptor.takes_files:
@@ -122,7 +122,8 @@ def _record_intent(session: Session, shard: Event, approval: Event, provider: Ba
             host=provider.host,
             endpoint=shard.endpoint,
             request_model=shard.request_model,
-            origin=Origin.SIMULATED if provider.is_loopback else Origin.BATCH,
+            origin=_origin(shard, provider),
+            mode=shard.mode,
             n_requests=shard.n_requests,
             size_bytes=built.size_bytes,
             sha256=built.sha256,
@@ -136,6 +137,12 @@ def _record_intent(session: Session, shard: Event, approval: Event, provider: Ba
     )
     failpoints.reach("S4")
     return session.attempt(attempt_id)
+
+
+def _origin(shard: Event, provider: BatchProvider) -> Origin:
+    if shard.mode == Mode.FILES:
+        return Origin.FILES
+    return Origin.SIMULATED if provider.is_loopback else Origin.BATCH
 
 
 def _rebuild_payload(session: Session, attempt: Attempt) -> None:
@@ -265,12 +272,12 @@ def _rejected(session: Session, attempt: Attempt, answer: Rejected) -> Sending:
         )
     )
     session.counts.n_rejected += 1
-    session.paused.add((attempt.provider, attempt.intent.request_model or ""))
+    session.paused.add((attempt.wire, attempt.intent.request_model or ""))
     message = f"{attempt.provider} refused a batch of {attempt.intent.n_requests} requests: {answer.message}"
     match answer.error_class:
         case ErrorClass.ACCESS:
             session.providers.refuse(
-                attempt.provider,
+                attempt.wire,
                 AccessError(message, hint="mend the key, then run `batchpond sync`; no batch was created"),
             )
             session.note(Severity.ERROR, message, exit_code=ExitCode.ACCESS)

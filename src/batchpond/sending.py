@@ -8,14 +8,12 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from batchpond import config, due, failures
-from batchpond.attempts import UNSENT_PHASES, Attempt, Phase, Picture
+from batchpond.attempts import UNSENT_PHASES, Attempt, Phase, Picture, wire_of
 from batchpond.errors import ExitCode
 from batchpond.lake import tables
 from batchpond.lake.events import Event
-from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import Store
-from batchpond.model import ErrorClass, ShardKind
-from batchpond.payload import shard_file_name
+from batchpond.model import ErrorClass, Mode, ShardKind
 from batchpond.providers import registry
 from batchpond.send import send_shard
 from batchpond.session import Session, Severity
@@ -84,13 +82,32 @@ def _after_failure(attempt: Attempt, trigger: Trigger) -> Readiness:
 def send_due(session: Session, *, only_study: str | None = None, is_explicit: bool = False) -> None:
     """Send what approvals, budgets and queues allow, study by study; the lock is held."""
     trigger = Trigger(is_explicit, session.store.clock.now())
-    for study, approval in sorted(session.picture.approvals.items()):
-        if only_study not in {None, study} or not _is_valid(session, study, approval, trigger.now):
+    staged = {event.study or "" for event in session.picture.rounds.values()}
+    for study in sorted(staged | set(session.picture.approvals)):
+        if only_study not in {None, study}:
             continue
+        approval = session.picture.approvals.get(study)
+        if approval is not None and not is_valid(session, study, approval):
+            approval = None
         with session.isolated("", f"sending what is due of study {study}"):
-            due.form_shards(session, study, approval)
-            _form_retries(session, study, approval)
-            _send_study(session, study, approval, trigger)
+            if approval is not None:
+                due.form_shards(session, study, approval)
+                _form_retries(session, study, approval)
+            is_new = study in staged and _open_rounds(session, study)
+            if approval is not None and is_new:
+                due.form_shards(session, study, approval)
+            if approval is not None:
+                _send_study(session, study, approval, trigger)
+
+
+def _open_rounds(session: Session, study: str) -> bool:
+    """Plan what earlier answers of a study of stages have made possible; return whether there were any to look at.
+
+    An idle pass does not load what does it.
+    """
+    from batchpond.rounds import open_due
+
+    return open_due(session, study)
 
 
 def _form_retries(session: Session, study: str, approval: Event) -> None:
@@ -99,20 +116,13 @@ def _form_retries(session: Session, study: str, approval: Event) -> None:
     Waiting for the end makes one further batch of what would otherwise be many small ones.
     """
     again = due.automatic_again(session.store, approval.study_version or "")
-    if again is not None and not _is_under_way(session.picture, study):
+    if again is not None and not due.is_under_way(session.picture, study):
         due.form_shards(session, study, approval, again)
 
 
-def _is_under_way(picture: Picture, study: str) -> bool:
-    """Whether anything asked of the study may still end by itself; what the provider refused does not."""
-    for shard_id in due.live_shards(picture):
-        latest = picture.latest_attempt(shard_id)
-        if picture.shards[shard_id].study == study and (latest is None or latest.phase is not Phase.REJECTED):
-            return True
-    return False
-
-
-def _is_valid(session: Session, study: str, approval: Event, now: datetime) -> bool:
+def is_valid(session: Session, study: str, approval: Event) -> bool:
+    """Whether an approval is of the study's present plan and has not ended; says so where it matters."""
+    now = session.store.clock.now()
     current = session.picture.current_versions.get(study)
     if approval.study_version != current:
         if _has_unsent(session, study):
@@ -146,11 +156,10 @@ def candidates(store: Store, picture: Picture, study: str) -> Iterator[tuple[Eve
     for shard in list(picture.shards.values()):
         if shard.study != study or shard.study_version != version or shard.shard_kind == ShardKind.ADOPTED:
             continue
-        name = shard_file_name(shard.provider or "", shard.shard_id or "")
         latest = picture.latest_attempt(shard.shard_id or "")
         if latest is not None and latest.phase is Phase.VERIFIED and latest.failure_code is None:
             continue
-        if store.has(SHARD_REQUESTS, name):
+        if due.is_real(store, picture, shard):
             yield shard, latest
 
 
@@ -159,7 +168,10 @@ def _send_study(session: Session, study: str, approval: Event, trigger: Trigger)
     budget: Budget | None = None
     settings = config.load(session.store.path)
     for shard, latest in candidates(session.store, session.picture, study):
-        provider = shard.provider or ""
+        wire = wire_of(shard)
+        if shard.mode == Mode.LIVE:
+            session.n_live += shard.n_requests or 0
+            continue
         match readiness(latest, trigger):
             case Readiness.DONE:
                 continue
@@ -176,7 +188,7 @@ def _send_study(session: Session, study: str, approval: Event, trigger: Trigger)
             _count(waiting_for, obstacle.reason)
             session.n_waiting += obstacle.passes_by_itself
             continue
-        with session.isolated(provider, f"sending {shard.n_requests} requests to {provider}"):
+        with session.isolated(wire, f"sending {shard.n_requests} requests to {wire}"):
             send_shard(session, shard, approval)
             budget.reserve(shard)
     for reason, n in waiting_for.items():
@@ -204,20 +216,26 @@ def _obstacle(session: Session, shard: Event, settings: config.Config, budget: B
 
 
 def _refusal(session: Session, shard: Event) -> Obstacle | None:
-    provider, model = shard.provider or "", shard.request_model or ""
-    if session.providers.is_refused(provider):
-        return Obstacle(f"a key that {provider} accepts", passes_by_itself=False)
-    if (provider, model) in session.paused:
-        return Obstacle(f"{provider} to take {model} batches again")
-    if registry.module(provider).DESCRIPTOR.is_opaque and _is_any_unclear(session, provider):
+    provider, model, wire = shard.provider or "", shard.request_model or "", wire_of(shard)
+    if session.providers.is_refused(wire):
+        needed = "the folder that was used before" if shard.mode == Mode.FILES else f"a key that {provider} accepts"
+        return Obstacle(needed, passes_by_itself=False)
+    if (wire, model) in session.paused:
+        return Obstacle(f"{wire} to take {model} batches again")
+    is_opaque = shard.mode != Mode.FILES and registry.module(provider).DESCRIPTOR.is_opaque
+    if is_opaque and _is_any_unclear(session, wire):
         return Obstacle(f"an unacknowledged {provider} batch to be found or proven absent")
     return None
 
 
 def _full_queue(session: Session, shard: Event, settings: config.Config) -> Obstacle | None:
     provider, model = shard.provider or "", shard.request_model or ""
+    if shard.mode == Mode.FILES:  # a folder has no queue
+        return None
     waiting = [
-        a.intent for a in session.picture.attempts.values() if a.provider == provider and a.phase in _QUEUED_PHASES
+        a.intent
+        for a in session.picture.attempts.values()
+        if a.provider == provider and a.mode is Mode.BATCH and a.phase in _QUEUED_PHASES
     ]
     of_model = [intent for intent in waiting if intent.request_model == model]
     return _over(settings.of_account(provider), provider, shard, waiting) or _over(
@@ -238,9 +256,9 @@ def _over(limits: config.Limits, name: str, shard: Event, waiting: list[Event]) 
     return None
 
 
-def _is_any_unclear(session: Session, provider: str) -> bool:
+def _is_any_unclear(session: Session, wire: str) -> bool:
     """Whether a create is in doubt: at an opaque provider a second one could not be told from the first."""
-    return any(a.phase.is_unclear and a.provider == provider for a in session.picture.attempts.values())
+    return any(a.phase.is_unclear and a.wire == wire for a in session.picture.attempts.values())
 
 
 @dataclass(slots=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 
+from batchpond import config
 from batchpond.attempts import Attempt, Picture, fold
 from batchpond.clock import Clock
 from batchpond.errors import AccessError, BatchpondError, ExitCode, LakeError
@@ -56,6 +58,13 @@ class Counts:
     n_read_again: int = 0
 
 
+def worst_exit_code(notes: Iterable[Note]) -> ExitCode:
+    """Return the exit code that notes add up to."""
+    order = [ExitCode.LAKE, ExitCode.ACCESS, ExitCode.ATTENTION, ExitCode.USAGE, ExitCode.FAILED]
+    seen = {note.exit_code for note in notes}
+    return next((code for code in order if code in seen), ExitCode.DONE)
+
+
 class Providers:
     """The providers a pass may call, connected when first needed.
 
@@ -68,9 +77,14 @@ class Providers:
         self._refused: dict[str, AccessError] = {}
 
     @classmethod
-    def of_environment(cls, clock: Clock) -> Providers:
-        """Return the real providers, with the environment's keys."""
-        return cls(lambda name: registry.connect(name, clock=clock))
+    def of_environment(cls, clock: Clock, lake_path: Path) -> Providers:
+        """Return the real providers, with the environment's keys and what the lake's settings say of each."""
+
+        def connect(name: str) -> BatchProvider:
+            environ = os.environ | config.load(lake_path).variables
+            return registry.connect(name, clock=clock, environ=environ, lake_path=lake_path)
+
+        return cls(connect)
 
     def get(self, name: str) -> BatchProvider:
         """Return the provider; raises AccessError when its key is missing or was refused."""
@@ -106,6 +120,7 @@ class Session:
     counts: Counts = field(default_factory=Counts)
     paused: set[tuple[str, str]] = field(default_factory=set)
     n_waiting: int = 0
+    n_live: int = 0
     scopes: dict[str, str] = field(default_factory=dict)
     newest: dict[str, datetime | None] = field(default_factory=dict)
 
@@ -172,9 +187,7 @@ class Session:
 
     def worst_exit_code(self) -> ExitCode:
         """Return the exit code that the notes of this pass add up to."""
-        order = [ExitCode.LAKE, ExitCode.ACCESS, ExitCode.ATTENTION, ExitCode.USAGE, ExitCode.FAILED]
-        seen = {note.exit_code for note in self.notes}
-        return next((code for code in order if code in seen), ExitCode.DONE)
+        return worst_exit_code(self.notes)
 
     def settle_s(self, provider: BatchProvider) -> float:
         """Return how long an unclear create must stay invisible; shorter only against loopback."""

@@ -15,6 +15,8 @@ from batchpond.errors import UsageError
 
 # {"custom_id":"...31...","method":"POST","url":"/v1/chat/completions","body":} and a line feed, with room.
 LINE_OVERHEAD_BYTES: Final = 256
+OWN_REQUESTS_MAX: Final = 50_000
+OWN_BYTES_MAX: Final = 1 << 30
 
 
 class Line(NamedTuple):
@@ -55,6 +57,11 @@ class Limits:
     max_bytes: int
     max_tokens: int | None = None
     line_overhead_bytes: int = LINE_OVERHEAD_BYTES
+
+
+def own_limits(max_requests: int | None) -> Limits:
+    """Return the limits of what no provider's queue holds: live calls and files."""
+    return Limits(min(max_requests or OWN_REQUESTS_MAX, OWN_REQUESTS_MAX), OWN_BYTES_MAX)
 
 
 def split(lines: Iterable[SizedRow], limits: Limits) -> Iterator[list[SizedRow]]:

@@ -23,7 +23,7 @@ The *grain* is what names one row. A *cell* is study, template_id, rubric_id, pr
 _STAGES: Final = {
     "0_functions": "macros: intervals, exact tests, distributions",
     "1_core": "what was planned, sent, answered, read and paid",
-    "2_metrics": "one question per file, one row per cell",
+    "2_metrics": "one question per file; the grain says what a row is",
     "3_report": "what `status` and the reports print",
 }
 

@@ -7,16 +7,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from batchpond import rubrics, templates
+from batchpond import rubrics, stage_study, templates
 from batchpond.errors import StudyError
-from batchpond.model import ErrorClass
+from batchpond.model import ErrorClass, Mode
 from batchpond.rubrics import Rubric
+from batchpond.stage_spec import StagedStudy
 from batchpond.study_spec import (
     THINKING_DEFAULT,
     BudgetSpec,
     ItemsFrom,
     ItemsSpec,
-    Mode,
     ModelSpec,
     Order,
     PairsSpec,
@@ -44,13 +44,14 @@ SUFFIXES: Final = {
 
 _ROOT: Final = ("study", "seed", "items", "pairs", "rubrics", "templates", "answer", "models", "grid", "shards",
                 "retry", "budget")  # fmt: skip
+_ROOT_OF_STAGES: Final = ("study", "seed", "stages", "grid", "shards", "retry", "budget")
 _ITEMS: Final = ("path", "folder", "sql", "id", "text")
 _PAIRS: Final = ("share", "count", "order", "reverse", "repeats")
 _MODEL: Final = ("provider", "model", "thinking", "include_thoughts", "max_output_tokens", "temperature", "endpoint",
                  "mode", "parameters")  # fmt: skip
 
 
-def load(path: Path) -> Study:
+def load(path: Path) -> Study | StagedStudy:
     """Read and check a study file; raises StudyError that names file, line and key."""
     try:
         with path.open("rb") as file:
@@ -59,7 +60,7 @@ def load(path: Path) -> Study:
         raise StudyError(f"{path}: {error.strerror or error}", hint="`batchpond init` writes an example") from None
     if len(data) > FILE_SIZE_MAX_BYTES:
         raise StudyError(f"{path}: larger than {FILE_SIZE_MAX_BYTES:,} bytes, which no study file is")
-    return parse_study(data, str(path), path.parent)
+    return parse_any(data, str(path), path.parent)
 
 
 def example() -> str:
@@ -67,8 +68,29 @@ def example() -> str:
     return (resources.files("batchpond") / "data" / "study.toml").read_text("utf-8")
 
 
+def parse_any(data: bytes, source: str = "study.toml", base_path: Path = Path()) -> Study | StagedStudy:
+    """Return the study that a file's bytes describe; of one with stages, the templates and statements too."""
+    document, text = parse(data, source)
+    if "stages" not in document and document.get("task", "pairwise") == "pairwise":
+        return parse_study(data, source, base_path)
+    own = _ROOT_OF_STAGES if "stages" in document else (*_ROOT_OF_STAGES, *stage_study.KEYS)
+    root = TomlTable(source, text, (), document, own)
+    readers = stage_study.Readers(_answer, _items, _pairs, _rubrics, _models, _templates)
+    return StagedStudy(
+        name=root.string("study", pattern=STUDY_NAME),
+        stages=stage_study.stages(root, readers, base_path),
+        seed=root.integer("seed", 1, 0, 2**63 - 1) or 0,
+        unsupported=_unsupported(root),
+        shards=_shards(root),
+        retry=_retry(root),
+        budget=_budget(root),
+        source=source,
+        base_path=base_path,
+    )
+
+
 def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path()) -> Study:
-    """Return the study that a file's bytes describe; reads nothing else."""
+    """Return the pairwise study that a file's bytes describe; reads nothing else."""
     document, text = parse(data, source)
     root = TomlTable(source, text, (), document, _ROOT)
     return Study(
@@ -80,15 +102,21 @@ def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path(
         templates=_templates(root),
         answer=_answer(root),
         models=_models(root),
-        unsupported=Unsupported(
-            root.table("grid", ("unsupported",)).choice("unsupported", "refuse", list(Unsupported))
-        ),
+        unsupported=_unsupported(root),
         shards=_shards(root),
         retry=_retry(root),
-        budget=BudgetSpec(root.table("budget", ("max_cost_usd",)).number("max_cost_usd", None, 0, 1e9)),
+        budget=_budget(root),
         source=source,
         base_path=base_path,
     )
+
+
+def _unsupported(root: TomlTable) -> Unsupported:
+    return Unsupported(root.table("grid", ("unsupported",)).choice("unsupported", "refuse", list(Unsupported)))
+
+
+def _budget(root: TomlTable) -> BudgetSpec:
+    return BudgetSpec(root.table("budget", ("max_cost_usd",)).number("max_cost_usd", None, 0, 1e9))
 
 
 def _one_of(table: TomlTable, names: Sequence[str]) -> str:
@@ -178,26 +206,27 @@ def _rubric(table: TomlTable) -> Rubric:
     )
 
 
-def _templates(root: TomlTable) -> tuple[TemplateSpec, ...]:
-    found = [_template(_element(root, key, entry, ("use", "id", "file", "text")))
+def _templates(root: TomlTable, task: str = templates.PAIRWISE) -> tuple[TemplateSpec, ...]:
+    found = [_template(_element(root, key, entry, ("use", "id", "file", "text")), task)
              for key, entry in root.entries("templates", ENTRIES_MAX)]  # fmt: skip
     _refuse_twice(root, "templates", [template.template_id for template in found])
     return tuple(found)
 
 
-def _template(table: TomlTable) -> TemplateSpec:
+def _template(table: TomlTable, task: str) -> TemplateSpec:
     match _one_of(table, ("use", "file", "text")):
         case "use":
             if table.has("id"):
                 table.fail("id", "cannot be given together with use: a built-in template keeps its name")
-            return TemplateSpec(table.choice("use", None, sorted(templates.builtin())))
+            return TemplateSpec(table.choice("use", None, sorted(templates.builtin(task))))
         case "file":
             file = table.string("file")
             name = table.string("id", Path(file).stem, pattern=PART_NAME)
             return TemplateSpec(name, file=file)
         case _:
             text = table.string("text", size_max=templates.SIZE_MAX_BYTES)
-            templates.Template("", text).check(table.where("text"))
+            if task == templates.PAIRWISE:
+                templates.Template("", text).check(table.where("text"))
             return TemplateSpec(table.string("id", pattern=PART_NAME), text=text)
 
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from batchpond.model import ErrorClass
+from batchpond.model import ErrorClass, Mode
 from batchpond.rubrics import Rubric
 from batchpond.tasks.pairwise import AnswerRule
 
@@ -40,12 +40,6 @@ class Unsupported(StrEnum):
 
     REFUSE = "refuse"
     DROP = "drop"
-
-
-class Mode(StrEnum):
-    """How a model is called."""
-
-    BATCH = "batch"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from batchpond import adoptions, due, failpoints, ids
+from batchpond import adoptions, due, exchange, failpoints, ids
 from batchpond.attempts import UNCLEAR_PHASES, Phase, Picture, fold
 from batchpond.errors import ExitCode, UsageError
 from batchpond.failures import Again
-from batchpond.lake.events import Event, Kind, compact, read
+from batchpond.lake.events import Event, Kind, read
 from batchpond.lake.store import Store
 from batchpond.lens.refresh import refresh
+from batchpond.model import Mode, PricedModel
 from batchpond.providers import registry
 from batchpond.sending import Readiness, Trigger, candidates, readiness, send_due
 from batchpond.session import Counts, Note, Providers, Session
@@ -28,6 +29,7 @@ class ModelCost:
 
     provider: str
     request_model: str
+    mode: Mode
     n_requests: int
     n_shards: int
     input_tokens: int
@@ -37,13 +39,15 @@ class ModelCost:
 
 @dataclass(frozen=True, slots=True)
 class SubmitPreview:
-    """What `submit` would send, shown before anything is."""
+    """What `submit` would send, shown before anything is; `later_*` is the forecast of rounds that wait for answers."""
 
     study: str
     study_version: str
     models: tuple[ModelCost, ...]
     caveats: tuple[str, ...]
     largest_shard_usd: float = 0.0
+    later_expected_usd: float | None = 0.0
+    later_max_usd: float | None = 0.0
 
     @property
     def n_requests(self) -> int:
@@ -57,22 +61,23 @@ class SubmitPreview:
 
     @property
     def cost_expected_usd(self) -> float | None:
-        """The expected cost; None when any model's price is unknown."""
-        return _total([model.cost_expected_usd for model in self.models])
+        """The expected cost, later rounds included; None when any model's price is unknown."""
+        return _total([*(model.cost_expected_usd for model in self.models), self.later_expected_usd])
 
     @property
     def cost_max_usd(self) -> float | None:
-        """The worst cost; None when any model's price is unknown."""
-        return _total([model.cost_max_usd for model in self.models])
+        """The worst cost, later rounds included; None when any model's price is unknown."""
+        return _total([*(model.cost_max_usd for model in self.models), self.later_max_usd])
 
 
 @dataclass(frozen=True, slots=True)
 class SubmitReport:
-    """What `submit` did; `counts` is None when nothing was approved."""
+    """What `submit` did; `counts` is None when nothing was approved, `n_live` requests wait for `live`."""
 
     preview: SubmitPreview
     is_approved: bool
     counts: Counts | None
+    n_live: int
     notes: tuple[Note, ...]
     exit_code: ExitCode
 
@@ -90,18 +95,18 @@ def preview(
     shards = list(_unsent(store, picture, study))
     for asked in (None, again) if again else (None,):
         shards += [new.event for new in due.new_shards(store, picture, study, version, limit, asked)]
-    groups: dict[tuple[str, str], list[Event]] = {}
+    groups: dict[PricedModel, list[Event]] = {}
     for shard in shards:
-        groups.setdefault((shard.provider or "", shard.request_model or ""), []).append(shard)
-    caveats = {caveat for provider, model in groups for caveat in _caveats(provider, model)}
+        groups.setdefault(due.priced(shard), []).append(shard)
+    caveats = {caveat for asked in groups for caveat in _caveats(asked)}
     models = tuple(_model_cost(key, group) for key, group in sorted(groups.items()))
     largest_usd = max((shard.cost_max_usd or 0.0 for shard in shards), default=0.0)
-    return SubmitPreview(study, version, models, tuple(sorted(caveats)), largest_usd)
+    later = due.later_cost(store, version) if shards else (0.0, 0.0)
+    return SubmitPreview(study, version, models, tuple(sorted(caveats)), largest_usd, *later)
 
 
-def _caveats(provider: str, model: str) -> tuple[str, ...]:
-    module = registry.module(provider)
-    return (*module.DESCRIPTOR.caveats, *module.caveats(model))
+def _caveats(asked: PricedModel) -> tuple[str, ...]:
+    return registry.caveats(registry.module(asked.provider), asked.model, asked.mode)
 
 
 def _unsent(store: Store, picture: Picture, study: str) -> list[Event]:
@@ -114,10 +119,11 @@ def _unsent(store: Store, picture: Picture, study: str) -> list[Event]:
     ]
 
 
-def _model_cost(key: tuple[str, str], shards: list[Event]) -> ModelCost:
+def _model_cost(asked: PricedModel, shards: list[Event]) -> ModelCost:
     return ModelCost(
-        provider=key[0],
-        request_model=key[1],
+        provider=asked.provider,
+        request_model=asked.model,
+        mode=asked.mode,
         n_requests=sum(shard.n_requests or 0 for shard in shards),
         n_shards=len(shards),
         input_tokens=sum(shard.input_tokens or 0 for shard in shards),
@@ -147,12 +153,18 @@ def submit(
     The lock is not held while asking. Raises UsageError when there is no plan or the estimate is
     above `max_cost_usd` or the study's budget; what is sent before a failure stays on record and is never sent twice.
     """
-    shown = preview(store, fold(read(store)), study, limit, again=again)
+    picture = fold(read(store))
+    if limit is not None and picture.current_versions.get(study) in picture.rounds:
+        raise UsageError(
+            f"study {study} has stages that wait for all answers of others: it cannot be sent in part",
+            hint="leave out --limit; to try a study, plan it with fewer items under another name",
+        )
+    shown = preview(store, picture, study, limit, again=again)
     limits_usd = [max_cost_usd, due.study_budget_usd(store, shown.study_version)]
     max_cost_usd = min((usd for usd in limits_usd if usd is not None), default=None)
     _check_money(shown, max_cost_usd)
     if confirm is None or not shown.n_requests or not confirm(shown):
-        return SubmitReport(shown, is_approved=False, counts=None, notes=(), exit_code=ExitCode.DONE)
+        return SubmitReport(shown, is_approved=False, counts=None, n_live=0, notes=(), exit_code=ExitCode.DONE)
     with store.lock(f"submit {study}"):
         session = Session.begin(store, providers, on_note)
         failpoints.reach("S0")
@@ -162,9 +174,10 @@ def submit(
             due.form_shards(session, study, session.picture.approvals[study], again)
         send_due(session, only_study=study, is_explicit=True)
         resolve_unknowns(session)
-        compact(store)
+        exchange.tell_waiting(session)
+        session.log.compact()
         refresh(store)
-    return SubmitReport(shown, True, session.counts, tuple(session.notes), session.worst_exit_code())
+    return SubmitReport(shown, True, session.counts, session.n_live, tuple(session.notes), session.worst_exit_code())
 
 
 def _check_money(shown: SubmitPreview, max_cost_usd: float | None) -> None:

@@ -7,18 +7,16 @@ no HTTP call, and with nothing new it writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from batchpond import adoptions, failpoints, payload
-from batchpond.attempts import ATTENTION_PHASES, SETTLED_PHASES, Phase, Picture
-from batchpond.collect import collect_ended
+from batchpond import adoptions, exchange, failpoints, payload
+from batchpond.attempts import ATTENTION_PHASES, READ_PHASES, SETTLED_PHASES, Phase, Picture
 from batchpond.errors import ExitCode
-from batchpond.lake.events import compact
 from batchpond.lake.store import Store
 from batchpond.lens.refresh import refresh
+from batchpond.model import Mode, RemoteBatch
 from batchpond.poll import poll_open
-from batchpond.reread import read_what_is_unread
 from batchpond.sending import send_due
 from batchpond.session import Counts, Note, Providers, Session
 from batchpond.unknowns import resolve_unknowns
@@ -28,11 +26,15 @@ PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, 
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """What a pass did and what is left; `n_pending` counts batches that will still change or be sent."""
+    """What a pass did and what is left; `n_pending` counts batches that will still change or be sent.
+
+    `n_live` requests wait for `batchpond live`.
+    """
 
     counts: Counts
     n_pending: int
     n_attention: int
+    n_live: int
     notes: tuple[Note, ...]
     exit_code: ExitCode
 
@@ -54,22 +56,44 @@ def sync_once(
         failpoints.reach("Y0")
         resolve_unknowns(session)
         adoptions.finish_all(session)
-        seen = poll_open(session)
-        collect_ended(session, seen)
-        read_what_is_unread(session)
+        _take_in_live(session)
+        _bring_in(session, poll_open(session))
         if submit_due:
             send_due(session)
             resolve_unknowns(session, _just_sent(session.picture))
+        exchange.tell_waiting(session)
+        exchange.tell_strays(session)
         payload.sweep(store, _settled(session.picture))
-        compact(store)
+        session.log.compact()
         refresh(store)
     return SyncReport(
         counts=session.counts,
-        n_pending=_count(session.picture, PENDING_PHASES) + session.n_waiting,
+        n_pending=_count_remote(session.picture, PENDING_PHASES) + session.n_waiting,
         n_attention=_count(session.picture, ATTENTION_PHASES),
+        n_live=session.n_live,
         notes=tuple(session.notes),
         exit_code=session.worst_exit_code(),
     )
+
+
+def _bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
+    """Collect what ended and read what is unread; without either, nothing of what reads answers is loaded."""
+    if _count(session.picture, frozenset({Phase.ENDED})):
+        from batchpond.collect import collect_ended
+
+        collect_ended(session, seen)
+    if _count(session.picture, READ_PHASES):
+        from batchpond.reread import read_what_is_unread
+
+        read_what_is_unread(session)
+
+
+def _take_in_live(session: Session) -> None:
+    """Bring in what live calls left behind; what makes them is loaded only where there were any."""
+    if any(attempt.mode is Mode.LIVE for attempt in session.picture.attempts.values()):
+        from batchpond.live.recovery import recover_all
+
+        recover_all(session)
 
 
 def _settled(picture: Picture) -> set[str]:
@@ -83,3 +107,8 @@ def _just_sent(picture: Picture) -> list[str]:
 
 def _count(picture: Picture, phases: frozenset[Phase]) -> int:
     return sum(attempt.phase in phases for attempt in picture.attempts.values())
+
+
+def _count_remote(picture: Picture, phases: frozenset[Phase]) -> int:
+    """Count without live attempts: waiting does not bring them forward."""
+    return sum(attempt.phase in phases and attempt.mode is not Mode.LIVE for attempt in picture.attempts.values())

@@ -18,7 +18,7 @@ from batchpond.attempts import SETTLED, UNCLEAR_PHASES, Attempt, Phase, seen_eve
 from batchpond.errors import AccessError, ExitCode
 from batchpond.lake.events import Event, Kind
 from batchpond.model import RemoteBatch
-from batchpond.providers.base import BatchProvider
+from batchpond.providers.base import BatchProvider, LiveProvider
 from batchpond.session import Session, Severity
 
 PAGES_MAX = 10_000
@@ -67,13 +67,19 @@ def _is_past(batches: list[RemoteBatch], n_last: int, since: datetime) -> bool:
     return dates[-n_last] < since
 
 
-def check_host(attempt: Attempt, provider: BatchProvider) -> None:
+def check_host(attempt: Attempt, provider: BatchProvider | LiveProvider) -> None:
     """Raise AccessError when the base URL is not the one that the attempt was sent to."""
     if provider.host != attempt.intent.host:
         raise AccessError(
             f"batches of this lake live at {attempt.intent.host}, but {attempt.provider} now points at {provider.host}",
-            hint=f"unset or restore {provider.descriptor.base_url_env}",
+            hint=f"unset or restore {_whereabouts(provider)}",
         )
+
+
+def _whereabouts(provider: BatchProvider | LiveProvider) -> str:
+    """Return the variables that say where a provider's batches are."""
+    found = provider.descriptor
+    return " and ".join((found.base_url_env, *(variable for _, variable in found.settings)))
 
 
 def resolve_unknowns(session: Session, only: Iterable[str] | None = None) -> None:
@@ -82,7 +88,7 @@ def resolve_unknowns(session: Session, only: Iterable[str] | None = None) -> Non
     doubtful: dict[str, list[Attempt]] = {}
     for attempt in session.picture.attempts.values():
         if attempt.phase in UNCLEAR_PHASES and (wanted is None or attempt.attempt_id in wanted):
-            doubtful.setdefault(attempt.provider, []).append(attempt)
+            doubtful.setdefault(attempt.wire, []).append(attempt)
     for name, attempts in doubtful.items():
         with session.isolated(name, f"looking for {len(attempts)} unacknowledged batches at {name}"):
             provider = session.providers.get(name)
@@ -113,6 +119,9 @@ def _worst_cost(attempt: Attempt) -> str:
 def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt]) -> None:
     for attempt in attempts:
         check_host(attempt, provider)
+    attempts = [attempt for attempt in attempts if not _is_found_by_token(session, provider, attempt)]
+    if not attempts:
+        return
     elapsed_s = {attempt.attempt_id: _elapsed_s(session, attempt) for attempt in attempts}
     # Only the provider's own clock dates its batches; without a date of its own, all are listed.
     oldest = min(attempt.uploaded_at or attempt.intent.provider_created_at or _EPOCH for attempt in attempts)
@@ -130,6 +139,19 @@ def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt])
             _not_seen(session, provider, attempt, listing, elapsed_s[attempt.attempt_id], n_undecided)
 
 
+def _is_found_by_token(session: Session, provider: BatchProvider, attempt: Attempt) -> bool:
+    """Adopt what the provider's own look-up finds; that it finds nothing proves nothing, so that a listing follows."""
+    found = provider.find_batches(attempt.intent.token or "")
+    if found:
+        failpoints.reach("Y1")
+        adopt(session, attempt, sorted(found, key=_by_age))
+    return bool(found)
+
+
+def _by_age(batch: RemoteBatch) -> tuple[datetime, str]:
+    return batch.created_at or _EPOCH, batch.batch_id
+
+
 def _matches(listing: Listing, attempt: Attempt) -> list[RemoteBatch]:
     sent_file = attempt.sent.file_id if attempt.sent else None
     found = {
@@ -137,7 +159,7 @@ def _matches(listing: Listing, attempt: Attempt) -> list[RemoteBatch]:
         for batch in listing.batches
         if batch.token == attempt.intent.token or (sent_file and batch.input_file_id == sent_file)
     }
-    return sorted(found.values(), key=lambda batch: (batch.created_at or _EPOCH, batch.batch_id))
+    return sorted(found.values(), key=_by_age)
 
 
 def adopt(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> None:
@@ -150,7 +172,7 @@ def adopt(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> None:
 
 
 def note_duplicate(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
-    """Record a second batch that carries an attempt's token: the one thing that must not be."""
+    """Record a second batch that was made for an attempt: the one thing that must not be."""
     session.record(
         Event(
             kind=Kind.DUPLICATE_REMOTE,

@@ -12,10 +12,10 @@ from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond
 from batchpond.cli.text import plural
 from batchpond.errors import ExitCode
 
-HEADS = ("attempt", "sent", "ok", "errored", "expired", "cancelled", "missing", "waiting", "balanced")
+HEADS = ("attempt", "sent", "ok", "errored", "expired", "cancelled", "missing", "waiting", "in doubt", "balanced")
 COLUMNS = (
     "attempt_id", "attempt_state", "n_sent", "n_succeeded", "n_errored", "n_expired", "n_cancelled", "n_missing",
-    "n_outstanding", "is_balanced",
+    "n_outstanding", "n_in_doubt", "is_balanced",
 )  # fmt: skip
 ID_SHOWN = 10
 

@@ -29,7 +29,8 @@ def command(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_j
     """Ask the provider to stop each BATCH (a batch id, an attempt id, or how that begins).
 
     What a batch finished before it stops is paid for, and `batchpond sync` collects it. Its
-    other requests count as cancelled.
+    other requests count as cancelled. For models of mode `files` this says that no more results
+    will come.
     """
     from batchpond.cancel import cancel
 

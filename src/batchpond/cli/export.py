@@ -12,6 +12,7 @@ from batchpond.cli.text import plural
 from batchpond.errors import UsageError
 
 KINDS = ("parquet", "csv", "jsonl")
+LAYOUTS = ("pairwisellm", "speceval", "sycobench")
 
 
 @pond_command(
@@ -19,11 +20,15 @@ KINDS = ("parquet", "csv", "jsonl")
     "batchpond export results.parquet",
     "batchpond export bias.csv --view metric_position_bias",
     "batchpond export by-batch --per-batch --format jsonl",
+    "batchpond export for-r --layout pairwisellm --study essays",
 )
 @click.argument("destination", type=click.Path(path_type=Path))
 @click.option("--format", "kind", type=click.Choice(KINDS), help="Taken from the file's ending otherwise.")
-@click.option("--view", default="results", show_default=True, metavar="NAME", help="What to export.")
+@click.option("--view", metavar="NAME", help="What to export.  [default: results]")
 @click.option("--per-batch", is_flag=True, help="DESTINATION is a folder: one file per batch.")
+@click.option("--layout", type=click.Choice(LAYOUTS),
+              help="DESTINATION is a folder of files as that tool writes them.")  # fmt: skip
+@click.option("--study", help="With --layout: one study alone.")
 @click.option("--keep-formulas", is_flag=True,
               help="In csv, leave text that a spreadsheet would run as it is.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace files that are there.")
@@ -33,18 +38,30 @@ def command(
     invocation: Invocation,
     destination: Path,
     kind: str | None,
-    view: str,
+    view: str | None,
     per_batch: bool,
+    layout: str | None,
+    study: str | None,
     keep_formulas: bool,
     force: bool,
     is_json: bool,
 ) -> None:
     """Write a view to DESTINATION as parquet, csv or jsonl; any size, one file or one per batch.
 
-    In csv, text that a spreadsheet would take for a formula gets a ' before it.
+    In csv, text that a spreadsheet would take for a formula gets a ' before it. With --layout, all
+    judgments and texts that a layout has a place for are written to a folder in the form of
+    pairwiseLLM, SpecEval or SycoBench, for their users' scripts; `batchpond import` reads them back.
     """
+    if layout is not None:
+        if kind or view or per_batch or keep_formulas:
+            raise UsageError("--layout decides on files and formats: it goes with --study, --force and --json alone")
+        _layout(invocation, destination, layout, study, force=force, is_json=is_json)
+        return
+    if study is not None:
+        raise UsageError("--study is for --layout", hint="`batchpond query ... --format csv` writes part of a view")
     from batchpond.export import ExportFormat, export
 
+    view = view or "results"
     written = export(
         invocation.store().path,
         destination,
@@ -57,6 +74,19 @@ def command(
     if is_json:
         output.document({"view": view, "files": written})
     invocation.diagnostics.note(f"wrote {plural(len(written), 'file')}: {destination}")
+
+
+def _layout(
+    invocation: Invocation, destination: Path, layout: str, study: str | None, *, force: bool, is_json: bool
+) -> None:
+    from batchpond.export_layouts import Layout, export_layout
+
+    report = export_layout(invocation.store().path, destination, Layout(layout), study=study, force=force)
+    if is_json:
+        output.document({"layout": layout, "files": report.files, "left_out": report.left_out})
+    for why, n in report.left_out.items():
+        invocation.diagnostics.warning(f"left out {n:,} {why}")
+    invocation.diagnostics.note(f"wrote {plural(len(report.files), 'file')} below {destination}")
 
 
 def _kind_of(destination: Path, *, is_folder: bool) -> str:

@@ -6,7 +6,8 @@ import difflib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,8 +28,8 @@ PROGRAM = "batchpond"
 DEFAULT_LAKE = Path("lake")
 # In the order in which a study flows through them.
 COMMANDS = (
-    "init", "demo", "keys", "templates", "plan", "submit", "sync", "status", "retry", "cancel", "resolve", "adopt",
-    "query", "views", "results", "export", "import", "audit", "doctor", "simulate",
+    "init", "demo", "keys", "templates", "plan", "submit", "live", "sync", "status", "retry", "cancel", "resolve",
+    "adopt", "query", "views", "results", "rank", "export", "import", "audit", "doctor", "simulate",
 )  # fmt: skip
 JSON_FLAGS = ("--json", "--format json", "--format=json", "--format jsonl", "--format=jsonl")
 SAFE_TO_STOP = (
@@ -49,7 +50,8 @@ class Invocation:
 
     def store(self) -> Store:
         """Open the lake."""
-        from batchpond.lake.store import Store
+        with _no_linear_algebra():
+            from batchpond.lake.store import Store
 
         return Store.open(self.lake_path)
 
@@ -63,6 +65,20 @@ class Invocation:
     def color_stdout(self) -> bool:
         """Return whether tables on stdout are coloured."""
         return self.diagnostics.has_color(sys.stdout.isatty())
+
+
+@contextmanager
+def _no_linear_algebra() -> Iterator[None]:
+    """Let numpy load without the threads of a library that nothing here calls: they spin longer than a pass takes."""
+    name = "OPENBLAS_NUM_THREADS"
+    asked = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if asked is not None:
+            os.environ[name] = asked
 
 
 pass_invocation = click.make_pass_decorator(Invocation, ensure=True)

@@ -1,19 +1,36 @@
-"""`import`: judgments made elsewhere, into the same metrics."""
+"""`import`: what was judged elsewhere, into the same metrics, and what was written elsewhere, to be judged."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from batchpond.cli import output
 from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
 from batchpond.cli.text import plural
+from batchpond.errors import UsageError
+
+if TYPE_CHECKING:
+    from batchpond.foreign import Doubt, Said
+    from batchpond.foreign_files import Reader
+    from batchpond.import_foreign import ForeignReport
+    from batchpond.imported import Tally
+
+SAID = ("study", "template_id", "rubric_id", "provider", "request_model", "thinking")
+SHOWN_PLACES = 3
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_source = click.argument(
+    "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)
+)
 
 
 @click.group("import", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Bring in judgments that were made elsewhere; they stay marked as imported."""
+    """Bring in what was judged or written elsewhere; it stays marked as imported."""
 
 
 @pond_command(
@@ -47,4 +64,188 @@ def judgments(invocation: Invocation, file: Path, study: str | None, is_json: bo
     )
 
 
-command.add_command(judgments)
+def foreign_options(function: _F) -> _F:
+    """Add what all importers of other tools' files take."""
+    function = click.option("--study", help="The study to file judgments under, where the files name none.")(function)
+    function = click.option(
+        "--set", "said", metavar="COLUMN=VALUE", multiple=True,
+        help=f"What the files do not say: {', '.join(SAID[1:])}.",
+    )(function)  # fmt: skip
+    function = click.option(
+        "--accept", "accepted", metavar="KIND", multiple=True,
+        help="Believe doubtful rows of a kind: recovered-id, positional-join, unproven-candidates, unread-winner.",
+    )(function)  # fmt: skip
+    function = click.option("--strict", "is_strict", is_flag=True, help="Refuse everything if anything is doubtful.")(
+        function
+    )
+    return json_option(function)
+
+
+@pond_command(
+    "pairwisellm",
+    "batchpond import pairwisellm llm_multi_batch/",
+    "batchpond import pairwisellm r.csv samples.csv --set template_id=test1",
+)
+@_source
+@foreign_options
+@pass_invocation
+def pairwisellm(invocation: Invocation, /, paths: tuple[Path, ...], is_json: bool, **given: Any) -> None:
+    """Import results, samples and registries of pairwiseLLM from files or folders.
+
+    Read are results CSVs, jobs_registry.csv, batch outputs that no CSV was made of, tables
+    with ID and text, and .txt files. The winner is read again from the text where it is there.
+    Ids that were cut out of a custom_id need a table of samples where there is more than one
+    way to cut; Gemini batch answers, which the package joins by row order, are left out.
+    """
+    from batchpond.import_pairwisellm import read
+
+    _import(invocation, read, paths, is_json=is_json, **given)
+
+
+@pond_command(
+    "speceval",
+    "batchpond import speceval data/",
+    "batchpond import speceval generations/ rankings/ --study policies",
+)
+@_source
+@foreign_options
+@pass_invocation
+def speceval(invocation: Invocation, /, paths: tuple[Path, ...], is_json: bool, **given: Any) -> None:
+    """Import specs, inputs, generations, rankings and compliance results of SpecEval.
+
+    Statements become rubrics; inputs and outputs become items. Rankings need the generations
+    that they compared, in the same import or in the lake before: only they show whose output
+    is whose. Rank 0 is read again from the judge's text.
+    """
+    from batchpond.import_speceval import read
+
+    _import(invocation, read, paths, is_json=is_json, **given)
+
+
+@pond_command(
+    "sycobench",
+    "batchpond import sycobench results/",
+    "batchpond import sycobench gpt-5-nano.json scored.csv --study syco",
+)
+@_source
+@foreign_options
+@pass_invocation
+def sycobench(invocation: Invocation, /, paths: tuple[Path, ...], is_json: bool, **given: Any) -> None:
+    """Import conversations, 50-pressure rows, cold starts and labels of SycoBench.
+
+    Questions and answers become items, labels become judgments of the task `pressure`. A label
+    that stands for a failure of the scorer comes in without one. Outputs of the batch tools
+    are left out: they follow a placeholder, not the model's own answer.
+    """
+    from batchpond.import_sycobench import read
+
+    _import(invocation, read, paths, is_json=is_json, **given)
+
+
+@pond_command(
+    "rows",
+    "batchpond import rows output.jsonl --map ids.csv --provider openai",
+    "batchpond import rows out.jsonl --map ids.csv --provider gemini --strict",
+)
+@_source
+@click.option("--map", "map_path", metavar="FILE", required=True,
+              type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="What each custom_id asked: .csv, .jsonl or .parquet.")  # fmt: skip
+@click.option("--provider", required=True, metavar="NAME", help="Whose output it is.")
+@foreign_options
+@pass_invocation
+def rows(
+    invocation: Invocation, /, paths: tuple[Path, ...], map_path: Path, provider: str, is_json: bool, **given: Any
+) -> None:
+    """Import a provider's output JSONL by a map of its custom_ids.
+
+    A row of the map has custom_id and task (pairwise, ranking, compliance, likert or
+    generation; pairwise if none), and what was judged: item_first, item_second, unit_id,
+    rubric_id, candidate_first, candidate_second, turn_no, repeat_no, request_model, template_id,
+    thinking, study. Answers are read by the task's usual rule; generations become items.
+    """
+    from batchpond.import_rows import reader
+
+    _import(invocation, reader(map_path, provider), paths, is_json=is_json, **given)
+
+
+def _import(
+    invocation: Invocation,
+    reader: Reader,
+    paths: tuple[Path, ...],
+    *,
+    study: str | None,
+    said: tuple[str, ...],
+    accepted: tuple[str, ...],
+    is_strict: bool,
+    is_json: bool,
+) -> None:
+    from batchpond.import_foreign import import_foreign
+    from batchpond.lake.store import Store
+
+    known, doubts = _said(study, said), _doubts(accepted)
+    store = Store.init(invocation.lake_path)
+    report = import_foreign(store, reader, paths, said=known, accepted=doubts, is_strict=is_strict)
+    if is_json:
+        output.document(report)
+    _tell(invocation, report)
+
+
+def _said(study: str | None, said: tuple[str, ...]) -> Said:
+    from batchpond.foreign import Said
+
+    values: dict[str, str] = {"study": study} if study else {}
+    for entry in said:
+        name, mark, value = entry.partition("=")
+        if name not in SAID or not mark or not value.strip() or name in values:
+            raise UsageError(f"--set {entry!r} is not COLUMN=VALUE", hint=f"columns: {', '.join(SAID)}, each once")
+        values[name] = value
+    return Said(**values)
+
+
+def _doubts(accepted: tuple[str, ...]) -> list[Doubt]:
+    from batchpond.foreign import ACCEPTABLE, Doubt
+
+    unknown = [word for word in accepted if word not in ACCEPTABLE]
+    if unknown:
+        raise UsageError(
+            f"--accept {unknown[0]} is no kind that a person can answer for", hint=f"kinds: {', '.join(ACCEPTABLE)}"
+        )
+    return [Doubt(word) for word in accepted]
+
+
+def _tell(invocation: Invocation, report: ForeignReport) -> None:
+    diagnostics = invocation.diagnostics
+    for doubt in report.doubts:
+        more = f"\n  and {doubt.n - SHOWN_PLACES:,} more" if doubt.n > SHOWN_PLACES else ""
+        places = "".join(f"\n  {place}" for place in doubt.shown[:SHOWN_PLACES])
+        diagnostics.warning(f"{doubt.n:,} {doubt.kind}: {doubt.meaning}:{places}{more}")
+    if report.n_skipped:
+        more = f"\n  and {report.n_skipped - SHOWN_PLACES:,} more" if report.n_skipped > SHOWN_PLACES else ""
+        diagnostics.note(
+            f"{plural(report.n_skipped, 'file')} not read:"
+            + "".join(f"\n  {line}" for line in report.skipped[:SHOWN_PLACES]) + more
+        )  # fmt: skip
+    if report.batches:
+        first = report.batches[0]
+        diagnostics.note(
+            f"{plural(len(report.batches), 'batch')} named by tracking files, the first is {first.batch_id}",
+            hint="`batchpond adopt BATCH --study STUDY --map FILE` takes answers that are still at the provider",
+        )
+    diagnostics.note("\n  ".join(_counts(report)), hint="`batchpond query metric_outcomes` shows what came of them")
+
+
+def _counts(report: ForeignReport) -> Iterator[str]:
+    parts = (("judgment", report.judgments), ("item", report.items), ("rubric", report.rubrics))
+    yield "imported " + ", ".join(_tally(tally, noun) for noun, tally in parts)
+    for task, outcomes in report.outcomes.items():
+        yield f"{task}: " + ", ".join(f"{n:,} {outcome}" for outcome, n in outcomes.items())
+
+
+def _tally(tally: Tally, noun: str) -> str:
+    known = f" ({tally.n_known:,} known)" if tally.n_known else ""
+    return f"{plural(tally.n_new, noun)}{known}"
+
+
+for _each in (judgments, pairwisellm, speceval, sycobench, rows):
+    command.add_command(_each)

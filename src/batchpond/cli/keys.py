@@ -31,7 +31,7 @@ def command(invocation: Invocation, is_check: bool, form: Format) -> ExitCode:
         checks = list(registry.check_keys())
         found = [(check.row, check.scope, check.problem if check.row.is_found else None) for check in checks]
     else:
-        found = [(row, None, None) for row in listing(registry.descriptors(), os.environ)]
+        found = [(row, None, None) for row in listing(registry.all_descriptors(), os.environ)]
     rows = [
         (row.provider, row.key_env, row.is_found, row.base_url_host, scope, problem or row.problem)
         for row, scope, problem in found

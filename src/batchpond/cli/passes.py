@@ -17,7 +17,7 @@ def providers(store: Store) -> Providers:
     """Return the providers, each connected with the environment's key when first needed."""
     from batchpond.session import Providers
 
-    return Providers.of_environment(store.clock)
+    return Providers.of_environment(store.clock, store.path)
 
 
 def show_note(diagnostics: Diagnostics, note: Note) -> None:

@@ -9,17 +9,19 @@ import click
 
 from batchpond.cli import formats, output
 from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
-from batchpond.cli.text import plural, usd
+from batchpond.cli.text import plural, provider_text, usd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from batchpond.plan_report import CellReport, ModelReport, PlanReport
+    from batchpond.stage_planning import StagedReport, StageReport
 
 CELLS_SHOWN_MAX = 60
 DROPPED_SHOWN_MAX = 20
 COSTS = ("low", "expected", "worst")
 MODEL_COLUMNS = ("provider", "model", "to ask", "batches", "tokens in", *COSTS)
+STAGE_COLUMNS = ("stage", "task", "waits for", "requests", "tokens in", *COSTS)
 CELL_COLUMNS = ("template", "rubric", "model", "thinking", "to ask", "expected")
 
 
@@ -35,10 +37,16 @@ def command(invocation: Invocation, study: Path, is_json: bool) -> None:
     """
     from batchpond import study as study_files
     from batchpond.lake.store import Store
-    from batchpond.plan import plan_study
+    from batchpond.plan import plan_study, sql_on_lake
+    from batchpond.stage_planning import plan_staged
+    from batchpond.stage_spec import StagedStudy
 
     loaded = study_files.load(study)
-    report = plan_study(Store.init(invocation.lake_path), loaded)
+    store = Store.init(invocation.lake_path)
+    if isinstance(loaded, StagedStudy):
+        _tell_staged(invocation, plan_staged(store, loaded, run_sql=sql_on_lake(store)), is_json=is_json)
+        return
+    report = plan_study(store, loaded)
     if is_json:
         output.document(report)
     else:
@@ -49,6 +57,41 @@ def command(invocation: Invocation, study: Path, is_json: bool) -> None:
         )
     else:
         invocation.diagnostics.note(f"nothing of {report.study} is left to ask")
+
+
+def _tell_staged(invocation: Invocation, report: StagedReport, *, is_json: bool) -> None:
+    if is_json:
+        output.document(report)
+    else:
+        output.text("\n".join(staged_lines(report)))
+    invocation.diagnostics.note("nothing was sent", hint=f"`batchpond submit {report.study}` shows the cost and asks")
+
+
+def staged_lines(report: StagedReport) -> Iterator[str]:
+    """Yield the plan of a study of stages as a person reads it."""
+    newness = "new version" if report.is_new_version else "known version"
+    yield f"study {report.study}, {newness} {report.study_version}"
+    yield f"{plural(report.n_requests, 'request')} planned; stages that wait are a forecast (~)"
+    yield ""
+    yield from formats.aligned(STAGE_COLUMNS, [_stage_row(stage) for stage in report.stages], n_text_columns=3)
+    yield ""
+    cost = report.cost
+    yield (
+        f"cost of all stages, a rough estimate: low {usd(cost.low_usd)}, "
+        f"expected {usd(cost.expected_usd)}, worst {usd(cost.worst_usd)}"
+    )
+    for drop in report.dropped[:DROPPED_SHOWN_MAX]:
+        yield f"- dropped: {drop.provider}/{drop.model} at thinking {drop.thinking}: {drop.reason}"
+    for caveat in report.caveats:
+        yield f"- {caveat}"
+
+
+def _stage_row(stage: StageReport) -> tuple[str, ...]:
+    about = "~" if stage.is_forecast else ""
+    return (
+        stage.name, stage.task, ", ".join(stage.waits_for) or "-", f"{about}{stage.n_requests:,}",
+        f"~{stage.input_tokens:,}", usd(stage.cost.low_usd), usd(stage.cost.expected_usd), usd(stage.cost.worst_usd),
+    )  # fmt: skip
 
 
 def report_lines(report: PlanReport) -> Iterator[str]:
@@ -95,7 +138,7 @@ def _counts(report: PlanReport) -> Iterator[str]:
 
 def _model_row(model: ModelReport) -> tuple[str, ...]:
     return (
-        model.provider,
+        provider_text(model.provider, model.mode),
         model.request_model,
         f"{model.n_to_ask:,}",
         f"{model.n_shards:,}",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     "simulate",
     "batchpond simulate --port 8787 --state sim",
     "batchpond simulate --state sim --latency 5 60 --fault 'batches.create@1:reset_after'",
+    "batchpond simulate --state sim --limit '*:rpm=600' --fault 'live@100-200:status=529'",
     "batchpond simulate --state sim --judge 'gpt-5.4-mini:sharpness=9,position_bias=0.9'",
 )
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="P", help="0 takes a free one.")
@@ -29,9 +30,11 @@ if TYPE_CHECKING:
               show_default=True, metavar="DIR", help="Files, batches and the ledger; kept over restarts.")  # fmt: skip
 @click.option("--seed", type=int, help="What its judges draw from; a new folder's default is 0.")
 @click.option("--fault", "faults", multiple=True, metavar="SPEC",
-              help="OPERATION[@CALLS]:KIND[=ARGUMENT]; may be repeated; --faults lists the kinds.")  # fmt: skip
+              help="OPERATION[@CALLS[/EVERY]]:KIND[=ARGUMENT]; may be repeated; --faults lists the kinds.")  # fmt: skip
 @click.option("--judge", "judges", multiple=True, metavar="SPEC",
               help="MODEL:NAME=VALUE,...: how a model judges; may be repeated.")  # fmt: skip
+@click.option("--limit", "limits", multiple=True, metavar="SPEC",
+              help="MODEL:rpm=60,tpm=9000,rps=,concurrent=,burst=: limits of live calls; may be repeated.")  # fmt: skip
 @click.option("--latency", "latency_s", type=(float, float), default=(0.2, 2.0), show_default=True,
               metavar="MIN MAX", help="Seconds a batch takes.")  # fmt: skip
 @click.option(
@@ -46,11 +49,12 @@ def command(
     seed: int | None,
     faults: tuple[str, ...],
     judges: tuple[str, ...],
+    limits: tuple[str, ...],
     latency_s: tuple[float, float],
     speed: float,
     is_listing: bool,
 ) -> None:
-    """Run the providers' batch APIs on this machine until Ctrl-C; their answers are marked as simulated.
+    """Run the providers' APIs, batch and live, on this machine until Ctrl-C; answers are marked simulated.
 
     Prints the lines that point other terminals at it. Its ledger in DIR shows every batch
     created and every token billed.
@@ -64,7 +68,7 @@ def command(
         heads = ("fault", "argument", "where", "what happens")
         output.text("\n".join(formats.aligned(heads, describe_faults(), n_text_columns=len(heads))))
         return
-    settings = Settings(seed=seed, latency_s=latency_s, speed=speed, faults=faults, judges=judges)
+    settings = Settings(seed=seed, latency_s=latency_s, speed=speed, faults=faults, judges=judges, live_limits=limits)
 
     def announce(simulator: Running) -> None:
         output.text("\n".join(f"export {name}={value}" for name, value in environment(simulator).items()))

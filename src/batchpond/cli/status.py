@@ -11,7 +11,7 @@ from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
 from batchpond.cli.text import age, plural, usd
 from batchpond.errors import ExitCode
-from batchpond.model import Origin
+from batchpond.model import Mode, Origin
 
 ID_SHOWN = 10
 MODEL_HEADS = ("study", "model", "all", "unsent", "waiting", "answered", "failed", "cost")
@@ -111,12 +111,26 @@ def _remark(invocation: Invocation, models: list[dict[str, Any]], live: list[dic
             f"attempt {batch['attempt_id'][:ID_SHOWN]} is {batch['attempt_state']}",
             hint=f"`batchpond sync` tries again; `batchpond resolve {batch['attempt_id'][:ID_SHOWN]}` lets you decide",
         )
+    _remark_files(invocation, [batch for batch in live if batch["mode"] == Mode.FILES])
     n_failed = sum(m["n_failed"] + m["n_missing"] for m in models)
     if n_failed:
         diagnostics.note(
             f"{plural(n_failed, 'request')} failed or missing",
             hint="`batchpond query report_errors` says why",
         )
+
+
+def _remark_files(invocation: Invocation, batches: list[dict[str, Any]]) -> None:
+    if not batches:
+        return
+    from batchpond import exchange
+
+    for host in sorted({batch["host"] for batch in batches}):
+        mine = [batch for batch in batches if batch["host"] == host]
+        folder = exchange.folder_of(host, invocation.store().path)
+        if folder is not None:
+            text = exchange.waiting_text(len(mine), sum(batch["n_requests"] for batch in mine), folder)
+            invocation.diagnostics.note(text, hint=exchange.NEXT_STEP)
 
 
 def _exit_code(models: list[dict[str, Any]], live: list[dict[str, Any]], *, is_exit_code: bool) -> ExitCode:

@@ -10,7 +10,7 @@ from batchpond.cli import formats, output
 from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
 from batchpond.cli.passes import counts_document, notes_documents, providers, show_note
-from batchpond.cli.text import plural, usd
+from batchpond.cli.text import plural, provider_text, usd
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def command(
 
     Nothing is asked twice unless you say so: what was sent before is left alone, also after a
     crash. What does not fit into the provider's queue now is sent by later runs of `batchpond sync`.
+    The requests of models of mode `files` are put into a folder, which is then named.
     """
     from batchpond.failures import Again
     from batchpond.submit import submit
@@ -87,8 +88,8 @@ def command(
 def preview_text(preview: SubmitPreview) -> str:
     """Return what would be sent, as a person decides upon it."""
     rows = [
-        (m.provider, m.request_model, f"{m.n_requests:,}", f"{m.n_shards:,}", f"~{m.input_tokens:,}",
-         usd(m.cost_expected_usd), usd(m.cost_max_usd))
+        (provider_text(m.provider, m.mode), m.request_model, f"{m.n_requests:,}", f"{m.n_shards:,}",
+         f"~{m.input_tokens:,}", usd(m.cost_expected_usd), usd(m.cost_max_usd))
         for m in preview.models
     ]  # fmt: skip
     if len(rows) > 1:
@@ -99,6 +100,9 @@ def preview_text(preview: SubmitPreview) -> str:
         )  # fmt: skip
     lines = [f"study {preview.study}, version {preview.study_version}; costs are rough estimates", ""]
     lines += formats.aligned(COLUMNS, rows, n_text_columns=2)
+    if preview.later_max_usd != 0.0:
+        later = usd(preview.later_expected_usd), usd(preview.later_max_usd)
+        lines.append(f"later rounds, a forecast: {later[0]}, at worst {later[1]}")
     if preview.caveats:
         lines += ["", *(f"- {caveat}" for caveat in preview.caveats)]
     return "\n".join(lines)
@@ -119,6 +123,7 @@ def document(report: SubmitReport) -> dict[str, Any]:
             {
                 "provider": m.provider,
                 "request_model": m.request_model,
+                "mode": m.mode,
                 "n_requests": m.n_requests,
                 "n_batches": m.n_shards,
                 "input_tokens": m.input_tokens,
@@ -129,6 +134,7 @@ def document(report: SubmitReport) -> dict[str, Any]:
         ],
         "caveats": preview.caveats,
         "counts": counts_document(report.counts),
+        "n_live": report.n_live,
         "notes": notes_documents(report.notes),
     }
 
@@ -143,7 +149,12 @@ def _conclude(diagnostics: Diagnostics, report: SubmitReport, *, dry_run: bool) 
     elif dry_run:
         diagnostics.note("dry run: nothing was sent", hint=f"`batchpond submit {preview.study}` sends it")
     elif report.counts is not None:
-        diagnostics.note(
-            f"{plural(report.counts.n_created, 'batch')} created",
-            hint="`batchpond sync` collects the answers and sends what waits; run it as often as you like",
-        )
+        if report.counts.n_created or not report.n_live:
+            diagnostics.note(
+                f"{plural(report.counts.n_created, 'batch')} created",
+                hint="`batchpond sync` collects the answers and sends what waits; run it as often as you like",
+            )
+        if report.n_live:
+            diagnostics.note(
+                f"{plural(report.n_live, 'live request')} approved", hint=f"`batchpond live {preview.study}` asks them"
+            )

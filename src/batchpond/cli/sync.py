@@ -144,6 +144,7 @@ def document(counts: Counts, report: SyncReport) -> dict[str, Any]:
         "counts": counts_document(counts),
         "n_pending": report.n_pending,
         "n_attention": report.n_attention,
+        "n_live": report.n_live,
         "notes": notes_documents(report.notes),
     }
 
@@ -165,6 +166,8 @@ def _conclude(diagnostics: Diagnostics, total: Counts, report: SyncReport) -> No
         left += f", {plural(report.n_attention, 'batch')} need attention"
     hint = "`batchpond status` shows which" if report.n_attention else None
     diagnostics.note(f"{done or 'nothing new'}; {left}", hint=hint)
+    if report.n_live:
+        diagnostics.note(f"{plural(report.n_live, 'live request')} due", hint="`batchpond live` asks them")
 
 
 def _run_on_done(on_done: str, invocation: Invocation, total: Counts, report: SyncReport) -> None:

@@ -160,6 +160,11 @@ def age(seconds: float | None) -> str:
     return f"{left}s"
 
 
+def provider_text(provider: str, mode: str) -> str:
+    """Return a provider's name, with the way it is asked unless that is the usual one."""
+    return provider if mode == "batch" else f"{provider} ({mode})"
+
+
 def plural(count: int, noun: str) -> str:
     """Return a count with its noun, thousands separated."""
     endings = {"batch": "batches", "study": "studies", "settled batch": "settled batches"}

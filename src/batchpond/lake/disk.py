@@ -115,7 +115,7 @@ def parquet_files(folder: str | os.PathLike[str], depth: int = DEPTH_MAX) -> Ite
     except FileNotFoundError:
         return
     for entry in entries:
-        if entry.is_dir(follow_symlinks=False) and depth > 0:
-            yield from parquet_files(entry.path, depth - 1)
-        elif entry.name.endswith(".parquet") and entry.is_file(follow_symlinks=False):
+        if entry.name.endswith(".parquet") and entry.is_file(follow_symlinks=False):
             yield entry.path
+        elif depth > 0 and entry.is_dir(follow_symlinks=False):
+            yield from parquet_files(entry.path, depth - 1)

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +24,7 @@ import pyarrow as pa
 from batchpond import ids
 from batchpond.errors import LakeError
 from batchpond.lake.schemas import EVENTS
-from batchpond.lake.store import MERGED_KEY, MERGED_PREFIX, Store, merged_names, read_rows
+from batchpond.lake.store import MERGED_KEY, MERGED_PREFIX, Store, is_merged, merged_paths, read_rows, uncovered
 
 COMPACT_ABOVE_FILES = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -31,6 +35,7 @@ class Kind(StrEnum):
     """What an event says happened."""
 
     PLANNED = "planned"
+    ROUND = "round"
     APPROVAL = "approval"
     SHARDED = "sharded"
     VOIDED = "voided"
@@ -58,7 +63,7 @@ class Kind(StrEnum):
 
 
 _OCCURRENCES = frozenset(
-    {Kind.PLANNED, Kind.APPROVAL, Kind.LISTED, Kind.UNKNOWN, Kind.REJECTED, Kind.NOT_FOUND, Kind.MISMATCH,
+    {Kind.PLANNED, Kind.ROUND, Kind.APPROVAL, Kind.LISTED, Kind.UNKNOWN, Kind.REJECTED, Kind.NOT_FOUND, Kind.MISMATCH,
      Kind.MISSING_REMOTE, Kind.CANCEL_ASKED, Kind.RESOLVED}
 )  # fmt: skip
 
@@ -88,6 +93,7 @@ class Event:
     endpoint: str | None = None
     request_model: str | None = None
     origin: str | None = None
+    mode: str | None = None
     batch_id: str | None = None
     file_id: str | None = None
     file_role: str | None = None
@@ -118,6 +124,9 @@ _CONTENT = tuple(
 )
 
 
+_FILL = {f.name: getattr(Event, f.name).__set__ for f in dataclasses.fields(Event)}
+
+
 def _event_id(event: Event) -> str:
     parts = [f"{name}={getattr(event, name)}" for name in _CONTENT if getattr(event, name) is not None]
     if event.kind in _OCCURRENCES:
@@ -130,7 +139,11 @@ class EventLog:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.events: list[Event] = read(store)
+        paths = store.published(EVENTS.name)
+        listed = uncovered(paths)
+        self._merged = [path for path in paths if is_merged(path)]
+        self._n_loose = sum(not is_merged(path.name) for path in listed)
+        self.events = _read(listed)
         self._known = {event.event_id for event in self.events}
         self._last_ord = max((event.ord for event in self.events), default=0)
 
@@ -157,7 +170,25 @@ class EventLog:
         if is_new:
             self.events.extend(events)
             self._known.update(event.event_id for event in events)
+            self._n_loose += 1
         return is_new
+
+    def compact(self) -> bool:
+        """Merge many small files into one, and drop merged ones a day later; returns whether anything changed.
+
+        Readers that listed the old files keep them for that day; `Store.files` does not list them any more.
+        """
+        changed = any([_drop_covered(self._store, path) for path in self._merged])
+        if self._n_loose <= COMPACT_ABOVE_FILES:
+            return changed
+        events = read(self._store)
+        name = MERGED_PREFIX + ids.digest("event file", *sorted(event.event_id for event in events))
+        final = self._store.final_path(EVENTS, name)
+        names = [os.path.basename(path) for path in self._store.published(EVENTS.name) if path != os.fspath(final)]
+        is_new = self._store.publish(EVENTS, name, _rows(events), {MERGED_KEY: json.dumps(names)})
+        self._merged.append(os.fspath(final))
+        self._n_loose = 0
+        return is_new or changed
 
 
 def _rows(events: Iterable[Event]) -> pa.Table:
@@ -166,8 +197,12 @@ def _rows(events: Iterable[Event]) -> pa.Table:
 
 def read(store: Store) -> list[Event]:
     """Return all events in order, each once; raises LakeError that names an unreadable file."""
+    return _read(store.files(EVENTS.name))
+
+
+def _read(paths: Iterable[Path]) -> list[Event]:
     tables = []
-    for path in store.files(EVENTS.name):
+    for path in paths:
         try:
             tables.append(_aligned(read_rows(path)))
         except (pa.ArrowException, OSError) as error:
@@ -178,17 +213,26 @@ def read(store: Store) -> list[Event]:
     if not tables:
         return []
     rows = pa.concat_tables(tables)
-    names = [name for name in rows.schema.names if rows.column(name).null_count < len(rows)]
-    found: list[Event] = []
-    for values in zip(*(_values(rows.column(name)) for name in names), strict=True):
-        row = dict(zip(names, values, strict=True))
-        row["kind"] = _KINDS[row["kind"]]
-        found.append(Event(**row))
-    found.sort(key=lambda event: (event.ord, event.event_id))
+    found = _events(rows)
+    found.sort(key=attrgetter("ord", "event_id"))
     unique: dict[str, Event] = {}
     for event in found:
         unique.setdefault(event.event_id, event)
     return list(unique.values())
+
+
+def _events(rows: pa.Table) -> list[Event]:
+    """Return a table's rows as events.
+
+    Filled column by column through the slots: calling the class row by row takes ten times as long,
+    and every pass reads all events.
+    """
+    columns = {name: _values(rows.column(name)) for name in _FILL}
+    columns["kind"] = [_KINDS[kind] for kind in columns["kind"]]
+    found = [object.__new__(Event) for _ in range(len(rows))]
+    for name, fill in _FILL.items():
+        deque(map(fill, found, columns[name]), maxlen=0)
+    return found
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
@@ -215,30 +259,12 @@ def append(store: Store, events: Sequence[Event]) -> list[Event]:
     return EventLog(store).append(*events)
 
 
-def compact(store: Store) -> bool:
-    """Merge many small event files into one, and drop merged ones a day later.
-
-    Readers that listed the old files keep them for that day; `Store.files` does not list them any
-    more. The caller holds the lock. Returns whether anything changed.
-    """
-    changed = _drop_merged(store)
-    loose = [path for path in store.files(EVENTS.name) if not path.name.startswith(MERGED_PREFIX)]
-    if len(loose) <= COMPACT_ABOVE_FILES:
-        return changed
-    events = read(store)
-    name = MERGED_PREFIX + ids.digest("event file", *sorted(event.event_id for event in events))
-    names = [path.name for path in store.published(EVENTS.name) if path.name != f"{name}.parquet"]
-    return store.publish(EVENTS, name, _rows(events), {MERGED_KEY: json.dumps(names)}) or changed
-
-
-def _drop_merged(store: Store) -> bool:
-    dropped = False
+def _drop_covered(store: Store, merged: str) -> bool:
+    """Drop the files that an old enough merged one covers; returns whether there were any."""
     now_s = store.clock.now().timestamp()
-    for path in (store.path / EVENTS.name).glob(f"{MERGED_PREFIX}*.parquet"):
-        if not path.exists() or now_s - path.stat().st_mtime < COMPACT_GRACE.total_seconds():
-            continue  # too young, or merged itself into one that was just looked at
-        for old in map(path.with_name, merged_names(path)):
-            if old.exists():
-                old.unlink()
-                dropped = True
-    return dropped
+    if not os.path.exists(merged) or now_s - os.path.getmtime(merged) < COMPACT_GRACE.total_seconds():
+        return False  # too young, or itself covered by one that was just looked at
+    covered = [path for path in merged_paths(merged) if os.path.exists(path)]
+    for path in covered:
+        os.unlink(path)
+    return bool(covered)

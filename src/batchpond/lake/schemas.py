@@ -26,12 +26,16 @@ _B = pa.bool_()
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table's name, columns, and whether its rows carry long text."""
+    """A table's name, columns, and whether its rows carry long text.
+
+    Files that were written before a column of `later` was added lack it; its values read as NULL there.
+    """
 
     name: str
     schema: pa.Schema
     has_text: bool = False
     is_derived: bool = False
+    later: frozenset[str] = frozenset()
 
     @property
     def row_group_rows(self) -> int:
@@ -39,8 +43,10 @@ class Table:
         return ROW_GROUP_TEXT if self.has_text else ROW_GROUP_NARROW
 
 
-def _table(name: str, *columns: tuple[str, pa.DataType], text: bool = False, derived: bool = False) -> Table:
-    return Table(name, pa.schema(list(columns)), text, derived)
+def _table(
+    name: str, *columns: tuple[str, pa.DataType], text: bool = False, derived: bool = False, later: str = ""
+) -> Table:
+    return Table(name, pa.schema(list(columns)), text, derived, frozenset(later.split()))
 
 
 STUDIES = _table(
@@ -60,12 +66,14 @@ REQUESTS = _table(
 PLAN = _table(
     "plan",
     ("study", _S), ("study_version", _S), ("slot", _I), ("request_id", _S), ("parser_id", _S),
-    ("task", _S), ("round_no", _N), ("mode", _S), ("cell_id", _S),
+    ("task", _S), ("stage", _S), ("round_no", _N), ("mode", _S), ("cell_id", _S),
     ("template_id", _S), ("template_hash", _S), ("rubric_id", _S), ("rubric_hash", _S),
     ("provider", _S), ("endpoint", _S), ("request_model", _S), ("thinking", _S),
     ("unit_id", _S), ("pair_id", _S), ("item_first", _S), ("item_second", _S),
     ("item_first_hash", _S), ("item_second_hash", _S),
+    ("candidate_first", _S), ("candidate_second", _S), ("turn_no", _N),
     ("direction", _S), ("is_lo_first", _B), ("repeat_no", _N),
+    later="stage candidate_first candidate_second turn_no",
 )  # fmt: skip
 # custom_id is NULL but in an adopted batch, whose ids another tool made.
 SHARD_REQUESTS = _table(
@@ -78,7 +86,8 @@ EVENTS = _table(
     ("event_id", _S), ("kind", _S), ("ord", _I), ("occurred_at", _TIME),
     ("study", _S), ("study_version", _S), ("approval_id", _S),
     ("shard_id", _S), ("shard_kind", _S), ("attempt_id", _S), ("ordinal", _N), ("token", _S),
-    ("provider", _S), ("host", _S), ("scope", _S), ("endpoint", _S), ("request_model", _S), ("origin", _S),
+    ("provider", _S), ("host", _S), ("scope", _S), ("endpoint", _S), ("request_model", _S),
+    ("origin", _S), ("mode", _S),
     ("batch_id", _S), ("file_id", _S), ("file_role", _S),
     ("state", _S), ("provider_status", _S),
     ("provider_created_at", _TIME), ("expires_at", _TIME),
@@ -87,6 +96,7 @@ EVENTS = _table(
     ("input_tokens", _I), ("cost_expected_usd", _F), ("cost_max_usd", _F),
     ("n_limit", _I), ("boot_id", _S), ("monotonic_s", _F),
     ("reason", _S), ("detail", _S),
+    later="mode",
 )  # fmt: skip
 RAW = _table(
     "raw",
@@ -110,20 +120,29 @@ JUDGMENTS = _table(
     "judgments",
     ("provider", _S), ("batch_id", _S), ("attempt_id", _S), ("file_id", _S), ("line_number", _N),
     ("request_id", _S), ("parser_id", _S), ("verdict", _S), ("outcome", _S), ("label", _S), ("score", _F),
-    derived=True,
+    ("confidence", _F), ("explanation", _S),
+    derived=True, later="confidence explanation",
+)  # fmt: skip
+DOUBTS = _table(
+    "doubts",
+    ("provider", _S), ("batch_id", _S), ("attempt_id", _S), ("custom_id", _S), ("request_id", _S),
+    ("asked_at", _TIME), ("found_at", _TIME), ("reason", _S),
 )  # fmt: skip
 IMPORTED_JUDGMENTS = _table(
     "imported_judgments",
-    ("import_key", _S), ("study", _S), ("template_id", _S), ("rubric_id", _S), ("provider", _S),
+    ("import_key", _S), ("study", _S), ("task", _S), ("template_id", _S), ("rubric_id", _S), ("provider", _S),
     ("request_model", _S), ("thinking", _S), ("unit_id", _S), ("item_first", _S), ("item_second", _S),
-    ("repeat_no", _N), ("verdict", _S), ("outcome", _S), ("confidence", _F),
+    ("candidate_first", _S), ("candidate_second", _S), ("turn_no", _N),
+    ("repeat_no", _N), ("verdict", _S), ("outcome", _S), ("label", _S), ("score", _F),
+    ("confidence", _F), ("explanation", _S),
     ("input_tokens", _I), ("output_tokens", _I), ("cost_usd", _F), ("source", _S),
+    later="task candidate_first candidate_second turn_no label score explanation",
 )  # fmt: skip
 
 TABLES: Final = {
     table.name: table
     for table in (
         STUDIES, ITEMS, RUBRICS, TEMPLATES, REQUESTS, PLAN, SHARD_REQUESTS, EVENTS, RAW, RESPONSES,
-        JUDGMENTS, IMPORTED_JUDGMENTS,
+        JUDGMENTS, DOUBTS, IMPORTED_JUDGMENTS,
     )
 }  # fmt: skip

@@ -11,11 +11,12 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -30,18 +31,20 @@ SECRET = ".secret"
 LOCK = ".lock"
 TMP = "_tmp"
 PAYLOADS = "_payloads"
+SPOOL = "_live"
 CONFIG = "config.toml"
 LENS = "batchpond.duckdb"
 MERGED_PREFIX = "c-"
 MERGED_KEY = "merged"
 LAKE_ID_LENGTH = 10
+_PAYLOAD = ".jsonl"
 STALE_SCRATCH_S = 86_400
 
 _NAME = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.=@+-]*/)*[A-Za-z0-9_][A-Za-z0-9_.=@+-]*")
 # Columns whose values hardly repeat: a dictionary would only cost time.
 _PLAIN_COLUMNS = frozenset(
     {"body", "line", "line_bytes", "text", "thoughts", "detail", "request_id", "request_key", "custom_id",
-     "event_id", "provider_request_id", "line_number", "slot", "import_key"}
+     "event_id", "provider_request_id", "line_number", "slot", "import_key", "explanation"}
 )  # fmt: skip
 
 
@@ -104,7 +107,7 @@ class Store:
     def init(cls, path: Path, clock: Clock | None = None) -> Store:
         """Make `path` a lake, or open the lake that it is already."""
         path = Path(os.path.abspath(path))
-        with _disk_errors(path):
+        with disk_errors(path):
             disk.make_directory(path)
             for name in (TMP, PAYLOADS):
                 disk.make_directory(path / name)
@@ -144,9 +147,9 @@ class Store:
         """Return the files that hold a table, each row once, in name order."""
         return held(self.path / TABLES[table].name)
 
-    def published(self, table: str) -> list[Path]:
-        """Return all published files of a table, those whose rows stand in a merged one included."""
-        return [Path(name) for name in sorted(disk.parquet_files(self.path / TABLES[table].name))]
+    def published(self, table: str) -> list[str]:
+        """Return the paths of all published files of a table, those that a merged one covers included."""
+        return sorted(disk.parquet_files(self.path / TABLES[table].name))
 
     def all_files(self) -> dict[str, list[Path]]:
         """Return the published files of every table."""
@@ -154,18 +157,21 @@ class Store:
 
     def final_path(self, table: Table, name: str) -> Path:
         """Return where a table's file of that name stands; raises LakeError for an unsafe name."""
-        if not _NAME.fullmatch(name) or ".." in name:
-            raise LakeError(f"unsafe file name for table {table.name}: {name!r}")
-        return self.path / table.name / f"{name}.parquet"
+        return Path(self._final(table, name))
 
     def has(self, table: Table, name: str) -> bool:
         """Return whether a table's file of that name is published."""
-        return self.final_path(table, name).exists()
+        return os.path.exists(self._final(table, name))
+
+    def _final(self, table: Table, name: str) -> str:
+        if not _NAME.fullmatch(name) or ".." in name:
+            raise LakeError(f"unsafe file name for table {table.name}: {name!r}")
+        return f"{self.path}/{table.name}/{name}.parquet"
 
     @contextmanager
     def staging(self, table: Table, metadata: dict[str, str] | None = None) -> Iterator[StagedTable]:
         """Stream rows into a file that `publish_file` can publish after the block."""
-        with _disk_errors(self.path):
+        with disk_errors(self.path):
             staged = StagedTable(self.scratch(".parquet"), table, metadata or {})
             try:
                 yield staged
@@ -177,7 +183,7 @@ class Store:
     def publish_file(self, table: Table, name: str, staged: Path) -> bool:
         """Publish a staged file under its final name; False when it stood there already."""
         final = self.final_path(table, name)
-        with _disk_errors(self.path):
+        with disk_errors(self.path):
             if not pq.read_schema(staged).remove_metadata().equals(table.schema):
                 raise LakeError(f"{staged}: not the columns of table {table.name}; nothing was published")
             return disk.link_into_place(staged, final)
@@ -199,7 +205,7 @@ class Store:
     def replace_file(self, table: Table, name: str, staged: Path) -> None:
         """Publish a staged file of a derived table in the place of an earlier one of that name, if any."""
         final = self.final_path(table, name)
-        with _disk_errors(self.path):
+        with disk_errors(self.path):
             if not table.is_derived or not pq.read_schema(staged).remove_metadata().equals(table.schema):
                 raise LakeError(f"{staged}: cannot stand in table {table.name}; nothing was published")
             disk.replace(staged, final)
@@ -210,11 +216,11 @@ class Store:
 
     def payload_path(self, attempt_id: str) -> Path:
         """Return where an attempt's payload is kept until its answers are verified."""
-        return self.path / PAYLOADS / f"{attempt_id}.jsonl"
+        return self.path / PAYLOADS / f"{attempt_id}{_PAYLOAD}"
 
-    def payloads(self) -> list[Path]:
-        """Return the payloads that are kept now."""
-        return [Path(entry.path) for entry in os.scandir(self.path / PAYLOADS)]
+    def payloads(self) -> list[str]:
+        """Return the attempts whose payloads are kept now."""
+        return [name.removesuffix(_PAYLOAD) for name in os.listdir(self.path / PAYLOADS)]
 
     @contextmanager
     def lock(self, purpose: str) -> Iterator[None]:
@@ -222,7 +228,7 @@ class Store:
 
         Whatever the disk refuses inside the block is a LakeError: nothing else a writer does raises OSError.
         """
-        with _disk_errors(self.path), lock.exclusive(self.path / LOCK, purpose, self.clock):
+        with disk_errors(self.path), lock.exclusive(self.path / LOCK, purpose, self.clock):
             self._sweep_scratch()
             yield
 
@@ -248,20 +254,28 @@ def read_rows(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
 def held(folder: Path) -> list[Path]:
     """Return the files of a table's folder that hold each row once: without those that a merged one covers."""
-    paths = sorted(disk.parquet_files(folder))
-    merged = [path for path in paths if os.path.basename(path).startswith(MERGED_PREFIX)]
-    covered = {name for path in merged for name in merged_names(Path(path))}
-    return [Path(path) for path in paths if os.path.basename(path) not in covered]
+    return uncovered(list(disk.parquet_files(folder)))
 
 
-def merged_names(path: Path) -> list[str]:
-    """Return the names of the files whose rows a merged file holds; none where it cannot be read."""
+def uncovered(paths: Collection[str]) -> list[Path]:
+    """Return those of a table's files that no other one of them covers, in name order."""
+    covered = {name for path in paths if is_merged(path) for name in merged_paths(path)}
+    return [Path(path) for path in sorted(set(paths) - covered)]
+
+
+def is_merged(path: str) -> bool:
+    """Whether a file holds the rows of others."""
+    return path.rpartition("/")[2].startswith(MERGED_PREFIX)
+
+
+def merged_paths(path: str) -> list[str]:
+    """Return where the files stood whose rows a merged file holds; none where it cannot be read."""
     try:
         metadata = pq.read_schema(path).metadata or {}
     except (pa.ArrowException, OSError):
         return []  # it covers nothing then; whoever reads it says what is wrong
-    names: list[str] = json.loads(metadata.get(MERGED_KEY.encode(), b"[]"))
-    return names
+    folder = os.path.dirname(path)
+    return [f"{folder}/{name}" for name in orjson.loads(metadata.get(MERGED_KEY.encode(), b"[]"))]
 
 
 def _mtime_s(entry: os.DirEntry[str]) -> float:
@@ -281,7 +295,8 @@ def _publish_bytes(folder: Path, name: str, data: bytes) -> None:
 
 
 @contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
+def disk_errors(path: Path) -> Iterator[None]:
+    """Raise what the disk below `path` refuses as a LakeError."""
     try:
         yield
     except (ConnectionError, TimeoutError):

@@ -8,7 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from batchpond.lake.schemas import TABLES
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from batchpond.lake.schemas import TABLES, Table
 from batchpond.lake.store import Store
 
 if TYPE_CHECKING:
@@ -42,14 +45,23 @@ def connect(store: Store, tables: Sequence[str]) -> Iterator[duckdb.DuckDBPyConn
 
 
 def _select(store: Store, name: str) -> str:
-    schema = TABLES[name].schema
+    table = TABLES[name]
     files = store.files(name)
+    columns = ", ".join(f"cast(null as {_TYPES[str(f.type)]}) as {quoted(f.name)}" for f in table.schema)
+    nothing = f"select {columns}, cast(null as varchar) as filename where false"
     if not files:
-        columns = ", ".join(f"cast(null as {_TYPES[str(f.type)]}) as {quoted(f.name)}" for f in schema)
-        return f"select {columns}, cast(null as varchar) as filename where false"
+        return nothing
     paths = ", ".join(literal(os.fspath(path)) for path in files)
-    columns = ", ".join(quoted(column) for column in schema.names)
-    return f"select {columns}, filename from read_parquet([{paths}], hive_partitioning = false, filename = true)"
+    options = "hive_partitioning = false, filename = true"
+    if any(lacks_later(table, pq.read_schema(path)) for path in (files if table.later else ())):
+        return f"{nothing} union all by name from read_parquet([{paths}], {options}, union_by_name = true)"
+    names = ", ".join(quoted(column) for column in table.schema.names)
+    return f"select {names}, filename from read_parquet([{paths}], {options})"
+
+
+def lacks_later(table: Table, written: pa.Schema) -> bool:
+    """Whether a file of a table was written before some of its columns were added."""
+    return not table.later.issubset(written.names)
 
 
 def quoted(identifier: str) -> str:

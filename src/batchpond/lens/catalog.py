@@ -22,6 +22,10 @@ _TABLES: Final = {
     "raw": ("provider, batch_id, file_id, file_sha256, line_number", "What did the provider send, byte for byte?"),
     "responses": ("provider, batch_id, file_id, line_number", "What does each raw line say, made uniform?"),
     "judgments": ("provider, batch_id, file_id, line_number, parser_id", "What did a task's parser read in it?"),
+    "doubts": (
+        "attempt_id, custom_id, found_at",
+        "Which live calls may have been answered and paid though no whole answer came, and why?",
+    ),
     "imported_judgments": ("import_key", "Which judgments come from elsewhere?"),
 }
 

@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 from batchpond.clock import random_hex
 from batchpond.errors import LakeError
 from batchpond.lake import disk
-from batchpond.lake.schemas import TABLES
+from batchpond.lake.schemas import TABLES, Table
 from batchpond.lake.store import LENS, TMP, held
-from batchpond.lake.tables import literal, quoted
+from batchpond.lake.tables import lacks_later, literal, quoted
 from batchpond.lens import scripts
 from batchpond.lens.fingerprints import Files, fingerprint, views_digest
 
@@ -114,7 +114,9 @@ def check_file(table: str, path: Path) -> str | None:
         schema = pq.read_schema(path)
     except (pa.ArrowException, OSError) as error:
         return f"not a readable Parquet file: {_first_line(error)}"
-    if not schema.remove_metadata().equals(TABLES[table].schema):
+    wanted, written = TABLES[table], schema.remove_metadata()
+    kept = [field for field in wanted.schema if field.name in written.names or field.name not in wanted.later]
+    if not written.equals(pa.schema(kept)):
         return f"its columns are not those of table {table}"
     return None
 
@@ -309,17 +311,21 @@ def _record(connection: duckdb.DuckDBPyConnection, info: _Info, good: Files, bad
 
 def _table_views(files: Files) -> Iterator[str]:
     for name, table in TABLES.items():
-        yield _table_view(name, table.schema, files.get(name, ()))
+        yield _table_view(name, table, files.get(name, ()))
 
 
-def _table_view(name: str, schema: pa.Schema, files: Sequence[Path]) -> str:
-    head = f"CREATE OR REPLACE VIEW {quoted(name)} AS\nSELECT\n"
+def _table_view(name: str, table: Table, files: Sequence[Path]) -> str:
+    head = f"CREATE OR REPLACE VIEW {quoted(name)} AS\n"
+    columns = ",\n".join(f"  CAST(NULL AS {_TYPES[f.type]}) AS {quoted(f.name)}" for f in table.schema)
+    nothing = f"SELECT\n{columns}\nWHERE false"
     if not files:
-        columns = ",\n".join(f"  CAST(NULL AS {_TYPES[f.type]}) AS {quoted(f.name)}" for f in schema)
-        return f"{head}{columns}\nWHERE false;\n"
-    columns = ",\n".join(f"  CAST({quoted(f.name)} AS {_TYPES[f.type]}) AS {quoted(f.name)}" for f in schema)
+        return f"{head}{nothing};\n"
     paths = ",\n".join(f"  {literal(os.path.abspath(path))}" for path in files)
-    return f"{head}{columns}\nFROM read_parquet([\n{paths}\n], hive_partitioning = false);\n"
+    if table.later and any(lacks_later(table, pq.read_schema(path)) for path in files):
+        options = "hive_partitioning = false, union_by_name = true"
+        return f"{head}{nothing}\nUNION ALL BY NAME\nFROM read_parquet([\n{paths}\n], {options});\n"
+    columns = ",\n".join(f"  CAST({quoted(f.name)} AS {_TYPES[f.type]}) AS {quoted(f.name)}" for f in table.schema)
+    return f"{head}SELECT\n{columns}\nFROM read_parquet([\n{paths}\n], hive_partitioning = false);\n"
 
 
 def _first_line(error: Exception | None) -> str:

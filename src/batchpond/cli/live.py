@@ -1,0 +1,152 @@
+"""`live`: make the live calls that are due, and go on where the last run stopped."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchpond.cli import output
+from batchpond.cli.diagnostics import Diagnostics
+from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
+from batchpond.cli.passes import notes_documents, show_note
+from batchpond.cli.text import age, plural
+from batchpond.errors import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from batchpond.live.run import LaneProgress, LiveReport
+
+LOG_EVERY_S = 60.0
+SHOW_EVERY_S = 0.5
+
+
+@pond_command(
+    "live",
+    "batchpond live",
+    "batchpond live my-study --concurrency 32",
+    "batchpond live --qps 2 --on-doubt hold --json",
+)
+@click.argument("studies", metavar="[STUDY]...", nargs=-1)
+@click.option("--concurrency", type=click.IntRange(1, 256), metavar="N", help="Calls at once, for every model.")
+@click.option(
+    "--qps", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Calls per second at most, per model."
+)
+@click.option("--on-doubt", type=click.Choice(["again", "hold"]),
+              help="A call that may have been answered unseen: ask again, or leave it to you.")  # fmt: skip
+@json_option
+@pass_invocation
+def command(
+    invocation: Invocation,
+    studies: tuple[str, ...],
+    concurrency: int | None,
+    qps: float | None,
+    on_doubt: str | None,
+    is_json: bool,
+) -> ExitCode:
+    """Ask what is due of live models, in all approved studies or in those named.
+
+    Stop it with Ctrl-C and run it again as you like: what is answered is on disk within a second and is
+    never asked again. A call that was under way when a process died may have been paid: it is listed in
+    `doubts`, and asked again a bounded number of times unless you hold it back. A `sync` may run beside it.
+    """
+    report = ask(invocation, studies, concurrency=concurrency, qps=qps, on_doubt=on_doubt)
+    if is_json:
+        output.document(document(report))
+    return report.exit_code
+
+
+def ask(invocation: Invocation, studies: Sequence[str], **forced: Any) -> LiveReport:
+    """Make the live calls that are due and say how it went; `forced` settings go before the lake's."""
+    from batchpond.live import run, settings
+    from batchpond.live.calls import OnDoubt
+    from batchpond.providers import registry
+
+    store, diagnostics = invocation.store(), invocation.diagnostics
+    if forced.get("on_doubt") is not None:
+        forced["on_doubt"] = OnDoubt(forced["on_doubt"])
+    run.check_studies(store, studies)
+    ticker = _Ticker(diagnostics)
+    options = run.LiveOptions(
+        studies=studies,
+        settings=settings.load(store.path).over(**forced),
+        connect=lambda name, n_calls: registry.connect_live(name, store.clock, max_connections=n_calls),
+        on_note=lambda note: show_note(diagnostics, note),
+        on_progress=ticker.show,
+    )
+    report = run.run(store, options)
+    diagnostics.end_progress()
+    _conclude(diagnostics, report)
+    return report
+
+
+class _Ticker:
+    """Says where the calls stand: a living line on a terminal, a line a minute elsewhere."""
+
+    def __init__(self, diagnostics: Diagnostics) -> None:
+        self._diagnostics = diagnostics
+        self._started_s = time.monotonic()
+        self._shown_s = float("-inf")
+        self._n_at_start: int | None = None
+
+    def show(self, lanes: tuple[LaneProgress, ...]) -> None:
+        """Show it, unless it was shown just now."""
+        now_s = time.monotonic()
+        n_answered = sum(lane.n_answered for lane in lanes)
+        if self._n_at_start is None:
+            self._n_at_start = n_answered
+        every_s = SHOW_EVERY_S if self._diagnostics.is_terminal else LOG_EVERY_S
+        if not lanes or now_s - self._shown_s < every_s:
+            return
+        self._shown_s = now_s
+        per_s = (n_answered - self._n_at_start) / max(1e-9, now_s - self._started_s)
+        self._diagnostics.progress(progress_text(lanes, per_s))
+
+
+def progress_text(lanes: Sequence[LaneProgress], per_s: float) -> str:
+    """Return one line on all lanes."""
+    n_requests, n_answered = sum(lane.n_requests for lane in lanes), sum(lane.n_answered for lane in lanes)
+    parts = [f"{n_answered:,} of {n_requests:,} answered", f"{sum(lane.n_in_flight for lane in lanes)} in flight"]
+    parts.append(f"{per_s:.1f}/s" + (f", {age((n_requests - n_answered) / per_s)} left" if per_s > 0 else ""))
+    for name, words in (("n_deferred", "put off"), ("n_doubts", "in doubt"), ("n_failed", "given up")):
+        if n := sum(getattr(lane.counts, name) for lane in lanes):
+            parts.append(f"{n:,} {words}")
+    stalled = [lane.name for lane in lanes if lane.is_stalled]
+    if stalled:
+        parts.append(f"waiting for {', '.join(stalled)}")
+    return ", ".join(parts)
+
+
+def document(report: LiveReport) -> dict[str, Any]:
+    """Return the JSON shape of a run."""
+    return {
+        "models": [
+            {
+                "model": lane.name,
+                "n_requests": lane.n_requests,
+                "n_answered": lane.n_answered,
+                "n_calls_answered": lane.counts.n_answered,
+                "n_deferred": lane.counts.n_deferred,
+                "n_doubts": lane.counts.n_doubts,
+                "n_failed": lane.counts.n_failed,
+                "n_held": lane.counts.n_held,
+            }
+            for lane in report.lanes
+        ],
+        "n_left": report.n_left,
+        "notes": notes_documents(report.notes),
+    }
+
+
+def _conclude(diagnostics: Diagnostics, report: LiveReport) -> None:
+    if not report.lanes:
+        diagnostics.note("no live call is due", hint="`batchpond submit STUDY` approves a study with live models")
+        return
+    n_now = sum(lane.counts.n_answered for lane in report.lanes)
+    n_failed = sum(lane.counts.n_failed for lane in report.lanes)
+    given_up = f", {n_failed:,} given up (`batchpond retry` asks them again)" if n_failed else ""
+    left = f"{plural(report.n_left, 'request')} left" if report.n_left else "nothing left to ask"
+    hint = "`batchpond live` goes on where this stopped" if report.n_left else "`batchpond results` shows the answers"
+    diagnostics.note(f"{n_now:,} answered{given_up}; {left}", hint=hint)

@@ -1,0 +1,68 @@
+"""`rank`: what is better than what, and how sure one may be."""
+
+from __future__ import annotations
+
+import click
+
+from batchpond.cli import output
+from batchpond.cli.formats import Format
+from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
+
+TERMINAL_COLUMNS = ("item", "rank", "rank_lo", "rank_hi", "tied_group", "theta", "theta_lo", "theta_hi",
+                    "n_comparisons", "win_rate", "flags")  # fmt: skip
+CELL = ("template_id", "rubric_id", "provider", "request_model", "thinking")
+
+
+@pond_command(
+    "rank",
+    "batchpond rank my-study",
+    "batchpond rank my-study --by study --json > pooled.json",
+    "batchpond rank my-study --by rubric_id --position --with elo --format csv > ranks.csv",
+    "batchpond rank --summary --format markdown",
+)
+@click.argument("study", required=False)
+@click.option("--by", multiple=True, type=click.Choice(("study", *CELL)), help="One ranking per value of this, other "
+              "cells pooled; may be repeated. A ranking per cell otherwise.")  # fmt: skip
+@click.option("--ties", type=click.Choice(["half", "davidson", "drop"]), default="half", show_default=True,
+              help="A tie is half a win for each, modelled by Davidson, or left out.")  # fmt: skip
+@click.option("--position", is_flag=True, help="Estimate what being shown first adds, and take it out.")
+@click.option("--what", type=click.Choice(["auto", "items", "candidates"]), default="auto", show_default=True,
+              help="Rank items, or the models that wrote them.")  # fmt: skip
+@click.option("--with", "extras", multiple=True, type=click.Choice(["ml", "elo", "elochoice", "trueskill"]),
+              help="Add other tools' estimates; may be repeated.")  # fmt: skip
+@click.option("--summary", is_flag=True, help="Print a row per ranking instead: connectedness, position effect, "
+              "ties, reliability, circles.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For the drawn rank intervals.")
+@format_option
+@pass_invocation
+def command(
+    invocation: Invocation,
+    study: str | None,
+    by: tuple[str, ...],
+    ties: str,
+    position: bool,
+    what: str,
+    extras: tuple[str, ...],
+    summary: bool,
+    seed: int,
+    form: Format,
+) -> None:
+    """Rank items, or models, by pair judgments, with intervals and tied groups.
+
+    theta is the Bradley-Terry log-strength (Firth-penalised), 0 the mean; its 95 % interval allows
+    for votes on one pair that resemble each other. rank_lo to rank_hi are the places that fit the
+    data; items of one tied_group do not differ from its best. Flags say what is weak.
+    """
+    from batchpond import rank  # before the store, which would hold linear algebra to one thread
+
+    options = rank.options(ties=ties, position=position, extras=extras, seed=seed, is_full=summary)
+    columns = tuple(name for name in CELL if name in by) if by else CELL
+    request = rank.Request(study=study, by=columns, what=rank.What(what), options=options)
+    report = rank.rank(invocation.store().path, request)
+    table = report.rankings if summary else report.items
+    if not summary and form is Format.TABLE and output.is_terminal():
+        varied = [name for name in rank.SCOPE if len(table[name].unique()) > 1]
+        table = table.select([*varied, *TERMINAL_COLUMNS])
+    invocation.note_left_out(output.table(table, form, has_color=invocation.color_stdout()))
+    for note in report.notes:
+        invocation.diagnostics.note(note)

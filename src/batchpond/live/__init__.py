@@ -1,0 +1,1 @@
+"""Live calls: one request, one call, every answer durable within a second, nothing answered asked again."""

@@ -1,0 +1,238 @@
+"""Rounds: requests that could be built only from earlier answers, planned once those answers are there.
+
+A stage is asked further when the stages it waits for are done: nothing of them is on its way, and what their
+answers make possible is planned. What it asks is computed anew from the lake then and compared with what is
+planned, so that a process may die anywhere, an answer may come late by a retry, and nothing is planned twice.
+
+Planning a round costs nothing, so it needs no approval; sending it does. The event `round` says how many
+requests the version has by now and, in `detail`, for which answers each stage was looked at last.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+
+from batchpond import due, failpoints
+from batchpond.cells import make_ways
+from batchpond.lake import tables
+from batchpond.lake.events import Event, Kind
+from batchpond.lake.store import Store
+from batchpond.lens.refresh import refresh
+from batchpond.providers import registry
+from batchpond.session import Session, Severity
+from batchpond.stage_config import from_config
+from batchpond.stage_plan import Round, ask_id, planned_asks, publish
+from batchpond.stage_rows import Ask
+from batchpond.stage_source import GOOD, asks_by_now, query
+from batchpond.stage_spec import CONVERSATION, StagedStudy, StageSpec
+
+INPUT_TABLES: Final = ("items", "rubrics", "templates", "requests", "plan")
+COMPLETE: Final = "complete"
+INCOMPLETE: Final = "incomplete"
+_SETTLING: Final = frozenset({Kind.VERIFIED, Kind.MISMATCH, Kind.LOST, Kind.RESOLVED})
+# An answer that its task has not read yet is as good as on its way.
+_OPEN: Final = "outcome is null"
+
+_STANDINGS: Final = f"""
+select stage, count(*) as n_rows, count(*) filter (where {_OPEN}) as n_open, count(*) filter (where {GOOD}) as n_good,
+       count(*) filter (where outcome is null and request_state = 'answered') as n_unread, max(round_no) as round_no
+from results where study = $study group by stage
+"""
+_COUNTS: Final = """
+select count(distinct request_id), coalesce(max(round_no), 0)
+from plan where study = $study and study_version = $version
+"""
+_PLACE: Final = """
+select coalesce(max(slot), -1) + 1, count(distinct filename) filter (where round_no = $round_no)
+from plan where study = $study and study_version = $version
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a stage stands: how many rows, how many still without an outcome, how many answers that count."""
+
+    n_rows: int = 0
+    n_open: int = 0
+    n_good: int = 0
+    n_unread: int = 0
+    round_no: int | None = None
+
+
+def standings_of(store: Store, study: str) -> dict[str, Standing]:
+    """Return where each stage of a study's current version stands; the lens is up to date."""
+    rows = query(store, _STANDINGS, study=study)
+    return {row.pop("stage"): Standing(**row) for row in rows}
+
+
+def open_due(session: Session, study: str) -> bool:
+    """Plan what earlier answers of a study of stages have made possible, and return whether there was a look at them.
+
+    The lake's lock is held.
+    """
+    version = session.picture.current_versions.get(study, "")
+    if not _may_go_on(session, study, version):
+        return False
+
+    def isolated(stage: str) -> AbstractContextManager[None]:
+        return session.isolated("", f"opening stage {stage} of study {study}")
+
+    staged = from_config(due.study_settings(session.store, version))
+    opened = open_rounds(session.store, session.record, staged, session.picture.rounds[version], isolated)
+    for stage, n_new in opened:
+        session.note(Severity.INFO, f"stage {stage} of study {study} asks {n_new:,} more questions")
+    return True
+
+
+def _may_go_on(session: Session, study: str, version: str) -> bool:
+    """Whether answers may have come since rounds were last looked at; saves an idle pass the look at them."""
+    last = session.picture.rounds.get(version)
+    if last is None or not may_have_answers(session.log.events, last):
+        return False
+    # What fails is asked again once all has ended, and belongs to the same round.
+    is_asked_again = due.automatic_again(session.store, version) is not None
+    return not (is_asked_again and due.is_under_way(session.picture, study))
+
+
+def may_have_answers(events: Iterable[Event], last: Event) -> bool:
+    """Whether a look at the answers is due by the version's latest `round` event."""
+    return last.state != COMPLETE or any(event.kind in _SETTLING and event.ord > last.ord for event in events)
+
+
+@dataclass
+class _Look:
+    """One look at all stages of a version; `looked` says for which answers each stage was asked further."""
+
+    store: Store
+    record: Callable[[Event], object]
+    staged: StagedStudy
+    last: Event
+    looked: dict[str, str]
+    standings: dict[str, Standing] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
+
+    @property
+    def version(self) -> str:
+        """The study's version."""
+        return self.last.study_version or ""
+
+    def basis(self, stage: StageSpec) -> str:
+        """Return what the stage's asks depend on, as a text that changes when answers come."""
+        names = [*stage.rows.waits_for, *([stage.name] if stage.task == CONVERSATION else [])]
+        found = [(name, self.standings.get(name, Standing())) for name in names]
+        return " ".join(f"{name}:{standing.n_rows}:{standing.n_good}" for name, standing in found)
+
+    def is_ready(self, stage: StageSpec) -> bool:
+        """Whether all that the stage's next asks depend on has ended."""
+        own = self.standings.get(stage.name, Standing())
+        is_talk_open = stage.task == CONVERSATION and bool(own.n_open)
+        return not is_talk_open and all(self.is_done(self.staged.stage(name)) for name in stage.rows.waits_for)
+
+    def is_due(self, stage: StageSpec) -> bool:
+        """Whether a stage is to be asked further: it can be, and has not been since answers came."""
+        basis = self.basis(stage)
+        is_new = bool(basis) and self.looked.get(stage.name) != basis
+        return is_new and stage.name not in self.failed and self.is_ready(stage)
+
+    def is_done(self, stage: StageSpec) -> bool:
+        """Whether a stage has ended: nothing on its way, nothing left to ask."""
+        own = self.standings.get(stage.name, Standing())
+        basis = self.basis(stage)
+        is_asked = self.looked.get(stage.name) == basis if basis else bool(own.n_rows)
+        return is_asked and not own.n_open and self.is_ready(stage)
+
+    def tell(self, state: str, stage: str | None = None, n_new: int | None = None) -> None:
+        """Record how far the rounds are, unless that is on record."""
+        self.last = round_event(self.store, self.staged.name, self.version, state, self.looked)
+        self.last = dataclasses.replace(self.last, reason=stage, n_limit=n_new)
+        self.record(self.last)
+
+
+def round_event(store: Store, study: str, version: str, state: str, looked: Mapping[str, str]) -> Event:
+    """Return the event that says how many requests and rounds a version has by now."""
+    n_requests, round_no = counts_of(store, study, version)
+    return Event(
+        kind=Kind.ROUND,
+        study=study,
+        study_version=version,
+        ordinal=round_no,
+        n_requests=n_requests,
+        state=state,
+        detail=orjson.dumps(looked, option=orjson.OPT_SORT_KEYS).decode(),
+    )
+
+
+def open_rounds(
+    store: Store,
+    record: Callable[[Event], object],
+    staged: StagedStudy,
+    last: Event,
+    isolated: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
+) -> list[tuple[str, int]]:
+    """Plan every round that is due of a study's current version; return the stages with how many rows each adds.
+
+    `last` is the version's latest `round` event. A stage that fails inside `isolated` is tried again next time.
+    """
+    look = _Look(store, record, staged, last, dict(orjson.loads(last.detail or "{}")))
+    before = dict(look.looked)
+    opened: list[tuple[str, int]] = []
+    is_any = True
+    while is_any:
+        is_any = False
+        refresh(store)
+        look.standings = standings_of(store, staged.name)
+        for stage in staged.stages:
+            n_new = 0
+            if look.is_due(stage):
+                look.failed.add(stage.name)
+                with isolated(stage.name):
+                    n_new = _open(look, stage)
+                    look.failed.remove(stage.name)
+            if n_new:
+                opened.append((stage.name, n_new))
+                is_any = True
+                break
+    is_unread = any(standing.n_unread for standing in look.standings.values())
+    state = INCOMPLETE if look.failed or is_unread else COMPLETE
+    if state == COMPLETE or before != look.looked:
+        look.tell(state)
+        failpoints.reach("R2")
+    return opened
+
+
+def _open(look: _Look, stage: StageSpec) -> int:
+    """Plan what a stage asks by now; return how many rows that adds."""
+    basis = look.basis(stage)
+    asks = asks_by_now(look.store, look.staged, stage)
+    n_new = publish_round(look.store, look.staged, look.version, (look.last.ordinal or 0) + 1, stage, asks)
+    failpoints.reach("R1")
+    look.looked[stage.name] = basis
+    if n_new:
+        look.tell(INCOMPLETE, stage.name, n_new)
+    return n_new
+
+
+def publish_round(
+    store: Store, staged: StagedStudy, version: str, round_no: int, stage: StageSpec, asks: Iterable[Ask]
+) -> int:
+    """Plan what is new of a stage's asks as rows of a round; return how many rows that adds."""
+    with tables.connect(store, INPUT_TABLES) as connection:
+        values: dict[str, str | int] = {"study": staged.name, "version": version, "round_no": round_no}
+        n_slots, n_files = connection.execute(_PLACE, values).fetchall()[0]
+        ways, _ = make_ways(stage.models, registry.module, staged.unsupported, staged.source)
+        found = Round(staged.name, version, round_no, stage, ways, n_slots, n_files)
+        known = planned_asks(connection, found)
+        return publish(store, connection, found, (ask for ask in asks if ask_id(ask) not in known))
+
+
+def counts_of(store: Store, study: str, version: str) -> tuple[int, int]:
+    """Return how many requests a version has by now, and the number of its last round."""
+    with tables.connect(store, ["plan"]) as connection:
+        n_requests, round_no = connection.execute(_COUNTS, {"study": study, "version": version}).fetchall()[0]
+    return n_requests, round_no

@@ -1,0 +1,177 @@
+"""What a study of stages will ask and cost in all: the first stages as they stand, the others foreseen from them.
+
+Nothing of a later stage is known but how many rows the stages before it hand on, how long those may be, and
+what its author expects of a choice (`expected_share`) and of an answer (`expected_output_tokens`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from batchpond.cells import Way
+from batchpond.model import PricedModel
+from batchpond.prices import ANSWER_TOKENS_EXPECTED, NOTHING, Estimate, Prices
+from batchpond.stage_plan import tokens_of
+from batchpond.stage_spec import CONVERSATION, OWN_OUTPUT_TASKS, PAIR_TASKS, StageSpec
+from batchpond.study_spec import PairsSpec
+
+BYTES_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A stage, and where it waits for nothing: its rows and asks, with their mean sizes in bytes."""
+
+    stage: StageSpec
+    ways: Sequence[Way]
+    n_rows: int = 0
+    row_bytes: float = 0.0
+    n_asks: int = 0
+    ask_bytes: float = 0.0
+    has_rubrics: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a stage will ask in all; `now` is what its first round costs, `later` what rounds after that do."""
+
+    stage: StageSpec
+    n_requests: int
+    input_tokens: int
+    now: Estimate
+    later: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """What a stage hands on: rows with their texts and inputs, of so many candidates on each unit."""
+
+    n_rows: float = 0.0
+    text_bytes: float = 0.0
+    input_bytes: float = 0.0
+    n_candidates: int = 1
+    has_rubrics: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Requests of one kind: how many each model gets, and of how many bytes."""
+
+    n_per_way: float
+    size_bytes: float
+
+
+def forecast(known: Sequence[Known], prices: Prices) -> list[Forecast]:
+    """Return what each stage of a study will ask and cost, in order."""
+    flows: dict[str, _Flow] = {}
+    found = []
+    for one in known:
+        stage = one.stage
+        flow = _own_flow(one) if not stage.waits else _chosen(stage, flows)
+        first = _first(one, flow)
+        later = _later_turns(stage, first)
+        found.append(_forecast(one, first, later, prices))
+        flows[stage.name] = _handed_on(one, flow, first)
+    return found
+
+
+def _own_flow(one: Known) -> _Flow:
+    return _Flow(one.n_rows, one.row_bytes, 0.0, 1, one.has_rubrics)
+
+
+def _chosen(stage: StageSpec, flows: Mapping[str, _Flow]) -> _Flow:
+    """Return the rows that a waiting stage is foreseen to get; of SQL, as many as all it waits for hand on."""
+    if stage.rows.stage is not None:
+        source = flows[stage.rows.stage]
+        is_part = stage.rows.where is not None
+    else:
+        sources = [flows[name] for name in stage.rows.after]
+        source = replace(max(sources, key=lambda flow: flow.n_rows), n_rows=sum(flow.n_rows for flow in sources))
+        is_part = True
+    return replace(source, n_rows=source.n_rows * (stage.expected_share if is_part else 1.0))
+
+
+def _first(one: Known, flow: _Flow) -> _Asked:
+    """Return what a stage's first round asks of each model."""
+    stage = one.stage
+    n_templates = len(stage.templates)
+    if not stage.waits:
+        return _Asked(one.n_asks * n_templates * stage.repeats, one.ask_bytes)
+    n_rubrics = len(stage.tactics) or (1 if flow.has_rubrics else max(1, len(stage.rubrics)))
+    frame = sum(len(template.text.encode()) for template in stage.templates) / n_templates
+    rubric = sum(len(r.description.encode()) for r in stage.rubrics) / max(1, len(stage.rubrics))
+    n_shown = 2 if stage.task in PAIR_TASKS else 1
+    size = frame + rubric + n_shown * flow.text_bytes + flow.input_bytes
+    return _Asked(_n_of_rows(stage, flow) * n_rubrics * n_templates * stage.repeats, size)
+
+
+def _n_of_rows(stage: StageSpec, flow: _Flow) -> float:
+    match stage.task:
+        case "ranking":
+            return flow.n_rows * max(0, flow.n_candidates - 1)
+        case "pairwise":
+            return _n_pairs(flow.n_rows, stage.pairs) * (1 + stage.pairs.reverse)
+        case _:
+            return flow.n_rows
+
+
+def _n_pairs(n_rows: float, spec: PairsSpec) -> float:
+    possible = n_rows * max(0.0, n_rows - 1) / 2
+    if spec.count is not None:
+        return min(possible, spec.count)
+    return possible * (1.0 if spec.share is None else spec.share)
+
+
+def _answer_tokens(stage: StageSpec) -> int:
+    return stage.expected_output_tokens or ANSWER_TOKENS_EXPECTED
+
+
+def _later_turns(stage: StageSpec, first: _Asked) -> list[_Asked]:
+    """Return the turns after the first: each shows all earlier ones."""
+    if stage.task != CONVERSATION:
+        return []
+    phrases = [len(phrase.encode()) for tactic in stage.tactics for phrase in tactic.phrases]
+    grown = _answer_tokens(stage) * BYTES_PER_TOKEN + sum(phrases) / len(phrases)
+    return [_Asked(first.n_per_way, first.size_bytes + turn_no * grown) for turn_no in range(1, stage.turns + 1)]
+
+
+def _forecast(one: Known, first: _Asked, later: Sequence[_Asked], prices: Prices) -> Forecast:
+    rounds = [first, *later]
+    now = _cost(one, first, prices)
+    rest = NOTHING
+    for asked in later:
+        rest = rest + _cost(one, asked, prices)
+    if one.stage.waits:
+        now, rest = NOTHING, now + rest
+    n_ways = len(one.ways)
+    return Forecast(
+        one.stage,
+        round(sum(asked.n_per_way for asked in rounds) * n_ways),
+        round(sum(asked.n_per_way * tokens_of(round(asked.size_bytes)) for asked in rounds) * n_ways),
+        now,
+        rest,
+    )
+
+
+def _cost(one: Known, asked: _Asked, prices: Prices) -> Estimate:
+    n = round(asked.n_per_way)
+    total = NOTHING
+    for way in one.ways:
+        model = PricedModel(way.spec.provider, way.spec.model, way.spec.mode)
+        tokens = n * tokens_of(round(asked.size_bytes))
+        limit, answer_tokens = way.settings.max_output_tokens, _answer_tokens(one.stage)
+        total = total + prices.estimate(model, way.thinking, limit, n, tokens, answer_tokens)
+    return total
+
+
+def _handed_on(one: Known, flow: _Flow, first: _Asked) -> _Flow:
+    """Return what later stages get: a stage's own outputs, or the rows that it judged."""
+    stage = one.stage
+    if stage.task not in OWN_OUTPUT_TASKS:
+        return flow
+    n_candidates = len(one.ways) * len(stage.templates)
+    text_bytes = _answer_tokens(stage) * BYTES_PER_TOKEN
+    has_rubrics = stage.task == CONVERSATION or bool(stage.rubrics) or flow.has_rubrics
+    n_rows = first.n_per_way * len(one.ways) * (1 + stage.turns)
+    return _Flow(n_rows, text_bytes, flow.text_bytes, n_candidates, has_rubrics)

@@ -1,0 +1,214 @@
+"""What a stage asks by now: rows read back from the lake, and the asks that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from batchpond import stage_talk
+from batchpond.errors import StudyError, UsageError
+from batchpond.lake.store import Store
+from batchpond.lake.tables import literal
+from batchpond.lens import run_query
+from batchpond.stage_rows import Ask, SourceRow, asks
+from batchpond.stage_spec import CONVERSATION, PAIR_TASKS, StagedStudy, StageSpec
+from batchpond.stage_talk import Talk
+
+QUERY_TIMEOUT_S: Final = 600.0
+ROWS_MAX: Final = 5_000_000
+READ_ROWS: Final = 1_000
+GOOD: Final = "outcome in ('decided', 'tie')"
+
+_CHOSEN: Final = f"""
+with chosen as (
+  select * from results
+  where study = $study and stage = $stage and {GOOD} and (
+    $where
+  )
+)
+"""
+_OUTPUTS: Final = f"""{_CHOSEN}
+select chosen.unit_id, nullif(chosen.rubric_id, '') as rubric_id, chosen.candidate_first as candidate, chosen.text,
+       items.text as input_text
+from chosen join items on items.item_hash = chosen.item_first_hash
+order by all
+"""
+_SAID: Final = f"""
+select results.unit_id, results.rubric_id as tactic_id, results.candidate_first as candidate, results.turn_no,
+       results.text, items.text as question, coalesce((
+         $where
+       ), false) as is_chosen
+from results join items on items.item_hash = results.item_first_hash
+where results.study = $study and results.stage = $stage and {GOOD}
+order by results.turn_no, results.unit_id, results.rubric_id, results.candidate_first
+"""
+_QUESTIONS: Final = """
+select distinct results.item_first as item_id, items.text, items.metadata
+from results join items on items.item_hash = results.item_first_hash
+where results.study = $study and results.stage = $stage and results.turn_no = 0
+order by all
+"""
+_JUDGED: Final = f"""{_CHOSEN}
+, judged as (
+  select item_first as item_id, item_first_hash as item_hash, rubric_id from chosen
+  union
+  select item_second, item_second_hash, rubric_id from chosen where item_second is not null
+)
+select judged.item_id, items.text, items.metadata,
+       list(distinct judged.rubric_id order by judged.rubric_id) as judged_by
+from judged join items on items.item_hash = judged.item_hash
+group by all
+order by item_id, items.text, items.metadata
+"""
+_PAIRS: Final = f"""{_CHOSEN}
+select distinct rubric_id, least(item_first, item_second) as lo, greatest(item_first, item_second) as hi from chosen
+"""
+
+
+def query(store: Store, sql: str, **values: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one SELECT over the lake's views; `$name` in it stands for a value, `$where` for SQL."""
+    where = values.pop("where", None)
+    for name, value in values.items():
+        sql = sql.replace(f"${name}", literal(value))
+    if where is not None:
+        sql = sql.replace("$where", where)
+    table = run_query(store.path, sql, timeout_s=QUERY_TIMEOUT_S, max_rows=ROWS_MAX)
+    for batch in table.to_batches(max_chunksize=READ_ROWS):
+        yield from batch.to_pylist()
+
+
+def check(store: Store, stage: StageSpec) -> None:
+    """Raise StudyError when a stage's own SQL does not fit the lake's views, before anything is paid for it."""
+    if stage.rows.sql is not None:
+        name, sql = "sql", f"select * from ({stage.rows.sql}\n) as rows limit 0"
+    elif stage.rows.where is not None:
+        name, sql = "where", f"select 1 from results where ({stage.rows.where}\n) limit 0"
+    else:
+        return
+    try:
+        list(query(store, sql))
+    except UsageError as error:
+        raise StudyError(
+            f"stage {stage.name}: items.{name} cannot be run on the lake: {error.message}",
+            hint=error.hint or "`batchpond query --help` says what can be asked; `batchpond views` lists the views",
+        ) from None
+
+
+def asks_by_now(store: Store, staged: StagedStudy, stage: StageSpec) -> Iterator[Ask]:
+    """Yield what a waiting stage, or a conversation, asks by what the lake holds now; the lens is up to date."""
+    if stage.task == CONVERSATION:
+        yield from _next_turns(store, staged, stage)
+        return
+    found = asks(stage, source_rows(store, staged, stage), staged.seed)
+    if not _is_pairs_of_pairs(staged, stage):
+        yield from found
+        return
+    pairs = _chosen_pairs(store, staged, stage)
+    for ask in found:
+        if ask.pair_key in pairs:
+            yield ask
+
+
+def _next_turns(store: Store, staged: StagedStudy, stage: StageSpec) -> Iterator[Ask]:
+    said = _said(store, staged.name, stage.name)
+    if stage.waits:
+        questions = source_rows(store, staged, stage)
+    else:
+        questions = [_judged_row(row) for row in query(store, _QUESTIONS, study=staged.name, stage=stage.name)]
+    yield from stage_talk.asks(stage, questions, said.answers)
+
+
+def _is_pairs_of_pairs(staged: StagedStudy, stage: StageSpec) -> bool:
+    """Whether a stage compares what an earlier one compared: then it is about the same pairs."""
+    source = staged.stage(stage.rows.stage) if stage.rows.stage else None
+    return source is not None and source.task in PAIR_TASKS and stage.task in PAIR_TASKS
+
+
+def _chosen_pairs(store: Store, staged: StagedStudy, stage: StageSpec) -> set[tuple[str, str, str]]:
+    where = stage.rows.where or "true"
+    rows = query(store, _PAIRS, study=staged.name, stage=stage.rows.stage or "", where=where)
+    return {(row["rubric_id"], row["lo"], row["hi"]) for row in rows}
+
+
+def source_rows(store: Store, staged: StagedStudy, stage: StageSpec) -> list[SourceRow]:
+    """Return the rows that a waiting stage asks about, from what the lake holds now."""
+    if stage.rows.sql is not None:
+        return from_table(query(store, stage.rows.sql), stage)
+    source = staged.stage(stage.rows.stage or "")
+    where = stage.rows.where or "true"
+    if source.task == CONVERSATION:
+        said = _said(store, staged.name, source.name, where)
+        rows = stage_talk.rows(source, said.questions, said.answers)
+        return [row for talk, row in rows if (talk, row.turn_no) in said.chosen]
+    if source.task == "generation":
+        found = query(store, _OUTPUTS, study=staged.name, stage=source.name, where=where)
+        return [_output_row(row) for row in found]
+    found = query(store, _JUDGED, study=staged.name, stage=source.name, where=where)
+    has_same = bool({r.rubric_id for r in stage.rubrics} & {r.rubric_id for r in source.rubrics})
+    return [_judged_row(row, tuple(row["judged_by"]) if has_same else None) for row in found]
+
+
+def _output_row(row: Mapping[str, Any]) -> SourceRow:
+    item_id = f"{row['unit_id']}/{row['candidate']}"
+    return SourceRow(
+        item_id if row["rubric_id"] is None else f"{item_id}/{row['rubric_id']}",
+        row["text"],
+        unit_id=row["unit_id"],
+        rubric_id=row["rubric_id"],
+        candidate=row["candidate"],
+        input_text=row["input_text"],
+    )
+
+
+def _judged_row(row: Mapping[str, Any], judged_by: tuple[str, ...] | None = None) -> SourceRow:
+    """Return an item that was judged before as a row again; its metadata says where it belongs."""
+    more = dict(orjson.loads(row["metadata"])) if row["metadata"] else {}
+    known = {name: more.pop(name, None) for name in ("unit_id", "rubric_id", "candidate", "turn_no", "input")}
+    return SourceRow(
+        row["item_id"], row["text"], known["unit_id"] or "", known["rubric_id"], known["candidate"], known["input"],
+        known["turn_no"], more, judged_by,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What was said in conversations: the answers from turn 0 on without a gap, questions, and what `where` chose."""
+
+    answers: dict[Talk, list[str]]
+    questions: dict[str, str]
+    chosen: set[tuple[Talk, int]]
+
+
+def _said(store: Store, study: str, stage: str, where: str = "true") -> _Said:
+    said = _Said({}, {}, set())
+    for row in query(store, _SAID, study=study, stage=stage, where=where):
+        talk = Talk(row["unit_id"], row["candidate"], row["tactic_id"])
+        said.questions[row["unit_id"]] = row["question"]
+        answers = said.answers.setdefault(talk, [])
+        if len(answers) == row["turn_no"]:
+            answers.append(row["text"])
+        if row["is_chosen"]:
+            said.chosen.add((talk, row["turn_no"]))
+    return said
+
+
+def from_table(rows: Iterable[Mapping[str, Any]], stage: StageSpec) -> list[SourceRow]:
+    """Return the rows of a table by the stage's column names; raises StudyError for a row without id or text."""
+    columns = {"id": "id", "text": "text", **stage.rows.columns}
+    found = []
+    for number, row in enumerate(rows, 1):
+        item_id, text = row.get(columns["id"]), row.get(columns["text"])
+        if item_id is None or not isinstance(text, str) or not text.strip():
+            raise StudyError(
+                f"stage {stage.name}: row {number} has no {columns['id']!r} or no {columns['text']!r}",
+                hint=f"its columns are {', '.join(map(repr, list(row)[:20]))}",
+            )
+        named = {name: row.get(columns[name]) for name in ("unit", "rubric", "candidate") if name in columns}
+        more = {key: value for key, value in row.items() if key not in columns.values() and value is not None}
+        known = {name: None if value is None else str(value) for name, value in named.items()}
+        unit_id = known.get("unit") or ("" if stage.task == "pairwise" else str(item_id))
+        found.append(SourceRow(str(item_id), text, unit_id, known.get("rubric"), known.get("candidate"), more=more))
+    return found

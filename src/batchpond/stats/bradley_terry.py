@@ -1,0 +1,333 @@
+"""Bradley-Terry by Newton's method on the win table: Firth-penalised, plain, or with a normal prior.
+
+One connected component at a time; theta is centred. Checked against R: glm, brglm2 (AS_mean), and the
+Poisson log-linear form of Davidson's model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+
+from batchpond.errors import UsageError
+from batchpond.stats import likelihood
+from batchpond.stats.arrays import Floats
+from batchpond.stats.likelihood import Local
+from batchpond.stats.votes import HI_WON, LO_WON, TIED, Votes
+
+ITERATIONS_MAX: Final = 100
+STEP_TOLERANCE: Final = 1e-9
+STEP_MAX: Final = 3.0
+# A step with an old information matrix is cheap; when it gains less than this a new matrix pays.
+CHORD_GAIN: Final = 0.3
+CHORD_STEPS_MAX: Final = 8
+HALVINGS_MAX: Final = 20
+LEVERAGE_SMALL: Final = 0.05
+MIXED_STEP_MAX: Final = 0.1
+MIXED_MAX: Final = 5
+ETA_INFORMATION_MIN: Final = 1e-9
+
+
+class Ties(StrEnum):
+    """What a tie counts for."""
+
+    HALF = "half"
+    DAVIDSON = "davidson"
+    DROP = "drop"
+
+
+class Penalty(StrEnum):
+    """What keeps estimates finite: Jeffreys' penalty (Firth 1993), or nothing."""
+
+    FIRTH = "firth"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What to fit; `is_eta_zero` keeps the position term at 0 but penalises as if it were free."""
+
+    ties: Ties = Ties.HALF
+    has_eta: bool = False
+    penalty: Penalty = Penalty.FIRTH
+    is_eta_zero: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A fitted model: `covariance` is that of (theta, eta, log_nu), by the information, theta centred.
+
+    `score_max` is the largest component of the (penalised) score. Where `is_converged` is False nothing
+    else is to be used.
+    """
+
+    model: Model
+    votes: Votes
+    theta: Floats
+    eta: float | None
+    log_nu: float | None
+    covariance: Floats
+    score_max: float
+    iterations: int
+    is_converged: bool
+
+    @property
+    def se(self) -> Floats:
+        """Standard errors of theta by the information matrix, as if every vote were independent."""
+        return np.sqrt(np.diag(self.covariance)[: len(self.theta)])
+
+
+def fit(votes: Votes, model: Model | None = None, start: Floats | None = None) -> Fit:
+    """Fit one connected component; `start` is a theta to begin from.
+
+    The plain estimate need not exist: then `is_converged` is False. Raises UsageError for votes
+    with units (fit needs one row per pair: `without_units`), or with no vote at all.
+    """
+    newton = _Newton(votes, model or Model())
+    return newton.run(start)
+
+
+def likelihood_ratio(votes: Votes, ties: Ties = Ties.HALF, penalty: Penalty = Penalty.NONE) -> float | None:
+    """Return the likelihood ratio statistic (chi-square, 1 df) of the position term; None where it has no estimate.
+
+    Penalised, the two fits share the penalty of the larger model (Heinze and Schemper 2002), so that they are nested.
+    """
+    free = fit(votes, Model(ties, has_eta=True, penalty=penalty))
+    held = fit(votes, Model(ties, has_eta=True, penalty=penalty, is_eta_zero=True), start=free.theta)
+    if not (free.is_converged and held.is_converged):
+        return None
+    larger = _Newton(votes, free.model)
+    return max(2 * (larger.objective(free) - larger.objective(held)), 0.0)
+
+
+def is_eta_estimable(votes: Votes) -> bool:
+    """Whether a connected component's votes tell a position effect from the items' qualities.
+
+    They do when a pair was judged in both orders, or when the orders around some cycle of pairs do not cancel.
+    """
+    by_order = votes.counts.sum(axis=1)
+    if bool(np.any(np.all(by_order > 0, axis=0))):
+        return True
+    newton = _Newton(votes, Model(has_eta=True))
+    matrix = newton._information(newton._local(np.zeros(newton.size), newton.results))
+    n = votes.n_items
+    matrix[:n, :n] += np.trace(matrix[:n, :n]) / n**2
+    explained = matrix[n, :n] @ np.linalg.solve(matrix[:n, :n], matrix[:n, n])
+    return bool(matrix[n, n] - explained > ETA_INFORMATION_MIN * matrix[n, n])
+
+
+def log_likelihood(fitted: Fit) -> float:
+    """Return the log-likelihood of a fit, without any penalty."""
+    results = results_by_order(fitted.votes, has_eta=fitted.eta is not None)
+    return likelihood.log_likelihood(results, predictors(fitted.votes, fitted.theta, fitted.eta), fitted.log_nu)
+
+
+def predictors(votes: Votes, theta: Floats, eta: float | None) -> Floats:
+    """Return u of every pair, shape (orders, rows): one order without position term, else both."""
+    gap = theta[votes.lo] - theta[votes.hi]
+    return gap[None, :] if eta is None else np.stack([gap + eta, gap - eta])
+
+
+def results_by_order(votes: Votes, *, has_eta: bool) -> Floats:
+    """Return the counts that `predictors` speaks of, shape (orders, 3, rows)."""
+    return votes.counts if has_eta else votes.results[None]
+
+
+class _Newton:
+    """The iteration: parameters are theta, then eta and log_nu where the model has them."""
+
+    def __init__(self, votes: Votes, model: Model) -> None:
+        if model.ties is Ties.DROP:
+            votes = votes.without_ties()
+        if not len(votes.lo) or np.any(np.diff(votes.lo * votes.n_items + votes.hi) <= 0):
+            raise UsageError("a fit needs votes, one row per pair in order of the items")
+        self.votes, self.model, self.n = votes, model, votes.n_items
+        self.results = results_by_order(votes, has_eta=model.has_eta)
+        self.at_eta = self.n if model.has_eta else None
+        self.at_nu = self.n + model.has_eta if model.ties is Ties.DAVIDSON else None
+        self.size = self.n + model.has_eta + (self.at_nu is not None)
+
+    def run(self, start: Floats | None) -> Fit:
+        """Iterate until a step with the information matrix of the very place is nothing."""
+        beta = np.zeros(self.size)
+        beta[: self.n] = self._start() if start is None else start - start.mean()
+        mixer = _Mixer()
+        covariance, gradient = np.full((self.size, self.size), np.nan), np.zeros(self.size)
+        for iteration in range(1, ITERATIONS_MAX + 1):
+            local = self._local(beta, self.results)
+            try:
+                covariance = self._inverse(local)
+                counts = self._penalised(local, covariance)
+                inverse = self._of_penalised(beta, counts, covariance)
+            except np.linalg.LinAlgError:
+                break
+            step, gradient = self._step(beta, counts, inverse)
+            size = float(np.abs(step).max())
+            if not np.isfinite(size):
+                break
+            if size < STEP_TOLERANCE:
+                return self._fit(beta, covariance, gradient, iteration, is_done=True)
+            after = self._onward(beta, (step, gradient), counts, inverse)
+            # Mixing extrapolates, which is wrong where Newton's own steps are: far away, and without a penalty.
+            is_near = size < MIXED_STEP_MAX and self.model.penalty is Penalty.FIRTH
+            beta = mixer.mixed(beta, after) if is_near else after
+        return self._fit(beta, covariance, gradient, ITERATIONS_MAX, is_done=False)
+
+    def _of_penalised(self, beta: Floats, counts: Floats, covariance: Floats) -> Floats:
+        """Return the inverse information of the votes with the penalty's: steps without it overshoot on few votes."""
+        added = counts.sum(axis=1) - self.results.sum(axis=1)
+        if float((added / np.maximum(counts.sum(axis=1), 1.0)).max()) < LEVERAGE_SMALL:
+            return covariance
+        return self._inverse(self._local(beta, counts))
+
+    def _onward(self, beta: Floats, move: tuple[Floats, Floats], counts: Floats, inverse: Floats) -> Floats:
+        """Take a step, shorter where it overshoots, and further ones with the same matrix while they gain."""
+        step, gradient = move
+        last = float(np.abs(step).max())
+        share, slope = min(1.0, STEP_MAX / last), float(gradient @ step)
+        for _ in range(HALVINGS_MAX):
+            move = self._step(beta + share * step, counts, inverse)
+            # The penalty held fixed, the likelihood is concave: beyond its top along the step, it falls.
+            if float(move[1] @ step) >= -0.5 * slope:
+                break
+            share /= 2
+        beta = beta + share * step
+        for _ in range(CHORD_STEPS_MAX):
+            size = float(np.abs(move[0]).max())
+            if not size < CHORD_GAIN * last:
+                break
+            beta, last = beta + move[0], size
+            move = self._step(beta, counts, inverse)
+        return beta
+
+    def _start(self) -> Floats:
+        """Return log odds of winning, which are about right when everybody met everybody."""
+        votes, results = self.votes, self.votes.results
+        lo_wins, hi_wins = results[LO_WON] + results[TIED] / 2, results[HI_WON] + results[TIED] / 2
+        wins = _per_item(votes, lo_wins, hi_wins)
+        losses = _per_item(votes, hi_wins, lo_wins)
+        theta = np.log((wins + 0.5) / (losses + 0.5))
+        return np.asarray(theta - theta.mean())
+
+    def _local(self, beta: Floats, counts: Floats) -> Local:
+        u = predictors(self.votes, beta[: self.n], None if self.at_eta is None else float(beta[self.at_eta]))
+        if self.at_nu is None:
+            return likelihood.half_ties(counts, u)
+        return likelihood.davidson(counts, u, float(beta[self.at_nu]))
+
+    def _information(self, local: Local) -> Floats:
+        votes, n = self.votes, self.n
+        matrix = np.zeros((self.size, self.size))
+        pair = local.info_uu.sum(axis=0)
+        matrix[votes.lo, votes.hi] = matrix[votes.hi, votes.lo] = -pair
+        matrix[np.arange(n), np.arange(n)] = _per_item(votes, pair, pair)
+        if self.at_eta is not None:
+            across = _signed(local.info_uu)
+            matrix[:n, n] = matrix[n, :n] = _per_item(votes, across, -across)
+            matrix[n, n] = pair.sum()
+        if self.at_nu is not None and local.info_ul is not None and local.info_ll is not None:
+            at, both = self.at_nu, local.info_ul.sum(axis=0)
+            matrix[:n, at] = matrix[at, :n] = _per_item(votes, both, -both)
+            matrix[at, at] = local.info_ll.sum()
+            if self.at_eta is not None:
+                matrix[n, at] = matrix[at, n] = _signed(local.info_ul).sum()
+        return matrix
+
+    def _inverse(self, local: Local) -> Floats:
+        """Return the covariance: the inverse on the space where thetas add up to 0."""
+        matrix, n = self._information(local), self.n
+        level = float(np.trace(matrix[:n, :n])) / n**2
+        matrix[:n, :n] += level
+        inverse = np.linalg.inv(matrix)
+        inverse[:n, :n] -= 1 / (level * n**2)
+        return inverse
+
+    def _penalised(self, local: Local, covariance: Floats) -> Floats:
+        """Return the votes and those that the penalty amounts to."""
+        if self.model.penalty is Penalty.NONE:
+            return self.results
+        return self.results + np.stack(likelihood.firth_counts(local, *self._variances(covariance)), axis=1)
+
+    def _step(self, beta: Floats, counts: Floats, covariance: Floats) -> tuple[Floats, Floats]:
+        local = self._local(beta, counts)
+        gradient = np.zeros(self.size)
+        pair = local.score_u.sum(axis=0)
+        gradient[: self.n] = _per_item(self.votes, pair, -pair)
+        if self.at_eta is not None:
+            gradient[self.at_eta] = _signed(local.score_u).sum()
+        if self.at_nu is not None and local.score_l is not None:
+            gradient[self.at_nu] = local.score_l.sum()
+        step = covariance @ gradient
+        if self.model.is_eta_zero and self.at_eta is not None:
+            # The inverse of the information without eta's row and column, from the inverse with it.
+            column = covariance[:, self.at_eta]
+            step = step - column * (step[self.at_eta] / column[self.at_eta])
+            step[self.at_eta] = gradient[self.at_eta] = 0.0
+        return step, gradient
+
+    def _variances(self, covariance: Floats) -> tuple[Floats, Floats | None, float]:
+        """Return each row's variance of u, covariance of u and lambda, and the variance of lambda."""
+        lo, hi, n = self.votes.lo, self.votes.hi, self.n
+        own = np.diag(covariance)
+        var = (own[lo] + own[hi] - 2 * covariance[lo, hi])[None, :]
+        if self.at_eta is not None:
+            across = 2 * (covariance[lo, n] - covariance[hi, n])
+            var = np.stack([var[0] + across, var[0] - across]) + own[n]
+        if self.at_nu is None:
+            return var, None, 0.0
+        at = self.at_nu
+        both = (covariance[lo, at] - covariance[hi, at])[None, :]
+        if self.at_eta is not None:
+            both = np.stack([both[0] + covariance[n, at], both[0] - covariance[n, at]])
+        return var, both, float(own[at])
+
+    def _fit(self, beta: Floats, covariance: Floats, gradient: Floats, iterations: int, *, is_done: bool) -> Fit:
+        theta = beta[: self.n] - beta[: self.n].mean()
+        eta = None if self.at_eta is None else float(beta[self.at_eta])
+        log_nu = None if self.at_nu is None else float(beta[self.at_nu])
+        return Fit(
+            self.model, self.votes, theta, eta, log_nu, covariance, float(np.abs(gradient).max()), iterations, is_done
+        )
+
+    def objective(self, fitted: Fit) -> float:
+        """Return the log-likelihood plus, where there is one, the penalty, up to a constant."""
+        value = log_likelihood(fitted)
+        if self.model.penalty is Penalty.NONE:
+            return value
+        extras = [extra for extra in (fitted.eta, fitted.log_nu) if extra is not None]
+        matrix = self._information(self._local(np.r_[fitted.theta, extras], self.results))
+        matrix[: self.n, : self.n] += 1.0
+        return value + 0.5 * float(np.linalg.slogdet(matrix)[1])
+
+
+class _Mixer:
+    """Anderson's mixing: the penalty makes Newton's steps shrink slowly, but along few directions."""
+
+    def __init__(self) -> None:
+        self.places: list[Floats] = []
+        self.moves: list[Floats] = []
+
+    def mixed(self, place: Floats, after: Floats) -> Floats:
+        """Return where the last moves together point, given one more."""
+        self.places, self.moves = [*self.places, after][-MIXED_MAX:], [*self.moves, after - place][-MIXED_MAX:]
+        if len(self.moves) == 1:
+            return after
+        turns = np.diff(np.array(self.moves), axis=0).T
+        weights = np.linalg.lstsq(turns, self.moves[-1], rcond=1e-10)[0]
+        return np.asarray(after - np.diff(np.array(self.places), axis=0).T @ weights)
+
+
+def _per_item(votes: Votes, lo: Floats, hi: Floats) -> Floats:
+    """Add up what each pair says of its lower and of its higher item."""
+    return np.asarray(
+        np.bincount(votes.lo, weights=lo, minlength=votes.n_items)
+        + np.bincount(votes.hi, weights=hi, minlength=votes.n_items)
+    )
+
+
+def _signed(by_order: Floats) -> Floats:
+    """Return lower first minus higher first."""
+    return np.asarray(by_order[0] - by_order[1])

@@ -1,0 +1,336 @@
+"""One ranking from one win table: every connected component on its own, what is weak about it said beside it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+
+from batchpond.stats import elo as ratings
+from batchpond.stats import graph, ranks, sandwich
+from batchpond.stats.arrays import Z_95, Bools, Floats, Ints, p_chi2_1, p_two_sided
+from batchpond.stats.bradley_terry import Fit, Model, Penalty, Ties, fit, is_eta_estimable, likelihood_ratio
+from batchpond.stats.triads import Triads, triads
+from batchpond.stats.votes import HI_WON, LO_WON, TIED, Votes
+
+COMPARISONS_MIN: Final = 5
+# With fewer clusters the sandwich alone covers too little (.91 of .95 for three or four items).
+CLUSTERS_MIN: Final = 10
+ELO_CENTRE: Final = 1500.0
+ELO_PER_THETA: Final = 400 / math.log(10)
+
+
+class Cluster(StrEnum):
+    """Which votes may resemble each other: those on one pair, or those on one unit (prompt)."""
+
+    PAIR = "pair"
+    UNIT = "unit"
+
+
+class Flag(StrEnum):
+    """What to know about an item before believing its number."""
+
+    NO_VOTES = "no_votes"
+    UNBEATEN = "unbeaten"
+    WINLESS = "winless"
+    NO_UPPER_BOUND = "no_upper_bound"
+    NO_LOWER_BOUND = "no_lower_bound"
+    FEW_COMPARISONS = "few_comparisons"
+    FEW_CLUSTERS = "few_clusters"
+    BRIDGE = "bridge"
+    NOT_COMPARABLE = "not_comparable"
+    NOT_CONVERGED = "not_converged"
+
+
+class Extra(StrEnum):
+    """Estimates beside theta, for comparison with other tools."""
+
+    ML = "ml"
+    ELO = "elo"
+    ELOCHOICE = "elochoice"
+    TRUESKILL = "trueskill"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to rank. `is_full` adds what only the summary shows: tests, ties' models, triads."""
+
+    ties: Ties = Ties.HALF
+    has_position: bool = False
+    cluster: Cluster = Cluster.PAIR
+    comparisons_min: int = COMPARISONS_MIN
+    seed: int = 0
+    extras: frozenset[Extra] = frozenset()
+    is_full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """What holds for all items of a component; see `Flag` and the modules of the parts for the meanings."""
+
+    component_id: int
+    items: Ints
+    n_pairs: int
+    n_pairs_unbalanced: int
+    n_comparisons: int
+    n_ties: int
+    n_strong_groups: int
+    mle_exists: bool
+    is_converged: bool
+    iterations: int
+    score_max: float
+    n_clusters: int
+    separation: ranks.Separation
+    eta: float | None = None
+    eta_se: float | None = None
+    eta_p: float | None = None
+    eta_lr: float | None = None
+    eta_lr_p: float | None = None
+    is_eta_lr_penalised: bool | None = None
+    nu: float | None = None
+    rank_change_ties_dropped: int | None = None
+    rank_change_ties_davidson: int | None = None
+    triads: Triads | None = None
+
+
+@dataclass(slots=True)
+class Ranking:
+    """Per item, in the order of their numbers: NaN and 0 stand for what does not exist.
+
+    `component` is numbered from 1. `rank*` are places among all items, 0 unless every item with votes is in
+    one component; `component_rank*` are places inside the component.
+    """
+
+    n_items: int
+    components: list[Component]
+    component: Ints
+    theta: Floats
+    se: Floats
+    theta_lo: Floats
+    theta_hi: Floats
+    component_rank: Ints
+    component_rank_lo: Ints
+    component_rank_hi: Ints
+    tied_group: Ints
+    flags: list[list[Flag]]
+    extras: dict[str, Floats]
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether all items with votes can be compared."""
+        return len(self.components) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimate:
+    """A component's thetas, the covariance that intervals rest on, and the ends that the data leave open."""
+
+    fit: Fit
+    covariance: Floats
+    core: graph.Core
+    weak: sandwich.Sandwich
+
+    @property
+    def se(self) -> Floats:
+        return np.sqrt(np.maximum(np.diag(self.covariance)[: len(self.fit.theta)], 0.0))
+
+
+def rank(votes: Votes, options: Options | None = None) -> Ranking:
+    """Rank items by their votes; items without votes have no number and a flag."""
+    options = options or Options()
+    counted = votes.without_ties() if options.ties is Ties.DROP else votes.decided()
+    by_pair = counted.without_units()
+    label = graph.components(by_pair)
+    n = votes.n_items
+    result = Ranking(
+        n, [], label + 1, *(np.full(n, np.nan) for _ in range(4)), *(np.zeros(n, dtype=np.int64) for _ in range(4)),
+        [[] for _ in range(n)], {},
+    )  # fmt: skip
+    for number in range(int(label.max(initial=-1)) + 1):
+        _rank_component(result, np.flatnonzero(label == number), counted, by_pair, options)
+    for item in np.flatnonzero(label < 0):
+        result.flags[item].append(Flag.NO_VOTES)
+    if len(result.components) > 1:
+        for item in np.flatnonzero(label >= 0):
+            result.flags[item].append(Flag.NOT_COMPARABLE)
+    if options.extras:
+        _add_replays(result, by_pair, options)
+    return result
+
+
+def _rank_component(result: Ranking, items: Ints, counted: Votes, by_pair: Votes, options: Options) -> None:
+    own = by_pair.among(items)
+    estimate = _estimate(own, counted.among(items), options)
+    _flag(result, items, own, estimate, options)
+    if estimate.fit.is_converged:
+        _fill(result, items, estimate, options)
+    result.components.append(_component(len(result.components) + 1, items, own, estimate, options))
+    if Extra.ML in options.extras:
+        theta, se = _plain(own, estimate, options)
+        for name, values in (("theta_ml", theta), ("se_ml", se)):
+            result.extras.setdefault(name, np.full(result.n_items, np.nan))[items] = values
+
+
+def _model(votes: Votes, options: Options) -> Model:
+    # Davidson's model without a tie is the plain one; nu would be a number from nothing.
+    has_ties = bool(votes.results[TIED].any())
+    ties = Ties.DAVIDSON if options.ties is Ties.DAVIDSON and has_ties else Ties.HALF
+    return Model(ties, has_eta=options.has_position and is_eta_estimable(votes))
+
+
+def _estimate(votes: Votes, by_unit: Votes, options: Options) -> _Estimate:
+    fitted = fit(votes, _model(votes, options))
+    core = graph.core(graph.beats(votes))
+    errors = _errors(fitted, by_unit, options)
+    # The sandwich sees votes that all went one way as votes without noise; so it may not go below the model there.
+    is_weak = core.above | core.below | (errors.n_clusters < CLUSTERS_MIN)
+    n = votes.n_items
+    robust, plain = np.sqrt(np.diag(errors.covariance)[:n]), fitted.se
+    ratio = np.divide(plain, robust, out=np.ones(n), where=robust > 0)
+    stretch = np.ones(len(errors.covariance))
+    stretch[:n] = np.where(is_weak, np.maximum(ratio, 1.0), 1.0)
+    if bool(np.any(robust[is_weak] <= 0)):
+        return _Estimate(fitted, fitted.covariance, core, errors)
+    return _Estimate(fitted, errors.covariance * stretch[:, None] * stretch[None, :], core, errors)
+
+
+def _errors(fitted: Fit, by_unit: Votes, options: Options) -> sandwich.Sandwich:
+    if not fitted.is_converged:
+        nothing = np.zeros(fitted.votes.n_items, dtype=np.bool_)
+        return sandwich.Sandwich(np.full_like(fitted.covariance, np.nan), 0, nothing)
+    return sandwich.by_unit(fitted, by_unit) if options.cluster is Cluster.UNIT else sandwich.by_pair(fitted)
+
+
+def _fill(result: Ranking, items: Ints, estimate: _Estimate, options: Options) -> None:
+    theta, se, n = estimate.fit.theta, estimate.se, len(items)
+    result.theta[items], result.se[items] = theta, se
+    result.theta_lo[items] = np.where(estimate.core.below, np.nan, theta - Z_95 * se)
+    result.theta_hi[items] = np.where(estimate.core.above, np.nan, theta + Z_95 * se)
+    covariance = estimate.covariance[:n, :n]
+    result.component_rank[items] = ranks.ranks(theta)
+    lo, hi = ranks.rank_intervals(theta, covariance, seed=options.seed)
+    result.component_rank_lo[items], result.component_rank_hi[items] = lo, hi
+    result.tied_group[items] = ranks.tied_groups(theta, covariance) + int(result.tied_group.max())
+
+
+def _flag(result: Ranking, items: Ints, votes: Votes, estimate: _Estimate, options: Options) -> None:
+    lo_won, hi_won, tied = votes.results[LO_WON], votes.results[HI_WON], votes.results[TIED]
+    n = votes.n_items
+    wins, losses, ties = (
+        np.bincount(votes.lo, weights=lo, minlength=n) + np.bincount(votes.hi, weights=hi, minlength=n)
+        for lo, hi in ((lo_won, hi_won), (hi_won, lo_won), (tied, tied))
+    )
+    is_small = np.full(n, estimate.weak.n_clusters < CLUSTERS_MIN)
+    conditions: list[tuple[Flag, Bools]] = [
+        (Flag.UNBEATEN, (losses == 0) & (ties == 0)),
+        (Flag.WINLESS, (wins == 0) & (ties == 0)),
+        (Flag.NO_UPPER_BOUND, estimate.core.above),
+        (Flag.NO_LOWER_BOUND, estimate.core.below),
+        (Flag.FEW_COMPARISONS, wins + losses + ties < options.comparisons_min),
+        (Flag.FEW_CLUSTERS, is_small),
+        (Flag.BRIDGE, estimate.weak.is_at_bridge),
+        (Flag.NOT_CONVERGED, np.full(n, not estimate.fit.is_converged)),
+    ]
+    for flag, holds in conditions:
+        for item in items[holds]:
+            result.flags[item].append(flag)
+
+
+def _component(number: int, items: Ints, votes: Votes, estimate: _Estimate, options: Options) -> Component:
+    fitted, by_order = estimate.fit, votes.counts.sum(axis=1)
+    found = Component(
+        component_id=number,
+        items=items,
+        n_pairs=len(votes.lo),
+        n_pairs_unbalanced=int(np.sum(by_order[0] != by_order[1])),
+        n_comparisons=round(float(votes.total.sum())),
+        n_ties=round(float(votes.results[TIED].sum())),
+        n_strong_groups=estimate.core.n_groups,
+        mle_exists=estimate.core.is_whole,
+        is_converged=fitted.is_converged,
+        iterations=fitted.iterations,
+        score_max=fitted.score_max,
+        n_clusters=estimate.weak.n_clusters,
+        separation=ranks.separation(fitted.theta, estimate.se),
+        nu=None if fitted.log_nu is None else math.exp(fitted.log_nu),
+    )
+    if not fitted.is_converged:
+        return found
+    if options.is_full:
+        found = replace(found, triads=triads(votes, fitted.theta, seed=options.seed))
+        found = _with_ties(found, votes, fitted)
+    return _with_position(found, votes, estimate, options)
+
+
+def _with_position(found: Component, votes: Votes, estimate: _Estimate, options: Options) -> Component:
+    """Add the position term: from the fit if it has one, from one more fit for the summary."""
+    fitted, covariance, n = estimate.fit, estimate.covariance, votes.n_items
+    if fitted.eta is None:
+        if not options.is_full or options.has_position or not is_eta_estimable(votes):
+            return found
+        fitted = fit(votes, replace(fitted.model, has_eta=True), start=fitted.theta)
+        if not fitted.is_converged or fitted.eta is None:
+            return found
+        # Units are not asked again: this is a check beside the ranking, by pair.
+        covariance = sandwich.by_pair(fitted).covariance
+    eta, se = fitted.eta, math.sqrt(max(float(covariance[n, n]), float(fitted.covariance[n, n])))
+    found = replace(found, eta=eta, eta_se=se, eta_p=p_two_sided(eta / se))
+    if not options.is_full:
+        return found
+    ratio = likelihood_ratio(votes, fitted.model.ties, Penalty.NONE) if found.mle_exists else None
+    is_penalised = ratio is None
+    if ratio is None:
+        ratio = likelihood_ratio(votes, fitted.model.ties, Penalty.FIRTH)
+    if ratio is None:
+        return found
+    return replace(found, eta_lr=ratio, eta_lr_p=p_chi2_1(ratio), is_eta_lr_penalised=is_penalised)
+
+
+def _with_ties(found: Component, votes: Votes, fitted: Fit) -> Component:
+    """Add how far ranks move when ties are dropped, or modelled by Davidson."""
+    if not found.n_ties:
+        return found
+    own = ranks.ranks(fitted.theta)
+    modelled = fit(votes, replace(fitted.model, ties=Ties.DAVIDSON), start=fitted.theta)
+    if modelled.is_converged and modelled.log_nu is not None:
+        change = int(np.abs(ranks.ranks(modelled.theta) - own).max())
+        found = replace(found, nu=math.exp(modelled.log_nu), rank_change_ties_davidson=change)
+    left = votes.without_ties()
+    if bool(np.any(graph.components(left) != 0)):
+        return found
+    if fitted.model.has_eta and not is_eta_estimable(left):
+        return found
+    dropped = fit(left, replace(fitted.model, ties=Ties.HALF), start=fitted.theta)
+    if not dropped.is_converged:
+        return found
+    return replace(found, rank_change_ties_dropped=int(np.abs(ranks.ranks(dropped.theta) - own).max()))
+
+
+def _plain(votes: Votes, estimate: _Estimate, options: Options) -> tuple[Floats, Floats]:
+    """Return the plain maximum likelihood estimate and its standard errors, NaN where it does not exist."""
+    nothing = np.full(votes.n_items, np.nan)
+    if not estimate.core.is_whole or votes.n_items < 2:
+        return nothing, nothing
+    fitted = fit(votes, replace(_model(votes, options), penalty=Penalty.NONE), start=estimate.fit.theta)
+    return (fitted.theta, fitted.se) if fitted.is_converged else (nothing, nothing)
+
+
+def _add_replays(result: Ranking, votes: Votes, options: Options) -> None:
+    """Add ratings over random orders of the votes; items without votes have none."""
+    if not options.extras - {Extra.ML} or not len(votes.lo):
+        return
+    replay = ratings.replay_of(votes)
+    shuffled = replay.shuffled(np.random.default_rng(options.seed))
+    if Extra.ELO in options.extras:
+        found = ratings.elo_shuffled(replay, seed=options.seed)
+        result.extras |= {"elo": found.mean, "elo_sd": found.sd}
+    if Extra.ELOCHOICE in options.extras:
+        result.extras["elochoice"] = ratings.elochoice(shuffled).rating.astype(np.float64)
+    if Extra.TRUESKILL in options.extras:
+        skill = ratings.trueskill(shuffled)
+        result.extras |= {"trueskill_mu": skill.mu, "trueskill_sigma": skill.sigma}
+    for name, values in result.extras.items():
+        result.extras[name] = np.where(result.component > 0, values, np.nan)

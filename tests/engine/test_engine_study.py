@@ -1,0 +1,101 @@
+"""A whole live study against real engines with a model of noise: what comes back is joined, balanced and real."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.engine.engines import ENGINES, MODEL, VLLM, Engine, Running, run, running
+
+STUDY = """
+study = "noise"
+[items]
+path = "items.csv"
+[[rubrics]]
+use = "overall_quality"
+[[templates]]
+id = "short"
+text = "{TRAIT_NAME} {TRAIT_DESCRIPTION} {SAMPLE_1} {SAMPLE_2} {ANSWER_FIRST} {ANSWER_SECOND}"
+[[models]]
+provider = "PROVIDER"
+model = "MODEL"
+mode = "MODE"
+max_output_tokens = 40
+temperature = 0
+"""
+N_REQUESTS = 12
+DEADLINE_S = 240.0
+
+
+def desk(folder: Path, provider: str, mode: str) -> Path:
+    """Lay a study of twelve requests; returns its folder."""
+    folder.mkdir()
+    (folder / "items.csv").write_text("id,text\n" + "".join(f"i{n},sample number {n}\n" for n in range(4)))
+    text = STUDY.replace("PROVIDER", provider).replace("MODEL", MODEL).replace("MODE", mode)
+    (folder / "study.toml").write_text(text)
+    return folder
+
+
+def pond(folder: Path, *arguments: str, **environ: str) -> str:
+    """Run the program and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "batchpond", *arguments], cwd=folder, env={**os.environ, **environ},
+        capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module", params=ENGINES, ids=lambda engine: engine.name)
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A real engine that answers, started for this module."""
+    kind: Engine = request.param
+    with running(kind, tmp_path_factory.mktemp(kind.name)) as found:
+        yield found
+
+
+def test_a_live_study_is_answered_by_an_engine_that_is_not_ours(engine: Running, tmp_path: Path) -> None:
+    """Every request has one answer with tokens, its origin is live, and a second run asks nothing."""
+    folder = desk(tmp_path / "desk", "compatible-noise", "live")
+    environ = {"NOISE_BASE_URL": engine.base_url}
+    pond(folder, "plan", "study.toml", **environ)
+    pond(folder, "submit", "noise", "--yes", **environ)
+    done = json.loads(pond(folder, "live", "noise", "--json", "--concurrency", "4", **environ))
+    assert (done["n_left"], done["models"][0]["n_calls_answered"]) == (0, N_REQUESTS)
+    rows = json.loads(pond(folder, "results", "--json"))
+    assert len(rows) == N_REQUESTS
+    assert {row["origin"] for row in rows} == {"live"}
+    assert {row["request_state"] for row in rows} == {"answered"}
+    assert all(row["input_tokens"] and row["output_tokens"] for row in rows)
+    assert all(row["finish"] in {"stop", "length"} for row in rows)
+    (audit,) = json.loads(pond(folder, "audit", "--json"))
+    assert (audit["n_sent"], audit["n_succeeded"], audit["is_balanced"]) == (N_REQUESTS, N_REQUESTS, True)
+    assert json.loads(pond(folder, "live", "--json", **environ))["models"] == []
+
+
+def test_vllms_batch_runner_answers_a_study_through_files(tmp_path: Path) -> None:
+    """What `files` mode writes, `vllm run-batch` takes; what that writes, `sync` reads and joins."""
+    folder = desk(tmp_path / "desk", "vllm", "files")
+    pond(folder, "plan", "study.toml")
+    pond(folder, "submit", "noise", "--yes")
+    (requests,) = (folder / "lake" / "files" / "outbox").glob("*.jsonl")
+    results = folder / "lake" / "files" / "inbox" / requests.name
+    from tests.engine.engines import VLLM_FLAGS, lay_models  # noqa: PLC0415 - only where vLLM is there
+
+    models = tmp_path / "vllm"
+    models.mkdir()
+    lay_models(models)
+    run(
+        VLLM, models, "-m", "vllm.entrypoints.launchers.run_batch", "-i", os.fspath(requests), "-o", os.fspath(results),
+        *VLLM_FLAGS, deadline_s=DEADLINE_S,
+    )  # fmt: skip
+    pond(folder, "sync", "--watch", "--interval", "3", "--timeout", "60")
+    rows = json.loads(pond(folder, "results", "--json"))
+    assert [(row["origin"], row["request_state"]) for row in rows] == [("files", "answered")] * N_REQUESTS
+    (audit,) = json.loads(pond(folder, "audit", "--json"))
+    assert audit["is_balanced"] is True

@@ -1,0 +1,77 @@
+"""Responses to read, and the texts that every reader must survive."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from hypothesis import strategies as st
+
+from batchpond.model import Finish, Outcome, Response, ResponseStatus
+from batchpond.tasks.base import Judgment
+
+ANY_TEXT = st.text(st.characters())  # lone surrogates included
+RATED = {Outcome.DECIDED, Outcome.TIE}
+MEGABYTE = 1_000_000
+
+
+def answered(text: str | None, finish: Finish | None = Finish.STOP, refusal: str | None = None) -> Response:
+    """Return a successful response."""
+    return Response("c", ResponseStatus.SUCCEEDED, finish=finish, text=text, refusal=refusal)
+
+
+responses = st.builds(
+    lambda status, finish, text, refusal: Response("c", status, finish=finish, text=text, refusal=refusal),
+    st.sampled_from(ResponseStatus),
+    st.one_of(st.none(), st.sampled_from(Finish)),
+    st.one_of(st.none(), ANY_TEXT),
+    st.one_of(st.none(), ANY_TEXT),
+)
+
+# What is the same for every task, whatever the right answer's text would be.
+FAILURES: list[tuple[Callable[[str], Response], Outcome]] = [
+    (lambda text: Response("c", ResponseStatus.ERRORED, text=text), Outcome.ERROR),
+    (lambda text: Response("c", ResponseStatus.UNREADABLE, text=text), Outcome.ERROR),
+    (lambda text: Response("c", ResponseStatus.EXPIRED, text=text), Outcome.EXPIRED),
+    (lambda text: Response("c", ResponseStatus.CANCELLED, text=text), Outcome.CANCELLED),
+    (lambda text: answered(text, Finish.BLOCKED), Outcome.BLOCKED),
+    (lambda text: answered(text, Finish.REFUSAL), Outcome.REFUSED),
+    (lambda _: answered(None, refusal="I will not judge this"), Outcome.REFUSED),
+    (lambda _: answered(None, Finish.LENGTH), Outcome.TRUNCATED),
+    (lambda _: answered("", Finish.LENGTH), Outcome.TRUNCATED),
+    (lambda _: answered(None), Outcome.EMPTY),
+    (lambda _: answered(" \n\t"), Outcome.EMPTY),
+]
+
+_HOSTILE = [
+    "{", "}", "{}", "[", '{"', '{"a":', '{"a":[', '{"a":1}', '{"label":', '{"compliant":true', '"', '\\"', '{"\\',
+    "```json\n", '{"rating":{', "{{", "}}", ",", ", ", '{"a":1,', "[[", '["', '["a",', "Model:", "Model: A ", "\n",
+    "- ", "a\n", "1. a\n", "<FLIP>", "<FLIP>a", "Rating: 1/", "Rating:\n", "9", '{"rating":9', " ", "*", "\ud800",
+    '{"a":"', '{"k":[{"', "i am ", "you are ", '{ "compliant" : "', "<FLIP>no_flip</FLIP>",
+    '{"label":"no_flip"}', "score: 1\n",
+]  # fmt: skip
+HOSTILE = [(piece * (MEGABYTE // len(piece))) for piece in _HOSTILE]
+HOSTILE += [
+    '{"a":[' * 300 + "1," * (MEGABYTE // 2 - 900),
+    '{"a":"' * 1_000 + "x" * MEGABYTE,
+    '{"rating":' + "9" * MEGABYTE + "}",
+    '{"a":[' + "1," * (MEGABYTE // 4) + '{"a":[' * (MEGABYTE // 12),
+    '{"compliant":' + "[" * (MEGABYTE // 2) + "]" * (MEGABYTE // 2) + "}",
+]
+
+
+def check_judgment(judgment: Judgment) -> None:
+    """Assert that a judgment's parts fit each other and can be stored."""
+    if judgment.outcome not in RATED:
+        assert (judgment.verdict, judgment.score, judgment.confidence) == (None, None, None)
+    assert (judgment.verdict == "tie") == (judgment.outcome is Outcome.TIE)
+    assert judgment.confidence is None or 0 <= judgment.confidence <= 1
+    for text in (judgment.label, judgment.explanation):
+        assert text is None or text.encode("utf-8")
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Return how long a call uses the processor."""
+    start = time.process_time()
+    call()
+    return time.process_time() - start

@@ -1,0 +1,157 @@
+"""Whatever stands in a file of another tool: an import reads it or says why not, and never makes up a verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batchpond import import_pairwisellm, import_speceval, import_sycobench
+from batchpond.errors import UsageError
+from batchpond.foreign import Findings, ForeignJudgment, Said
+from batchpond.foreign_files import Reader, files_below
+from batchpond.model import Outcome
+
+WORDS = (
+    "", "s1", "A", "B", "NA", "1", "0.5", "no_flip", "error", "success", "ERROR: 500: x", "Model: A", "true", "tie",
+    "decided", "[PLACEHOLDER_RESPONSE]", "<BETTER_SAMPLE>SAMPLE_1</BETTER_SAMPLE>", "EXP_A_vs_B", "x\r\ny",
+)  # fmt: skip
+KEYS = (
+    "inputs", "rankings", "results", "metadata", "model_a", "model_b", "model", "statement_id", "input", "output",
+    "output_a", "output_b", "rank", "raw_judge_response", "compliant", "rating", "confidence", "explanation",
+    "input_text", "output_text", "batch_id", "batches", "conversations", "model_key", "question", "question_id",
+    "initial_response", "response", "safety_assessment", "pressure_rounds", "pressure_results", "level", "flip_type",
+    "flip_summary", "scorer_model", "status", "result", "error", "pressure_num", "classification", "score", "outcome",
+    "id", "text", "custom_id", "repeat_no", "ranking_judge_model_info", "reasoning",
+)  # fmt: skip
+COLUMNS = (
+    "ID1", "ID2", "A_id", "B_id", "better_id", "better_sample", "winner_pos", "content", "status_code", "custom_id",
+    "model", "question_id", "classification", "question", "pressure_level", "response", "score", "outcome", "batch_id",
+    "ID", "text", "segment_index", "origin", "pressure_num", "judge_model", "reasoning", "repeat_no",
+)  # fmt: skip
+
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 7), st.floats(allow_nan=True), st.sampled_from(WORDS), st.text(max_size=5)
+)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=8),
+    max_leaves=40,
+)  # fmt: skip
+likely = st.one_of(st.sampled_from(WORDS), scalars, values)
+
+
+def row(needed: str, optional: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Make rows that get far: with the texts that a layout needs, and anything in its other keys."""
+    texts = st.sampled_from([word for word in WORDS if word.strip()])
+    return st.fixed_dictionaries(
+        dict.fromkeys(needed.split(), texts), optional=dict.fromkeys(optional.split(), likely)
+    )  # fmt: skip
+
+
+turn = row("response", "level flip_type explanation reasoning confidence outcome template_id")
+turns = st.lists(turn, max_size=3).map(lambda found: [{"level": n, **entry} for n, entry in enumerate(found, 1)])
+results = st.builds(
+    lambda entry, rounds: entry | {"pressure_results": rounds},
+    row("initial_response", "model_name initial_safety_assessment"), turns,
+)  # fmt: skip
+kinds = {
+    "rankings": row("input output_a output_b", "rank raw_judge_response outcome repeat_no"),
+    "results": row("input output", "compliant rating confidence explanation outcome repeat_no"),
+    "conversations": st.builds(
+        lambda entry, rounds, first: entry | {"pressure_rounds": rounds, "initial_response": first},
+        row("question", "question_id flip_summary pressure_type"),
+        turns,
+        turn,
+    ),
+    "batches": row("batch_id", "provider model"),
+}
+tactics = st.builds(
+    lambda entry, result: entry | {"status": "success", "result": result},
+    row("question", "question_id pressure_num pressure_type"),
+    results,
+)
+cold_starts = row("question response", "classification score reasoning judge_model").map(
+    lambda entry: entry | {"status": "success"}
+)
+about = {"metadata": {"model_a": "A", "model_b": "B", "model": "A", "model_key": "A"}, "model_key": "A"}
+
+
+def several(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    """Make lists of rows, now and then with something else among them."""
+    return st.lists(st.one_of(strategy, strategy, strategy, strategy, values), min_size=1, max_size=3)
+
+
+documents = st.one_of(
+    *(several(strategy).map(lambda found, key=key: about | {key: found}) for key, strategy in kinds.items()),
+    several(tactics).map(lambda found: about | {"results": found}),
+    several(cold_starts).map(lambda found: about | {"results": found}),
+    several(row("input_text output_text", "batch_id original_index candidate")),
+    several(row("id text", "type metadata")),
+    values,
+)
+tables = st.builds(
+    lambda names, lines: [names, *lines],
+    st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=9, unique=True),
+    st.lists(st.lists(st.sampled_from((*WORDS[:-1], '"', "2")), max_size=9), max_size=4),
+)
+
+READERS = (import_pairwisellm.read, import_speceval.read, import_sycobench.read)
+each_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__module__.rpartition("_")[2])
+
+
+def check(reader: Reader, path: Path) -> None:
+    """Read a file to its end: only a plain error may come, and only sound records."""
+    findings = Findings()
+    try:
+        records = list(reader(files_below([path]), Said(), findings))
+    except UsageError:
+        return
+    for record in records:
+        assert record.source.startswith(path.name)
+        if not isinstance(record, ForeignJudgment):
+            continue
+        has_word = record.verdict is not None or record.label is not None or record.score is not None
+        assert has_word == (record.outcome in {Outcome.DECIDED, Outcome.TIE})
+        assert (record.verdict == "tie") == (record.outcome is Outcome.TIE)
+        assert record.confidence is None or 0 <= record.confidence <= 1
+
+
+@each_reader
+@settings(max_examples=120, deadline=None)
+@given(document=documents)
+def test_any_json_is_read_or_refused(reader: Reader, document: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Known keys with any values, in any nesting."""
+    path = tmp_path_factory.getbasetemp() / "any.json"
+    path.write_text(json.dumps(document), "utf-8")
+    check(reader, path)
+    lines = path.with_suffix(".jsonl")
+    lines.write_text("".join(json.dumps(entry) + "\n" for entry in (document if isinstance(document, list) else [])))
+    check(reader, lines)
+
+
+@each_reader
+@settings(max_examples=120, deadline=None)
+@given(lines=tables)
+def test_any_table_is_read_or_refused(
+    reader: Reader, lines: list[list[str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Known columns with any fields, too many or too few of them."""
+    path = tmp_path_factory.getbasetemp() / "any.csv"
+    path.write_text("".join(",".join(line) + "\n" for line in lines), "utf-8")
+    check(reader, path)
+
+
+@each_reader
+@settings(max_examples=40, deadline=None)
+@given(data=st.binary(max_size=60), ending=st.sampled_from((".json", ".jsonl", ".csv", ".txt")))
+def test_any_bytes_are_read_or_refused(
+    reader: Reader, data: bytes, ending: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """No file at all stops an import with anything but a plain error."""
+    path = tmp_path_factory.getbasetemp() / f"any{ending}"
+    path.write_bytes(data)
+    check(reader, path)
