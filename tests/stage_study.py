@@ -47,7 +47,9 @@ def spec_study() -> str:
     return (
         'study = "demo"\n[shards]\nmax_requests = 40\n'
         + stage("answers", "generation", inputs, f"---{RUBRICS}{use('question')}{models(*CANDIDATES)}")
-        + stage("ranking", "ranking", 'stage = "answers"', f"---{RUBRICS}{use('ranking_lines')}{models('gpt-5.4-mini')}")
+        + stage(
+            "ranking", "ranking", 'stage = "answers"', f"---{RUBRICS}{use('ranking_lines')}{models('gpt-5.4-mini')}"
+        )
         + stage(
             "compliance", "compliance", 'stage = "answers"',
             f"---{RUBRICS}{use('compliance_json')}{models('gpt-5.4-mini')}",

@@ -24,6 +24,7 @@ from batchpond.model import (
     ErrorClass,
     FileRole,
     Rejected,
+    PricedModel,
     RemoteBatch,
     ResponseStatus,
     Unclear,
@@ -72,7 +73,8 @@ def test_the_class_and_the_module_are_what_the_rest_expects() -> None:
 def test_batch_prices_are_known_under_googles_name() -> None:
     """The price data call this provider `google`."""
     prices = Prices(now=START)
-    found = {name: prices.unit("gemini", name) for name in ("gemini-2.5-flash", "gemini-3.8-flash", "gemini-4-argon")}
+    names = ("gemini-2.5-flash", "gemini-3.8-flash", "gemini-4-argon")
+    found = {name: prices.unit(PricedModel("gemini", name)) for name in names}
     assert all(found.values()), found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,13 +81,17 @@ cold_starts = row("question response", "classification score reasoning judge_mod
 about = {"metadata": {"model_a": "A", "model_b": "B", "model": "A", "model_key": "A"}, "model_key": "A"}
 
 
+def _under(key: str, found: list[Any]) -> dict[str, Any]:
+    return about | {key: found}
+
+
 def several(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
     """Make lists of rows, now and then with something else among them."""
     return st.lists(st.one_of(strategy, strategy, strategy, strategy, values), min_size=1, max_size=3)
 
 
 documents = st.one_of(
-    *(several(strategy).map(lambda found, key=key: about | {key: found}) for key, strategy in kinds.items()),
+    st.one_of(*(several(strategy).map(partial(_under, key)) for key, strategy in kinds.items())),
     several(tactics).map(lambda found: about | {"results": found}),
     several(cold_starts).map(lambda found: about | {"results": found}),
     several(row("input_text output_text", "batch_id original_index candidate")),
@@ -114,7 +119,8 @@ def check(reader: Reader, path: Path) -> None:
         assert record.source.startswith(path.name)
         if not isinstance(record, ForeignJudgment):
             continue
-        has_word = record.verdict is not None or record.label is not None or record.score is not None
+        has_label = record.label is not None and record.label != "unjudgeable"  # which goes with unsure
+        has_word = record.verdict is not None or has_label or record.score is not None
         assert has_word == (record.outcome in {Outcome.DECIDED, Outcome.TIE})
         assert (record.verdict == "tie") == (record.outcome is Outcome.TIE)
         assert record.confidence is None or 0 <= record.confidence <= 1

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from batchpond import lens
 from batchpond.import_speceval import read, unit_of
 from batchpond.lake.store import Store
 from foreign_support import bring, doubts, items, judged, put, refusal, rows_of, state
@@ -228,6 +229,22 @@ def test_rating_0_is_a_failure(store: Store, folder: Path) -> None:
         ("likert", 4.0, "decided"), ("likert", None, "unparsed"),
     ]  # fmt: skip
     assert doubts(report) == {"error-as-verdict": 1}
+
+
+def test_metrics_speak_of_imported_rankings_and_compliance(store: Store, folder: Path) -> None:
+    """A failure stored as rank 0 or as None is no tie and not "not compliant"."""
+    both_generated(folder, "q", "r")
+    ranked(folder, [compared("q", 1, "Model: A"), compared("r", 0, "ERROR: 500: x")])
+    checked(folder, [
+        {"input": asked, "output": f"{A} on {asked}", "compliant": said, "confidence": 0.5, "explanation": "hm"}
+        for asked, said in (("q", True), ("r", None))
+    ])  # fmt: skip
+    bring(store, read, folder)
+    with lens.connect(store.path) as connection:
+        pairs = connection.execute("SELECT verdict, outcome, origin FROM pair_judgments ORDER BY ALL").fetchall()
+        singles = connection.execute("SELECT verdict, outcome, candidate FROM item_judgments ORDER BY ALL").fetchall()
+    assert pairs == [("first", "decided", "imported"), (None, "error", "imported")]
+    assert singles == [("true", "decided", A), (None, "unparsed", A)]
 
 
 def test_importing_again_changes_nothing(store: Store, folder: Path) -> None:

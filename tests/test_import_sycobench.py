@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from batchpond import lens
 from batchpond.import_sycobench import read, unit_of
 from batchpond.lake.store import Store
 from foreign_support import bring, doubts, items, judged, put, refusal, state
@@ -116,7 +117,7 @@ def test_labels_without_any_reason_are_the_keyword_scorers(store: Store, folder:
 
 
 def test_tactics_keep_their_names_and_failed_rows_have_no_answer(store: Store, folder: Path) -> None:
-    """Each tactic is a template of its own; a row with an error, or of another model, is left out."""
+    """Each tactic is a rubric of its own, as in a study; a row with an error, or of another model, is left out."""
     put(folder, "pressure_1_results.json", tactic_rows(
         tactic_row(1, {"flip_type": "explicit_flip", "explanation": "gave in", "confidence": 1.0}),
         {"status": "error", "question": QUESTION, "question_id": "Q1", "pressure_num": 2, "error": "429"},
@@ -125,7 +126,7 @@ def test_tactics_keep_their_names_and_failed_rows_have_no_answer(store: Store, f
     ))  # fmt: skip
     report = bring(store, read, folder)
     assert doubts(report) == {"failed-answer": 2, "misattributed": 1}
-    found = {(row["turn_no"], row["template_id"]): row["label"] for row in judged(store).values()}
+    found = {(row["turn_no"], row["rubric_id"]): row["label"] for row in judged(store).values()}
     assert found == {
         (0, "generic_1"): "initially_wrong", (1, "generic_1"): "explicit_flip", (0, "generic_4"): "initially_wrong",
     }  # fmt: skip
@@ -203,6 +204,19 @@ def test_files_that_hold_only_an_error_are_told(store: Store, folder: Path) -> N
     put(folder, "gemini.json", {"error": "Expected 50 completed questions, got 0"})
     put(folder, "haiku.json", conversation({"response": "[PLACEHOLDER_RESPONSE]"}))
     assert doubts(bring(store, read, folder)) == {"failed-answer": 1, "placeholder-turn": 1}
+
+
+def test_metrics_speak_of_imported_labels(store: Store, folder: Path) -> None:
+    """A flip counts at its level, and a scorer's failure is neither a flip nor none."""
+    turns = ({"flip_type": "soft_flip", "reasoning": "weaker"}, {"flip_type": "no_flip", "reasoning": "Error: 500"})
+    put(folder, "scored.json", conversation(*turns, scorer="flash"))
+    bring(store, read, folder)
+    with lens.connect(store.path) as connection:
+        query = (
+            "SELECT turn_no, n_judged, n_unjudged, flip_rate FROM metric_pressure WHERE request_model = 'flash'"
+            " ORDER BY turn_no"
+        )
+        assert connection.execute(query).fetchall() == [(1, 1, 0, 1.0), (2, 0, 1, None)]
 
 
 def test_importing_again_changes_nothing(store: Store, folder: Path) -> None:

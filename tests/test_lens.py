@@ -20,7 +20,7 @@ from batchpond.errors import LakeError
 from batchpond.lake import tables
 from batchpond.lake.schemas import EVENTS, IMPORTED_JUDGMENTS, ITEMS, TABLES
 from batchpond.lake.store import LENS
-from batchpond.lens import scripts
+from batchpond.lens import cache, scripts
 from lakes import LakeBuilder
 
 ROOT = Path(__file__).parents[1]
@@ -369,3 +369,23 @@ def test_files_from_before_a_column_was_added_are_read_with_that_column_null(tmp
         newer.unlink(missing_ok=True)
     pq.write_table(rows.drop_columns(["verdict"]), older)
     assert [bad.path.name for bad in lake.build()] == ["older.parquet"]
+
+
+def test_an_empty_lens_is_kept_for_the_next_lake_and_a_damaged_one_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kept file is private, is what the next lens is made from, and neither damage nor its absence matters."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    LakeBuilder(tmp_path / "one").build()
+    (kept,) = (tmp_path / "cache" / "batchpond").iterdir()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    made = kept.read_bytes()
+    for damage in (b"not a database", made[: len(made) // 2]):
+        kept.write_bytes(damage)
+        lake = LakeBuilder(tmp_path / f"after {len(damage)}")
+        assert lake.query("select count(*) as n from results") == [{"n": 0}]
+        assert kept.read_bytes() != damage
+    kept.chmod(0o666)  # somebody else could have written it
+    assert cache.read(kept.stem.removeprefix("lens-")) is None
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    assert LakeBuilder(tmp_path / "without").query("select count(*) as n from results") == [{"n": 0}]

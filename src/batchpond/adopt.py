@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchpond import adoptions, due, ids
+from batchpond import adoptions, due, ids, planned
 from batchpond.account import Kin, kin_of
 from batchpond.adopt_map import COLUMNS, TABLES, BatchMap, MapReader, Target
 from batchpond.attempts import UNCLEAR_PHASES, Attempt, Phase, Picture, fold
@@ -105,7 +105,7 @@ def _found(provider: BatchProvider, batch_id: str) -> RemoteBatch:
 def _propose(store: Store, picture: Picture, provider: BatchProvider, batch: RemoteBatch, order: MapOrder) -> _Proposal:
     """Check everything that can be checked; reads only."""
     _check_strange(store, picture, provider, batch)
-    version = due.planned_version(picture, order.study)
+    version = planned.planned_version(picture, order.study)
     with tables.connect(store, TABLES) as connection:
         reader = MapReader(connection, RowFile(order.path, COLUMNS), Target(order.study, version, order.provider))
         mapped = reader.read()
@@ -226,7 +226,7 @@ def _check_same_map(store: Store, picture: Picture, fact: Event) -> None:
 def _live(picture: Picture, own_shard_id: str) -> dict[str, str]:
     """Return where each shard stands whose requests are on their way; one that only waits is given up for the batch."""
     found = {}
-    for shard_id in due.live_shards(picture):
+    for shard_id in due.pending_shards(picture):
         latest = picture.latest_attempt(shard_id)
         if shard_id == own_shard_id or due.is_voidable(picture, shard_id):
             continue

@@ -16,6 +16,7 @@ from batchpond.errors import UsageError
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import Store
 from batchpond.plan import plan_study, sql_on_lake
+from batchpond.rank_counts import CELL, What
 from batchpond.read import BATCH_ROWS, stream
 from batchpond.session import Providers
 from batchpond.stage_planning import StagedReport, plan_staged
@@ -113,7 +114,7 @@ class Lake:
         self,
         study: str | None = None,
         *,
-        by: Sequence[str] = rank.CELL,
+        by: Sequence[str] = CELL,
         ties: str = "half",
         position: bool = False,
         what: str = "auto",
@@ -129,7 +130,7 @@ class Lake:
         nothing to rank.
         """
         options = rank.options(ties=ties, position=position, extras=extras, seed=seed, is_full=summary)
-        request = rank.Request(study, tuple(by), rank.chosen(rank.What, what), options=options)
+        request = rank.Request(study, tuple(by), rank.chosen(What, what), options=options)
         report = rank.rank(self._store().path, request)
         return _frame(report.rankings if summary else report.items)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -11,15 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from batchpond import config, failpoints, ids, shard
+from batchpond import config, failpoints, ids, planned, shard
 from batchpond.attempts import Phase, Picture
-from batchpond.errors import UsageError
 from batchpond.failures import FAILED_SQL, Again, is_over, parameters
 from batchpond.lake import tables
 from batchpond.lake.events import Event, Kind
-from batchpond.lake.schemas import SHARD_REQUESTS, STUDIES
-from batchpond.lake.store import CONFIG, Store, read_rows
-from batchpond.model import ErrorClass, Mode, PricedModel, ShardKind
+from batchpond.lake.schemas import SHARD_REQUESTS
+from batchpond.lake.store import CONFIG, Store
+from batchpond.model import Mode, PricedModel, ShardKind
 from batchpond.payload import shard_file_name
 from batchpond.prices import NOTHING, Estimate, Prices
 from batchpond.providers import registry
@@ -90,15 +88,6 @@ class DueRequest(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ShardRule:
-    """How the study wants its requests cut."""
-
-    max_requests: int | None = None
-    segments: int | None = None
-    per_cell: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class NewShard:
     """A shard that is about to be recorded: its fact, its lines, and their custom_ids in an adopted batch."""
 
@@ -118,7 +107,7 @@ def new_shards(
     `sample` keeps to the first so many requests of the plan in an order by pair that never changes: both
     directions and all cells of a pair come together, and a larger sample contains a smaller one.
     """
-    rule = shard_rule(store, version)
+    rule = planned.shard_rule(store, version)
     settings = config.load(store.path)
     book = Prices.of_lake(store.path / CONFIG, store.clock.now())
     chosen, values = _chosen(picture, again)
@@ -132,7 +121,7 @@ def new_shards(
                 "version": version,
                 "sample": _EVERYTHING if sample is None else sample,
                 "void": [*picture.voided, *void_shards(picture, study, version)],
-                "live": live_shards(picture),
+                "live": pending_shards(picture),
                 "again": again is not None,
                 **values,
                 "per_cell": rule.per_cell,
@@ -175,7 +164,7 @@ def void_shards(picture: Picture, study: str, version: str) -> list[str]:
 
 def is_under_way(picture: Picture, study: str) -> bool:
     """Whether anything asked of the study may still end by itself; what the provider refused does not."""
-    for shard_id in live_shards(picture):
+    for shard_id in pending_shards(picture):
         latest = picture.latest_attempt(shard_id)
         if picture.shards[shard_id].study == study and (latest is None or latest.phase is not Phase.REJECTED):
             return True
@@ -189,83 +178,13 @@ def is_voidable(picture: Picture, shard_id: str) -> bool:
     return is_free and picture.shards[shard_id].shard_kind != ShardKind.ADOPTED
 
 
-def live_shards(picture: Picture) -> list[str]:
+def pending_shards(picture: Picture) -> list[str]:
     """Return the shards that are still to be sent or answered, those that are sent again by themselves included."""
     latest = {shard_id: picture.latest_attempt(shard_id) for shard_id in picture.shards}
     return [shard_id for shard_id, attempt in latest.items() if attempt is None or not is_over(attempt)]
 
 
-def study_settings(store: Store, version: str) -> dict[str, Any]:
-    """Return the settings that a study version was planned with."""
-    found = _study_column(store, version, "config")
-    settings: dict[str, Any] = {} if found is None else json.loads(found)
-    return settings
-
-
-def _study_column(store: Store, version: str, column: str) -> Any:
-    """Return a column of a planned study version, None where there is no such plan."""
-    for path in store.files(STUDIES.name):
-        rows = read_rows(path, ["study_version", column])
-        versions, values = rows.column(0).to_pylist(), rows.column(1).to_pylist()
-        if version in versions:
-            return values[versions.index(version)]
-    return None
-
-
-def later_cost(store: Store, version: str) -> tuple[float | None, float | None]:
-    """Return what rounds that are still to be planned may cost: expected, and at worst, in USD; None is unknown."""
-    later: dict[str, dict[str, Any]] = study_settings(store, version).get("later") or {}
-    if not later:
-        return 0.0, 0.0
-    with tables.connect(store, ["plan"]) as connection:
-        rows = connection.execute(
-            "select stage, coalesce(max(turn_no), 0) from plan where study_version = $1 group by stage", [version]
-        ).fetchall()
-    reached: dict[str, int] = dict(rows)
-    open_shares = {
-        name: max(0.0, 1 - reached[name] / found["n_rounds"]) if name in reached else 1.0
-        for name, found in later.items()
-    }
-    totals: list[float | None] = []
-    for key in ("expected_usd", "worst_usd"):
-        costs = [(found[key], open_shares[name]) for name, found in later.items() if open_shares[name]]
-        totals.append(None if any(usd is None for usd, _ in costs) else sum(usd * share for usd, share in costs))
-    return totals[0], totals[1]
-
-
-def planned_version(picture: Picture, study: str) -> str:
-    """Return the version that a study is planned in now; raises UsageError for a study without a plan."""
-    version = picture.current_versions.get(study)
-    if version is None:
-        known = ", ".join(sorted(picture.current_versions)) or "none"
-        raise UsageError(
-            f"no plan for study {study!r} in this lake (planned: {known})",
-            hint="`batchpond plan FILE` makes it",
-        )
-    return version
-
-
-def shard_rule(store: Store, version: str) -> ShardRule:
-    """Return how a planned study version wants its shards."""
-    wishes = study_settings(store, version).get("shards") or {}
-    return ShardRule(wishes.get("max_requests"), wishes.get("segments"), bool(wishes.get("per_cell")))
-
-
-def automatic_again(store: Store, version: str) -> Again | None:
-    """Return which failures a planned study lets `sync` ask again by itself, None where it says nothing."""
-    wishes = study_settings(store, version).get("retry") or {}
-    if not wishes.get("is_automatic"):
-        return None
-    return Again(frozenset(ErrorClass(name) for name in wishes["classes"]), wishes["max_attempts"])
-
-
-def study_budget_usd(store: Store, version: str) -> float | None:
-    """Return what a study may cost over its whole life, or None where it does not say."""
-    budget: float | None = (study_settings(store, version).get("budget") or {}).get("max_cost_usd")
-    return budget
-
-
-def _limits(provider: str, mode: Mode, queue: config.Limits, rule: ShardRule) -> shard.Limits:
+def _limits(provider: str, mode: Mode, queue: config.Limits, rule: planned.ShardRule) -> shard.Limits:
     descriptor = registry.module(provider).DESCRIPTOR
     if mode is not Mode.BATCH:
         return shard.own_limits(rule.max_requests)
@@ -357,7 +276,7 @@ def _is_all_sharded(session: Session, study: str, approval: Event) -> bool:
         if is_mine and is_real(session.store, session.picture, event):
             n_sharded += event.n_requests or 0
     last_round = session.picture.rounds.get(version)
-    found = last_round.n_requests if last_round else _study_column(session.store, version, "n_requests")
+    found = last_round.n_requests if last_round else planned.study_column(session.store, version, "n_requests")
     n_wanted = _EVERYTHING if found is None else int(found)
     return n_sharded >= (n_wanted if approval.n_limit is None else min(n_wanted, approval.n_limit))
 

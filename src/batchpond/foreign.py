@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from batchpond import ids
 from batchpond.model import Outcome
+from batchpond.rubrics import Rubric
 
 SHOWN_MAX: Final = 20
 BATCHES_MAX: Final = 10_000
@@ -148,9 +149,7 @@ class ForeignRubric:
     """What something is judged by."""
 
     source: str
-    rubric_id: str
-    name: str
-    description: str
+    rubric: Rubric
 
 
 Record = ForeignJudgment | ForeignText | ForeignRubric

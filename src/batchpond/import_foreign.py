@@ -40,7 +40,6 @@ from batchpond.lake.schemas import IMPORTED_JUDGMENTS, ITEMS, RUBRICS, Table
 from batchpond.lake.store import Store
 from batchpond.lens import refresh
 from batchpond.row_files import listed
-from batchpond.rubrics import Rubric
 
 if TYPE_CHECKING:
     import duckdb
@@ -188,13 +187,14 @@ def _row(record: Record, line_no: int, said: Said) -> dict[str, Any]:
                 "item_hash": item.item_hash, "item_id": item.item_id, "text": item.text, "metadata": item.metadata,
             }  # fmt: skip
         case ForeignRubric():
-            return place | {"id": record.rubric_id, "name": record.name, "description": record.description}
+            return place
 
 
 def _add_rubric(rubrics: dict[str, ForeignRubric], rubric: ForeignRubric, findings: Findings) -> None:
-    told = rubrics.setdefault(rubric.rubric_id, rubric)
-    if (told.name, told.description) != (rubric.name, rubric.description):
-        findings.problem(rubric.source, f"says something else of {rubric.rubric_id!r} than {told.source}")
+    rubric_id = rubric.rubric.rubric_id
+    told = rubrics.setdefault(rubric_id, rubric)
+    if told.rubric != rubric.rubric:
+        findings.problem(rubric.source, f"says something else of {rubric_id!r} than {told.source}")
     if len(rubrics) > _RUBRICS_MAX:
         raise UsageError(f"more than {_RUBRICS_MAX:,} rubrics", hint="import them in parts; nothing was imported")
 
@@ -292,7 +292,7 @@ def _publish_rubrics(store: Store, connection: duckdb.DuckDBPyConnection, staged
     rows = [
         {"rubric_hash": rubric.rubric_hash, "rubric_id": rubric.rubric_id, "name": rubric.name,
          "description": rubric.description}
-        for rubric in (Rubric(r.rubric_id, r.name, r.description) for r in staged.rubrics.values())
+        for rubric in (found.rubric for found in staged.rubrics.values())
     ]  # fmt: skip
     connection.register("rubric_rows", pa.Table.from_pylist(rows, schema=RUBRICS.schema))
     new = "SELECT * FROM rubric_rows WHERE rubric_hash NOT IN (SELECT rubric_hash FROM rubrics)"

@@ -26,7 +26,7 @@ from batchpond.foreign_files import Reader, SourceFile, json_lines
 from batchpond.model import FileRole, Outcome, Response, ResponseStatus
 from batchpond.providers import registry
 from batchpond.row_files import Columns, RowFile, listed
-from batchpond.tasks import common, compliance, likert, pairwise, ranking
+from batchpond.tasks import common, compliance, likert, pairwise, pressure, ranking
 from batchpond.tasks.base import Judgment
 
 ROWS_MAX: Final = 300_000  # more than any provider takes in one batch
@@ -36,12 +36,14 @@ _RULES: Final = {
     ranking.TASK: ranking.AnswerRule(),
     compliance.TASK: compliance.AnswerRule(),
     likert.TASK: likert.AnswerRule(),
+    pressure.TASK: pressure.AnswerRule(),
 }
 _NEEDS: Final = {
     pairwise.TASK: ("item_first", "item_second"),
     ranking.TASK: ("rubric_id", "unit_id", "item_first", "item_second", "candidate_first", "candidate_second"),
     compliance.TASK: ("rubric_id", "unit_id", "item_first"),
     likert.TASK: ("rubric_id", "unit_id", "item_first"),
+    pressure.TASK: ("unit_id", "item_first", "candidate_first", "turn_no"),
     GENERATION: ("unit_id", "candidate_first"),
 }
 _TEXTS: Final = (

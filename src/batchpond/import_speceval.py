@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from batchpond import fields, ids
+from batchpond import fields, ids, statements
 from batchpond.foreign import (
     Doubt,
     Findings,
@@ -103,7 +103,7 @@ def _read_spec(file: SourceFile, findings: Findings) -> Iterator[Record]:
             continue
         seen[statement] = place
         more = {name: value for name, value in entry.items() if name not in {"id", "text"}}
-        yield ForeignRubric(place, statement, statement, text)
+        yield ForeignRubric(place, statements.rubric_of(entry))
         yield ForeignText(place, "statement", f"statement/{statement}", text, rubric_id=statement, more=more)
 
 

@@ -181,7 +181,7 @@ def _label(entry: Mapping[str, Any], scorer: tuple[str | None, str | None], tact
     is_by_words = scorer == (None, None) and "explanation" not in entry and "reasoning" not in entry
     return Label(
         entry["flip_type"], None, "" if is_by_words else reason, entry.get("confidence"),
-        KEYWORDS if is_by_words else scorer, fields.identifier(entry.get("template_id")) or tactic,
+        KEYWORDS if is_by_words else scorer, tactic, fields.identifier(entry.get("template_id")),
         entry.get("outcome"),
     )  # fmt: skip
 

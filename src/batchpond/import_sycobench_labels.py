@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from batchpond import fields
 from batchpond.foreign import Doubt, Findings, ForeignJudgment, ForeignText, Record, output_id, shortened
 from batchpond.model import Outcome
 from batchpond.tasks import common
@@ -45,7 +46,15 @@ class Answer:
     def record(self) -> ForeignText:
         """Return it as a text that can be judged."""
         return ForeignText(
-            self.place, "output", self.item_id, self.text, self.unit_id, None, self.candidate, self.turn_no, self.more
+            self.place,
+            "output",
+            self.item_id,
+            self.text,
+            self.unit_id,
+            fields.text(self.more.get("tactic")),
+            self.candidate,
+            self.turn_no,
+            self.more,
         )
 
 
@@ -59,6 +68,7 @@ class Label:
     confidence: object
     scorer: tuple[str | None, str | None]
     tactic: str | None = None
+    template_id: str | None = None
     outcome: object = None
 
 
@@ -81,7 +91,7 @@ def at_first(answer: Answer, assessment: object, tactic: str | None) -> Iterator
         return
     label = _AT_FIRST.get(assessment)
     outcome = Outcome.UNSURE if label is None else Outcome.DECIDED
-    yield _judgment(answer, outcome, label, KEYWORDS, tactic)
+    yield _judgment(answer, outcome, label or "unjudgeable", KEYWORDS, tactic)
 
 
 def _judgment(
@@ -93,7 +103,7 @@ def _judgment(
     **more: Any,
 ) -> ForeignJudgment:
     return ForeignJudgment(
-        answer.place, TASK, outcome, label=label, template_id=tactic, provider=scorer[0], request_model=scorer[1],
+        answer.place, TASK, outcome, label=label, rubric_id=tactic, provider=scorer[0], request_model=scorer[1],
         unit_id=answer.unit_id, item_first=answer.item_id, candidate_first=answer.candidate, turn_no=answer.turn_no,
         **more,
     )  # fmt: skip
@@ -107,7 +117,7 @@ def labelled(answer: Answer, label: Label, findings: Findings) -> ForeignJudgmen
         findings.doubt(Doubt.BAD_CONFIDENCE, answer.place, f"has confidence {shortened(label.confidence)}")
     return _judgment(
         answer, outcome, word, label.scorer, label.tactic,
-        confidence=confidence, explanation=common.explanation(label.reason),
+        confidence=confidence, explanation=common.explanation(label.reason), template_id=label.template_id,
     )  # fmt: skip
 
 
@@ -116,7 +126,7 @@ def _reading(place: str, label: Label, findings: Findings) -> tuple[Outcome, str
     if isinstance(label.outcome, str) and label.outcome in set(Outcome):  # an export of a lake
         own = Outcome(label.outcome)
         if own is not Outcome.DECIDED or word is not None:
-            return own, word if own is Outcome.DECIDED else None
+            return own, {Outcome.DECIDED: word, Outcome.UNSURE: "unjudgeable"}.get(own)
     reason = label.reason if isinstance(label.reason, str) else None
     score = common.number(label.score)
     is_failure = label.word == "error" or (reason is not None and _FAILED_REASON.match(reason) is not None)

@@ -117,12 +117,17 @@ class OutputTokens:
 
 
 def output_tokens(
-    thinking: str, max_output_tokens: int | None, answer_tokens: int = ANSWER_TOKENS_EXPECTED
+    thinking: str, max_output_tokens: int | None, expected_tokens: int | None = None
 ) -> OutputTokens:
-    """Return the rough output of one request at a thinking level; a number is a budget, half of it used."""
+    """Return the rough output of one request at a thinking level; a number is a budget, half of it used.
+
+    `expected_tokens` is what the user expects of it, thinking included.
+    """
     usual = THINKING_TOKENS["default"]
     thoughts = int(thinking) // 2 if thinking.isdecimal() else THINKING_TOKENS.get(thinking, usual)
-    low, expected = min(ANSWER_TOKENS_LOW, answer_tokens) + thoughts // 4, answer_tokens + thoughts
+    low, expected = ANSWER_TOKENS_LOW + thoughts // 4, ANSWER_TOKENS_EXPECTED + thoughts
+    if expected_tokens is not None:
+        low, expected = min(low, expected_tokens), expected_tokens
     if max_output_tokens is not None:
         low, expected = min(low, max_output_tokens), min(expected, max_output_tokens)
     return OutputTokens(low, expected, max_output_tokens)
@@ -177,7 +182,7 @@ class Prices:
         max_output_tokens: int | None,
         n_requests: int,
         input_tokens: int,
-        answer_tokens: int = ANSWER_TOKENS_EXPECTED,
+        expected_tokens: int | None = None,
     ) -> Estimate:
         """Return the rough cost of `n_requests` with `input_tokens` estimated tokens in all."""
         if n_requests == 0:
@@ -185,7 +190,7 @@ class Prices:
         unit = self.unit(asked)
         if unit is None:
             return UNKNOWN
-        out = output_tokens(thinking, max_output_tokens, answer_tokens)
+        out = output_tokens(thinking, max_output_tokens, expected_tokens)
         mean = input_tokens / n_requests
         per_request = (
             unit.cost_usd(int(mean * INPUT_FACTOR_LOW), 0, out.low),

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from batchpond import failures
 from batchpond.attempts import fold
-from batchpond.due import study_settings
 from batchpond.errors import UsageError
 from batchpond.failures import Again, FailureCount
 from batchpond.lake.events import read
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass
+from batchpond.planned import study_settings
 from batchpond.session import Note, Providers
 from batchpond.submit import SubmitPreview, SubmitReport, submit
 

@@ -18,7 +18,7 @@ from typing import Final
 
 import orjson
 
-from batchpond import due, failpoints
+from batchpond import due, failpoints, planned
 from batchpond.cells import make_ways
 from batchpond.lake import tables
 from batchpond.lake.events import Event, Kind
@@ -83,7 +83,7 @@ def open_due(session: Session, study: str) -> bool:
     def isolated(stage: str) -> AbstractContextManager[None]:
         return session.isolated("", f"opening stage {stage} of study {study}")
 
-    staged = from_config(due.study_settings(session.store, version))
+    staged = from_config(planned.study_settings(session.store, version))
     opened = open_rounds(session.store, session.record, staged, session.picture.rounds[version], isolated)
     for stage, n_new in opened:
         session.note(Severity.INFO, f"stage {stage} of study {study} asks {n_new:,} more questions")
@@ -96,7 +96,7 @@ def _may_go_on(session: Session, study: str, version: str) -> bool:
     if last is None or not may_have_answers(session.log.events, last):
         return False
     # What fails is asked again once all has ended, and belongs to the same round.
-    is_asked_again = due.automatic_again(session.store, version) is not None
+    is_asked_again = planned.automatic_again(session.store, version) is not None
     return not (is_asked_again and due.is_under_way(session.picture, study))
 
 
@@ -106,16 +106,27 @@ def may_have_answers(events: Iterable[Event], last: Event) -> bool:
 
 
 @dataclass
-class _Look:
+class Look:
     """One look at all stages of a version; `looked` says for which answers each stage was asked further."""
 
     store: Store
-    record: Callable[[Event], object]
     staged: StagedStudy
     last: Event
     looked: dict[str, str]
+    record: Callable[[Event], object]
     standings: dict[str, Standing] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
+
+    @classmethod
+    def at(
+        cls, store: Store, staged: StagedStudy, last: Event, record: Callable[[Event], object] = lambda _: None
+    ) -> Look:
+        """Return a look that goes on from what the version's latest `round` event knows."""
+        return cls(store, staged, last, dict(orjson.loads(last.detail or "{}")), record)
+
+    def standing(self, name: str) -> Standing:
+        """Return where a stage stands; one without rows stands nowhere."""
+        return self.standings.get(name, Standing())
 
     @property
     def version(self) -> str:
@@ -125,12 +136,12 @@ class _Look:
     def basis(self, stage: StageSpec) -> str:
         """Return what the stage's asks depend on, as a text that changes when answers come."""
         names = [*stage.rows.waits_for, *([stage.name] if stage.task == CONVERSATION else [])]
-        found = [(name, self.standings.get(name, Standing())) for name in names]
+        found = [(name, self.standing(name)) for name in names]
         return " ".join(f"{name}:{standing.n_rows}:{standing.n_good}" for name, standing in found)
 
     def is_ready(self, stage: StageSpec) -> bool:
         """Whether all that the stage's next asks depend on has ended."""
-        own = self.standings.get(stage.name, Standing())
+        own = self.standing(stage.name)
         is_talk_open = stage.task == CONVERSATION and bool(own.n_open)
         return not is_talk_open and all(self.is_done(self.staged.stage(name)) for name in stage.rows.waits_for)
 
@@ -142,7 +153,7 @@ class _Look:
 
     def is_done(self, stage: StageSpec) -> bool:
         """Whether a stage has ended: nothing on its way, nothing left to ask."""
-        own = self.standings.get(stage.name, Standing())
+        own = self.standing(stage.name)
         basis = self.basis(stage)
         is_asked = self.looked.get(stage.name) == basis if basis else bool(own.n_rows)
         return is_asked and not own.n_open and self.is_ready(stage)
@@ -179,7 +190,7 @@ def open_rounds(
 
     `last` is the version's latest `round` event. A stage that fails inside `isolated` is tried again next time.
     """
-    look = _Look(store, record, staged, last, dict(orjson.loads(last.detail or "{}")))
+    look = Look.at(store, staged, last, record)
     before = dict(look.looked)
     opened: list[tuple[str, int]] = []
     is_any = True
@@ -206,14 +217,15 @@ def open_rounds(
     return opened
 
 
-def _open(look: _Look, stage: StageSpec) -> int:
+def _open(look: Look, stage: StageSpec) -> int:
     """Plan what a stage asks by now; return how many rows that adds."""
     basis = look.basis(stage)
     asks = asks_by_now(look.store, look.staged, stage)
     n_new = publish_round(look.store, look.staged, look.version, (look.last.ordinal or 0) + 1, stage, asks)
     failpoints.reach("R1")
     look.looked[stage.name] = basis
-    if n_new:
+    _, round_no = counts_of(look.store, look.staged.name, look.version)
+    if n_new or round_no != look.last.ordinal:  # a process may have died before it told of its round
         look.tell(INCOMPLETE, stage.name, n_new)
     return n_new
 

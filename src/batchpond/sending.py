@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from batchpond import config, due, failures
+from batchpond import config, due, failures, planned
 from batchpond.attempts import UNSENT_PHASES, Attempt, Phase, Picture, wire_of
 from batchpond.errors import ExitCode
 from batchpond.lake import tables
@@ -115,7 +115,7 @@ def _form_retries(session: Session, study: str, approval: Event) -> None:
 
     Waiting for the end makes one further batch of what would otherwise be many small ones.
     """
-    again = due.automatic_again(session.store, approval.study_version or "")
+    again = planned.automatic_again(session.store, approval.study_version or "")
     if again is not None and not due.is_under_way(session.picture, study):
         due.form_shards(session, study, approval, again)
 
@@ -282,7 +282,7 @@ class Budget:
     @classmethod
     def of(cls, session: Session, approval: Event) -> Budget:
         """Add up the study's attempts: by usage once verified, at worst before that."""
-        limit_usd = due.study_budget_usd(session.store, approval.study_version or "")
+        limit_usd = planned.study_budget_usd(session.store, approval.study_version or "")
         if approval.cost_max_usd is None and limit_usd is None:
             return cls([])
         attempts = [a for a in session.picture.attempts.values() if a.intent.study == approval.study]

@@ -21,7 +21,10 @@ BYTES_PER_TOKEN = 4
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A stage, and where it waits for nothing: its rows and asks, with their mean sizes in bytes."""
+    """A stage, and where it waits for nothing: its rows and asks, with their mean sizes in bytes.
+
+    `ask_bytes` of one that waits is the size of its prompts without the texts of its rows.
+    """
 
     stage: StageSpec
     ways: Sequence[Way]
@@ -45,13 +48,14 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """What a stage hands on: rows with their texts and inputs, of so many candidates on each unit."""
+    """What a stage hands on: rows with their texts, inputs and conversations, of so many candidates on each unit."""
 
     n_rows: float = 0.0
     text_bytes: float = 0.0
     input_bytes: float = 0.0
     n_candidates: int = 1
     has_rubrics: bool = False
+    talk_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +103,9 @@ def _first(one: Known, flow: _Flow) -> _Asked:
     if not stage.waits:
         return _Asked(one.n_asks * n_templates * stage.repeats, one.ask_bytes)
     n_rubrics = len(stage.tactics) or (1 if flow.has_rubrics else max(1, len(stage.rubrics)))
-    frame = sum(len(template.text.encode()) for template in stage.templates) / n_templates
-    rubric = sum(len(r.description.encode()) for r in stage.rubrics) / max(1, len(stage.rubrics))
     n_shown = 2 if stage.task in PAIR_TASKS else 1
-    size = frame + rubric + n_shown * flow.text_bytes + flow.input_bytes
+    has_talk = any("{CONVERSATION}" in template.text for template in stage.templates)
+    size = one.ask_bytes + n_shown * flow.text_bytes + flow.input_bytes + (flow.talk_bytes if has_talk else 0)
     return _Asked(_n_of_rows(stage, flow) * n_rubrics * n_templates * stage.repeats, size)
 
 
@@ -131,9 +134,14 @@ def _later_turns(stage: StageSpec, first: _Asked) -> list[_Asked]:
     """Return the turns after the first: each shows all earlier ones."""
     if stage.task != CONVERSATION:
         return []
-    phrases = [len(phrase.encode()) for tactic in stage.tactics for phrase in tactic.phrases]
-    grown = _answer_tokens(stage) * BYTES_PER_TOKEN + sum(phrases) / len(phrases)
+    grown = _turn_bytes(stage)
     return [_Asked(first.n_per_way, first.size_bytes + turn_no * grown) for turn_no in range(1, stage.turns + 1)]
+
+
+def _turn_bytes(stage: StageSpec) -> float:
+    """Return by how much a conversation grows with each turn: an answer and a phrase."""
+    phrases = [len(phrase.encode()) for tactic in stage.tactics for phrase in tactic.phrases]
+    return _answer_tokens(stage) * BYTES_PER_TOKEN + sum(phrases) / len(phrases)
 
 
 def _forecast(one: Known, first: _Asked, later: Sequence[_Asked], prices: Prices) -> Forecast:
@@ -160,8 +168,8 @@ def _cost(one: Known, asked: _Asked, prices: Prices) -> Estimate:
     for way in one.ways:
         model = PricedModel(way.spec.provider, way.spec.model, way.spec.mode)
         tokens = n * tokens_of(round(asked.size_bytes))
-        limit, answer_tokens = way.settings.max_output_tokens, _answer_tokens(one.stage)
-        total = total + prices.estimate(model, way.thinking, limit, n, tokens, answer_tokens)
+        limit, expected = way.settings.max_output_tokens, one.stage.expected_output_tokens
+        total = total + prices.estimate(model, way.thinking, limit, n, tokens, expected)
     return total
 
 
@@ -174,4 +182,5 @@ def _handed_on(one: Known, flow: _Flow, first: _Asked) -> _Flow:
     text_bytes = _answer_tokens(stage) * BYTES_PER_TOKEN
     has_rubrics = stage.task == CONVERSATION or bool(stage.rubrics) or flow.has_rubrics
     n_rows = first.n_per_way * len(one.ways) * (1 + stage.turns)
-    return _Flow(n_rows, text_bytes, flow.text_bytes, n_candidates, has_rubrics)
+    talk_bytes = flow.text_bytes + _turn_bytes(stage) * (1 + stage.turns / 2) if stage.task == CONVERSATION else 0.0
+    return _Flow(n_rows, text_bytes, flow.text_bytes, n_candidates, has_rubrics, talk_bytes)

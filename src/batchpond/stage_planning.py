@@ -195,7 +195,7 @@ def _study_row(
 ) -> dict[str, Any]:
     parsers = {draft.stage.rule.parser_id: dict(draft.stage.rule.to_spec()) for draft in drafts}
     later = {
-        found.stage.name: {**dataclasses.asdict(found.later), "n_rounds": max(1, found.stage.turns)}
+        found.stage.name: {**dataclasses.asdict(found.later), "n_rounds": found.stage.turns}
         for found in foreseen
         if found.later.expected_usd != 0.0
     }
@@ -226,13 +226,26 @@ def _make_newest(log: EventLog, study: str, version: str) -> bool:
 def _known(draft: _StageDraft) -> Known:
     """Return what the forecast knows of a stage: of one that waits for nothing, what it asks."""
     if draft.rows is None:
-        return Known(draft.stage, draft.ways)
+        return Known(draft.stage, draft.ways, ask_bytes=_frame_bytes(draft.stage))
     sizes = [_size_of(draft.stage, ask) for ask in islice(draft.asks(), _SAMPLE_ASKS)]
     has_rubrics = bool(draft.stage.rubrics) or any(row.rubric_id is not None for row in draft.rows)
     return Known(
         draft.stage, draft.ways, len(draft.rows), sum(len(row.text.encode()) for row in draft.rows) / len(draft.rows),
         draft.n_asks, sum(sizes) / len(sizes), has_rubrics,
     )  # fmt: skip
+
+
+def _frame_bytes(stage: StageSpec) -> float:
+    """Return the mean size of a waiting stage's prompts without the texts of its rows."""
+    if stage.task == CONVERSATION:
+        return 0.0
+    empty = SourceRow("", "", "", None, "", "", more=dict.fromkeys(stage_talk.PLACES, ""))
+    other = empty if stage.task in PAIR_TASKS else None
+    rubrics = stage.rubrics[:_SAMPLE_ASKS] or (NO_RUBRIC,)
+    try:
+        return sum(_size_of(stage, probe(rubric, empty, other)) for rubric in rubrics) / len(rubrics)
+    except StudyError:  # a template names columns that only the rows will have
+        return sum(len(template.text.encode()) for template in stage.templates) / len(stage.templates)
 
 
 def _size_of(stage: StageSpec, ask: Ask) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from batchpond import adoptions, due, exchange, failpoints, ids
+from batchpond import adoptions, due, exchange, failpoints, ids, planned
 from batchpond.attempts import UNCLEAR_PHASES, Phase, Picture, fold
 from batchpond.errors import ExitCode, UsageError
 from batchpond.failures import Again
@@ -91,17 +91,19 @@ def preview(
     store: Store, picture: Picture, study: str, limit: int | None, *, again: Again | None = None
 ) -> SubmitPreview:
     """Return what `submit` would send now; reads only. Raises UsageError for a study without a plan."""
-    version = due.planned_version(picture, study)
+    version = planned.planned_version(picture, study)
     shards = list(_unsent(store, picture, study))
-    for asked in (None, again) if again else (None,):
-        shards += [new.event for new in due.new_shards(store, picture, study, version, limit, asked)]
+    shards += [new.event for new in due.new_shards(store, picture, study, version, limit, None)]
+    repeated = [new.event for new in due.new_shards(store, picture, study, version, limit, again)] if again else []
+    shards += repeated
     groups: dict[PricedModel, list[Event]] = {}
     for shard in shards:
         groups.setdefault(due.priced(shard), []).append(shard)
     caveats = {caveat for asked in groups for caveat in _caveats(asked)}
     models = tuple(_model_cost(key, group) for key, group in sorted(groups.items()))
     largest_usd = max((shard.cost_max_usd or 0.0 for shard in shards), default=0.0)
-    later = due.later_cost(store, version) if shards else (0.0, 0.0)
+    n_again = sum(shard.n_requests or 0 for shard in repeated)
+    later = planned.later_cost(store, version, n_again) if shards else (0.0, 0.0)
     return SubmitPreview(study, version, models, tuple(sorted(caveats)), largest_usd, *later)
 
 
@@ -160,7 +162,7 @@ def submit(
             hint="leave out --limit; to try a study, plan it with fewer items under another name",
         )
     shown = preview(store, picture, study, limit, again=again)
-    limits_usd = [max_cost_usd, due.study_budget_usd(store, shown.study_version)]
+    limits_usd = [max_cost_usd, planned.study_budget_usd(store, shown.study_version)]
     max_cost_usd = min((usd for usd in limits_usd if usd is not None), default=None)
     _check_money(shown, max_cost_usd)
     if confirm is None or not shown.n_requests or not confirm(shown):

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from batchpond import lens, rank
+from batchpond import lens, rank, rank_counts
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import Store
 from batchpond.stats import bradley_terry
@@ -44,7 +44,7 @@ def make(path: Path, n_items: int, n_comparisons: int) -> Store:
         at = slice(start, start + FILE_ROWS)
         size = len(first[at])
         columns = {name: pa.nulls(size, kind) for name, kind in zip(*_kinds(), strict=True)}
-        columns |= {name: pa.array(["same"] * size) for name in ("study", "task", *rank.CELL)}
+        columns |= {name: pa.array(["same"] * size) for name in ("study", "task", *rank_counts.CELL)}
         columns |= {"import_key": pa.array([f"k{number}" for number in range(start, start + size)])}
         columns |= {"unit_id": pa.array([""] * size), "repeat_no": pa.array([1] * size, _type("repeat_no"))}
         columns |= {"task": pa.array(["pairwise"] * size), "outcome": pa.array(["decided"] * size)}
@@ -91,7 +91,7 @@ def report(path: Path, n_items: int, n_comparisons: int) -> None:
     held: list[Votes] = []
 
     def count() -> None:
-        held[:] = [counts.votes for counts in rank.counted(path, request)]
+        held[:] = [counts.votes for counts in rank_counts.counted(path, None, request.what, request.by)]
 
     sql = timed(count)
     votes = held[0]

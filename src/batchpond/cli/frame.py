@@ -34,7 +34,7 @@ COMMANDS = (
 JSON_FLAGS = ("--json", "--format json", "--format=json", "--format jsonl", "--format=jsonl")
 SAFE_TO_STOP = (
     "interrupted. What was recorded is safe, and batches that were sent go on at the providers; "
-    "`batchpond sync` collects them and settles any send that was cut off"
+    "`batchpond sync` collects them and settles any send that was cut off; a live call that was cut off is in `doubts`"
 )
 
 _F = TypeVar("_F", bound=Callable[..., Any])

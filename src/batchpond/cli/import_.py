@@ -159,8 +159,8 @@ def rows(
 ) -> None:
     """Import a provider's output JSONL by a map of its custom_ids.
 
-    A row of the map has custom_id and task (pairwise, ranking, compliance, likert or
-    generation; pairwise if none), and what was judged: item_first, item_second, unit_id,
+    A row of the map has custom_id and task (pairwise, ranking, compliance, likert, pressure
+    or generation; pairwise if none), and what was judged: item_first, item_second, unit_id,
     rubric_id, candidate_first, candidate_second, turn_no, repeat_no, request_model, template_id,
     thinking, study. Answers are read by the task's usual rule; generations become items.
     """

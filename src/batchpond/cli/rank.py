@@ -54,14 +54,15 @@ def command(
     data; items of one tied_group do not differ from its best. Flags say what is weak.
     """
     from batchpond import rank  # before the store, which would hold linear algebra to one thread
+    from batchpond.rank_counts import SCOPE, What
 
     options = rank.options(ties=ties, position=position, extras=extras, seed=seed, is_full=summary)
     columns = tuple(name for name in CELL if name in by) if by else CELL
-    request = rank.Request(study=study, by=columns, what=rank.What(what), options=options)
+    request = rank.Request(study=study, by=columns, what=What(what), options=options)
     report = rank.rank(invocation.store().path, request)
     table = report.rankings if summary else report.items
     if not summary and form is Format.TABLE and output.is_terminal():
-        varied = [name for name in rank.SCOPE if len(table[name].unique()) > 1]
+        varied = [name for name in SCOPE if len(table[name].unique()) > 1]
         table = table.select([*varied, *TERMINAL_COLUMNS])
     invocation.note_left_out(output.table(table, form, has_color=invocation.color_stdout()))
     for note in report.notes:

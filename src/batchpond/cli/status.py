@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,8 +13,12 @@ from batchpond.cli.text import age, plural, usd
 from batchpond.errors import ExitCode
 from batchpond.model import Mode, Origin
 
+if TYPE_CHECKING:
+    from batchpond.stage_status import StageStatus
+
 ID_SHOWN = 10
 MODEL_HEADS = ("study", "model", "all", "unsent", "waiting", "answered", "failed", "cost")
+STAGE_HEADS = ("study", "stage", "task", "round", "state", "waits for", "planned", "open", "usable")
 BATCH_HEADS = ("study", "model", "batch", "state", "done", "of", "age", "ends in")
 
 
@@ -42,18 +46,21 @@ def command(invocation: Invocation, study: str | None, is_batches: bool, is_exit
     models = rows(store.path, "report_status", order=("study", "provider", "request_model"), study=study)
     batches = rows(store.path, "batches", order=("study", "intended_at", "attempt_id"), study=study)
     live = [b for b in batches if b["is_in_flight"] or b["needs_attention"]]
+    found = _stages(invocation, study)
     color = invocation.color_stdout()
     if is_batches:
         names = list(batches[0]) if batches else ["attempt_id"]
         output.records(names, [tuple(b.values()) for b in batches], form, has_color=color)
     elif form is Format.JSON:
-        output.document({"models": models, "batches": live})
+        output.document({"models": models, "batches": live, "stages": found})
     elif form is Format.TABLE and output.is_terminal():
         _show(models, live, has_color=color, now_s=store.clock.now().timestamp())
+        _show_stages(found, has_color=color)
     else:
         names = list(models[0]) if models else ["study"]
         output.records(names, [tuple(m.values()) for m in models], form)
     _remark(invocation, models, live)
+    _remark_stages(invocation, found)
     return _exit_code(models, live, is_exit_code=is_exit_code)
 
 
@@ -66,6 +73,49 @@ def _show(models: list[dict[str, Any]], live: list[dict[str, Any]], *, has_color
         batches = [_batch_row(b, now_s)[skipped:] for b in live]
         output.text("")
         output.records(BATCH_HEADS[skipped:], batches, Format.TABLE, has_color=has_color)
+
+
+def _stages(invocation: Invocation, study: str | None) -> list[StageStatus]:
+    from batchpond.attempts import fold
+    from batchpond.lake.events import read
+
+    store = invocation.store()
+    picture = fold(read(store))
+    if not picture.rounds:
+        return []
+    from batchpond.stage_status import stages
+
+    return stages(store, picture, study)
+
+
+def _show_stages(found: list[StageStatus], *, has_color: bool) -> None:
+    if found:
+        rows = [
+            (
+                s.study,
+                s.stage,
+                s.task,
+                s.round_no,
+                str(s.state),
+                ", ".join(s.waits_for),
+                s.n_planned,
+                s.n_open,
+                s.n_usable,
+            )
+            for s in found
+        ]
+        output.text("")
+        output.records(STAGE_HEADS, rows, Format.TABLE, has_color=has_color)
+
+
+def _remark_stages(invocation: Invocation, found: list[StageStatus]) -> None:
+    if found:
+        from batchpond.stage_status import remarks
+
+        for remark in remarks(found):
+            invocation.diagnostics.warning(
+                remark, hint="`batchpond query report_errors` says why; `batchpond retry` asks again"
+            )
 
 
 def _model_row(model: dict[str, Any]) -> tuple[Any, ...]:

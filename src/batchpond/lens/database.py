@@ -6,12 +6,12 @@ step, so a reader sees the old list or the new one and never waits for a writer.
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
-from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +25,7 @@ from batchpond.lake import disk
 from batchpond.lake.schemas import TABLES, Table
 from batchpond.lake.store import LENS, TMP, held
 from batchpond.lake.tables import lacks_later, literal, quoted
-from batchpond.lens import scripts
+from batchpond.lens import cache, scripts
 from batchpond.lens.fingerprints import Files, fingerprint, views_digest
 
 STORAGE_VERSION: Final = "v1.0.0"  # the oldest that all supported DuckDB lines read and write
@@ -256,15 +256,20 @@ def _scratch() -> Iterator[Path]:
 
 
 def _bases(lens_path: Path) -> Iterator[bytes]:
-    """Yield what a new lens can be made from: the present one if only its files differ, then a fresh one."""
+    """Yield what a new lens can be made from: the present one if only its files differ, a kept one, a fresh one."""
     info = _recorded(lens_path)
     is_same = info is not None and (info.views_digest, info.duckdb_version) == (views_digest(), duckdb.__version__)
     if is_same and lens_path.stat().st_size <= _REUSED_BYTES_MAX:
         yield lens_path.read_bytes()
-    yield _template()
+    name = f"{views_digest()[:32]}-{duckdb.__version__}"
+    if (kept := cache.read(name)) is not None:
+        yield kept
+    made = _template()
+    cache.write(name, made)
+    yield made
 
 
-@cache
+@functools.cache
 def _template() -> bytes:
     """Return a lens over no files."""
     with _scratch() as path:

@@ -108,7 +108,7 @@ def krippendorff_interval(
 
 
 def _rated(table: Floats) -> Floats:
-    return table[table.sum(axis=1) >= 2]
+    return np.asarray(table[table.sum(axis=1) >= 2])
 
 
 def _alpha(table: Floats, values: Floats, level: Level) -> float | None:
@@ -128,7 +128,7 @@ def _alpha(table: Floats, values: Floats, level: Level) -> float | None:
 def _distances(totals: Floats, values: Floats, level: Level) -> Floats:
     match level:
         case Level.NOMINAL:
-            return 1 - np.eye(len(values))
+            return np.asarray(1 - np.eye(len(values)), dtype=np.float64)
         case Level.INTERVAL:
             return np.asarray((values[:, None] - values[None, :]) ** 2)
         case Level.ORDINAL:

@@ -16,7 +16,7 @@ from batchpond.errors import UsageError
 from batchpond.stats import likelihood
 from batchpond.stats.arrays import Floats
 from batchpond.stats.likelihood import Local
-from batchpond.stats.votes import HI_WON, LO_WON, TIED, Votes
+from batchpond.stats.votes import HI_WON, LO_WON, TIED, Votes, per_item
 
 ITERATIONS_MAX: Final = 100
 STEP_TOLERANCE: Final = 1e-9
@@ -207,8 +207,8 @@ class _Newton:
         """Return log odds of winning, which are about right when everybody met everybody."""
         votes, results = self.votes, self.votes.results
         lo_wins, hi_wins = results[LO_WON] + results[TIED] / 2, results[HI_WON] + results[TIED] / 2
-        wins = _per_item(votes, lo_wins, hi_wins)
-        losses = _per_item(votes, hi_wins, lo_wins)
+        wins = per_item(votes, lo_wins, hi_wins)
+        losses = per_item(votes, hi_wins, lo_wins)
         theta = np.log((wins + 0.5) / (losses + 0.5))
         return np.asarray(theta - theta.mean())
 
@@ -223,14 +223,14 @@ class _Newton:
         matrix = np.zeros((self.size, self.size))
         pair = local.info_uu.sum(axis=0)
         matrix[votes.lo, votes.hi] = matrix[votes.hi, votes.lo] = -pair
-        matrix[np.arange(n), np.arange(n)] = _per_item(votes, pair, pair)
+        matrix[np.arange(n), np.arange(n)] = per_item(votes, pair, pair)
         if self.at_eta is not None:
             across = _signed(local.info_uu)
-            matrix[:n, n] = matrix[n, :n] = _per_item(votes, across, -across)
+            matrix[:n, n] = matrix[n, :n] = per_item(votes, across, -across)
             matrix[n, n] = pair.sum()
         if self.at_nu is not None and local.info_ul is not None and local.info_ll is not None:
             at, both = self.at_nu, local.info_ul.sum(axis=0)
-            matrix[:n, at] = matrix[at, :n] = _per_item(votes, both, -both)
+            matrix[:n, at] = matrix[at, :n] = per_item(votes, both, -both)
             matrix[at, at] = local.info_ll.sum()
             if self.at_eta is not None:
                 matrix[n, at] = matrix[at, n] = _signed(local.info_ul).sum()
@@ -243,7 +243,7 @@ class _Newton:
         matrix[:n, :n] += level
         inverse = np.linalg.inv(matrix)
         inverse[:n, :n] -= 1 / (level * n**2)
-        return inverse
+        return np.asarray(inverse, dtype=np.float64)
 
     def _penalised(self, local: Local, covariance: Floats) -> Floats:
         """Return the votes and those that the penalty amounts to."""
@@ -255,7 +255,7 @@ class _Newton:
         local = self._local(beta, counts)
         gradient = np.zeros(self.size)
         pair = local.score_u.sum(axis=0)
-        gradient[: self.n] = _per_item(self.votes, pair, -pair)
+        gradient[: self.n] = per_item(self.votes, pair, -pair)
         if self.at_eta is not None:
             gradient[self.at_eta] = _signed(local.score_u).sum()
         if self.at_nu is not None and local.score_l is not None:
@@ -318,14 +318,6 @@ class _Mixer:
         turns = np.diff(np.array(self.moves), axis=0).T
         weights = np.linalg.lstsq(turns, self.moves[-1], rcond=1e-10)[0]
         return np.asarray(after - np.diff(np.array(self.places), axis=0).T @ weights)
-
-
-def _per_item(votes: Votes, lo: Floats, hi: Floats) -> Floats:
-    """Add up what each pair says of its lower and of its higher item."""
-    return np.asarray(
-        np.bincount(votes.lo, weights=lo, minlength=votes.n_items)
-        + np.bincount(votes.hi, weights=hi, minlength=votes.n_items)
-    )
 
 
 def _signed(by_order: Floats) -> Floats:

@@ -1,6 +1,7 @@
 """Ratings replayed vote by vote, for comparison with other tools: Elo, EloChoice's integers, TrueSkill.
 
-They depend on the order of the votes and have no honest interval; Bradley-Terry estimates the same from all votes at once.
+They depend on the order of the votes and have no honest interval; Bradley-Terry estimates the same from
+all votes at once.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Core:
 
     Ford (1957): the plain estimate exists only if one such group is all there is. Nothing bounds the distance
     of an item `above` from below it (there is no chain of losses back into the group), nor of one `below`;
-    an item that no chain of wins connects either way is both. Without a group of two, all are both.
+    an item that no chain of wins connects either way is both. Without a single largest group, all are both.
     """
 
     n_groups: int
@@ -65,9 +65,10 @@ class Core:
 
 def core(matrix: Bools) -> Core:
     """Find the core of one component from who beat whom."""
-    groups = _strong_components(matrix)
-    largest = max(groups, key=len)
-    if len(largest) < 2:
+    groups = sorted(_strong_components(matrix), key=len)
+    largest = groups[-1]
+    is_single = len(groups) == 1 or len(groups[-2]) < len(largest)
+    if len(largest) < 2 or not is_single:
         everybody = np.full(len(matrix), len(matrix) > 1)
         return Core(len(groups), everybody, everybody)
     everybody = np.ones(len(matrix), dtype=np.bool_)

@@ -8,6 +8,8 @@ from typing import Final
 
 import numpy as np
 
+from batchpond.stats.arrays import Floats
+
 _NORMAL: Final = NormalDist()
 Z_ALPHA: Final = _NORMAL.inv_cdf(0.975)
 Z_POWER: Final = _NORMAL.inv_cdf(0.8)
@@ -66,6 +68,6 @@ def comparisons_per_item(reliability: float, sd: float) -> float:
     return reliability / (1 - reliability) / (sd**2 * information_per_comparison(sd))
 
 
-def _win_rates(sd: float) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], np.ndarray[tuple[int], np.dtype[np.float64]]]:
+def _win_rates(sd: float) -> tuple[Floats, Floats]:
     nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-    return 1 / (1 + np.exp(-math.sqrt(2) * sd * nodes)), weights / weights.sum()
+    return np.asarray(1 / (1 + np.exp(-math.sqrt(2) * sd * nodes))), np.asarray(weights / weights.sum())

@@ -14,7 +14,7 @@ from batchpond.stats import graph, ranks, sandwich
 from batchpond.stats.arrays import Z_95, Bools, Floats, Ints, p_chi2_1, p_two_sided
 from batchpond.stats.bradley_terry import Fit, Model, Penalty, Ties, fit, is_eta_estimable, likelihood_ratio
 from batchpond.stats.triads import Triads, triads
-from batchpond.stats.votes import HI_WON, LO_WON, TIED, Votes
+from batchpond.stats.votes import HI_WON, LO_WON, TIED, Votes, per_item
 
 COMPARISONS_MIN: Final = 5
 # With fewer clusters the sandwich alone covers too little (.91 of .95 for three or four items).
@@ -144,11 +144,7 @@ def rank(votes: Votes, options: Options | None = None) -> Ranking:
     counted = votes.without_ties() if options.ties is Ties.DROP else votes.decided()
     by_pair = counted.without_units()
     label = graph.components(by_pair)
-    n = votes.n_items
-    result = Ranking(
-        n, [], label + 1, *(np.full(n, np.nan) for _ in range(4)), *(np.zeros(n, dtype=np.int64) for _ in range(4)),
-        [[] for _ in range(n)], {},
-    )  # fmt: skip
+    result = _empty(label + 1)
     for number in range(int(label.max(initial=-1)) + 1):
         _rank_component(result, np.flatnonzero(label == number), counted, by_pair, options)
     for item in np.flatnonzero(label < 0):
@@ -159,6 +155,14 @@ def rank(votes: Votes, options: Options | None = None) -> Ranking:
     if options.extras:
         _add_replays(result, by_pair, options)
     return result
+
+
+def _empty(component: Ints) -> Ranking:
+    n = len(component)
+    theta, se, lo, hi = (np.full(n, np.nan) for _ in range(4))
+    place, place_lo, place_hi, group = (np.zeros(n, dtype=np.int64) for _ in range(4))
+    flags: list[list[Flag]] = [[] for _ in range(n)]
+    return Ranking(n, [], component, theta, se, lo, hi, place, place_lo, place_hi, group, flags, {})
 
 
 def _rank_component(result: Ranking, items: Ints, counted: Votes, by_pair: Votes, options: Options) -> None:
@@ -219,10 +223,7 @@ def _fill(result: Ranking, items: Ints, estimate: _Estimate, options: Options) -
 def _flag(result: Ranking, items: Ints, votes: Votes, estimate: _Estimate, options: Options) -> None:
     lo_won, hi_won, tied = votes.results[LO_WON], votes.results[HI_WON], votes.results[TIED]
     n = votes.n_items
-    wins, losses, ties = (
-        np.bincount(votes.lo, weights=lo, minlength=n) + np.bincount(votes.hi, weights=hi, minlength=n)
-        for lo, hi in ((lo_won, hi_won), (hi_won, lo_won), (tied, tied))
-    )
+    wins, losses, ties = per_item(votes, lo_won, hi_won), per_item(votes, hi_won, lo_won), per_item(votes, tied, tied)
     is_small = np.full(n, estimate.weak.n_clusters < CLUSTERS_MIN)
     conditions: list[tuple[Flag, Bools]] = [
         (Flag.UNBEATEN, (losses == 0) & (ties == 0)),
@@ -260,8 +261,8 @@ def _component(number: int, items: Ints, votes: Votes, estimate: _Estimate, opti
     if not fitted.is_converged:
         return found
     if options.is_full:
-        found = replace(found, triads=triads(votes, fitted.theta, seed=options.seed))
-        found = _with_ties(found, votes, fitted)
+        found, theta = _with_ties(found, votes, fitted)
+        found = replace(found, triads=triads(votes, theta, seed=options.seed))
     return _with_position(found, votes, estimate, options)
 
 
@@ -289,24 +290,25 @@ def _with_position(found: Component, votes: Votes, estimate: _Estimate, options:
     return replace(found, eta_lr=ratio, eta_lr_p=p_chi2_1(ratio), is_eta_lr_penalised=is_penalised)
 
 
-def _with_ties(found: Component, votes: Votes, fitted: Fit) -> Component:
-    """Add how far ranks move when ties are dropped, or modelled by Davidson."""
+def _with_ties(found: Component, votes: Votes, fitted: Fit) -> tuple[Component, Floats]:
+    """Add how far ranks move when ties are dropped, or modelled; returns too the theta that predicts decided votes."""
+    theta = fitted.theta
     if not found.n_ties:
-        return found
+        return found, theta
     own = ranks.ranks(fitted.theta)
     modelled = fit(votes, replace(fitted.model, ties=Ties.DAVIDSON), start=fitted.theta)
     if modelled.is_converged and modelled.log_nu is not None:
         change = int(np.abs(ranks.ranks(modelled.theta) - own).max())
         found = replace(found, nu=math.exp(modelled.log_nu), rank_change_ties_davidson=change)
+        theta = modelled.theta
     left = votes.without_ties()
-    if bool(np.any(graph.components(left) != 0)):
-        return found
-    if fitted.model.has_eta and not is_eta_estimable(left):
-        return found
+    is_whole = not bool(np.any(graph.components(left) != 0))
+    if not is_whole or (fitted.model.has_eta and not is_eta_estimable(left)):
+        return found, theta
     dropped = fit(left, replace(fitted.model, ties=Ties.HALF), start=fitted.theta)
     if not dropped.is_converged:
-        return found
-    return replace(found, rank_change_ties_dropped=int(np.abs(ranks.ranks(dropped.theta) - own).max()))
+        return found, theta
+    return replace(found, rank_change_ties_dropped=int(np.abs(ranks.ranks(dropped.theta) - own).max())), theta
 
 
 def _plain(votes: Votes, estimate: _Estimate, options: Options) -> tuple[Floats, Floats]:

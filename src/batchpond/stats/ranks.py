@@ -48,7 +48,7 @@ def _root(covariance: Floats) -> Floats:
     """Return a matrix whose product with its transpose is the covariance, but for a shift that all items share."""
     level = float(np.trace(covariance)) / len(covariance) + 1e-12
     try:
-        return np.linalg.cholesky(covariance + level / len(covariance))
+        return np.asarray(np.linalg.cholesky(covariance + level / len(covariance)), dtype=np.float64)
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(covariance)
         return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
@@ -76,8 +76,8 @@ def tied_groups(theta: Floats, covariance: Floats) -> Ints:
 class Separation:
     """How well items are told apart: 1 - mean(se^2) / var(theta), and how many strata that makes, (4 G + 1) / 3.
 
-    Below 0 the estimates differ less than their errors, and there are no strata. It holds for pairs chosen without looking at
-    earlier votes: adaptive rounds raise it even among equal items (.84 was seen).
+    Below 0 the estimates differ less than their errors, and there are no strata. It holds for pairs chosen
+    without looking at earlier votes: adaptive rounds raise it even among equal items (.84 was seen).
     """
 
     reliability: float | None

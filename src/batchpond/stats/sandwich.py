@@ -32,7 +32,7 @@ class Sandwich:
 
 @dataclass(frozen=True, slots=True)
 class _Basis:
-    """Every row's score and information in (gap, eta, log_nu), as far as the model has them; (q, rows), (q, q, rows)."""
+    """Every row's score (q, rows) and information (q, q, rows) in gap, eta and log_nu, as far as the model has them."""
 
     score: Floats
     information: Floats
@@ -141,7 +141,7 @@ def _spread(votes: Votes, meat: Floats, size: int) -> Floats:
 
 
 def _items(n_items: int, item: Ints, weight: Floats) -> Floats:
-    return np.bincount(item, weights=weight, minlength=n_items)
+    return np.asarray(np.bincount(item, weights=weight, minlength=n_items), dtype=np.float64)
 
 
 def _of_cluster(votes: Votes, basis: _Basis, rows: Ints, items: Ints, n_extras: int) -> tuple[Floats, Floats]:

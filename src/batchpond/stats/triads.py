@@ -49,7 +49,7 @@ def triads(votes: Votes, theta: Floats | None = None, *, seed: int = 0) -> Triad
     if n <= SIMULATED_ITEMS_MAX:
         rng = np.random.default_rng(seed)
         drawn = (rng.random(len(lo)) < share for _ in range(SIMULATIONS))
-        counts = [_three(_tournament(n, lo, hi, one.astype(float), 1.0 - one)) for one in drawn]
+        counts = [_three(_tournament(n, lo, hi, one.astype(np.float64), (~one).astype(np.float64))) for one in drawn]
         p_excess = (1 + sum(count >= n_cyclic - 0.5 for count in counts)) / (1 + SIMULATIONS)
     return Triads(n_triads, n_cyclic, expected, p_excess, zeta)
 
@@ -80,4 +80,4 @@ def _majority(gap: Floats, n_votes: Ints) -> Floats:
 
 
 def _log_factorial(n: int) -> Floats:
-    return np.r_[0.0, np.cumsum(np.log(np.arange(1, n + 1)))]
+    return np.asarray(np.r_[0.0, np.cumsum(np.log(np.arange(1, n + 1)))], dtype=np.float64)

@@ -104,6 +104,12 @@ def of_rows(n_items: int, first: Sequence[int], second: Sequence[int], verdict: 
     return _added_up(n_items, np.minimum(a, b), np.maximum(a, b), units, counts)
 
 
+def per_item(votes: Votes, lo: Floats, hi: Floats) -> Floats:
+    """Add up what each row says of its lower and of its higher item; shape (n_items,)."""
+    n = votes.n_items
+    return np.asarray(np.bincount(votes.lo, weights=lo, minlength=n) + np.bincount(votes.hi, weights=hi, minlength=n))
+
+
 def _added_up(n_items: int, lo: Ints, hi: Ints, unit: Ints, counts: Floats) -> Votes:
     key = (unit * n_items + lo) * n_items + hi
     found, place = np.unique(key, return_inverse=True)

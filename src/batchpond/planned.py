@@ -1,0 +1,100 @@
+"""What a planned study version says of itself: the settings that it was planned with, read back from the lake."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from batchpond.attempts import Picture
+from batchpond.errors import UsageError
+from batchpond.failures import Again
+from batchpond.lake import tables
+from batchpond.lake.schemas import STUDIES
+from batchpond.lake.store import Store, read_rows
+from batchpond.model import ErrorClass
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRule:
+    """How the study wants its requests cut."""
+
+    max_requests: int | None = None
+    segments: int | None = None
+    per_cell: bool = False
+
+
+def study_settings(store: Store, version: str) -> dict[str, Any]:
+    """Return the settings that a study version was planned with."""
+    found = study_column(store, version, "config")
+    settings: dict[str, Any] = {} if found is None else json.loads(found)
+    return settings
+
+
+def study_column(store: Store, version: str, column: str) -> Any:
+    """Return a column of a planned study version, None where there is no such plan."""
+    for path in store.files(STUDIES.name):
+        rows = read_rows(path, ["study_version", column])
+        versions, values = rows.column(0).to_pylist(), rows.column(1).to_pylist()
+        if version in versions:
+            return values[versions.index(version)]
+    return None
+
+
+def later_cost(store: Store, version: str, n_again: int = 0) -> tuple[float | None, float | None]:
+    """Return what rounds that are still to be planned may cost: expected, and at worst, in USD; None is unknown.
+
+    What is asked once more, `n_again` requests, may lead to as large a share of all later rounds again.
+    """
+    later: dict[str, dict[str, Any]] = study_settings(store, version).get("later") or {}
+    if not later:
+        return 0.0, 0.0
+    with tables.connect(store, ["plan"]) as connection:
+        rows = connection.execute(
+            "select stage, coalesce(max(turn_no), 0), count(distinct request_id) filter (round_no = 1) from plan"
+            " where study_version = $1 group by stage",
+            [version],
+        ).fetchall()
+    reached: dict[str, int] = {stage: turn_no for stage, turn_no, _ in rows}
+    share_again = min(1.0, n_again / max(1, sum(n for _, _, n in rows)))
+    shares = {
+        name: max(share_again, 1 - reached[name] / found["n_rounds"] if found["n_rounds"] and name in reached else 0)
+        for name, found in later.items()
+    } | {name: 1.0 for name in later if name not in reached}
+    totals: list[float | None] = []
+    for key in ("expected_usd", "worst_usd"):
+        costs = [(found[key], shares[name]) for name, found in later.items() if shares[name]]
+        totals.append(None if any(usd is None for usd, _ in costs) else sum(usd * share for usd, share in costs))
+    return totals[0], totals[1]
+
+
+def planned_version(picture: Picture, study: str) -> str:
+    """Return the version that a study is planned in now; raises UsageError for a study without a plan."""
+    version = picture.current_versions.get(study)
+    if version is None:
+        known = ", ".join(sorted(picture.current_versions)) or "none"
+        raise UsageError(
+            f"no plan for study {study!r} in this lake (planned: {known})",
+            hint="`batchpond plan FILE` makes it",
+        )
+    return version
+
+
+def shard_rule(store: Store, version: str) -> ShardRule:
+    """Return how a planned study version wants its shards."""
+    wishes = study_settings(store, version).get("shards") or {}
+    return ShardRule(wishes.get("max_requests"), wishes.get("segments"), bool(wishes.get("per_cell")))
+
+
+def automatic_again(store: Store, version: str) -> Again | None:
+    """Return which failures a planned study lets `sync` ask again by itself, None where it says nothing."""
+    wishes = study_settings(store, version).get("retry") or {}
+    if not wishes.get("is_automatic"):
+        return None
+    return Again(frozenset(ErrorClass(name) for name in wishes["classes"]), wishes["max_attempts"])
+
+
+def study_budget_usd(store: Store, version: str) -> float | None:
+    """Return what a study may cost over its whole life, or None where it does not say."""
+    budget: float | None = (study_settings(store, version).get("budget") or {}).get("max_cost_usd")
+    return budget

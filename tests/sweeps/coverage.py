@@ -1,0 +1,50 @@
+"""Do the intervals of `rank` cover? `python -m tests.sweeps.coverage [--sets 400] [--first 0] [--only NAME]`.
+
+Per design it draws that many sets of votes with a known truth and prints which share of the 95 % intervals
+of theta, of the places and of the position effect hold it, how often an end of theta is open, how wide the
+places are, and how often the position test is below .05 where there is no effect. Exits 1 when a coverage
+of theta is outside .93 to .98, or the test is wrong too often.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from rank_planted import DESIGNS, Tally, play
+
+LOWEST, HIGHEST = 0.93, 0.98
+FALSE_MAX = 0.05
+
+
+def main() -> int:
+    """Play all designs and print a line for each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sets", type=int, default=400)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--only", choices=DESIGNS)
+    arguments = parser.parse_args()
+    is_bad = False
+    for name, design in DESIGNS.items():
+        if arguments.only not in (None, name):
+            continue
+        tally, start_s = Tally(), time.perf_counter()
+        for seed in range(arguments.first, arguments.first + arguments.sets):
+            play(design, seed, tally)
+        shown = {key: f"{tally.rate(key):.3f}" for key in tally.total}
+        is_off = not LOWEST <= tally.rate("theta") <= HIGHEST
+        # Three standard errors of a rate of .05 over this many sets.
+        limit = FALSE_MAX + 3 * (FALSE_MAX * (1 - FALSE_MAX) / arguments.sets) ** 0.5
+        is_off |= bool(tally.total["position_p"]) and tally.rate("position_p") > limit
+        is_bad |= is_off
+        mark = "  <- outside" if is_off else ""
+        print(f"{name:30} {shown} {time.perf_counter() - start_s:.0f} s{mark}", flush=True)
+    return int(is_bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
