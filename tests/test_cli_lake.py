@@ -14,12 +14,13 @@ from click.testing import CliRunner, Result
 from batchpond.adopt import Adoption
 from batchpond.attempts import Attempt
 from batchpond.cancel import CancelReport
-from batchpond.cli import adopt, cancel, formats, resolve, retry, submit, sync
+from batchpond.cli import adopt, cancel, formats, live, resolve, retry, submit, sync
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.events import Event, EventLog, Kind
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import Store
+from batchpond.live.run import LiveReport
 from batchpond.plan_report import PlanReport
 from batchpond.retry_failed import RetryReport
 from batchpond.session import Counts
@@ -63,7 +64,7 @@ def store(tmp_path: Path) -> Store:
 def test_status_of_an_empty_lake_is_empty_lists(store: Store) -> None:
     """Nothing planned is data, not an error."""
     done = call(store.path, "status", "--json")
-    assert json.loads(done.stdout) == {"models": [], "batches": []}
+    assert json.loads(done.stdout) == {"models": [], "batches": [], "stages": []}
     assert (done.return_value, "no study is planned" in done.stderr) == (0, True)
 
 
@@ -146,7 +147,8 @@ def test_resolve_wants_exactly_one_decision(store: Store) -> None:
 def documented() -> dict[str, set[str]]:
     """Return the fields of each command's document, as the README lists them."""
     found = {}
-    for line in README.read_text().splitlines():
+    (_, rest) = README.read_text().split("| command | fields |")
+    for line in rest.split("\n\n")[0].splitlines():
         command, _, fields = line.removeprefix("| `").partition("` | ")
         if line.startswith("| `") and fields:
             without_remarks = re.sub(r"\([^)]*\)", "", fields)
@@ -157,12 +159,13 @@ def documented() -> dict[str, set[str]]:
 def shown() -> dict[str, set[str]]:
     """Return the fields that each command's document has."""
     preview = SubmitPreview("s", "v", (), ())
-    submitted = SubmitReport(preview, is_approved=False, counts=None, notes=(), exit_code=ExitCode.DONE)
-    synced = SyncReport(Counts(), 0, 0, (), ExitCode.DONE)
+    submitted = SubmitReport(preview, is_approved=False, counts=None, n_live=0, notes=(), exit_code=ExitCode.DONE)
+    synced = SyncReport(Counts(), 0, 0, 0, (), ExitCode.DONE)
     return {
         "plan": {field.name for field in dataclasses.fields(PlanReport)},
         "submit": set(submit.document(submitted)),
         "retry": set(retry.document(RetryReport((), submitted))),
+        "live": set(live.document(LiveReport((), 0, (), ExitCode.DONE))),
         "sync": set(sync.document(Counts(), synced)),
         "cancel": set(cancel.document(CancelReport((), (), ExitCode.DONE))),
         "resolve": set(resolve.document(Attempt(Event(kind=Kind.INTENT)))),

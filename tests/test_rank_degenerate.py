@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from batchpond.errors import UsageError
-from batchpond.stats import agreement, elo, ranking, votes
-from batchpond.stats.bradley_terry import fit, is_eta_estimable
+from batchpond.stats import agreement, elo, votes
+from batchpond.stats.bradley_terry import Ties, fit, is_eta_estimable
 from batchpond.stats.ranking import Cluster, Extra, Flag, Options, rank
 from batchpond.stats.ranks import separation
 from batchpond.stats.triads import triads
@@ -75,7 +75,7 @@ def test_all_ties() -> None:
     assert np.allclose(found.theta, 0)
     assert found.components[0].rank_change_ties_dropped is None
     assert found.components[0].triads == triads(table(3, *judgments))
-    assert rank(table(3, *judgments), Options(ties=ranking.Ties.DROP)).components == []
+    assert rank(table(3, *judgments), Options(ties=Ties.DROP)).components == []
 
 
 def test_a_total_order() -> None:

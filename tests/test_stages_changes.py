@@ -69,9 +69,11 @@ def test_a_second_version_reuses_every_answer_and_opens_its_rounds_when_planned(
     assert (preview.later_expected_usd, preview.later_max_usd) == (0.0, 0.0)
     rig.finish()
     assert n_asked(rig) == 12
-    assert rig.ask("select stage, count(*) as n, count(score) as s from results group by all order by all") == [
-        {"stage": "answers", "n": 4, "s": 0}, {"stage": "ratings", "n": 4, "s": 4}, {"stage": "verdicts", "n": 4, "s": 0}
-    ]  # fmt: skip
+    assert rig.ask("select stage, count(*) as n, count(score) as scored from results group by all order by all") == [
+        {"stage": "answers", "n": 4, "scored": 0},
+        {"stage": "ratings", "n": 4, "scored": 4},
+        {"stage": "verdicts", "n": 4, "scored": 0},
+    ]
     assert rig.violations() == []
 
 

@@ -20,7 +20,7 @@ NO_RUBRIC: Final = Rubric("", "", "")
 _TEXT_VALUES_MAX: Final = 200
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SourceRow:
     """One row that is asked about: an input, a question, or a candidate's output with the input it answers.
 
@@ -52,7 +52,7 @@ class SourceRow:
         return Item(self.item_id, self.text, text)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Ask:
     """One question of a stage, before template and model: about one row or two, by a rubric.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from batchpond import due
+from batchpond import planned
 from batchpond.attempts import Picture
 from batchpond.lake.store import Store
 from batchpond.rounds import Look, standings_of
@@ -47,7 +47,7 @@ def stages(store: Store, picture: Picture, study: str | None = None) -> list[Sta
         last = picture.rounds.get(version)
         if last is None or study not in {None, name}:
             continue
-        staged = from_config(due.study_settings(store, version))
+        staged = from_config(planned.study_settings(store, version))
         look = Look.at(store, staged, last)
         look.standings = standings_of(store, name)
         found += [_status(look, stage) for stage in staged.stages]

@@ -34,6 +34,7 @@ __all__ = ["Study", "example", "load", "parse_study"]
 STUDY_NAME: Final = "[a-z0-9][a-z0-9_-]{0,63}"
 PART_NAME: Final = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 FILE_SIZE_MAX_BYTES: Final = 4_000_000
+EXAMPLES: Final = ("study", "stages")
 ENTRIES_MAX: Final = 1_000
 SUFFIXES: Final = {
     ".csv": ItemsFrom.CSV,
@@ -63,9 +64,9 @@ def load(path: Path) -> Study | StagedStudy:
     return parse_any(data, str(path), path.parent)
 
 
-def example() -> str:
-    """Return the commented example that `init` writes."""
-    return (resources.files("batchpond") / "data" / "study.toml").read_text("utf-8")
+def example(name: str = EXAMPLES[0]) -> str:
+    """Return a commented example that `init` writes, by its name in `EXAMPLES`."""
+    return (resources.files("batchpond") / "data" / f"{name}.toml").read_text("utf-8")
 
 
 def parse_any(data: bytes, source: str = "study.toml", base_path: Path = Path()) -> Study | StagedStudy:

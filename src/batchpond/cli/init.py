@@ -13,13 +13,16 @@ from batchpond.errors import UsageError
 STUDY = "study.toml"
 TEMPLATE = "prompts/mine.txt"
 TEMPLATE_FROM = "plain"
+EXAMPLES = ("study", "stages")
 
 
-@pond_command("init", "batchpond init", "batchpond init my-study && cd my-study")
+@pond_command("init", "batchpond init", "batchpond init my-study && cd my-study", "batchpond init --example stages")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
+@click.option("--example", type=click.Choice(EXAMPLES), default=EXAMPLES[0], show_default=True,
+              help="A pairwise study, or one of several stages.")  # fmt: skip
 @json_option
 @pass_invocation
-def command(invocation: Invocation, folder: Path, is_json: bool) -> None:
+def command(invocation: Invocation, folder: Path, example: str, is_json: bool) -> None:
     """Write study.toml and a prompt template, both commented, into FOLDER, and make the lake.
 
     A file that is there already is left as it is.
@@ -29,7 +32,7 @@ def command(invocation: Invocation, folder: Path, is_json: bool) -> None:
     lake = invocation.lake_path if invocation.is_lake_given else folder / invocation.lake_path
     written: list[str] = []
     kept: list[str] = []
-    for name, text in _contents():
+    for name, text in _contents(example):
         (written if _write(folder / name, text) else kept).append(str(folder / name))
     store = Store.init(lake)
     if is_json:
@@ -38,15 +41,15 @@ def command(invocation: Invocation, folder: Path, is_json: bool) -> None:
         invocation.diagnostics.note("left as they are: " + ", ".join(kept))
     invocation.diagnostics.note(
         "wrote " + ", ".join([*written, f"lake {store.path}"]),
-        hint=f"put your texts where {STUDY} says (samples.csv), then run `batchpond plan {folder / STUDY}`",
+        hint=f"put your texts where {STUDY} says, then run `batchpond plan {folder / STUDY}`",
     )
 
 
-def _contents() -> list[tuple[str, str]]:
+def _contents(name: str) -> list[tuple[str, str]]:
     from batchpond.study import example
     from batchpond.templates import builtin
 
-    return [(STUDY, example()), (TEMPLATE, builtin()[TEMPLATE_FROM].text + "\n")]
+    return [(STUDY, example(name)), (TEMPLATE, builtin()[TEMPLATE_FROM].text + "\n")]
 
 
 def _write(path: Path, text: str) -> bool:

@@ -145,7 +145,7 @@ def _value(judge: Judge, prompt: str, kind: str, draws: Draws, said: str) -> Any
 def _subject(prompt: str) -> str:
     """Return what an opinion is about: the last simulated answer shown, or else the prompt itself."""
     found = _last(_ANSWER, prompt)
-    return prompt if found is None else found[0]
+    return prompt if found is None else f"{found['model']} {found['key']}"
 
 
 def _is_compliant(judge: Judge, prompt: str, kind: str, draws: Draws) -> bool | str | None:
