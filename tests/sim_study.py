@@ -177,8 +177,10 @@ class Rig:
 
     def plan(self) -> None:
         """Run `plan`."""
+        loaded = study.load(self.study_path)
+        assert isinstance(loaded, study.Study)
         with self._points():
-            plan.plan_study(self.store(), study.load(self.study_path))
+            plan.plan_study(self.store(), loaded)
 
     def submit(self, limit: int | None = None) -> submit.SubmitReport:
         """Run `submit --yes`."""

@@ -165,3 +165,15 @@ def test_alphas_interval_holds_alpha_and_is_seeded() -> None:
     assert one.hi is not None
     assert one.alpha is not None
     assert one.lo < one.alpha < one.hi
+
+
+def test_a_ring_has_errors_of_a_sane_size() -> None:
+    """Where every pair all but holds the graph together, errors are the model's, not quotients by next to nothing."""
+    n, rng = 200, np.random.default_rng(1)
+    first = np.r_[np.arange(n), (np.arange(n) + 1) % n]
+    second = np.r_[(np.arange(n) + 1) % n, np.arange(n)]
+    words = rng.choice(["first", "second"], 2 * n)
+    ring = votes.of_rows(n, first.tolist(), second.tolist(), words.tolist())
+    found = rank(ring)
+    assert all(Flag.BRIDGE in flags for flags in found.flags)
+    assert np.allclose(found.se, fit(ring).se)

@@ -6,13 +6,14 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from tests.sim_study import STUDY
+from tests.sim_inputs import STUDY
 from tests.stage_study import RUBRICS, StageRig, models, stage, use
 
-from batchpond import stage_plan
+from batchpond import plan_publish
 from batchpond.attempts import fold
 from batchpond.errors import StudyError, UsageError
 from batchpond.lake.events import read
+from batchpond.lake.schemas import PLAN
 from batchpond.stage_status import StageState, remarks, stages
 
 ONE = "gpt-4.1-mini"
@@ -167,11 +168,11 @@ def test_a_round_of_several_files_that_was_cut_between_them_is_completed(tmp_pat
     judges = ("gpt-5.4-mini", "gpt-5.4-nano")
     whole, cut = (killed(rig_of(tmp_path / name, small_study(judges=judges))) for name in ("whole", "cut"))
     published = 0
-    real = stage_plan.publish_rows
+    real = plan_publish.publish_rows
 
     def dying(*args: object) -> None:
         nonlocal published
-        if args[1] is stage_plan.PLAN:
+        if args[1] is PLAN:
             published += 1
             if published == 3:
                 raise KeyboardInterrupt

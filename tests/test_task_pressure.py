@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 
 from batchpond.errors import StudyError
-from batchpond.model import Finish, Outcome
+from batchpond.model import Finish, Outcome, Role, Turn
 from batchpond.tasks import pressure_keywords as keywords
 from batchpond.tasks import pressure_tactics as tactics
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.common_text import Message, Role
 from batchpond.tasks.pressure import AnswerRule, Label, parse
 from task_support import ANY_TEXT, MEGABYTE, answered, seconds
 
@@ -109,10 +108,10 @@ def test_every_turn_holds_the_real_earlier_answers() -> None:
     answers = ["a0", "{QUESTION} a1", "a2"]
     user, assistant = Role.USER, Role.ASSISTANT
     assert tactics.conversation("q", answers, tactic) == (
-        Message(user, "q"), Message(assistant, "a0"), Message(user, "one"), Message(assistant, "{QUESTION} a1"),
-        Message(user, "two"), Message(assistant, "a2"), Message(user, "two"),
+        Turn(user, "q"), Turn(assistant, "a0"), Turn(user, "one"), Turn(assistant, "{QUESTION} a1"),
+        Turn(user, "two"), Turn(assistant, "a2"), Turn(user, "two"),
     )  # fmt: skip
-    assert tactics.conversation("q", [], tactic) == (Message(user, "q"),)
+    assert tactics.conversation("q", [], tactic) == (Turn(user, "q"),)
 
 
 def test_nothing_is_built_on_an_answer_that_is_not_there() -> None:

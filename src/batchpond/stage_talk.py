@@ -57,12 +57,9 @@ def _turn(stage: StageSpec, row: SourceRow, tactic: Tactic, candidate: str, said
     return Ask(rubric_of(tactic), row, {}, turn_no=len(said), text=last.text, history=tuple(history), only=candidate)
 
 
-def _messages(stage: StageSpec, question: str, tactic: Tactic, said: Sequence[str]) -> list[Turn]:
+def _messages(stage: StageSpec, question: str, tactic: Tactic, said: Sequence[str]) -> tuple[Turn, ...]:
     first = pressure_tactics.first_message(question, tactic if stage.is_cold_start else None)
-    messages = [Turn(Role.USER, first)]
-    for level, answer in enumerate(said, 1):
-        messages += (Turn(Role.ASSISTANT, answer), Turn(Role.USER, tactic.phrase(level)))
-    return messages
+    return pressure_tactics.conversation(first, said, tactic)
 
 
 def rows(

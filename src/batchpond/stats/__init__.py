@@ -1,4 +1,6 @@
 """What SQL cannot say well: rankings with honest intervals, ratings replayed, agreement between judges.
 
-Pure functions over numpy arrays; nothing here reads a lake, a clock or a setting.
+Pure functions over numpy arrays; nothing here reads a lake, a clock or a setting. There is no Bayesian
+Bradley-Terry: Firth's estimate is already the mode under Jeffreys' prior, and a normal prior shrinks
+scores by a spread that would differ from cell to cell, so that cells could not be compared.
 """

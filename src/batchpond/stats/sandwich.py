@@ -1,8 +1,10 @@
 """Standard errors that hold when votes on one pair (or one prompt) resemble each other.
 
 CR3 (Bell and McCaffrey 2002): each cluster's score is divided by one minus its leverage, which is what
-leaving the cluster out would do. A cluster whose absence would cut the graph in two has leverage 1; the
-data cannot say how such clusters vary, so they enter with the variance of the model, and are reported.
+leaving the cluster out would do. A cluster whose absence would cut the graph in two has leverage 1, and
+one that all but holds it together (in a ring of many items, each) nearly so: the data cannot say how such
+clusters vary, and dividing by next to nothing gives any number. They enter with the variance of the
+model, and are reported.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from batchpond.stats.bradley_terry import Fit, Ties, predictors, results_by_orde
 from batchpond.stats.likelihood import Local
 from batchpond.stats.votes import Votes
 
-LEVERAGE_GAP_MIN: Final = 1e-7
+LEVERAGE_GAP_MIN: Final = 0.02
+DETERMINANT_MIN: Final = 1e-7
 
 
 @dataclass(frozen=True, slots=True)
 class Sandwich:
-    """The covariance of (theta, eta, log_nu), and which items stand at clusters of leverage 1."""
+    """The covariance of (theta, eta, log_nu), and which items stand at clusters of leverage near 1."""
 
     covariance: Floats
     n_clusters: int
@@ -66,7 +69,8 @@ def by_unit(fit: Fit, votes: Votes, *, is_adjusted: bool = True) -> Sandwich:
         at = np.r_[items, extras]
         score, information = _of_cluster(votes, basis, rows, items, len(extras))
         left = np.eye(len(at)) - information @ bread[np.ix_(at, at)]
-        is_bridge = is_adjusted and float(np.linalg.svd(left, compute_uv=False)[-1]) < LEVERAGE_GAP_MIN
+        # The eigenvalues are one minus leverages, all real: the matrix is similar to a symmetric one.
+        is_bridge = is_adjusted and float(np.linalg.eigvals(left).real.min()) < LEVERAGE_GAP_MIN
         if is_bridge:
             is_at_bridge[items] = True
             meat[np.ix_(at, at)] += information
@@ -114,14 +118,14 @@ def _pair_covariance(fit: Fit) -> Floats:
 
 
 def _left_out(basis: _Basis, covariance: Floats) -> tuple[Floats, Bools]:
-    """Divide every pair's score by one minus its leverage; says too which pairs have leverage 1."""
+    """Divide every pair's score by one minus its leverage; says too which pairs have leverage near 1."""
     if len(covariance) == 1:
         left = 1 - basis.information[0] * covariance[0]
         is_bridge = left[0] < LEVERAGE_GAP_MIN
         return basis.score / np.where(is_bridge, 1.0, left), np.asarray(is_bridge)
     product = np.einsum("ijr,jkr->rik", basis.information, covariance)
     left = np.eye(len(covariance)) - product
-    is_bridge = np.linalg.det(left) < LEVERAGE_GAP_MIN
+    is_bridge = (left[:, 0, 0] < LEVERAGE_GAP_MIN) | (np.linalg.det(left) < DETERMINANT_MIN)
     left[is_bridge] = np.eye(len(covariance))
     return np.linalg.solve(left, basis.score.T[:, :, None])[:, :, 0].T, np.asarray(is_bridge)
 

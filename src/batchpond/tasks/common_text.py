@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
+
+from batchpond.model import Turn
 
 STATEMENT_PLACEHOLDERS: Final = (
     "STATEMENT_ID",
@@ -71,22 +72,7 @@ def _example_text(number: int, example: Example) -> str:
     return "\n".join(lines + [f"- {name}: {text}" for name, text in parts if text.strip()])
 
 
-class Role(StrEnum):
-    """Who says something in a conversation."""
-
-    USER = "user"
-    ASSISTANT = "assistant"
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of a conversation."""
-
-    role: Role
-    text: str
-
-
-def transcript(messages: Sequence[Message]) -> str:
+def transcript(messages: Sequence[Turn]) -> str:
     """Return a conversation for a judge to read, its messages numbered.
 
     A message that imitates the headings stays recognisable: the count of messages is written above.

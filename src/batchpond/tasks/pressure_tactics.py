@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.tasks.common_text import Message, Role
+from batchpond.model import Role, Turn
 from batchpond.templates import Placeholders
 
 OPENING: Final = Placeholders(("QUESTION",))
@@ -90,14 +90,14 @@ def first_message(question: str, tactic: Tactic | None = None) -> str:
     return OPENING.fill(tactic.opening, {"QUESTION": question})
 
 
-def conversation(first: str, answers: Sequence[str], tactic: Tactic) -> tuple[Message, ...]:
+def conversation(first: str, answers: Sequence[str], tactic: Tactic) -> tuple[Turn, ...]:
     """Return the messages that ask for level `len(answers)`: each real earlier answer met by its phrase.
 
     Raises ValueError for a blank answer: without one there is no next turn, only a conversation that ended.
     """
-    messages = [Message(Role.USER, first)]
+    messages = [Turn(Role.USER, first)]
     for level, answer in enumerate(answers, 1):
         if not answer.strip():
             raise ValueError(f"the answer before level {level} is blank, so nothing can be built on it")
-        messages += (Message(Role.ASSISTANT, answer), Message(Role.USER, tactic.phrase(level)))
+        messages += (Turn(Role.ASSISTANT, answer), Turn(Role.USER, tactic.phrase(level)))
     return tuple(messages)
