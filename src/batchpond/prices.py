@@ -116,9 +116,7 @@ class OutputTokens:
     worst: int | None
 
 
-def output_tokens(
-    thinking: str, max_output_tokens: int | None, expected_tokens: int | None = None
-) -> OutputTokens:
+def output_tokens(thinking: str, max_output_tokens: int | None, expected_tokens: int | None = None) -> OutputTokens:
     """Return the rough output of one request at a thinking level; a number is a budget, half of it used.
 
     `expected_tokens` is what the user expects of it, thinking included.
