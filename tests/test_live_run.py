@@ -16,6 +16,8 @@ from tests.small_disk import fill, make_read_only, mounted
 
 from batchpond.attempts import Phase
 from batchpond.cancel import cancel
+from batchpond.cli import live as live_command
+from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.live import progress_text
 from batchpond.errors import BusyError, ExitCode, LakeError, UsageError
 from batchpond.health import Level, examine
@@ -607,3 +609,15 @@ def test_nothing_goes_on_after_a_run_has_returned(desk: LiveDesk) -> None:
     report = desk.live(concurrency=8)
     assert isinstance(report, LiveReport)
     assert not [thread for thread in threading.enumerate() if thread not in before and "batchpond" in thread.name]
+
+
+def test_a_log_gets_a_line_a_minute(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the calls say where they stand, and at once when they begin."""
+    now_s = iter(range(100_000))
+    monkeypatch.setattr(live_command.time, "monotonic", lambda: float(next(now_s)))
+    ticker = live_command._Ticker(Diagnostics())
+    for n_answered in range(300):
+        ticker.show((LaneProgress("openai/m", 1_000, n_answered, 4, CallCounts(), is_stalled=False),))
+    shown = capsys.readouterr().err.splitlines()
+    assert 4 <= len(shown) <= 6
+    assert "0 of 1,000 answered, 4 in flight" in shown[0]

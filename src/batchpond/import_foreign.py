@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -324,11 +323,3 @@ def _publish_new(store: Store, connection: duckdb.DuckDBPyConnection, table: Tab
             staged.write(pa.Table.from_batches([batch]).cast(table.schema))
     store.publish_file(table, f"imported-{digest[:32]}", staged.path)
     return int(n_new)
-
-
-def outcome_counts(report: ForeignReport) -> Counter[str]:
-    """Return how many judgments came in by outcome, whatever their task."""
-    counts: Counter[str] = Counter()
-    for by_outcome in report.outcomes.values():
-        counts.update(by_outcome)
-    return counts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -198,12 +197,3 @@ def _tactics(table: TomlTable) -> tuple[Tactic, ...]:
     if len({tactic.tactic_id for tactic in found}) != len(found):
         table.fail("tactics", "names one twice")
     return tuple(found)
-
-
-def is_staged(text: str) -> bool:
-    """Whether a study file has stages or a task other than pairwise; False for what is no TOML."""
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return False
-    return "stages" in document or document.get("task", "pairwise") != "pairwise"

@@ -159,11 +159,6 @@ class Calls:
         return not any(thread.is_alive() for thread in self._threads)
 
     @property
-    def n_in_flight(self) -> int:
-        """How many calls are under way."""
-        return self._pace.n_in_flight
-
-    @property
     def unasked(self) -> list[str]:
         """The claimed requests that will not leave any more; to be read after the end."""
         return [item.custom_id for item in (*self._queue.fresh, *(item for _, _, item in self._queue.again))]
