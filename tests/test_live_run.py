@@ -14,6 +14,7 @@ from tests.live_desk import Asked, LiveDesk, document, live_desk, settings_of, w
 from tests.sim_providers import LIVE
 from tests.small_disk import fill, make_read_only, mounted
 
+from batchpond import sending
 from batchpond.attempts import Phase
 from batchpond.cancel import cancel
 from batchpond.cli import live as live_command
@@ -23,9 +24,12 @@ from batchpond.errors import BusyError, ExitCode, LakeError, UsageError
 from batchpond.health import Level, examine
 from batchpond.live import calls, lane, pace, run
 from batchpond.live.calls import CallCounts, OnDoubt
+from batchpond.live.recovery import recover
 from batchpond.live.run import LaneProgress, LiveReport
 from batchpond.model import BatchState, ErrorClass
+from batchpond.providers import registry
 from batchpond.retry_failed import retry
+from batchpond.session import Providers, Session
 from batchpond.simulators.world import Settings
 
 ENDPOINTS = tuple(LIVE)
@@ -467,6 +471,27 @@ def test_what_was_approved_is_not_overspent(desk: LiveDesk) -> None:
         poor.submit()
         assert poor.live().n_left == 0
         poor.check_complete(N)
+
+
+def test_calls_in_doubt_count_against_what_was_approved(desk: LiveDesk) -> None:
+    """Each may have been paid: money that was just enough for the second shard is not after them."""
+    desk.plan(N, shards="[shards]\nmax_requests = 12")
+    shown = desk.submit(max_cost_usd=None).preview
+    assert shown.cost_max_usd
+    with live_desk(desk.folder / "poor") as poor:
+        poor.plan(N, shards="[shards]\nmax_requests = 12")
+        poor.submit(max_cost_usd=shown.cost_max_usd)
+        assert poor.run("live", "--concurrency", "4", failpoint="L3:kill").returncode == -signal.SIGKILL
+        session = Session.begin(poor.store(), Providers(registry.connect))
+        with poor.store().lock("test"):
+            recover(session)
+        n_doubts = poor.doubts().total()
+        assert n_doubts
+        approval = session.picture.approvals["live"]
+        taken_usd = sending.Budget.of(session, approval).caps[0].taken_usd
+        (attempt,) = session.picture.attempts.values()
+        worst_usd = attempt.intent.cost_max_usd or 0.0
+        assert taken_usd == pytest.approx(worst_usd * (1 + n_doubts / 12))
 
 
 def test_a_study_that_was_never_submitted_is_refused(desk: LiveDesk) -> None:

@@ -287,12 +287,14 @@ class Budget:
             return cls([])
         attempts = [a for a in session.picture.attempts.values() if a.intent.study == approval.study]
         actual = _actual_costs(session) if attempts else {}
+        doubts = _doubts(session) if any(a.mode is Mode.LIVE for a in attempts) else {}
+        taken_usd = {a.attempt_id: _taken_usd(a, actual, doubts.get(a.attempt_id, 0)) for a in attempts}
         caps = []
         if approval.cost_max_usd is not None:
             mine = [a for a in attempts if _is_under(approval, a)]
-            caps.append(Cap(approval.cost_max_usd, sum(_taken_usd(attempt, actual) for attempt in mine)))
+            caps.append(Cap(approval.cost_max_usd, sum(taken_usd[a.attempt_id] for a in mine)))
         if limit_usd is not None:
-            caps.append(Cap(limit_usd, sum(_taken_usd(attempt, actual) for attempt in attempts)))
+            caps.append(Cap(limit_usd, sum(taken_usd.values())))
         return cls(caps)
 
     def allows(self, shard: Event) -> bool:
@@ -311,9 +313,14 @@ def _is_under(approval: Event, attempt: Attempt) -> bool:
     return attempt.intent.approval_id == approval.approval_id or is_sent_since
 
 
-def _taken_usd(attempt: Attempt, actual: dict[str, float | None]) -> float:
-    """Return what an attempt may have cost; a second batch of it costs too, whoever made it."""
-    return _own_usd(attempt, actual) + sum(event.cost_max_usd or 0.0 for event in attempt.duplicates)
+def _taken_usd(attempt: Attempt, actual: dict[str, float | None], n_doubts: int) -> float:
+    """Return what an attempt may have cost.
+
+    A second batch of it costs too, whoever made it, and so may each live call whose answer never came.
+    """
+    twice_usd = sum(event.cost_max_usd or 0.0 for event in attempt.duplicates)
+    unseen_usd = n_doubts * (attempt.intent.cost_max_usd or 0.0) / (attempt.intent.n_requests or 1)
+    return _own_usd(attempt, actual) + twice_usd + unseen_usd
 
 
 def _own_usd(attempt: Attempt, actual: dict[str, float | None]) -> float:
@@ -324,6 +331,13 @@ def _own_usd(attempt: Attempt, actual: dict[str, float | None]) -> float:
         return worst
     known = actual.get(attempt.attempt_id, 0.0)
     return worst if known is None else known
+
+
+def _doubts(session: Session) -> dict[str, int]:
+    """Return how many live calls of each attempt may have been paid though no answer came."""
+    with tables.connect(session.store, ["doubts"]) as connection:
+        rows = connection.execute("select attempt_id, count(*) from doubts group by attempt_id").fetchall()
+    return dict(rows)
 
 
 def _actual_costs(session: Session) -> dict[str, float | None]:
