@@ -336,7 +336,7 @@ def _compliance_reading(place: str, entry: Mapping[str, Any], findings: Findings
         findings.doubt(Doubt.ERROR_TEXT, place, f"judges {shortened(entry['output'])}")
         return Judgment(None, Outcome.ERROR)
     own = entry.get("outcome")
-    if isinstance(own, str) and own in set(Outcome) - {Outcome.DECIDED}:  # an export of a lake
+    if isinstance(own, str) and own in set(Outcome) - {Outcome.DECIDED, Outcome.TIE}:  # an export of a lake
         return Judgment(None, Outcome(own))
     if "compliant" not in entry:
         return _rating(place, entry.get("rating"), findings)
