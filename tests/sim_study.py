@@ -27,7 +27,7 @@ from batchpond.attempts import Attempt, Phase, Picture, fold
 from batchpond.cancel import cancel
 from batchpond.clock import ManualClock
 from batchpond.lake import disk, events, tables
-from batchpond.lake.events import Event, Kind, read
+from batchpond.lake.events import Event, EventLog, Kind, read
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import MARKER, Store
 from batchpond.model import ErrorClass
@@ -228,11 +228,17 @@ class Rig:
             if attempt.phase is Phase.MISMATCH:
                 resolve(self.store(), attempt.attempt_id, Resolution.REFETCH, providers=self.providers())
 
-    def give_up_unfetchable(self) -> None:
-        """Run `resolve --lost` on every ended attempt whose files were never there."""
+    def decide_what_stays_open(self) -> None:
+        """Do what a person would: give up files that were never there, adopt a batch that no result names."""
         for attempt in self.attempts():
             if attempt.phase is Phase.ENDED and not attempt.downloads:
                 resolve(self.store(), attempt.attempt_id, Resolution.LOST, providers=self.providers())
+            own = [
+                b for b, made in self.world.ledger.batches.items() if b in attempt.candidates and is_of(made, attempt)
+            ]
+            if attempt.phase is Phase.UNKNOWN and own:
+                adopt, providers = Resolution.ADOPT, self.providers()
+                resolve(self.store(), attempt.attempt_id, adopt, providers=providers, batch_id=own[0])
 
     def survive(self, step: Callable[[], object]) -> bool:
         """Run a step; returns whether the process lived through it."""
@@ -301,7 +307,7 @@ class Rig:
             if not report.n_pending and not self._is_any_unsent():
                 return n
             if n * step_s > GIVEN_UP_AFTER_S:
-                self.give_up_unfetchable()
+                self.decide_what_stays_open()
             if report.n_attention or self._is_any_unsent():
                 self.refetch_mismatched()
                 self.submit()
@@ -324,7 +330,13 @@ class Rig:
 
     def violations(self) -> list[str]:
         """Return every promise that the ledger, the wire and the lake together show broken."""
-        return [*self._bought_twice(), *self._lost(), *self._unaccounted(), *self._raw_damage()]
+        return [
+            *self._bought_twice(), *self._lost(), *self._unaccounted(), *self._raw_damage(), *self._misremembered()
+        ]  # fmt: skip
+
+    def _misremembered(self) -> Iterator[str]:
+        if EventLog(self.store()).events != self._events():
+            yield "what is kept of the events is not what their files say"
 
     def _bought_twice(self) -> Iterator[str]:
         ledger = self.world.ledger

@@ -53,13 +53,17 @@ class Desk:
         return loaded
 
 
+def _prepare(folder: Path) -> None:
+    (folder / "study.toml").write_text(STUDY)
+    with (folder / "samples.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("id", "text"), *((f"s{i}", f"sample number {i}") for i in range(4))])
+
+
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """One planned study; the tests below take it through its life in order."""
     folder = tmp_path_factory.mktemp("desk")
-    (folder / "study.toml").write_text(STUDY)
-    with (folder / "samples.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("id", "text"), *((f"s{i}", f"sample number {i}") for i in range(4))])
+    _prepare(folder)
     with server.running(Settings(seed=1, latency_s=(0.2, 0.5))) as simulator:
         yield Desk(folder, simulator.base_url)
 
@@ -140,3 +144,22 @@ def test_9_keys_are_checked_and_never_shown(desk: Desk) -> None:
     assert done.returncode == 0, done.stderr
     assert "OPENAI_API_KEY" in done.stdout
     assert "simulated-key" not in done.stdout + done.stderr
+
+
+def test_a_pass_that_finds_open_batches_unchanged_loads_no_engine(tmp_path: Path) -> None:
+    """What a scheduler runs every few minutes lists and compares; Arrow, DuckDB, polars and numpy stay unloaded."""
+    _prepare(tmp_path)
+    with server.running(Settings(seed=1, latency_s=(50_000.0, 60_000.0))) as simulator:
+        desk = Desk(tmp_path, simulator.base_url)
+        desk.json("plan")
+        desk.json("submit", "small", "--yes")
+        desk.json("sync")
+        desk.environment["PYTHONPROFILEIMPORTTIME"] = "1"
+        done = desk.run("sync", "--json")
+        assert json.loads(done.stdout)["n_pending"] == 1
+        loaded = {
+            line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time")
+        }
+        assert "httpx" in loaded
+        assert loaded.isdisjoint({"pyarrow", "numpy", "duckdb", "polars", "rich", "genai_prices"})
+        assert "nothing new; 1 batch pending" in done.stderr

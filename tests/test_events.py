@@ -95,3 +95,41 @@ def test_compaction_keeps_every_event_and_drops_merged_files_a_day_later(
     log = EventLog(store)
     log.append(Event(kind=Kind.PLANNED, study="after"))
     assert events.read(store)[-1].study == "after"
+
+
+@pytest.mark.parametrize("kept", ["as it was kept", "cut short", "of other files", "a changed letter", "no digest"])
+def test_what_is_kept_of_the_events_is_what_the_files_say(store: Store, kept: str) -> None:
+    """Whatever is wrong with the memo, the files are read; and what it says is every column of every event."""
+    log = EventLog(store)
+    log.append(Event(kind=Kind.PLANNED, study="s"), Event(kind=Kind.APPROVAL, cost_max_usd=0.1, expires_at=START))
+    log.append(Event(kind=Kind.UNKNOWN, attempt_id="a", monotonic_s=12.000000001, detail="\u2028 \U0001f300"))
+    log.keep()
+    memo = store.path / events.MEMO
+    match kept:
+        case "cut short":
+            memo.write_bytes(memo.read_bytes()[:-9])
+        case "of other files":
+            log.append(Event(kind=Kind.PLANNED, study="t"))
+        case "a changed letter":
+            memo.write_bytes(memo.read_bytes().replace(b'"planned"', b'"rejects"'))
+        case "no digest":
+            memo.write_bytes(b"{}")
+    assert EventLog(store).events == events.read(store)
+    assert (EventLog(store)._is_kept) is (kept == "as it was kept")
+
+
+def test_a_file_that_changed_is_read_whatever_was_kept(store: Store) -> None:
+    log = EventLog(store)
+    log.append(Event(kind=Kind.PLANNED, study="s"))
+    log.keep()
+    store.files("events")[0].write_bytes(b"PAR1 not really")
+    with pytest.raises(LakeError, match=r"e-.*\.parquet cannot be read"):
+        EventLog(store)
+
+
+def test_what_another_process_published_meanwhile_is_not_kept_unread(store: Store) -> None:
+    ours, theirs = EventLog(store), EventLog(store)
+    theirs.append(Event(kind=Kind.PLANNED, study="theirs"))
+    ours.append(Event(kind=Kind.PLANNED, study="ours"))
+    ours.keep()
+    assert {event.study for event in EventLog(store).events} == {"theirs", "ours"}

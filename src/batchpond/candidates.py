@@ -109,10 +109,11 @@ def _fact(kind: Kind, attempt: Attempt, batch: RemoteBatch) -> Event:
 
 
 def _tell(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
+    ended = "it ended and shows no results so far, and only they or you can tell"
     session.note(
         Severity.WARNING,
         f"{attempt.provider} batch {batch.batch_id} may be attempt {attempt.attempt_id}: as many requests, and made"
-        " since; its first results will tell",
+        f" since; {ended if batch.state.is_terminal else 'its first results will tell'}",
         hint=f"if you know, decide now: `batchpond resolve {attempt.attempt_id} --adopt {batch.batch_id}`",
         exit_code=ExitCode.ATTENTION,
     )

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
-
 from batchpond import config, failpoints, ids, planned, shard
 from batchpond.attempts import Phase, Picture
 from batchpond.failures import FAILED_SQL, Again, is_over, parameters
@@ -25,6 +23,7 @@ from batchpond.session import Session
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
 CELLS_TEXT_MAX = 500
 _FETCH_ROWS = 10_000
@@ -295,6 +294,8 @@ def publish_shard(store: Store, new: NewShard) -> None:
 
 
 def _shard_rows(store: Store, new: NewShard) -> pa.Table:
+    import pyarrow as pa  # a pass that cuts no shard needs none of it
+
     n = len(new.lines)
     prefix = f"{store.path}/requests/"
     request_ids = [line.request_id for line in new.lines]

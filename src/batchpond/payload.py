@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from batchpond import failpoints, ids
 from batchpond.errors import LakeError
 from batchpond.lake import disk
@@ -128,6 +126,8 @@ def bodies(lines: ShardLines) -> Iterator[tuple[str, bytes]]:
 
 
 def _scan(files: list[Path], position: dict[str, int]) -> Iterator[tuple[str, bytes]]:
+    import pyarrow.parquet as pq
+
     for path in files:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(_BATCH_ROWS, columns=["request_id", "body"]):

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from batchpond.attempts import Picture
 from batchpond.errors import UsageError
 from batchpond.failures import Again
-from batchpond.lake import tables
+from batchpond.lake import memo, tables
 from batchpond.lake.schemas import STUDIES
 from batchpond.lake.store import Store, read_rows
 from batchpond.model import ErrorClass
+
+MEMO: Final = ".studies"
+_COLUMNS: Final = ("config", "n_requests")
+_LAYOUT: Final = " ".join(_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +39,30 @@ def study_settings(store: Store, version: str) -> dict[str, Any]:
 
 def study_column(store: Store, version: str, column: str) -> Any:
     """Return a column of a planned study version, None where there is no such plan."""
-    for path in store.files(STUDIES.name):
-        rows = read_rows(path, ["study_version", column])
-        versions, values = rows.column(0).to_pylist(), rows.column(1).to_pylist()
-        if version in versions:
-            return values[versions.index(version)]
-    return None
+    return _studies(store).get(version, {}).get(column)
+
+
+def keep(store: Store) -> None:
+    """Keep what the planned versions say for the next pass to read in one go; the lake's lock is held."""
+    paths = store.published(STUDIES.name)
+    if memo.recall(store, MEMO, paths, _LAYOUT) is None:
+        content = _read(map(Path, paths))
+        memo.keep(store, MEMO, paths, memo.Memo(_LAYOUT, memo.relative(store, paths), content))
+
+
+def _studies(store: Store) -> dict[str, dict[str, Any]]:
+    paths = store.published(STUDIES.name)
+    kept = memo.recall(store, MEMO, paths, _LAYOUT)
+    return _read(map(Path, paths)) if kept is None else kept.content
+
+
+def _read(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
+    """Return the columns that are asked for of each version; no two files have one in common."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in paths:
+        for row in read_rows(path, ["study_version", *_COLUMNS]).to_pylist():
+            found.setdefault(row["study_version"], {column: row[column] for column in _COLUMNS})
+    return found
 
 
 def later_cost(store: Store, version: str, n_again: int = 0) -> tuple[float | None, float | None]:
@@ -51,7 +75,8 @@ def later_cost(store: Store, version: str, n_again: int = 0) -> tuple[float | No
         return 0.0, 0.0
     with tables.connect(store, ["plan"]) as connection:
         rows = connection.execute(
-            "select stage, coalesce(max(turn_no), 0), count(distinct request_id) filter (round_no = 1) from plan"
+            "select stage, coalesce(max(turn_no), count(distinct round_no) filter (purpose is not null) - 1, 0),"
+            " count(distinct request_id) filter (round_no = 1) from plan"
             " where study_version = $1 group by stage",
             [version],
         ).fetchall()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from batchpond import adoptions, exchange, failpoints, payload
+from batchpond import adoptions, exchange, failpoints, payload, planned
 from batchpond.attempts import ATTENTION_PHASES, READ_PHASES, SETTLED_PHASES, Phase, Picture
 from batchpond.errors import ExitCode
 from batchpond.lake.store import Store
@@ -65,6 +65,8 @@ def sync_once(
         exchange.tell_strays(session)
         payload.sweep(store, _settled(session.picture))
         session.log.compact()
+        session.log.keep()
+        planned.keep(store)
         refresh(store)
     return SyncReport(
         counts=session.counts,

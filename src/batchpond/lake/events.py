@@ -8,26 +8,31 @@ order as well. `ord` grows strictly whatever the wall clock does.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Final
 
 from batchpond import ids
 from batchpond.errors import LakeError
+from batchpond.lake import memo
 from batchpond.lake.schemas import EVENTS
 from batchpond.lake.store import MERGED_KEY, MERGED_PREFIX, Store, is_merged, merged_paths, read_rows, uncovered
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 COMPACT_ABOVE_FILES = 64
+MEMO = ".events"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 COMPACT_GRACE = timedelta(days=1)
 
 
@@ -124,6 +129,8 @@ _CONTENT = tuple(
 )
 
 
+_TIMES: Final = frozenset(name for name, kind in EVENTS.columns if kind == "timestamp")
+_LAYOUT: Final = hashlib.sha256(repr(EVENTS.columns).encode()).hexdigest()
 _FILL = {f.name: getattr(Event, f.name).__set__ for f in dataclasses.fields(Event)}
 
 
@@ -139,13 +146,31 @@ class EventLog:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        paths = store.published(EVENTS.name)
-        listed = uncovered(paths)
-        self._merged = [path for path in paths if is_merged(path)]
-        self._n_loose = sum(not is_merged(path.name) for path in listed)
-        self.events = _read(listed)
+        self._paths = store.published(EVENTS.name)
+        self._merged = [path for path in self._paths if is_merged(path)]
+        kept = memo.recall(store, MEMO, self._paths, _LAYOUT)
+        if kept is None:
+            self._held = [os.fspath(path) for path in uncovered(self._paths)]
+            self.events = _read(map(Path, self._held))
+        else:
+            self._held = [f"{store.path}/{name}" for name in kept.held]
+            self.events = _remembered(**kept.content)
+        self._is_kept = kept is not None
         self._known = {event.event_id for event in self.events}
         self._last_ord = max((event.ord for event in self.events), default=0)
+
+    def keep(self) -> None:
+        """Keep the events as they are now for the next pass to read in one go; the lake's lock is held.
+
+        Only of the files that this log read or wrote: what another process published meanwhile is read anew.
+        """
+        if self._is_kept:
+            return
+        unique = {event.event_id: event for event in self.events}
+        content = {"columns": _columns(unique.values()), "n_events": len(unique)}
+        held = memo.relative(self._store, self._held)
+        memo.keep(self._store, MEMO, self._paths, memo.Memo(_LAYOUT, held, content))
+        self._is_kept = True
 
     def append(self, *events: Event) -> list[Event]:
         """Record the events that are new, as one file; return those."""
@@ -170,7 +195,10 @@ class EventLog:
         if is_new:
             self.events.extend(events)
             self._known.update(event.event_id for event in events)
-            self._n_loose += 1
+            path = os.fspath(self._store.final_path(EVENTS, name))
+            self._paths.append(path)
+            self._held.append(path)
+            self._is_kept = False
         return is_new
 
     def compact(self) -> bool:
@@ -178,20 +206,29 @@ class EventLog:
 
         Readers that listed the old files keep them for that day; `Store.files` does not list them any more.
         """
-        changed = any([_drop_covered(self._store, path) for path in self._merged])
-        if self._n_loose <= COMPACT_ABOVE_FILES:
-            return changed
+        changed = len(self._held) < len(self._paths) and any(
+            [_drop_covered(self._store, path) for path in self._merged]
+        )
+        n_loose = sum(not is_merged(path) for path in self._held)
+        if n_loose > COMPACT_ABOVE_FILES:
+            changed |= self._merge()
+        if changed:
+            self._is_kept = True  # which files hold what has changed: the next pass reads them and keeps that
+        return changed
+
+    def _merge(self) -> bool:
         events = read(self._store)
         name = MERGED_PREFIX + ids.digest("event file", *sorted(event.event_id for event in events))
         final = self._store.final_path(EVENTS, name)
         names = [os.path.basename(path) for path in self._store.published(EVENTS.name) if path != os.fspath(final)]
-        is_new = self._store.publish(EVENTS, name, _rows(events), {MERGED_KEY: json.dumps(names)})
         self._merged.append(os.fspath(final))
-        self._n_loose = 0
-        return is_new or changed
+        self._held = [os.fspath(final)]
+        return self._store.publish(EVENTS, name, _rows(events), {MERGED_KEY: json.dumps(names)})
 
 
 def _rows(events: Iterable[Event]) -> pa.Table:
+    import pyarrow as pa
+
     return pa.Table.from_pylist([dataclasses.asdict(event) for event in events], schema=EVENTS.schema)
 
 
@@ -201,6 +238,8 @@ def read(store: Store) -> list[Event]:
 
 
 def _read(paths: Iterable[Path]) -> list[Event]:
+    import pyarrow as pa
+
     tables = []
     for path in paths:
         try:
@@ -227,25 +266,54 @@ def _events(rows: pa.Table) -> list[Event]:
     Filled column by column through the slots: calling the class row by row takes ten times as long,
     and every pass reads all events.
     """
-    columns = {name: _values(rows.column(name)) for name in _FILL}
+    return _filled({name: _values(rows.column(name)) for name in _FILL}, len(rows))
+
+
+def _filled(columns: dict[str, list[Any]], n_events: int) -> list[Event]:
     columns["kind"] = [_KINDS[kind] for kind in columns["kind"]]
-    found = [object.__new__(Event) for _ in range(len(rows))]
+    found = [object.__new__(Event) for _ in range(n_events)]
     for name, fill in _FILL.items():
         deque(map(fill, found, columns[name]), maxlen=0)
     return found
 
 
+def _columns(events: Collection[Event]) -> dict[str, list[Any]]:
+    """Return the columns of events that have any value, times as microseconds."""
+    columns: dict[str, list[Any]] = {}
+    for name in _FILL:
+        values = [getattr(event, name) for event in events]
+        if all(value is None for value in values):
+            continue
+        if name in _TIMES:
+            values = [None if moment is None else (moment - _EPOCH) // _MICROSECOND for moment in values]
+        columns[name] = values
+    return columns
+
+
+def _remembered(columns: dict[str, list[Any]], n_events: int) -> list[Event]:
+    nothing = [None] * n_events
+    whole = {name: columns.get(name, nothing) for name in _FILL}
+    return _filled(whole | {name: _moments(whole[name]) for name in _TIMES}, n_events)
+
+
 def _values(column: pa.ChunkedArray) -> list[Any]:
     """Return a column's values; times by way of their microseconds, or pyarrow would import pandas for them."""
+    import pyarrow as pa
+
     if not pa.types.is_timestamp(column.type):
         values: list[Any] = column.to_pylist()
         return values
-    moments = (us for chunk in column.chunks for us in chunk.view(pa.int64()).to_pylist())
-    return [None if us is None else _EPOCH + timedelta(microseconds=us) for us in moments]
+    return _moments([us for chunk in column.chunks for us in chunk.view(pa.int64()).to_pylist()])
+
+
+def _moments(microseconds: Iterable[int | None]) -> list[datetime | None]:
+    return [None if us is None else _EPOCH + timedelta(microseconds=us) for us in microseconds]
 
 
 def _aligned(rows: pa.Table) -> pa.Table:
     """Return rows with all columns of today, those that an older file lacks as nulls."""
+    import pyarrow as pa
+
     if rows.schema.names == EVENTS.schema.names:
         return rows.replace_schema_metadata(None)
     columns = [

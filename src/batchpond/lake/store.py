@@ -14,17 +14,18 @@ import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from batchpond import ids
 from batchpond.clock import Clock, SystemClock, random_hex
 from batchpond.errors import LakeError, UsageError
 from batchpond.lake import disk, lock
 from batchpond.lake.schemas import FORMAT_VERSION, TABLES, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MARKER = "batchpond.json"
 SECRET = ".secret"
@@ -52,6 +53,8 @@ class StagedTable:
     """A Parquet file being written outside the tables, row batch by row batch."""
 
     def __init__(self, path: Path, table: Table, metadata: dict[str, str]) -> None:
+        import pyarrow.parquet as pq  # a pass that publishes nothing has no use for it
+
         self.path = path
         self.table = table
         self.n_rows = 0
@@ -72,6 +75,8 @@ class StagedTable:
 
     def write(self, rows: pa.Table | Sequence[dict[str, Any]]) -> None:
         """Append rows; raises LakeError when they do not have exactly the table's columns."""
+        import pyarrow as pa
+
         if not isinstance(rows, pa.Table):
             rows = pa.Table.from_pylist(list(rows), schema=self.table.schema)
         if not rows.schema.equals(self.table.schema):
@@ -184,7 +189,7 @@ class Store:
         """Publish a staged file under its final name; False when it stood there already."""
         final = self.final_path(table, name)
         with disk_errors(self.path):
-            if not pq.read_schema(staged).remove_metadata().equals(table.schema):
+            if not _written(staged).equals(table.schema):
                 raise LakeError(f"{staged}: not the columns of table {table.name}; nothing was published")
             return disk.link_into_place(staged, final)
 
@@ -206,7 +211,7 @@ class Store:
         """Publish a staged file of a derived table in the place of an earlier one of that name, if any."""
         final = self.final_path(table, name)
         with disk_errors(self.path):
-            if not table.is_derived or not pq.read_schema(staged).remove_metadata().equals(table.schema):
+            if not table.is_derived or not _written(staged).equals(table.schema):
                 raise LakeError(f"{staged}: cannot stand in table {table.name}; nothing was published")
             disk.replace(staged, final)
 
@@ -243,11 +248,19 @@ class Store:
                 Path(entry.path).unlink(missing_ok=True)
 
 
+def _written(staged: Path) -> pa.Schema:
+    import pyarrow.parquet as pq
+
+    return pq.read_schema(staged).remove_metadata()
+
+
 def read_rows(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """Return a published file's rows, or some columns of them.
 
     Not by way of pyarrow's datasets, whose import takes longer than an idle pass may.
     """
+    import pyarrow.parquet as pq
+
     with pq.ParquetFile(path) as file:
         return file.read(columns=columns, use_threads=False)
 
@@ -270,6 +283,9 @@ def is_merged(path: str) -> bool:
 
 def merged_paths(path: str) -> list[str]:
     """Return where the files stood whose rows a merged file holds; none where it cannot be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         metadata = pq.read_schema(path).metadata or {}
     except (pa.ArrowException, OSError):

@@ -8,14 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from batchpond.lake.schemas import TABLES, Table
 from batchpond.lake.store import Store
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
 MEMORY_LIMIT = "256MB"
 
@@ -53,6 +51,8 @@ def _select(store: Store, name: str) -> str:
         return nothing
     paths = ", ".join(literal(os.fspath(path)) for path in files)
     options = "hive_partitioning = false, filename = true"
+    import pyarrow.parquet as pq
+
     if any(lacks_later(table, pq.read_schema(path)) for path in (files if table.later else ())):
         return f"{nothing} union all by name from read_parquet([{paths}], {options}, union_by_name = true)"
     names = ", ".join(quoted(column) for column in table.schema.names)

@@ -16,7 +16,7 @@ Files = Mapping[str, Sequence[Path]]
 _LAYOUT = 1
 
 
-def fingerprint(lake_path: Path, files: Files) -> str:
+def fingerprint(lake_path: Path, files: Mapping[str, Sequence[str] | Sequence[Path]]) -> str:
     """Return what changes whenever the lens must be written again."""
     content = hashlib.sha256(f"{os.path.abspath(lake_path)}\0{views_digest()}\0".encode())
     for name in TABLES:
@@ -28,5 +28,5 @@ def fingerprint(lake_path: Path, files: Files) -> str:
 @cache
 def views_digest() -> str:
     """Return what changes with anything in a lens but its lists of files."""
-    schemas = "\0".join(f"{name}\0{table.schema}" for name, table in TABLES.items())
+    schemas = "\0".join(f"{name}\0{table.columns}" for name, table in TABLES.items())
     return hashlib.sha256(f"{_LAYOUT}\0{schemas}\0{scripts.digest()}".encode()).hexdigest()
