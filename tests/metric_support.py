@@ -23,7 +23,7 @@ from sql_support import (
 )
 
 CELL_VIEWS = (
-    "metric_consistency", "metric_position_bias", "metric_completion", "metric_repeat_agreement", "metric_cost",
+    "metric_consistency", "metric_position_bias", "metric_completion", "metric_repeat", "metric_cost",
     "metric_pairwisellm",
 )  # fmt: skip
 OUTCOMES = "metric_outcomes"

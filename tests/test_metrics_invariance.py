@@ -189,7 +189,7 @@ def test_unparsed_answers_never_change_a_rate() -> None:
     """More answers without a verdict, to orders that have one: no rate, interval, test or pair count moves."""
     rows = [row for row in random_rows(10) if row["verdict"]]
     noise = [row | {"verdict": None, "outcome": "unparsed", "repeat_no": 9, "cost_usd": 0.0} for row in rows[::3]]
-    views = ("metric_consistency", "metric_position_bias", "metric_repeat_agreement", "metric_pairwisellm")
+    views = ("metric_consistency", "metric_position_bias", "metric_repeat", "metric_pairwisellm")
     assert moved(measured(rows, *views), measured(rows + noise, *views)) == set()
 
 
@@ -252,6 +252,6 @@ def test_the_excess_conflict_has_a_sound_standard_error() -> None:
                      "verdict": "first" if won == order else "second"}
                     for number, won in enumerate(lo_won)
                 ]  # fmt: skip
-    views = measured(judged(rows), "metric_repeat_agreement")["metric_repeat_agreement"]
+    views = measured(judged(rows), "metric_repeat")["metric_repeat"]
     spread = column(views, "position_excess_conflict").std()
     assert 0.85 < column(views, "position_excess_conflict_se").mean() / spread < 1.15

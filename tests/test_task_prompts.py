@@ -73,12 +73,14 @@ def test_the_table_of_answers(by: AnswerRule, text: str, judgment: Judgment) -> 
     assert parse(answered(text), by) == judgment
 
 
-def test_sql_says_nothing_before_the_lens_has_evaluated_it() -> None:
-    """Its answers are unparsed until then, its failures are told at once."""
+def test_sql_alone_says_why_there_is_no_answer() -> None:
+    """Its answers are read from the values that the lens evaluates."""
     by = rule(form="sql", fields={"score": "length(text) - length(replace(text, ';', ''))"})
-    assert by.is_read_by_lens
+    assert dict(by.expressions) == dict(by.fields)
     assert parse(answered("a;b"), by) == UNPARSED
     assert parse(answered(""), by) == Judgment(None, Outcome.EMPTY)
+    assert by.read_values(answered("a;b"), {"score": "1"}) == Judgment(None, Outcome.DECIDED, score=1.0)
+    assert by.read_values(answered(" "), {"score": "0"}) == Judgment(None, Outcome.EMPTY)
 
 
 @pytest.mark.parametrize(

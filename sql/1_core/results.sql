@@ -4,7 +4,9 @@
 --   and the attempt that asked last. A request that several cells share appears in each of them with the same ids and
 --   the same cost; `costs` counts it once. request_state: planned, outstanding (asked, no answer yet), answered,
 --   failed, missing (its batch is settled and holds no line for it) or unknown (nobody knows yet whether its batch
---   exists). outcome is NULL until a request is answered, failed or missing.
+--   exists). outcome is NULL until a request is answered, failed or missing. purpose says why an adaptive round asks a
+--   pair: start, gain (in nats, of information), reverse, or holdout, which no choice ever looks at; NULL elsewhere. What
+--   is of a smaller tier is sent before what is of a larger one.
 CREATE OR REPLACE VIEW results AS
 WITH joined AS (
   SELECT
@@ -106,6 +108,9 @@ SELECT
   is_lo_first,
   direction,
   repeat_no,
+  purpose,
+  gain,
+  coalesce(tier, 1) AS tier,
   request_id,
   shown_attempt_id AS attempt_id,
   CASE WHEN request_state IN ('answered', 'failed') THEN response_batch_id ELSE asked_batch_id END AS batch_id,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -13,6 +13,7 @@ from batchpond import ids
 from batchpond.errors import StudyError, UsageError
 from batchpond.model import Mode
 from batchpond.providers.base import ModelSettings, ProviderModule
+from batchpond.providers.common_body import SCHEMA
 from batchpond.rubrics import Rubric
 from batchpond.study_spec import THINKING_DEFAULT, ModelSpec, Study, Unsupported
 from batchpond.templates import Template
@@ -90,10 +91,17 @@ def make(study: Study, templates: Sequence[Template], modules: Modules) -> Grid:
     return Grid(cells, tuple(dropped))
 
 
+class OutputSchema(dict[str, Any]):
+    """A JSON schema whose keys keep their order in a body, since models answer in it: the reason before the verdict."""
+
+
 def make_ways(
-    models: Sequence[ModelSpec], modules: Modules, unsupported: Unsupported, source: str
-) -> tuple[list[Way], list[Dropped]]:
+    models: Sequence[ModelSpec], modules: Modules, unsupported: Unsupported, source: str,
+    output_schema: Mapping[str, Any] | None = None,
+) -> tuple[list[Way], list[Dropped]]:  # fmt: skip
     """Return every model at every thinking level that it accepts, and those that it does not.
+
+    Answers are held to `output_schema` where model and provider can do so; the others have it in `left_out`.
 
     Raises StudyError that names the latter, unless they may be dropped and something is left.
     """
@@ -102,7 +110,7 @@ def make_ways(
     for spec in models:
         module, endpoint = _wire(source, spec, modules)
         for thinking in spec.thinking:
-            way = _way(spec, thinking, module, endpoint)
+            way = _way(spec, thinking, module, endpoint, output_schema)
             if isinstance(way, Way):
                 ways.append(way)
             else:
@@ -144,7 +152,10 @@ def _check_mode(spec: ModelSpec, module: ProviderModule) -> None:
         )
 
 
-def _way(spec: ModelSpec, thinking: str, module: ProviderModule, endpoint: str) -> Way | Dropped:
+def _way(
+    spec: ModelSpec, thinking: str, module: ProviderModule, endpoint: str, output_schema: Mapping[str, Any] | None
+) -> Way | Dropped:
+    has_schema = output_schema is not None and module.DESCRIPTOR.takes_schema
     settings = ModelSettings(
         request_model=spec.model,
         endpoint=endpoint,
@@ -153,6 +164,7 @@ def _way(spec: ModelSpec, thinking: str, module: ProviderModule, endpoint: str) 
         max_output_tokens=spec.max_output_tokens,
         temperature=spec.temperature,
         parameters=spec.parameters or None,
+        output_schema=OutputSchema(output_schema or {}) if has_schema else None,
     )
     try:
         built = module.build_body(_PROBE, settings)
@@ -161,7 +173,8 @@ def _way(spec: ModelSpec, thinking: str, module: ProviderModule, endpoint: str) 
     fingerprint = ids.digest("way", spec.provider, endpoint, spec.model, canonical(built.body))
     if settings.max_output_tokens is None:
         settings = dataclasses.replace(settings, max_output_tokens=built.max_output_tokens)
-    return Way(spec, thinking, settings, module, built.dropped, fingerprint)
+    left_out = built.dropped if has_schema or output_schema is None else (*built.dropped, SCHEMA)
+    return Way(spec, thinking, settings, module, left_out, fingerprint)
 
 
 def resolve_endpoint(spec: ModelSpec, module: ProviderModule) -> str:
@@ -180,5 +193,15 @@ def resolve_endpoint(spec: ModelSpec, module: ProviderModule) -> str:
 
 
 def canonical(body: object) -> bytes:
-    """Return the one JSON text of a body: sorted keys, no white space, UTF-8."""
-    return orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
+    """Return the one JSON text of a body: sorted keys but in an output schema, no white space, UTF-8."""
+    return orjson.dumps(body, _as_it_stands, orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_SUBCLASS)
+
+
+def _as_it_stands(value: object) -> object:
+    match value:
+        case OutputSchema():
+            return orjson.Fragment(orjson.dumps(dict(value)))
+        case str():
+            return str(value)
+        case _:
+            raise TypeError(f"{type(value).__name__} is nothing that JSON can say")

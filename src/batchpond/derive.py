@@ -14,15 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from batchpond import live_lines
+from batchpond import judging, live_lines
+from batchpond.judging import Judge
 from batchpond.lake.schemas import JUDGMENTS, RESPONSES, STUDIES, Table
 from batchpond.lake.store import StagedTable, Store, read_rows
 from batchpond.model import FileRole, Match, Response, ResponseStatus
 from batchpond.payload import shard_lines
 from batchpond.providers import registry
 from batchpond.raw import RawFile, part_paths
-from batchpond.tasks import registry as tasks
-from batchpond.tasks.base import Judgment
 
 READER_VERSION = 1
 _ROWS_PER_BATCH = 5_000
@@ -139,7 +138,7 @@ def _derive_part(
 ) -> None:  # fmt: skip
     name = _responses_name(source.provider, part)
     read_line = _reader(source.provider, file.role)
-    judges = {parser_id: tasks.parser(spec) for parser_id, spec in specs.items()}
+    judges = {parser_id: judging.judge_of(spec) for parser_id, spec in specs.items()}
     with ExitStack() as stack:
         responses = stack.enter_context(store.staging(RESPONSES))
         judgments = {parser_id: stack.enter_context(store.staging(JUDGMENTS)) for parser_id in judges}
@@ -243,10 +242,10 @@ def _response_row(
 
 def _write_judgments(
     staged: StagedTable, source: Source, file: RawFile, parser_id: str,
-    answered: Sequence[tuple[int, str | None, Response]], judge: Callable[[Response], Judgment],
+    answered: Sequence[tuple[int, str | None, Response]], judge: Judge,
 ) -> None:  # fmt: skip
     n = len(answered)
-    judged = [judge(response) for _, _, response in answered]
+    judged = judge([response for _, _, response in answered])
 
     def constant(value: str) -> pa.Array:
         return pa.repeat(pa.scalar(value, pa.string()), n)

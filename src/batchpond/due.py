@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from batchpond import config, failpoints, ids, planned, shard
+from batchpond import config, failpoints, ids, planned, shard, tiers
 from batchpond.attempts import Phase, Picture
 from batchpond.failures import FAILED_SQL, Again, is_over, parameters
 from batchpond.lake import tables
@@ -32,7 +32,8 @@ _EVERYTHING = 2**62
 _DUE = """
 with wanted as (
   select request_id, min(slot) as slot, min(pair_id) as pair_id, min(cell_id) as cell_id,
-         min(template_id) as template_id, min(rubric_id) as rubric_id, min(thinking) as thinking, min(mode) as mode
+         min(template_id) as template_id, min(rubric_id) as rubric_id, min(thinking) as thinking, min(mode) as mode,
+         min(coalesce(tier, 1)) as tier
   from plan where study = $study and study_version = $version
   group by request_id
 ), sampled as (
@@ -44,16 +45,17 @@ with wanted as (
   select request_id from asked where is_live or not $again
 ), {chosen}, due as (
   select s.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename,
-         r.provider, r.endpoint, r.request_model, s.mode, s.cell_id, s.template_id, s.rubric_id, s.thinking, s.slot
+         r.provider, r.endpoint, r.request_model, s.mode, s.cell_id, s.template_id, s.rubric_id, s.thinking, s.slot,
+         s.tier
   from sampled s
   join requests r using (request_id)
   anti join held using (request_id)
   where not $again or s.request_id in (select request_id from chosen)
 )
-select * exclude (slot, cell_id), case when $per_cell then cell_id else '' end as cell_group,
-       count(*) over (partition by provider, endpoint, request_model, mode, cell_group) as n_in_group
+select * exclude (slot, cell_id, tier), case when $per_cell then cell_id else '' end as cell_group,
+       count(*) over (partition by tier, provider, endpoint, request_model, mode, cell_group) as n_in_group, tier
 from due
-order by provider, endpoint, request_model, mode, cell_group, slot
+order by tier, provider, endpoint, request_model, mode, cell_group, slot
 """
 _CHOSEN_FIRST = "chosen as (select cast(null as varchar) as request_id where false)"
 _CHOSEN_ALL = "chosen as (select request_id from asked)"
@@ -79,11 +81,14 @@ class DueRequest(NamedTuple):
     thinking: str
     cell_group: str
     n_in_group: int
+    tier: int
 
     @property
-    def group(self) -> tuple[str, str, str, str, str, int]:
+    def group(self) -> tuple[int, str, str, str, str, str, int]:
         """What all requests of a shard share, and how many due requests share it."""
-        return self.provider, self.endpoint, self.request_model, self.mode, self.cell_group, self.n_in_group
+        return (
+            self.tier, self.provider, self.endpoint, self.request_model, self.mode, self.cell_group, self.n_in_group,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +132,7 @@ def new_shards(
             },
         )
         for group, members in groupby(_rows(connection), key=lambda row: row.group):
-            provider, _, model, mode, _, n_lines = group
+            _, provider, _, model, mode, _, n_lines = group
             limits = _limits(provider, Mode(mode), settings.of_model(provider, model), rule)
             if rule.segments is None:
                 parts = shard.split(members, limits)
@@ -219,6 +224,7 @@ def shard_event(study: str, version: str, lines: list[DueRequest], book: Prices,
         cost_expected_usd=cost.expected_usd,
         cost_max_usd=cost.worst_usd,
         detail=_cells_text(lines),
+        tier=None if first.tier == tiers.FIRST else first.tier,
     )
 
 

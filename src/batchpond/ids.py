@@ -95,3 +95,8 @@ def unit_interval(seed: int, *parts: str | int) -> float:
     """
     raw = hashlib.sha256(_joined(("uniform", seed, *parts))).digest()
     return int.from_bytes(raw[:7], "big") / (1 << 56)
+
+
+def number(kind: str, *parts: str | int) -> int:
+    """Return a whole number below 2^63 made of `parts`, in a namespace of its own per `kind`."""
+    return int.from_bytes(hashlib.sha256(_joined((kind, *parts))).digest()[:8], "big") >> 1

@@ -97,5 +97,8 @@ class Rows:
             # Items are in id order, so the smaller position is the smaller id.
             "is_lo_first": pa.array(first < second),
             "repeat_no": pa.array(self._plan.repeat_no[part]),
+            "purpose": _constant(None, n),
+            "gain": _constant(None, n, pa.float64()),
+            "tier": _constant(None, n, pa.int32()),
         }
         return pa.Table.from_arrays([columns[name] for name in PLAN.schema.names], schema=PLAN.schema)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from batchpond import rank_adaptive
 from batchpond.rank_counts import SCOPE, Counts
 from batchpond.stats import ranking
 from batchpond.stats.ranking import Component, Flag, Options, Ranking
@@ -54,6 +55,9 @@ RANKING_SCHEMA: Final = pa.schema(
             pa.field(name, pa.float64())
             for name in ("reliability", "strata", "eta", "eta_se", "eta_p", "eta_lr", "eta_lr_p")
         ),
+        pa.field("is_reliability_valid", pa.bool_()),
+        pa.field("n_held_out", pa.int64()),
+        *(pa.field(name, pa.float64()) for name in ("held_out_accuracy", "held_out_log_loss")),
         pa.field("is_eta_lr_penalised", pa.bool_()),
         pa.field("nu", pa.float64()),
         *(pa.field(name, pa.int64()) for name in ("rank_change_ties_dropped", "rank_change_ties_davidson")),
@@ -128,11 +132,27 @@ def ranking_rows(counts: Counts, found: Ranking, options: Options) -> Iterator[d
         "n_pending": sum(counts.n_pending) // 2,
         "is_comparable": found.is_comparable,
         "cluster": str(options.cluster),
+        **_held_out(counts),
     }
     if not found.components:
         yield shared | {"n_items": 0, "n_comparisons": 0}
     for component in found.components:
         yield shared | _component_row(component, found)
+
+
+def _held_out(counts: Counts) -> dict[str, Any]:
+    """Return what adaptive rounds held out says of a ranking: there, it stands for reliability."""
+    if counts.held_out is None:
+        return {"is_reliability_valid": True}
+    found = rank_adaptive.foretold(counts.votes, counts.held_out)
+    if found is None:
+        return {"is_reliability_valid": False, "n_held_out": 0}
+    return {
+        "is_reliability_valid": False,
+        "n_held_out": found.n_votes,
+        "held_out_accuracy": found.accuracy,
+        "held_out_log_loss": found.log_loss,
+    }
 
 
 def _component_row(component: Component, found: Ranking) -> dict[str, Any]:
@@ -159,6 +179,21 @@ def _component_row(component: Component, found: Ranking) -> dict[str, Any]:
     return row
 
 
+def _adaptive_notes(rankings: Sequence[dict[str, Any]]) -> Iterator[str]:
+    adaptive = [row for row in rankings if not row["is_reliability_valid"] and row.get("component_id") in {None, 1}]
+    if not adaptive:
+        return
+    yield (
+        f"in {len(adaptive):,} of the rankings pairs were chosen by earlier answers: reliability is not valid there "
+        "(is_reliability_valid), held-out judgments say how good the ranking is"
+    )
+    judged = [row for row in adaptive if row.get("held_out_accuracy") is not None]
+    n = sum(row["n_held_out"] for row in judged)
+    if n:
+        right = sum(row["held_out_accuracy"] * row["n_held_out"] for row in judged) / n
+        yield f"of {n:,} judgments held out at random, the others foretell {right:.1%} (a coin: 50 %)"
+
+
 def notes(rankings: Sequence[dict[str, Any]], options: Options) -> Iterator[str]:
     """Yield what somebody who reads the numbers alone would get wrong."""
     if options.is_full and any(row.get("reliability") is not None for row in rankings):
@@ -166,6 +201,7 @@ def notes(rankings: Sequence[dict[str, Any]], options: Options) -> Iterator[str]
             "reliability holds for pairs chosen without looking at answers; "
             "adaptive rounds raise it even among equal items"
         )
+    yield from _adaptive_notes(rankings)
     apart = sum(row["component_id"] == 1 and not row["is_comparable"] for row in rankings if row.get("component_id"))
     if apart:
         yield (

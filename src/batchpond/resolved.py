@@ -33,7 +33,7 @@ def resolve(study: Study, run_sql: SqlRows | None = None) -> Resolved:
 def config(study: Study) -> dict[str, Any]:
     """Return a study as plain values, without where on this machine it was read from."""
     values = dataclasses.asdict(study)
-    del values["source"], values["base_path"]
+    del values["source"], values["base_path"], values["pairs"]["adaptive"]  # a study of rounds is one of stages
     return values
 
 

@@ -28,9 +28,10 @@ from batchpond.providers import registry
 from batchpond.session import Session, Severity
 from batchpond.stage_config import from_config
 from batchpond.stage_plan import Round, ask_id, planned_asks, publish
+from batchpond.stage_query import GOOD, query
 from batchpond.stage_rows import Ask
-from batchpond.stage_source import GOOD, asks_by_now, query
-from batchpond.stage_spec import CONVERSATION, StagedStudy, StageSpec
+from batchpond.stage_source import asks_by_now
+from batchpond.stage_spec import StagedStudy, StageSpec
 
 INPUT_TABLES: Final = ("items", "rubrics", "templates", "requests", "plan")
 COMPLETE: Final = "complete"
@@ -116,6 +117,7 @@ class Look:
     record: Callable[[Event], object]
     standings: dict[str, Standing] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
+    _done: dict[str, bool] = field(default_factory=dict)
 
     @classmethod
     def at(
@@ -123,6 +125,11 @@ class Look:
     ) -> Look:
         """Return a look that goes on from what the version's latest `round` event knows."""
         return cls(store, staged, last, dict(orjson.loads(last.detail or "{}")), record)
+
+    def stand(self, standings: dict[str, Standing]) -> None:
+        """Take where the stages stand, and for which answers they were looked at, by now."""
+        self.standings = standings
+        self._done = {}
 
     def standing(self, name: str) -> Standing:
         """Return where a stage stands; one without rows stands nowhere."""
@@ -135,24 +142,34 @@ class Look:
 
     def basis(self, stage: StageSpec) -> str:
         """Return what the stage's asks depend on, as a text that changes when answers come."""
-        names = [*stage.rows.waits_for, *([stage.name] if stage.task == CONVERSATION else [])]
+        names = [*stage.rows.waits_for, *([stage.name] if stage.goes_on else [])]
         found = [(name, self.standing(name)) for name in names]
         return " ".join(f"{name}:{standing.n_rows}:{standing.n_good}" for name, standing in found)
 
     def is_ready(self, stage: StageSpec) -> bool:
         """Whether all that the stage's next asks depend on has ended."""
         own = self.standing(stage.name)
-        is_talk_open = stage.task == CONVERSATION and bool(own.n_open)
-        return not is_talk_open and all(self.is_done(self.staged.stage(name)) for name in stage.rows.waits_for)
+        is_going_on = stage.goes_on and bool(own.n_open)
+        return not is_going_on and all(self.is_done(self.staged.stage(name)) for name in stage.rows.waits_for)
 
     def is_due(self, stage: StageSpec) -> bool:
         """Whether a stage is to be asked further: it can be, and has not been since answers came."""
         basis = self.basis(stage)
-        is_new = bool(basis) and self.looked.get(stage.name) != basis
-        return is_new and stage.name not in self.failed and self.is_ready(stage)
+        is_new = bool(basis) and self.looked.get(stage.name) != basis and self.is_ready(stage)
+        return stage.name not in self.failed and (is_new or self.is_half_planned(stage))
+
+    def is_half_planned(self, stage: StageSpec) -> bool:
+        """Whether a process died after it planned files of an adaptive round and before it told of the round."""
+        round_no = self.standing(stage.name).round_no or 0
+        return stage.pairs.adaptive is not None and round_no > (self.last.ordinal or 0)
 
     def is_done(self, stage: StageSpec) -> bool:
         """Whether a stage has ended: nothing on its way, nothing left to ask."""
+        if stage.name not in self._done:
+            self._done[stage.name] = self._is_done(stage)
+        return self._done[stage.name]
+
+    def _is_done(self, stage: StageSpec) -> bool:
         own = self.standing(stage.name)
         basis = self.basis(stage)
         is_asked = self.looked.get(stage.name) == basis if basis else bool(own.n_rows)
@@ -197,7 +214,7 @@ def open_rounds(
     while is_any:
         is_any = False
         refresh(store)
-        look.standings = standings_of(store, staged.name)
+        look.stand(standings_of(store, staged.name))
         for stage in staged.stages:
             n_new = 0
             if look.is_due(stage):
@@ -220,10 +237,11 @@ def open_rounds(
 def _open(look: Look, stage: StageSpec) -> int:
     """Plan what a stage asks by now; return how many rows that adds."""
     basis = look.basis(stage)
-    asks = asks_by_now(look.store, look.staged, stage)
+    asks = asks_by_now(look.store, look.staged, stage, look.last.ordinal)
     n_new = publish_round(look.store, look.staged, look.version, (look.last.ordinal or 0) + 1, stage, asks)
     failpoints.reach("R1")
     look.looked[stage.name] = basis
+    look.stand(look.standings)
     _, round_no = counts_of(look.store, look.staged.name, look.version)
     if n_new or round_no != look.last.ordinal:  # a process may have died before it told of its round
         look.tell(INCOMPLETE, stage.name, n_new)
@@ -237,7 +255,9 @@ def publish_round(
     with tables.connect(store, INPUT_TABLES) as connection:
         values: dict[str, str | int] = {"study": staged.name, "version": version, "round_no": round_no}
         n_slots, n_files = connection.execute(_PLACE, values).fetchall()[0]
-        ways, _ = make_ways(stage.models, registry.module, staged.unsupported, staged.source)
+        ways, _ = make_ways(
+            stage.models, registry.module, staged.unsupported, staged.source, stage.output_schema
+        )
         found = Round(staged.name, version, round_no, stage, ways, n_slots, n_files)
         known = planned_asks(connection, found)
         return publish(store, connection, found, (ask for ask in asks if ask_id(ask) not in known))

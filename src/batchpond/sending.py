@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from batchpond import config, due, failures, planned
+from batchpond import config, due, failures, planned, tiers
 from batchpond.attempts import UNSENT_PHASES, Attempt, Phase, Picture, wire_of
 from batchpond.errors import ExitCode
 from batchpond.lake import tables
@@ -151,9 +151,9 @@ def _has_unsent(session: Session, study: str) -> bool:
 
 
 def candidates(store: Store, picture: Picture, study: str) -> Iterator[tuple[Event, Attempt | None]]:
-    """Yield the study's shards of the current version that are not done, with their latest attempt."""
+    """Yield the study's shards of the current version that are not done, with their latest attempt, tier by tier."""
     version = picture.current_versions.get(study)
-    for shard in list(picture.shards.values()):
+    for shard in tiers.in_order(picture.shards.values()):
         if shard.study != study or shard.study_version != version or shard.shard_kind == ShardKind.ADOPTED:
             continue
         latest = picture.latest_attempt(shard.shard_id or "")
@@ -165,6 +165,7 @@ def candidates(store: Store, picture: Picture, study: str) -> Iterator[tuple[Eve
 
 def _send_study(session: Session, study: str, approval: Event, trigger: Trigger) -> None:
     waiting_for: dict[str, int] = {}
+    precedence = tiers.Precedence()
     budget: Budget | None = None
     settings = config.load(session.store.path)
     for shard, latest in candidates(session.store, session.picture, study):
@@ -176,15 +177,19 @@ def _send_study(session: Session, study: str, approval: Event, trigger: Trigger)
             case Readiness.DONE:
                 continue
             case Readiness.WAITING:
-                session.n_waiting += latest is not None and latest.phase in {Phase.REJECTED, Phase.VERIFIED}
+                if latest is not None and latest.phase in {Phase.REJECTED, Phase.VERIFIED}:
+                    session.n_waiting += 1
+                    precedence.hold(shard, tiers.of_model(shard))
                 continue
             case Readiness.HELD:
                 _count(waiting_for, "a person: the provider refused them")
                 continue
             case Readiness.READY:
                 budget = budget or Budget.of(session, approval)
-                obstacle = _obstacle(session, shard, settings, budget)
+                obstacle = _obstacle(session, shard, settings, budget, precedence)
         if obstacle is not None:
+            if obstacle.holds is not None:
+                precedence.hold(shard, obstacle.holds)
             _count(waiting_for, obstacle.reason)
             session.n_waiting += obstacle.passes_by_itself
             continue
@@ -202,17 +207,24 @@ def _count(tally: dict[str, int], reason: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why a shard that is ready is not sent now, and whether waiting alone will help."""
+    """Why a shard that is ready is not sent now, and whether waiting alone will help.
+
+    `holds` is what it waits for and no later tier may take, as a scope of `tiers`.
+    """
 
     reason: str
     passes_by_itself: bool = True
+    holds: str | None = None
 
 
-def _obstacle(session: Session, shard: Event, settings: config.Config, budget: Budget) -> Obstacle | None:
+def _obstacle(
+    session: Session, shard: Event, settings: config.Config, budget: Budget, precedence: tiers.Precedence
+) -> Obstacle | None:
     found = _refusal(session, shard) or _full_queue(session, shard, settings)
     if found is None and not budget.allows(shard):
-        return Obstacle("money: the approved cost is reserved or spent", passes_by_itself=False)
-    return found
+        return Obstacle("money: the approved cost is reserved or spent", passes_by_itself=False, holds=tiers.ALL)
+    before = precedence.before(shard)
+    return Obstacle(f"tier {before} to be sent first") if found is None and before is not None else found
 
 
 def _refusal(session: Session, shard: Event) -> Obstacle | None:
@@ -238,21 +250,23 @@ def _full_queue(session: Session, shard: Event, settings: config.Config) -> Obst
         if a.provider == provider and a.mode is Mode.BATCH and a.phase in _QUEUED_PHASES
     ]
     of_model = [intent for intent in waiting if intent.request_model == model]
-    return _over(settings.of_account(provider), provider, shard, waiting) or _over(
-        settings.of_model(provider, model), model, shard, of_model
-    )
+    of_account = _over(settings.of_account(provider), provider, shard, waiting)
+    if of_account is not None:
+        return Obstacle(of_account, holds=tiers.of_provider(shard))
+    found = _over(settings.of_model(provider, model), model, shard, of_model)
+    return None if found is None else Obstacle(found, holds=tiers.of_model(shard))
 
 
-def _over(limits: config.Limits, name: str, shard: Event, waiting: list[Event]) -> Obstacle | None:
+def _over(limits: config.Limits, name: str, shard: Event, waiting: list[Event]) -> str | None:
     """Return which limit a shard would pass beside what waits; alone it is always tried."""
     if limits.open_batches is not None and len(waiting) >= limits.open_batches:
-        return Obstacle(f"room among the {limits.open_batches} open {name} batches")
+        return f"room among the {limits.open_batches} open {name} batches"
     n_requests = sum(intent.n_requests or 0 for intent in (*waiting, shard))
     if limits.enqueued_requests is not None and waiting and n_requests > limits.enqueued_requests:
-        return Obstacle(f"room in the queue of {limits.enqueued_requests:,} {name} requests")
+        return f"room in the queue of {limits.enqueued_requests:,} {name} requests"
     tokens = sum(intent.input_tokens or 0 for intent in (*waiting, shard))
     if limits.enqueued_tokens is not None and waiting and tokens > limits.enqueued_tokens:
-        return Obstacle(f"room in the queue of {limits.enqueued_tokens:,} {name} tokens")
+        return f"room in the queue of {limits.enqueued_tokens:,} {name} tokens"
     return None
 
 

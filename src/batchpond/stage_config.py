@@ -11,8 +11,9 @@ import orjson
 from batchpond.errors import LakeError
 from batchpond.model import ErrorClass, Mode
 from batchpond.rubrics import Rubric
-from batchpond.stage_spec import RowsSpec, StagedStudy, StageSpec
+from batchpond.stage_spec import Kept, RowsSpec, StagedStudy, StageSpec
 from batchpond.study_spec import (
+    AdaptiveSpec,
     BudgetSpec,
     ItemsFrom,
     ItemsSpec,
@@ -49,6 +50,8 @@ def to_json(study: StagedStudy) -> str:
 def _stage_config(stage: StageSpec) -> dict[str, Any]:
     plain = dataclasses.asdict(stage)
     plain["rule"] = dict(stage.rule.to_spec())
+    if stage.pairs.adaptive is None:
+        del plain["pairs"]["adaptive"]
     plain["templates"] = [[t.template_id, t.text] for t in stage.templates]
     plain["rubrics"] = [dataclasses.asdict(rubric) for rubric in stage.rubrics]
     return plain
@@ -88,14 +91,23 @@ def _stage(entry: Mapping[str, Any]) -> StageSpec:
         templates=tuple(Template(template_id, text) for template_id, text in entry["templates"]),
         models=tuple(_model(model) for model in entry["models"]),
         rubrics=tuple(_rubric(rubric) for rubric in entry["rubrics"]),
-        pairs=PairsSpec(**{**entry["pairs"], "order": Order(entry["pairs"]["order"])}),
+        pairs=_pairs(entry["pairs"]),
         repeats=entry["repeats"],
         tactics=tuple(Tactic(**{**tactic, "phrases": tuple(tactic["phrases"])}) for tactic in entry["tactics"]),
         turns=entry["turns"],
         is_cold_start=entry["is_cold_start"],
         expected_share=entry["expected_share"],
         expected_output_tokens=entry["expected_output_tokens"],
+        keeps=_kept(entry.get("keeps")),
+        tier=entry.get("tier"),
+        is_structured=entry.get("is_structured", False),
     )
+
+
+def _pairs(entry: Mapping[str, Any]) -> PairsSpec:
+    rules = entry.get("adaptive")
+    adaptive = None if rules is None else AdaptiveSpec(**rules)
+    return PairsSpec(**{**entry, "order": Order(entry["order"]), "adaptive": adaptive})
 
 
 def _rubric(entry: Mapping[str, Any]) -> Rubric:
@@ -105,7 +117,15 @@ def _rubric(entry: Mapping[str, Any]) -> Rubric:
 def _rows(entry: Mapping[str, Any]) -> RowsSpec:
     items = entry["items"]
     found = None if items is None else ItemsSpec(**{**items, "source": ItemsFrom(items["source"])})
-    return RowsSpec(found, entry["stage"], entry["sql"], entry["where"], tuple(entry["after"]), entry["columns"])
+    kept, lacking = _kept(entry.get("kept")), _kept(entry.get("lacking"))
+    after = tuple(entry["after"])
+    return RowsSpec(found, entry["stage"], entry["sql"], entry["where"], after, entry["columns"], kept, lacking)
+
+
+def _kept(entry: Mapping[str, Any] | None) -> Kept | None:
+    if entry is None:
+        return None
+    return Kept(**{**entry, "questions": tuple(entry["questions"]), "ratings": tuple(entry["ratings"])})
 
 
 def _model(entry: Mapping[str, Any]) -> ModelSpec:

@@ -6,15 +6,18 @@ what its author expects of a choice (`expected_share`) and of an answer (`expect
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from batchpond import adaptive
 from batchpond.cells import Way
 from batchpond.model import PricedModel
 from batchpond.prices import ANSWER_TOKENS_EXPECTED, NOTHING, Estimate, Prices
 from batchpond.stage_plan import tokens_of
-from batchpond.stage_spec import CONVERSATION, OWN_OUTPUT_TASKS, PAIR_TASKS, StageSpec
+from batchpond.stage_spec import CONVERSATION, OWN_OUTPUT_TASKS, PAIR_TASKS, Kept, StageSpec
 from batchpond.study_spec import PairsSpec
+from batchpond.tasks.inputs import AnswerRule
 
 BYTES_PER_TOKEN = 4
 
@@ -56,6 +59,7 @@ class _Flow:
     n_candidates: int = 1
     has_rubrics: bool = False
     talk_bytes: float = 0.0
+    n_statements: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +71,43 @@ class _Asked:
 
 
 def forecast(known: Sequence[Known], prices: Prices) -> list[Forecast]:
-    """Return what each stage of a study will ask and cost, in order."""
+    """Return what each stage of a study will ask and cost, in order.
+
+    Where questions are made in rounds, the worst that may come is that every round is needed.
+    """
+    found = _foretold(known, prices, is_worst=False)
+    if all(one.stage.keeps is None for one in known):
+        return found
+    worst = _foretold(known, prices, is_worst=True)
+    return [
+        replace(one, later=replace(one.later, worst_usd=other.later.worst_usd))
+        for one, other in zip(found, worst, strict=True)
+    ]
+
+
+def _foretold(known: Sequence[Known], prices: Prices, *, is_worst: bool) -> list[Forecast]:
     flows: dict[str, _Flow] = {}
     found = []
     for one in known:
         stage = one.stage
-        flow = _own_flow(one) if not stage.waits else _chosen(stage, flows)
+        flow = _own_flow(one) if not stage.waits else _chosen(stage, flows, is_worst=is_worst)
         first = _first(one, flow)
-        later = _later_turns(stage, first)
+        later = _later_rounds(stage, first, flow.n_rows)
         found.append(_forecast(one, first, later, prices))
         flows[stage.name] = _handed_on(one, flow, first)
     return found
 
 
 def _own_flow(one: Known) -> _Flow:
-    return _Flow(one.n_rows, one.row_bytes, 0.0, 1, one.has_rubrics)
+    return _Flow(one.n_rows, one.row_bytes, 0.0, 1, one.has_rubrics, n_statements=len(one.stage.rubrics))
 
 
-def _chosen(stage: StageSpec, flows: Mapping[str, _Flow]) -> _Flow:
+def _chosen(stage: StageSpec, flows: Mapping[str, _Flow], *, is_worst: bool) -> _Flow:
     """Return the rows that a waiting stage is foreseen to get; of SQL, as many as all it waits for hand on."""
+    if stage.rows.kept is not None:
+        return _kept(stage.rows.kept, flows, is_worst=is_worst)
+    if stage.rows.lacking is not None:
+        return _lacking(stage.rows.lacking, flows[stage.rows.stage or ""], flows, is_worst=is_worst)
     if stage.rows.stage is not None:
         source = flows[stage.rows.stage]
         is_part = stage.rows.where is not None
@@ -94,6 +116,23 @@ def _chosen(stage: StageSpec, flows: Mapping[str, _Flow]) -> _Flow:
         source = replace(max(sources, key=lambda flow: flow.n_rows), n_rows=sum(flow.n_rows for flow in sources))
         is_part = True
     return replace(source, n_rows=source.n_rows * (stage.expected_share if is_part else 1.0))
+
+
+def _kept(kept: Kept, flows: Mapping[str, _Flow], *, is_worst: bool) -> _Flow:
+    """Return the questions that are kept: as many of each statement as are wanted, or rated low enough."""
+    questions = flows[kept.questions[0]]
+    n_made = sum(flows[name].n_rows for name in kept.questions)
+    n_low = n_made * (1.0 if is_worst else kept.expected_share)
+    return replace(questions, n_rows=min(n_low, kept.per_statement * questions.n_statements))
+
+
+def _lacking(kept: Kept, scenarios: _Flow, flows: Mapping[str, _Flow], *, is_worst: bool) -> _Flow:
+    """Return the scenarios of a further round: none, where the rounds before are foreseen to give enough."""
+    n_low = sum(flows[name].n_rows for name in kept.questions) * kept.expected_share
+    n_statements = max(1.0, scenarios.n_statements)
+    if not is_worst and n_low >= kept.per_statement * n_statements:
+        return replace(scenarios, n_rows=0.0)
+    return replace(scenarios, n_rows=n_statements * math.ceil(kept.promising * scenarios.n_rows / n_statements))
 
 
 def _first(one: Known, flow: _Flow) -> _Asked:
@@ -114,6 +153,8 @@ def _n_of_rows(stage: StageSpec, flow: _Flow) -> float:
         case "ranking":
             return flow.n_rows * max(0, flow.n_candidates - 1)
         case "pairwise":
+            if stage.pairs.adaptive is not None:
+                return sum(adaptive.n_of_rounds(round(flow.n_rows), stage.pairs)[:1])
             return _n_pairs(flow.n_rows, stage.pairs) * (1 + stage.pairs.reverse)
         case _:
             return flow.n_rows
@@ -130,8 +171,11 @@ def _answer_tokens(stage: StageSpec) -> int:
     return stage.expected_output_tokens or ANSWER_TOKENS_EXPECTED
 
 
-def _later_turns(stage: StageSpec, first: _Asked) -> list[_Asked]:
-    """Return the turns after the first: each shows all earlier ones."""
+def _later_rounds(stage: StageSpec, first: _Asked, n_rows: float) -> list[_Asked]:
+    """Return the turns after the first, each showing all earlier ones, or all rounds of adaptive pairs."""
+    if stage.pairs.adaptive is not None:
+        sizes = adaptive.n_of_rounds(round(n_rows), stage.pairs)
+        return [_Asked(first.n_per_way * size / sizes[0], first.size_bytes) for size in sizes[1:]]
     if stage.task != CONVERSATION:
         return []
     grown = _turn_bytes(stage)
@@ -176,6 +220,10 @@ def _cost(one: Known, asked: _Asked, prices: Prices) -> Estimate:
 def _handed_on(one: Known, flow: _Flow, first: _Asked) -> _Flow:
     """Return what later stages get: a stage's own outputs, or the rows that it judged."""
     stage = one.stage
+    if isinstance(stage.rule, AnswerRule):
+        n_entries = first.n_per_way * len(one.ways) * stage.rule.count
+        entry_bytes = _answer_tokens(stage) * BYTES_PER_TOKEN / stage.rule.count
+        return _Flow(n_entries, entry_bytes, 0.0, 1, flow.has_rubrics, n_statements=flow.n_statements)
     if stage.task not in OWN_OUTPUT_TASKS:
         return flow
     n_candidates = len(one.ways) * len(stage.templates)

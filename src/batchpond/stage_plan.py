@@ -85,10 +85,14 @@ class Round:
 
 def candidate_label(way: Way, template: Template, stage: StageSpec) -> str:
     """Return the name under which a model's own outputs go on: what tells it from the stage's other ways."""
-    label = f"{way.spec.provider}/{way.spec.model}"
-    if way.thinking != THINKING_DEFAULT:
-        label += f"@{way.thinking}"
-    return label if len(stage.templates) == 1 else f"{label}#{template.template_id}"
+    spec = way.spec
+    return label_of(spec.provider, spec.model, way.thinking, template.template_id, n_templates=len(stage.templates))
+
+
+def label_of(provider: str, model: str, thinking: str, template_id: str, *, n_templates: int) -> str:
+    """Return what tells one way to ask from the others of a stage."""
+    label = f"{provider}/{model}" if thinking == THINKING_DEFAULT else f"{provider}/{model}@{thinking}"
+    return label if n_templates == 1 else f"{label}#{template_id}"
 
 
 def ask_id(ask: Ask) -> int:
@@ -167,7 +171,7 @@ def _planned(found: Round, asks: Iterable[Ask]) -> Iterator[tuple[dict[str, Any]
                 continue
             prompt = prompt_of(found.stage, template, ask)
             body = canonical(way.module.build_body(prompt, way.settings).body)
-            tokens = tokens_of(size_bytes(prompt))
+            tokens = tokens_of(size_bytes(prompt) + found.stage.schema_bytes)
             place = _place(found, way, template, ask, label)
             for repeat_no in range(1, found.stage.repeats + 1):
                 request = _request(way, body, tokens, repeat_no)
@@ -254,6 +258,9 @@ def _place(found: Round, way: Way, template: Template, ask: Ask, label: str) -> 
         "turn_no": ask.turn_no,
         "direction": str(ask.direction) if second else None,
         "is_lo_first": first.item_id < second.item_id if second else None,
+        "purpose": ask.purpose,
+        "gain": ask.gain,
+        "tier": stage.tier if ask.tier is None else ask.tier,
     }
 
 

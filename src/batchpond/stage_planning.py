@@ -29,12 +29,14 @@ from batchpond.providers import registry
 from batchpond.rounds import INCOMPLETE, counts_of, may_have_answers, open_rounds, publish_round, round_event
 from batchpond.stage_config import to_config, to_json
 from batchpond.stage_forecast import Forecast, Known, forecast
+from batchpond.stage_inputs_rows import KINDS
 from batchpond.stage_plan import prompt_of, size_bytes
-from batchpond.stage_rows import NO_RUBRIC, Ask, SourceRow, asks, probe
+from batchpond.stage_rows import NO_RUBRIC, Ask, SourceRow, asks, probe, rubric_row, tier_of
 from batchpond.stage_source import check
-from batchpond.stage_spec import CONVERSATION, OWN_OUTPUT_TASKS, PAIR_TASKS, StagedStudy, StageSpec
+from batchpond.stage_spec import CONVERSATION, INPUTS, OWN_OUTPUT_TASKS, PAIR_TASKS, StagedStudy, StageSpec
 from batchpond.stage_talk import asks as talk_asks
 from batchpond.study_spec import ItemsFrom
+from batchpond.tasks import inputs
 
 FIRST_ROUND: Final = 1
 _SAMPLE_ASKS: Final = 200
@@ -124,11 +126,13 @@ def plan_staged(
 def _draft(
     study: StagedStudy, stage: StageSpec, modules: Modules, run_sql: SqlRows, dropped: list[Dropped]
 ) -> _StageDraft:
-    ways, refused = make_ways(stage.models, modules, study.unsupported, f"{study.source}: stage {stage.name}")
+    ways, refused = make_ways(
+        stage.models, modules, study.unsupported, f"{study.source}: stage {stage.name}", stage.output_schema
+    )
     dropped += refused
     if stage.waits:
         return _StageDraft(stage, ways, None, study.seed)
-    rows = [_row(item, stage) for item in _items(study, stage, run_sql)]
+    rows = _rows(study, stage, run_sql)
     draft = _StageDraft(stage, ways, rows, study.seed)
     n_asks = 0
     for ask in draft.asks():
@@ -153,33 +157,49 @@ def _check_later(store: Store, study: StagedStudy, drafts: Sequence[_StageDraft]
             continue
         refresh(store)
         check(store, stage)
-        source = study.stage(stage.rows.stage) if stage.rows.stage else None
-        if source is not None and source.task in OWN_OUTPUT_TASKS:
-            row = SourceRow("id", "text", "unit", None, "candidate", "input", more=_more(source))
+        source = _source(study, stage)
+        if source is not None and source.task in OWN_OUTPUT_TASKS | {INPUTS}:
+            row = SourceRow("id", "text", "unit", None, "candidate", "input", more=_more(study, source))
             other = dataclasses.replace(row, item_id="other") if stage.task in PAIR_TASKS else None
             if stage.task != CONVERSATION:
                 _check_templates(stage, probe((*stage.rubrics, NO_RUBRIC)[0], row, other))
 
 
-def _more(source: StageSpec) -> dict[str, Any]:
-    names = stage_talk.PLACES if source.task == CONVERSATION else ()
+def _source(study: StagedStudy, stage: StageSpec) -> StageSpec | None:
+    """Return the stage whose answers a stage asks about."""
+    kept = stage.rows.kept
+    name = kept.questions[0] if kept else stage.rows.stage
+    return study.stage(name) if name else None
+
+
+def _more(study: StagedStudy, source: StageSpec) -> dict[str, Any]:
+    """Return what a stage's rows will have besides their texts, as placeholders in small letters."""
+    names: tuple[str, ...] = stage_talk.PLACES if source.task == CONVERSATION else ()
+    step: StageSpec | None = source
+    while step is not None and isinstance(step.rule, inputs.AnswerRule):
+        names = (*names, KINDS[step.rule.step])
+        step = _source(study, step)
     return dict.fromkeys(names, "text")
 
 
-def _items(study: StagedStudy, stage: StageSpec, run_sql: SqlRows) -> list[Item]:
+def _rows(study: StagedStudy, stage: StageSpec, run_sql: SqlRows) -> list[SourceRow]:
     if stage.rows.items is None:
-        raise StudyError(f"{study.source}: stage {stage.name} has no items")
+        return [rubric_row(rubric) for rubric in stage.rubrics]
     is_sql = stage.rows.items.source is ItemsFrom.SQL
-    return read_any(stage.rows.items, study.base_path, run_sql if is_sql else None)
+    items = read_any(stage.rows.items, study.base_path, run_sql if is_sql else None)
+    return [_row(item, stage) for item in items]
 
 
 def _row(item: Item, stage: StageSpec) -> SourceRow:
     """Return a file's item as a row; the columns that say where it belongs are taken out of its metadata."""
     more: dict[str, Any] = orjson.loads(item.metadata) if item.metadata else {}
     taken = {name: more.pop(column, None) for name, column in stage.rows.columns.items()}
+    tier = tier_of(stage, item.item_id, taken.pop("tier", None))
     known = {name: None if value is None else str(value) for name, value in taken.items()}
     unit_id = known.get("unit") or ("" if stage.task == "pairwise" else item.item_id)
-    return SourceRow(item.item_id, item.text, unit_id, known.get("rubric"), known.get("candidate"), more=more)
+    return SourceRow(
+        item.item_id, item.text, unit_id, known.get("rubric"), known.get("candidate"), more=more, tier=tier
+    )
 
 
 def _version(study: StagedStudy, drafts: Sequence[_StageDraft]) -> str:
@@ -195,9 +215,9 @@ def _study_row(
 ) -> dict[str, Any]:
     parsers = {draft.stage.rule.parser_id: dict(draft.stage.rule.to_spec()) for draft in drafts}
     later = {
-        found.stage.name: {**dataclasses.asdict(found.later), "n_rounds": found.stage.turns}
+        found.stage.name: {**dataclasses.asdict(found.later), "n_rounds": found.stage.n_later_rounds}
         for found in foreseen
-        if found.later.expected_usd != 0.0
+        if found.later != NOTHING
     }
     return {
         "study": study.name,
@@ -239,7 +259,7 @@ def _frame_bytes(stage: StageSpec) -> float:
     """Return the mean size of a waiting stage's prompts without the texts of its rows."""
     if stage.task == CONVERSATION:
         return 0.0
-    empty = SourceRow("", "", "", None, "", "", more=dict.fromkeys(stage_talk.PLACES, ""))
+    empty = SourceRow("", "", "", None, "", "", more=dict.fromkeys((*stage_talk.PLACES, *KINDS.values()), ""))
     other = empty if stage.task in PAIR_TASKS else None
     rubrics = stage.rubrics[:_SAMPLE_ASKS] or (NO_RUBRIC,)
     try:
@@ -249,7 +269,8 @@ def _frame_bytes(stage: StageSpec) -> float:
 
 
 def _size_of(stage: StageSpec, ask: Ask) -> float:
-    return sum(size_bytes(prompt_of(stage, template, ask)) for template in stage.templates) / len(stage.templates)
+    sizes = [size_bytes(prompt_of(stage, template, ask)) for template in stage.templates]
+    return sum(sizes) / len(sizes) + stage.schema_bytes
 
 
 def _report(
@@ -275,5 +296,12 @@ def _caveats(drafts: Sequence[_StageDraft]) -> tuple[str, ...]:
         for draft in drafts
         for way in draft.ways
         for caveat in registry.caveats(way.module, way.spec.model, way.spec.mode)
+    ]
+    found += [
+        f"stage {draft.stage.name}: {way.spec.provider}/{way.spec.model} at thinking {way.thinking} does not take"
+        f" {', '.join(way.left_out)}; left out"
+        for draft in drafts
+        for way in draft.ways
+        if way.left_out
     ]
     return tuple(dict.fromkeys(found))

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import orjson
 
-from batchpond import pairs
+from batchpond import adaptive, pairs
 from batchpond.errors import StudyError
 from batchpond.items import Item
 from batchpond.model import Direction, Turn
 from batchpond.rubrics import Rubric
-from batchpond.stage_spec import StageSpec
+from batchpond.stage_spec import TIER_MAX, StageSpec
 
 NO_RUBRIC: Final = Rubric("", "", "")
+PLACES: Final = ("unit_id", "rubric_id", "candidate", "turn_no", "input", "tier")
+"""What an item's metadata says of where its row belongs."""
+_TIER_DIGITS_MAX: Final = 8
 _TEXT_VALUES_MAX: Final = 200
 
 
@@ -24,7 +27,8 @@ _TEXT_VALUES_MAX: Final = 200
 class SourceRow:
     """One row that is asked about: an input, a question, or a candidate's output with the input it answers.
 
-    `judged_by` are the rubrics by which an earlier stage chose it, where the stage has those rubrics too.
+    `judged_by` are the rubrics by which an earlier stage chose it, where the stage has those rubrics too. What a
+    row of a `tier` leads to in later stages is of that tier too.
     """
 
     item_id: str
@@ -36,6 +40,7 @@ class SourceRow:
     turn_no: int | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
     judged_by: tuple[str, ...] | None = None
+    tier: int | None = None
 
     def item(self) -> Item:
         """Return it as the lake keeps items, with where it belongs as metadata."""
@@ -45,6 +50,7 @@ class SourceRow:
             "candidate": self.candidate,
             "turn_no": self.turn_no,
             "input": self.input_text,
+            "tier": self.tier,
             **self.more,
         }
         metadata = {name: value for name, value in known.items() if value is not None}
@@ -57,7 +63,8 @@ class Ask:
     """One question of a stage, before template and model: about one row or two, by a rubric.
 
     `values` are the placeholders that it fills, unless `text` is what the user says; `history` is the
-    conversation before its prompt, and `only` the candidate that goes on with it.
+    conversation before its prompt, and `only` the candidate that goes on with it, or the one way to ask it.
+    `purpose` and `gain` say why an adaptive round asks it.
     """
 
     rubric: Rubric
@@ -69,6 +76,8 @@ class Ask:
     text: str | None = None
     history: tuple[Turn, ...] = ()
     only: str | None = None
+    purpose: str | None = None
+    gain: float | None = None
 
     @property
     def unit_id(self) -> str:
@@ -80,6 +89,12 @@ class Ask:
         """What tells it from the stage's other asks."""
         second = self.second.item_id if self.second else ""
         return self.rubric.rubric_id, self.first.item_id, second, str(self.turn_no), self.only or ""
+
+    @property
+    def tier(self) -> int | None:
+        """The tier of its rows, of two the later one: an earlier tier is whole without the pair."""
+        found = [row.tier for row in (self.first, self.second) if row is not None and row.tier is not None]
+        return max(found, default=None)
 
     @property
     def pair_key(self) -> tuple[str, str, str]:
@@ -110,12 +125,41 @@ def asks(stage: StageSpec, rows: Sequence[SourceRow], seed: int) -> Iterator[Ask
                     yield Ask(rubric, row, _values(row, rubric), turn_no=row.turn_no)
 
 
+def tier_of(stage: StageSpec, item_id: str, value: object) -> int | None:
+    """Return a row's tier as a column gives it, None where it is blank; raises StudyError for what is no tier."""
+    if value is None or value == "":
+        return None
+    text = str(value).strip()
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:_TIER_DIGITS_MAX]) <= TIER_MAX):
+        raise StudyError(
+            f"stage {stage.name}: the tier of {item_id!r} is {text[:40]!r}, not a whole number from 1 to {TIER_MAX:,}",
+            hint="1 is sent first; leave the cell empty for the tier of the stage",
+        )
+    return int(text)
+
+
+def tier_in(metadata: str | None) -> int | None:
+    """Return the tier that an item's metadata names."""
+    tier = orjson.loads(metadata).get("tier") if metadata else None
+    return tier if isinstance(tier, int) else None
+
+
+def rubric_row(rubric: Rubric) -> SourceRow:
+    """Return a rubric as a row, for a stage that asks about rubrics themselves."""
+    return SourceRow(rubric.rubric_id, rubric.description, unit_id=rubric.rubric_id, rubric_id=rubric.rubric_id)
+
+
 def probe(rubric: Rubric, row: SourceRow, other: SourceRow | None) -> Ask:
     """Return an ask about rows as they will be, to try templates on."""
     return Ask(rubric, row, _values(row, rubric)) if other is None else _pair(rubric, row, other, Direction.FORWARD)
 
 
 def _pairwise(stage: StageSpec, rows: Sequence[SourceRow], seed: int) -> Iterator[Ask]:
+    if stage.pairs.adaptive is not None:
+        for choice in adaptive.first_round([row.item_id for row in rows], stage.pairs, seed, stage.name):
+            for rubric in stage.rubrics or (NO_RUBRIC,):
+                yield ask_of_pair(rubric, rows[choice.first], rows[choice.second], choice)
+        return
     chosen = pairs.choose([row.item_id for row in rows], stage.pairs, seed)
     numbers = zip(
         chosen.lo.tolist(), chosen.hi.tolist(), chosen.lo_first.tolist(), chosen.has_reverse.tolist(), strict=True
@@ -157,6 +201,16 @@ def _pair(rubric: Rubric, first: SourceRow, second: SourceRow, direction: Direct
         "OUTPUT_B": second.text,
     }
     return Ask(rubric, first, values, second, direction)
+
+
+def ask_of_pair(
+    rubric: Rubric, first: SourceRow, second: SourceRow, choice: adaptive.Choice, only: str | None = None
+) -> Ask:
+    """Return what an adaptive round chose as an ask, of one way to ask or of all."""
+    direction = Direction.REVERSE if choice.is_reverse else Direction.FORWARD
+    return replace(
+        _pair(rubric, first, second, direction), only=only, purpose=str(choice.purpose), gain=choice.gain
+    )  # fmt: skip
 
 
 def _rubrics_of(stage: StageSpec, row: SourceRow) -> Iterable[Rubric]:

@@ -8,31 +8,19 @@ from typing import Any, Final
 
 import orjson
 
-from batchpond import stage_talk
+from batchpond import adaptive_rounds, stage_talk
+from batchpond.adaptive_rounds import ITEMS, has_rows
 from batchpond.errors import StudyError, UsageError
 from batchpond.lake.store import Store
-from batchpond.lake.tables import literal
-from batchpond.lens import run_query
-from batchpond.stage_rows import Ask, SourceRow, asks
-from batchpond.stage_spec import CONVERSATION, PAIR_TASKS, StagedStudy, StageSpec
+from batchpond.stage_inputs_rows import entry_rows, further_asks, kept_rows
+from batchpond.stage_query import CHOSEN, GOOD, query
+from batchpond.stage_rows import PLACES, Ask, SourceRow, asks, tier_in, tier_of
+from batchpond.stage_spec import CONVERSATION, INPUTS, PAIR_TASKS, StagedStudy, StageSpec
 from batchpond.stage_talk import Talk
 
-QUERY_TIMEOUT_S: Final = 600.0
-ROWS_MAX: Final = 5_000_000
-READ_ROWS: Final = 1_000
-GOOD: Final = "outcome in ('decided', 'tie')"
-
-_CHOSEN: Final = f"""
-with chosen as (
-  select * from results
-  where study = $study and stage = $stage and {GOOD} and (
-    $where
-  )
-)
-"""
-_OUTPUTS: Final = f"""{_CHOSEN}
+_OUTPUTS: Final = f"""{CHOSEN}
 select chosen.unit_id, nullif(chosen.rubric_id, '') as rubric_id, chosen.candidate_first as candidate, chosen.text,
-       items.text as input_text
+       items.text as input_text, items.metadata
 from chosen join items on items.item_hash = chosen.item_first_hash
 order by all
 """
@@ -51,7 +39,7 @@ from results join items on items.item_hash = results.item_first_hash
 where results.study = $study and results.stage = $stage and results.turn_no = 0
 order by all
 """
-_JUDGED: Final = f"""{_CHOSEN}
+_JUDGED: Final = f"""{CHOSEN}
 , judged as (
   select item_first as item_id, item_first_hash as item_hash, rubric_id from chosen
   union
@@ -63,21 +51,9 @@ from judged join items on items.item_hash = judged.item_hash
 group by all
 order by item_id, items.text, items.metadata
 """
-_PAIRS: Final = f"""{_CHOSEN}
+_PAIRS: Final = f"""{CHOSEN}
 select distinct rubric_id, least(item_first, item_second) as lo, greatest(item_first, item_second) as hi from chosen
 """
-
-
-def query(store: Store, sql: str, **values: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one SELECT over the lake's views; `$name` in it stands for a value, `$where` for SQL."""
-    where = values.pop("where", None)
-    for name, value in values.items():
-        sql = sql.replace(f"${name}", literal(value))
-    if where is not None:
-        sql = sql.replace("$where", where)
-    table = run_query(store.path, sql, timeout_s=QUERY_TIMEOUT_S, max_rows=ROWS_MAX)
-    for batch in table.to_batches(max_chunksize=READ_ROWS):
-        yield from batch.to_pylist()
 
 
 def check(store: Store, stage: StageSpec) -> None:
@@ -97,10 +73,21 @@ def check(store: Store, stage: StageSpec) -> None:
         ) from None
 
 
-def asks_by_now(store: Store, staged: StagedStudy, stage: StageSpec) -> Iterator[Ask]:
-    """Yield what a waiting stage, or a conversation, asks by what the lake holds now; the lens is up to date."""
+def asks_by_now(store: Store, staged: StagedStudy, stage: StageSpec, until: int | None = None) -> Iterator[Ask]:
+    """Yield what a waiting stage, or one that goes on, asks by what the lake holds now; the lens is up to date.
+
+    `until` is the last round that stands for sure: what an adaptive stage has of later ones is chosen anew.
+    """
     if stage.task == CONVERSATION:
         yield from _next_turns(store, staged, stage)
+        return
+    if stage.rows.lacking is not None:
+        yield from further_asks(store, staged, stage)
+        return
+    if stage.pairs.adaptive is not None and has_rows(store, staged.name, stage.name):
+        names = {"study": staged.name, "stage": stage.name}
+        known = source_rows(store, staged, stage) if stage.waits else map(_judged_row, query(store, ITEMS, **names))
+        yield from adaptive_rounds.asks(store, staged, stage, list(known), until)
         return
     found = asks(stage, source_rows(store, staged, stage), staged.seed)
     if not _is_pairs_of_pairs(staged, stage):
@@ -137,12 +124,16 @@ def source_rows(store: Store, staged: StagedStudy, stage: StageSpec) -> list[Sou
     """Return the rows that a waiting stage asks about, from what the lake holds now."""
     if stage.rows.sql is not None:
         return from_table(query(store, stage.rows.sql), stage)
+    if stage.rows.kept is not None:
+        return kept_rows(store, staged, stage.rows.kept)
     source = staged.stage(stage.rows.stage or "")
     where = stage.rows.where or "true"
     if source.task == CONVERSATION:
         said = _said(store, staged.name, source.name, where)
         rows = stage_talk.rows(source, said.questions, said.answers)
         return [row for talk, row in rows if (talk, row.turn_no) in said.chosen]
+    if source.task == INPUTS:
+        return entry_rows(store, staged.name, [source], where)
     if source.task == "generation":
         found = query(store, _OUTPUTS, study=staged.name, stage=source.name, where=where)
         return [_output_row(row) for row in found]
@@ -160,16 +151,17 @@ def _output_row(row: Mapping[str, Any]) -> SourceRow:
         rubric_id=row["rubric_id"],
         candidate=row["candidate"],
         input_text=row["input_text"],
+        tier=tier_in(row["metadata"]),
     )
 
 
 def _judged_row(row: Mapping[str, Any], judged_by: tuple[str, ...] | None = None) -> SourceRow:
     """Return an item that was judged before as a row again; its metadata says where it belongs."""
     more = dict(orjson.loads(row["metadata"])) if row["metadata"] else {}
-    known = {name: more.pop(name, None) for name in ("unit_id", "rubric_id", "candidate", "turn_no", "input")}
+    known = {name: more.pop(name, None) for name in PLACES}
     return SourceRow(
         row["item_id"], row["text"], known["unit_id"] or "", known["rubric_id"], known["candidate"], known["input"],
-        known["turn_no"], more, judged_by,
+        known["turn_no"], more, judged_by, known["tier"],
     )  # fmt: skip
 
 
@@ -207,8 +199,11 @@ def from_table(rows: Iterable[Mapping[str, Any]], stage: StageSpec) -> list[Sour
                 hint=f"its columns are {', '.join(map(repr, list(row)[:20]))}",
             )
         named = {name: row.get(columns[name]) for name in ("unit", "rubric", "candidate") if name in columns}
+        tier = tier_of(stage, str(item_id), row.get(columns["tier"])) if "tier" in columns else None
         more = {key: value for key, value in row.items() if key not in columns.values() and value is not None}
         known = {name: None if value is None else str(value) for name, value in named.items()}
         unit_id = known.get("unit") or ("" if stage.task == "pairwise" else str(item_id))
-        found.append(SourceRow(str(item_id), text, unit_id, known.get("rubric"), known.get("candidate"), more=more))
+        found.append(
+            SourceRow(str(item_id), text, unit_id, known.get("rubric"), known.get("candidate"), more=more, tier=tier)
+        )
     return found

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from batchpond import rubrics, stage_study, templates
+from batchpond import adaptive_spec, rubrics, stage_study, templates
 from batchpond.errors import StudyError
 from batchpond.model import ErrorClass, Mode
 from batchpond.rubrics import Rubric
@@ -47,7 +47,7 @@ _ROOT: Final = ("study", "seed", "items", "pairs", "rubrics", "templates", "answ
                 "retry", "budget")  # fmt: skip
 _ROOT_OF_STAGES: Final = ("study", "seed", "stages", "grid", "shards", "retry", "budget")
 _ITEMS: Final = ("path", "folder", "sql", "id", "text")
-_PAIRS: Final = ("share", "count", "order", "reverse", "repeats")
+_PAIRS: Final = ("select", "share", "count", "order", "reverse", "repeats", *adaptive_spec.KEYS)
 _MODEL: Final = ("provider", "model", "thinking", "include_thoughts", "max_output_tokens", "temperature", "endpoint",
                  "mode", "parameters")  # fmt: skip
 
@@ -72,7 +72,8 @@ def example(name: str = EXAMPLES[0]) -> str:
 def parse_any(data: bytes, source: str = "study.toml", base_path: Path = Path()) -> Study | StagedStudy:
     """Return the study that a file's bytes describe; of one with stages, the templates and statements too."""
     document, text = parse(data, source)
-    if "stages" not in document and document.get("task", "pairwise") == "pairwise":
+    is_pairwise = "stages" not in document and document.get("task", "pairwise") == "pairwise"
+    if is_pairwise and not _is_adaptive(document) and not _has_tiers(document):
         return parse_study(data, source, base_path)
     own = _ROOT_OF_STAGES if "stages" in document else (*_ROOT_OF_STAGES, *stage_study.KEYS)
     root = TomlTable(source, text, (), document, own)
@@ -153,8 +154,22 @@ def _items(root: TomlTable) -> ItemsSpec:
     return ItemsSpec(source, location, id_column, text_column)
 
 
+def _has_tiers(document: Mapping[str, Any]) -> bool:
+    """Whether a file without stages says by a column of its items what is sent first, as a stage does."""
+    items = document.get("items")
+    return isinstance(items, dict) and "tier" in items
+
+
+def _is_adaptive(document: Mapping[str, Any]) -> bool:
+    """Whether a file without stages asks its pairs in rounds, which makes it one stage of that name."""
+    pairs = document.get("pairs")
+    return isinstance(pairs, dict) and pairs.get("select") == "adaptive"
+
+
 def _pairs(root: TomlTable) -> PairsSpec:
     table = root.table("pairs", _PAIRS)
+    if adaptive_spec.is_adaptive(table):
+        return adaptive_spec.read(table)
     if table.has("share") and table.has("count"):
         table.fail("count", "cannot be given together with share")
     share = table.number("share", None, 0, 1)
@@ -245,12 +260,11 @@ def _answer(root: TomlTable) -> AnswerRule:
     return rule
 
 
-def _models(root: TomlTable) -> tuple[ModelSpec, ...]:
+def _models(root: TomlTable, name: str = "models") -> tuple[ModelSpec, ...]:
     found = [
-        _model(TomlTable(root.source, root.text, key, entry, _MODEL))
-        for key, entry in root.entries("models", ENTRIES_MAX)
+        _model(TomlTable(root.source, root.text, key, entry, _MODEL)) for key, entry in root.entries(name, ENTRIES_MAX)
     ]
-    _refuse_twice(root, "models", [f"{m.provider}/{m.model} with thinking {t!r}" for m in found for t in m.thinking])
+    _refuse_twice(root, name, [f"{m.provider}/{m.model} with thinking {t!r}" for m in found for t in m.thinking])
     return tuple(found)
 
 

@@ -53,14 +53,38 @@ class ItemsSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class AdaptiveSpec:
+    """How pairs are chosen in rounds by what was judged before.
+
+    Each item is in `first_per_item` pairs of round 1 and in about `per_item` of each later one; beside those, a share
+    `holdout` is asked at random and kept from all choices. `top_k` looks only for the best so many. A cell stops
+    early when the median gap of neighbours is `stop_gap_z` standard errors and the median rank interval
+    `stop_rank_width` places (of what is given, all), or with `stop_stale` when held-out pairs are foretold no better.
+    """
+
+    rounds: int = 6
+    first_per_item: int = 4
+    per_item: int = 3
+    holdout: float = 0.1
+    top_k: int | None = None
+    stop_gap_z: float | None = None
+    stop_rank_width: float | None = None
+    stop_stale: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class PairsSpec:
-    """Which pairs are asked and in which order; at most one of `share` and `count` is set."""
+    """Which pairs are asked and in which order; at most one of `share` and `count` is set.
+
+    With `adaptive`, `count` is the most judgments of a cell and `reverse` the share that is asked in the other order.
+    """
 
     share: float | None = None
     count: int | None = None
     order: Order = Order.RANDOM
     reverse: float = 1.0
     repeats: int = 1
+    adaptive: AdaptiveSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,12 @@ def make(path: Path, n_rows: int) -> None:
 def measure(path: Path, name: str) -> None:
     """Run one query twice and print the second run's seconds, CPU seconds and the peak memory in MB."""
     with lens.empty() as connection:
-        columns = ", ".join(column[0] for column in connection.execute("DESCRIBE pair_judgments").fetchall())
         connection.execute("SET enable_progress_bar = false")
+        given = {column[0] for column in connection.execute(f"DESCRIBE FROM read_parquet('{path}')").fetchall()}
+        columns = ", ".join(
+            name if name in given else f"CAST(NULL AS {kind}) AS {name}"
+            for name, kind, *_ in connection.execute("DESCRIBE pair_judgments").fetchall()
+        )
         connection.execute(f"CREATE OR REPLACE VIEW pair_judgments AS SELECT {columns} FROM read_parquet('{path}')")
         for _ in range(2):
             wall_s, cpu_s = time.perf_counter(), time.process_time()

@@ -1,10 +1,13 @@
 """How long a ranking takes beside what it cannot do without: counting in SQL, and one dense Newton solve.
 
-    python tests/bench/rank.py [--items 1000] [--comparisons 1000000]
+    python -m tests.bench.rank [--items 1000] [--comparisons 1000000] [--runs 5]
 
-It imports that many judgments as one Parquet file into a temporary lake and prints seconds for the SQL
-that counts them, one plain Newton fit of the same counts, one linear solve of that size, and `rank` with
-intervals, rank intervals and tied groups as the command runs it, printing left out.
+It imports that many judgments as one study into a temporary lake and times, run by run in turn: the plainest
+SQL that adds up wins by pair (opening the lake included), the counting that `rank` does (cells, units, ties,
+judgments without verdict), a whole Newton fit of the plain model, one linear solve of the size of one of its
+steps, and `rank` with intervals, rank intervals and tied groups as the command runs it, printing left out.
+Ratios are of the least and of the median times; CPU seconds beside them, for a machine that others use.
+OPENBLAS_NUM_THREADS=N holds linear algebra to N threads, as the command does with half the CPUs.
 """
 
 from __future__ import annotations
@@ -15,7 +18,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +31,16 @@ from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import Store
 from batchpond.stats import bradley_terry
 from batchpond.stats.bradley_terry import Model, Penalty
-from batchpond.stats.votes import Votes
 
 FILE_ROWS = 50_000
-RUNS = 3
+AGGREGATION = """
+SELECT least(item_first, item_second) AS item_lo, greatest(item_first, item_second) AS item_hi,
+  count(*) FILTER (WHERE (verdict = 'first') = (item_first < item_second)) AS lo_won,
+  count(*) FILTER (WHERE (verdict = 'first') <> (item_first < item_second)) AS hi_won
+FROM pair_judgments WHERE study = 'same' AND verdict IS NOT NULL GROUP BY ALL
+"""
+FLOORS = (("counting", "Newton fit"), ("counting", "linear solve"), ("aggregation", "Newton fit"),
+          ("aggregation", "linear solve"))  # fmt: skip
 
 
 def make(path: Path, n_items: int, n_comparisons: int) -> Store:
@@ -64,14 +76,19 @@ def _type(name: str) -> pa.DataType:
     return IMPORTED_JUDGMENTS.schema.field(name).type
 
 
-def timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Return the best of some runs, in seconds and CPU seconds."""
-    best = (np.inf, np.inf)
-    for _ in range(RUNS):
+@dataclass(frozen=True)
+class Times:
+    """Seconds and CPU seconds of one step, run by run."""
+
+    wall_s: list[float] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
+
+    def run(self, work: Callable[[], object]) -> None:
+        """Do the step once."""
         wall_s, cpu_s = time.perf_counter(), time.process_time()
         work()
-        best = min(best, (time.perf_counter() - wall_s, time.process_time() - cpu_s))
-    return best
+        self.wall_s.append(time.perf_counter() - wall_s)
+        self.cpu_s.append(time.process_time() - cpu_s)
 
 
 def main() -> None:
@@ -79,31 +96,51 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--items", type=int, default=1_000)
     parser.add_argument("--comparisons", type=int, default=1_000_000)
+    parser.add_argument("--runs", type=int, default=5)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = make(Path(folder) / "lake", arguments.items, arguments.comparisons).path
-        report(path, arguments.items, arguments.comparisons)
+        report(path, arguments.items, arguments.comparisons, arguments.runs)
 
 
-def report(path: Path, n_items: int, n_comparisons: int) -> None:
-    """Print a line per step and the ratios."""
+def steps(path: Path, n_items: int) -> dict[str, Callable[[], object]]:
+    """Return what is timed, by name."""
     request = rank.Request()
-    held: list[Votes] = []
-
-    def count() -> None:
-        held[:] = [counts.votes for counts in rank_counts.counted(path, None, request.what, request.by)]
-
-    sql = timed(count)
-    votes = held[0]
-    newton = timed(lambda: bradley_terry.fit(votes, Model(penalty=Penalty.NONE)))
+    (votes,) = (counts.votes for counts in rank_counts.counted(path, None, request.what, request.by))
     matrix = np.eye(n_items) + 1.0
-    solve = timed(lambda: np.linalg.solve(matrix, matrix[0]))
-    whole = timed(lambda: rank.rank(path, request))
-    sys.stdout.write(f"{n_items:,} items, {n_comparisons:,} comparisons, {os.cpu_count()} CPUs\n")
-    for name, (wall_s, cpu_s) in {"SQL": sql, "Newton fit": newton, "linear solve": solve, "rank": whole}.items():
-        sys.stdout.write(f"  {name:14} {wall_s:7.3f} s {cpu_s:7.3f} cpu-s\n")
-    sys.stdout.write(f"  rank / (SQL + Newton fit)   {whole[0] / (sql[0] + newton[0]):5.2f}\n")
-    sys.stdout.write(f"  rank / (SQL + linear solve) {whole[0] / (sql[0] + solve[0]):5.2f}\n")
+
+    def aggregate() -> None:
+        with lens.connect(path) as connection:
+            connection.sql(AGGREGATION).to_arrow_table()
+
+    return {
+        "aggregation": aggregate,
+        "counting": lambda: list(rank_counts.counted(path, None, request.what, request.by)),
+        "Newton fit": lambda: bradley_terry.fit(votes, Model(penalty=Penalty.NONE)),
+        "linear solve": lambda: np.linalg.solve(matrix, matrix[0]),
+        "rank": lambda: rank.rank(path, request),
+    }
+
+
+def report(path: Path, n_items: int, n_comparisons: int, runs: int) -> None:
+    """Print a line per step, and how many times as long as each floor `rank` takes, all from the same runs."""
+    work = steps(path, n_items)
+    times = {name: Times() for name in work}
+    for _ in range(runs):
+        for name, step in work.items():
+            times[name].run(step)
+    sys.stdout.write(f"{n_items:,} items, {n_comparisons:,} comparisons, {os.cpu_count()} CPUs, {runs} runs\n")
+    sys.stdout.write(f"{'':36}{'wall min':>9}{'median':>9}{'cpu min':>9}{'median':>9}\n")
+    for name, found in times.items():
+        cells = (f"{best(values):9.3f}" for values in (found.wall_s, found.cpu_s) for best in (min, median))
+        sys.stdout.write(f"  {name:34}{''.join(cells)}\n")
+    for floor in FLOORS:
+        ratios = (
+            f"{best(kind(times['rank'])) / sum(best(kind(times[name])) for name in floor):9.2f}"
+            for kind in (attrgetter("wall_s"), attrgetter("cpu_s"))
+            for best in (min, median)
+        )
+        sys.stdout.write(f"  rank / ({' + '.join(floor)}){'':{24 - len(''.join(floor))}}{''.join(ratios)}\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""SIGKILL at every failpoint at every provider, as processes: `python -m tests.sweeps.kills [pytest options]`."""
+"""SIGKILL at every failpoint at every provider, and at every point of a round change, as processes.
+
+`python -m tests.sweeps.kills [pytest options]`
+"""
 
 from __future__ import annotations
 
@@ -11,4 +14,5 @@ from tests.test_kill_sweep import EVERYTHING
 
 if __name__ == "__main__":
     os.environ[EVERYTHING] = "all"
-    sys.exit(pytest.main([os.fspath(Path(__file__).parents[1] / "test_kill_sweep.py"), *sys.argv[1:]]))
+    tests = [os.fspath(Path(__file__).parents[1] / f"test_{name}.py") for name in ("kill_sweep", "stages_kills")]
+    sys.exit(pytest.main([*tests, *sys.argv[1:]]))

@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 
 import click
 
-from batchpond.cli.text import escape, json_text
+from batchpond.cli.text import json_text
 from batchpond.errors import ExitCode, UsageError
+from batchpond.visible import escape
 
 HEARTBEAT_S = 60.0
 _COLORS = {"error": "red", "warning": "yellow", "hint": "cyan", "note": "green", "safe": "green"}

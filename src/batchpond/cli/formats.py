@@ -7,7 +7,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from batchpond.cli.text import cell, escape, json_text, short_cell
+from batchpond.cli.text import cell, json_text, short_cell
+from batchpond.visible import escape
 
 if TYPE_CHECKING:
     import pyarrow as pa

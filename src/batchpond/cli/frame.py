@@ -50,7 +50,7 @@ class Invocation:
 
     def store(self) -> Store:
         """Open the lake."""
-        with _no_linear_algebra():
+        with linear_algebra(threads=1):  # nothing here calls it, and its threads spin longer than a pass takes
             from batchpond.lake.store import Store
 
         return Store.open(self.lake_path)
@@ -68,11 +68,11 @@ class Invocation:
 
 
 @contextmanager
-def _no_linear_algebra() -> Iterator[None]:
-    """Let numpy load without the threads of a library that nothing here calls: they spin longer than a pass takes."""
+def linear_algebra(threads: int) -> Iterator[None]:
+    """Let numpy load with so many threads of linear algebra: it reads their number only then."""
     name = "OPENBLAS_NUM_THREADS"
     asked = os.environ.get(name)
-    os.environ[name] = "1"
+    os.environ[name] = str(threads)
     try:
         yield
     finally:

@@ -15,8 +15,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from batchpond.cli import formats
 from batchpond.cli.formats import Format, Row
-from batchpond.cli.text import escape, json_text
+from batchpond.cli.text import json_text
 from batchpond.errors import UsageError
+from batchpond.visible import escape
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import Format
-from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
+from batchpond.cli.frame import Invocation, format_option, linear_algebra, pass_invocation, pond_command
 
 TERMINAL_COLUMNS = ("item", "rank", "rank_lo", "rank_hi", "tied_group", "theta", "theta_lo", "theta_hi",
                     "n_comparisons", "win_rate", "flags")  # fmt: skip
@@ -53,8 +55,11 @@ def command(
     for votes on one pair that resemble each other. rank_lo to rank_hi are the places that fit the
     data; items of one tied_group do not differ from its best. Flags say what is weak.
     """
-    from batchpond import rank  # before the store, which would hold linear algebra to one thread
-    from batchpond.rank_counts import SCOPE, What
+    # Before the store, which holds linear algebra to one thread. Half the CPUs: the two of a core gain nothing over
+    # one, and on a busy machine threads that wait for each other take several times as long as one alone.
+    with linear_algebra(threads=max(1, (os.cpu_count() or 1) // 2)):
+        from batchpond import rank
+        from batchpond.rank_counts import SCOPE, What
 
     options = rank.options(ties=ties, position=position, extras=extras, seed=seed, is_full=summary)
     columns = tuple(name for name in CELL if name in by) if by else CELL

@@ -113,9 +113,7 @@ def _remark_stages(invocation: Invocation, found: list[StageStatus]) -> None:
         from batchpond.stage_status import remarks
 
         for remark in remarks(found):
-            invocation.diagnostics.warning(
-                remark, hint="`batchpond query report_errors` says why; `batchpond retry` asks again"
-            )
+            invocation.diagnostics.warning(remark.text, hint=remark.hint)
 
 
 def _model_row(model: dict[str, Any]) -> tuple[Any, ...]:

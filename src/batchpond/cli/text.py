@@ -13,30 +13,9 @@ from typing import Any
 
 import orjson
 
-# Control characters (C0, DEL, C1), characters that reorder or hide text, and lone surrogates.
-# ZWJ and ZWNJ stay: emoji sequences and several scripts need them.
-_UNSAFE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e0fff\ud800-\udfff]"
-)
-_UNSAFE_BUT_NEWLINE = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
-_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+from batchpond.visible import UNSAFE_BUT_NEWLINE, escape
+
 _JSON_OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
-
-
-def _escape_one(match: re.Match[str]) -> str:
-    character = match.group()
-    code = ord(character)
-    if character in _SHORT:
-        return _SHORT[character]
-    if code <= 0xFF:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
-
-
-def escape(text: str, *, keep_newlines: bool = False) -> str:
-    """Return text that can neither move the cursor, reorder, hide nor recolour anything."""
-    return (_UNSAFE_BUT_NEWLINE if keep_newlines else _UNSAFE).sub(_escape_one, text)
 
 
 def _json_escape_one(match: re.Match[str]) -> str:
@@ -51,7 +30,7 @@ def json_text(value: Any, *, indent: bool = False) -> str:
     """
     options = _JSON_OPTIONS | (orjson.OPT_INDENT_2 if indent else 0)
     text = orjson.dumps(value, default=_json_default, option=options).decode()
-    return _UNSAFE_BUT_NEWLINE.sub(_json_escape_one, text)
+    return UNSAFE_BUT_NEWLINE.sub(_json_escape_one, text)
 
 
 def _json_default(value: Any) -> Any:  # noqa: PLR0911 - one line per type

@@ -120,6 +120,7 @@ class Event:
     monotonic_s: float | None = None
     reason: str | None = None
     detail: str | None = None
+    tier: int | None = None
 
 
 _CONTENT = tuple(

@@ -82,7 +82,8 @@ PLAN = _table(
     ("item_first_hash", _S), ("item_second_hash", _S),
     ("candidate_first", _S), ("candidate_second", _S), ("turn_no", _N),
     ("direction", _S), ("is_lo_first", _B), ("repeat_no", _N), ("purpose", _S), ("gain", _F),
-    later="stage candidate_first candidate_second turn_no purpose gain",
+    ("tier", _N),
+    later="stage candidate_first candidate_second turn_no purpose gain tier",
 )  # fmt: skip
 # custom_id is NULL but in an adopted batch, whose ids another tool made.
 SHARD_REQUESTS = _table(
@@ -104,8 +105,8 @@ EVENTS = _table(
     ("size_bytes", _I), ("sha256", _S), ("n_lines", _I),
     ("input_tokens", _I), ("cost_expected_usd", _F), ("cost_max_usd", _F),
     ("n_limit", _I), ("boot_id", _S), ("monotonic_s", _F),
-    ("reason", _S), ("detail", _S),
-    later="mode",
+    ("reason", _S), ("detail", _S), ("tier", _N),
+    later="mode tier",
 )  # fmt: skip
 RAW = _table(
     "raw",

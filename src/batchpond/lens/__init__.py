@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         is_current,
         listed,
     )
+    from batchpond.lens.expressions import evaluate, why_not
     from batchpond.lens.fingerprints import fingerprint
     from batchpond.lens.sandbox import run_query
 
@@ -32,11 +33,13 @@ __all__ = [
     "connect",
     "ddl",
     "empty",
+    "evaluate",
     "fingerprint",
     "is_current",
     "listed",
     "run_query",
     "views",
+    "why_not",
 ]
 
 _HOMES: Final = {
@@ -44,6 +47,7 @@ _HOMES: Final = {
     **dict.fromkeys(
         ("BadFile", "bad_files", "build", "check_file", "connect", "ddl", "empty", "is_current", "listed"), "database"
     ),
+    **dict.fromkeys(("evaluate", "why_not"), "expressions"),
     "fingerprint": "fingerprints",
     "run_query": "sandbox",
 }

@@ -131,8 +131,8 @@ def ddl(lake_path: Path, files: Files) -> str:
 def connect(lake_path: Path, *, memory_limit: str = MEMORY_LIMIT) -> duckdb.DuckDBPyConnection:
     """Open the lens to read, for our own SQL; close it after use.
 
-    A lake whose lens is missing, damaged, or was written at another path is shown through views
-    made in memory, so reading never depends on a writer.
+    A lake whose lens is missing, damaged, or was written at another path or by another version is shown
+    through views made in memory, so reading never depends on a writer.
     """
     lake_path = Path(os.path.abspath(lake_path))
     connection = duckdb.connect(":memory:", config=_config(lake_path, memory_limit))
@@ -177,10 +177,10 @@ def _attach(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> bool:
         return False
     try:
         connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG} (READ_ONLY)")
-        found = connection.execute(f"SELECT lake_path FROM {CATALOG}.lens_info").fetchall()
+        found = connection.execute(f"SELECT lake_path, views_digest FROM {CATALOG}.lens_info").fetchall()
     except duckdb.Error:
         found = []
-    if found == [(os.fspath(lake_path),)]:
+    if found == [(os.fspath(lake_path), views_digest())]:
         connection.execute(f"USE {CATALOG}")
         return True
     connection.execute(f"DETACH DATABASE IF EXISTS {CATALOG}")

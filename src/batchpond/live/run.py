@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from batchpond import failpoints, sending
+from batchpond import failpoints, sending, tiers
 from batchpond.attempts import Phase, fold
 from batchpond.due import form_shards, priced
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError, UsageError
@@ -278,13 +278,15 @@ def _due(session: Session, study: str, approval: Event) -> Iterator[Event]:
     """Yield the shards that are to be begun, as far as the approved money goes."""
     budget = sending.Budget.of(session, approval)
     n_waiting = 0
+    precedence = tiers.Precedence()
     for shard, latest in sending.candidates(session.store, session.picture, study):
         if shard.mode != Mode.LIVE or latest is not None:
             continue
-        if budget.allows(shard):
+        if budget.allows(shard) and precedence.before(shard) is None:
             budget.reserve(shard)
             yield shard
         else:
+            precedence.hold(shard, tiers.ALL)
             n_waiting += shard.n_requests or 0
     if n_waiting:
         session.note(

@@ -77,6 +77,7 @@ DESCRIPTOR: Final = Descriptor(
     settle_s=1_800.0,
     results_retention_days=29,
     has_token=False,
+    takes_schema=True,
     caveats=(
         "Anthropic keeps results for 29 days from a batch's creation: sync before that",
         "a batch that passes 24 hours expires: finished requests are billed and kept, the others are not run",

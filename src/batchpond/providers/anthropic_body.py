@@ -85,6 +85,8 @@ def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
         else:
             dropped.append("temperature")
     _refuse_sampling(settings, takes_sampling)
+    if settings.output_schema is not None:
+        body["output_config"] = {"format": {"type": "json_schema", "schema": settings.output_schema}}
     add_parameters(body, settings, _RESERVED)
     if settings.thinking is not None:
         _set_effort(body, thinking.effort, settings)

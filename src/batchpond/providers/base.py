@@ -43,7 +43,8 @@ class Descriptor:
     stands for; `credentials_env` name files that stand in place of a key.
     Without `needs_key` calls are made without a key where none is set. With a `default_port` an address
     may lack scheme, host or port. Without `lists_state` the listing names
-    the batches, but not how they stand.
+    the batches, but not how they stand. `takes_schema` says that answers can be held to a JSON schema, by some of its
+    models at least.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Descriptor:
     credentials_env: tuple[str, ...] = ()
     needs_key: bool = True
     default_port: int | None = None
+    takes_schema: bool = False
 
     @property
     def is_opaque(self) -> bool:
@@ -97,7 +99,11 @@ def live_descriptor(
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """One model of a study, as its provider's `build_body` needs it."""
+    """One model of a study, as its provider's `build_body` needs it.
+
+    `output_schema` is the JSON schema that an answer is to be held to, in the subset that all providers take; it goes
+    into the body as the object that it is.
+    """
 
     request_model: str
     endpoint: str
@@ -106,6 +112,7 @@ class ModelSettings:
     max_output_tokens: int | None = None
     temperature: float | None = None
     parameters: Mapping[str, Any] | None = None
+    output_schema: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from batchpond.errors import UsageError
 from batchpond.model import Prompt
@@ -24,6 +24,21 @@ def add_parameters(body: dict[str, Any], settings: ModelSettings, reserved: Mapp
             message = f"model {settings.request_model}: parameter {name!r} is already set by a setting of its own"
             raise UsageError(message, hint=f"remove {name!r} from the parameters, or the setting")
         body[name] = value
+
+
+SCHEMA: Final = "structured output"
+"""What a body is told to lack whose model cannot be held to a schema."""
+_SCHEMA_NAME: Final = "answer"
+
+
+def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `response_format` of a chat body that holds the answer to a schema, in OpenAI's form."""
+    return {"type": "json_schema", "json_schema": {"name": _SCHEMA_NAME, "schema": schema, "strict": True}}
+
+
+def text_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `text` of a body of OpenAI's responses endpoint that holds the answer to a schema."""
+    return {"format": {"type": "json_schema", "name": _SCHEMA_NAME, "schema": schema, "strict": True}}
 
 
 def messages(prompt: Prompt) -> list[dict[str, str]]:

@@ -139,5 +139,6 @@ def _descriptor(host: Host) -> Descriptor:
         is_free=host.is_free,
         needs_key=not host.is_free and not host.name.startswith(PREFIX),
         caveats=host.caveats,
+        takes_schema=bool(host.schema_prefixes),
         notes=(host.source, *(f"thinking of {family.prefix}*: {family.source}" for family in host.families)),
     )

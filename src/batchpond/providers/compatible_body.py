@@ -8,7 +8,7 @@ from typing import Any, Final
 from batchpond.errors import UsageError
 from batchpond.model import Prompt
 from batchpond.providers.base import BuiltBody, ModelSettings
-from batchpond.providers.common_body import add_parameters, messages
+from batchpond.providers.common_body import SCHEMA, add_parameters, messages, response_format
 from batchpond.providers.compatible_hosts import Host, Words
 
 CHAT: Final = "/v1/chat/completions"
@@ -35,8 +35,13 @@ def build_body(host: Host, prompt: Prompt, settings: ModelSettings) -> BuiltBody
     if settings.temperature is not None:
         body["temperature"] = settings.temperature
     body |= _thinking(host, settings)
+    dropped: tuple[str, ...] = ()
+    if settings.output_schema is not None and model.lower().rsplit("/", 1)[-1].startswith(host.schema_prefixes):
+        body["response_format"] = response_format(settings.output_schema)
+    elif settings.output_schema is not None:
+        dropped = (SCHEMA,)
     add_parameters(body, settings, _RESERVED)
-    return BuiltBody(body)
+    return BuiltBody(body, dropped)
 
 
 def accepted_thinking(host: Host, model: str) -> tuple[str, ...]:

@@ -42,10 +42,14 @@ class Family:
     source: str
 
 
+_ANY_MODEL: Final = ("",)
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """One host, or one kind of server; `base_path` is what its SDK adds to a base URL without a path.
 
+    `schema_prefixes` begin the names of the models whose answers can be held to a JSON schema; () is none.
     `reasoning_is_apart` where `completion_tokens` leave the reasoning out. `is_free` for servers of one's own.
     """
 
@@ -60,6 +64,7 @@ class Host:
     rates: RateNames = common_rates.ANY
     is_free: bool = False
     reasoning_is_apart: bool = False
+    schema_prefixes: tuple[str, ...] = _ANY_MODEL
     caveats: tuple[str, ...] = ()
 
 
@@ -113,6 +118,7 @@ HOSTS: Final = (
         (Family("deepseek-v4", _DEEPSEEK, "[ds]"),),
         "[ds]; variable of the base URL [us]",
         rates=common_rates.NONE,
+        schema_prefixes=(),  # [ds]: an answer can be held to JSON, not to a schema
         caveats=(
             'DeepSeek\'s models think unless told not to (`thinking = ["none"]`), and then ignore a temperature',
             "DeepSeek tells no limits: a call waits in its queue, with blank lines to keep it alive",
@@ -133,6 +139,7 @@ HOSTS: Final = (
         limit_name="max_completion_tokens",
         base_path="/openai/v1",
         rates=common_rates.GROQ,
+        schema_prefixes=("gpt-oss",),  # [groq]: other models refuse a strict schema
         caveats=("Groq limits requests per day and tokens per minute, for the whole organisation",),
     ),
     Host(
@@ -182,6 +189,7 @@ HOSTS: Final = (
         ("DEEPINFRA_API_KEY", "DEEPINFRA_TOKEN"),
         (_GPT_OSS,),
         "deepinfra.com docs; variable of the base URL [us]",
+        schema_prefixes=(),  # deepinfra.com docs: an answer can be held to JSON; a schema is uncertain
     ),
     Host(
         "vllm",

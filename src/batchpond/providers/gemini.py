@@ -82,6 +82,7 @@ DESCRIPTOR: Final = Descriptor(
     settle_s=900.0,
     results_retention_days=2,
     has_token=True,
+    takes_schema=True,
     input_retention_s=172_800.0,
     modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
     caveats=(

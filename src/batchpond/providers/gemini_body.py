@@ -14,7 +14,7 @@ import orjson
 from batchpond.errors import UsageError
 from batchpond.model import Prompt, Role
 from batchpond.providers.base import BuiltBody, ModelSettings
-from batchpond.providers.common_body import add_parameters, on_one_line
+from batchpond.providers.common_body import SCHEMA, add_parameters, on_one_line
 from batchpond.providers.gemini_models import Family, family_of
 
 GENERATE: Final = "generateContent"
@@ -41,7 +41,7 @@ def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
     Thinking becomes `thinkingLevel` or `thinkingBudget` by the model's family; a word or number of tokens
     that the family does not take raises UsageError. Parameters go into `generationConfig`, or beside
     it where Gemini wants them there, under their camelCase names. What a model ignores
-    (temperature, topP, topK) is left out and named in `dropped`.
+    (temperature, topP, topK) or has not (a schema) is left out and named in `dropped`.
     """
     family = family_of(settings.request_model)
     if settings.endpoint != GENERATE:
@@ -57,6 +57,10 @@ def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
             generation["temperature"] = settings.temperature
     if thinking := _thinking(settings, family, dropped):
         generation["thinkingConfig"] = thinking
+    if settings.output_schema is not None and family.takes_schema:
+        generation |= {"responseMimeType": "application/json", "responseJsonSchema": settings.output_schema}
+    elif settings.output_schema is not None:
+        dropped.append(SCHEMA)
     body: dict[str, Any] = {"contents": _contents(prompt)}
     _add_parameters(body, generation, settings, family, dropped)
     if generation:

@@ -40,7 +40,8 @@ class Budget:
 class Family:
     """Models that take the same parameters: a `thinkingLevel`, a `thinkingBudget`, or neither.
 
-    Where `ignores_sampling`, temperature, topP and topK have no effect and penalties are refused.
+    Where `ignores_sampling`, temperature, topP and topK have no effect and penalties are refused. `takes_schema`
+    is about `responseJsonSchema`, which came with 2.5.
     `remark` is what to know about the models; `source` says where the row is known from.
     """
 
@@ -51,6 +52,7 @@ class Family:
     ignores_sampling: bool = False
     is_known: bool = True
     remark: str | None = None
+    takes_schema: bool = True
 
     @property
     def thinks(self) -> bool:
@@ -92,9 +94,9 @@ FAMILIES: Final = (
     Family("gemini-2.5-pro", "[think] [compat]", budget=_budget(128, 32_768, can_be_off=False)),
     Family("gemini-2.5-flash-lite", "[think] [compat]", budget=_budget(512, 24_576, can_be_off=True)),
     Family("gemini-2.5-flash", "[think] [compat]", budget=_budget(0, 24_576, can_be_off=True)),
-    Family("gemini-2.0-flash", "[think]: no thinking"),
-    Family("gemini-1.5", "[think]: no thinking"),
-    Family("gemma-3", "[think]: no thinking"),
+    Family("gemini-2.0-flash", "[think]: no thinking", takes_schema=False),
+    Family("gemini-1.5", "[think]: no thinking", takes_schema=False),
+    Family("gemma-3", "[think]: no thinking", takes_schema=False),
 )
 _UNKNOWN: Final = Family(
     "", "not in the table", _LEVELS, Budget(0, 2**31 - 1, True, MappingProxyType({"none": 0})), is_known=False

@@ -48,6 +48,7 @@ DESCRIPTOR: Final = live_descriptor(
     live_concurrency=4,
     is_one_model_at_a_time=True,
     default_port=11_434,
+    takes_schema=True,
     caveats=(
         "Ollama loads a model anew whenever the context (num_ctx) changes: it is 8,192 tokens or the next power of two"
         " that holds the prompt; give the parameter num_ctx to fix it",

@@ -61,10 +61,15 @@ def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
     body |= {"truncate": False, "shift": False}
     if settings.thinking is not None:
         body["think"] = _think(settings)
+    if settings.output_schema is not None:
+        body["format"] = settings.output_schema
     for name, value in (settings.parameters or {}).items():
         if name in _RESERVED:
             message = f"model {model}: parameter {name!r} cannot be passed through"
             raise UsageError(message, hint=f"it is set by {_RESERVED[name]}")
+        if name in body:
+            message = f"model {model}: parameter {name!r} is already set by a setting of its own"
+            raise UsageError(message, hint=f"remove {name!r} from the parameters, or the setting")
         (body if name in _BESIDE_OPTIONS else options)[name] = value
     body["options"] = options
     return BuiltBody(body)

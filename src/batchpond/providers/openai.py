@@ -84,6 +84,7 @@ DESCRIPTOR: Final = Descriptor(
     ),
     requeue_codes=("token_limit_exceeded",),
     modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
+    takes_schema=True,
 )
 
 _SCOPE_HEADERS: Final = ("openai-organization", "openai-project")

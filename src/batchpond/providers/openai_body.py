@@ -9,8 +9,15 @@ import orjson
 from batchpond.errors import UsageError
 from batchpond.model import Prompt
 from batchpond.providers.base import BuiltBody, ModelSettings
-from batchpond.providers.common_body import add_parameters, messages, on_one_line
-from batchpond.providers.openai_models import Sampling, accepted_thinking, family_of
+from batchpond.providers.common_body import (
+    SCHEMA,
+    add_parameters,
+    messages,
+    on_one_line,
+    response_format,
+    text_format,
+)
+from batchpond.providers.openai_models import Sampling, accepted_thinking, family_of, takes_schema
 
 CHAT: Final = "/v1/chat/completions"
 RESPONSES: Final = "/v1/responses"
@@ -33,8 +40,9 @@ def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
 
     Chat: `max_completion_tokens`, `reasoning_effort`. Responses: `max_output_tokens`,
     `reasoning.effort`, `reasoning.summary` (openai 3.52 `completion_create_params.py`,
-    `response_create_params.py`). What the model's family forbids by rule (temperature) is left
-    out and named in `dropped`; a thinking word it does not know raises UsageError.
+    `response_create_params.py`); a schema is `response_format` or `text.format`. What the model's family
+    forbids by rule (temperature, a schema) is left out and named in `dropped`; a thinking word it does
+    not know raises UsageError.
     """
     is_chat = _is_chat(settings)
     effort = _effort(settings)
@@ -55,6 +63,7 @@ def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
         body["reasoning_effort"] = effort
     if not is_chat and (reasoning := _reasoning(settings, effort, dropped)):
         body["reasoning"] = reasoning
+    body |= _schema(settings, dropped, is_chat=is_chat)
     add_parameters(body, settings, _RESERVED)
     return BuiltBody(body, tuple(dropped))
 
@@ -93,6 +102,16 @@ def _effort(settings: ModelSettings) -> str | None:
             hint="change the study's thinking levels for this model, or let the study drop what is refused",
         )
     return word if family_of(settings.request_model).has_effort else None
+
+
+def _schema(settings: ModelSettings, dropped: list[str], *, is_chat: bool) -> dict[str, Any]:
+    schema = settings.output_schema
+    if schema is None:
+        return {}
+    if not takes_schema(settings.request_model):
+        dropped.append(SCHEMA)
+        return {}
+    return {"response_format": response_format(schema)} if is_chat else {"text": text_format(schema)}
 
 
 def _takes_temperature(settings: ModelSettings, effort: str | None) -> bool:

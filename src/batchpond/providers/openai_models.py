@@ -8,6 +8,7 @@ OpenAPI file 2.3.0; [litellm] litellm 1.109.1 price table's `supports_*_reasonin
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -23,6 +24,13 @@ class Sampling(StrEnum):
     WHEN_NOT_REASONING = "only with thinking none"
     WHEN_OFF_BY_DEFAULT = "with thinking none or left out"
     NEVER = "never"
+
+
+# Models before structured outputs, those that only research, and the one that follows the chat product:
+# OpenAI's guide "structured outputs" (gpt-4o-mini, gpt-4o-2024-08-06 and later).
+_WITHOUT_SCHEMA: Final = re.compile(
+    r"gpt-3\.5|gpt-4(?![o.])|gpt-4o-2024-05-13|chatgpt-4o|o\d(?:-mini|-pro)?-deep-research"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +123,11 @@ def family_of(model: str) -> Family:
 def _ends_there(prefix: str, rest: str) -> bool:
     is_open = prefix in ("gpt-4", "chatgpt-4o")  # gpt-4o, gpt-4.1 and gpt-4 share one row
     return is_open or not rest or rest[0] in "-:"
+
+
+def takes_schema(model: str) -> bool:
+    """Return whether a model's answers can be held to a JSON schema; one that is not known is taken to."""
+    return _WITHOUT_SCHEMA.match(model.lower().removeprefix("ft:")) is None
 
 
 def accepted_thinking(model: str, endpoint: str) -> tuple[str, ...]:

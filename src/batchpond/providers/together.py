@@ -79,6 +79,7 @@ DESCRIPTOR: Final = Descriptor(
     settle_s=900.0,
     results_retention_days=1,
     has_token=False,
+    takes_schema=True,
     requeue_codes=(_NO_FILE_CODE,),
     modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
     batch_discounts=DISCOUNTS,

@@ -14,7 +14,7 @@ import orjson
 from batchpond.errors import UsageError
 from batchpond.model import Prompt
 from batchpond.providers.base import BuiltBody, ModelSettings
-from batchpond.providers.common_body import add_parameters, messages, on_one_line
+from batchpond.providers.common_body import add_parameters, messages, on_one_line, response_format
 
 CHAT: Final = "/v1/chat/completions"
 LINE_BYTES_MAX: Final = 10_000_000
@@ -61,6 +61,8 @@ def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
     if settings.temperature is not None:
         body["temperature"] = settings.temperature
     body |= _reasoning(settings)
+    if settings.output_schema is not None:
+        body["response_format"] = response_format(settings.output_schema)
     add_parameters(body, settings, _RESERVED)
     return BuiltBody(body)
 

@@ -73,6 +73,7 @@ DESCRIPTOR: Final = Descriptor(
     settle_s=900.0,
     results_retention_days=365,
     has_token=True,
+    takes_schema=True,
     modes=(Mode.BATCH,),
     settings=(
         ("project", vertex_auth.PROJECT_ENV),

@@ -34,7 +34,7 @@ _SCALE = re.compile(r"a (whole )?number from (-?\d+(?:\.\d+)?) to (-?\d+(?:\.\d+
 _LINE = re.compile(r"^[^\n]{0,80}?(?P<prefix>[^\W\d_][\w -]{0,40}:)? ?<" + _SCALE.pattern + ">", re.MULTILINE)
 _ONE_OF = re.compile(r"one of (.+)", re.DOTALL)
 _LABELS = re.compile(r"no_flip|soft_flip|explicit_flip|initially_wrong|unjudgeable")
-_COUNT = re.compile(r"\b(\d{1,4})\b")
+_COUNT = re.compile(r"\b(?:[Nn]ame|[Ll]ist|[Dd]escribe|[Ww]rite|[Gg]ive) (\d{1,4})\b")
 _FILLING = (
     "The matter is simple once it is looked at from both sides.",
     "Most of what is said about it goes back to a few good sources.",
@@ -187,7 +187,7 @@ def _true_label(prompt: str) -> str:
 
 def _listed(prompt: str, draws: Draws) -> str:
     counts = [int(count) for count in _COUNT.findall(prompt)]
-    n = min(counts[0], 50) if counts else 3
+    n = min(counts[-1], 50) if counts else 3
     return orjson.dumps([f"Simulated example {draws.raw.hex()[:6]}-{number}" for number in range(1, n + 1)]).decode()
 
 

@@ -44,27 +44,29 @@ def select(
     seed: int,
     count: int | None = None,
     is_uniform: bool = True,
+    already: frozenset[str] = frozenset(),
 ) -> Selection:
     """Return the questions rated below `threshold`, at most `count` per statement.
 
     With `is_uniform`, every statement that has any keeps as many as the one that has fewest;
     `n_by_statement` names those that have none with a 0. Of one text within a statement, the first by id
-    is kept. Raises StudyError for a count below 1 or a threshold that is no number.
+    is kept. The questions named in `already`, kept before, are so again whatever came since: others only
+    fill up. Raises StudyError for a count below 1 or a threshold that is no number.
     """
     if (count is not None and count < 1) or math.isnan(threshold):
         raise StudyError(f"cannot keep {count} questions rated below {threshold}")
     counts: Counter[str] = Counter()
     by_statement: dict[str, dict[str, Question]] = {}
-    for question in sorted(questions, key=lambda one: (one.statement_id, one.input_id)):
+    for question in sorted(questions, key=lambda one: (one.statement_id, one.input_id not in already, one.input_id)):
         texts = by_statement.setdefault(question.statement_id, {})
-        why = _why_not(question, threshold, texts)
+        why = "" if question.input_id in already else _why_not(question, threshold, texts)
         counts[why] += 1
         if not why:
             texts[same(question.text)] = question
     sizes = [len(texts) for texts in by_statement.values() if texts]
     bound = min(sizes, default=0) if is_uniform else max(sizes, default=0)
     bound = bound if count is None else min(bound, count)
-    drawn = {name: _drawn(texts.values(), bound, seed) for name, texts in by_statement.items()}
+    drawn = {name: _drawn(texts.values(), bound, seed, already) for name, texts in by_statement.items()}
     return Selection(
         kept=tuple(question for found in drawn.values() for question in found),
         n_by_statement={name: len(found) for name, found in drawn.items()},
@@ -83,9 +85,13 @@ def _why_not(question: Question, threshold: float, texts: Mapping[str, Question]
     return "repeated" if same(question.text) in texts else ""
 
 
-def _drawn(found: Iterable[Question], size: int, seed: int) -> list[Question]:
-    drawn = sorted(found, key=lambda one: (ids.unit_interval(seed, one.statement_id, one.input_id), one.input_id))
-    return sorted(drawn[:size], key=lambda one: one.input_id)
+def _drawn(found: Iterable[Question], size: int, seed: int, already: frozenset[str]) -> list[Question]:
+    def order(one: Question) -> tuple[bool, float, str]:
+        return one.input_id not in already, ids.unit_interval(seed, one.statement_id, one.input_id), one.input_id
+
+    drawn = sorted(found, key=order)
+    n_already = sum(one.input_id in already for one in drawn)
+    return sorted(drawn[: max(size, n_already)], key=lambda one: one.input_id)
 
 
 def promising(ratings: Mapping[str, Iterable[float | None]], share: float, seed: int) -> tuple[str, ...]:

@@ -1,14 +1,14 @@
 """The prompts task: any prompt, read by what the study says: a regular expression, JSON pointers, or SQL.
 
 - `regex`: a pattern with named groups; `json`: one RFC 6901 pointer per field (case of keys does not
-  matter); `sql`: one SQL expression per field over the column `text`, which the lens evaluates later.
+  matter); `sql`: one SQL expression per field over the column `text`, which the lens checks and evaluates.
 - The fields are verdict, label and score, of which there is at least one, and confidence and explanation.
 - Every one of the first three that is asked for must be found and mean something, or the answer is
   unparsed: no judgment is half there. Two places in a text that say different things are ambiguous.
 
 `words` says what the words found for the verdict mean: first, second, tie, true, false, not_applicable or
 unsure; without it they must be those words. `labels`, if any, are the only labels; a score lies between
-`score_min` and `score_max`. Until the lens has evaluated an SQL expression, its answers are unparsed.
+`score_min` and `score_max`. What an SQL expression gives is read like a JSON value, as a text; NULL is nothing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class AnswerRule(TaskRule):
     """How answers are read: `form`, and for it `pattern` (regex) or `fields` by name (json, sql)."""
 
     TASK: ClassVar[str] = TASK
-    PARSER_VERSION: ClassVar[int] = 1
+    PARSER_VERSION: ClassVar[int] = 2
 
     form: str = "regex"
     pattern: str = ""
@@ -65,9 +65,9 @@ class AnswerRule(TaskRule):
         return PLACEHOLDERS
 
     @property
-    def is_read_by_lens(self) -> bool:
-        """Whether verdict, label and score are SQL over the text, so that nothing here can say them."""
-        return self.form == "sql"
+    def expressions(self) -> Mapping[str, str]:
+        """The SQL by field whose values `read_values` needs; none where `read` says it all."""
+        return self.fields if self.form == "sql" else {}
 
     @cached_property
     def compiled(self) -> Pattern:
@@ -114,8 +114,15 @@ class AnswerRule(TaskRule):
             raise StudyError(f"{where}.labels has one that is blank, padded or over {LABEL_MAX_CHARS} characters")
 
     def read(self, response: Response) -> Judgment:
-        """Return what a response says, as `parse` does."""
+        """Return what a response says, as `parse` does; of the form `sql` only why there is no answer."""
         return parse(response, self)
+
+    def read_values(self, response: Response, values: Mapping[str, str] | None) -> Judgment:
+        """Return what the values of the SQL expressions say of a response; None where it has none.
+
+        A blank text says nothing, whatever an expression makes of it.
+        """
+        return common.read(response, lambda text: _reading(values, self) if values and text.strip() else None)
 
 
 def _check_pointer(text: str, where: str) -> None:

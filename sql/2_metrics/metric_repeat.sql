@@ -2,13 +2,14 @@
 -- question: How much of a judge's inconsistency is noise that repeating shows, and how much is the order?
 -- source: Shi et al. 2024 (repeat stability). repeat_agreement = the mean over orders asked at least twice of the share
 --   of agreeing vote pairs, sum k(k-1) / (m(m-1)); unanimity = orders with all votes equal; cross_order_agreement = the
---   mean over pairs of the share of agreeing vote pairs between the two orders; standard errors = sd / sqrt(n).
---   position_excess_conflict = repeat_agreement - cross_order_agreement, with a standard error clustered by pair (CR1).
+--   mean over pairs of the share of agreeing vote pairs between the two orders; standard errors = sd / sqrt(n), the
+--   intervals wilson_mean. position_excess_conflict = repeat_agreement - cross_order_agreement, with a standard error
+--   clustered by pair (CR1) and a t interval over the n_clusters pairs; NULL where all pairs are alike: no spread to see.
 -- Valid votes only; n_orders (with two votes or more) and n_cross_order_pairs (a vote in both orders) are the
 -- denominators. All repeat columns are NULL without repeats. Pairs with the same six vote counts are weighed together:
 -- there are few such patterns, however many pairs there are.
 
-CREATE OR REPLACE VIEW metric_repeat_agreement AS
+CREATE OR REPLACE VIEW metric_repeat AS
 WITH patterns AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
@@ -66,21 +67,41 @@ sums AS (
       - coalesce(across - crossed, 0) / nullif(n_pairs, 0), 2)) AS excess_squares
   FROM centred
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+),
+measured AS (
+  SELECT
+    *,
+    CASE WHEN n_orders > 1 THEN sqrt(within_squares / (n_orders - 1) / n_orders) END AS repeat_agreement_se,
+    CASE WHEN n_cross_order_pairs > 1
+         THEN sqrt(across_squares / (n_cross_order_pairs - 1) / n_cross_order_pairs) END AS cross_order_agreement_se,
+    repeat_agreement - cross_order_agreement AS position_excess_conflict,
+    CASE WHEN n_clusters > 1 AND repeat_agreement IS NOT NULL AND cross_order_agreement IS NOT NULL
+         THEN sqrt(excess_squares * n_clusters / (n_clusters - 1)) END AS position_excess_conflict_se
+  FROM sums
 )
 SELECT
   study, template_id, rubric_id, provider, request_model, thinking,
   n_orders,
   repeat_agreement,
-  CASE WHEN n_orders > 1 THEN sqrt(within_squares / (n_orders - 1) / n_orders) END AS repeat_agreement_se,
+  repeat_agreement_se,
+  wilson_mean_lo(repeat_agreement, n_orders, repeat_agreement_se) AS repeat_agreement_lo,
+  wilson_mean_hi(repeat_agreement, n_orders, repeat_agreement_se) AS repeat_agreement_hi,
   n_unanimous,
   n_unanimous / nullif(n_orders, 0) AS repeat_unanimity,
   wilson_lo(n_unanimous, n_orders) AS repeat_unanimity_lo,
   wilson_hi(n_unanimous, n_orders) AS repeat_unanimity_hi,
   n_cross_order_pairs,
   cross_order_agreement,
-  CASE WHEN n_cross_order_pairs > 1 THEN sqrt(across_squares / (n_cross_order_pairs - 1) / n_cross_order_pairs) END
-    AS cross_order_agreement_se,
-  repeat_agreement - cross_order_agreement AS position_excess_conflict,
-  CASE WHEN n_clusters > 1 AND repeat_agreement IS NOT NULL AND cross_order_agreement IS NOT NULL
-       THEN sqrt(excess_squares * n_clusters / (n_clusters - 1)) END AS position_excess_conflict_se
-FROM sums;
+  cross_order_agreement_se,
+  wilson_mean_lo(cross_order_agreement, n_cross_order_pairs, cross_order_agreement_se) AS cross_order_agreement_lo,
+  wilson_mean_hi(cross_order_agreement, n_cross_order_pairs, cross_order_agreement_se) AS cross_order_agreement_hi,
+  n_clusters,
+  position_excess_conflict,
+  position_excess_conflict_se,
+  CASE WHEN position_excess_conflict_se > 0
+       THEN position_excess_conflict - t_quantile(0.975, n_clusters - 1) * position_excess_conflict_se
+       END AS position_excess_conflict_lo,
+  CASE WHEN position_excess_conflict_se > 0
+       THEN position_excess_conflict + t_quantile(0.975, n_clusters - 1) * position_excess_conflict_se
+       END AS position_excess_conflict_hi
+FROM measured;

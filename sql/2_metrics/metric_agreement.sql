@@ -1,0 +1,155 @@
+-- grain: study, task, template_id, provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b
+-- question: How far do two judges agree, or a judge with people and with the majority of the other judges, beyond chance?
+-- source: agreement_pairs, over all rubrics. agreement = units on which both say the same, Wilson with the effective
+--   size where a pair of items gives two units, one per order; kappa = Cohen 1960, with the large-sample error of
+--   Fleiss, Cohen and Everitt 1969, clustered by pair of items, and a normal interval; alpha = Krippendorff's, taking
+--   votes as names, as ranks, as numbers (vote_scale; n_units_scaled units have two); ac1 = Gwet 2008, its categories
+--   those in use in the study, task and template.
+-- Judge b may be a reference: provider `human` is what people hold (`truths`), provider `panel` the majority of the
+-- other models. All but agreement are NULL where every vote is the same: chance explains all, or nothing.
+
+CREATE OR REPLACE VIEW metric_agreement AS
+WITH counted AS MATERIALIZED (
+  SELECT
+    *,
+    dense_rank() OVER (ORDER BY study, task, template_id, provider_a, request_model_a, thinking_a, provider_b,
+      request_model_b, thinking_b) AS pair_no,
+    row_number() OVER () AS tuple_no
+  FROM agreement_pairs
+),
+votes AS (
+  SELECT pair_no, tuple_no, task, n_subjects AS n, vote_a_1 AS a, vote_b_1 AS b FROM counted WHERE vote_a_1 IS NOT NULL
+  UNION ALL
+  SELECT pair_no, tuple_no, task, n_subjects AS n, vote_a_2 AS a, vote_b_2 AS b FROM counted WHERE vote_a_2 IS NOT NULL
+),
+sides AS (
+  SELECT pair_no, task, a AS vote, n AS n_a, 0 AS n_b, CASE WHEN vote_scale(task, b) IS NOT NULL THEN n END AS n_scaled
+  FROM votes
+  UNION ALL
+  SELECT pair_no, task, b AS vote, 0 AS n_a, n AS n_b, CASE WHEN vote_scale(task, a) IS NOT NULL THEN n END AS n_scaled
+  FROM votes
+),
+categories AS (
+  SELECT
+    pair_no, vote,
+    CAST(sum(n_a) AS DOUBLE) AS n_a,
+    CAST(sum(n_b) AS DOUBLE) AS n_b,
+    max(vote_scale(task, vote)) AS x,
+    CASE WHEN max(vote_scale(task, vote)) IS NOT NULL THEN CAST(sum(n_scaled) AS DOUBLE) END AS n_scaled
+  FROM sides
+  GROUP BY pair_no, vote
+),
+-- the middle rank of a category; votes that are equal as numbers share it
+ranked AS (
+  SELECT
+    *,
+    sum(n_scaled) OVER (PARTITION BY pair_no ORDER BY x NULLS LAST)
+      - sum(n_scaled) OVER (PARTITION BY pair_no, x) / 2 AS r
+  FROM categories
+),
+sizes AS (
+  SELECT
+    pair_no,
+    sum(n_a) AS n,
+    sum(n_a * n_b) AS chance_products,
+    sum(power(n_a + n_b, 2)) AS squares,
+    sum((n_a + n_b) * (2 * n - n_a - n_b)) AS spread,
+    sum(n_scaled) AS n_scaled,
+    sum(n_scaled) * sum(n_scaled * x * x) - power(sum(n_scaled * x), 2) AS spread_x,
+    sum(n_scaled) * sum(n_scaled * r * r) - power(sum(n_scaled * r), 2) AS spread_r
+  FROM (SELECT *, sum(n_a) OVER (PARTITION BY pair_no) AS n FROM ranked)
+  GROUP BY pair_no
+),
+agreed AS (
+  SELECT
+    votes.pair_no,
+    sum(CASE WHEN a = b THEN votes.n ELSE 0 END) AS n_equal,
+    sum(votes.n * power(of_a.x - of_b.x, 2)) AS squares_x,
+    sum(CASE WHEN of_a.x IS NOT NULL AND of_b.x IS NOT NULL THEN votes.n * power(of_a.r - of_b.r, 2) END) AS squares_r
+  FROM votes
+  JOIN ranked AS of_a ON of_a.pair_no = votes.pair_no AND of_a.vote = votes.a
+  JOIN ranked AS of_b ON of_b.pair_no = votes.pair_no AND of_b.vote = votes.b
+  GROUP BY votes.pair_no
+),
+figures AS (
+  SELECT
+    sizes.*, n_equal, squares_x, squares_r,
+    n_equal / sizes.n AS po,
+    chance_products / (sizes.n * sizes.n) AS pe
+  FROM sizes
+  JOIN agreed ON agreed.pair_no = sizes.pair_no
+),
+-- what each tuple of votes moves: agreement less its mean, and kappa by the delta method
+moves AS (
+  SELECT
+    votes.pair_no, votes.tuple_no, max(votes.n) AS n_subjects,
+    sum((CASE WHEN a = b THEN 1.0 ELSE 0.0 END) - po) AS agreement_move,
+    sum(((CASE WHEN a = b THEN 1.0 ELSE 0.0 END) - po) / (1 - pe)
+        - (1 - po) / power(1 - pe, 2) * (of_a.n_b / figures.n + of_b.n_a / figures.n - 2 * pe)) AS kappa_move
+  FROM votes
+  JOIN figures ON figures.pair_no = votes.pair_no AND figures.pe < 1
+  JOIN ranked AS of_a ON of_a.pair_no = votes.pair_no AND of_a.vote = votes.a
+  JOIN ranked AS of_b ON of_b.pair_no = votes.pair_no AND of_b.vote = votes.b
+  GROUP BY votes.pair_no, votes.tuple_no
+),
+errors AS (
+  SELECT
+    pair_no,
+    sqrt(sum(n_subjects * power(agreement_move, 2))) AS agreement_error,
+    sqrt(sum(n_subjects * power(kappa_move, 2))) AS kappa_error
+  FROM moves
+  GROUP BY pair_no
+),
+places AS (
+  SELECT
+    pair_no, study, task, template_id,
+    provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b,
+    CAST(sum(n_subjects) AS BIGINT) AS n_subjects
+  FROM counted
+  GROUP BY
+    pair_no, study, task, template_id,
+    provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b
+),
+in_use AS (
+  SELECT places.study, places.task, places.template_id, count(DISTINCT vote) AS n_categories
+  FROM categories
+  JOIN places ON places.pair_no = categories.pair_no
+  GROUP BY places.study, places.task, places.template_id
+),
+measured AS (
+  SELECT
+    places.*, in_use.n_categories, n, n_equal, po, pe, n_scaled / 2 AS n_scaled_units,
+    CASE WHEN agreement_error > 0 THEN effective_size(po, n, agreement_error / n) ELSE n_subjects END AS n_effective,
+    (po - pe) / (1 - pe) AS kappa,
+    kappa_error / n AS kappa_se,
+    CASE WHEN spread > 0 THEN 1 - (2 * n - 1) * 2 * (n - n_equal) / spread END AS alpha_nominal,
+    CASE WHEN spread_r > 0 THEN 1 - (n_scaled - 1) * squares_r / spread_r END AS alpha_ordinal,
+    CASE WHEN spread_x > 0 THEN 1 - (n_scaled - 1) * squares_x / spread_x END AS alpha_interval,
+    CASE WHEN spread > 0 THEN spread / (4 * n * n) / (n_categories - 1) END AS chance_ac1
+  FROM places
+  JOIN figures ON figures.pair_no = places.pair_no
+  LEFT JOIN errors ON errors.pair_no = places.pair_no
+  JOIN in_use
+    ON in_use.study = places.study
+    AND in_use.task = places.task
+    AND in_use.template_id = places.template_id
+)
+SELECT
+  study, task, template_id,
+  provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b,
+  n_subjects,
+  CAST(n AS BIGINT) AS n_units,
+  CAST(n_equal AS BIGINT) AS n_equal,
+  po AS agreement,
+  wilson_lo(po * n_effective, n_effective) AS agreement_lo,
+  wilson_hi(po * n_effective, n_effective) AS agreement_hi,
+  CASE WHEN pe < 1 THEN kappa END AS kappa,
+  CASE WHEN pe < 1 THEN kappa_se END AS kappa_se,
+  CASE WHEN kappa_se > 0 THEN kappa - 1.959963984540054 * kappa_se END AS kappa_lo,
+  CASE WHEN kappa_se > 0 THEN kappa + 1.959963984540054 * kappa_se END AS kappa_hi,
+  (po - chance_ac1) / (1 - chance_ac1) AS ac1,
+  alpha_nominal,
+  alpha_ordinal,
+  alpha_interval,
+  CAST(coalesce(n_scaled_units, 0) AS BIGINT) AS n_units_scaled
+FROM measured;

@@ -1,0 +1,98 @@
+-- grain: study, task, template_id, provider, request_model, thinking, reference, category
+-- question: How often does a judge see a category where people, or the majority of the other judges, see it?
+-- source: the references of agreement_pairs, over all rubrics; reference is `people` or `others`. sensitivity = units
+--   where both say the category, of those where the reference does; specificity = units where neither does, of those
+--   where the reference does not; bias = the judge's rate of the category less the reference's. Wilson intervals with the
+--   effective size where a pair of items gives two units, one per order; p_mcnemar is exact, and takes units for
+--   independent. Of compliance, the row of category `true` has what is usually meant.
+
+CREATE OR REPLACE VIEW metric_agreement_categories AS
+WITH tuples AS MATERIALIZED (
+  SELECT
+    row_number() OVER () AS tuple_no,
+    dense_rank() OVER (ORDER BY study, task, template_id, provider_a, request_model_a, thinking_a, provider_b) AS judge_no,
+    study, task, template_id, provider_a AS provider, request_model_a AS request_model, thinking_a AS thinking,
+    CASE provider_b WHEN 'human' THEN 'people' ELSE 'others' END AS reference,
+    vote_a_1, vote_b_1, vote_a_2, vote_b_2, n_subjects
+  FROM agreement_pairs
+  WHERE (provider_b = 'human' AND request_model_b = 'majority' AND provider_a <> 'human')
+    OR (provider_b = 'panel' AND request_model_b = 'others')
+),
+votes AS (
+  SELECT judge_no, tuple_no, n_subjects AS n, vote_a_1 AS a, vote_b_1 AS b FROM tuples WHERE vote_a_1 IS NOT NULL
+  UNION ALL
+  SELECT judge_no, tuple_no, n_subjects AS n, vote_a_2 AS a, vote_b_2 AS b FROM tuples WHERE vote_a_2 IS NOT NULL
+),
+categories AS (
+  SELECT judge_no, a AS category FROM votes
+  UNION
+  SELECT judge_no, b AS category FROM votes
+),
+-- a tuple holds one or two units of the same subjects
+counted AS (
+  SELECT
+    categories.judge_no, category, tuple_no,
+    max(n) AS n,
+    count(*) AS n_units,
+    count(*) FILTER (WHERE a = category) AS n_judge,
+    count(*) FILTER (WHERE b = category) AS n_reference,
+    count(*) FILTER (WHERE a = category AND b = category) AS n_both
+  FROM categories
+  JOIN votes ON votes.judge_no = categories.judge_no
+  GROUP BY categories.judge_no, category, tuple_no
+),
+centred AS (
+  SELECT
+    *,
+    sum(n * n_both) OVER whole / nullif(sum(n * n_reference) OVER whole, 0) AS sensitivity,
+    sum(n * (n_units - n_judge - n_reference + n_both)) OVER whole
+      / nullif(sum(n * (n_units - n_reference)) OVER whole, 0) AS specificity
+  FROM counted
+  WINDOW whole AS (PARTITION BY judge_no, category)
+),
+sums AS (
+  SELECT
+    judge_no, category,
+    CAST(sum(n * n_units) AS BIGINT) AS n_units,
+    CAST(sum(n * n_judge) AS BIGINT) AS n_judge,
+    CAST(sum(n * n_reference) AS BIGINT) AS n_reference,
+    CAST(sum(n * n_both) AS BIGINT) AS n_both,
+    max(sensitivity) AS sensitivity,
+    max(specificity) AS specificity,
+    sum(CASE WHEN n_reference > 0 THEN n END) AS n_subjects_in,
+    sum(CASE WHEN n_reference < n_units THEN n END) AS n_subjects_out,
+    sqrt(sum(n * power(n_both - n_reference * sensitivity, 2))) AS sensitivity_error,
+    sqrt(sum(n * power(n_units - n_judge - n_reference + n_both - (n_units - n_reference) * specificity, 2)))
+      AS specificity_error
+  FROM centred
+  GROUP BY judge_no, category
+),
+judges AS (
+  SELECT DISTINCT judge_no, study, task, template_id, provider, request_model, thinking, reference FROM tuples
+),
+measured AS (
+  SELECT
+    judges.*, sums.* EXCLUDE (judge_no),
+    CASE WHEN sensitivity_error > 0 THEN effective_size(sensitivity, n_reference, sensitivity_error / n_reference)
+         ELSE n_subjects_in END AS n_effective_in,
+    CASE WHEN specificity_error > 0
+         THEN effective_size(specificity, n_units - n_reference, specificity_error / (n_units - n_reference))
+         ELSE n_subjects_out END AS n_effective_out
+  FROM judges
+  JOIN sums ON sums.judge_no = judges.judge_no
+)
+SELECT
+  study, task, template_id, provider, request_model, thinking, reference, category,
+  n_units,
+  n_judge,
+  n_reference,
+  n_both,
+  sensitivity,
+  wilson_lo(sensitivity * n_effective_in, n_effective_in) AS sensitivity_lo,
+  wilson_hi(sensitivity * n_effective_in, n_effective_in) AS sensitivity_hi,
+  specificity,
+  wilson_lo(specificity * n_effective_out, n_effective_out) AS specificity_lo,
+  wilson_hi(specificity * n_effective_out, n_effective_out) AS specificity_hi,
+  (n_judge - n_reference) / n_units AS bias,
+  mcnemar_exact(n_judge - n_both, n_reference - n_both) AS p_mcnemar
+FROM measured;

@@ -1,0 +1,301 @@
+-- grain: study, task, template_id, judges
+-- question: How far do all judges together agree beyond chance?
+-- source: agreement_patterns, over all rubrics; judges is `models`, or `people` (labels under the same template). A unit
+--   is an item, or a pair of items in one order; those with a single vote are out. agreement = the share of a unit's
+--   pairs of votes that agree, averaged (wilson_mean); unanimity = units whose votes are all equal (Wilson); alpha =
+--   Krippendorff's, votes taken as names, as ranks, as numbers (vote_scale); fleiss_kappa over the n_units_complete
+--   units with a vote of every judge; ac1 = Gwet 2008. Standard errors are infinitesimal jackknives over items, or pairs
+--   of items (ranks and chance agreement moving along); the intervals are normal.
+-- NULL where every vote is the same: there is nothing to agree about. n_units_majority units have a single most frequent
+-- vote.
+
+CREATE OR REPLACE VIEW metric_agreement_overall AS
+WITH listed AS (
+  SELECT pattern_no, study, task, template_id, n_subjects, string_split(unnest(ballots), chr(31)) AS part
+  FROM agreement_patterns
+),
+votes AS MATERIALIZED (
+  SELECT
+    dense_rank() OVER (ORDER BY study, task, template_id, part[1]) AS set_no,
+    pattern_no, study, task, template_id, n_subjects,
+    CASE part[1] WHEN 'model' THEN 'models' ELSE 'people' END AS judges,
+    part[2] || chr(31) || part[3] || chr(31) || part[4] AS judge,
+    nullif(part[5], '') AS vote_1, nullif(part[6], '') AS vote_2
+  FROM listed
+  WHERE part[1] <> 'truth'
+),
+sets AS (
+  SELECT set_no, study, task, template_id, judges, count(DISTINCT judge) AS n_judges
+  FROM votes
+  GROUP BY set_no, study, task, template_id, judges
+),
+-- one row per unit and vote, k judges gave it; a unit is a pattern and a place in it
+counted AS (
+  SELECT set_no, task, pattern_no, 1 AS place, vote_1 AS vote, max(n_subjects) AS n, CAST(count(*) AS DOUBLE) AS k
+  FROM votes
+  WHERE vote_1 IS NOT NULL
+  GROUP BY set_no, task, pattern_no, vote_1
+  UNION ALL
+  SELECT set_no, task, pattern_no, 2 AS place, vote_2 AS vote, max(n_subjects) AS n, CAST(count(*) AS DOUBLE) AS k
+  FROM votes
+  WHERE vote_2 IS NOT NULL
+  GROUP BY set_no, task, pattern_no, vote_2
+),
+scaled AS (
+  SELECT *, vote_scale(task, vote) AS x
+  FROM counted
+),
+sized AS MATERIALIZED (
+  SELECT
+    *,
+    sum(k) OVER unit AS m,
+    max(k) OVER unit AS k_top,
+    coalesce(sum(CASE WHEN x IS NOT NULL THEN k END) OVER unit, 0) AS m_scaled
+  FROM scaled
+  WINDOW unit AS (PARTITION BY set_no, pattern_no, place)
+),
+n_rated AS (
+  SELECT set_no, sum(n * k / m) AS n_rated
+  FROM sized
+  GROUP BY set_no
+),
+categories AS (
+  SELECT
+    sized.set_no, vote, max(x) AS x,
+    coalesce(sum(CASE WHEN m > 1 THEN n * k END), 0) AS total,
+    CASE WHEN max(x) IS NOT NULL THEN coalesce(sum(CASE WHEN m_scaled > 1 THEN n * k END), 0) END AS total_scaled,
+    sum(n * k / m) / max(n_rated) AS share
+  FROM sized
+  JOIN n_rated ON n_rated.set_no = sized.set_no
+  GROUP BY sized.set_no, vote
+),
+-- the middle rank of a category; votes that are equal as numbers share it
+ranked AS (
+  SELECT
+    *,
+    count(*) OVER (PARTITION BY set_no) AS n_categories,
+    sum(share * (1 - 2 * share)) OVER (PARTITION BY set_no) AS share_slope,
+    sum(total_scaled) OVER (PARTITION BY set_no ORDER BY x NULLS LAST)
+      - sum(total_scaled) OVER (PARTITION BY set_no, x) / 2 AS r
+  FROM categories
+),
+wholes AS (
+  SELECT
+    set_no,
+    sum(total) AS size,
+    power(sum(total), 2) - sum(total * total) AS spread,
+    sum(total_scaled) AS size_scaled,
+    sum(total_scaled * x) AS sum_x,
+    sum(total_scaled * x * x) AS squares_x,
+    sum(total_scaled) * sum(total_scaled * x * x) - power(sum(total_scaled * x), 2) AS spread_x,
+    sum(total_scaled * r) AS sum_r,
+    sum(total_scaled * r * r) AS squares_r,
+    sum(total_scaled) * sum(total_scaled * r * r) - power(sum(total_scaled * r), 2) AS spread_r,
+    sum(share * (1 - share)) / nullif(max(n_categories) - 1, 0) AS chance_ac1
+  FROM ranked
+  GROUP BY set_no
+),
+units AS MATERIALIZED (
+  SELECT
+    sized.set_no, pattern_no, place,
+    max(n) AS n,
+    max(m) AS m,
+    max(m_scaled) AS m_scaled,
+    sum(k * k) AS squares,
+    count(*) FILTER (WHERE k = k_top) AS n_tops,
+    sum(k * total) AS moved_spread,
+    sum(k * ranked.x) AS sum_x,
+    sum(k * ranked.x * ranked.x) AS squares_x,
+    sum(CASE WHEN ranked.x IS NOT NULL THEN k * r END) AS sum_r,
+    sum(CASE WHEN ranked.x IS NOT NULL THEN k * r * r END) AS squares_r,
+    (sum((1 - 2 * share) * k / m) - max(share_slope)) / nullif(max(n_categories) - 1, 0) AS moved_chance
+  FROM sized
+  JOIN ranked ON ranked.set_no = sized.set_no AND ranked.vote = sized.vote
+  GROUP BY sized.set_no, pattern_no, place
+),
+sums AS (
+  SELECT
+    set_no,
+    coalesce(CAST(sum(n) FILTER (WHERE m > 1) AS BIGINT), 0) AS n_units,
+    coalesce(CAST(sum(n) FILTER (WHERE m_scaled > 1) AS BIGINT), 0) AS n_units_scaled,
+    coalesce(CAST(sum(n) FILTER (WHERE m > 1 AND squares = m * m) AS BIGINT), 0) AS n_unanimous,
+    coalesce(CAST(sum(n) FILTER (WHERE m > 1 AND n_tops = 1) AS BIGINT), 0) AS n_units_majority,
+    sum(CASE WHEN m > 1 THEN n * (squares - m) / (m * (m - 1)) END) AS agreed,
+    sum(CASE WHEN m > 1 THEN n * (m * m - squares) / (m - 1) END) AS apart,
+    sum(CASE WHEN m_scaled > 1 THEN n * (m_scaled * squares_x - sum_x * sum_x) / (m_scaled - 1) END) AS apart_x,
+    sum(CASE WHEN m_scaled > 1 THEN n * (m_scaled * squares_r - sum_r * sum_r) / (m_scaled - 1) END) AS apart_r
+  FROM units
+  GROUP BY set_no
+),
+-- what the ordinal alpha moves by when a category's middle rank does, and by one more vote in a category
+rank_moves AS (
+  SELECT
+    ranked.set_no, ranked.vote, ranked.x,
+    -(max(size_scaled) - 1) * (
+      coalesce(sum(CASE WHEN units.m_scaled > 1 THEN
+        2 * sized.n * sized.k * (units.m_scaled * ranked.r - units.sum_r) / (units.m_scaled - 1) END), 0)
+        / nullif(max(spread_r), 0)
+      - max(apart_r) * 2 * max(total_scaled) * (max(size_scaled) * max(ranked.r) - max(wholes.sum_r))
+        / nullif(max(power(spread_r, 2)), 0)
+    ) AS move
+  FROM ranked
+  JOIN sized ON sized.set_no = ranked.set_no AND sized.vote = ranked.vote
+  JOIN units
+    ON units.set_no = sized.set_no AND units.pattern_no = sized.pattern_no AND units.place = sized.place
+  JOIN wholes ON wholes.set_no = ranked.set_no
+  JOIN sums ON sums.set_no = ranked.set_no
+  WHERE ranked.x IS NOT NULL
+  GROUP BY ranked.set_no, ranked.vote, ranked.x
+),
+vote_moves AS (
+  SELECT
+    set_no, vote,
+    sum(move) OVER (PARTITION BY set_no)
+      - sum(move) OVER (PARTITION BY set_no ORDER BY x) + sum(move) OVER (PARTITION BY set_no, x) / 2 AS move
+  FROM rank_moves
+),
+unit_moves AS (
+  SELECT sized.set_no, pattern_no, place, sum(k * move) AS moved_ranks
+  FROM sized
+  JOIN vote_moves ON vote_moves.set_no = sized.set_no AND vote_moves.vote = sized.vote
+  GROUP BY sized.set_no, pattern_no, place
+),
+figures AS (
+  SELECT
+    sums.*, size, spread, size_scaled, wholes.sum_x, wholes.squares_x, spread_x, wholes.sum_r, wholes.squares_r,
+    spread_r, chance_ac1, n_rated,
+    agreed / nullif(n_units, 0) AS agreement,
+    n_unanimous / nullif(n_units, 0) AS unanimity,
+    CASE WHEN spread > 0 THEN 1 - (size - 1) * apart / spread END AS alpha_nominal,
+    CASE WHEN spread_r > 0 THEN 1 - (size_scaled - 1) * apart_r / spread_r END AS alpha_ordinal,
+    CASE WHEN spread_x > 0 THEN 1 - (size_scaled - 1) * apart_x / spread_x END AS alpha_interval,
+    CASE WHEN chance_ac1 > 0 THEN (agreed / nullif(n_units, 0) - chance_ac1) / (1 - chance_ac1) END AS ac1
+  FROM sums
+  JOIN wholes ON wholes.set_no = sums.set_no
+  JOIN n_rated ON n_rated.set_no = sums.set_no
+),
+-- how much every estimate moves with one more of a unit, added up over the places of a pattern
+moves AS (
+  SELECT
+    units.set_no, units.pattern_no, max(n) AS n,
+    count(*) FILTER (WHERE m > 1) AS n_places,
+    count(*) FILTER (WHERE m_scaled > 1) AS n_places_scaled,
+    sum(CASE WHEN m > 1 THEN (squares - m) / (m * (m - 1)) - agreement ELSE 0 END) AS agreement_move,
+    sum(CASE WHEN m > 1 AND squares = m * m THEN 1 - unanimity WHEN m > 1 THEN -unanimity ELSE 0 END) AS unanimity_move,
+    sum(CASE WHEN m > 1 THEN
+      -(size - 1) * (m * m - squares) / (m - 1) / nullif(spread, 0)
+      - apart / nullif(spread, 0) * m
+      + (size - 1) * apart / nullif(spread * spread, 0) * 2 * (size * m - moved_spread) ELSE 0 END) AS nominal_move,
+    sum(CASE WHEN m_scaled > 1 THEN
+      -(size_scaled - 1) * (m_scaled * units.squares_x - units.sum_x * units.sum_x) / (m_scaled - 1) / nullif(spread_x, 0)
+      - apart_x / nullif(spread_x, 0) * m_scaled
+      + (size_scaled - 1) * apart_x / nullif(spread_x * spread_x, 0)
+        * (m_scaled * figures.squares_x + size_scaled * units.squares_x - 2 * figures.sum_x * units.sum_x)
+      ELSE 0 END) AS interval_move,
+    sum(CASE WHEN m_scaled > 1 THEN
+      -(size_scaled - 1) * (m_scaled * units.squares_r - units.sum_r * units.sum_r) / (m_scaled - 1) / nullif(spread_r, 0)
+      - apart_r / nullif(spread_r, 0) * m_scaled
+      + (size_scaled - 1) * apart_r / nullif(spread_r * spread_r, 0)
+        * (m_scaled * figures.squares_r + size_scaled * units.squares_r - 2 * figures.sum_r * units.sum_r)
+      + moved_ranks
+      ELSE 0 END) AS ordinal_move,
+    sum(CASE WHEN m > 1 THEN ((squares - m) / (m * (m - 1)) - agreement) / n_units / (1 - chance_ac1) ELSE 0 END
+      - (1 - agreement) / power(1 - chance_ac1, 2) * moved_chance / n_rated) AS ac1_move
+  FROM units
+  JOIN figures ON figures.set_no = units.set_no
+  LEFT JOIN unit_moves
+    ON unit_moves.set_no = units.set_no
+    AND unit_moves.pattern_no = units.pattern_no
+    AND unit_moves.place = units.place
+  GROUP BY units.set_no, units.pattern_no
+),
+errors AS (
+  SELECT
+    set_no,
+    sum(CASE WHEN n_places > 0 THEN n END) AS g,
+    sum(CASE WHEN n_places_scaled > 0 THEN n END) AS g_scaled,
+    sqrt(sum(n * power(agreement_move, 2))) AS agreement_error,
+    sqrt(sum(n * power(unanimity_move, 2))) AS unanimity_error,
+    sqrt(greatest(0, sum(n * power(nominal_move, 2)) - power(sum(n * nominal_move), 2) / g)) AS nominal_error,
+    sqrt(greatest(0, sum(n * power(ordinal_move, 2)) - power(sum(n * ordinal_move), 2) / g_scaled)) AS ordinal_error,
+    sqrt(greatest(0, sum(n * power(interval_move, 2)) - power(sum(n * interval_move), 2) / g_scaled)) AS interval_error,
+    sqrt(sum(n * power(ac1_move, 2))) AS ac1_error
+  FROM moves
+  GROUP BY set_no
+),
+complete AS (
+  SELECT
+    sized.set_no, vote,
+    sum(n * k) AS total,
+    sum(n * k * (k - 1)) AS equal_pairs,
+    sum(n * k / m) AS n_units
+  FROM sized
+  JOIN sets ON sets.set_no = sized.set_no AND sets.n_judges = sized.m
+  WHERE m > 1
+  GROUP BY sized.set_no, vote
+),
+fleiss AS (
+  SELECT
+    complete.set_no,
+    CAST(round(sum(n_units)) AS BIGINT) AS n_units_complete,
+    sum(equal_pairs) / (sum(total) * (max(n_judges) - 1)) AS agreement_complete,
+    sum(total * total) / power(sum(total), 2) AS chance
+  FROM complete
+  JOIN sets ON sets.set_no = complete.set_no
+  GROUP BY complete.set_no
+),
+measured AS (
+  SELECT
+    sets.study, sets.task, sets.template_id, sets.judges, sets.n_judges, figures.*,
+    coalesce(n_units_complete, 0) AS n_units_complete,
+    coalesce(CAST(g AS BIGINT), n_units) AS n_subjects,
+    -- the small-sample factor of a jackknife: g / (g - 1)
+    CASE WHEN g > 1 THEN agreement_error / n_units * sqrt(g / (g - 1)) END AS agreement_se,
+    CASE WHEN unanimity_error > 0 THEN effective_size(unanimity, n_units, unanimity_error / n_units)
+         ELSE coalesce(g, n_units) END AS n_effective,
+    CASE WHEN n_units_complete > 0 AND chance < 1 THEN (agreement_complete - chance) / (1 - chance) END AS fleiss_kappa,
+    CASE WHEN g > 1 AND nominal_error > 0 THEN nominal_error * sqrt(g / (g - 1)) END AS alpha_nominal_se,
+    CASE WHEN g_scaled > 1 AND ordinal_error > 0 AND alpha_ordinal IS NOT NULL
+         THEN ordinal_error * sqrt(g_scaled / (g_scaled - 1)) END AS alpha_ordinal_se,
+    CASE WHEN g_scaled > 1 AND interval_error > 0 AND alpha_interval IS NOT NULL
+         THEN interval_error * sqrt(g_scaled / (g_scaled - 1)) END AS alpha_interval_se,
+    CASE WHEN g > 1 AND ac1_error > 0 AND ac1 IS NOT NULL THEN ac1_error * sqrt(g / (g - 1)) END AS ac1_se
+  FROM sets
+  JOIN figures ON figures.set_no = sets.set_no
+  LEFT JOIN errors ON errors.set_no = sets.set_no
+  LEFT JOIN fleiss ON fleiss.set_no = sets.set_no
+)
+SELECT
+  study, task, template_id, judges,
+  n_judges,
+  n_subjects,
+  n_units,
+  n_units_complete,
+  n_units_majority,
+  n_units_scaled,
+  agreement,
+  wilson_mean_lo(agreement, n_subjects, agreement_se) AS agreement_lo,
+  wilson_mean_hi(agreement, n_subjects, agreement_se) AS agreement_hi,
+  n_unanimous,
+  unanimity,
+  wilson_lo(unanimity * n_effective, n_effective) AS unanimity_lo,
+  wilson_hi(unanimity * n_effective, n_effective) AS unanimity_hi,
+  fleiss_kappa,
+  ac1,
+  ac1_se,
+  ac1 - 1.959963984540054 * ac1_se AS ac1_lo,
+  ac1 + 1.959963984540054 * ac1_se AS ac1_hi,
+  alpha_nominal,
+  alpha_nominal_se,
+  alpha_nominal - 1.959963984540054 * alpha_nominal_se AS alpha_nominal_lo,
+  alpha_nominal + 1.959963984540054 * alpha_nominal_se AS alpha_nominal_hi,
+  alpha_ordinal,
+  alpha_ordinal_se,
+  alpha_ordinal - 1.959963984540054 * alpha_ordinal_se AS alpha_ordinal_lo,
+  alpha_ordinal + 1.959963984540054 * alpha_ordinal_se AS alpha_ordinal_hi,
+  alpha_interval,
+  alpha_interval_se,
+  alpha_interval - 1.959963984540054 * alpha_interval_se AS alpha_interval_lo,
+  alpha_interval + 1.959963984540054 * alpha_interval_se AS alpha_interval_hi
+FROM measured
+WHERE n_units > 0;

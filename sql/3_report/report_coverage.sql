@@ -1,0 +1,35 @@
+-- grain: study, template_id, rubric_id, provider, request_model, thinking
+-- question: How much of each cell was expected, answered, usable, lost, and given more than once?
+-- source: metric_completion, with what came more than once from coverage. n_expected = n_answered + n_pending, and
+--   n_answered = n_valid + n_no_verdict + n_failed: a verdict, an answer without one, or no answer for good (error,
+--   expired, cancelled, missing). n_missing is a part of n_failed. n_extra counts further answers to the cell's requests.
+-- Of imported judgments nobody knows what was expected: n_expected is then what the files hold.
+CREATE OR REPLACE VIEW report_coverage AS
+SELECT
+  completion.study,
+  completion.template_id,
+  completion.rubric_id,
+  completion.provider,
+  completion.request_model,
+  completion.thinking,
+  completion.n_planned AS n_expected,
+  completion.n_answered,
+  completion.n_valid,
+  completion.n_answered - completion.n_valid
+    - completion.n_error - completion.n_expired - completion.n_cancelled - completion.n_missing AS n_no_verdict,
+  completion.n_error + completion.n_expired + completion.n_cancelled + completion.n_missing AS n_failed,
+  completion.n_missing,
+  completion.n_pending,
+  coalesce(coverage.n_extra, 0) + coalesce(coverage.n_duplicate, 0) + coalesce(coverage.n_conflict, 0) AS n_extra,
+  completion.valid_rate,
+  completion.valid_rate_lo,
+  completion.valid_rate_hi,
+  completion.origin
+FROM metric_completion AS completion
+LEFT JOIN coverage
+  ON coverage.study = completion.study
+  AND coverage.template_id = completion.template_id
+  AND coverage.rubric_id = completion.rubric_id
+  AND coverage.provider = completion.provider
+  AND coverage.request_model = completion.request_model
+  AND coverage.thinking = completion.thinking;

@@ -1,0 +1,59 @@
+-- grain: study
+-- question: What is in each study, and how much of it is there?
+-- source: metric_completion, added up over cells; what was presented from the current plan and imported judgments.
+--   n_judges counts provider and model, people apart. n_items are the things judged, n_units what comparisons stay
+--   within. origins are those of the cells, in binary order (mixed: a cell's answers come from several).
+CREATE OR REPLACE VIEW report_facts AS
+WITH cells AS (
+  SELECT
+    study,
+    string_agg(DISTINCT origin, ', ' ORDER BY origin) AS origins,
+    count(*) AS n_cells,
+    count(DISTINCT template_id) AS n_templates,
+    count(DISTINCT rubric_id) AS n_rubrics,
+    count(DISTINCT CASE WHEN provider <> 'human' THEN provider || chr(31) || request_model END) AS n_judges,
+    CAST(sum(n_planned) AS BIGINT) AS n_expected,
+    CAST(sum(n_answered) AS BIGINT) AS n_answered,
+    CAST(sum(n_valid) AS BIGINT) AS n_valid
+  FROM metric_completion
+  GROUP BY study
+),
+presented AS (
+  SELECT study, task, unit_id, item_first, item_second FROM plan_current
+  UNION ALL
+  SELECT study, coalesce(task, 'pairwise') AS task, unit_id, item_first, item_second
+  FROM imported_judgments
+),
+counts AS (
+  SELECT
+    study,
+    string_agg(DISTINCT task, ', ' ORDER BY task) AS tasks,
+    count(DISTINCT nullif(unit_id, '')) AS n_units
+  FROM presented
+  GROUP BY study
+),
+items AS (
+  SELECT study, count(*) AS n_items
+  FROM (
+    SELECT study, item_first AS item FROM presented WHERE item_first IS NOT NULL
+    UNION
+    SELECT study, item_second AS item FROM presented WHERE item_second IS NOT NULL
+  ) AS named
+  GROUP BY study
+)
+SELECT
+  cells.study,
+  counts.tasks,
+  cells.origins,
+  cells.n_cells,
+  cells.n_templates,
+  cells.n_rubrics,
+  cells.n_judges,
+  coalesce(items.n_items, 0) AS n_items,
+  counts.n_units,
+  cells.n_expected,
+  cells.n_answered,
+  cells.n_valid
+FROM cells
+JOIN counts ON counts.study = cells.study
+LEFT JOIN items ON items.study = cells.study;

@@ -1,0 +1,110 @@
+"""Numbers as a paper prints them: three significant digits, a real minus, units, and a dash for what is not known."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final
+
+UNKNOWN: Final = "\u2013"
+MINUS: Final = "\u2212"
+TIMES: Final = "\u00d7"
+NARROW: Final = "\u202f"  # a narrow space that does not break
+_SUPERSCRIPTS: Final = str.maketrans("-0123456789", "\u207b⁰¹²³⁴⁵⁶⁷⁸⁹")
+_P_MIN: Final = 1e-300
+
+
+class Kind(StrEnum):
+    """What a column holds, hence how it is printed and aligned."""
+
+    TEXT = "text"
+    COUNT = "count"
+    NUMBER = "number"
+    SHARE = "share"
+    P = "p"
+    USD = "usd"
+    TIME = "time"
+    RANGE = "range"  # text that stands to the right, as numbers do
+
+
+def shown(value: Any, kind: Kind) -> str:  # noqa: PLR0911 - one line per kind
+    """Return a value as text; NULL and what is no number as a dash."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return UNKNOWN
+    match kind:
+        case Kind.TEXT | Kind.RANGE:
+            return str(value)
+        case Kind.COUNT:
+            return f"{round(value):,}".replace("-", MINUS)
+        case Kind.NUMBER:
+            return number(float(value))
+        case Kind.SHARE:
+            return share(float(value))
+        case Kind.P:
+            return probability(float(value))
+        case Kind.USD:
+            return usd(float(value))
+        case Kind.TIME:
+            return moment(value)
+
+
+def number(value: float) -> str:
+    """Return a number to three significant digits, thousands apart."""
+    size = abs(value)
+    if size >= 1000:
+        text = f"{value:,.0f}"
+    elif value == 0:
+        text = "0"
+    elif size < 1e-4:
+        return _power(value, 2)
+    else:
+        text = f"{value:.{max(0, 2 - math.floor(math.log10(size))):d}f}"
+        text = text if size >= 0.1 else f"{value:.4f}".rstrip("0")
+    return text.replace("-", MINUS)
+
+
+def share(value: float) -> str:
+    """Return a share of 1 in per cent, to a tenth."""
+    return f"{100 * value:.1f}{NARROW}%".replace("-", MINUS)
+
+
+def interval(low: Any, high: Any, kind: Kind) -> str:
+    """Return both ends of an interval in brackets; an open end as infinity."""
+    if low is None and high is None:
+        return UNKNOWN
+    unit = f"{NARROW}%" if kind is Kind.SHARE else ""
+    ends = [
+        end if value is None else shown(value, kind).removesuffix(unit)
+        for value, end in ((low, f"{MINUS}∞"), (high, "∞"))
+    ]
+    return f"[{ends[0]}, {ends[1]}]"
+
+
+def probability(value: float) -> str:
+    """Return a p value: three decimals, or two digits and a power of ten."""
+    if value < _P_MIN:
+        return "<" + NARROW + _power(_P_MIN, 0)
+    if value < 0.001:
+        return _power(value, 1)
+    return "1" if value >= 0.9995 else f"{value:.3f}"
+
+
+def usd(value: float) -> str:
+    """Return an amount in dollars, with cents' parts where there is less than a dollar."""
+    return f"${value:,.4f}" if 0 < abs(value) < 1 else f"${value:,.2f}"
+
+
+def moment(value: datetime) -> str:
+    """Return a time in UTC to the second."""
+    return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def spread(low: int, high: int) -> str:
+    """Return a range of counts, or the count itself."""
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _power(value: float, digits: int) -> str:
+    mantissa, exponent = f"{value:.{digits}e}".split("e")
+    return f"{mantissa} {TIMES} 10{str(int(exponent)).translate(_SUPERSCRIPTS)}".replace("-", MINUS)

@@ -1,0 +1,292 @@
+"""Figures of the report: what they draw, that names in them are inert, that their size is bounded, and their files."""
+
+from __future__ import annotations
+
+import re
+import struct
+import unicodedata
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batchpond.errors import BatchpondError
+from batchpond.report import drawing, labels, palette
+from batchpond.report.canvas import Layout
+from batchpond.report.charts import chart
+from batchpond.report.figure import ChartKind, Figure
+from batchpond.report.reading import MARKS_MAX, read, undrawn_rows
+
+HOSTILE = (
+    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "x" * 10_000, "a\x00b\x1b[31m\u202egnp.exe", "",
+    "</style></svg><b>", "Z" + "\u0337\u0321\u0328" * 30, "שלום", "漢字" * 500, "a\r\nb\tc", "\ufffe\u2028end",
+    "javascript:alert(1)", "url(http://127.0.0.1/x)", "👩‍👩‍👧‍👦" * 40,
+)  # fmt: skip
+START = datetime(2026, 11, 20, 9, 30)  # noqa: DTZ001 - DuckDB gives UTC without a zone
+PAPER = palette.page_colour(palette.PAPER.light)
+Rows = list[dict[str, Any]]
+
+each_kind = pytest.mark.parametrize("kind", ChartKind)
+
+
+def rows_of(kind: ChartKind, names: tuple[str, ...]) -> Rows:
+    """Return a row or more per name, in every role that takes text."""
+    values = [(n + 1) / (len(names) + 1) for n in range(len(names))]
+    spread = [{"value": v, "low": v - 0.04, "high": v + 0.03} for v in values]
+    match kind:
+        case ChartKind.INTERVALS:
+            return [{"panel": names[0], "label": a, "group": names[n % 3], "reference": 0.5, "n": n, **spread[n]}
+                    for n, a in enumerate(names)]  # fmt: skip
+        case ChartKind.RANKING:
+            return [{"label": a, "group": str(n // 2), **spread[n]} for n, a in enumerate(names)]
+        case ChartKind.WIN_MATRIX | ChartKind.HEAT:
+            return [{"row": a, "column": b, "value": values[n], "n": 40 + n}
+                    for n, a in enumerate(names) for b in names if a != b]  # fmt: skip
+        case ChartKind.BARS:
+            return [{"label": a, "group": names[n % 3], "value": 10.0 + n} for n, a in enumerate(names)]
+        case ChartKind.TIMELINE:
+            return [{"x": START + timedelta(hours=n), "value": float(n), "group": names[n % 2]}
+                    for n in range(len(names))]  # fmt: skip
+        case ChartKind.CURVES | ChartKind.CALIBRATION:
+            return [{"panel": names[0], "x": values[n], "group": names[n % 3], "n": n, **spread[n]}
+                    for n in range(len(names))]  # fmt: skip
+
+
+def figure_of(kind: ChartKind, rows: Rows, **fields: Any) -> Figure:
+    """Return a figure whose columns are named like the roles they play."""
+    frame = pl.DataFrame(rows, infer_schema_length=None)
+    said = {"key": "a-figure", "title": "A title", "caption": "What is shown; n = 12.", "sql": "select 1"}
+    titles = {"value": "Share, %", "x": "Turn"}
+    return Figure(**{**said, "frame": frame, "kind": kind, "encoding": {name: name for name in frame.columns},
+                     "titles": titles, **fields})  # fmt: skip
+
+
+def parsed(text: str) -> ElementTree.Element:
+    """Return the root of our own drawing."""
+    return ElementTree.fromstring(text)  # noqa: S314
+
+
+def drawn(figure: Figure, layout: Layout = Layout.WIDE) -> ElementTree.Element:
+    """Return a figure's drawing as a page gets it, parsed."""
+    return parsed(drawing.svg(chart(figure, layout), figure).replace(" xmlns=", " data-xmlns="))
+
+
+def dots(root: ElementTree.Element) -> list[tuple[float, float]]:
+    """Return the places of the data's dots, which alone have an edge in the colour of the page; not the legend's."""
+    plots = [node for node in root.iter() if node.tag == "path" and node.get("stroke") == PAPER]
+    places = [re.fullmatch(r"translate\(([-\d.]+),([-\d.]+)\)", node.get("transform", "")) for node in plots]
+    return [(float(place[1]), float(place[2])) for place in places if place]
+
+
+def written(root: ElementTree.Element) -> list[str]:
+    """Return the texts of a drawing."""
+    return ["".join(node.itertext()) for node in root.iter("text")]
+
+
+@each_kind
+def test_hostile_names_are_inert(kind: ChartKind) -> None:
+    """Whatever names hold, a drawing has shapes and one-line texts: no markup, script, reference, id or control."""
+    titles = {"value": HOSTILE[0], "x": HOSTILE[3], "reference": HOSTILE[1], "row": HOSTILE[2], "column": HOSTILE[5]}
+    figure = figure_of(kind, rows_of(kind, HOSTILE), title=HOSTILE[0], caption=HOSTILE[1], titles=titles)
+    for layout in Layout:
+        root = drawn(figure, layout)
+        assert {node.tag for node in root.iter()} <= {"svg", "g", "path", "line", "rect", "text", "tspan"}
+        names = {name for node in root.iter() for name in node.attrib}
+        assert not any(name.startswith("on") or "href" in name or name in {"id", "style", "class"} for name in names)
+        values = [value for node in root.iter() for name, value in node.attrib.items() if name != "aria-label"]
+        assert not any("url(" in value or "script" in value for value in values)
+        for text in [*written(root), root.attrib["aria-label"]]:
+            assert len(text) <= 300
+            assert not any(unicodedata.category(c) in {"Cc", "Cs", "Cn"} or c in "\u202e\u2028" for c in text)
+        assert max(len(text) for text in written(root)) <= 125
+
+
+@each_kind
+def test_drawings_are_the_same_each_time_and_valid(kind: ChartKind) -> None:
+    """The same figure gives the same bytes, and its chart is what Vega-Lite's schema allows."""
+    figure = figure_of(kind, rows_of(kind, ("b", "a", "c")))
+    first, second = (drawing.svg(chart(figure), figure) for _ in range(2))
+    assert first == second
+    spec = chart(figure).to_dict()
+    assert "url" not in str(spec.get("data", "")) + str(spec["datasets"].keys())
+    assert 'role="img"' in first
+    assert 'aria-label="A title"' in first
+
+
+@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize("kind", [ChartKind.INTERVALS, ChartKind.RANKING, ChartKind.CURVES, ChartKind.CALIBRATION])
+def test_every_row_is_a_dot_in_its_place(kind: ChartKind, layout: Layout) -> None:
+    """There is one dot per row, and it stands where its value is on the axis."""
+    rows = [{"label": f"item {n}", "x": n / 10, "value": value, "low": value - 0.1, "high": value + 0.1}
+            for n, value in enumerate([0.2, 0.9, 0.4, 0.65, 0.3])]  # fmt: skip
+    placed = dots(drawn(figure_of(kind, rows, is_share=True), layout))
+    assert len(placed) == len(rows)
+    along = [x if kind in {ChartKind.INTERVALS, ChartKind.RANKING} else -y for x, y in placed]
+    scale = (along[1] - along[0]) / (0.9 - 0.2)
+    assert scale > 100
+    assert along == pytest.approx([along[0] + scale * (row["value"] - 0.2) for row in rows], abs=0.02)
+
+
+def test_cells_and_bars_are_drawn_each() -> None:
+    """A matrix has a cell per row with its number, and stacked bars have a part per row and a sum per label."""
+    names = ("gpt", "claude", "llama")
+    matrix = rows_of(ChartKind.WIN_MATRIX, names)
+    matrix[0]["value"] = None
+    root = drawn(figure_of(ChartKind.WIN_MATRIX, matrix))
+    assert sum(node.get("stroke") == PAPER for node in root.iter("path")) == len(matrix)
+    texts = written(root)
+    assert [texts.count(name) for name in names] == [2, 2, 2]
+    assert texts.count("\u2013") == 1
+    assert texts.count("50") == 2
+    assert texts.count("75") == 2
+    parts = [
+        {"label": name, "group": group, "value": value}
+        for name in names
+        for group, value in (("won", 70), ("lost", 30))
+    ]
+    root = drawn(figure_of(ChartKind.BARS, parts))
+    colours = [node.get("fill") for node in root.iter("path") if node.get("stroke") == PAPER]
+    for tone in palette.SERIES[:2]:
+        assert colours.count(palette.page_colour(tone.light)) == len(names) + 1  # and one in the legend
+    assert written(root).count("100") == len(names) + 1  # and one on the axis
+
+
+def test_what_cannot_be_drawn_is_left_open() -> None:
+    """NULL, NaN and infinity have no dot; one missing end is an arrow; the numbers say so."""
+    rows = [
+        {"label": "whole", "value": 0.5, "low": 0.4, "high": 0.6},
+        {"label": "open", "value": 0.7, "low": 0.3, "high": None},
+        {"label": "null", "value": None, "low": None, "high": None},
+        {"label": "nan", "value": float("nan"), "low": float("nan"), "high": float("inf")},
+    ]
+    for kind in (ChartKind.INTERVALS, ChartKind.RANKING):
+        root = drawn(figure_of(kind, rows, is_share=True))
+        assert len(dots(root)) == 2
+        assert written(root).count("no value") == 2
+        assert "70.0%" in written(root)
+        assert "50.0% [40.0, 60.0]" in written(root)
+        assert any("rotate(90)" in node.get("transform", "") for node in root.iter("path"))
+    empty = figure_of(ChartKind.INTERVALS, rows)
+    assert "no rows" in written(drawn(figure_of(ChartKind.INTERVALS, rows, frame=empty.frame.clear())))
+
+
+def test_drawings_are_bounded_and_say_what_is_left_out() -> None:
+    """Rows, panels, groups and sides beyond the bounds are counted, not drawn; many groups of intervals are kept."""
+    many = [{"label": f"item {n}", "value": 0.5, "low": 0.4, "high": 0.6} for n in range(5_000)]
+    figure = figure_of(ChartKind.RANKING, many)
+    assert undrawn_rows(figure) == 5_000 - MARKS_MAX
+    assert len(dots(drawn(figure))) == MARKS_MAX
+    names = tuple(f"name {n}" for n in range(50))
+    matrix = figure_of(ChartKind.WIN_MATRIX, rows_of(ChartKind.WIN_MATRIX, names))
+    assert undrawn_rows(matrix) == 50 * 49 - 40 * 39
+    grouped = [{"label": "a", "x": n, "group": f"g{n}", "panel": "p", "value": 0.5, "low": 0.4, "high": 0.6}
+               for n in range(20)]  # fmt: skip
+    assert undrawn_rows(figure_of(ChartKind.CURVES, grouped)) == 14
+    folded = read(figure_of(ChartKind.INTERVALS, grouped))
+    assert folded.n_undrawn == 0
+    assert [row["label"] for row in folded.rows][:2] == ["a · g0", "a · g1"]
+    panels = [{"label": "a", "panel": f"p{n}", "value": 0.5, "low": 0.4, "high": 0.6} for n in range(30)]
+    assert undrawn_rows(figure_of(ChartKind.INTERVALS, panels)) == 18
+
+
+def test_a_wide_matrix_scrolls_in_a_box_that_the_keyboard_reaches() -> None:
+    """Both layouts are in the page's markup; only a drawing wider than its page gets a focusable box with a name."""
+    narrow = drawing.figure_html(figure_of(ChartKind.HEAT, rows_of(ChartKind.HEAT, ("a", "b"))))
+    assert [narrow.count(f"chart-{layout}") for layout in Layout] == [1, 1]
+    assert "tabindex" not in narrow
+    rows = rows_of(ChartKind.HEAT, tuple(f"name {n:02}" for n in range(24)))
+    assert (
+        drawing.figure_html(figure_of(ChartKind.HEAT, rows)).count('tabindex="0" role="group" aria-label="A title') == 1
+    )
+
+
+def test_files_are_what_their_names_say(tmp_path: Path) -> None:
+    """SVG, PDF and PNG of each figure; the PNG is twice as large; colours are fixed; a second run gives equal bytes."""
+    figures = [figure_of(kind, rows_of(kind, ("a", "b", "c")), key=kind.value) for kind in ChartKind]
+    paths = drawing.write_files(figures, tmp_path / "new" / "figures")
+    assert [path.name for path in paths[:3]] == ["intervals.svg", "intervals.pdf", "intervals.png"]
+    before = {path: path.read_bytes() for path in paths}
+    assert sorted(before) == sorted((tmp_path / "new" / "figures").iterdir())
+    for svg, pdf, png in zip(*[iter(paths)] * 3, strict=True):
+        text = svg.read_text()
+        assert "var(" not in text
+        root = parsed(text)
+        assert root[0].text == "A title"
+        width, height = (float(root.attrib[side]) for side in ("width", "height"))
+        assert before[png].startswith(b"\x89PNG\r\n\x1a\n")
+        assert struct.unpack(">II", before[png][16:24]) == pytest.approx((2 * width, 2 * height), abs=2)
+        assert before[pdf].startswith(b"%PDF-")
+        assert before[pdf].rstrip().endswith(b"%%EOF")
+        assert f"/MediaBox [0 0 {width:g} {height:g}]".encode() in before[pdf]
+    again = drawing.write_files(figures[:2], tmp_path / "new" / "figures")
+    assert {path: path.read_bytes() for path in again} == {path: before[path] for path in again}
+
+
+def test_a_file_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
+    """A folder that is a file, and a key that is no file name, leave nothing behind."""
+    figure = figure_of(ChartKind.HEAT, rows_of(ChartKind.HEAT, ("a", "b")))
+    blocked = tmp_path / "blocked"
+    blocked.write_text("a file")
+    with pytest.raises(BatchpondError, match="blocked") as caught:
+        drawing.write_files([figure], blocked)
+    assert caught.value.hint
+    with pytest.raises(BatchpondError, match="file name"):
+        drawing.write_files([figure_of(ChartKind.HEAT, rows_of(ChartKind.HEAT, ("a", "b")), key="../up")], tmp_path)
+    (tmp_path / "a-figure.svg").mkdir()
+    with pytest.raises(BatchpondError, match=r"a-figure\.svg"):
+        drawing.write_files([figure], tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-figure.svg", "blocked"]
+
+
+def luminance(colour: str) -> float:
+    """Return WCAG's relative luminance of #rrggbb."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    """Return WCAG's contrast ratio of two colours."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def schemes() -> Iterator[Callable[[palette.Tone], str]]:
+    """Yield what gives a tone's colour on light pages, then on dark ones."""
+    yield lambda tone: tone.light
+    yield lambda tone: tone.dark
+
+
+def test_colours_can_be_told_from_their_background() -> None:
+    """Marks have a contrast of 3:1 and texts 4.5:1 on light pages and dark ones; each light value names one role."""
+    assert len({tone.light for tone in palette.TONES}) == len(palette.TONES)
+    for colour in schemes():
+        for mark in (*palette.SERIES, palette.REFERENCE):
+            assert contrast(colour(mark), colour(palette.PAPER)) >= 3, mark.name
+        for text in (palette.INK, palette.MUTED):
+            for ground in (palette.PAPER, palette.BAND):
+                assert contrast(colour(text), colour(ground)) >= 4.5, text.name
+        for cell in (*palette.DIVERGING, *palette.SEQUENTIAL, palette.NO_VALUE):
+            assert contrast(colour(palette.ink_on(cell)), colour(cell)) >= 4.5, cell.name
+        for part in palette.SERIES:
+            assert contrast(colour(palette.CELL_INK_STRONG), colour(part)) >= 4.5, part.name
+
+
+@given(st.text(max_size=80), st.integers(min_value=7, max_value=40))
+@settings(max_examples=150, deadline=None)
+def test_short_texts_fit_and_are_one_harmless_line(text: str, columns: int) -> None:
+    """A shortened text fits its columns, is stable, can stand in XML, and has no control of lines or direction."""
+    short = labels.short(text, columns)
+    assert labels.width(short) <= columns
+    assert short
+    assert labels.short(short, columns) == short
+    element = ElementTree.Element("text")
+    element.text = short
+    assert parsed(ElementTree.tostring(element, encoding="unicode")).text == short
+    assert not any(unicodedata.category(c) in {"Cc", "Zl", "Zp"} or "\u202a" <= c <= "\u202e" for c in short)
