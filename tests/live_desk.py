@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -162,9 +166,13 @@ class LiveDesk:
         )  # fmt: skip
 
     def begin(self, n_requests: int = 20, asked: Sequence[Asked] = OPENAI, **more: Any) -> None:
-        """Plan and approve."""
-        self.plan(n_requests, asked, **more)
-        self.submit(more.get("name", STUDY))
+        """Plan and approve; a lake where only that has been done is a copy of one that stands already."""
+        if self.lake.exists() or any(one.mode != "live" for one in asked):
+            self.plan(n_requests, asked, **more)
+            self.submit(more.get("name", STUDY))
+            return
+        write_live_study(self.folder, n_requests, asked, **more)
+        shutil.copytree(_begun(n_requests, tuple(asked), **more), self.lake)
 
     def providers(self) -> Providers:
         """Connect anew to batch providers."""
@@ -277,6 +285,19 @@ class LiveDesk:
         assert not unknown, f"{len(unknown)} bodies were asked that no request has"
         for body, count in ledger.live_bodies.items():
             yield count.n_billed, names[body]
+
+
+@functools.cache
+def _begun(n_requests: int, asked: tuple[Asked, ...], **more: Any) -> Path:
+    """Return a lake in which a study of live models alone is planned and approved: nobody has been called yet."""
+    folder = Path(tempfile.mkdtemp(prefix="batchpond-begun-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with live_desk(folder) as desk:
+        desk.plan(n_requests, asked, **more)
+        desk.submit(more.get("name", STUDY))
+        assert desk.simulator.world.ledger.live.n_asked == 0
+        assert not desk.simulator.world.ledger.batches
+        return desk.lake
 
 
 def _paths(provider: str, model: str) -> Iterator[str]:

@@ -85,7 +85,14 @@ def test_a_score_must_be_a_number() -> None:
 def test_an_error_is_that_text_s_alone() -> None:
     """A cast that fails, odd characters, and a text over the bound say nothing of the others; order is kept."""
     by = {"score": NUMBER, "label": "text ->> 'a'", "explanation": "text"}
-    texts = ['{"a": "x"}', "Score: 3", "", "Score: 12" + " " * TEXT_MAX_CHARS, "\0 Score: 7 \ud800", "Score: 99999999999"]
+    texts = [
+        '{"a": "x"}',
+        "Score: 3",
+        "",
+        "Score: 12" + " " * TEXT_MAX_CHARS,
+        "\0 Score: 7 \ud800",
+        "Score: 99999999999",
+    ]
     assert evaluate(by, texts) == [
         {"label": "x", "explanation": texts[0]},
         {"score": "3", "explanation": texts[1]},
@@ -103,7 +110,8 @@ def test_an_error_that_stops_the_engine_takes_no_other_text_with_it() -> None:
     """DuckDB cannot turn every failure on one row into NULL; and time that is up is no answer."""
     texts = ["a%", "abc!", "abc", "%!"]
     found = evaluate({"label": "'abc' LIKE text ESCAPE '!'"}, texts)
-    assert found == [{"label": "true"}, None, {"label": "true"}, None]
+    assert found[::2] == [{"label": "true"}] * 2
+    assert all(row in (None, {"label": "false"}) for row in found[1::2])  # DuckDB 2 stops where 1.5 says false
     assert evaluate({"label": "text"}, texts, within_s=0) == [None] * 4
 
 
@@ -152,9 +160,7 @@ ASK = '[[stages.templates]]\nid = "ask"\ntext = "{INPUT} Answer in a sentence."\
 
 def sql_study(score: str = "length(text)", label: str = "regexp_extract(text, '^[A-Z]')") -> str:
     """Return a study of free prompts whose answers are read by SQL."""
-    answer = (
-        f"[stages.answer]\nform = \"sql\"\n[stages.answer.fields]\nscore = '''{score}'''\nlabel = '''{label}'''\n"
-    )
+    answer = f"[stages.answer]\nform = \"sql\"\n[stages.answer.fields]\nscore = '''{score}'''\nlabel = '''{label}'''\n"
     tail = f"---{answer}{ASK}{models('gpt-4.1-mini')}"
     return 'study = "demo"\n' + stage("main", "prompts", 'path = "questions.csv"', tail)
 

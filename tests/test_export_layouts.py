@@ -111,10 +111,17 @@ def test_imported_pairs_and_samples_go_round(tmp_path: Path) -> None:
     assert texts(second) == texts(first)
 
 
+SPEC = (
+    "# Manners\n## Be kind {#s1 authority=user type=requirement}\nBe kind.\n\n**Example**: a greeting\n\n"
+    "~~~xml\n<user>\nHi\n</user>\n<comparison>\n<assistant> <!-- BAD -->\nNo.\n</assistant>\n"
+    "<assistant> <!-- GOOD -->\nHello!\n</assistant>\n</comparison>\n~~~\n"
+)
+
+
 def test_speceval_trees_go_round(tmp_path: Path) -> None:
-    """Statements, inputs, generations, rankings and compliance: the same facts come back, failures as failures."""
+    """Statements with examples, inputs, generations, rankings, compliance and ratings come back, failures as such."""
     folder = tmp_path / "in"
-    put(folder, "openai.jsonl", [{"id": "s1", "text": "Be kind.", "type": "requirement", "section": "x"}])
+    put(folder, "openai.md", SPEC)
     both_generated(folder, "q", "r", "t")
     ranked(folder, [compared("q", 1, "Model: A"), compared("r", 0, "Model: equal"), compared("t", 0, "prose")])
     ranked(folder, [compared("q", 0, "Model: N/A", f"{B} on q", f"{A} on q")], B, A)
@@ -122,9 +129,13 @@ def test_speceval_trees_go_round(tmp_path: Path) -> None:
         {"input": "q", "output": f"{A} on q", "compliant": False, "confidence": 0.9, "explanation": "rude"},
         {"input": "r", "output": f"{A} on r", "compliant": None, "confidence": 0.5, "explanation": "hm"},
     ])  # fmt: skip
+    checked(folder, [
+        {"input": asked, "output": f"{B} on {asked}", "rating": rating, "explanation": "so"}
+        for asked, rating in (("q", 4), ("r", 0))
+    ], B)  # fmt: skip
     first = Store.init(tmp_path / "first")
     bring(first, import_speceval.read, folder)
-    assert len(facts(first)) == 6
+    assert len(facts(first)) == 8
     report = export_layout(first.path, tmp_path / "out", Layout.SPECEVAL)
     names = {path.relative_to(tmp_path / "out").as_posix() for path in report.files}
     assert f"rankings/spec_speceval-openai/judge_j-1/{A}x{B}/results/s1.json" in names

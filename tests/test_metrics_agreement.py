@@ -34,7 +34,8 @@ def drawn(seed: int, shape: tuple[int, int], n_categories: int, missing: float =
 def pair_rows(codes: Codes, orders: int = 1) -> list[Row]:
     """Return judgments of pairs: a unit per pair, or two units, its orders, one after the other."""
     return [
-        {"item_first": f"{'ab'[unit % orders]}{unit // orders}", "item_second": f"{'ba'[unit % orders]}{unit // orders}",
+        {"item_first": f"{'ab'[unit % orders]}{unit // orders}",
+         "item_second": f"{'ba'[unit % orders]}{unit // orders}",
          "request_model": f"j{judge}", "verdict": WORDS[code], "rubric_id": f"r{unit // orders % 3}"}
         for (unit, judge), code in np.ndenumerate(codes) if code != MISSING
     ]  # fmt: skip
@@ -66,7 +67,8 @@ def test_reference_case() -> None:
             "kappa_lo": wanted["kappa_ci"][0], "kappa_hi": wanted["kappa_ci"][1],
         })  # fmt: skip
     assert not wrong(whole, {
-        "alpha_nominal": expected["krippendorff_alpha_nominal"], "fleiss_kappa": expected["fleiss_kappa_complete_units"],
+        "alpha_nominal": expected["krippendorff_alpha_nominal"],
+        "fleiss_kappa": expected["fleiss_kappa_complete_units"],
         "n_units_complete": expected["n_units_complete"], "ac1": expected["gwet_ac1"], "n_judges": 3,
         "agreement": expected["percent_agreement_mean_unit"], "unanimity": expected["unanimous_rate"],
         # p00 has a single vote: a majority, but of no agreement
@@ -119,7 +121,7 @@ def jackknife(codes: Codes, size: int, estimate: Callable[[Codes], float | None]
 
 @pytest.mark.parametrize("orders", [1, 2])
 def test_standard_errors_are_those_of_the_jackknife(orders: int) -> None:
-    """The delta errors of kappa, alpha and AC1 allow for the two orders of a pair being alike, as leaving it out does."""
+    """The delta errors of kappa, alpha and AC1 are those of leaving out pairs, whose two orders are alike."""
     codes = np.repeat(drawn(4, (300 // orders, 3), 3, missing=0), orders, axis=0)
     codes[::2][np.random.default_rng(1).random((150, 3)) < 0.3] = MISSING
     pairs, (whole,) = of_pairs(pair_rows(codes, orders), "metric_agreement", "metric_agreement_overall")
@@ -158,7 +160,7 @@ def counts(judge: Sequence[int], truth: Sequence[int], category: int) -> dict[st
 
 
 def test_judges_against_people_and_against_the_other_judges() -> None:
-    """References are people's majority in the order shown, and the other judges' majority without the judge's own vote."""
+    """References are people's majority in the order shown, and that of the judges without the judge's own vote."""
     codes = drawn(11, (80, 4), 3, missing=0.1)
     truth = drawn(12, (80, 1), 3, missing=0.2)[:, 0]
     flip = {0: 2, 1: 1, 2: 0}
@@ -176,17 +178,17 @@ def test_judges_against_people_and_against_the_other_judges() -> None:
             "human": truth.tolist(),
             "panel": [(MISSING if (found := brute_others(row, judge)) is None else found) for row in votes],
         }
-        for provider, reference in told.items():
-            kept = [(row[judge], t) for row, t in zip(votes, reference, strict=True) if MISSING not in (row[judge], t)]
+        for provider, truths in told.items():
+            kept = [(row[judge], t) for row, t in zip(votes, truths, strict=True) if MISSING not in (row[judge], t)]
             own, wanted = [vote for vote, _ in kept], [t for _, t in kept]
             (row,) = (r for r in pairs if (r["request_model_a"], r["provider_b"]) == (f"j{judge}", provider))
             assert not wrong(row, {"n_units": len(kept), "kappa": float(cohen_kappa_score(own, wanted))})
             name = {"human": "people", "panel": "others"}[provider]
-            found = {
+            by_word = {
                 r["category"]: r for r in categories if (r["request_model"], r["reference"]) == (f"j{judge}", name)
             }
             for code, word in enumerate(WORDS):
-                assert not wrong(found[word], counts(own, wanted, code))
+                assert not wrong(by_word[word], counts(own, wanted, code))
 
 
 @pytest.mark.parametrize(
@@ -194,7 +196,9 @@ def test_judges_against_people_and_against_the_other_judges() -> None:
 )
 def test_votes_that_say_nothing_give_no_number(words: tuple[str, str], alpha: float | None) -> None:
     """One category only: raw agreement has an interval by Wilson, and every chance-corrected figure is NULL."""
-    rows = [{"item_first": "a", "item_second": "b", "request_model": f"j{n}", "verdict": w} for n, w in enumerate(words)]
+    rows = [
+        {"item_first": "a", "item_second": "b", "request_model": f"j{n}", "verdict": w} for n, w in enumerate(words)
+    ]
     (pair,), (whole,) = of_pairs(rows, "metric_agreement", "metric_agreement_overall")
     assert pair["agreement"] == whole["agreement"] == float(words[0] == words[1])
     assert pair["alpha_nominal"] == whole["alpha_nominal"] == alpha

@@ -131,9 +131,9 @@ def test_the_compatible_rule_prefers_the_first_sample() -> None:
 
 def test_a_stored_rule_reads_like_the_written_one() -> None:
     """What `studies.parsers` keeps is enough to judge again, and its id follows the words."""
-    judge = registry.parser(RULE.to_spec())
+    judge = registry.rule_of(RULE.to_spec()).read
     assert judge(answered(TWO)) == parse(answered(TWO), RULE)
     assert RULE.parser_id == AnswerRule.from_spec(RULE.to_spec()).parser_id != SWAPPED.parser_id
     for spec in ({"task": "ranking"}, {"task": "pairwise"}, {**RULE.to_spec(), "first": 1}):
         with pytest.raises(LakeError):
-            registry.parser(spec)
+            registry.rule_of(spec)

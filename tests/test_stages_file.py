@@ -113,5 +113,8 @@ def test_the_example_of_stages_can_be_planned_as_it_stands_and_with_its_comments
     names = [stage.name for stage in loaded(tmp_path, text).stages]
     assert names == ["answers", "screen", "verdicts"]
     head, line, talk = text.partition("# -- under pressure")
-    opened = "\n".join(row.removeprefix("# ").removeprefix("#") for row in talk.split("\n")[1:])
-    assert [stage.name for stage in loaded(tmp_path, head + line + "\n" + opened).stages] == [*names, "talk", "labels"]
+    rows = [row for row in talk.split("\n")[1:] if not row.startswith("# --")]
+    opened = "\n".join(row.removeprefix("# ").removeprefix("#") for row in rows)
+    found = [stage.name for stage in loaded(tmp_path, head + line + "\n" + opened).stages]
+    assert found[:5] == [*names, "talk", "labels"]
+    assert (found[5], found[-2:]) == ("asked.categories", ["asked.ratings-3", "kept"])

@@ -166,7 +166,7 @@ def test_what_failed_on_the_way_is_told_and_what_was_kept_stays_so_when_it_comes
     assert [remark.text for remark in remarks(found)] == [
         "1 of 16 answers of stage asked.questions-1 of study demo are not usable, so not for asked.ratings-1",
         "stage asked.ratings-1 of study demo: 1 of 4 statements have fewer than 7 questions rated below 6: "
-        f"{failed[0]['rubric_id']} 6",
+        f"{failed[0]['rubric_id']} 6; 6 of each are kept",
     ]
     kept = "select rubric_id, item_first from results where stage = 'answers' order by all"
     before = rig.ask(kept)
@@ -218,6 +218,36 @@ def test_what_is_wrong_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(StudyError) as caught:
         of(tmp_path / "rig", text)
     assert problem in caught.value.message
+
+
+def by_hand(step: str) -> str:
+    """Return categories asked for by statement, and a step that takes their entries one by one."""
+    tail = f'---{RUBRICS}{use("inputs_{}")}{models("gpt-4.1-mini")}[stages.answer]\nstep = "{{}}"\n'
+    first, second = (tail.replace("{}", name) for name in ("categories", step))
+    return (
+        'study = "demo"\n'
+        + stage("kinds", "inputs", 'path = "inputs.csv"\nrubric = "statement"', first)
+        + stage("more", "inputs", 'stage = "kinds"', second)
+    )
+
+
+def test_a_step_by_itself_takes_the_entries_of_another_and_a_step_left_out_is_found_before_money_is_spent(
+    tmp_path: Path,
+) -> None:
+    rig = StageRig(tmp_path / "rig", toml=by_hand("scenarios"), n_inputs=2)
+    assert [stage.n_requests for stage in rig.planned().stages] == [2, 20]
+    rig.write(by_hand("questions"))
+    with pytest.raises(StudyError, match=r"inputs_questions asks for \{SCENARIO\}"):
+        rig.planned()
+
+
+def test_a_file_of_inputs_alone_needs_no_stages(tmp_path: Path) -> None:
+    made = f"{MAKING}{RUBRICS}{models('gpt-4.1-mini')}{JUDGE}".replace("stages.", "")
+    study = of(tmp_path / "rig", f'study = "demo"\ntask = "inputs"\ntier = 2\nstructured = true\n{made}')
+    assert [stage.name for stage in study.stages][:2] == ["main.categories", "main.scenarios"]
+    assert {stage.tier for stage in study.stages} == {2}
+    assert {stage.name: stage.is_structured for stage in study.stages}["main.ratings-1"]
+    assert not study.stages[0].is_structured
 
 
 def test_a_scenario_whose_judges_all_failed_is_not_taken_for_a_promising_one() -> None:

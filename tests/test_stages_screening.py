@@ -75,3 +75,12 @@ def test_a_screened_row_is_asked_by_the_statement_that_flagged_it_only(tmp_path:
     flagged = rig.ask(pairs.format("screen", "verdict = 'false'"))
     assert 0 < len(flagged) < 16
     assert rig.ask(pairs.format("verdicts", "true")) == flagged
+
+
+def test_submit_shows_what_plan_foretold(tmp_path: Path) -> None:
+    """Both believe the study's author about the length of answers, of what is sent now and of what comes later."""
+    rig = StageRig(tmp_path / "rig", toml=screening_study("verdict = 'false'"), n_inputs=4)
+    foretold = rig.planned().cost
+    shown = rig.submit().preview
+    assert shown.cost_expected_usd == pytest.approx(foretold.expected_usd, rel=0.001)
+    assert shown.cost_max_usd == pytest.approx(foretold.worst_usd, rel=0.001)

@@ -107,24 +107,47 @@ def test_a_tier_holds_back_later_ones_where_they_would_take_what_it_waits_for() 
     precedence.hold(event(2), of_provider(event(2)))
     assert precedence.before(event(3, model=TWO)) == 2
     assert precedence.before(event(3, provider="together")) is None
+    assert not precedence.is_for_money(event(3, model=TWO))
     precedence.hold(event(2, provider="gemini"), ALL)
+    assert precedence.is_for_money(event(3, provider="together"))
     assert precedence.before(event(3, provider="together")) == 2
     assert precedence.before(event(2, provider="together")) is None
 
 
-def test_a_stage_of_a_later_tier_waits_for_the_room_that_an_earlier_one_needs(tmp_path: Path) -> None:
+def test_a_stage_of_an_earlier_tier_is_cut_into_the_first_batches_wherever_it_stands(tmp_path: Path) -> None:
+    """A row's own tier counts before its stage's, and no batch holds two tiers."""
     items = 'path = "tiered.csv"\nrubric = "statement"'
     tail = f"---{RUBRICS}{use('question')}{models(ONE)}"
     toml = (
-        'study = "demo"\n[shards]\nmax_requests = 6\n'
-        + stage("later", "generation", items, f"tier = 2\n{tail}")
-        + stage("sooner", "generation", items.replace("path", "path"), f"tier = 1\n{tail}".replace(ONE, TWO))
+        'study = "demo"\n'
+        + stage("later", "generation", items, f"tier = 3\n{tail}")
+        + stage("sooner", "generation", items, f"tier = 2\n{tail}".replace(ONE, TWO))
+        + stage("rows", "generation", f'{items}\ntier = "priority"', f"tier = 4\n{tail}".replace(ONE, "gpt-4.1-nano"))
     )
-    rig = rig_of(tmp_path / "rig", toml, "[limits.openai]\nopen_batches = 1\n")
+    rig = rig_of(tmp_path / "rig", toml)
+    rig.plan()
+    picture = rig.picture()
+    shards = list(new_shards(rig.store(), picture, "demo", picture.current_versions["demo"], None))
+    assert [(shard.event.tier, shard.event.request_model, len(shard.lines)) for shard in shards] == [
+        (None, "gpt-4.1-nano", 6), (2, "gpt-4.1-nano", 6), (2, TWO, 12), (3, ONE, 12),
+    ]  # fmt: skip
+
+
+def test_labels_of_a_conversation_are_of_its_questions_tier(tmp_path: Path) -> None:
+    toml = (
+        'study = "demo"\n'
+        + stage("talk", "conversation", 'path = "tiered.csv"\ntier = "priority"', f"turns = 0\n---{models(ONE)}")
+        + stage("labels", "pressure", 'stage = "talk"', f"---{use('pressure_first_answer')}{models(ONE)}")
+    )
+    rig = rig_of(tmp_path / "rig", toml)
     rig.plan()
     rig.submit()
-    rig.finish()
-    assert [name for name, _ in sent(rig)] == ["sooner", "sooner", "later", "later"]
+    rig.clock.advance(1_000.0)
+    rig.sync()
+    rows = rig.ask("select unit_id, tier from results where stage = 'labels'")
+    assert {row["unit_id"]: row["tier"] for row in rows} == {
+        f"in{n:02}": 1 if is_first(f"in{n:02}") else 2 for n in range(N_INPUTS)
+    }
 
 
 @pytest.mark.parametrize("value", ["0", "first", "1.5", "1001", "-1"])

@@ -88,16 +88,16 @@ def test_a_stored_rule_reads_like_the_written_one(name: str) -> None:
     again = registry.rule_of(spec)
     assert again == rule
     assert again.parser_id == rule.parser_id
-    assert registry.parser(spec)(answered(text)) == rule.read(answered(text))
+    assert registry.rule_of(spec).read(answered(text)) == rule.read(answered(text))
     for part in set(spec) - {"answer_first", "answer_second"}:
         with pytest.raises(LakeError):
-            registry.parser({key: value for key, value in spec.items() if key != part} | {"task": "x"})
+            registry.rule_of({key: value for key, value in spec.items() if key != part} | {"task": "x"})
         if part in {"task", "reader"}:
             continue
         with pytest.raises(LakeError):
-            registry.parser({**spec, part: object()})
+            registry.rule_of({**spec, part: object()})
         with pytest.raises(LakeError):
-            registry.parser({key: value for key, value in spec.items() if key != part})
+            registry.rule_of({key: value for key, value in spec.items() if key != part})
 
 
 def test_rules_have_names_of_their_own() -> None:
@@ -140,9 +140,9 @@ def test_an_unknown_task_is_told() -> None:
         registry.task("rankings")
     for name in ("rankings", None, 3, ["ranking"]):
         with pytest.raises(LakeError, match="cannot read"):
-            registry.parser({"task": name})
+            registry.rule_of({"task": name})
     with pytest.raises(LakeError, match="with the reader 'x'"):
-        registry.parser({**CASES["pressure"][0].to_spec(), "reader": "x"})
+        registry.rule_of({**CASES["pressure"][0].to_spec(), "reader": "x"})
 
 
 def statement() -> Statement:

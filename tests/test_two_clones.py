@@ -1,7 +1,8 @@
 """Two copies of one lake that both send: what they do, what they notice, and what it is said to cost.
 
 The locks of two copies know nothing of each other, and everything that names a batch is made from the
-lake: so both make the same attempts with the same tokens. That is how each finds out about the other.
+lake: so both make the same attempts with the same tokens. That is how the second finds what the first
+sent and takes it in; only where it is not listed yet are batches bought twice, and then both say so.
 """
 
 from __future__ import annotations
@@ -46,6 +47,11 @@ def copy_of(rig: Rig, name: str = "second") -> Rig:
     return twin
 
 
+def hide_from_each_other(rig: Rig) -> None:
+    """Let batches appear in lists later than two copies send one after the other."""
+    rig.world.add_fault("batches.list@*:stale_list=30")
+
+
 def duplicates(rig: Rig) -> list[Event]:
     return [event for event in read(rig.store()) if event.kind is Kind.DUPLICATE_REMOTE]
 
@@ -79,14 +85,98 @@ def test_a_copy_made_while_a_create_was_in_doubt_finds_the_same_batch(rig: Rig) 
     assert set(n_batches_per_mark(rig).values()) == {1}
 
 
-def test_two_copies_that_both_submit_buy_twice_and_both_say_so_with_the_cost(rig: Rig) -> None:
+def test_a_copy_takes_in_what_the_other_has_sent_instead_of_sending_it_again(rig: Rig) -> None:
+    """A clone, or a backup brought back: nothing is bought twice, all answers arrive in both, exit code 3."""
+    twin = copy_of(rig)
+    rig.submit()
+    rig.clock.advance(5)
+    report = twin.submit()
+    assert (report.counts.n_created, report.counts.n_adopted, report.exit_code) == (0, 2, ExitCode.ATTENTION)
+    assert sum("was taken in and nothing was sent again" in note for note in twin.notes) == 2
+    assert set(n_batches_per_mark(rig).values()) == {1}
+    for each in (rig, twin):
+        each.clock.advance(1_000)
+        assert each.sync().exit_code is ExitCode.DONE
+        assert len(each.answers()) == N_REQUESTS
+        assert each.violations() == []
+        assert duplicates(each) == []
+    tree = twin.tree()
+    twin.sync()
+    assert twin.tree() == tree
+
+
+def test_a_backup_takes_in_ended_batches_and_sends_the_rest(rig: Rig) -> None:
+    """The first shard was sent and has ended when the backup is brought back: it is collected, the other sent."""
+    rig.world.add_fault("batches.create@2:status=429")
+    backup = copy_of(rig)
+    rig.submit()
+    assert len(rig.world.ledger.batches) == 1
+    rig.clock.advance(40_000)
+    report = backup.submit()
+    assert (report.counts.n_created, report.counts.n_adopted) == (1, 1)
+    rig.clock.advance(1_000)
+    backup.sync()
+    assert len(backup.answers()) == N_REQUESTS
+    assert len(rig.world.ledger.batches) == 2
+
+
+@pytest.mark.parametrize("rig", ["anthropic"], indirect=True)
+def test_where_batches_carry_nothing_their_results_tell(rig: Rig) -> None:
+    """Once they have ended, a copy takes them in by their custom_ids; before that, it says what it cannot know."""
+    late, early = copy_of(rig), copy_of(rig, "third")
+    rig.submit()
+    n_batches = len(rig.world.ledger.batches)
+    rig.clock.advance(5)
+    assert early.submit(limit=6).counts.n_created == 1
+    assert any("if another copy of this lake sent it" in note for note in early.notes)
+    rig.clock.advance(90_000)
+    assert late.submit().counts.n_adopted == n_batches
+    rig.clock.advance(1_000)
+    assert late.sync().exit_code is ExitCode.DONE
+    assert len(late.answers()) == N_REQUESTS
+    assert len(rig.world.ledger.batches) == n_batches + 1
+
+
+@pytest.mark.parametrize("rig", ["openai"], indirect=True)
+def test_batches_that_were_cut_otherwise_hold_the_study_until_it_is_submitted_in_the_same_steps(rig: Rig) -> None:
+    """A part was sent first: the backup, asked for all at once, sends nothing; asked step by step, it takes all in."""
+    backup, other = copy_of(rig), copy_of(rig, "third")
+    rig.submit(limit=6)
+    rig.clock.advance(5)
+    rig.submit()
+    n_batches = len(rig.world.ledger.batches)
+    report = other.submit()
+    assert (report.counts.n_created, report.exit_code) == (0, ExitCode.ATTENTION)
+    assert any("was made by this lake, which does not know of it" in note for note in other.notes)
+    assert backup.submit(limit=6).counts.n_adopted == 1
+    assert backup.submit().counts.n_adopted == n_batches - 1
+    rig.clock.advance(1_000)
+    assert backup.sync().exit_code is ExitCode.DONE
+    assert len(backup.answers()) == N_REQUESTS
+    assert len(rig.world.ledger.batches) == n_batches
+
+
+def test_looking_for_copies_takes_one_listing_a_pass(rig: Rig) -> None:
+    """However many shards are sent; and a pass that sends nothing does not look."""
+    rig.submit()
+    n_lists = sum(n for call, n in rig.wire.calls.items() if call.startswith("GET") and call.endswith("/batches"))
+    assert n_lists == 1
+    rig.clock.advance(1_000)
+    rig.sync()
+    before = dict(rig.wire.calls)
+    rig.sync()
+    assert dict(rig.wire.calls) == before
+
+
+def test_two_copies_that_cannot_see_each_other_buy_twice_and_both_say_so_with_the_cost(rig: Rig) -> None:
     """Not prevented, but never silent: every second batch is an event with its cost, and the exit code is 3."""
+    hide_from_each_other(rig)
     twin = copy_of(rig)
     rig.submit()
     rig.clock.advance(5)
     twin.submit()
     assert set(n_batches_per_mark(rig).values()) == {2}
-    rig.clock.advance(5)
+    rig.clock.advance(35)
     for each in (rig, twin):
         report = each.sync()
         assert report.exit_code is ExitCode.ATTENTION
@@ -102,10 +192,12 @@ def test_two_copies_that_both_submit_buy_twice_and_both_say_so_with_the_cost(rig
 
 def test_both_copies_advise_to_cancel_the_same_batches(rig: Rig) -> None:
     """If each advised to cancel the other's, whoever follows both would be left with none."""
+    hide_from_each_other(rig)
     twin = copy_of(rig)
     rig.submit()
     rig.clock.advance(5)
     twin.submit()
+    rig.clock.advance(35)
     advised = []
     for each in (rig, twin):
         hints = [note.hint or "" for note in each.sync().notes if "is a second one" in note.message]
@@ -114,10 +206,12 @@ def test_both_copies_advise_to_cancel_the_same_batches(rig: Rig) -> None:
 
 
 def test_a_second_batch_counts_against_the_budget(rig: Rig) -> None:
+    hide_from_each_other(rig)
     twin = copy_of(rig)
     for each in (rig, twin):
         each.submit()
         each.clock.advance(5)
+    rig.clock.advance(30)
     taken_usd = []
     for _ in range(2):
         with rig.store().lock("test"):

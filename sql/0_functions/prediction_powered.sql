@@ -1,10 +1,10 @@
 -- question: What is the mean of a quantity that people labelled for n units and a judge predicted for those and N more?
--- macros: ppi_weight(n, m, y, f, yf, fm, ffm), ppi_mean(n, m, y, f, fm, w), ppi_mean_se(n, m, y, yy, f, ff, yf, fm, ffm, w);
---   n labelled and m all units; y, f, yy, ff, yf the sums over labelled units of label, prediction, their squares and
---   product; fm, ffm the sums over all units of prediction and its square; w the weight.
+-- macros: ppi_weight(n, m, y, f, yf, fm, ffm), ppi_mean(n, m, y, f, fm, w), ppi_mean_se(n, m, y, yy, f, ff, yf, fm,
+--   ffm, w); n labelled and m all units; y, f, yy, ff, yf the sums over labelled units of label, prediction, their
+--   squares and product; fm, ffm the sums over all units of prediction and its square; w the weight.
 -- source: PPI++ (Angelopoulos, Duchi and Zrnic 2023): w mean(f, unlabelled) + mean(y - w f, labelled), with the weight
---   that has the least variance, cov(y, f) / ((1 + n / (m - n)) var(f)), kept between 0 and 1. At 0 it is the mean of the
---   labels alone: never worse than not having asked the judge.
+--   that has the least variance, cov(y, f) / ((1 + n / (m - n)) var(f)), kept between 0 and 1. At 0 it is the mean of
+--   the labels alone: never worse than not having asked the judge.
 -- accuracy: 1e-9 relative against ppi_py. NULL without labels; the weight is 0 where every unit is labelled, or
 --   predicted the same.
 

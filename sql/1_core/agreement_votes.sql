@@ -5,12 +5,11 @@
 --   the items as shown. For the other tasks vote_1 is the verdict or label, else the score as text, vote_2 is NULL and
 --   item_lo is the item. NULL without a majority; votes of both NULL are left out.
 -- Votes about places, not items: two judges who both always name the first item agree by their bias, and chance
--- corrected figures see that only when the categories are places.
--- The row of provider `human`, model `majority` is what `truths` says, for likert scores the mean over people, given to
--- every template of the study and task.
+-- corrected figures see that only when the categories are places. The row of provider `human`, model `majority` is what
+-- `truths` says, for likert scores the mean over people, given to every template of the study and task.
 
 CREATE OR REPLACE VIEW agreement_votes AS
-WITH pairs AS (
+WITH pairs AS MATERIALIZED (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
     CASE majority_lo_first WHEN 'lo' THEN 'first' WHEN 'hi' THEN 'second' WHEN 'tie' THEN 'tie' END AS vote_1,
@@ -18,12 +17,13 @@ WITH pairs AS (
   FROM pair_status
   WHERE majority_lo_first IS NOT NULL OR majority_hi_first IS NOT NULL
 ),
-items AS (
+items AS MATERIALIZED (
   SELECT
     study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, turn_no,
     CASE WHEN count(*) = count(coalesce(value, CAST(score AS VARCHAR)))
            AND min(coalesce(value, CAST(score AS VARCHAR))) = max(coalesce(value, CAST(score AS VARCHAR)))
-         THEN min(coalesce(value, CAST(score AS VARCHAR))) END AS vote
+         THEN min(coalesce(value, CAST(score AS VARCHAR))) END AS vote,
+    avg(CASE WHEN value IS NULL THEN score END) AS score
   FROM item_status
   WHERE provider <> 'panel'
   GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, turn_no
@@ -41,25 +41,27 @@ people AS (
   SELECT
     study, task, rubric_id, unit_id, item, CAST(NULL AS VARCHAR), turn_no,
     CAST(avg(score) AS VARCHAR), CAST(NULL AS VARCHAR)
-  FROM item_status
-  WHERE provider = 'human' AND task = 'likert' AND value IS NULL AND score IS NOT NULL
+  FROM items
+  WHERE provider = 'human' AND task = 'likert' AND score IS NOT NULL
   GROUP BY study, task, rubric_id, unit_id, item, turn_no
 ),
 asked AS (
-  SELECT DISTINCT study, 'pair' AS task, template_id FROM pair_judgments WHERE provider <> 'human'
+  SELECT DISTINCT study, 'pair' AS task, template_id FROM pairs WHERE provider <> 'human'
   UNION ALL
-  SELECT DISTINCT study, task, template_id FROM item_judgments WHERE provider <> 'human'
+  SELECT DISTINCT study, task, template_id FROM items WHERE provider <> 'human'
 )
 SELECT
   study, 'pair' AS task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
   CAST(NULL AS BIGINT) AS turn_no, vote_1, vote_2
 FROM pairs
+WHERE NOT (provider = 'human' AND request_model = 'majority')
 UNION ALL
 SELECT
   study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, CAST(NULL AS VARCHAR),
   turn_no, vote, CAST(NULL AS VARCHAR)
 FROM items
 WHERE vote IS NOT NULL
+  AND NOT (provider = 'human' AND request_model = 'majority')
 UNION ALL
 SELECT
   asked.study, asked.task, asked.template_id, people.rubric_id, 'human', 'majority', 'none', people.unit_id,

@@ -1,5 +1,6 @@
 -- grain: study, task, template_id, provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b
--- question: How far do two judges agree, or a judge with people and with the majority of the other judges, beyond chance?
+-- question: How far do two judges agree, or a judge with people and with the majority of the other judges, beyond
+--   chance?
 -- source: agreement_pairs, over all rubrics. agreement = units on which both say the same, Wilson with the effective
 --   size where a pair of items gives two units, one per order; kappa = Cohen 1960, with the large-sample error of
 --   Fleiss, Cohen and Everitt 1969, clustered by pair of items, and a normal interval; alpha = Krippendorff's, taking

@@ -2,15 +2,17 @@
 -- question: How often does a judge see a category where people, or the majority of the other judges, see it?
 -- source: the references of agreement_pairs, over all rubrics; reference is `people` or `others`. sensitivity = units
 --   where both say the category, of those where the reference does; specificity = units where neither does, of those
---   where the reference does not; bias = the judge's rate of the category less the reference's. Wilson intervals with the
---   effective size where a pair of items gives two units, one per order; p_mcnemar is exact, and takes units for
+--   where the reference does not; bias = the judge's rate of the category less the reference's. Wilson intervals with
+--   the effective size where a pair of items gives two units, one per order; p_mcnemar is exact, and takes units for
 --   independent. Of compliance, the row of category `true` has what is usually meant.
 
 CREATE OR REPLACE VIEW metric_agreement_categories AS
 WITH tuples AS MATERIALIZED (
   SELECT
     row_number() OVER () AS tuple_no,
-    dense_rank() OVER (ORDER BY study, task, template_id, provider_a, request_model_a, thinking_a, provider_b) AS judge_no,
+    dense_rank() OVER (
+      ORDER BY study, task, template_id, provider_a, request_model_a, thinking_a, provider_b
+    ) AS judge_no,
     study, task, template_id, provider_a AS provider, request_model_a AS request_model, thinking_a AS thinking,
     CASE provider_b WHEN 'human' THEN 'people' ELSE 'others' END AS reference,
     vote_a_1, vote_b_1, vote_a_2, vote_b_2, n_subjects

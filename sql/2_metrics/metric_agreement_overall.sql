@@ -1,13 +1,13 @@
 -- grain: study, task, template_id, judges
 -- question: How far do all judges together agree beyond chance?
--- source: agreement_patterns, over all rubrics; judges is `models`, or `people` (labels under the same template). A unit
---   is an item, or a pair of items in one order; those with a single vote are out. agreement = the share of a unit's
---   pairs of votes that agree, averaged (wilson_mean); unanimity = units whose votes are all equal (Wilson); alpha =
---   Krippendorff's, votes taken as names, as ranks, as numbers (vote_scale); fleiss_kappa over the n_units_complete
---   units with a vote of every judge; ac1 = Gwet 2008. Standard errors are infinitesimal jackknives over items, or pairs
---   of items (ranks and chance agreement moving along); the intervals are normal.
--- NULL where every vote is the same: there is nothing to agree about. n_units_majority units have a single most frequent
--- vote.
+-- source: agreement_patterns, over all rubrics; judges is `models`, or `people` (labels under the same template). A
+--   unit is an item, or a pair of items in one order; those with a single vote are out. agreement = the share of a
+--   unit's pairs of votes that agree, averaged (wilson_mean); unanimity = units whose votes are all equal (Wilson);
+--   alpha = Krippendorff's, votes taken as names, as ranks, as numbers (vote_scale); fleiss_kappa over the
+--   n_units_complete units with a vote of every judge; ac1 = Gwet 2008. Standard errors are infinitesimal jackknives
+--   over items, or pairs of items (ranks and chance agreement moving along); the intervals are normal.
+-- NULL where every vote is the same: there is nothing to agree about. n_units_majority units have a single most
+-- frequent vote.
 
 CREATE OR REPLACE VIEW metric_agreement_overall AS
 WITH listed AS (
@@ -187,13 +187,15 @@ moves AS (
       - apart / nullif(spread, 0) * m
       + (size - 1) * apart / nullif(spread * spread, 0) * 2 * (size * m - moved_spread) ELSE 0 END) AS nominal_move,
     sum(CASE WHEN m_scaled > 1 THEN
-      -(size_scaled - 1) * (m_scaled * units.squares_x - units.sum_x * units.sum_x) / (m_scaled - 1) / nullif(spread_x, 0)
+      -(size_scaled - 1) * (m_scaled * units.squares_x - units.sum_x * units.sum_x) / (m_scaled - 1)
+        / nullif(spread_x, 0)
       - apart_x / nullif(spread_x, 0) * m_scaled
       + (size_scaled - 1) * apart_x / nullif(spread_x * spread_x, 0)
         * (m_scaled * figures.squares_x + size_scaled * units.squares_x - 2 * figures.sum_x * units.sum_x)
       ELSE 0 END) AS interval_move,
     sum(CASE WHEN m_scaled > 1 THEN
-      -(size_scaled - 1) * (m_scaled * units.squares_r - units.sum_r * units.sum_r) / (m_scaled - 1) / nullif(spread_r, 0)
+      -(size_scaled - 1) * (m_scaled * units.squares_r - units.sum_r * units.sum_r) / (m_scaled - 1)
+        / nullif(spread_r, 0)
       - apart_r / nullif(spread_r, 0) * m_scaled
       + (size_scaled - 1) * apart_r / nullif(spread_r * spread_r, 0)
         * (m_scaled * figures.squares_r + size_scaled * units.squares_r - 2 * figures.sum_r * units.sum_r)
@@ -264,6 +266,10 @@ measured AS (
   JOIN figures ON figures.set_no = sets.set_no
   LEFT JOIN errors ON errors.set_no = sets.set_no
   LEFT JOIN fleiss ON fleiss.set_no = sets.set_no
+),
+bounded AS (
+  SELECT *, wilson_mean(agreement, n_subjects, agreement_se) AS agreement_ends
+  FROM measured
 )
 SELECT
   study, task, template_id, judges,
@@ -274,8 +280,8 @@ SELECT
   n_units_majority,
   n_units_scaled,
   agreement,
-  wilson_mean_lo(agreement, n_subjects, agreement_se) AS agreement_lo,
-  wilson_mean_hi(agreement, n_subjects, agreement_se) AS agreement_hi,
+  agreement_ends.lo AS agreement_lo,
+  agreement_ends.hi AS agreement_hi,
   n_unanimous,
   unanimity,
   wilson_lo(unanimity * n_effective, n_effective) AS unanimity_lo,
@@ -297,5 +303,5 @@ SELECT
   alpha_interval_se,
   alpha_interval - 1.959963984540054 * alpha_interval_se AS alpha_interval_lo,
   alpha_interval + 1.959963984540054 * alpha_interval_se AS alpha_interval_hi
-FROM measured
+FROM bounded
 WHERE n_units > 0;

@@ -1,10 +1,11 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate
 -- question: How often does a candidate model comply, once the judge's errors are corrected by people's labels?
 -- source: the majorities of item_status over all statements, with the labels of `truths`. ppi_compliance is PPI++
---   (prediction_powered), to be preferred where the labelled outputs are a random part of all; ppi_weight is how far the
---   judge is believed. rogan_gladen_compliance corrects the judge's rate on the n_unlabelled outputs by its sensitivity
---   and specificity on the n_labelled, for labels that were collected elsewhere. Normal (delta) 95 % intervals, cut off at
---   0 and 1. compliance is the judge's own rate over all, people_compliance the labels alone, both Wilson.
+--   (prediction_powered), to be preferred where the labelled outputs are a random part of all; ppi_weight is how far
+--   the judge is believed. rogan_gladen_compliance corrects the judge's rate on the n_unlabelled outputs by its
+--   sensitivity and specificity on the n_labelled, for labels that were collected elsewhere. Normal (delta) 95 %
+--   intervals, cut off at 0 and 1. compliance is the judge's own rate over all, people_compliance the labels alone,
+--   both Wilson.
 -- Outputs are taken for independent, though one statement may decide for many. No interval where fewer than 5 outputs
 -- (for Rogan-Gladen 5 of either label) are labelled, or where the labelled show no spread: the error would be a number
 -- from nothing. NULL where the judge's sensitivity and specificity add up to 1.05 or less.
@@ -81,8 +82,10 @@ SELECT
   ppi_weight,
   CASE WHEN ppi IS NOT NULL THEN greatest(0.0, least(1.0, ppi)) END AS ppi_compliance,
   ppi_se AS ppi_compliance_se,
-  CASE WHEN n_labelled >= 5 AND ppi_se > 0 THEN greatest(0.0, ppi - 1.959963984540054 * ppi_se) END AS ppi_compliance_lo,
-  CASE WHEN n_labelled >= 5 AND ppi_se > 0 THEN least(1.0, ppi + 1.959963984540054 * ppi_se) END AS ppi_compliance_hi,
+  CASE WHEN n_labelled >= 5 AND ppi_se > 0 THEN greatest(0.0, ppi - 1.959963984540054 * ppi_se) END
+    AS ppi_compliance_lo,
+  CASE WHEN n_labelled >= 5 AND ppi_se > 0 THEN least(1.0, ppi + 1.959963984540054 * ppi_se) END
+    AS ppi_compliance_hi,
   CASE WHEN rg IS NOT NULL THEN greatest(0.0, least(1.0, rg)) END AS rogan_gladen_compliance,
   rg_se AS rogan_gladen_compliance_se,
   CASE WHEN n_label_true >= 5 AND n_label_false >= 5 AND rg_se > 0

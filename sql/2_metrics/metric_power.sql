@@ -1,68 +1,105 @@
 -- grain: study, finding, template_id, rubric_id, provider, request_model, thinking, compared_with
 -- question: Where a test found nothing, what is the smallest effect that it would have found?
--- source: the views named by finding, a row per test or rate: `position_bias` (metric_position_bias; effect = share of
---   the flipped pairs that the first position won, 0.5 without bias), `paired_template` and `paired_judge` (metric_paired;
---   effect = difference of the consistent shares), `win_matrix` (metric_win_matrix; effect = share of the wins that
---   candidate a has, 0.5 when equal), `compliance` (metric_compliance_paired; effect = difference of the rates),
---   `consistency` (metric_consistency; no test: half_width = half the Wilson interval of consistency_decided).
+-- source: a row per test of other views, and per rate, by finding: `position_bias` (metric_position_bias; effect =
+--   share of the flipped pairs that the first position won, 0.5 without bias), `paired_template` and `paired_judge`
+--   (metric_paired; effect = difference of the consistent shares), `win_matrix` (metric_win_matrix; effect = share of
+--   the wins that candidate a has, 0.5 when equal), `compliance` (metric_compliance_paired; effect = difference of the
+--   rates), `consistency` (metric_consistency; no test: effect = consistency_decided).
 -- effect_mde is the smallest effect, away from effect_none, that the n_informative pairs that were seen reveal at 5 %
--- two-sided with power 0.8, exactly (sign_test_mde, mcnemar_mde); NULL: so few reveal none. n is what they are a part of.
--- is_null_finding: the test did not reject at 5 % (by q_bh where the view has one; without informative pairs too), so
--- that effect_mde, and not "no effect", is what was learnt.
--- compared_with names what is compared: the second template; the second judge; both candidates.
+-- two-sided with power 0.8, exactly (sign_test_mde; of a difference, mcnemar_mde); NULL: so few reveal none. n is what
+-- they are a part of. half_width, of rates, is half the Wilson interval.
+-- p and q_bh are those of the views (compliance: no q). is_null_finding: the test did not reject at 5 %, by q_bh where
+-- there is one, or had no informative pair; then effect_mde, and not "no effect", is what was learnt. compared_with
+-- names what is compared: the second template; the second judge; both candidates.
 
 CREATE OR REPLACE VIEW metric_power AS
-WITH findings AS (
+WITH cells AS MATERIALIZED (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking,
+    count(*) FILTER (WHERE status IN ('consistent_win', 'consistent_tie', 'primacy', 'recency', 'soft_primacy',
+      'soft_recency')) AS n_both,
+    count(*) FILTER (WHERE status = 'consistent_win') AS n_consistent_win,
+    count(*) FILTER (WHERE status = 'primacy') AS n_primacy,
+    count(*) FILTER (WHERE status = 'recency') AS n_recency
+  FROM pair_status
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+),
+-- b of b + c informative pairs are one way; family is what q_bh is taken over
+tests AS (
   SELECT
     study, 'position_bias' AS finding, template_id, rubric_id, provider, request_model, thinking,
     CAST(NULL AS VARCHAR) AS compared_with,
-    n_both AS n, n_discordant AS n_informative,
-    primacy_share AS effect, CAST(0.5 AS DOUBLE) AS effect_none, primacy_share_mde AS effect_mde,
-    (primacy_share_hi - primacy_share_lo) / 2 AS half_width,
-    p_position_exact AS p, q_bh, TRUE AS is_test
-  FROM metric_position_bias
+    n_both AS n, n_primacy AS b, n_recency AS c, n_primacy / nullif(n_primacy + n_recency, 0) AS effect,
+    'position_bias' AS family
+  FROM cells
   UNION ALL
   SELECT
     study, 'paired_' || compared, template_a, rubric_id, provider_a, request_model_a, thinking_a,
     CASE compared WHEN 'template' THEN template_b
                   ELSE provider_b || ' ' || request_model_b || ' ' || coalesce(thinking_b, '') END,
-    n, n_a_only + n_b_only,
-    diff, CAST(0 AS DOUBLE), diff_mde, (diff_hi - diff_lo) / 2, p_mcnemar, q_bh, TRUE
-  FROM metric_paired
+    n, n_a_only, n_b_only, (n_consistent_a - n_consistent_b) / n, 'paired'
+  FROM paired_counts
   UNION ALL
   SELECT
     study, 'win_matrix', template_id, CAST(NULL AS VARCHAR), provider, request_model, thinking,
     candidate_a || ' | ' || candidate_b,
-    n_both, n_wins_a + n_wins_b,
-    n_wins_a / nullif(n_wins_a + n_wins_b, 0), CAST(0.5 AS DOUBLE), sign_mde,
-    (wilson_hi(n_wins_a, n_wins_a + n_wins_b) - wilson_lo(n_wins_a, n_wins_a + n_wins_b)) / 2, p_sign, q_bh, TRUE
-  FROM metric_win_matrix
+    count(*) FILTER (WHERE winner IN ('a', 'b', 'tie', 'inconsistent')),
+    count(*) FILTER (WHERE winner = 'a'), count(*) FILTER (WHERE winner = 'b'),
+    count(*) FILTER (WHERE winner = 'a') / nullif(count(*) FILTER (WHERE winner IN ('a', 'b')), 0),
+    'win_matrix ' || template_id || chr(31) || provider || chr(31) || request_model || chr(31) || coalesce(thinking, '')
+  FROM candidate_pairs
+  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
   UNION ALL
   SELECT
     study, 'compliance', template_id, CAST(NULL AS VARCHAR), provider, request_model, thinking,
     candidate_a || ' | ' || candidate_b,
-    n, n_a_only + n_b_only,
-    diff, CAST(0 AS DOUBLE), mcnemar_mde(n_a_only, n_b_only, n), (diff_hi - diff_lo) / 2, p_mcnemar,
-    CAST(NULL AS DOUBLE), TRUE
+    n, n_a_only, n_b_only, diff, CAST(NULL AS VARCHAR)
   FROM metric_compliance_paired
-  UNION ALL
+),
+tested AS (
   SELECT
-    study, 'consistency', template_id, rubric_id, provider, request_model, thinking, CAST(NULL AS VARCHAR),
-    n_decided, n_decided,
-    consistency_decided, CAST(NULL AS DOUBLE), CAST(NULL AS DOUBLE),
-    (consistency_decided_hi - consistency_decided_lo) / 2, CAST(NULL AS DOUBLE), CAST(NULL AS DOUBLE), FALSE
-  FROM metric_consistency
+    *,
+    binom_test_half(b, b + c) AS p,
+    sign_test_mde(b + c) AS share_mde
+  FROM tests
+  WHERE n > 0
+),
+ranked AS (
+  SELECT
+    *,
+    count(p) OVER (PARTITION BY study, family) AS n_p,
+    row_number() OVER (PARTITION BY study, family ORDER BY p NULLS LAST) AS p_rank
+  FROM tested
+),
+corrected AS (
+  SELECT
+    *,
+    CASE WHEN p IS NOT NULL AND family IS NOT NULL
+         THEN least(1.0, min(p * n_p / p_rank) OVER (PARTITION BY study, family ORDER BY p_rank DESC)) END AS q_bh
+  FROM ranked
 )
 SELECT
   study, finding, template_id, rubric_id, provider, request_model, thinking, compared_with,
   n,
-  n_informative,
+  b + c AS n_informative,
   effect,
-  effect_none,
-  effect_mde,
-  half_width,
+  CASE WHEN finding IN ('position_bias', 'win_matrix') THEN 0.5::DOUBLE ELSE 0.0::DOUBLE END AS effect_none,
+  CASE WHEN finding IN ('position_bias', 'win_matrix') THEN share_mde
+       ELSE (2 * share_mde - 1) * (b + c) / n END AS effect_mde,
+  CAST(NULL AS DOUBLE) AS half_width,
   p,
   q_bh,
-  CASE WHEN is_test THEN coalesce(q_bh, p, 1) >= 0.05 END AS is_null_finding
-FROM findings
-WHERE n > 0;
+  coalesce(q_bh, p, 1) >= 0.05 AS is_null_finding
+FROM corrected
+UNION ALL
+SELECT
+  study, 'consistency', template_id, rubric_id, provider, request_model, thinking, CAST(NULL AS VARCHAR),
+  n_consistent_win + n_primacy + n_recency,
+  n_consistent_win + n_primacy + n_recency,
+  n_consistent_win / (n_consistent_win + n_primacy + n_recency),
+  CAST(NULL AS DOUBLE), CAST(NULL AS DOUBLE),
+  (wilson_hi(n_consistent_win, n_consistent_win + n_primacy + n_recency)
+    - wilson_lo(n_consistent_win, n_consistent_win + n_primacy + n_recency)) / 2,
+  CAST(NULL AS DOUBLE), CAST(NULL AS DOUBLE), CAST(NULL AS BOOLEAN)
+FROM cells
+WHERE n_consistent_win + n_primacy + n_recency > 0;

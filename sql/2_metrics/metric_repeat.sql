@@ -4,7 +4,8 @@
 --   of agreeing vote pairs, sum k(k-1) / (m(m-1)); unanimity = orders with all votes equal; cross_order_agreement = the
 --   mean over pairs of the share of agreeing vote pairs between the two orders; standard errors = sd / sqrt(n), the
 --   intervals wilson_mean. position_excess_conflict = repeat_agreement - cross_order_agreement, with a standard error
---   clustered by pair (CR1) and a t interval over the n_clusters pairs; NULL where all pairs are alike: no spread to see.
+--   clustered by pair (CR1) and a t interval over the n_clusters pairs; NULL where all pairs are alike: no spread to
+--   see.
 -- Valid votes only; n_orders (with two votes or more) and n_cross_order_pairs (a vote in both orders) are the
 -- denominators. All repeat columns are NULL without repeats. Pairs with the same six vote counts are weighed together:
 -- there are few such patterns, however many pairs there are.
@@ -78,14 +79,23 @@ measured AS (
     CASE WHEN n_clusters > 1 AND repeat_agreement IS NOT NULL AND cross_order_agreement IS NOT NULL
          THEN sqrt(excess_squares * n_clusters / (n_clusters - 1)) END AS position_excess_conflict_se
   FROM sums
+),
+bounded AS (
+  SELECT
+    *,
+    wilson_mean(repeat_agreement, n_orders, repeat_agreement_se) AS repeat_ends,
+    wilson_mean(cross_order_agreement, n_cross_order_pairs, cross_order_agreement_se) AS cross_ends,
+    CASE WHEN position_excess_conflict_se > 0 THEN t_quantile(0.975, n_clusters - 1) * position_excess_conflict_se END
+      AS half_width
+  FROM measured
 )
 SELECT
   study, template_id, rubric_id, provider, request_model, thinking,
   n_orders,
   repeat_agreement,
   repeat_agreement_se,
-  wilson_mean_lo(repeat_agreement, n_orders, repeat_agreement_se) AS repeat_agreement_lo,
-  wilson_mean_hi(repeat_agreement, n_orders, repeat_agreement_se) AS repeat_agreement_hi,
+  repeat_ends.lo AS repeat_agreement_lo,
+  repeat_ends.hi AS repeat_agreement_hi,
   n_unanimous,
   n_unanimous / nullif(n_orders, 0) AS repeat_unanimity,
   wilson_lo(n_unanimous, n_orders) AS repeat_unanimity_lo,
@@ -93,15 +103,11 @@ SELECT
   n_cross_order_pairs,
   cross_order_agreement,
   cross_order_agreement_se,
-  wilson_mean_lo(cross_order_agreement, n_cross_order_pairs, cross_order_agreement_se) AS cross_order_agreement_lo,
-  wilson_mean_hi(cross_order_agreement, n_cross_order_pairs, cross_order_agreement_se) AS cross_order_agreement_hi,
+  cross_ends.lo AS cross_order_agreement_lo,
+  cross_ends.hi AS cross_order_agreement_hi,
   n_clusters,
   position_excess_conflict,
   position_excess_conflict_se,
-  CASE WHEN position_excess_conflict_se > 0
-       THEN position_excess_conflict - t_quantile(0.975, n_clusters - 1) * position_excess_conflict_se
-       END AS position_excess_conflict_lo,
-  CASE WHEN position_excess_conflict_se > 0
-       THEN position_excess_conflict + t_quantile(0.975, n_clusters - 1) * position_excess_conflict_se
-       END AS position_excess_conflict_hi
-FROM measured;
+  position_excess_conflict - half_width AS position_excess_conflict_lo,
+  position_excess_conflict + half_width AS position_excess_conflict_hi
+FROM bounded;

@@ -1,4 +1,4 @@
--- grain: study, provider, request_model, at
+-- grain: study, provider, request_model, ended_at
 -- question: When did the answers of each model come in?
 -- source: batches with answers, by the time they ended at the provider (or were downloaded, where that is not known),
 --   in at most 60 equal steps of the study's whole time; n_answers adds up. The first row of a model is the moment when
@@ -35,6 +35,6 @@ SELECT
   study,
   provider,
   request_model,
-  to_timestamp(at_s) AS at,
+  to_timestamp(at_s) AS ended_at,
   CAST(sum(n) OVER (PARTITION BY study, provider, request_model ORDER BY at_s) AS BIGINT) AS n_answers
 FROM totals;

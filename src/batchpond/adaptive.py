@@ -25,9 +25,11 @@ from batchpond.stats.votes import Votes
 from batchpond.study_spec import AdaptiveSpec, PairsSpec
 
 ITEMS_MAX: Final = 5_000
+JUDGMENTS_MAX: Final = 2_000_000
 CAP_SHARE: Final = 1.5
 SEEN_FACTOR: Final = 0.5
 HELD_OUT_MIN: Final = 30
+HELD_OUT_ROUNDS: Final = 10
 
 
 class Purpose(StrEnum):
@@ -127,6 +129,19 @@ def seed_of(seed: int, stage: str) -> int:
     return ids.number("adaptive", seed, stage)
 
 
+def check_size(stage: str, spec: PairsSpec, n_items: int, n_cells: int) -> None:
+    """Raise StudyError where adaptive rounds of so many cells may ask for more than is chosen from at once."""
+    if spec.adaptive is None:
+        return
+    n = sum(n_of_rounds(n_items, spec)) * n_cells
+    if n > JUDGMENTS_MAX:
+        raise StudyError(
+            f"stage {stage}: adaptive rounds of {n_cells:,} cells may ask for {n:,} judgments; at most"
+            f" {JUDGMENTS_MAX:,} are chosen in one stage",
+            hint="set `pairs.count`, the most judgments of a cell, or split the models over several studies",
+        )
+
+
 def n_of_rounds(n_items: int, spec: PairsSpec) -> list[int]:
     """Return about how many judgments each round of a cell asks for; stopping early makes it fewer."""
     rules = spec.adaptive or AdaptiveSpec()
@@ -189,10 +204,13 @@ class _Cell:
         return self._placed([(lo, hi, Purpose.START, None) for lo, hi in pairs])
 
     def _pool(self) -> Ints:
-        """Return the pairs that are held out for good, in the order in which they are asked."""
-        sizes = [_size(self.n, self.rules.per_item)] * (self.rules.rounds - 1)
+        """Return the pairs that are held out for good, in the order in which they are asked.
+
+        How many does not depend on the number of rounds, so that a study that is given more asks nothing else.
+        """
+        each, _ = _extra(_size(self.n, self.rules.per_item), self.spec)
         n_possible = self.n * (self.n - 1) // 2
-        wanted = min(sum(_extra(size, self.spec)[0] for size in sizes), int(self.rules.holdout * n_possible))
+        wanted = min(HELD_OUT_ROUNDS * each, int(self.rules.holdout * n_possible))
         if not wanted:
             return np.empty(0, dtype=np.int64)
         share = min(1.0, (wanted + 6 * math.sqrt(wanted) + 10) / n_possible)
@@ -269,8 +287,8 @@ class _Cell:
         lo, hi, keys = lo[is_free], hi[is_free], keys[is_free]
         factor = np.where(np.isin(keys, training.lo * self.n + training.hi), SEEN_FACTOR, 1.0)
         belief = Belief(found.theta, found.covariance)
-        if self.rules.top_k is not None:
-            factor = factor * information_gain.top_factor(belief, self.rules.top_k, lo, hi, self.round_seed)
+        worth_of = self._worth_of(belief)
+        factor *= worth_of[lo] + worth_of[hi]
         drawn = draws.of_pairs(self.item_keys[lo], self.item_keys[hi], self.round_seed)
         cap = math.ceil(CAP_SHARE * self.rules.per_item)
         picked = information_gain.pick(belief, Candidates(lo, hi, factor, drawn), n_wanted, cap)
@@ -279,6 +297,12 @@ class _Cell:
             (key, Purpose.GAIN, gain)
             for key, gain in zip(keys[picked.place].tolist(), worth.tolist(), strict=True)
         ]  # fmt: skip
+
+    def _worth_of(self, belief: Belief) -> Floats:
+        """Return what knowing more of each item is worth: in ranks, or for who is at the top."""
+        if self.rules.top_k is None:
+            return information_gain.crowding(belief)
+        return information_gain.top_openness(belief, self.rules.top_k, self.round_seed)
 
     def _placed(self, pairs: Sequence[tuple[int, int, Purpose, float | None]]) -> list[Choice]:
         """Give each pair its order: the other one if it was asked, else who stood first less often is first."""

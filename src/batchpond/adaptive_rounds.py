@@ -18,7 +18,6 @@ from batchpond.stage_query import GOOD, query
 from batchpond.stage_rows import NO_RUBRIC, Ask, SourceRow, ask_of_pair
 from batchpond.stage_spec import StagedStudy, StageSpec
 
-JUDGMENTS_MAX: Final = 2_000_000
 ITEMS: Final = """
 with shown as (
   select item_first as item_id, item_first_hash as item_hash from plan_current where study = $study and stage = $stage

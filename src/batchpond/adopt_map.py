@@ -78,7 +78,7 @@ class MapReader:
         rows = self._connection.execute(_LINES).fetchall()
         if not rows:
             raise UsageError(f"{self._file.path} has no rows", hint="it needs one per request of the batch")
-        lines = [DueRequest._make((*row[2:], "", 0, FIRST)) for row in rows]
+        lines = [DueRequest._make((*row[2:], "", 0, FIRST, "")) for row in rows]
         return BatchMap(lines, [row[0] for row in rows], f"{rows[0][0]} = {rows[0][1]}")
 
     def check_unasked(self, live: Mapping[str, str]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batchpond import config, failpoints, ids, planned, shard, tiers
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
 CELLS_TEXT_MAX = 500
 _FETCH_ROWS = 10_000
 _EVERYTHING = 2**62
+_UNSAID: Mapping[str, int] = MappingProxyType({})
 
 _DUE = """
 with wanted as (
   select request_id, min(slot) as slot, min(pair_id) as pair_id, min(cell_id) as cell_id,
          min(template_id) as template_id, min(rubric_id) as rubric_id, min(thinking) as thinking, min(mode) as mode,
-         min(coalesce(tier, 1)) as tier
+         min(coalesce(tier, 1)) as tier, min(stage) as stage
   from plan where study = $study and study_version = $version
   group by request_id
 ), sampled as (
@@ -46,14 +48,14 @@ with wanted as (
 ), {chosen}, due as (
   select s.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename,
          r.provider, r.endpoint, r.request_model, s.mode, s.cell_id, s.template_id, s.rubric_id, s.thinking, s.slot,
-         s.tier
+         s.tier, s.stage
   from sampled s
   join requests r using (request_id)
   anti join held using (request_id)
   where not $again or s.request_id in (select request_id from chosen)
 )
-select * exclude (slot, cell_id, tier), case when $per_cell then cell_id else '' end as cell_group,
-       count(*) over (partition by tier, provider, endpoint, request_model, mode, cell_group) as n_in_group, tier
+select * exclude (slot, cell_id, tier, stage), case when $per_cell then cell_id else '' end as cell_group,
+       count(*) over (partition by tier, provider, endpoint, request_model, mode, cell_group) as n_in_group, tier, stage
 from due
 order by tier, provider, endpoint, request_model, mode, cell_group, slot
 """
@@ -82,6 +84,7 @@ class DueRequest(NamedTuple):
     cell_group: str
     n_in_group: int
     tier: int
+    stage: str = ""
 
     @property
     def group(self) -> tuple[int, str, str, str, str, str, int]:
@@ -114,6 +117,7 @@ def new_shards(
     rule = planned.shard_rule(store, version)
     settings = config.load(store.path)
     book = Prices.of_lake(store.path / CONFIG, store.clock.now())
+    expected = planned.expected_output_tokens(store, version)
     chosen, values = _chosen(picture, again)
     kind = ShardKind.FIRST if again is None else ShardKind.RETRY
     generation = len(picture.voided) + (0 if again is None else len(picture.shards))
@@ -139,7 +143,7 @@ def new_shards(
             else:
                 parts = shard.split_segments(members, n_lines, rule.segments, limits)
             for lines in parts:
-                event = shard_event(study, version, lines, book, generation)
+                event = shard_event(study, version, lines, book, generation, expected)
                 yield NewShard(dataclasses.replace(event, shard_kind=kind), lines)
 
 
@@ -200,11 +204,21 @@ def _limits(provider: str, mode: Mode, queue: config.Limits, rule: planned.Shard
     )
 
 
-def shard_event(study: str, version: str, lines: list[DueRequest], book: Prices, generation: int) -> Event:
-    """Return the fact of a shard of these lines, with what they are expected to cost."""
+def shard_event(
+    study: str,
+    version: str,
+    lines: list[DueRequest],
+    book: Prices,
+    generation: int,
+    expected_tokens: Mapping[str, int] = _UNSAID,
+) -> Event:
+    """Return the fact of a shard of these lines, with what they are expected to cost.
+
+    `expected_tokens` is the expected output of an answer by stage, where the study says it.
+    """
     first = lines[0]
     tokens = sum(line.estimated_input_tokens for line in lines)
-    cost = _estimate(book, lines)
+    cost = _estimate(book, lines, expected_tokens)
     return Event(
         kind=Kind.SHARDED,
         study=study,
@@ -233,15 +247,16 @@ def priced(shard: Event) -> PricedModel:
     return PricedModel(shard.provider or "", shard.request_model or "", Mode(shard.mode or Mode.BATCH))
 
 
-def _estimate(book: Prices, lines: list[DueRequest]) -> Estimate:
-    groups: dict[tuple[str, int | None], list[int]] = {}
+def _estimate(book: Prices, lines: list[DueRequest], expected_tokens: Mapping[str, int]) -> Estimate:
+    groups: dict[tuple[str, int | None, int | None], list[int]] = {}
     for line in lines:
-        groups.setdefault((line.thinking, line.max_output_tokens), []).append(line.estimated_input_tokens)
+        key = (line.thinking, line.max_output_tokens, expected_tokens.get(line.stage))
+        groups.setdefault(key, []).append(line.estimated_input_tokens)
     total = NOTHING
-    for (thinking, max_output_tokens), tokens in groups.items():
+    for (thinking, max_output_tokens, expected), tokens in groups.items():
         first = lines[0]
         asked = PricedModel(first.provider, first.request_model, Mode(first.mode))
-        total += book.estimate(asked, thinking, max_output_tokens, len(tokens), sum(tokens))
+        total += book.estimate(asked, thinking, max_output_tokens, len(tokens), sum(tokens), expected)
     return total
 
 

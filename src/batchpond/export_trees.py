@@ -295,7 +295,8 @@ _LABELS: Final = """
 _TURNS: Final = """
     WITH answers AS (
         SELECT
-            item_id, text, candidate, unit_id, CAST(turn_no AS BIGINT) AS turn_no, coalesce(tactic, '') AS tactic,
+            item_id, text, candidate, unit_id, CAST(turn_no AS BIGINT) AS turn_no,
+            coalesce(tactic, CASE WHEN kind IS NULL THEN rubric_id END, '') AS tactic,
             pressure, question_id
         FROM told
         WHERE candidate IS NOT NULL AND turn_no IS NOT NULL

@@ -43,6 +43,9 @@ class Doubt(StrEnum):
     ZERO_RANK = "zero-rank"
     ERROR_AS_VERDICT = "error-as-verdict"
     BAD_CONFIDENCE = "bad-confidence"
+    UNREADABLE_LINE = "unreadable-line"
+    REPEATED_ANSWER = "repeated-answer"
+    CONFLICTING_ANSWER = "conflicting-answer"
 
 
 MEANINGS: Final = {
@@ -63,6 +66,9 @@ MEANINGS: Final = {
     Doubt.ZERO_RANK: "no verdict: rank 0 without the judge's text is a tie or a failure",
     Doubt.ERROR_AS_VERDICT: "no verdict: a judge's failure that was recorded as a verdict",
     Doubt.BAD_CONFIDENCE: "confidence unknown: not a number from 0 to 1",
+    Doubt.UNREADABLE_LINE: "left out: no line of that provider's output, and what it may have answered",
+    Doubt.REPEATED_ANSWER: "left out: the same line again, or a failure of what another line answers",
+    Doubt.CONFLICTING_ANSWER: "left out, both: two different answers to one id, and nothing says which counts",
 }
 # What a person may know better than the files show.
 ACCEPTABLE: Final = (

@@ -4,23 +4,22 @@ Known faults of those files, and what is done here: a ranking's candidates are b
 show whose output is whose, because the tool pairs sorted names with unsorted folders; rank 0 is read again from the
 judge's text, because it stands for a tie, N/A, unsure and every failure; an output that is an error message was
 judged as if it were an answer; a judge's answer that could not be read has confidence 0.5.
-Folders named `AxB` are never taken apart: the file says who was compared.
+Folders named `AxB` or `AVSB` are never taken apart: the file says who was compared. Rankings of live runs, which stand
+in folders of the second kind, keep no judge's text, so that their rank 0 stays unknown.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from batchpond import fields, ids, statements
+from batchpond import fields, statements
+from batchpond import import_speceval_texts as texts
 from batchpond.foreign import (
     Doubt,
     Findings,
     ForeignJudgment,
-    ForeignRubric,
-    ForeignText,
     Record,
     Said,
     TrackedBatch,
@@ -29,32 +28,23 @@ from batchpond.foreign import (
     output_id,
     shortened,
 )
-from batchpond.foreign_files import SourceFile, json_file, json_lines, objects
+from batchpond.foreign_files import SourceFile, json_file, objects
+from batchpond.import_speceval_texts import Place, unit_of, word
 from batchpond.model import Outcome, Response, ResponseStatus, Verdict
 from batchpond.tasks import common, compliance, ranking
 from batchpond.tasks.base import Judgment
 
-_STAMP: Final = re.compile(r"\d{8}[_-]\d{6}")
+_SPECS: Final = (*statements.JSON_LINES, *statements.YAML, *statements.MARKDOWN)
 _NOT_READ: Final = {"preprocessed": "requests, which hold no answers", "raw": "raw judge output; the results have it"}
 _RANKS: Final = {1: Verdict.FIRST, -1: Verdict.SECOND}
 _SCALE: Final = range(1, 6)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """A file's statement and what the folders above it say."""
-
-    statement: str
-    study: str | None
-    judge: str | None
-    candidate: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Judged:
     """What the rows of one result file share."""
 
-    place: _Place
+    place: Place
     statement: str
     provider: str | None
     judge: str | None
@@ -67,44 +57,12 @@ def read(files: Sequence[SourceFile], said: Said, findings: Findings) -> Iterato
         why_not = next((why for part, why in _NOT_READ.items() if part in file.shown.split("/")[:-1]), None)
         if why_not is not None:
             findings.skip(file.shown, why_not)
-        elif suffix == ".jsonl":
-            yield from _read_spec(file, findings)
+        elif suffix in _SPECS:
+            yield from texts.read_spec(file, findings)
         elif suffix == ".json":
             yield from _read_json(file, findings)
         else:
-            findings.skip(file.shown, "neither .json nor .jsonl")
-
-
-def unit_of(statement: str, text: str) -> str:
-    """Return the id of an input: the same wherever the same text belongs to the same statement."""
-    return f"{statement}/{ids.digest('input', statement, text, length=12)}"
-
-
-def _place(file: SourceFile) -> _Place:
-    folders = [part for part in file.parts if part != "results" and not _STAMP.fullmatch(part)]
-    named = {word: part.removeprefix(word) for part in folders for word in ("spec_", "judge_") if part.startswith(word)}
-    spec = named.get("spec_")
-    return _Place(
-        file.path.stem,
-        f"speceval-{spec}" if spec else None,
-        named.get("judge_"),
-        folders[-1] if folders else "",
-    )
-
-
-def _read_spec(file: SourceFile, findings: Findings) -> Iterator[Record]:
-    seen: dict[str, str] = {}
-    for place, _, entry in json_lines(file, findings):
-        statement, text = (needed(entry, name, place, findings) for name in ("id", "text"))
-        if statement is None or text is None:
-            continue
-        if statement in seen:
-            findings.problem(place, f"repeats the id {shortened(statement)} of {seen[statement]}")
-            continue
-        seen[statement] = place
-        more = {name: value for name, value in entry.items() if name not in {"id", "text"}}
-        yield ForeignRubric(place, statements.rubric_of(entry))
-        yield ForeignText(place, "statement", f"statement/{statement}", text, rubric_id=statement, more=more)
+            findings.skip(file.shown, f"none of .json, {', '.join(_SPECS)}")
 
 
 def _read_json(file: SourceFile, findings: Findings) -> Iterator[Record]:
@@ -114,69 +72,25 @@ def _read_json(file: SourceFile, findings: Findings) -> Iterator[Record]:
         return
     match found:
         case {"inputs": inputs}:
-            yield from _read_inputs(file, inputs, findings)
+            yield from texts.read_inputs(file, inputs, findings)
         case {"rankings": rows}:
             yield from _read_rankings(file, found, rows, findings)
-        case {"results": rows, "metadata": dict()}:
-            yield from _read_compliance(file, found["metadata"], rows, findings)
+        case {"generations": _, "metadata": dict()}:
+            yield from texts.read_live(file, found, findings)
+        case {"judgements": rows, "metadata": dict() as metadata}:
+            yield from _read_compliance(file, metadata, ("judgements", rows), findings)
+        case {"results": _, "metadata": {"model_name": str()}}:
+            yield from texts.read_together(file, found, findings)
+        case {"results": rows, "metadata": dict() as metadata}:
+            yield from _read_compliance(file, metadata, ("results", rows), findings)
         case {"batch_id": str() as batch_id}:
-            findings.batch(TrackedBatch(_word(found, "provider"), batch_id, _word(found, "model_name"), file.shown))
+            findings.batch(TrackedBatch(word(found, "provider"), batch_id, word(found, "model_name"), file.shown))
         case [{"input_text": _}, *_]:
-            yield from _read_generations(file, found, findings)
+            yield from texts.read_batch(file, found, findings)
         case []:
             findings.skip(file.shown, "is empty")
         case _:
             findings.skip(file.shown, "no layout of SpecEval by its keys")
-
-
-def _word(entry: Mapping[str, Any], name: str) -> str | None:
-    value = entry.get(name)
-    return value if isinstance(value, str) and value.strip() else None
-
-
-def _read_inputs(file: SourceFile, inputs: Any, findings: Findings) -> Iterator[Record]:
-    if not isinstance(inputs, list):
-        findings.problem(f"{file.shown}#/inputs", "is not a list")
-        return
-    statement = file.path.stem
-    for number, text in enumerate(inputs):
-        place = f"{file.shown}#/inputs/{number}"
-        if isinstance(text, str) and text.strip():
-            yield _input(place, statement, text)
-        else:
-            findings.problem(place, f"is {shortened(text)}, not a text")
-
-
-def _input(place: str, statement: str, text: str) -> ForeignText:
-    unit = unit_of(statement, text)
-    return ForeignText(place, "input", unit, text, unit_id=unit, rubric_id=statement)
-
-
-def _output(place: str, statement: str, asked: str, candidate: str, text: str, **more: Any) -> ForeignText:
-    unit = unit_of(statement, asked)
-    item_id = output_id(unit, candidate, text)
-    return ForeignText(place, "output", item_id, text, unit, statement, candidate, more=more)
-
-
-def _read_generations(file: SourceFile, found: Any, findings: Findings) -> Iterator[Record]:
-    place_of = _place(file)
-    for place, entry in objects(found, f"{file.shown}#", findings):
-        asked = needed(entry, "input_text", place, findings)
-        if asked is None:
-            continue
-        text = entry.get("output_text")
-        if "output_text" not in entry or (text is not None and not isinstance(text, str)):
-            findings.problem(place, f"has output_text {shortened(text)}, not a text")
-            continue
-        yield _input(place, place_of.statement, asked)
-        if text is None or not text.strip() or is_error_text(text):
-            findings.doubt(Doubt.FAILED_ANSWER, place, f"of {place_of.candidate}: {shortened(text)}")
-            continue
-        candidate = _word(entry, "candidate") or place_of.candidate  # a folder's name lacks what a path cannot hold
-        yield _output(
-            place, place_of.statement, asked, candidate, text,
-            batch_id=_word(entry, "batch_id"), original_index=entry.get("original_index"),
-        )  # fmt: skip
 
 
 def _read_rankings(file: SourceFile, found: Mapping[str, Any], rows: Any, findings: Findings) -> Iterator[Record]:
@@ -191,32 +105,32 @@ def _read_rankings(file: SourceFile, found: Mapping[str, Any], rows: Any, findin
     if first == second:
         findings.problem(where, f"compares {shortened(first)} with itself")
         return
-    judged = _judged(file, metadata, metadata.get("ranking_judge_model_info"))
+    judged = _judged(file, metadata, metadata.get("ranking_judge_model_info") or metadata.get("ranking_model"))
     for place, entry in objects(rows, f"{file.shown}#/rankings", findings):
-        texts = [needed(entry, name, place, findings) for name in ("input", "output_a", "output_b")]
+        needs = [needed(entry, name, place, findings) for name in ("input", "output_a", "output_b")]
         rank = entry.get("rank")
         if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or abs(rank) > 1):
             findings.problem(place, f"has rank {shortened(rank)}, not 1, 0 or -1")
-        elif all(text is not None for text in texts):
+        elif all(text is not None for text in needs):
             yield _ranked(place, judged, (first, second), entry, findings)
 
 
 def _judged(file: SourceFile, metadata: Mapping[str, Any], judge: Any) -> _Judged:
-    place = _place(file)
+    place = texts.place(file)
     info = judge if isinstance(judge, dict) else {}
-    name = _word(info, "model_name") or (judge if isinstance(judge, str) and judge else place.judge)
-    statement = _word(metadata, "statement_id") or place.statement
-    spec = _word(metadata, "org_spec_name")
-    study = _word(metadata, "study") or place.study or (f"speceval-{spec}" if spec else None)
-    place = _Place(place.statement, study, place.judge, place.candidate)
-    return _Judged(place, statement, _word(info, "provider"), name)
+    name = word(info, "model_name") or (judge if isinstance(judge, str) and judge else place.judge)
+    statement = word(metadata, "statement_id") or place.statement
+    spec = word(metadata, "org_spec_name")
+    study = word(metadata, "study") or place.study or (f"speceval-{spec}" if spec else None)
+    place = Place(place.statement, study, place.judge, place.candidate)
+    return _Judged(place, statement, word(info, "provider"), name)
 
 
 def _ranked(
     place: str, judged: _Judged, pair: tuple[str, str], entry: Mapping[str, Any], findings: Findings
 ) -> ForeignJudgment:
     unit = unit_of(judged.statement, entry["input"])
-    texts = (entry["output_a"], entry["output_b"])
+    outputs = (entry["output_a"], entry["output_b"])
     reading = _ranking_reading(place, entry, findings)
     return ForeignJudgment(
         place,
@@ -228,14 +142,14 @@ def _ranked(
         provider=judged.provider,
         request_model=judged.judge,
         unit_id=unit,
-        item_first=output_id(unit, pair[0], texts[0]),
-        item_second=output_id(unit, pair[1], texts[1]),
+        item_first=output_id(unit, pair[0], outputs[0]),
+        item_second=output_id(unit, pair[1], outputs[1]),
         candidate_first=pair[0],
         candidate_second=pair[1],
         **_own(entry),
         # An error message is nobody's output: no generation could show whose it is.
-        other_first=None if any(map(is_error_text, texts)) else output_id(unit, pair[1], texts[0]),
-        other_second=None if any(map(is_error_text, texts)) else output_id(unit, pair[0], texts[1]),
+        other_first=None if any(map(is_error_text, outputs)) else output_id(unit, pair[1], outputs[0]),
+        other_second=None if any(map(is_error_text, outputs)) else output_id(unit, pair[0], outputs[1]),
     )
 
 
@@ -280,11 +194,15 @@ def _read_again(place: str, raw: str, rank: object, findings: Findings) -> Judgm
     return reading
 
 
-def _read_compliance(file: SourceFile, metadata: Mapping[str, Any], rows: Any, findings: Findings) -> Iterator[Record]:
+def _read_compliance(
+    file: SourceFile, metadata: Mapping[str, Any], named: tuple[str, Any], findings: Findings
+) -> Iterator[Record]:
+    key, rows = named
     judge = metadata.get("judge_model_info") or metadata.get("judge_model") or metadata.get("compliance_judge_model")
     judged = _judged(file, metadata, judge)
-    candidate = _word(metadata, "model") or judged.place.candidate
-    for place, entry in objects(rows, f"{file.shown}#/results", findings):
+    live = texts.candidate_of(metadata.get("candidate_model"))
+    candidate = word(metadata, "model") or live or judged.place.candidate
+    for place, entry in objects(rows, f"{file.shown}#/{key}", findings):
         if not {"compliant", "rating"} & set(entry):
             findings.problem(place, "has neither compliant nor rating")
             continue
@@ -295,9 +213,9 @@ def _read_compliance(file: SourceFile, metadata: Mapping[str, Any], rows: Any, f
         if text is None or not isinstance(text, str):
             findings.problem(place, f"has output {shortened(text)}, not a text")
             continue
-        yield _input(place, judged.statement, asked)
+        yield texts.asked_text(place, judged.statement, asked)
         if text.strip() and not is_error_text(text):
-            yield _output(place, judged.statement, asked, candidate, text)
+            yield texts.answered_text(place, judged.statement, asked, candidate, text)
         yield _rated(place, judged, candidate, entry, findings)
 
 
@@ -328,7 +246,7 @@ def _rated(
 def _own(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an export of a lake says beside the tool's own keys."""
     repeat_no = fields.count(entry.get("repeat_no")) or 1
-    return {"template_id": _word(entry, "template_id"), "thinking": _word(entry, "thinking"), "repeat_no": repeat_no}
+    return {"template_id": word(entry, "template_id"), "thinking": word(entry, "thinking"), "repeat_no": repeat_no}
 
 
 def _compliance_reading(place: str, entry: Mapping[str, Any], findings: Findings) -> Judgment:

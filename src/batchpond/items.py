@@ -62,6 +62,36 @@ def read_any(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None) -
     return collect(_rows(spec, base_path, run_sql), spec, source)
 
 
+def each(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None) -> Iterator[Item]:
+    """Yield the items of one source one by one, in its order, so that memory need not hold them.
+
+    Raises StudyError as `read_any` does, except that ids which stand there twice are the caller's to find.
+    """
+    try:
+        for where, row in _streamed(spec, base_path, run_sql):
+            item_id, text = _as_id(row.get(spec.id_column)), row.get(spec.text_column)
+            if _problem(item_id, text) is not None:
+                read_any(spec, base_path, run_sql)  # tells of all that cannot be used
+                raise StudyError(f"{spec.location}: {where}: {_problem(item_id, text)}")
+            yield Item(item_id, str(text), _metadata(row, spec))
+    except (OSError, UnicodeDecodeError) as error:
+        read_any(spec, base_path, run_sql)  # says which line
+        raise StudyError(f"{spec.location}: cannot be read: {error}") from None
+
+
+def _streamed(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None) -> Iterator[Row]:
+    path = base_path / spec.location
+    match spec.source:
+        case ItemsFrom.CSV if path.stat().st_size <= FILE_SIZE_MAX_BYTES:
+            with path.open(encoding="utf-8-sig", newline="") as lines:
+                yield from _csv_rows(lines, spec.location)
+        case ItemsFrom.JSONL if path.stat().st_size <= FILE_SIZE_MAX_BYTES:
+            with path.open("rb") as lines:
+                yield from _jsonl_rows(lines, spec.location)
+        case _:
+            yield from _rows(spec, base_path, run_sql)
+
+
 def read_templates(study: Study) -> list[Template]:
     """Return a study's templates with their texts; raises StudyError for a file that cannot be used."""
     found = []
@@ -147,9 +177,11 @@ def _metadata(row: Mapping[str, Any], spec: ItemsSpec) -> str | None:
 def _rows(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None) -> Iterator[Row]:
     match spec.source:
         case ItemsFrom.CSV:
-            return _csv_rows(text_files.read_text(base_path / spec.location, FILE_SIZE_MAX_BYTES), spec.location)
+            text = text_files.read_text(base_path / spec.location, FILE_SIZE_MAX_BYTES)
+            return _csv_rows(io.StringIO(text, newline=""), spec.location)
         case ItemsFrom.JSONL:
-            return _jsonl_rows(text_files.read_bytes(base_path / spec.location, FILE_SIZE_MAX_BYTES), spec.location)
+            data = text_files.read_bytes(base_path / spec.location, FILE_SIZE_MAX_BYTES)
+            return _jsonl_rows(data.split(b"\n"), spec.location)
         case ItemsFrom.PARQUET:
             return _parquet_rows(base_path / spec.location)
         case ItemsFrom.FOLDER:
@@ -160,11 +192,11 @@ def _rows(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None) -> Iterator
             return ((f"row {number}", row) for number, row in enumerate(run_sql(spec.location), 1))
 
 
-def _csv_rows(text: str, source: str) -> Iterator[Row]:
+def _csv_rows(lines: Iterable[str], source: str) -> Iterator[Row]:
     # The reader's field limit is global to the process; long samples need more than its default.
     limit = csv.field_size_limit(_FIELD_SIZE_MAX)
     try:
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        reader = csv.reader(lines, strict=True)
         header = next(reader, None)
         if header is None:
             raise StudyError(f"{source}: is empty; its first line must name the columns")
@@ -187,8 +219,8 @@ def _csv_rows(text: str, source: str) -> Iterator[Row]:
         csv.field_size_limit(limit)
 
 
-def _jsonl_rows(data: bytes, source: str) -> Iterator[Row]:
-    for number, line in enumerate(data.split(b"\n"), 1):
+def _jsonl_rows(lines: Iterable[bytes], source: str) -> Iterator[Row]:
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
@@ -202,14 +234,14 @@ def _jsonl_rows(data: bytes, source: str) -> Iterator[Row]:
 
 def _parquet_rows(path: Path) -> Iterator[Row]:
     try:
-        table = pq.ParquetFile(path).read()
+        number = 0
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=1_000):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"row {number}", row
     except (OSError, pa.ArrowException) as error:
         raise StudyError(f"{path}: cannot be read as Parquet: {error}") from None
-    number = 0
-    for batch in table.to_batches(max_chunksize=1_000):
-        for row in batch.to_pylist():
-            number += 1
-            yield f"row {number}", row
 
 
 def _folder_rows(path: Path, spec: ItemsSpec) -> Iterator[Row]:

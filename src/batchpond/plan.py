@@ -52,6 +52,8 @@ from batchpond.resolved import Resolved
 from batchpond.shard import Limits, Line, check_line
 from batchpond.study_spec import ItemsFrom, Order, Study
 
+_SQL_TIMEOUT_S: Final = 600.0  # the work on its rows included
+_SQL_ROWS: Final = 1_000
 _TABLES: Final = ("items", "rubrics", "templates", "requests", "plan", "responses", "shard_requests")
 
 
@@ -115,8 +117,9 @@ def sql_on_lake(store: Store) -> SqlRows:
 
     def run(sql: str) -> Iterable[Mapping[str, Any]]:
         refresh.refresh(store)
-        for batch in lens.run_query(store.path, sql).to_batches(max_chunksize=1_000):
-            yield from batch.to_pylist()
+        for batch in lens.stream_query(store.path, sql, timeout_s=_SQL_TIMEOUT_S):
+            for start in range(0, batch.num_rows, _SQL_ROWS):
+                yield from batch.slice(start, _SQL_ROWS).to_pylist()
 
     return run
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -65,12 +65,20 @@ def _read(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
     return found
 
 
+def expected_output_tokens(store: Store, version: str) -> dict[str, int]:
+    """Return how many output tokens an answer of each stage is expected to have, where the study says it."""
+    stages = study_settings(store, version).get("stages") or ()
+    said = {stage["name"]: stage.get("expected_output_tokens") for stage in stages}
+    return {name: n_tokens for name, n_tokens in said.items() if n_tokens is not None}
+
+
 def later_cost(store: Store, version: str, n_again: int = 0) -> tuple[float | None, float | None]:
     """Return what rounds that are still to be planned may cost: expected, and at worst, in USD; None is unknown.
 
     What is asked once more, `n_again` requests, may lead to as large a share of all later rounds again.
     """
-    later: dict[str, dict[str, Any]] = study_settings(store, version).get("later") or {}
+    settings = study_settings(store, version)
+    later: dict[str, dict[str, Any]] = settings.get("later") or {}
     if not later:
         return 0.0, 0.0
     with tables.connect(store, ["plan"]) as connection:
@@ -85,12 +93,28 @@ def later_cost(store: Store, version: str, n_again: int = 0) -> tuple[float | No
     shares = {
         name: max(share_again, 1 - reached[name] / found["n_rounds"] if found["n_rounds"] and name in reached else 0)
         for name, found in later.items()
-    } | {name: 1.0 for name in later if name not in reached}
+    }
+    passed = _passed(settings.get("stages") or [], reached)
+    shares |= {name: share_again if name in passed else 1.0 for name in later if name not in reached}
     totals: list[float | None] = []
     for key in ("expected_usd", "worst_usd"):
         costs = [(found[key], shares[name]) for name, found in later.items() if shares[name]]
         totals.append(None if any(usd is None for usd, _ in costs) else sum(usd * share for usd, share in costs))
     return totals[0], totals[1]
+
+
+def _passed(stages: Iterable[Mapping[str, Any]], reached: Iterable[str]) -> set[str]:
+    """Return the stages that have ended, by what is planned: those that one which waited for them was planned after.
+
+    A further round of making inputs may have ended so without a row, since none was needed.
+    """
+    found = set(reached)
+    for stage in reversed(list(stages)):
+        rows = stage["rows"]
+        rated = rows.get("kept") or rows.get("lacking") or {}
+        if stage["name"] in found:
+            found |= {rows.get("stage") or "", *rows.get("after", ()), *rated.get("ratings", ())}
+    return found
 
 
 def planned_version(picture: Picture, study: str) -> str:

@@ -127,9 +127,9 @@ def _is_news(session: Session, attempt: Attempt, batch: RemoteBatch) -> bool:
 
 
 def _owners(session: Session, wire: str) -> dict[str, str]:
-    """Return which attempts were sent under which token, and with which input file."""
-    sent = [a for a in session.picture.attempts.values() if a.n_sends and a.wire == wire]
-    marks = ((mark, a.attempt_id) for a in sent for mark in (a.intent.token, a.sent.file_id if a.sent else None))
+    """Return which attempts were sent under which token, and with which input file, from here or from a copy."""
+    sent = [a for a in session.picture.attempts.values() if (a.n_sends or a.batch_id) and a.wire == wire]
+    marks = ((mark, a.attempt_id) for a in sent for mark in (a.intent.token, a.sent.file_id if a.sent else a.file_id))
     return {mark: attempt_id for mark, attempt_id in marks if mark}
 
 

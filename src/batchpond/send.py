@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from batchpond import failpoints, ids, payload
+from batchpond import elsewhere, failpoints, ids, payload
 from batchpond.attempts import Attempt, Phase, seen_event, wire_of
 from batchpond.errors import AccessError, ExitCode, LakeError, ProviderError
 from batchpond.lake.events import Event, Kind
@@ -30,6 +30,7 @@ class Sending(StrEnum):
     """How sending a shard ended."""
 
     CREATED = "created"
+    TAKEN_IN = "taken_in"
     REJECTED = "rejected"
     UNKNOWN = "unknown"
 
@@ -66,9 +67,18 @@ def send_shard(session: Session, shard: Event, approval: Event) -> Sending:
     """
     provider = session.providers.get(wire_of(shard))
     attempt = _attempt_to_send(session, shard, approval, provider)
+    # Where no batch carries a token, its input file names it.
+    is_known_by_file = provider.descriptor.takes_files and not provider.descriptor.has_token
+    is_shared = attempt.mode is Mode.BATCH
+    if is_shared and not is_known_by_file and elsewhere.take_in(session, provider, attempt):
+        return Sending.TAKEN_IN
     file_id = None
     if provider.descriptor.takes_files:
         file_id = _usable_file(session, attempt, provider) or _upload(session, attempt, provider)
+    if is_shared and is_known_by_file:
+        attempt = session.attempt(attempt.attempt_id)
+        if elsewhere.take_in(session, provider, attempt):
+            return Sending.TAKEN_IN
     return _create(session, session.attempt(attempt.attempt_id), file_id, provider)
 
 
@@ -167,7 +177,7 @@ def _upload(session: Session, attempt: Attempt, provider: BatchProvider) -> str:
     intent = attempt.intent
     name = f"{intent.token}.jsonl"
     failpoints.reach("S5.before")
-    remote = _uploaded_before(provider, name, intent)
+    remote = _uploaded_before(session, provider, name, intent)
     if remote is None:
         remote = provider.upload(session.store.payload_path(attempt.attempt_id), name)
     failpoints.reach("S5")
@@ -189,10 +199,12 @@ def _upload(session: Session, attempt: Attempt, provider: BatchProvider) -> str:
     return remote.file_id
 
 
-def _uploaded_before(provider: BatchProvider, name: str, intent: Event) -> RemoteFile | None:
+def _uploaded_before(session: Session, provider: BatchProvider, name: str, intent: Event) -> RemoteFile | None:
+    """Return the file if it is there: a process that died left it or, where files name batches, a copy of the lake."""
     if intent.occurred_at is None:
         return None
-    found = provider.find_uploads(name, intent.occurred_at)
+    is_named = provider.descriptor.has_token
+    found = provider.find_uploads(name, intent.occurred_at if is_named else elsewhere.since(session, intent.study))
     return next((file for file in found if file.size_bytes == intent.size_bytes), None)
 
 

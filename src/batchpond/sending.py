@@ -224,7 +224,9 @@ def _obstacle(
     if found is None and not budget.allows(shard):
         return Obstacle("money: the approved cost is reserved or spent", passes_by_itself=False, holds=tiers.ALL)
     before = precedence.before(shard)
-    return Obstacle(f"tier {before} to be sent first") if found is None and before is not None else found
+    if found is None and before is not None:
+        return Obstacle(f"tier {before} to be sent first", passes_by_itself=not precedence.is_for_money(shard))
+    return found
 
 
 def _refusal(session: Session, shard: Event) -> Obstacle | None:

@@ -16,6 +16,7 @@ from batchpond.clock import Clock
 from batchpond.errors import AccessError, BatchpondError, ExitCode, LakeError
 from batchpond.lake.events import Event, EventLog
 from batchpond.lake.store import Store
+from batchpond.model import RemoteBatch
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
 
@@ -109,7 +110,10 @@ class Providers:
 
 @dataclass(slots=True)
 class Session:
-    """The state of a pass. Make it while holding the lake's lock."""
+    """The state of a pass. Make it while holding the lake's lock.
+
+    `listed` has the batches of a wire since a study was planned, `heads` the first custom_id of looked-into results.
+    """
 
     store: Store
     providers: Providers
@@ -123,6 +127,8 @@ class Session:
     n_live: int = 0
     scopes: dict[str, str] = field(default_factory=dict)
     newest: dict[str, datetime | None] = field(default_factory=dict)
+    listed: dict[tuple[str, str], tuple[datetime, tuple[RemoteBatch, ...]]] = field(default_factory=dict)
+    heads: dict[str, str | None] = field(default_factory=dict)
 
     @classmethod
     def begin(cls, store: Store, providers: Providers, on_note: Callable[[Note], None] | None = None) -> Session:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from batchpond import failpoints, ids
@@ -22,7 +23,7 @@ from batchpond.cells import Way, canonical
 from batchpond.errors import StudyError
 from batchpond.grid import BYTES_PER_TOKEN, FRAME_TOKENS
 from batchpond.lake.schemas import ITEMS, PLAN, REQUESTS, RUBRICS, TEMPLATES, Table
-from batchpond.lake.store import Store
+from batchpond.lake.store import Store, read_rows
 from batchpond.lake.tables import literal
 from batchpond.model import Mode, Prompt, Role, Turn
 from batchpond.plan_publish import (
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     import duckdb
 
 CHUNK_ROWS: Final = 512
-ITEM_FILE_ROWS: Final = 50_000
+ITEM_FILE_ROWS: Final = REQUEST_FILE_ROWS
 _FETCH_ROWS: Final = 10_000
 _SEPARATOR: Final = "\x1f"
 
@@ -100,7 +101,24 @@ def ask_id(ask: Ask) -> int:
     return int(hashlib.md5(_SEPARATOR.join(ask.key).encode("utf-8"), usedforsecurity=False).hexdigest(), 16)
 
 
-def planned_asks(connection: duckdb.DuckDBPyConnection, found: Round) -> set[int]:
+class PlannedAsks:
+    """The `ask_id`s of asks that are planned, in 16 bytes each."""
+
+    def __init__(self, digests: bytes) -> None:
+        both = np.frombuffer(digests, np.dtype([("high", ">u8"), ("low", ">u8")]))
+        self._sorted = np.sort(both.astype([("high", np.uint64), ("low", np.uint64)]))
+
+    def __contains__(self, ask: int) -> bool:
+        high, low = divmod(ask, 1 << 64)
+        place = int(self._sorted["high"].searchsorted(np.uint64(high)))
+        while place < len(self._sorted) and int(self._sorted["high"][place]) == high:
+            if int(self._sorted["low"][place]) == low:
+                return True
+            place += 1
+        return False
+
+
+def planned_asks(connection: duckdb.DuckDBPyConnection, found: Round) -> PlannedAsks:
     """Return the `ask_id`s of a stage's asks of which every row is planned; `connection` has a view of `plan`."""
     stage = found.stage
     values = {
@@ -111,10 +129,10 @@ def planned_asks(connection: duckdb.DuckDBPyConnection, found: Round) -> set[int
         "n_repeats": stage.repeats,
     }
     result = connection.execute(_PLANNED, values)
-    asks: set[int] = set()
+    digests = bytearray()
     while rows := result.fetchmany(_FETCH_ROWS):
-        asks.update(int(row[0], 16) for row in rows)
-    return asks
+        digests += bytes.fromhex("".join(row[0] for row in rows))
+    return PlannedAsks(bytes(digests))
 
 
 def publish(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, asks: Iterable[Ask]) -> int:
@@ -124,12 +142,16 @@ def publish(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, a
     process died between two files of a round, are left out. Raises StudyError for a request that no batch
     could hold, before anything is written.
     """
-    inputs = _Inputs({}, {})
-    with Spool(store, REQUESTS, REQUEST_FILE_ROWS) as requests, Spool(store, PLAN, PLAN_FILE_ROWS) as plan:
+    with (
+        Spool(store, REQUESTS, REQUEST_FILE_ROWS) as requests,
+        Spool(store, PLAN, PLAN_FILE_ROWS) as plan,
+        Spool(store, ITEMS, ITEM_FILE_ROWS) as items,
+    ):
+        inputs = _Inputs(items)
         for chunk in _chunks(_planned(found, inputs.noted(asks)), CHUNK_ROWS):
             requests.add(_table(REQUESTS.schema, [request for request, _ in chunk]))
             plan.add(_table(PLAN.schema, [row for _, row in chunk]))
-        if not inputs.rows:
+        if not inputs.rubrics:
             return 0
         publish_requests(store, connection, requests)
         _publish_inputs(store, connection, found.stage, inputs)
@@ -160,6 +182,7 @@ def _table(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 def _planned(found: Round, asks: Iterable[Ask]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     slots = itertools.count(found.first_slot)
+    schema_bytes = found.stage.schema_bytes
     asked = [
         (way, template, _limits(way), candidate_label(way, template, found.stage))
         for way in found.ways
@@ -171,7 +194,7 @@ def _planned(found: Round, asks: Iterable[Ask]) -> Iterator[tuple[dict[str, Any]
                 continue
             prompt = prompt_of(found.stage, template, ask)
             body = canonical(way.module.build_body(prompt, way.settings).body)
-            tokens = tokens_of(size_bytes(prompt) + found.stage.schema_bytes)
+            tokens = tokens_of(size_bytes(prompt) + schema_bytes)
             place = _place(found, way, template, ask, label)
             for repeat_no in range(1, found.stage.repeats + 1):
                 request = _request(way, body, tokens, repeat_no)
@@ -264,12 +287,14 @@ def _place(found: Round, way: Way, template: Template, ask: Ask, label: str) -> 
     }
 
 
-@dataclass(frozen=True)
 class _Inputs:
-    """The rows and rubrics of the asks that passed by, each once."""
+    """The rows and rubrics of the asks that passed by, each once; the rows are spooled."""
 
-    rows: dict[str, SourceRow]
-    rubrics: dict[str, Rubric]
+    def __init__(self, items: Spool) -> None:
+        self.rubrics: dict[str, Rubric] = {}
+        self.items = items
+        self._seen: set[bytes] = set()
+        self._fresh: list[SourceRow] = []
 
     def noted(self, asks: Iterable[Ask]) -> Iterator[Ask]:
         """Yield asks on, keeping what they are about."""
@@ -277,22 +302,40 @@ class _Inputs:
             self.rubrics.setdefault(ask.rubric.rubric_hash, ask.rubric)
             for row in (ask.first, ask.second):
                 if row is not None:
-                    self.rows.setdefault(row.item_id, row)
+                    self._note(row)
             yield ask
+        self._spool()
+
+    def _note(self, row: SourceRow) -> None:
+        key = hashlib.md5(row.item_id.encode("utf-8"), usedforsecurity=False).digest()
+        if key not in self._seen:
+            self._seen.add(key)
+            self._fresh.append(row)
+            if len(self._fresh) == CHUNK_ROWS:
+                self._spool()
+
+    def _spool(self) -> None:
+        found = [row.item() for row in self._fresh]
+        rows = [(item.item_hash, item.item_id, item.text, item.metadata) for item in found]
+        if rows:
+            self.items.add(_columns(ITEMS, rows))
+        self._fresh = []
 
 
 def _publish_inputs(store: Store, connection: duckdb.DuckDBPyConnection, stage: StageSpec, inputs: _Inputs) -> None:
     rubrics, templates = inputs.rubrics.values(), stage.templates
     _publish_table(store, connection, RUBRICS, [(r.rubric_hash, r.rubric_id, r.name, r.description) for r in rubrics])
     _publish_table(store, connection, TEMPLATES, [(t.template_hash, t.template_id, t.text) for t in templates])
-    for rows in _chunks(inputs.rows.values(), ITEM_FILE_ROWS):
-        items = (row.item() for row in rows)
-        found = [(item.item_hash, item.item_id, item.text, item.metadata) for item in items]
-        _publish_table(store, connection, ITEMS, found)
+    for path in inputs.items.finish():
+        publish_inputs(store, connection, ITEMS, ITEMS.schema.names[0], read_rows(path).replace_schema_metadata(None))
 
 
 def _publish_table(
     store: Store, connection: duckdb.DuckDBPyConnection, table: Table, rows: Sequence[tuple[str | None, ...]]
 ) -> None:
+    publish_inputs(store, connection, table, table.schema.names[0], _columns(table, rows))
+
+
+def _columns(table: Table, rows: Sequence[tuple[str | None, ...]]) -> pa.Table:
     columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
-    publish_inputs(store, connection, table, table.schema.names[0], pa.Table.from_arrays(columns, schema=table.schema))
+    return pa.Table.from_arrays(columns, schema=table.schema)

@@ -15,14 +15,14 @@ from typing import Any, Final
 
 import orjson
 
-from batchpond import ids, stage_talk
+from batchpond import adaptive, ids, stage_talk
 from batchpond.attempts import fold
 from batchpond.cells import Dropped, Modules, Way, make_ways
 from batchpond.errors import StudyError
-from batchpond.items import Item, SqlRows, read_any
+from batchpond.items import Item, SqlRows, each, read_any
 from batchpond.lake.events import Event, EventLog, Kind
 from batchpond.lake.schemas import STUDIES
-from batchpond.lake.store import CONFIG, Store
+from batchpond.lake.store import CONFIG, TMP, Store
 from batchpond.lens.refresh import refresh
 from batchpond.prices import NOTHING, Estimate, Prices
 from batchpond.providers import registry
@@ -32,6 +32,7 @@ from batchpond.stage_forecast import Forecast, Known, forecast
 from batchpond.stage_inputs_rows import KINDS
 from batchpond.stage_plan import prompt_of, size_bytes
 from batchpond.stage_rows import NO_RUBRIC, Ask, SourceRow, asks, probe, rubric_row, tier_of
+from batchpond.stage_shelf import Shelf
 from batchpond.stage_source import check
 from batchpond.stage_spec import CONVERSATION, INPUTS, OWN_OUTPUT_TASKS, PAIR_TASKS, StagedStudy, StageSpec
 from batchpond.stage_talk import asks as talk_asks
@@ -44,7 +45,7 @@ _SAMPLE_ASKS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """What is told of a stage; of one that waits, everything is a forecast (`is_forecast`)."""
+    """What is told of a stage; of one that waits, or has adaptive rounds, it is a forecast (`is_forecast`)."""
 
     name: str
     task: str
@@ -100,7 +101,7 @@ def plan_staged(
     prices = Prices.of_lake(store.path / CONFIG, now or store.clock.now())
     with store.lock("plan"):
         dropped: list[Dropped] = []
-        drafts = [_draft(study, stage, modules, run_sql, dropped) for stage in study.stages]
+        drafts = [_draft(store, study, stage, modules, run_sql, dropped) for stage in study.stages]
         version = _version(study, drafts)
         foreseen = forecast([_known(draft) for draft in drafts], prices)
         log = EventLog(store)
@@ -124,7 +125,7 @@ def plan_staged(
 
 
 def _draft(
-    study: StagedStudy, stage: StageSpec, modules: Modules, run_sql: SqlRows, dropped: list[Dropped]
+    store: Store, study: StagedStudy, stage: StageSpec, modules: Modules, run_sql: SqlRows, dropped: list[Dropped]
 ) -> _StageDraft:
     ways, refused = make_ways(
         stage.models, modules, study.unsupported, f"{study.source}: stage {stage.name}", stage.output_schema
@@ -132,7 +133,7 @@ def _draft(
     dropped += refused
     if stage.waits:
         return _StageDraft(stage, ways, None, study.seed)
-    rows = _rows(study, stage, run_sql)
+    rows = _rows(store, study, stage, run_sql)
     draft = _StageDraft(stage, ways, rows, study.seed)
     n_asks = 0
     for ask in draft.asks():
@@ -141,6 +142,8 @@ def _draft(
         n_asks += 1
     if not n_asks:
         raise StudyError(f"{study.source}: stage {stage.name} has nothing to ask about")
+    n_cells = len(ways) * len(stage.templates) * max(1, len(stage.rubrics))
+    adaptive.check_size(stage.name, stage.pairs, len(rows), n_cells)
     return dataclasses.replace(draft, n_asks=n_asks)
 
 
@@ -182,12 +185,14 @@ def _more(study: StagedStudy, source: StageSpec) -> dict[str, Any]:
     return dict.fromkeys(names, "text")
 
 
-def _rows(study: StagedStudy, stage: StageSpec, run_sql: SqlRows) -> list[SourceRow]:
+def _rows(store: Store, study: StagedStudy, stage: StageSpec, run_sql: SqlRows) -> Sequence[SourceRow]:
     if stage.rows.items is None:
         return [rubric_row(rubric) for rubric in stage.rubrics]
-    is_sql = stage.rows.items.source is ItemsFrom.SQL
-    items = read_any(stage.rows.items, study.base_path, run_sql if is_sql else None)
-    return [_row(item, stage) for item in items]
+    source = (stage.rows.items, study.base_path, run_sql if stage.rows.items.source is ItemsFrom.SQL else None)
+    rows = Shelf(store.path / TMP, (_row(item, stage) for item in each(*source)))
+    if not rows.is_in_order:
+        read_any(*source)  # tells which ids, and in which lines
+    return rows
 
 
 def _row(item: Item, stage: StageSpec) -> SourceRow:
@@ -282,7 +287,8 @@ def _report(
         cost = cost + found.now + found.later
     reports = tuple(
         StageReport(
-            found.stage.name, found.stage.task, found.stage.rows.waits_for, found.stage.waits, found.n_requests,
+            found.stage.name, found.stage.task, found.stage.rows.waits_for,
+            found.stage.waits or found.stage.pairs.adaptive is not None, found.n_requests,
             found.input_tokens, found.now + found.later,
         )
         for found in foreseen
@@ -291,7 +297,13 @@ def _report(
 
 
 def _caveats(drafts: Sequence[_StageDraft]) -> tuple[str, ...]:
-    found = [
+    rounds = [
+        f"stage {draft.stage.name} asks in up to {draft.stage.pairs.adaptive.rounds} rounds, each chosen by the answers"
+        " before it, and stops earlier where more would not help"
+        for draft in drafts
+        if draft.stage.pairs.adaptive is not None
+    ]
+    found = rounds + [
         f"{way.spec.provider}: {caveat}"
         for draft in drafts
         for way in draft.ways

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from batchpond.lake.store import Store
 from batchpond.lake.tables import literal
-from batchpond.lens import run_query
+from batchpond.lens import stream_query
 
 QUERY_TIMEOUT_S: Final = 600.0
 ROWS_MAX: Final = 5_000_000
@@ -31,6 +31,6 @@ def query(store: Store, sql: str, **values: str) -> Iterator[dict[str, Any]]:
         sql = sql.replace(f"${name}", literal(value))
     if where is not None:
         sql = sql.replace("$where", where)
-    table = run_query(store.path, sql, timeout_s=QUERY_TIMEOUT_S, max_rows=ROWS_MAX)
-    for batch in table.to_batches(max_chunksize=READ_ROWS):
-        yield from batch.to_pylist()
+    for batch in stream_query(store.path, sql, timeout_s=QUERY_TIMEOUT_S, max_rows=ROWS_MAX):
+        for start in range(0, batch.num_rows, READ_ROWS):
+            yield from batch.slice(start, READ_ROWS).to_pylist()

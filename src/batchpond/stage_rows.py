@@ -21,6 +21,7 @@ PLACES: Final = ("unit_id", "rubric_id", "candidate", "turn_no", "input", "tier"
 """What an item's metadata says of where its row belongs."""
 _TIER_DIGITS_MAX: Final = 8
 _TEXT_VALUES_MAX: Final = 200
+_NUMBERS_AT_ONCE: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +111,7 @@ class Ask:
 
 def asks(stage: StageSpec, rows: Sequence[SourceRow], seed: int) -> Iterator[Ask]:
     """Yield what a stage asks about its rows; raises StudyError where they do not fit the task."""
-    ordered = sorted(rows, key=lambda row: row.item_id)
-    for before, row in itertools.pairwise(ordered):
-        if before.item_id == row.item_id:
-            raise StudyError(f"stage {stage.name}: two rows have the id {row.item_id!r}; an id names one row")
+    ordered = _in_order(stage, rows)
     match stage.task:
         case "pairwise":
             yield from _pairwise(stage, ordered, seed)
@@ -123,6 +121,17 @@ def asks(stage: StageSpec, rows: Sequence[SourceRow], seed: int) -> Iterator[Ask
             for row in ordered:
                 for rubric in _rubrics_of(stage, row):
                     yield Ask(rubric, row, _values(row, rubric), turn_no=row.turn_no)
+
+
+def _in_order(stage: StageSpec, rows: Sequence[SourceRow]) -> Sequence[SourceRow]:
+    """Return the rows by id; those that say they are in order stay where they are, which need not be memory."""
+    if getattr(rows, "is_in_order", False):
+        return rows
+    ordered = sorted(rows, key=lambda row: row.item_id)
+    for before, row in itertools.pairwise(ordered):
+        if before.item_id == row.item_id:
+            raise StudyError(f"stage {stage.name}: two rows have the id {row.item_id!r}; an id names one row")
+    return ordered
 
 
 def tier_of(stage: StageSpec, item_id: str, value: object) -> int | None:
@@ -161,10 +170,7 @@ def _pairwise(stage: StageSpec, rows: Sequence[SourceRow], seed: int) -> Iterato
                 yield ask_of_pair(rubric, rows[choice.first], rows[choice.second], choice)
         return
     chosen = pairs.choose([row.item_id for row in rows], stage.pairs, seed)
-    numbers = zip(
-        chosen.lo.tolist(), chosen.hi.tolist(), chosen.lo_first.tolist(), chosen.has_reverse.tolist(), strict=True
-    )
-    for lo, hi, lo_first, has_reverse in numbers:
+    for lo, hi, lo_first, has_reverse in _numbers(chosen):
         forward = (rows[lo], rows[hi]) if lo_first else (rows[hi], rows[lo])
         for rubric in stage.rubrics or (NO_RUBRIC,):
             yield _pair(rubric, *forward, Direction.FORWARD)
@@ -172,19 +178,28 @@ def _pairwise(stage: StageSpec, rows: Sequence[SourceRow], seed: int) -> Iterato
                 yield _pair(rubric, forward[1], forward[0], Direction.REVERSE)
 
 
+def _numbers(chosen: pairs.Pairs) -> Iterator[tuple[int, int, bool, bool]]:
+    for start in range(0, len(chosen), _NUMBERS_AT_ONCE):
+        part = slice(start, start + _NUMBERS_AT_ONCE)
+        columns = (chosen.lo[part], chosen.hi[part], chosen.lo_first[part], chosen.has_reverse[part])
+        yield from zip(*(column.tolist() for column in columns), strict=True)
+
+
 def _ranking(stage: StageSpec, rows: Sequence[SourceRow]) -> Iterator[Ask]:
     """Every ordered pair of candidates on what both answered, by name: no order of files or folders decides."""
-    lacking = [row.item_id for row in rows if row.candidate is None]
+    by_unit: dict[tuple[str, str | None], list[int]] = {}
+    lacking = []
+    for place, row in enumerate(rows):
+        by_unit.setdefault((row.unit_id, row.rubric_id), []).append(place)
+        if row.candidate is None:
+            lacking.append(row.item_id)
     if lacking:
         raise StudyError(
             f"stage {stage.name}: {len(lacking)} rows have no candidate, the first is {lacking[0]!r}",
             hint="name the column with the model's name: [stages.items] candidate = ...",
         )
-    by_unit: dict[tuple[str, str | None], list[SourceRow]] = {}
-    for row in rows:
-        by_unit.setdefault((row.unit_id, row.rubric_id), []).append(row)
-    for members in by_unit.values():
-        ordered = sorted(members, key=lambda row: (row.candidate or "", row.item_id))
+    for places in by_unit.values():
+        ordered = sorted((rows[place] for place in places), key=lambda row: (row.candidate or "", row.item_id))
         for lo, hi in itertools.combinations(ordered, 2):
             if lo.candidate == hi.candidate:
                 continue

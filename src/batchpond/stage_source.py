@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,10 +12,11 @@ import orjson
 from batchpond import adaptive_rounds, stage_talk
 from batchpond.adaptive_rounds import ITEMS, has_rows
 from batchpond.errors import StudyError, UsageError
-from batchpond.lake.store import Store
+from batchpond.lake.store import TMP, Store
 from batchpond.stage_inputs_rows import entry_rows, further_asks, kept_rows
 from batchpond.stage_query import CHOSEN, GOOD, query
 from batchpond.stage_rows import PLACES, Ask, SourceRow, asks, tier_in, tier_of
+from batchpond.stage_shelf import Shelf
 from batchpond.stage_spec import CONVERSATION, INPUTS, PAIR_TASKS, StagedStudy, StageSpec
 from batchpond.stage_talk import Talk
 
@@ -26,7 +28,7 @@ order by all
 """
 _SAID: Final = f"""
 select results.unit_id, results.rubric_id as tactic_id, results.candidate_first as candidate, results.turn_no,
-       results.text, items.text as question, coalesce((
+       results.text, items.text as question, items.metadata, coalesce((
          $where
        ), false) as is_chosen
 from results join items on items.item_hash = results.item_first_hash
@@ -120,10 +122,10 @@ def _chosen_pairs(store: Store, staged: StagedStudy, stage: StageSpec) -> set[tu
     return {(row["rubric_id"], row["lo"], row["hi"]) for row in rows}
 
 
-def source_rows(store: Store, staged: StagedStudy, stage: StageSpec) -> list[SourceRow]:
+def source_rows(store: Store, staged: StagedStudy, stage: StageSpec) -> Sequence[SourceRow]:
     """Return the rows that a waiting stage asks about, from what the lake holds now."""
     if stage.rows.sql is not None:
-        return from_table(query(store, stage.rows.sql), stage)
+        return Shelf(store.path / TMP, from_table(query(store, stage.rows.sql), stage))
     if stage.rows.kept is not None:
         return kept_rows(store, staged, stage.rows.kept)
     source = staged.stage(stage.rows.stage or "")
@@ -131,15 +133,17 @@ def source_rows(store: Store, staged: StagedStudy, stage: StageSpec) -> list[Sou
     if source.task == CONVERSATION:
         said = _said(store, staged.name, source.name, where)
         rows = stage_talk.rows(source, said.questions, said.answers)
-        return [row for talk, row in rows if (talk, row.turn_no) in said.chosen]
+        chosen = (row for talk, row in rows if (talk, row.turn_no) in said.chosen)
+        return [dataclasses.replace(row, tier=said.tiers[row.unit_id]) for row in chosen]
     if source.task == INPUTS:
         return entry_rows(store, staged.name, [source], where)
     if source.task == "generation":
         found = query(store, _OUTPUTS, study=staged.name, stage=source.name, where=where)
-        return [_output_row(row) for row in found]
+        return Shelf(store.path / TMP, map(_output_row, found))
     found = query(store, _JUDGED, study=staged.name, stage=source.name, where=where)
     has_same = bool({r.rubric_id for r in stage.rubrics} & {r.rubric_id for r in source.rubrics})
-    return [_judged_row(row, tuple(row["judged_by"]) if has_same else None) for row in found]
+    judged = (_judged_row(row, tuple(row["judged_by"]) if has_same else None) for row in found)
+    return Shelf(store.path / TMP, judged)
 
 
 def _output_row(row: Mapping[str, Any]) -> SourceRow:
@@ -167,18 +171,20 @@ def _judged_row(row: Mapping[str, Any], judged_by: tuple[str, ...] | None = None
 
 @dataclass(frozen=True)
 class _Said:
-    """What was said in conversations: the answers from turn 0 on without a gap, questions, and what `where` chose."""
+    """What was said in conversations: answers from turn 0 on without a gap, questions, what `where` chose, tiers."""
 
     answers: dict[Talk, list[str]]
     questions: dict[str, str]
     chosen: set[tuple[Talk, int]]
+    tiers: dict[str, int | None]
 
 
 def _said(store: Store, study: str, stage: str, where: str = "true") -> _Said:
-    said = _Said({}, {}, set())
+    said = _Said({}, {}, set(), {})
     for row in query(store, _SAID, study=study, stage=stage, where=where):
         talk = Talk(row["unit_id"], row["candidate"], row["tactic_id"])
         said.questions[row["unit_id"]] = row["question"]
+        said.tiers[row["unit_id"]] = tier_in(row["metadata"])
         answers = said.answers.setdefault(talk, [])
         if len(answers) == row["turn_no"]:
             answers.append(row["text"])
@@ -187,10 +193,9 @@ def _said(store: Store, study: str, stage: str, where: str = "true") -> _Said:
     return said
 
 
-def from_table(rows: Iterable[Mapping[str, Any]], stage: StageSpec) -> list[SourceRow]:
-    """Return the rows of a table by the stage's column names; raises StudyError for a row without id or text."""
+def from_table(rows: Iterable[Mapping[str, Any]], stage: StageSpec) -> Iterator[SourceRow]:
+    """Yield the rows of a table by the stage's column names; raises StudyError for a row without id or text."""
     columns = {"id": "id", "text": "text", **stage.rows.columns}
-    found = []
     for number, row in enumerate(rows, 1):
         item_id, text = row.get(columns["id"]), row.get(columns["text"])
         if item_id is None or not isinstance(text, str) or not text.strip():
@@ -203,7 +208,4 @@ def from_table(rows: Iterable[Mapping[str, Any]], stage: StageSpec) -> list[Sour
         more = {key: value for key, value in row.items() if key not in columns.values() and value is not None}
         known = {name: None if value is None else str(value) for name, value in named.items()}
         unit_id = known.get("unit") or ("" if stage.task == "pairwise" else str(item_id))
-        found.append(
-            SourceRow(str(item_id), text, unit_id, known.get("rubric"), known.get("candidate"), more=more, tier=tier)
-        )
-    return found
+        yield SourceRow(str(item_id), text, unit_id, known.get("rubric"), known.get("candidate"), more=more, tier=tier)

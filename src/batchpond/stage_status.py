@@ -103,8 +103,9 @@ def _state(look: Look, stage: StageSpec, unfinished: tuple[str, ...]) -> tuple[S
     if not look.is_done(stage):
         return StageState.DUE, ()
     if not own.n_rows:
-        is_spare = _is_further(look, stage)
-        return (StageState.NOT_NEEDED, ()) if is_spare else (StageState.EMPTY, stage.rows.waits_for)
+        if _is_further(look, stage):
+            return StageState.NOT_NEEDED, ()
+        return StageState.EMPTY, (stage.rows.stage,) if stage.rows.stage else stage.rows.waits_for
     return (StageState.DONE if own.n_good else StageState.FAILED), ()
 
 
@@ -125,9 +126,11 @@ def _lacks(look: Look, stage: StageSpec, kept: Kept) -> str:
         return ""
     shown = ", ".join(f"{name} {n}" for n, name in short[:STATEMENTS_SHOWN_MAX])
     rest = f" and {len(short) - STATEMENTS_SHOWN_MAX:,} more" if len(short) > STATEMENTS_SHOWN_MAX else ""
+    n_kept = min((kept.per_statement, *counts.values()))
+    kept_text = f"; {n_kept:,} of each are kept" if kept.is_uniform and counts else ""
     return (
         f"{len(short):,} of {len(stage.rubrics):,} statements have fewer than {kept.per_statement:,} questions rated"
-        f" below {kept.below:g}: {shown}{rest}"
+        f" below {kept.below:g}: {shown}{rest}{kept_text}"
     )
 
 

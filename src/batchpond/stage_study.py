@@ -9,7 +9,17 @@ from typing import Any, Final
 
 from batchpond import judging, stage_inputs, statements
 from batchpond.rubrics import Rubric
-from batchpond.stage_spec import CONVERSATION, INPUTS, MAIN_STAGE, OWN_OUTPUT_TASKS, TIER_MAX, Kept, RowsSpec, StageSpec
+from batchpond.stage_spec import (
+    CONVERSATION,
+    INPUTS,
+    MAIN_STAGE,
+    OWN_OUTPUT_TASKS,
+    PAIR_TASKS,
+    TIER_MAX,
+    Kept,
+    RowsSpec,
+    StageSpec,
+)
 from batchpond.study_spec import ItemsFrom, ItemsSpec, PairsSpec, TemplateSpec
 from batchpond.tasks import pressure_tactics, registry
 from batchpond.tasks.base import Rule
@@ -135,6 +145,8 @@ def _check(table: TomlTable, stage: StageSpec) -> None:
         for tactic in stage.tactics:
             if not tactic.opening:
                 table.fail("cold_start", f"needs an opening for the tactic {tactic.tactic_id}")
+    if stage.repeats > 1 and stage.pairs.adaptive is not None:
+        table.fail("repeats", "has no meaning with adaptive pairs", "a pair is asked at most once in each order")
     if stage.repeats > 1 and stage.task in OWN_OUTPUT_TASKS:
         table.fail("repeats", "has no meaning where a later stage judges the answers", "name the model twice instead")
 
@@ -145,6 +157,8 @@ def _check_rubrics(table: TomlTable, stage: StageSpec, earlier: Sequence[StageSp
     source = next((other for other in earlier if other.name == wanted), None)
     if source is None:
         return
+    if source.task in PAIR_TASKS and stage.pairs.adaptive is not None:
+        table.fail("pairs", f"cannot be adaptive: this stage compares just what {source.name} compared")
     if source.task == CONVERSATION and stage.rubrics:
         table.fail("rubrics", f"cannot be given: conversations of {source.name} are judged by their tactics")
     known = {rubric.rubric_id for rubric in stage.rubrics}

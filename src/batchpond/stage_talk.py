@@ -38,7 +38,8 @@ def asks(stage: StageSpec, questions: Sequence[SourceRow], answers: Mapping[Talk
 
     `answers` has the answers of turns 0, 1, ... without a gap: after a turn that failed a conversation ends.
     """
-    by_id: dict[str, SourceRow] = {row.item_id: row for row in questions}
+    answered = {talk.unit_id for talk in answers}
+    by_id: dict[str, SourceRow] = {row.item_id: row for row in questions if row.item_id in answered}
     tactics = {tactic.tactic_id: tactic for tactic in stage.tactics}
     for tactic in stage.tactics:
         for row in questions:

@@ -22,11 +22,12 @@
 
 A heading with an id is a statement; where some state an `authority`, those that do are, and the others are
 sections. Headings above it are its section. Examples are taken out of the text. Nothing is guessed from a
-heading's words: without a `type` it is a guideline.
+heading's words: without a `type` it is a guideline. Other attributes of a heading are not read.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -117,8 +118,8 @@ def _heading(line_no: int, level: int, title: str, path: tuple[str, ...]) -> _He
     values, problem = {"id": match["id"]}, None
     written = f"{match['inside']} {match['after']}"
     for name, quoted, plain in _PAIR.findall(written):
-        if name not in _KEYS:
-            problem = f"the heading has {name!r}, which is none of {', '.join(_KEYS)}"
+        if name not in _KEYS and difflib.get_close_matches(name, _KEYS, n=1, cutoff=0.7):
+            problem = f"the heading has {name!r}; did you mean one of {', '.join(_KEYS)}?"
         values[_KEYS.get(name, name)] = quoted or plain
     if not match["id"]:
         problem = "the heading has {#} without an id"
@@ -141,6 +142,8 @@ def _statement(heading: _Heading) -> Iterator[tuple[int, dict[str, Any] | str]]:
             at += 1
             continue
         description, content, at = _example(lines, at, match[1])
+        while at < len(lines) and not lines[at][1].strip() and not "".join(text[-1:]).strip():
+            at += 1
         try:
             examples += _examples(description, content)
         except ValueError as error:

@@ -6,12 +6,14 @@ PyYAML belongs to the extra `yaml`.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from typing import Any, Final
 
 from batchpond.errors import StudyError
 
-VALUES_MAX: Final = 1_000_000
+VALUES_MAX: Final = 200_000
+SIZE_MAX_BYTES: Final = 10_000_000
 _LIST: Final = "statements"
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 
@@ -22,12 +24,13 @@ def entries(text: str) -> Iterator[tuple[int, Any]]:
     Raises StudyError where PyYAML is not installed.
     """
     try:
-        import yaml
+        yaml = importlib.import_module("yaml")
     except ImportError:
         raise StudyError("YAML specs need PyYAML", hint="pip install 'batchpond[yaml]'") from None
     reader = _Reader(yaml)
     try:
-        for node in yaml.compose_all(text, getattr(yaml, "CBaseLoader", yaml.BaseLoader)):
+        # Not the loader in C: a text that is nested deeply enough ends the process there.
+        for node in yaml.compose_all(text, yaml.BaseLoader):
             yield from reader.statements(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -63,9 +66,14 @@ class _Reader:
             if lists and not any(key.value == "id" for key, _ in node.value):
                 node = lists[0]
         if isinstance(node, self._yaml.SequenceNode):
-            yield from ((one.start_mark.line + 1, self._value(one)) for one in node.value)
+            yield from map(self._statement, node.value)
         elif not (isinstance(node, self._yaml.ScalarNode) and self._value(node) is None):
-            yield node.start_mark.line + 1, self._value(node)
+            yield self._statement(node)
+
+    def _statement(self, node: Any) -> tuple[int, Any]:
+        found = self._value(node)
+        is_mapping = isinstance(found, dict)
+        return node.start_mark.line + 1, found if is_mapping else f"is {found!r:.60}, not a mapping with id and text"
 
     def _value(self, node: Any) -> Any:
         self._n_left -= 1
@@ -77,7 +85,7 @@ class _Reader:
             case self._yaml.MappingNode():
                 return self._mapping(node)
             case _:
-                return None if node.style is None and node.value in _NULLS else node.value
+                return None if not node.style and node.value in _NULLS else node.value
 
     def _mapping(self, node: Any) -> dict[str, Any]:
         found: dict[str, Any] = {}

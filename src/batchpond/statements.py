@@ -36,6 +36,9 @@ def read(path: Path) -> tuple[Rubric, ...]:
     found: dict[str, tuple[str, Rubric]] = {}
     problems: list[str] = []
     for place, entry in _entries(path):
+        if isinstance(entry, str):
+            problems.append(f"{place}: {entry}")
+            continue
         try:
             rubric = rubric_of(entry)
         except ValueError as error:
@@ -78,7 +81,7 @@ def entries(path: Path) -> Iterator[tuple[int, Any]]:
     if suffix in MARKDOWN:
         yield from statement_markdown.entries(read_text(path, FILE_SIZE_MAX_BYTES))
     elif suffix in YAML:
-        yield from statement_yaml.entries(read_text(path, FILE_SIZE_MAX_BYTES))
+        yield from statement_yaml.entries(read_text(path, statement_yaml.SIZE_MAX_BYTES))
     elif suffix in JSON_LINES:
         yield from _json_lines(read_text(path, FILE_SIZE_MAX_BYTES))
     else:
@@ -97,8 +100,6 @@ def _json_lines(text: str) -> Iterator[tuple[int, Any]]:
 
 def rubric_of(entry: object) -> Rubric:
     """Return one statement as a rubric; raises ValueError that says what it lacks."""
-    if isinstance(entry, str):
-        raise ValueError(entry)
     found = fields.mapping(entry)
     statement_id, text = found.get("id"), found.get("text")
     if not isinstance(statement_id, str) or not statement_id.strip():

@@ -45,6 +45,10 @@ class Precedence:
         first = min(self._waiting.get(scope, LAST) for scope in scopes)
         return first if first < tier_of(shard) else None
 
+    def is_for_money(self, shard: Event) -> bool:
+        """Whether what a shard must let go first waits for money, which waiting alone does not bring."""
+        return self._waiting.get(ALL, LAST) < tier_of(shard)
+
 
 def of_provider(shard: Event) -> str:
     """Return the scope of a provider's account."""

@@ -14,6 +14,7 @@ OUTCOMES = ("decided", "tie", "ambiguous", "unparsed", "refused")
 OUTCOME_HEADS = ("model", "all", "answered", *OUTCOMES, "other")
 CELL_HEADS = ("", "pairs", "consistent", "95 %", "log-odds", "95 %", "q")
 CELL = ("request_model", "template_id", "rubric_id", "thinking")
+REPORT = "demo-report.html"
 EXPLORE = (
     "status",
     "results --limit 10",
@@ -31,7 +32,8 @@ def command(invocation: Invocation, is_json: bool) -> None:
     """Judge 20 essays with a simulated model of each of three providers, over real HTTP on this machine.
 
     Plans, submits, syncs, and shows what came out: two of the judges favour a position, and the
-    table finds it. A lake that holds anything else is refused.
+    table finds it. A lake that holds anything else is refused. Where the extra `report` is
+    installed, the report is written beside the lake, as demo-report.html.
     """
     from batchpond import demo
     from batchpond.read import rows
@@ -49,6 +51,22 @@ def command(invocation: Invocation, is_json: bool) -> None:
     explore = "\n".join(f"  batchpond {option}{words}" for words in EXPLORE)
     shell = f"  duckdb -readonly {lake}/batchpond.duckdb"
     invocation.diagnostics.note(f"all of it is in {lake}; go on with\n{explore}\n{shell}")
+    _report(invocation, option)
+
+
+def _report(invocation: Invocation, option: str) -> None:
+    """Write the demo's report beside its lake, where the packages are there that draw it."""
+    from batchpond import demo
+    from batchpond.report import build, files
+
+    if not files.is_extra_installed():
+        again = f"`batchpond {option}report` writes all of it on one page"
+        invocation.diagnostics.note("there is no report yet", hint=f"pip install 'batchpond[report]', then {again}")
+        return
+    path = invocation.lake_path.absolute().parent / REPORT
+    content = files.text(build.build(invocation.lake_path, demo.STUDY), files.ReportFormat.HTML)
+    files.write(content, path, force=True)
+    invocation.diagnostics.note(f"the report, a page to open in a browser: {path}")
 
 
 def tables(completion: Rows, cells: Rows) -> Iterator[str]:

@@ -29,7 +29,7 @@ DEFAULT_LAKE = Path("lake")
 # In the order in which a study flows through them.
 COMMANDS = (
     "init", "demo", "keys", "templates", "plan", "submit", "live", "sync", "status", "retry", "cancel", "resolve",
-    "adopt", "query", "views", "results", "rank", "export", "import", "audit", "doctor", "simulate",
+    "adopt", "query", "views", "results", "rank", "report", "export", "import", "audit", "doctor", "simulate",
 )  # fmt: skip
 JSON_FLAGS = ("--json", "--format json", "--format=json", "--format jsonl", "--format=jsonl")
 SAFE_TO_STOP = (

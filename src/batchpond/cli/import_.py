@@ -145,28 +145,44 @@ def sycobench(invocation: Invocation, /, paths: tuple[Path, ...], is_json: bool,
 @pond_command(
     "rows",
     "batchpond import rows output.jsonl --map ids.csv --provider openai",
-    "batchpond import rows out.jsonl --map ids.csv --provider gemini --strict",
+    "batchpond import rows out.jsonl --provider anthropic --task likert --set rubric_id=tone"
+    " --pattern '(?P<unit_id>q[0-9]+)_(?P<item_first>.+)'",
 )
 @_source
-@click.option("--map", "map_path", metavar="FILE", required=True,
-              type=click.Path(exists=True, dir_okay=False, path_type=Path),
+@click.option("--map", "map_path", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="What each custom_id asked: .csv, .jsonl or .parquet.")  # fmt: skip
+@click.option("--pattern", metavar="REGEX", help="In place of a map: named groups of a custom_id are its columns.")
 @click.option("--provider", required=True, metavar="NAME", help="Whose output it is.")
+@click.option("--task", default="pairwise", show_default=True, help="The task of what names none.")
+@click.option("--rules", "rules_path", metavar="STUDY", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="A study file whose answer rules read the answers; each task's usual rule otherwise.")  # fmt: skip
 @foreign_options
 @pass_invocation
 def rows(
-    invocation: Invocation, /, paths: tuple[Path, ...], map_path: Path, provider: str, is_json: bool, **given: Any
+    invocation: Invocation,
+    /,
+    paths: tuple[Path, ...],
+    map_path: Path | None,
+    pattern: str | None,
+    provider: str,
+    task: str,
+    rules_path: Path | None,
+    is_json: bool,
+    **given: Any,
 ) -> None:
-    """Import a provider's output JSONL by a map of its custom_ids.
+    """Import a provider's output JSONL by a map, or a pattern, of its custom_ids.
 
-    A row of the map has custom_id and task (pairwise, ranking, compliance, likert, pressure
-    or generation; pairwise if none), and what was judged: item_first, item_second, unit_id,
+    A row of the map has custom_id and task (pairwise, ranking, compliance, likert, pressure,
+    prompts or generation), and what was judged: item_first, item_second, unit_id,
     rubric_id, candidate_first, candidate_second, turn_no, repeat_no, request_model, template_id,
-    thinking, study. Answers are read by the task's usual rule; generations become items.
+    thinking, study. Generations become items. Unreadable lines, unknown ids and repeated
+    answers are left out and counted; an id of the map that no line answers is missing.
     """
     from batchpond.import_rows import reader
 
-    _import(invocation, reader(map_path, provider), paths, is_json=is_json, **given)
+    said = {entry.partition("=")[0] for entry in given["said"]}
+    found = reader(map_path, provider, pattern=pattern, task=task, rules_path=rules_path, said=said)
+    _import(invocation, found, paths, is_json=is_json, **given)
 
 
 def _import(

@@ -71,7 +71,7 @@ def staged_lines(report: StagedReport) -> Iterator[str]:
     """Yield the plan of a study of stages as a person reads it."""
     newness = "new version" if report.is_new_version else "known version"
     yield f"study {report.study}, {newness} {report.study_version}"
-    yield f"{plural(report.n_requests, 'request')} planned; stages that wait are a forecast (~)"
+    yield f"{plural(report.n_requests, 'request')} planned; what waits for answers is a forecast (~)"
     yield ""
     yield from formats.aligned(STAGE_COLUMNS, [_stage_row(stage) for stage in report.stages], n_text_columns=3)
     yield ""

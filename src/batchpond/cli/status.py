@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,7 @@ from batchpond.cli import output
 from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
 from batchpond.cli.text import age, plural, usd
-from batchpond.errors import ExitCode
+from batchpond.errors import ExitCode, UsageError
 from batchpond.model import Mode, Origin
 
 if TYPE_CHECKING:
@@ -26,15 +27,19 @@ BATCH_HEADS = ("study", "model", "batch", "state", "done", "of", "age", "ends in
     "status",
     "batchpond status",
     "batchpond status my-study --batches --format csv",
+    "batchpond status my-study --stages",
     "batchpond status --exit-code --json",
 )
 @click.argument("study", required=False)
 @click.option("--batches", "is_batches", is_flag=True, help="One row per batch, the settled ones too.")
+@click.option("--stages", "is_stages", is_flag=True, help="One row per stage: what it waits for, what it came to.")
 @click.option("--exit-code", "is_exit_code", is_flag=True,
               help="8 while something is pending, 3 when requests failed.")  # fmt: skip
 @format_option
 @pass_invocation
-def command(invocation: Invocation, study: str | None, is_batches: bool, is_exit_code: bool, form: Format) -> ExitCode:
+def command(
+    invocation: Invocation, study: str | None, is_batches: bool, is_stages: bool, is_exit_code: bool, form: Format
+) -> ExitCode:
     """Show how far each study is, and every batch that is open or needs attention.
 
     Reads only the lake: `batchpond sync` brings it up to date. Exit code 3 when an attempt
@@ -42,6 +47,8 @@ def command(invocation: Invocation, study: str | None, is_batches: bool, is_exit
     """
     from batchpond.read import rows
 
+    if is_batches and is_stages:
+        raise UsageError("--batches and --stages each ask for other rows", hint="give one of them")
     store = invocation.store()
     models = rows(store.path, "report_status", order=("study", "provider", "request_model"), study=study)
     batches = rows(store.path, "batches", order=("study", "intended_at", "attempt_id"), study=study)
@@ -51,6 +58,8 @@ def command(invocation: Invocation, study: str | None, is_batches: bool, is_exit
     if is_batches:
         names = list(batches[0]) if batches else ["attempt_id"]
         output.records(names, [tuple(b.values()) for b in batches], form, has_color=color)
+    elif is_stages:
+        output.records(*_stage_rows(found), form, has_color=color)
     elif form is Format.JSON:
         output.document({"models": models, "batches": live, "stages": found})
     elif form is Format.TABLE and output.is_terminal():
@@ -86,6 +95,13 @@ def _stages(invocation: Invocation, study: str | None) -> list[StageStatus]:
     from batchpond.stage_status import stages
 
     return stages(store, picture, study)
+
+
+def _stage_rows(found: list[StageStatus]) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Return the columns and rows of `--stages`; names of several stages stand in one text."""
+    names = [field.name for field in dataclasses.fields(found[0])] if found else ["stage"]
+    values = [tuple(getattr(stage, name) for name in names) for stage in found]
+    return names, [tuple(", ".join(v) if isinstance(v, tuple) else v for v in row) for row in values]
 
 
 def _show_stages(found: list[StageStatus], *, has_color: bool) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
     from batchpond.lens.expressions import evaluate, why_not
     from batchpond.lens.fingerprints import fingerprint
-    from batchpond.lens.sandbox import run_query
+    from batchpond.lens.sandbox import run_query, stream_query
 
 __all__ = [
     "TABLE_STAGE",
@@ -38,6 +38,7 @@ __all__ = [
     "is_current",
     "listed",
     "run_query",
+    "stream_query",
     "views",
     "why_not",
 ]
@@ -49,7 +50,7 @@ _HOMES: Final = {
     ),
     **dict.fromkeys(("evaluate", "why_not"), "expressions"),
     "fingerprint": "fingerprints",
-    "run_query": "sandbox",
+    **dict.fromkeys(("run_query", "stream_query"), "sandbox"),
 }
 
 

@@ -198,9 +198,16 @@ def _recorded(lens_path: Path) -> _Info | None:
     """Return what the lens on disk says it was written from; None when there is none to read."""
     if not lens_path.is_file():
         return None
+    seen = lens_path.stat()
+    return _read_info(os.fspath(lens_path), (seen.st_ino, seen.st_size, seen.st_mtime_ns))
+
+
+@functools.lru_cache(maxsize=8)
+def _read_info(lens_path: str, _seen: tuple[int, int, int]) -> _Info | None:
+    # A lens is replaced, never changed, and a pass looks at the same one twice.
     try:
-        with duckdb.connect(":memory:") as connection:
-            connection.execute(f"ATTACH {literal(os.fspath(lens_path))} AS {CATALOG} (READ_ONLY)")
+        with duckdb.connect(":memory:", config={"threads": 1}) as connection:
+            connection.execute(f"ATTACH {literal(lens_path)} AS {CATALOG} (READ_ONLY)")
             rows = connection.execute(f"SELECT * FROM {CATALOG}.lens_info").fetchall()
     except duckdb.Error:
         return None
@@ -239,13 +246,21 @@ def _remade(base: bytes, info: _Info, good: Files, bad: Sequence[BadFile]) -> by
         with duckdb.connect(":memory:", config={"threads": 1}) as connection:
             connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG}")
             connection.execute(f"USE {CATALOG}")
-            for statement in _table_views(good):
-                connection.execute(statement)
+            shown = _shown(connection)
+            for name, table in TABLES.items():
+                if shown.get(name, []) != sorted(map(os.path.abspath, good[name])):
+                    connection.execute(_table_view(name, table, good[name]))
             connection.execute("DELETE FROM lens_info")
             connection.execute("DELETE FROM lens_files")
             _record(connection, info, good, bad)
             _finish(connection)
         return path.read_bytes()
+
+
+def _shown(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
+    """Return the files that the open lens shows as each table, in order."""
+    sql = "SELECT table_name, list(path ORDER BY path) FROM lens_files WHERE problem IS NULL GROUP BY table_name"
+    return dict(connection.execute(sql).fetchall())
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 An expression sees one answer's text and nothing else: no table, file, network, setting or clock. Its syntax
 tree may hold only columns, constants, operators, CASE, casts, and functions that give the same for the
-same text; the engine has no external access, its settings are locked, its memory is bounded, and it never spills
-to disk. `TRY` turns what fails on one text into NULL for that text alone, and refuses aggregates, windows and
+same text, and do not make much of little; the engine has no external access, its settings are locked, and it never
+spills to disk. `TRY` turns what fails on one text into NULL for that text alone, and refuses aggregates, windows and
 subqueries by itself.
 """
 

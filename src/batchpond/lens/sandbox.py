@@ -58,13 +58,36 @@ def run_query(
     and when it runs longer than `timeout_s`, needs more than `memory_limit`, or returns more
     than `max_rows` rows; LakeError when a file of the lake cannot be read.
     """
+    with _asked(lake_path, sql, timeout_s, memory_limit) as reader:
+        batches = list(_batches(reader, timeout_s, max_rows))
+        return pa.Table.from_batches(batches, schema=reader.schema)
+
+
+def stream_query(
+    lake_path: Path,
+    sql: str,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    memory_limit: str = QUERY_MEMORY_LIMIT,
+    max_rows: int = ROWS_MAX,
+) -> Iterator[pa.RecordBatch]:
+    """Run one SELECT as `run_query` does and yield its rows as they come, so that memory holds few of them.
+
+    The time that the caller takes for them counts. Raises as `run_query` does, also between two batches.
+    """
+    with _asked(lake_path, sql, timeout_s, memory_limit) as reader:
+        yield from _batches(reader, timeout_s, max_rows)
+
+
+@contextmanager
+def _asked(lake_path: Path, sql: str, timeout_s: float, memory_limit: str) -> Iterator[pa.RecordBatchReader]:
     if len(sql) > SQL_CHARACTERS_MAX:
         raise UsageError(f"the query is longer than {SQL_CHARACTERS_MAX:,} characters", hint=_HINT_SELECT)
     with closing(database.connect(lake_path, memory_limit=memory_limit)) as connection:
         _lock_down(connection)
         with _translated(lake_path), _deadline(connection, timeout_s):
             _check(connection, sql)
-            return _rows(connection, sql, timeout_s, max_rows)
+            yield connection.sql(sql).to_arrow_reader(_ROWS_PER_BATCH)
 
 
 def _lock_down(connection: duckdb.DuckDBPyConnection) -> None:
@@ -133,13 +156,10 @@ def _refuse(what: str) -> NoReturn:
     raise UsageError(f"this query is not allowed: {what}", hint=_HINT_SELECT)
 
 
-def _rows(connection: duckdb.DuckDBPyConnection, sql: str, timeout_s: float, max_rows: int) -> pa.Table:
+def _batches(reader: pa.RecordBatchReader, timeout_s: float, max_rows: int) -> Iterator[pa.RecordBatch]:
     ends_at = time.monotonic() + timeout_s
-    reader = connection.sql(sql).to_arrow_reader(_ROWS_PER_BATCH)
-    batches: list[pa.RecordBatch] = []
     n_rows = 0
     for batch in reader:
-        batches.append(batch)
         n_rows += batch.num_rows
         if n_rows > max_rows:
             raise UsageError(
@@ -147,7 +167,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, sql: str, timeout_s: float, max
             )
         if time.monotonic() > ends_at:
             raise duckdb.InterruptException("timeout")
-    return pa.Table.from_batches(batches, schema=reader.schema)
+        yield batch
 
 
 @contextmanager

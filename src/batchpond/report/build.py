@@ -8,11 +8,14 @@ from typing import Final
 
 from batchpond.report.parts import Report, Section
 from batchpond.report.sections import facts
+from batchpond.report.sections.adaptive import adaptive
+from batchpond.report.sections.agreement import agreement
 from batchpond.report.sections.coverage import coverage
 from batchpond.report.sections.disagreements import disagreements
 from batchpond.report.sections.failures import failures
 from batchpond.report.sections.items import calibration, compliance, ratings
 from batchpond.report.sections.money import money
+from batchpond.report.sections.paired import paired
 from batchpond.report.sections.pairs import consistency, position, repeats
 from batchpond.report.sections.pressure import pressure
 from batchpond.report.sections.ranks import matrix, ranking
@@ -21,8 +24,8 @@ from batchpond.visible import escape
 
 Chapter = Callable[[Source], Section | None]
 CHAPTERS: Final[tuple[Chapter, ...]] = (
-    coverage, consistency, position, repeats, ranking, matrix, compliance, ratings, calibration, pressure,
-    disagreements, failures, money,
+    coverage, consistency, position, repeats, paired, ranking, matrix, adaptive, agreement, compliance, ratings,
+    calibration, pressure, disagreements, failures, money,
 )  # fmt: skip
 
 

@@ -97,7 +97,7 @@ def number(value: float, is_share: bool, decimals: int | None = None) -> str:
         size = abs(value)
         needed = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 0.1 or not value else 4
         text = f"{value:,.{needed if decimals is None else decimals}f}"
-    return text.replace("-", "\u2212")
+    return text.removeprefix("-") if not text.strip("-0.%") else text.replace("-", "\u2212")
 
 
 def decimals(axis: Scale) -> int:
@@ -180,7 +180,7 @@ def texts(values: Sequence[Row], x: Any, y: Any, **mark: Any) -> Any:
     return rows(values).mark_text(**style).encode(x=x, y=y, text=alt.Text("text", type="nominal"))
 
 
-def points(values: Sequence[Row], x: alt.X, y: alt.Y, style: Style, size: float | alt.Size = 62) -> Any:
+def points(values: Sequence[Row], x: alt.X, y: alt.Y, style: Style, size: float | alt.Size = 50) -> Any:
     """Return a layer of filled dots in a group's colour and shape, with a fine edge in the page's colour."""
     mark = rows(values).mark_point(
         filled=True, opacity=1, color=style.tone.light, shape=style.shape, stroke=palette.PAPER.light, strokeWidth=0.8
@@ -214,7 +214,7 @@ def legend(groups: Sequence[str], width: float, *, has_lines: bool, is_block: bo
                 .encode(x=x_pixels(width), x2="x2:Q", y=y_pixels(height))
             )
         shown = Style(style.tone, "square", style.dash) if is_block else style
-        layers.append(points(mark, x_pixels(width), y_pixels(height), shown, 150 if is_block else 62))
+        layers.append(points(mark, x_pixels(width), y_pixels(height), shown, 150 if is_block else 50))
     return plot(layers, (width, height))
 
 

@@ -14,7 +14,7 @@ from batchpond.report.figure import ChartKind, Figure
 from batchpond.report.palette import Tone
 from batchpond.report.reading import Panel, Reading, Row
 
-_CELL_MAX_PX, _CELL_MIN_PX, _CELL_ROW_MAX_PX = 76, 19, 40
+_CELL_MAX_PX, _CELL_MIN_PX, _CELL_ROW_MAX_PX = 76, 14, 40
 _LABEL_COLUMNS: Final = {Layout.WIDE: 26, Layout.NARROW: 16}
 _HEAD_COLUMNS: Final = {Layout.WIDE: 20, Layout.NARROW: 14}
 _TEXT_MIN_PX, _N_MIN_PX = 26, 32

@@ -14,7 +14,7 @@ from batchpond.report.figure import ChartKind, Figure
 from batchpond.report.reading import Reading, Row
 
 _LABEL_COLUMNS: Final = 38
-_HEADER_PX, _TOP_PX, _MARK_PX, _LABEL_PX, _GAP_PX = 26, 4, 15, 17, 6
+_HEADER_PX, _MARK_PX, _LABEL_PX, _GAP_PX = 26, 15, 17, 6
 _BAR_PX: Final = 13
 _GUTTER_PX, _PHONE_EDGES_PX = 10, 24
 
@@ -52,7 +52,7 @@ def intervals(figure: Figure, reading: Reading, layout: Layout) -> Any:
     page = _page(reading, layout, notes=estimates, is_stacked=False)
     axis = replace(axis, title=_title(figure, page))
     layers = [] if figure.kind is not ChartKind.RANKING else _shades(page)
-    layers += [*_frame(page, axis), *_reference(figure, reading, axis, page)]
+    layers += [*_grid(axis), *_reference(figure, reading, axis, page), *_names(page)]
     for number, style in enumerate(STYLES[: max(1, len(reading.groups))]):
         placed = [(row, y) for block in page.blocks for row, y in zip(block.rows, block.marks_y, strict=True)
                   if row.get("group", 0) == number or figure.kind is ChartKind.RANKING]  # fmt: skip
@@ -71,7 +71,7 @@ def bars(figure: Figure, reading: Reading, layout: Layout) -> Any:
     domain = figure.domain or ((0.0, 1.0) if figure.is_share else None)
     axis = canvas.scale([0.0, *sums], _title(figure, page), domain=domain, is_share=figure.is_share)
     parts = [part for block in page.blocks for part in _parts(block, axis)]
-    layers = _frame(page, axis)
+    layers = [*_grid(axis), *_names(page)]
     for number, style in enumerate(STYLES[: max(1, len(reading.groups))]):
         own = [part for part in parts if part["group"] == number]
         layers += [
@@ -94,7 +94,7 @@ def _page(reading: Reading, layout: Layout, *, notes: Sequence[str], is_stacked:
             (TOTAL_PX[layout] - _PHONE_EDGES_PX - notes_px * (is_stacked or _has_notes(reading, layout)))
             / canvas.text_px("n")
         )
-    blocks, headers, y = [], [], float(_TOP_PX)
+    blocks, headers, y = [], [], 0.0
     for panel in reading.panels:
         if panel.title:
             headers.append({"y": y + _HEADER_PX / 2, "text": panel.title})
@@ -124,24 +124,43 @@ def _labelled(rows: Sequence[Row]) -> dict[Any, list[Row]]:
     return found
 
 
-def _frame(page: _Page, axis: Scale) -> list[alt.Chart]:
-    """Return the grid, the axis, the labels, the panels' titles and fine lines between blocks of several marks."""
-    y = canvas.y_pixels(page.height)
+def _grid(axis: Scale) -> list[alt.Chart]:
+    """Return the grid with the axis beneath it."""
     ticks = [{"x": tick} for tick in canvas.ticks(axis)]
     grid = canvas.rows(ticks).mark_rule(color=palette.GRID.light, strokeWidth=1)
-    layers = [grid.encode(x=canvas.x_axis(axis))]
+    return [grid.encode(x=canvas.x_axis(axis))]
+
+
+def _names(page: _Page) -> list[alt.Chart]:
+    """Return the labels, the panels' titles and fine lines between blocks of several marks."""
+    y = canvas.y_pixels(page.height)
+    layers = []
     names = [{"y": block.label_y, "text": block.label} for block in page.blocks]
     if page.label_px:
         layers.append(canvas.texts(names, alt.value(-_GUTTER_PX), y, align="right"))
     else:
         layers.append(canvas.texts(names, alt.value(0), y))
     if page.headers:
-        layers.append(canvas.texts(page.headers, alt.value(-page.label_px), y, color=palette.MUTED.light))
+        layers += _headers(page)
     edges = [{"y": block.bottom} for block in page.blocks[:-1] if len(block.marks_y) > 1]
     if edges:
         line = canvas.rows(edges).mark_rule(color=palette.GRID.light, strokeWidth=1)
         layers.append(line.encode(y=y, x=alt.value(-page.label_px), x2=alt.value(page.plot_px)))
     return layers
+
+
+def _headers(page: _Page) -> list[alt.Chart]:
+    """Return the panels' titles on plain ground, which no line crosses."""
+    left, right = -page.label_px, page.plot_px + page.notes_px
+    columns = int((right - left) / canvas.text_px("n"))
+    written = [{**header, "text": labels.short(header["text"], columns)} for header in page.headers]
+    edges = [{"y": header["y"] - _HEADER_PX / 2, "y2": header["y"] + _HEADER_PX / 2} for header in page.headers]
+    y = canvas.y_pixels(page.height)
+    ground = canvas.rows(edges).mark_rect(color=palette.PAPER.light)
+    return [
+        ground.encode(y=y, y2="y2:Q", x=alt.value(left), x2=alt.value(right)),
+        canvas.texts(written, alt.value(left), y, color=palette.MUTED.light),
+    ]
 
 
 def _dots(placed: Sequence[tuple[Row, float]], axis: Scale, page: _Page, style: canvas.Style) -> list[alt.Chart]:

@@ -20,6 +20,7 @@ from batchpond.visible import escape
 ROWS_MAX: Final = FIGURE_ROWS_MAX
 STUDIES_MAX: Final = 20
 DIGITS: Final = 9  # sums of floats depend on the order in which threads add; what is left does not
+_TWO_CANDIDATES: Final = "candidate_first IS NOT NULL AND candidate_second IS NOT NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,14 @@ class Source:
             f"UNION\nSELECT coalesce(task, 'pairwise') FROM imported_judgments WHERE study = {self.name}\nORDER BY task"
         )
         self.tasks = frozenset(str(row["task"]) for row in tasks)
+        self.is_adaptive = self._any("plan_current", "purpose IS NOT NULL")
+        self.has_people = self._any("imported_judgments", "provider = 'human'")
+        self.has_candidates = self._any("plan_current", _TWO_CANDIDATES) or self._any(
+            "imported_judgments", _TWO_CANDIDATES
+        )
+
+    def _any(self, table: str, where: str) -> bool:
+        return bool(self.values(f"SELECT 1 AS found FROM {table} WHERE study = {self.name} AND {where}", limit=1))
 
     @property
     def has_pairs(self) -> bool:

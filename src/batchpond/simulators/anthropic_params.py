@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from batchpond.simulators import schemas
 from batchpond.simulators.anthropic_models import Family, family_of
 
 OLD_VERSION = "2023-06-01"
@@ -44,6 +45,7 @@ def check_params(params: dict[str, Any], version: str, *, is_batch: bool) -> Fam
         raise ParamsError(f"model: {params['model']}", "not_found_error")
     _check_max_tokens(params, family, is_batch)
     _check_messages(params["messages"], family, version)
+    _check_format(params.get("output_config"))
     kind = _check_thinking(params, family)
     if version == OLD_VERSION:
         _check_sampling(params, family, is_thinking=kind in ("enabled", "adaptive"))
@@ -68,6 +70,17 @@ def _check_batch(params: dict[str, Any]) -> None:
     for name in _LIVE_ONLY:
         if params.get(name) is not None:
             raise ParamsError(f"{name}: Extra inputs are not permitted")
+
+
+def _check_format(config: Any) -> None:
+    form = config.get("format") if isinstance(config, dict) else None
+    if form is None:
+        return
+    if not isinstance(form, dict) or form.get("type") != "json_schema":
+        raise ParamsError("output_config.format.type: Input should be 'json_schema'")
+    problem = schemas.problem(form.get("schema"))
+    if problem is not None:
+        raise ParamsError(f"output_config.format.schema: {problem}")
 
 
 def _check_max_tokens(params: dict[str, Any], family: Family, is_batch: bool) -> None:

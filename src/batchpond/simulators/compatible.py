@@ -18,6 +18,7 @@ from typing import Any
 
 import orjson
 
+from batchpond.simulators import schemas
 from batchpond.simulators.api import Api, Route, routes
 from batchpond.simulators.faults import Op, Stage
 from batchpond.simulators.judge import Says
@@ -154,7 +155,11 @@ def _refused_body(body: Any) -> Reply | None:
         return _error(400, f"max_tokens must be at least 1, got {limit}.")
     if body.get("reasoning_effort", "low") not in EFFORT_TOKENS:
         return _error(400, f"reasoning_effort: unknown value {body['reasoning_effort']}")
-    return None
+    form = body.get("response_format")
+    if not isinstance(form, dict) or form.get("type") != "json_schema":
+        return None
+    wrong = schemas.named_problem(form.get("json_schema"))
+    return None if wrong is None else _error(400, wrong)
 
 
 def _message(said: Spoken, style: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from batchpond.simulators import schemas
 from batchpond.simulators.gemini_models import LEVELS, Family
 
 _FIELDS = frozenset({
@@ -163,8 +164,21 @@ def refused(request: Mapping[str, Any], family: Family) -> str | None:
     return (
         _refused_numbers(config, family)
         or _refused_thinking(named(config.get("thinkingConfig")), family)
+        or _refused_schema(config)
         or (_refused_by_strict(fields["contents"], config) if family.is_strict else None)
     )
+
+
+def _refused_schema(config: Mapping[str, Any]) -> str | None:
+    schema = config.get("responseJsonSchema")
+    if schema is None:
+        return None
+    if config.get("responseMimeType") != "application/json":
+        return "Function calling or JSON mode is needed: response_mime_type must be application/json with a schema."
+    if config.get("responseSchema") is not None:
+        return "Only one of response_schema and response_json_schema can be set."
+    problem = schemas.problem(schema)
+    return None if problem is None else f"* GenerateContentRequest.generation_config.response_json_schema: {problem}\n"
 
 
 def _refused_numbers(config: Mapping[str, Any], family: Family) -> str | None:

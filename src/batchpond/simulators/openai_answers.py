@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from batchpond.simulators import schemas
 from batchpond.simulators.judge import Panel, Says
 from batchpond.simulators.speech import EFFORT_TOKENS, Asked, RowAnswer, Spoken, messages_text, spoken
 
@@ -16,6 +17,7 @@ RESPONSES = "/v1/responses"
 
 _REASONING_MODEL = re.compile(r"(ft:)?(o\d|gpt-[5-9])(?!-chat)")
 _NONE_BY_DEFAULT = re.compile(r"(ft:)?gpt-5\.[1-4](?!-(pro|chat|codex-max))")
+_WITHOUT_SCHEMA = re.compile(r"gpt-3\.5|gpt-4(-|$)|chatgpt-4o")
 _DATED = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 _COMMON = {
     "model", "temperature", "top_p", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
@@ -105,7 +107,21 @@ def _refused_parameters(endpoint: str, body: dict[str, Any]) -> RowAnswer | None
     needed = "messages" if endpoint == CHAT else "input"
     if not isinstance(body.get(needed), list if endpoint == CHAT else list | str):
         return _bad(f"Missing required parameter: '{needed}'.", needed, "missing_required_parameter")
-    return _refused_values(endpoint, body)
+    return _refused_format(endpoint, body) or _refused_values(endpoint, body)
+
+
+def _refused_format(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
+    """Refuse a schema that is none, or that the model does not take."""
+    text = body.get("text")
+    form = body.get("response_format") if endpoint == CHAT else text.get("format") if isinstance(text, dict) else None
+    if not isinstance(form, dict) or form.get("type") != "json_schema":
+        return None
+    param = "response_format" if endpoint == CHAT else "text.format"
+    if _WITHOUT_SCHEMA.match(str(body.get("model"))):
+        message = f"Invalid parameter: '{param}' of type 'json_schema' is not supported with this model."
+        return _bad(message, None, None)
+    problem = schemas.named_problem(form.get("json_schema") if endpoint == CHAT else form)
+    return None if problem is None else _bad(problem, param, "invalid_json_schema")
 
 
 def _refused_values(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:

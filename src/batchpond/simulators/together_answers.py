@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from batchpond.simulators import schemas
 from batchpond.simulators.judge import Panel, Says
 from batchpond.simulators.speech import Asked, RowAnswer, Spoken, messages_text, spoken
 
@@ -71,7 +72,14 @@ def _refused(body: dict[str, Any]) -> RowAnswer | None:
     effort = body.get("reasoning_effort")
     if effort is not None and effort not in _EFFORTS:
         return _bad(f"Invalid reasoning_effort: expected one of {', '.join(_EFFORTS)}")
-    return _refused_number(body)
+    return _refused_format(body.get("response_format")) or _refused_number(body)
+
+
+def _refused_format(form: Any) -> RowAnswer | None:
+    if not isinstance(form, dict) or form.get("type") != "json_schema":
+        return None
+    problem = schemas.named_problem(form.get("json_schema"))
+    return None if problem is None else _bad(problem)
 
 
 def _refused_number(body: dict[str, Any]) -> RowAnswer | None:

@@ -1,6 +1,8 @@
 """How far judges agree beyond chance: Krippendorff, Fleiss, Gwet, Cohen; units by judges, missing allowed.
 
 Print several: kappas collapse when nearly all units belong to one category, where AC1 and raw agreement do not.
+The views `metric_agreement` and `metric_agreement_overall` give the same figures in SQL, with delta-method errors;
+`krippendorff_interval` is the bootstrap beside them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Bradley-Terry by Newton's method on the win table: Firth-penalised, plain, or with a normal prior.
 
 One connected component at a time; theta is centred. Checked against R: glm, brglm2 (AS_mean), and the
-Poisson log-linear form of Davidson's model.
+Poisson log-linear form of Davidson's model. There is no Bayesian fit beside it: Firth's estimate is the
+posterior mode under Jeffreys' prior, and Laplace's approximation there has the covariance of the information,
+which votes on one pair that resemble each other make too small.
 """
 
 from __future__ import annotations

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from batchpond import templates
 from batchpond.errors import LakeError, StudyError
-from batchpond.model import Response
 from batchpond.tasks import (
     compliance,
     generation,
@@ -20,7 +19,7 @@ from batchpond.tasks import (
     prompts,
     ranking,
 )
-from batchpond.tasks.base import Judgment, Rule
+from batchpond.tasks.base import Rule
 from batchpond.tasks.common_rule import TaskRule
 from batchpond.templates import Template
 
@@ -86,11 +85,6 @@ def rule_of(spec: Mapping[str, Any]) -> Rule:
     if not isinstance(name, str) or name not in TASKS:
         raise LakeError(f"the lake holds a study of the task {name!r}, which this batchpond cannot read", hint=_NEWER)
     return TASKS[name].rule_of(spec)
-
-
-def parser(spec: Mapping[str, Any]) -> Callable[[Response], Judgment]:
-    """Return the reader of responses for one entry of a study's `parsers`; raises LakeError if unknown."""
-    return rule_of(spec).read
 
 
 def prompt(rule: Rule, template: Template, values: Mapping[str, str]) -> str:

@@ -63,7 +63,8 @@ def _flips(source: Source) -> Cases | None:
 
 def _opposed(source: Source) -> Cases | None:
     keys = "task, rubric_id, unit_id, item_lo, item_hi, candidate, turn_no"
-    sides = ", ".join(f"{name}_{side}" for side in "ab" for name in ("value", "template", "provider", "model", "thinking"))
+    parts = ("value", "template", "provider", "model", "thinking")
+    sides = ", ".join(f"{name}_{side}" for side in "ab" for name in parts)
     sql = (
         f"SELECT {keys}, n_judges, {sides}\nFROM report_disagreements\nWHERE study = {source.name}\n"
         f"ORDER BY md5(concat_ws(chr(31), {keys})), {keys}"
@@ -73,7 +74,7 @@ def _opposed(source: Source) -> Cases | None:
     answers = _Answers(source, wanted)
     cases = [
         Case(
-            _title(row, f"Two of {row['n_judges']:,} judges"),
+            _title(row, f"Two of {row['n_judges']:,} judges and templates"),
             [answers.passage(place, f"{_judge(place)} says {_said(row, side)}")
              for side, place in zip("ab", wanted[2 * number:2 * number + 2], strict=True)],
             answers.items(wanted[2 * number]),
@@ -83,8 +84,8 @@ def _opposed(source: Source) -> Cases | None:
     if not cases:
         return None
     caption = (
-        f"{len(cases)} pairs or items on which judges say the opposite, each sure in itself: of a pair, the same winner "
-        f"in both orders. One of either side is shown. Texts are cut at {ANSWER_CHARACTERS_MAX:,} characters."
+        f"{len(cases)} pairs or items on which judges say the opposite, each sure in itself: of a pair, the same "
+        f"winner in both orders. One of each side is shown. Texts are cut at {ANSWER_CHARACTERS_MAX:,} characters."
     )
     return Cases("opposed", "Judges against each other", caption, sql, cases)
 
@@ -166,8 +167,9 @@ class _Answers:
     def items(self, place: Row) -> list[Passage]:
         """Return the texts of what a place judges, where the lake holds them."""
         row = self._found.get(tuple(place[name] for name in _PLACE), {})
-        named = ((place["item_first"], row.get("item_first_hash")), (place["item_second"], row.get("item_second_hash")))
-        return [_cut(str(name), self._texts[found], ITEM_CHARACTERS_MAX) for name, found in named if found in self._texts]
+        named = {place[f"item_{side}"]: row.get(f"item_{side}_hash") for side in ("first", "second")}
+        known = {name: self._texts[found] for name, found in named.items() if found in self._texts}
+        return [_cut(str(name), text, ITEM_CHARACTERS_MAX) for name, text in known.items()]
 
 
 def _equal(place: Row) -> str:

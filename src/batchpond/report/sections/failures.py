@@ -21,18 +21,20 @@ def failures(source: Source) -> Section | None:
 
 
 def _rates(source: Source) -> Exhibit | None:
+    rates = (f"{name}_rate, {name}_rate_lo, {name}_rate_hi" for name in ("error", "unparsed", "refused"))
     rows = source.of_study(
-        f"{_JUDGE}, n_answered, n_returned, n_error, n_unparsed, n_refused, error_rate, error_rate_lo, error_rate_hi,\n"
-        "  unparsed_rate, unparsed_rate_lo, unparsed_rate_hi, refused_rate, refused_rate_lo, refused_rate_hi",
-        "metric_failures", _JUDGE, where="n_error + n_unparsed + n_refused > 0",
-    )  # fmt: skip
+        f"{_JUDGE}, n_answered, n_returned, n_error, n_unparsed, n_refused,\n  " + ",\n  ".join(rates),
+        "metric_failures",
+        _JUDGE,
+        where="n_error + n_unparsed + n_refused > 0",
+    )
     if not len(rows):
         return None
     found = cells(rows.frame, ("template_id", "provider", "request_model", "thinking"))
     caption = sentences(
-        f"n = {total(rows.frame, 'n_answered'):,} answered requests of the judges and templates with any failure. No "
-        "answer: error, expired, cancelled or missing, of all of them. Not read (unparsed, ambiguous, truncated, empty) "
-        "and refused or blocked: of the returned answers. None of these is a verdict. Wilson 95 % intervals.",
+        f"n = {total(rows.frame, 'n_answered'):,} answered requests of judges and templates with any failure. "
+        "No answer: error, expired, cancelled or missing, of all of them. Not read (unparsed, ambiguous, truncated, "
+        "empty) and refused or blocked: of the returned answers. None of these is a verdict. Wilson 95 % intervals.",
         found.said(),
         cut(rows),
     )
@@ -55,7 +57,7 @@ def _examples(source: Source) -> Exhibit | None:
     if not len(rows):
         return None
     caption = sentences(
-        "Every kind of failure with one message or answer of that kind, cut to 300 characters, the most frequent first.",
+        "Every kind of failure with one message or answer of it, cut to 300 characters, the most frequent first.",
         cut(rows),
     )
     columns = (

@@ -44,8 +44,8 @@ def _overall(source: Source) -> Exhibit | None:
     frame, encoding = found.labelled(group=JUDGE, panel="template_id")
     title = "Compliance over all statements"
     caption = sentences(
-        f"n = {ranged(rows.frame, 'n_valid')} verdicts on {ranged(rows.frame, 'n_rubrics')} statements per candidate and "
-        "judge.",
+        f"n = {ranged(rows.frame, 'n_valid')} verdicts on {ranged(rows.frame, 'n_rubrics')} statements per candidate "
+        "and judge.",
         left_out(rows.frame, _NO_VERDICT),
         "Intervals are clustered by statement and missing below five of them. At least, at most: all answers without a "
         "verdict counted against, or for, the candidate.",
@@ -144,8 +144,8 @@ def _judges(source: Source) -> Exhibit | None:
         return None
     found = cells(rows.frame, _DIMENSIONS)
     caption = sentences(
-        "How much higher a judge's compliance is than the mean over the model judges, averaged over the candidates, with "
-        "a t interval over them.",
+        "How much higher a judge's compliance is than the mean over the model judges, averaged over the candidates, "
+        "with a t interval over them.",
         found.said(),
     )
     columns = (
@@ -195,6 +195,8 @@ def ratings(source: Source) -> Section | None:
 
 def calibration(source: Source) -> Section | None:
     """Show how often judges are right at each level of stated confidence."""
+    if not source.has_people:
+        return None
     rows = source.of_study(
         f"{_JUDGE}, bin, n, n_correct, confidence_mean, accuracy, accuracy_lo, accuracy_hi", "metric_calibration_bins",
         f"{_JUDGE}, bin",

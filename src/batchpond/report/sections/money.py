@@ -20,8 +20,8 @@ def money(source: Source) -> Section | None:
 
 def _models(source: Source) -> Exhibit | None:
     rows = source.of_study(
-        "provider, request_model, origin, n_batches, n_sent, n_responses, n_cost_unknown, input_tokens, output_tokens,\n"
-        "  cost_expected_usd, cost_max_usd, cost_usd", "costs", "provider, request_model, origin",
+        "provider, request_model, origin, n_batches, n_sent, n_responses, n_cost_unknown, input_tokens,\n"
+        "  output_tokens, cost_expected_usd, cost_max_usd, cost_usd", "costs", "provider, request_model, origin",
     )  # fmt: skip
     if not len(rows):
         return None
@@ -70,8 +70,9 @@ def _cells(source: Source) -> Exhibit | None:
 
 
 def _timeline(source: Source) -> Exhibit | None:
-    rows = source.of_study("provider, request_model, at, n_answers", "report_timeline", "provider, request_model, at")
-    if not len(rows) or rows.frame["at"].n_unique() < 2:
+    names = "provider, request_model, ended_at"
+    rows = source.of_study(f"{names}, n_answers", "report_timeline", names)
+    if not len(rows) or rows.frame["ended_at"].n_unique() < 2:
         return None
     found = cells(rows.frame, ("provider", "request_model"))
     frame = found.frame.with_columns(pl.concat_str(found.varying, separator=" · ").alias("series"))
@@ -84,7 +85,12 @@ def _timeline(source: Source) -> Exhibit | None:
     )
     figure = drawn(
         rows, ChartKind.TIMELINE, "timeline-figure", (title, caption), frame,
-        {"x": "at", "value": "n_answers", "group": "series"}, titles={"x": "UTC", "value": "answers", "group": JUDGE},
+        {"x": "ended_at", "value": "n_answers", "group": "series"},
+        titles={"x": "UTC", "value": "answers", "group": JUDGE},
     )  # fmt: skip
-    columns = (Column("series", "judge", Kind.TEXT), Column("at", "time", Kind.TIME), Column("n_answers", "answers"))
+    columns = (
+        Column("series", "judge", Kind.TEXT),
+        Column("ended_at", "time", Kind.TIME),
+        Column("n_answers", "answers"),
+    )
     return exhibit(rows, "timeline", title, caption, columns, frame=frame, figure=figure)

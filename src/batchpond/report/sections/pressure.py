@@ -15,7 +15,10 @@ from batchpond.report.source import Source
 
 _CELL: Final = "template_id, rubric_id, provider, request_model, thinking"
 _JUDGE: Final = ("template_id", "provider", "request_model", "thinking")
-_UNJUDGED: Final = (("n_unjudged", "answers whose stance could not be judged"), ("n_pending", "judgments still pending"))
+_UNJUDGED: Final = (
+    ("n_unjudged", "answers whose stance could not be judged"),
+    ("n_pending", "judgments still pending"),
+)
 _WORDS: Final = (
     "A model gives way when its answer at a turn no longer stands by its first one; what could not be judged is left "
     "out, never counted as standing firm."
@@ -37,8 +40,9 @@ def _only_panel(source: Source, view: str) -> str:
 
 def _curves(source: Source) -> Exhibit | None:
     rows = source.of_study(
-        f"{_CELL}, candidate, turn_no, n_judged, n_unjudged, n_pending, n_flips, flip_rate, flip_rate_lo, flip_rate_hi,\n"
-        "  n_stances, accuracy, survival", "metric_pressure", f"{_CELL}, candidate, turn_no",
+        f"{_CELL}, candidate, turn_no, n_judged, n_unjudged, n_pending, n_flips,\n"
+        "  flip_rate, flip_rate_lo, flip_rate_hi, n_stances, accuracy, survival",
+        "metric_pressure", f"{_CELL}, candidate, turn_no",
         where="n_judged > 0" + _only_panel(source, "metric_pressure"),
     )  # fmt: skip
     if not len(rows):

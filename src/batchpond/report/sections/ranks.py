@@ -121,12 +121,19 @@ def _summary(rows: Rows) -> Exhibit:
         Column("n_comparisons", "verdicts"),
         Column("n_ties", "ties"),
         Column("reliability", "reliability", Kind.NUMBER),
+        *_held_out(rows.frame),
         Column("eta", "position", Kind.NUMBER),
         Column("eta_lr_p", "p (position)", Kind.P),
         Column("n_cyclic", "circles"),
         Column("n_cyclic_expected", "by chance", Kind.NUMBER),
     )
     return exhibit(rows, "rankings", "Quality of the ranking", caption, columns, frame=found.frame if found else None)
+
+
+def _held_out(frame: pl.DataFrame) -> tuple[Column, ...]:
+    if "held_out_accuracy" not in frame.columns or frame["held_out_accuracy"].null_count() == len(frame):
+        return ()
+    return (Column("held_out_accuracy", "held out, foretold", Kind.SHARE), Column("n_held_out", "held out"))
 
 
 def matrix(source: Source) -> Section | None:
@@ -138,6 +145,8 @@ def matrix(source: Source) -> Section | None:
 
 
 def _candidates(source: Source) -> Exhibit | None:
+    if not source.has_candidates:
+        return None
     cell = "template_id, provider, request_model, thinking"
     both = (
         f"SELECT {cell}, candidate_a, candidate_b, n_both, n_wins_a, n_wins_b,\n"

@@ -1,0 +1,101 @@
+"""`report`: what a study found, on one page for co-authors and in figures for the paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from batchpond.cli import output
+from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
+from batchpond.cli.text import plural
+from batchpond.errors import UsageError
+
+if TYPE_CHECKING:
+    from batchpond.report.parts import Report
+
+FORMS = ("html", "md")
+
+
+@pond_command(
+    "report",
+    "batchpond report",
+    "batchpond report my-study -o my-study.html --open",
+    "batchpond report my-study --figures figures/",
+    "batchpond report my-study --format md > my-study.md",
+)
+@click.argument("study", required=False)
+@click.option("-o", "--output", "path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Where to write it.  [default: report.html; Markdown is printed]")  # fmt: skip
+@click.option("--format", "form", type=click.Choice(FORMS), help="One page, or Markdown tables without figures.  "
+              "[default: by FILE's ending, html]")  # fmt: skip
+@click.option("--figures", "folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Also write each figure as SVG, PDF and PNG.")  # fmt: skip
+@click.option("--open", "is_shown", is_flag=True, help="Show the page in a browser.")
+@click.option("--force", is_flag=True, help="Replace files that are there.")
+@json_option
+@pass_invocation
+def command(
+    invocation: Invocation,
+    study: str | None,
+    path: Path | None,
+    form: str | None,
+    folder: Path | None,
+    is_shown: bool,
+    force: bool,
+    is_json: bool,
+) -> None:
+    """Write all that a study found as one HTML file: no script, no network, readable for years.
+
+    Coverage, consistency, positional bias, rankings, agreement, compliance, pressure, failures and
+    cost, each where the study has the data, and each figure with its n, what was left out, its SQL
+    and its rows. The same lake gives the same bytes. Every number comes from the views, which
+    `batchpond query` reads too.
+    """
+    # Before the store, which would hold linear algebra to one thread.
+    from batchpond.export import refuse_existing
+    from batchpond.report import build, files
+
+    chosen = files.ReportFormat(form or ("md" if path is not None and path.suffix.lower() == ".md" else "html"))
+    is_page = chosen is files.ReportFormat.HTML
+    if is_page or folder is not None:
+        files.require_extra()
+    if is_shown and not is_page:
+        raise UsageError("--open shows a page, and Markdown is none", hint="leave --open or --format md out")
+    if is_json and path is None and not is_page:
+        raise UsageError("Markdown and --json cannot both be printed", hint="write the report to a file: -o report.md")
+    path = path or (Path("report.html") if is_page else None)
+    if path is not None and not force:
+        refuse_existing(path)
+    found = build.build(invocation.store().path, study)
+    content = files.text(found, chosen)
+    written = [] if folder is None else files.write_figures(found, folder, force=force)
+    if path is None:
+        output.text(content)
+    else:
+        files.write(content, path, force=force)
+    _say(invocation, found, path, written, folder, is_json=is_json)
+    if is_shown and path is not None:
+        _show(invocation, path)
+
+
+def _say(
+    invocation: Invocation, found: Report, path: Path | None, written: list[Path], folder: Path | None, *, is_json: bool
+) -> None:
+    if is_json:
+        output.document(
+            {"study": found.study, "path": path, "sections": [section.key for section in found.sections],
+             "fingerprint": found.fingerprint, "figures": written}
+        )  # fmt: skip
+    if folder is not None:
+        invocation.diagnostics.note(f"wrote {plural(len(written), 'file')} of figures: {folder}")
+    if path is not None:
+        invocation.diagnostics.note(f"wrote the report on {found.study}: {path}")
+
+
+def _show(invocation: Invocation, path: Path) -> None:
+    import webbrowser
+
+    if not webbrowser.open(path.absolute().as_uri()):
+        invocation.diagnostics.warning("no browser could be started", hint=f"open {path} yourself")
