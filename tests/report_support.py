@@ -74,8 +74,8 @@ def build(path: Path) -> Path:
         )  # fmt: skip
         lines.append({"request_id": f"r{slot}", "outcome": "decided", "verdict": "first", "text": ATTACK,
                       "cost_usd": 0.01})  # fmt: skip
-    lines[-1] = {"request_id": f"r{len(lines) - 1}", "status": "errored", "outcome": "error", "error_class": "transient",
-                 "error_code": "<500>", "error_message": ATTACK}  # fmt: skip
+    lines[-1] = {"request_id": f"r{len(lines) - 1}", "status": "errored", "outcome": "error",
+                 "error_class": "transient", "error_code": "<500>", "error_message": ATTACK}  # fmt: skip
     lake.plan(planned, study="hostile")
     lake.sent("A1", "S1", [line["request_id"] for line in lines], study="hostile", request_model="m<1>")
     lake.lines("A1", lines)

@@ -133,3 +133,17 @@ def test_what_another_process_published_meanwhile_is_not_kept_unread(store: Stor
     ours.append(Event(kind=Kind.PLANNED, study="ours"))
     ours.keep()
     assert {event.study for event in EventLog(store).events} == {"theirs", "ours"}
+
+
+def test_a_pass_that_compacted_leaves_the_next_nothing_to_keep(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does a file get lost that another process published just before."""
+    monkeypatch.setattr(events, "COMPACT_ABOVE_FILES", 5)
+    log, other = EventLog(store), EventLog(store)
+    for number in range(8):
+        log.append(Event(kind=Kind.PLANNED, study=f"s{number}"))
+    other.append(Event(kind=Kind.PLANNED, study="other"))
+    assert log.compact() is True
+    log.keep()
+    following = EventLog(store)
+    assert (following._is_kept, len(following.events), len(events.read(store))) == (True, 9, 9)
+    assert following.compact() is False

@@ -31,8 +31,8 @@ EVERYWHERE = {"study", "coverage", "cost"}
 OF_PAIRS = {"consistency", "position", "paired", "ranking", "matrix", "disagreements"}
 OF_SINGLES = {"repeats", "agreement", "compliance", "ratings", "calibration", "pressure"}
 INERT = {
-    "html", "head", "meta", "title", "style", "body", "a", "header", "main", "nav", "section", "article", "footer", "h1",
-    "h2", "h3", "h4", "p", "ol", "li", "span", "div", "dl", "dt", "dd", "figure", "figcaption", "details", "summary",
+    "html", "head", "meta", "title", "style", "body", "a", "header", "main", "nav", "section", "article", "footer",
+    "h1", "h2", "h3", "h4", "p", "ol", "li", "span", "div", "dl", "dt", "dd", "figure", "figcaption", "details", "summary",
     "pre", "code", "table", "caption", "thead", "tbody", "tr", "th", "td", "svg", "g", "path", "line", "rect", "text",
     "tspan",
 }  # fmt: skip
@@ -81,10 +81,6 @@ def test_sections_appear_only_where_the_study_has_the_data(every: Made, hostile:
     found = {section.key for section in hostile.report.sections}
     assert found >= EVERYWHERE | OF_PAIRS | {"failures"}
     assert not found & OF_SINGLES
-
-
-def test_the_same_lake_gives_the_same_bytes(lake: Path, hostile: Made) -> None:
-    assert made(lake, HOSTILE).html == hostile.html
 
 
 @pytest.mark.parametrize("name", ["every", "hostile"])
@@ -181,13 +177,13 @@ def test_numbers_are_printed_as_in_a_paper(value: float | None, kind: Kind, text
 
 
 def test_an_open_end_of_an_interval_is_infinite() -> None:
-    assert interval(0.1, None, Kind.NUMBER) == "[0.1, ∞]"
+    assert interval(0.1, None, Kind.NUMBER) == "[0.100, ∞]"
     assert interval(None, -1.0, Kind.NUMBER) == "[−∞, −1.00]"
     assert interval(0.0, 0.5, Kind.SHARE) == "[0.0, 50.0]"
 
 
 def test_the_command_writes_one_page_and_replaces_nothing_unasked(lake: Path, hostile: Made, tmp_path: Path) -> None:
-    """A file that is there stays, and so do figures, unless --force is given."""
+    """The same lake gives the same bytes; a file that is there stays, and so do figures, unless --force is given."""
     path, folder = tmp_path / "r.html", tmp_path / "figures"
     done = call(lake, HOSTILE, "-o", str(path), "--figures", str(folder), "--json")
     assert path.read_text() == hostile.html

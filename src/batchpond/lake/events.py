@@ -147,18 +147,17 @@ class EventLog:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._last_ord = 0
         self._paths = store.published(EVENTS.name)
         self._merged = [path for path in self._paths if is_merged(path)]
         kept = memo.recall(store, MEMO, self._paths, _LAYOUT)
         if kept is None:
             self._held = [os.fspath(path) for path in uncovered(self._paths)]
-            self.events = _read(map(Path, self._held))
+            self._take(_read(map(Path, self._held)))
         else:
             self._held = [f"{store.path}/{name}" for name in kept.held]
-            self.events = _remembered(**kept.content)
+            self._take(_remembered(**kept.content))
         self._is_kept = kept is not None
-        self._known = {event.event_id for event in self.events}
-        self._last_ord = max((event.ord for event in self.events), default=0)
 
     def keep(self) -> None:
         """Keep the events as they are now for the next pass to read in one go; the lake's lock is held.
@@ -207,24 +206,32 @@ class EventLog:
 
         Readers that listed the old files keep them for that day; `Store.files` does not list them any more.
         """
-        changed = len(self._held) < len(self._paths) and any(
-            [_drop_covered(self._store, path) for path in self._merged]
-        )
+        is_any_covered = len(self._held) < len(self._paths)
+        dropped = {path for merged in self._merged if is_any_covered for path in _drop_covered(self._store, merged)}
+        if dropped:
+            self._paths = [path for path in self._paths if path not in dropped]
+            self._is_kept = False
         n_loose = sum(not is_merged(path) for path in self._held)
-        if n_loose > COMPACT_ABOVE_FILES:
-            changed |= self._merge()
-        if changed:
-            self._is_kept = True  # which files hold what has changed: the next pass reads them and keeps that
-        return changed
+        is_new = n_loose > COMPACT_ABOVE_FILES and self._merge()
+        return is_new or bool(dropped)
 
     def _merge(self) -> bool:
-        events = read(self._store)
-        name = MERGED_PREFIX + ids.digest("event file", *sorted(event.event_id for event in events))
-        final = self._store.final_path(EVENTS, name)
-        names = [os.path.basename(path) for path in self._store.published(EVENTS.name) if path != os.fspath(final)]
-        self._merged.append(os.fspath(final))
-        self._held = [os.fspath(final)]
-        return self._store.publish(EVENTS, name, _rows(events), {MERGED_KEY: json.dumps(names)})
+        """Merge what is published by now, and nothing that is published later: the merged file names what it holds."""
+        published = self._store.published(EVENTS.name)
+        self._take(_read(uncovered(published)))
+        name = MERGED_PREFIX + ids.digest("event file", *sorted(self._known))
+        final = os.fspath(self._store.final_path(EVENTS, name))
+        names = [os.path.basename(path) for path in published if path != final]
+        is_new = self._store.publish(EVENTS, name, _rows(self.events), {MERGED_KEY: json.dumps(names)})
+        self._merged.append(final)
+        self._paths, self._held = sorted({*published, final}), [final]
+        self._is_kept = False
+        return is_new
+
+    def _take(self, found: list[Event]) -> None:
+        self.events = found
+        self._known = {event.event_id for event in found}
+        self._last_ord = max((event.ord for event in found), default=0)
 
 
 def _rows(events: Iterable[Event]) -> pa.Table:
@@ -328,12 +335,12 @@ def append(store: Store, events: Sequence[Event]) -> list[Event]:
     return EventLog(store).append(*events)
 
 
-def _drop_covered(store: Store, merged: str) -> bool:
-    """Drop the files that an old enough merged one covers; returns whether there were any."""
+def _drop_covered(store: Store, merged: str) -> list[str]:
+    """Drop the files that an old enough merged one covers; returns their paths."""
     now_s = store.clock.now().timestamp()
     if not os.path.exists(merged) or now_s - os.path.getmtime(merged) < COMPACT_GRACE.total_seconds():
-        return False  # too young, or itself covered by one that was just looked at
+        return []  # too young, or itself covered by one that was just looked at
     covered = [path for path in merged_paths(merged) if os.path.exists(path)]
     for path in covered:
         os.unlink(path)
-    return bool(covered)
+    return covered
