@@ -188,7 +188,7 @@ def test_the_greedy_choice_is_the_one_of_looking_at_every_pair_each_time() -> No
         degree[[lo[place], hi[place]]] += 1
 
 
-def test_the_map_fit_is_the_top_of_its_posterior_and_finds_the_spread() -> None:
+def test_the_map_fit_is_the_top_of_its_posterior_and_finds_the_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against a general optimiser, and against planted spreads; an item without votes is at the mean."""
     optimize = pytest.importorskip("scipy.optimize")
     rng = np.random.default_rng(0)
@@ -204,6 +204,9 @@ def test_the_map_fit_is_the_top_of_its_posterior_and_finds_the_spread() -> None:
     best = optimize.minimize(minus, np.zeros(10), tol=1e-12).x
     assert np.allclose([*found.theta, found.eta], best, atol=1e-4)
     assert found.theta[8] == pytest.approx(0, abs=1e-9)
+    monkeypatch.setattr(map_fit, "DENSE_MAX", 0)
+    many = map_fit.fit(table)
+    assert np.allclose([*many.theta, many.eta, many.sd], [*found.theta, found.eta, found.sd], atol=1e-7)
     spreads = []
     for sd in (0.5, 4.0):
         rng = np.random.default_rng(1)

@@ -42,6 +42,9 @@ def test_the_demo_finds_the_planted_biases(lake: Path) -> None:
             assert cell["q_bh"] < 0.05
     assert covered >= 13
     assert sum(cell["n_planned"] for cell in document["completion"]) == 5_700
+    report = lake.absolute().parent / "demo-report.html"
+    assert document["report"] == str(report)
+    assert "All answers in this report are simulated" in report.read_text()
 
 
 def test_the_demo_again_buys_nothing(lake: Path) -> None:

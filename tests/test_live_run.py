@@ -209,7 +209,7 @@ def test_sync_goes_on_beside_live_calls(tmp_path: Path) -> None:
                 n_passes += 1
             except BusyError:
                 n_busy += 1
-                time.sleep(0.01)
+            time.sleep(0.03)
         assert process.communicate()[1] is not None
         assert process.returncode == ExitCode.DONE
         assert n_passes > n_busy

@@ -107,7 +107,7 @@ def test_the_inputs_are_in_the_lake_by_content(store: Store, tmp_path: Path) -> 
     [(name, version, parsers, n_rows)] = rows(store, "select study, study_version, parsers, n_plan_rows from studies")
     assert (name, version, n_rows) == ("demo", report.study_version, 160)
     [(parser_id, spec)] = json.loads(parsers).items()
-    tasks.parser(spec)
+    tasks.rule_of(spec)
     assert rows(store, "select distinct parser_id, task, mode, round_no, unit_id from plan") == [
         (parser_id, "pairwise", "batch", 1, "")
     ]

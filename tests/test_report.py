@@ -32,7 +32,8 @@ OF_PAIRS = {"consistency", "position", "paired", "ranking", "matrix", "disagreem
 OF_SINGLES = {"repeats", "agreement", "compliance", "ratings", "calibration", "pressure"}
 INERT = {
     "html", "head", "meta", "title", "style", "body", "a", "header", "main", "nav", "section", "article", "footer",
-    "h1", "h2", "h3", "h4", "p", "ol", "li", "span", "div", "dl", "dt", "dd", "figure", "figcaption", "details", "summary",
+    "h1", "h2", "h3", "h4", "p", "ol", "li", "span", "div", "dl", "dt", "dd", "figure", "figcaption", "details",
+    "summary",
     "pre", "code", "table", "caption", "thead", "tbody", "tr", "th", "td", "svg", "g", "path", "line", "rect", "text",
     "tspan",
 }  # fmt: skip

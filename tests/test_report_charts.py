@@ -208,7 +208,8 @@ def test_a_wide_matrix_scrolls_in_a_box_that_the_keyboard_reaches() -> None:
 
 def test_files_are_what_their_names_say(tmp_path: Path) -> None:
     """SVG, PDF and PNG of each figure; the PNG is twice as large; colours are fixed; a second run gives equal bytes."""
-    figures = [figure_of(kind, rows_of(kind, ("a", "b", "c")), key=kind.value) for kind in ChartKind]
+    kinds = (ChartKind.INTERVALS, ChartKind.WIN_MATRIX, ChartKind.CURVES, ChartKind.BARS)
+    figures = [figure_of(kind, rows_of(kind, ("a", "b", "c")), key=kind.value) for kind in kinds]
     paths = drawing.write_files(figures, tmp_path / "new" / "figures")
     assert [path.name for path in paths[:3]] == ["intervals.svg", "intervals.pdf", "intervals.png"]
     before = {path: path.read_bytes() for path in paths}

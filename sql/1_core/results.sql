@@ -4,9 +4,9 @@
 --   and the attempt that asked last. A request that several cells share appears in each of them with the same ids and
 --   the same cost; `costs` counts it once. request_state: planned, outstanding (asked, no answer yet), answered,
 --   failed, missing (its batch is settled and holds no line for it) or unknown (nobody knows yet whether its batch
---   exists). outcome is NULL until a request is answered, failed or missing. purpose says why an adaptive round asks a
---   pair: start, gain (in nats, of information), reverse, or holdout, which no choice ever looks at; NULL elsewhere. What
---   is of a smaller tier is sent before what is of a larger one.
+--   exists). outcome is NULL until a request is answered, failed or missing. purpose says why an adaptive round asks
+--   for a row (start, gain, reverse, or holdout, which no choice ever looks at), and gain how many nats of information
+--   it was expected to give; both are NULL elsewhere. What is of a smaller tier is sent before what is of a larger one.
 CREATE OR REPLACE VIEW results AS
 WITH joined AS (
   SELECT

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from batchpond import errors
+from batchpond.version import __version__
 
 if TYPE_CHECKING:
     from batchpond.api import Lake
 
-__version__ = "0.1.0"
 __all__ = ["Lake", "__version__", "errors"]
 
 

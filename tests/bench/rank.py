@@ -7,7 +7,7 @@ SQL that adds up wins by pair (opening the lake included), the counting that `ra
 judgments without verdict), a whole Newton fit of the plain model, one linear solve of the size of one of its
 steps, and `rank` with intervals, rank intervals and tied groups as the command runs it, printing left out.
 Ratios are of the least and of the median times; CPU seconds beside them, for a machine that others use.
-OPENBLAS_NUM_THREADS=N holds linear algebra to N threads, as the command does with half the CPUs.
+Linear algebra has half as many threads as there are CPUs, as in the command, or OPENBLAS_NUM_THREADS.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from batchpond.stats import bradley_terry
 from batchpond.stats.bradley_terry import Model, Penalty
 
 FILE_ROWS = 50_000
+VARIABLE = "OPENBLAS_NUM_THREADS"
 AGGREGATION = """
 SELECT least(item_first, item_second) AS item_lo, greatest(item_first, item_second) AS item_hi,
   count(*) FILTER (WHERE (verdict = 'first') = (item_first < item_second)) AS lo_won,
@@ -98,6 +99,10 @@ def main() -> None:
     parser.add_argument("--comparisons", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=5)
     arguments = parser.parse_args()
+    if VARIABLE not in os.environ:
+        # Read when numpy loads, which it has by now.
+        own = os.environ | {VARIABLE: str(max(1, (os.cpu_count() or 1) // 2))}
+        os.execve(sys.executable, [sys.executable, "-m", "tests.bench.rank", *sys.argv[1:]], own)  # noqa: S606
     with tempfile.TemporaryDirectory() as folder:
         path = make(Path(folder) / "lake", arguments.items, arguments.comparisons).path
         report(path, arguments.items, arguments.comparisons, arguments.runs)
@@ -129,7 +134,10 @@ def report(path: Path, n_items: int, n_comparisons: int, runs: int) -> None:
     for _ in range(runs):
         for name, step in work.items():
             times[name].run(step)
-    sys.stdout.write(f"{n_items:,} items, {n_comparisons:,} comparisons, {os.cpu_count()} CPUs, {runs} runs\n")
+    sys.stdout.write(
+        f"{n_items:,} items, {n_comparisons:,} comparisons, {os.cpu_count()} CPUs,"
+        f" {os.environ.get(VARIABLE)} threads of linear algebra, {runs} runs\n"
+    )
     sys.stdout.write(f"{'':36}{'wall min':>9}{'median':>9}{'cpu min':>9}{'median':>9}\n")
     for name, found in times.items():
         cells = (f"{best(values):9.3f}" for values in (found.wall_s, found.cpu_s) for best in (min, median))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from batchpond.cli import formats, output
@@ -44,29 +45,31 @@ def command(invocation: Invocation, is_json: bool) -> None:
     cells = rows(lake, "report_consistency", order=CELL, study=demo.STUDY)
     if is_json:
         counts = {"n_requests": report.n_requests, "n_batches": report.n_batches, "n_syncs": report.n_syncs}
-        output.document({**counts, "completion": completion, "consistency": cells})
+        page = _report(invocation)
+        output.document({**counts, "completion": completion, "consistency": cells, "report": page})
         return
     output.text("\n".join(tables(completion, cells)))
     option = f"--lake {lake} " if invocation.is_lake_given else ""
     explore = "\n".join(f"  batchpond {option}{words}" for words in EXPLORE)
     shell = f"  duckdb -readonly {lake}/batchpond.duckdb"
     invocation.diagnostics.note(f"all of it is in {lake}; go on with\n{explore}\n{shell}")
-    _report(invocation, option)
+    _report(invocation)
 
 
-def _report(invocation: Invocation, option: str) -> None:
-    """Write the demo's report beside its lake, where the packages are there that draw it."""
+def _report(invocation: Invocation) -> Path | None:
+    """Write the demo's report beside its lake, where the packages are there that draw it, and say where it is."""
     from batchpond import demo
     from batchpond.report import build, files
 
     if not files.is_extra_installed():
-        again = f"`batchpond {option}report` writes all of it on one page"
-        invocation.diagnostics.note("there is no report yet", hint=f"pip install 'batchpond[report]', then {again}")
-        return
+        hint = "pip install 'batchpond[report]'; `batchpond report` then writes all of it on one page"
+        invocation.diagnostics.note("there is no report yet", hint=hint)
+        return None
     path = invocation.lake_path.absolute().parent / REPORT
     content = files.text(build.build(invocation.lake_path, demo.STUDY), files.ReportFormat.HTML)
     files.write(content, path, force=True)
     invocation.diagnostics.note(f"the report, a page to open in a browser: {path}")
+    return path
 
 
 def tables(completion: Rows, cells: Rows) -> Iterator[str]:

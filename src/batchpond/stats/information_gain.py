@@ -19,7 +19,7 @@ from batchpond.stats.arrays import Bools, Floats, Ints
 ALL_PAIRS_MAX: Final = 2_000
 NEAREST: Final = 40
 AT_RANDOM: Final = 10
-UPDATED_MAX: Final = 1_000
+UPDATED_MAX: Final = 500
 TOP_DRAWS: Final = 500
 TOP_FLOOR: Final = 0.005
 

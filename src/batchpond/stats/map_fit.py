@@ -23,6 +23,9 @@ ETA_SD: Final = 1.0
 ITERATIONS_MAX: Final = 50
 STEP_TOLERANCE: Final = 1e-8
 HALVINGS_MAX: Final = 30
+DENSE_MAX: Final = 500
+CONJUGATE_TOLERANCE: Final = 1e-10
+CONJUGATE_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,8 @@ def _mode(votes: Votes, sd: float, start: Floats) -> _Mode:
     beta = start.copy()
     height = _log_posterior(votes, beta, precision)
     for _ in range(ITERATIONS_MAX):
-        gradient, matrix = _derivatives(votes, beta, precision)
-        step = np.linalg.solve(matrix, gradient)
+        gradient, curve = _derivatives(votes, beta, precision)
+        step = curve.solved(gradient)
         if float(np.abs(step).max()) < STEP_TOLERANCE:
             break
         share = 1.0
@@ -87,7 +90,7 @@ def _mode(votes: Votes, sd: float, start: Floats) -> _Mode:
         else:
             break
         beta, height = beta + share * step, after
-    _, matrix = _derivatives(votes, beta, precision)
+    matrix = _derivatives(votes, beta, precision)[1].matrix()
     log_volume = 0.5 * float(np.log(precision).sum()) - 0.5 * float(np.linalg.slogdet(matrix)[1])
     return _Mode(beta, matrix, height + log_volume)
 
@@ -97,20 +100,61 @@ def _log_posterior(votes: Votes, beta: Floats, precision: Floats) -> float:
     return likelihood.log_likelihood(votes.counts, u, None) - 0.5 * float(np.sum(precision * beta**2))
 
 
-def _derivatives(votes: Votes, beta: Floats, precision: Floats) -> tuple[Floats, Floats]:
+def _derivatives(votes: Votes, beta: Floats, precision: Floats) -> tuple[Floats, _Curve]:
     """Return the gradient of the log posterior and its negative Hessian."""
-    n = votes.n_items
     local = likelihood.half_ties(votes.counts, predictors(votes, beta[:-1], float(beta[-1])))
     score, info = local.score_u, local.info_uu
-    pair, across = info.sum(axis=0), info[0] - info[1]
     gradient = np.r_[per_item(votes, score.sum(axis=0), -score.sum(axis=0)), (score[0] - score[1]).sum()]
-    matrix = np.zeros((n + 1, n + 1))
-    matrix[votes.lo, votes.hi] = matrix[votes.hi, votes.lo] = -pair
-    matrix[np.arange(n), np.arange(n)] = per_item(votes, pair, pair)
-    matrix[:n, n] = matrix[n, :n] = per_item(votes, across, -across)
-    matrix[n, n] = pair.sum()
-    matrix[np.arange(n + 1), np.arange(n + 1)] += precision
-    return gradient - precision * beta, matrix
+    return gradient - precision * beta, _Curve(votes, info.sum(axis=0), info[0] - info[1], precision)
+
+
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    """The negative Hessian of the log posterior, by what each pair adds to it: to the items, and across to eta."""
+
+    votes: Votes
+    pair: Floats
+    across: Floats
+    precision: Floats
+
+    def matrix(self) -> Floats:
+        """Return it whole, eta last."""
+        votes, pair, n = self.votes, self.pair, self.votes.n_items
+        matrix = np.zeros((n + 1, n + 1))
+        matrix[votes.lo, votes.hi] = matrix[votes.hi, votes.lo] = -pair
+        matrix[np.arange(n), np.arange(n)] = per_item(votes, pair, pair)
+        matrix[:n, n] = matrix[n, :n] = per_item(votes, self.across, -self.across)
+        matrix[n, n] = pair.sum()
+        matrix[np.arange(n + 1), np.arange(n + 1)] += self.precision
+        return matrix
+
+    def times(self, vector: Floats) -> Floats:
+        """Return its product with a vector, without making it."""
+        votes, theta, eta = self.votes, vector[:-1], vector[-1]
+        gap = theta[votes.lo] - theta[votes.hi]
+        flow = self.pair * gap + self.across * eta
+        own = np.r_[per_item(votes, flow, -flow), float(self.across @ gap) + float(self.pair.sum()) * eta]
+        return np.asarray(own + self.precision * vector)
+
+    def solved(self, gradient: Floats) -> Floats:
+        """Return Newton's step: solved whole for few items, by conjugate gradients for many."""
+        if self.votes.n_items <= DENSE_MAX:
+            return np.asarray(np.linalg.solve(self.matrix(), gradient))
+        diagonal = np.r_[per_item(self.votes, self.pair, self.pair), self.pair.sum()] + self.precision
+        step, rest = np.zeros_like(gradient), gradient.copy()
+        scaled = rest / diagonal
+        way, size = scaled.copy(), float(rest @ scaled)
+        goal = size * CONJUGATE_TOLERANCE**2
+        for _ in range(CONJUGATE_MAX):
+            if size <= goal:
+                break
+            turned = self.times(way)
+            share = size / float(way @ turned)
+            step, rest = step + share * way, rest - share * turned
+            scaled = rest / diagonal
+            size, before = float(rest @ scaled), size
+            way = scaled + size / before * way
+        return step
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from batchpond.report.source import Source
 _PAIR: Final = "provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b"
 _WORDS: Final = (
     "Agreement beyond chance is 0 where judges agree as often as their habits alone make them, and 1 where they always "
-    "agree. panel/majority is the majority of the other models, human/people what people hold."
+    "agree. panel/others is the majority of the other models, human/majority what people hold."
 )
 
 

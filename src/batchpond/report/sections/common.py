@@ -70,3 +70,8 @@ def sentences(*parts: str) -> str:
 def cut(rows: Rows) -> str:
     """Return a sentence when a query has more rows than are shown."""
     return f"The first {len(rows):,} rows; there are more." if rows.is_cut else ""
+
+
+def counted(n: int, noun: str) -> str:
+    """Return a count with its noun."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"

@@ -8,7 +8,7 @@ from batchpond.report.cells import LABEL, ORDER, cells
 from batchpond.report.figure import ChartKind, Figure
 from batchpond.report.numbers import Kind
 from batchpond.report.parts import Column, Section
-from batchpond.report.sections.common import cut, drawn, exhibit, left_out, sentences, total
+from batchpond.report.sections.common import counted, cut, drawn, exhibit, left_out, sentences, total
 from batchpond.report.source import Rows, Source
 
 _SELECT = (
@@ -38,7 +38,7 @@ def coverage(source: Source) -> Section | None:
     found = cells(rows.frame)
     n_expected, n_answered, n_valid = (total(rows.frame, name) for name in ("n_expected", "n_answered", "n_valid"))
     caption = sentences(
-        f"n = {n_expected:,} judgments expected in {len(rows):,} cells, {n_answered:,} answered, {n_valid:,} valid "
+        f"n = {n_expected:,} judgments expected in {counted(len(rows), 'cell')}, {n_answered:,} answered, {n_valid:,} valid "
         "(decided, or a tie).",
         left_out(rows.frame, (("n_no_verdict", "answers without a verdict"), ("n_failed", "failed for good"),
                               ("n_pending", "still pending"))),

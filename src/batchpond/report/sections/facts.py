@@ -8,11 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from batchpond import __version__
 from batchpond.report.numbers import UNKNOWN, Kind, moment
 from batchpond.report.parts import Column, Exhibit, Facts, Section
 from batchpond.report.sections.common import cut, exhibit, sentences
 from batchpond.report.source import Source
+from batchpond.version import __version__
 from batchpond.visible import escape
 
 _SIMULATED = "All answers in this report are simulated: no model was asked."

@@ -27,7 +27,7 @@ def compliance(source: Source) -> Section | None:
     parts = [part for part in (_overall(source), _statements(source), _paired(source), _judges(source)) if part]
     words = (
         "A candidate complies with a statement when its output, in a judge's eyes, does what the statement asks. The "
-        "judge panel/majority is the majority of the model judges, where there are at least two."
+        "judge named majority is the majority of the model judges, where there are at least two."
     )
     return Section("compliance", "Compliance", (words,), parts) if parts else None
 
