@@ -28,6 +28,9 @@ _AXIS: Final[dict[str, Any]] = {
     "grid": False, "domain": False, "ticks": False, "labelPadding": 5, "titlePadding": 8, "labelFlush": False,
 }  # fmt: skip
 
+# Readers' fonts may be a little wider than the renderer's, and text at the right edge must not be cut.
+_PADDING: Final = {"left": 4, "top": 4, "right": 10, "bottom": 4}
+
 Row = Mapping[str, Any]
 
 
@@ -236,6 +239,12 @@ def finished(chart: Any) -> Any:
         "gridColor": palette.GRID.light,
     }  # fmt: skip
     chart.config = alt.Config(
-        font=FONT, background=palette.PAPER.light, padding=4, aria=False, view={"stroke": None}, axis=axis, title=text
+        font=FONT,
+        background=palette.PAPER.light,
+        padding=_PADDING,
+        aria=False,
+        view={"stroke": None},
+        axis=axis,
+        title=text,
     )
     return chart

@@ -38,8 +38,8 @@ def coverage(source: Source) -> Section | None:
     found = cells(rows.frame)
     n_expected, n_answered, n_valid = (total(rows.frame, name) for name in ("n_expected", "n_answered", "n_valid"))
     caption = sentences(
-        f"n = {n_expected:,} judgments expected in {counted(len(rows), 'cell')}, {n_answered:,} answered, {n_valid:,} valid "
-        "(decided, or a tie).",
+        f"n = {n_expected:,} judgments expected in {counted(len(rows), 'cell')}, {n_answered:,} answered, "
+        f"{n_valid:,} valid (decided, or a tie).",
         left_out(rows.frame, (("n_no_verdict", "answers without a verdict"), ("n_failed", "failed for good"),
                               ("n_pending", "still pending"))),
         "Failed: error, expired, cancelled, or missing from a settled batch. Extra: further answers to the same "

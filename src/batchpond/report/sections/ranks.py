@@ -32,9 +32,8 @@ def ranking(source: Source) -> Section | None:
     by = _by(source)
     try:
         found = rank.rank(source.lake_path, rank.Request(study=source.study, by=by, options=_options(source)))
-    except UsageError as error:
-        words = f"No ranking is shown: {error.message}."
-        return Section("ranking", "Ranking", (words,), ()) if error.hint and "nothing" not in error.message else None
+    except UsageError as error:  # nothing to rank, or more items than a ranking can hold
+        return Section("ranking", "Ranking", (f"No ranking is shown: {error.message}.",), ())
     command = f"batchpond rank {shlex.quote(source.study)} --by {by[0] if by else 'study'}"
     parts = (
         _items(_rows(pl.DataFrame(found.items), f"{command} --format csv"), by),
