@@ -16,7 +16,7 @@ from batchpond.report.reading import Reading, Row
 _LABEL_COLUMNS: Final = 38
 _HEADER_PX, _MARK_PX, _LABEL_PX, _GAP_PX = 26, 15, 17, 6
 _BAR_PX: Final = 13
-_GUTTER_PX, _PHONE_EDGES_PX = 10, 24
+_GUTTER_PX, _PHONE_EDGES_PX = 10, 38
 
 
 @dataclass(frozen=True, slots=True)

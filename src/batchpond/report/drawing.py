@@ -22,7 +22,7 @@ from batchpond.report.figure import Figure
 PNG_SCALE: Final = 2.0
 _NAMESPACE: Final = "http://www.w3.org/2000/svg"
 _ALT_MAX: Final = 300
-_SCROLLS_FROM_PX: Final = {Layout.WIDE: TOTAL_PX[Layout.WIDE] + 40, Layout.NARROW: TOTAL_PX[Layout.NARROW] + 12}
+_SCROLLS_FROM_PX: Final = {Layout.WIDE: TOTAL_PX[Layout.WIDE] + 40, Layout.NARROW: TOTAL_PX[Layout.NARROW] + 20}
 _KEY: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,80}")
 # What Vega draws of these figures; anything else in a drawing is an error, and is never shown.
 _ELEMENTS: Final = frozenset({"svg", "g", "path", "line", "rect", "text", "tspan"})
