@@ -35,7 +35,11 @@ FIRST = next(iter(SIMULATED))
 OF_THE_WIRE = ("S4", "S7", "S8.before", "S8.after", "S9", "Y1", "Y4", "Y6", "Y8")
 OF_UPLOADS = ("S5.before", "S5", "S6")
 # Where only the way back to a batch differs from a provider that is swept above, only that is tried.
-FEW = {"together": ("S6", "S8.after", "Y1"), "vertex": ("S5", "S8.after", "Y1", "Y4")}
+FEW = {
+    "gemini": ("S5", "S6", "S8.after", "Y1", "Y4"),
+    "together": ("S6", "S8.after", "Y1"),
+    "vertex": ("S5", "S8.after", "Y1", "Y4"),
+}
 SWEPT = tuple(name for name in SIMULATED if name not in FEW or EVERYTHING in os.environ)
 Costs = Mapping[str, tuple[int, int, int]]
 

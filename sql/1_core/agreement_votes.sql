@@ -17,7 +17,7 @@ WITH pairs AS MATERIALIZED (
   FROM pair_status
   WHERE majority_lo_first IS NOT NULL OR majority_hi_first IS NOT NULL
 ),
-items AS MATERIALIZED (
+judged AS MATERIALIZED (
   SELECT
     study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, turn_no,
     CASE WHEN count(*) = count(coalesce(value, CAST(score AS VARCHAR)))
@@ -41,14 +41,14 @@ people AS (
   SELECT
     study, task, rubric_id, unit_id, item, CAST(NULL AS VARCHAR), turn_no,
     CAST(avg(score) AS VARCHAR), CAST(NULL AS VARCHAR)
-  FROM items
+  FROM judged
   WHERE provider = 'human' AND task = 'likert' AND score IS NOT NULL
   GROUP BY study, task, rubric_id, unit_id, item, turn_no
 ),
 asked AS (
   SELECT DISTINCT study, 'pair' AS task, template_id FROM pairs WHERE provider <> 'human'
   UNION ALL
-  SELECT DISTINCT study, task, template_id FROM items WHERE provider <> 'human'
+  SELECT DISTINCT study, task, template_id FROM judged WHERE provider <> 'human'
 )
 SELECT
   study, 'pair' AS task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
@@ -59,7 +59,7 @@ UNION ALL
 SELECT
   study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, CAST(NULL AS VARCHAR),
   turn_no, vote, CAST(NULL AS VARCHAR)
-FROM items
+FROM judged
 WHERE vote IS NOT NULL
   AND NOT (provider = 'human' AND request_model = 'majority')
 UNION ALL

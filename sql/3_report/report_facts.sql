@@ -7,7 +7,14 @@ CREATE OR REPLACE VIEW report_facts AS
 WITH cells AS (
   SELECT
     study,
-    string_agg(DISTINCT origin, ', ' ORDER BY origin) AS origins,
+    concat_ws(', ',
+      max(CASE WHEN origin = 'batch' THEN origin END),
+      max(CASE WHEN origin = 'files' THEN origin END),
+      max(CASE WHEN origin = 'imported' THEN origin END),
+      max(CASE WHEN origin = 'live' THEN origin END),
+      max(CASE WHEN origin = 'mixed' THEN origin END),
+      max(CASE WHEN origin = 'simulated' THEN origin END)
+    ) AS origins,
     count(*) AS n_cells,
     count(DISTINCT template_id) AS n_templates,
     count(DISTINCT rubric_id) AS n_rubrics,
@@ -27,12 +34,22 @@ presented AS (
 counts AS (
   SELECT
     study,
-    string_agg(DISTINCT task, ', ' ORDER BY task) AS tasks,
+    concat_ws(', ',
+      max(CASE WHEN task = 'compliance' THEN task END),
+      max(CASE WHEN task = 'conversation' THEN task END),
+      max(CASE WHEN task = 'generation' THEN task END),
+      max(CASE WHEN task = 'inputs' THEN task END),
+      max(CASE WHEN task = 'likert' THEN task END),
+      max(CASE WHEN task = 'pairwise' THEN task END),
+      max(CASE WHEN task = 'pressure' THEN task END),
+      max(CASE WHEN task = 'prompts' THEN task END),
+      max(CASE WHEN task = 'ranking' THEN task END)
+    ) AS tasks,
     count(DISTINCT nullif(unit_id, '')) AS n_units
   FROM presented
   GROUP BY study
 ),
-items AS (
+judged AS (
   SELECT study, count(*) AS n_items
   FROM (
     SELECT study, item_first AS item FROM presented WHERE item_first IS NOT NULL
@@ -49,11 +66,11 @@ SELECT
   cells.n_templates,
   cells.n_rubrics,
   cells.n_judges,
-  coalesce(items.n_items, 0) AS n_items,
+  coalesce(judged.n_items, 0) AS n_items,
   counts.n_units,
   cells.n_expected,
   cells.n_answered,
   cells.n_valid
 FROM cells
 JOIN counts ON counts.study = cells.study
-LEFT JOIN items ON items.study = cells.study;
+LEFT JOIN judged ON judged.study = cells.study;

@@ -255,9 +255,7 @@ def publish_round(
     with tables.connect(store, INPUT_TABLES) as connection:
         values: dict[str, str | int] = {"study": staged.name, "version": version, "round_no": round_no}
         n_slots, n_files = connection.execute(_PLACE, values).fetchall()[0]
-        ways, _ = make_ways(
-            stage.models, registry.module, staged.unsupported, staged.source, stage.output_schema
-        )
+        ways, _ = make_ways(stage.models, registry.module, staged.unsupported, staged.source, stage.output_schema)
         found = Round(staged.name, version, round_no, stage, ways, n_slots, n_files)
         known = planned_asks(connection, found)
         return publish(store, connection, found, (ask for ask in asks if ask_id(ask) not in known))

@@ -87,18 +87,14 @@ def build(lake_path: Path, files: Files) -> list[BadFile]:
     """
     good, bad = _sorted_out(files)
     info = _info(lake_path, files, good)
-    failure: duckdb.Error | OSError | None = None
-    for base in _bases(lake_path / LENS):
-        try:
-            _put_in_place(lake_path, _remade(base, info, good, bad))
-        except (duckdb.Error, OSError) as error:
-            failure = error
-        else:
-            return bad
-    raise LakeError(
-        f"the views of {lake_path} could not be written: {_first_line(failure)}",
-        hint="check free space; the Parquet files are intact and `batchpond doctor` writes the views again",
-    ) from failure
+    try:
+        _put_in_place(lake_path, _remade_of(_bases(lake_path / LENS), info, good, bad))
+    except (duckdb.Error, OSError) as error:
+        raise LakeError(
+            f"the views of {lake_path} could not be written: {_first_line(error)}",
+            hint="check free space; the Parquet files are intact and `batchpond doctor` writes the views again",
+        ) from error
+    return bad
 
 
 def bad_files(lake_path: Path) -> list[BadFile]:
@@ -132,13 +128,13 @@ def connect(lake_path: Path, *, memory_limit: str = MEMORY_LIMIT) -> duckdb.Duck
     """Open the lens to read, for our own SQL; close it after use.
 
     A lake whose lens is missing, damaged, or was written at another path or by another version is shown
-    through views made in memory, so reading never depends on a writer.
+    through one of the reader's own, so reading never depends on a writer.
     """
     lake_path = Path(os.path.abspath(lake_path))
     connection = duckdb.connect(":memory:", config=_config(lake_path, memory_limit))
     try:
         if not _attach(connection, lake_path):
-            _create_in_memory(connection, lake_path)
+            _attach_own(connection, lake_path)
     except duckdb.Error as error:
         connection.close()
         raise LakeError(
@@ -187,11 +183,15 @@ def _attach(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> bool:
     return False
 
 
-def _create_in_memory(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> None:
+def _attach_own(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> None:
     files = listed(lake_path)
     good, bad = _sorted_out(files)
-    _create(connection, good)
-    _record(connection, _info(lake_path, files, good), good, bad)
+    content = _remade_of(_unfilled(), _info(lake_path, files, good), good, bad)
+    with _scratch() as path:
+        path.write_bytes(content)
+        # The engine holds the file open: it may lose its name at once.
+        connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG} (READ_ONLY)")
+        connection.execute(f"USE {CATALOG}")
 
 
 def _recorded(lens_path: Path) -> _Info | None:
@@ -239,6 +239,17 @@ def _put_in_place(lake_path: Path, content: bytes) -> None:
     (lake_path / f"{LENS}.wal").unlink(missing_ok=True)
 
 
+def _remade_of(bases: Iterator[bytes], info: _Info, good: Files, bad: Sequence[BadFile]) -> bytes:
+    """Return a lens made from the first base that is sound; raises what the last one failed with."""
+    failure: duckdb.Error | OSError = OSError("no base")
+    for base in bases:
+        try:
+            return _remade(base, info, good, bad)
+        except (duckdb.Error, OSError) as error:
+            failure = error
+    raise failure
+
+
 def _remade(base: bytes, info: _Info, good: Files, bad: Sequence[BadFile]) -> bytes:
     """Return a lens made from one with the same views, because making those costs most of a second."""
     with _scratch() as path:
@@ -276,6 +287,11 @@ def _bases(lens_path: Path) -> Iterator[bytes]:
     is_same = info is not None and (info.views_digest, info.duckdb_version) == (views_digest(), duckdb.__version__)
     if is_same and lens_path.stat().st_size <= _REUSED_BYTES_MAX:
         yield lens_path.read_bytes()
+    yield from _unfilled()
+
+
+def _unfilled() -> Iterator[bytes]:
+    """Yield lenses over no files: one that was kept, then a fresh one, which is kept from then on."""
     name = f"{views_digest()[:32]}-{duckdb.__version__}"
     if (kept := cache.read(name)) is not None:
         yield kept
