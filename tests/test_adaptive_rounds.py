@@ -15,6 +15,8 @@ from batchpond import rank, stage_plan
 from batchpond.cli.plan import staged_lines
 from batchpond.clock import ManualClock
 from batchpond.lake import schemas
+from batchpond.report import build, files
+from batchpond.report.parts import Exhibit
 from batchpond.stage_status import StageState, stages
 from batchpond.study_spec import AdaptiveSpec, PairsSpec
 
@@ -102,6 +104,18 @@ def test_rank_says_what_the_held_out_judgments_do_and_that_reliability_does_not_
     (pooled,) = rank.rank(unkilled.lake, rank.Request(by=(), options=options)).rankings.to_pylist()
     assert pooled["n_held_out"] == sum(report.rankings["n_held_out"].to_pylist())
     assert any("held out at random" in note for note in report.notes)
+
+
+def test_the_report_says_why_each_round_asked_and_what_the_held_out_judgments_do(unkilled: StageRig) -> None:
+    """The chapter's counts are those of the plan, and the ranking's quality carries the held-out accuracy."""
+    report = build.build(unkilled.lake)
+    (chapter,) = (section for section in report.sections if section.key == "adaptive")
+    (part,) = chapter.parts
+    assert isinstance(part, Exhibit)
+    assert [tuple(row) for row in part.frame.select("round_no", "purpose", "n_planned").rows()] == [
+        (1, "start", 64), (2, "gain", 48), (2, "holdout", 10), (2, "reverse", 10),
+    ]  # fmt: skip
+    assert "held out, foretold" in files.text(report, files.ReportFormat.MARKDOWN)
 
 
 FILES = "after link"
