@@ -27,7 +27,7 @@ max_requests = 10000
 [items]
 path = "samples.csv"
 [pairs]
-select = "adaptive"
+select = "{select}"
 {pairs}
 [[rubrics]]
 use = "overall_quality"
@@ -95,10 +95,10 @@ def rho_firth(table: Votes, truth: Numbers) -> float:
 
 def rig_of(
     path: Path, theta: Numbers, pairs: str, *, models: Sequence[str] = ("gpt-4.1-mini",), seed: int = SEED,
-    clock: ManualClock | None = None, rates: dict[str, float] | None = None,
+    clock: ManualClock | None = None, rates: dict[str, float] | None = None, select: str = "adaptive",
 ) -> StageRig:  # fmt: skip
     """Return a user whose samples' quality a simulated judge knows, unless the files stand there already."""
-    toml = STUDY.format(seed=seed, pairs=pairs, models="".join(map(MODEL.format, models)))
+    toml = STUDY.format(seed=seed, select=select, pairs=pairs, models="".join(map(MODEL.format, models)))
     more = {} if clock is None else {"clock": clock}
     rig = StageRig(path, settings=Settings(seed=seed, latency_s=(60.0, 600.0)), toml=toml, **more)
     marks = zip(names_of(len(theta)), theta, strict=True)

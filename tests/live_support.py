@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import anthropic
@@ -47,26 +48,33 @@ def ask(http: httpx.Client, name: str, text: str = TEXT) -> httpx.Response:
     return http.post(url_of(name), json=body_of(name, text), headers=AUTH)
 
 
-def sdk_caller(name: str, sim: Running, timeout_s: float = 5.0) -> Callable[[], str]:
-    """Return a function that asks by the official SDK, once, and returns the text."""
+@contextmanager
+def sdk_caller(name: str, sim: Running, timeout_s: float = 5.0) -> Iterator[Callable[[], str]]:
+    """Yield a function that asks by the official SDK, once, and returns the text."""
     root, model = sim.root_url, LIVE[name].model
-    if name == "anthropic":
-        a = anthropic.Anthropic(api_key=KEY, base_url=f"{root}/anthropic", max_retries=0, timeout=timeout_s)
-        turn: Any = [{"role": "user", "content": TEXT}]
-        return lambda: "".join(
-            block.text
-            for block in a.messages.create(model=model, max_tokens=4096, messages=turn).content
-            if block.type == "text"
-        )
-    if name == "gemini":
-        options = types.HttpOptions(base_url=f"{root}/gemini", timeout=int(timeout_s * 1000))
-        g = genai.Client(api_key=KEY, http_options=options)
-        return lambda: g.models.generate_content(model=model, contents=TEXT).text or ""
-    o = openai.OpenAI(api_key=KEY, base_url=f"{root}{LIVE[name].path}", max_retries=0, timeout=timeout_s)
-    return lambda: (
-        o.chat.completions.create(model=model, messages=[{"role": "user", "content": TEXT}]).choices[0].message.content
-        or ""
-    )
+    match name:
+        case "anthropic":
+            turn: Any = [{"role": "user", "content": TEXT}]
+            base_url = f"{root}/anthropic"
+            with anthropic.Anthropic(api_key=KEY, base_url=base_url, max_retries=0, timeout=timeout_s) as a:
+                yield lambda: "".join(
+                    block.text
+                    for block in a.messages.create(model=model, max_tokens=4096, messages=turn).content
+                    if block.type == "text"
+                )
+        case "gemini":
+            options = types.HttpOptions(base_url=f"{root}/gemini", timeout=int(timeout_s * 1000))
+            with genai.Client(api_key=KEY, http_options=options) as g:
+                yield lambda: g.models.generate_content(model=model, contents=TEXT).text or ""
+        case _:
+            base_url = f"{root}{LIVE[name].path}"
+            with openai.OpenAI(api_key=KEY, base_url=base_url, max_retries=0, timeout=timeout_s) as o:
+                yield lambda: _first_choice(o, model)
+
+
+def _first_choice(client: openai.OpenAI, model: str) -> str:
+    asked = client.chat.completions.create(model=model, messages=[{"role": "user", "content": TEXT}])
+    return asked.choices[0].message.content or ""
 
 
 def outcome(call: Callable[[], str]) -> str:

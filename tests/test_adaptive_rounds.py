@@ -90,6 +90,7 @@ def test_an_idle_sync_writes_nothing_and_status_says_that_all_is_asked(unkilled:
     assert unkilled.tree() == before
     (status,) = stages(unkilled.store(), unkilled.picture())
     assert (status.state, status.round_no, status.n_planned, status.n_open) == (StageState.DONE, 2, N_ALL, 0)
+    assert status.stopped == "all rounds are asked: 2"
 
 
 def test_rank_says_what_the_held_out_judgments_do_and_that_reliability_does_not_hold(unkilled: StageRig) -> None:

@@ -107,12 +107,17 @@ def test_an_error_is_that_text_s_alone() -> None:
 
 
 def test_an_error_that_stops_the_engine_takes_no_other_text_with_it() -> None:
-    """DuckDB cannot turn every failure on one row into NULL; and time that is up is no answer."""
+    """DuckDB cannot turn every failure on one row into NULL."""
     texts = ["a%", "abc!", "abc", "%!"]
     found = evaluate({"label": "'abc' LIKE text ESCAPE '!'"}, texts)
     assert found[::2] == [{"label": "true"}] * 2
     assert all(row in (None, {"label": "false"}) for row in found[1::2])  # DuckDB 2 stops where 1.5 says false
-    assert evaluate({"label": "text"}, texts, within_s=0) == [None] * 4
+
+
+def test_time_that_is_up_is_no_answer() -> None:
+    """Answers that nobody read are not counted as unparsed."""
+    with pytest.raises(UsageError, match="did not read 2 answers within 0 s"):
+        evaluate({"label": "text"}, ["a", "b"], within_s=0)
 
 
 def test_sql_that_this_engine_cannot_run_reads_nothing_silently() -> None:

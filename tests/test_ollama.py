@@ -69,7 +69,8 @@ def test_the_forms_of_ollama_host(written: str, url: str) -> None:
 )
 def test_addresses_agree_with_the_official_sdk(written: str) -> None:
     """Its own reading of each form, but for the scheme's own port, which it writes out."""
-    theirs = checked_base(str(ollama.Client(written.strip())._client.base_url), has_key=False)[1]
+    with ollama.Client(written.strip()) as official:
+        theirs = checked_base(str(official._client.base_url), has_key=False)[1]
     assert checked_base(completed(written, 11_434), has_key=False)[1] == theirs
 
 

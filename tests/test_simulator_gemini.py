@@ -162,8 +162,10 @@ def test_an_operation_has_string_counts_and_leaves_zeros_and_false_out(tmp_path:
 
 
 def test_keys_decide_who_one_is(tmp_path: Path) -> None:
-    with gemini(tmp_path, keys={"one": "p1", "two": "p2"}) as sim:
-        bare = httpx.Client(transport=sim.transport, base_url="http://127.0.0.1:1/gemini")
+    with (
+        gemini(tmp_path, keys={"one": "p1", "two": "p2"}) as sim,
+        httpx.Client(transport=sim.transport, base_url="http://127.0.0.1:1/gemini") as bare,
+    ):
         missing = bare.get("/v1beta/batches")
         assert (missing.status_code, missing.json()["error"]["status"]) == (403, "PERMISSION_DENIED")
         wrong = bare.get("/v1beta/batches", headers=KEY)

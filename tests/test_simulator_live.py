@@ -87,12 +87,12 @@ def test_an_sdk_meets_a_fault_as_it_would_the_real_thing(
 ) -> None:
     before = sim.world.ledger.live_summary()
     sim.world.add_fault(f"live@1:{fault}")
-    call = sdk_caller(name, sim)
-    assert outcome(call) == wanted
-    after = sim.world.ledger.live_summary()
-    assert after["n_asked"] - before["n_asked"] == 1
-    assert after["n_billed"] - before["n_billed"] == billed
-    assert outcome(call) == "ok"
+    with sdk_caller(name, sim) as call:
+        assert outcome(call) == wanted
+        after = sim.world.ledger.live_summary()
+        assert after["n_asked"] - before["n_asked"] == 1
+        assert after["n_billed"] - before["n_billed"] == billed
+        assert outcome(call) == "ok"
 
 
 def test_an_empty_body_and_an_answer_cut_at_a_line_border_are_http_200_with_nothing(room: Room) -> None:

@@ -7,6 +7,7 @@ the items. Round 1 and the held-out pairs are the same in all cells, so that jud
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -45,9 +46,17 @@ def has_rows(store: Store, study: str, stage: str) -> bool:
 
 
 def asks(
-    store: Store, staged: StagedStudy, stage: StageSpec, rows: Sequence[SourceRow], until: int | None
+    store: Store,
+    staged: StagedStudy,
+    stage: StageSpec,
+    rows: Sequence[SourceRow],
+    until: int | None,
+    stopped: Counter[str],
 ) -> Iterator[Ask]:
-    """Yield what each cell of a stage is asked next; rounds after `until` are taken as not yet asked."""
+    """Yield what each cell of a stage is asked next; rounds after `until` are taken as not yet asked.
+
+    Cells that are asked no further are counted into `stopped` by the reason.
+    """
     ordered = sorted(rows, key=lambda row: row.item_id)
     places = {row.item_id: place for place, row in enumerate(ordered)}
     keys = adaptive.keys_of(list(places))
@@ -58,7 +67,9 @@ def asks(
         if rubric_id not in rubrics or not len(asked):
             continue
         found = adaptive.next_round(keys, asked, stage.pairs, adaptive.seed_of(staged.seed, stage.name))
-        if not isinstance(found, Stop):
+        if isinstance(found, Stop):
+            stopped[found] += 1
+        else:
             only = label_of(*way, n_templates=len(stage.templates))
             for choice in found:
                 yield ask_of_pair(rubrics[rubric_id], ordered[choice.first], ordered[choice.second], choice, only)

@@ -11,6 +11,7 @@ requests the version has by now and, in `detail`, for which answers each stage w
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -108,7 +109,10 @@ def may_have_answers(events: Iterable[Event], last: Event) -> bool:
 
 @dataclass
 class Look:
-    """One look at all stages of a version; `looked` says for which answers each stage was asked further."""
+    """One look at all stages of a version.
+
+    `looked` says for which answers each stage was asked further, and why cells of adaptive stages stopped.
+    """
 
     store: Store
     staged: StagedStudy
@@ -175,11 +179,20 @@ class Look:
         is_asked = self.looked.get(stage.name) == basis if basis else bool(own.n_rows)
         return is_asked and not own.n_open and self.is_ready(stage)
 
+    def why_stopped(self, stage: StageSpec) -> str:
+        """Return why cells of an adaptive stage were asked no further, with how many; empty while none was."""
+        return self.looked.get(_stopped(stage.name), "")
+
     def tell(self, state: str, stage: str | None = None, n_new: int | None = None) -> None:
         """Record how far the rounds are, unless that is on record."""
         self.last = round_event(self.store, self.staged.name, self.version, state, self.looked)
         self.last = dataclasses.replace(self.last, reason=stage, n_limit=n_new)
         self.record(self.last)
+
+
+def _stopped(stage: str) -> str:
+    # Names of stages have no space, so that this is none.
+    return f"{stage} stopped"
 
 
 def round_event(store: Store, study: str, version: str, state: str, looked: Mapping[str, str]) -> Event:
@@ -237,10 +250,13 @@ def open_rounds(
 def _open(look: Look, stage: StageSpec) -> int:
     """Plan what a stage asks by now; return how many rows that adds."""
     basis = look.basis(stage)
-    asks = asks_by_now(look.store, look.staged, stage, look.last.ordinal)
+    stopped: Counter[str] = Counter()
+    asks = asks_by_now(look.store, look.staged, stage, look.last.ordinal, stopped)
     n_new = publish_round(look.store, look.staged, look.version, (look.last.ordinal or 0) + 1, stage, asks)
     failpoints.reach("R1")
     look.looked[stage.name] = basis
+    if stopped:
+        look.looked[_stopped(stage.name)] = "; ".join(f"{reason}: {n:,}" for reason, n in sorted(stopped.items()))
     look.stand(look.standings)
     _, round_no = counts_of(look.store, look.staged.name, look.version)
     if n_new or round_no != look.last.ordinal:  # a process may have died before it told of its round

@@ -10,9 +10,8 @@ import csv
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import orjson
 import pyarrow as pa
@@ -86,8 +85,8 @@ class RowFile:
 def csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield the records of a CSV file of any columns with the line that each starts on; raises UsageError."""
     try:
-        lines = _Lines(path)
-        yield from _records(csv.reader(map(lines.text, lines), strict=True), lines, path)
+        with _Lines(path) as lines:
+            yield from _records(csv.reader(map(lines.text, lines), strict=True), lines, path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
 
@@ -100,40 +99,44 @@ def listed(lines: Iterable[str], n_all: int) -> str:
 
 
 def _csv_blocks(file: RowFile) -> Iterator[pa.Table]:
-    lines = _Lines(file.path)
-    reader = csv.reader(map(lines.text, lines), strict=True)
-    records = _records(reader, lines, file.path)
-    start, header = next(records, (1, []))
-    _check_columns(header, file)
-    block: list[tuple[int, dict[str, str | None]]] = []
-    for start, fields in records:
-        if not fields:
-            continue  # a blank line
-        if len(fields) != len(header):
-            file.problems.add(start, f"has {len(fields)} fields, the header has {len(header)}")
-            continue
-        block.append((start, {name: value or None for name, value in zip(header, fields, strict=True)}))
-        if len(block) == BLOCK_ROWS:
-            yield _block(file.columns, block)
-            block = []
-    yield _block(file.columns, block)
+    with _Lines(file.path) as lines:
+        records = _records(csv.reader(map(lines.text, lines), strict=True), lines, file.path)
+        start, header = next(records, (1, []))
+        _check_columns(header, file)
+        block: list[tuple[int, dict[str, str | None]]] = []
+        for start, fields in records:
+            if not fields:
+                continue  # a blank line
+            if len(fields) != len(header):
+                file.problems.add(start, f"has {len(fields)} fields, the header has {len(header)}")
+                continue
+            block.append((start, {name: value or None for name, value in zip(header, fields, strict=True)}))
+            if len(block) == BLOCK_ROWS:
+                yield _block(file.columns, block)
+                block = []
+        yield _block(file.columns, block)
 
 
 class _Lines:
-    """A file's lines, split at line feeds only, as editors and `sed` count them."""
+    """A file's lines, split at line feeds only, as editors and `sed` count them; open while it is entered."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._numbers = count(1)
+        self._stream = path.open("rb")
         self.n_read = 0
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
     def __iter__(self) -> Iterator[bytes]:
-        with self._path.open("rb") as stream:
-            while line := stream.readline(LINE_SIZE_MAX_BYTES + 1):
-                self.n_read = next(self._numbers)
-                if len(line) > LINE_SIZE_MAX_BYTES:
-                    raise UsageError(f"{self._path}: line {self.n_read} is longer than {LINE_SIZE_MAX_BYTES:,} bytes")
-                yield line.removeprefix(_BOM) if self.n_read == 1 else line
+        while line := self._stream.readline(LINE_SIZE_MAX_BYTES + 1):
+            self.n_read += 1
+            if len(line) > LINE_SIZE_MAX_BYTES:
+                raise UsageError(f"{self._path}: line {self.n_read} is longer than {LINE_SIZE_MAX_BYTES:,} bytes")
+            yield line.removeprefix(_BOM) if self.n_read == 1 else line
 
     def text(self, line: bytes) -> str:
         """Return the line just read as text."""
@@ -168,15 +171,15 @@ def _block(columns: Columns, block: Sequence[tuple[int, Mapping[str, str | None]
 
 def _jsonl_blocks(file: RowFile) -> Iterator[pa.Table]:
     block: list[tuple[int, dict[str, str | None]]] = []
-    lines = _Lines(file.path)
-    for line in lines:
-        row = _json_row(line, lines.n_read, file) if line.strip() else None
-        if row is not None:
-            block.append((lines.n_read, row))
-        if len(block) == BLOCK_ROWS:
-            yield _block(file.columns, block)
-            block = []
-    yield _block(file.columns, block)
+    with _Lines(file.path) as lines:
+        for line in lines:
+            row = _json_row(line, lines.n_read, file) if line.strip() else None
+            if row is not None:
+                block.append((lines.n_read, row))
+            if len(block) == BLOCK_ROWS:
+                yield _block(file.columns, block)
+                block = []
+        yield _block(file.columns, block)
 
 
 def _json_row(line: bytes, number: int, file: RowFile) -> dict[str, str | None] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -75,10 +76,13 @@ def check(store: Store, stage: StageSpec) -> None:
         ) from None
 
 
-def asks_by_now(store: Store, staged: StagedStudy, stage: StageSpec, until: int | None = None) -> Iterator[Ask]:
+def asks_by_now(
+    store: Store, staged: StagedStudy, stage: StageSpec, until: int | None, stopped: Counter[str]
+) -> Iterator[Ask]:
     """Yield what a waiting stage, or one that goes on, asks by what the lake holds now; the lens is up to date.
 
     `until` is the last round that stands for sure: what an adaptive stage has of later ones is chosen anew.
+    Its cells that are asked no further are counted into `stopped` by the reason.
     """
     if stage.task == CONVERSATION:
         yield from _next_turns(store, staged, stage)
@@ -89,7 +93,7 @@ def asks_by_now(store: Store, staged: StagedStudy, stage: StageSpec, until: int 
     if stage.pairs.adaptive is not None and has_rows(store, staged.name, stage.name):
         names = {"study": staged.name, "stage": stage.name}
         known = source_rows(store, staged, stage) if stage.waits else map(_judged_row, query(store, ITEMS, **names))
-        yield from adaptive_rounds.asks(store, staged, stage, list(known), until)
+        yield from adaptive_rounds.asks(store, staged, stage, list(known), until, stopped)
         return
     found = asks(stage, source_rows(store, staged, stage), staged.seed)
     if not _is_pairs_of_pairs(staged, stage):

@@ -36,7 +36,8 @@ class StageStatus:
     """One stage; `waits_for` are the stages that have not ended, or of EMPTY those that gave it nothing.
 
     `feeds` are the stages that ask about its answers. `lacks` says of the last stage of making inputs which
-    statements have fewer questions than were wanted, once it has ended.
+    statements have fewer questions than were wanted, once it has ended. `stopped` says why cells of an adaptive
+    stage are asked no further, with how many.
     """
 
     study: str
@@ -50,6 +51,7 @@ class StageStatus:
     n_open: int
     n_usable: int
     lacks: str = ""
+    stopped: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ def _status(look: Look, stage: StageSpec) -> StageStatus:
         n_open=own.n_open,
         n_usable=own.n_good,
         lacks=_lacks(look, stage, stage.keeps) if stage.keeps and has_ended else "",
+        stopped=look.why_stopped(stage),
     )
 
 

@@ -7,9 +7,9 @@ judgment asked for, held-out and reversed ones included; the mean Spearman corre
 is followed, and where its line crosses `rho` is the number of judgments needed. Both ways are estimated alike: as
 `rank` does (Firth) and as the rounds are planned (MAP).
 
-`--seeds` runs in memory; `--through` of them go through simulated batches too, from study file to last answer by
-`sync` alone, and there the pairs of every round must be those that the same function chooses in memory by the same
-answers. Exit code 1 when a pair differs, or fewer than a quarter of the judgments are saved.
+`--seeds` runs in memory; `--through` of them go through simulated batches too, both ways, from study file to last
+answer by `sync` alone, and there the pairs of every adaptive round must be those that the same function chooses in
+memory by the same answers. Exit code 1 when a pair differs, or fewer than a quarter of the judgments are saved.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from tests.adaptive_study import (
     table_of,
     told,
 )
+from tests.sim_study import Rig
 
 from batchpond.stats.votes import Votes
 from batchpond.study_spec import AdaptiveSpec, PairsSpec
@@ -64,6 +65,11 @@ class Design:
     def toml(self) -> str:
         """The same as a study file says it."""
         return f"rounds = {self.n_rounds}\nper_item = {self.per_item}\nstop_stale = false"
+
+    @property
+    def random_sizes(self) -> list[int]:
+        """After how many random judgments a ranking is made."""
+        return list(range(2 * self.n_items, 12 * self.n_items, RANDOM_STEP))
 
     def theta(self, seed: int) -> Numbers:
         """Return the truth of a seed, as study files can say it."""
@@ -98,7 +104,7 @@ def crossing(sizes: Sequence[int], line: Numbers, rho: float) -> float:
 
 def in_memory(design: Design, n_seeds: int) -> bool:
     """Print what both ways need, and whether a quarter is saved."""
-    adaptive_sizes, random_sizes = [0], list(range(2 * design.n_items, 12 * design.n_items, RANDOM_STEP))
+    adaptive_sizes, random_sizes = [0], design.random_sizes
     found: dict[str, list[Numbers]] = {"adaptive": [], "random": []}
     for seed in range(n_seeds):
         theta = design.theta(seed)
@@ -131,28 +137,41 @@ def report(
 
 
 def through_batches(design: Design, n_seeds: int) -> bool:
-    """Run whole studies against a simulated provider; print them, and return whether all chose as memory does."""
-    curves, is_same, sizes = [], True, [0]
+    """Run whole studies against a simulated provider, both ways.
+
+    Prints what they need, and returns whether all adaptive ones chose as memory does and saved a quarter.
+    """
+    found: dict[str, list[Numbers]] = {"adaptive": [], "random": []}
+    is_same, sizes, random_sizes = True, [0], design.random_sizes
     started = time.process_time()
     for seed in range(n_seeds):
         theta = design.theta(seed)
-        with tempfile.TemporaryDirectory() as folder:
-            rig = rig_of(Path(folder) / "rig", theta, design.toml, seed=seed)
-            rig.plan()
-            rig.submit()
-            rig.finish()
-            rows = told(rig, MODEL)
-            violations = rig.violations()
+        rows, violations = answered(design, theta, design.toml, seed, "adaptive")
         is_same &= rows == replayed(design.n_items, design.spec, rows, seed) and not violations
         sizes = np.cumsum(np.unique([row[3] for row in rows], return_counts=True)[1]).tolist()
-        curves.append(curve(design, theta, rows, sizes))
+        found["adaptive"].append(curve(design, theta, rows, sizes))
+        asked = f"count = {random_sizes[-1]}\nreverse = 0.0"
+        rows, violations = answered(design, theta, asked, seed, "random")
+        is_same &= not violations
+        order = np.random.default_rng([seed, 1]).permutation(len(rows)).tolist()
+        found["random"].append(curve(design, theta, [rows[at] for at in order], random_sizes))
     seconds = time.process_time() - started
-    same = "the same pairs as in memory" if is_same else "OTHER PAIRS than in memory"
-    print(f"{n_seeds} studies through simulated batches, {len(sizes)} rounds each, {seconds:.0f} s CPU: {same}")
-    for number, name in enumerate(ESTIMATES):
-        line = np.mean([one[number] for one in curves], axis=0)
-        print(f"  {name}: rho by round:", ", ".join(f"{n} {r:.3f}" for n, r in zip(sizes, line, strict=True)))
-    return is_same
+    same = "the same pairs as in memory" if is_same else "OTHER PAIRS than in memory, or a broken promise"
+    print(f"{n_seeds} studies of each way through simulated batches, {len(sizes)} rounds, {seconds:.0f} s CPU: {same}")
+    return report(design, found, sizes, random_sizes) and is_same
+
+
+def answered(design: Design, theta: Numbers, pairs: str, seed: int, select: str) -> tuple[list[Row], list[str]]:
+    """Return the judgments of one study that `sync` alone brought to its end, and promises that it broke."""
+    with tempfile.TemporaryDirectory() as folder:
+        rig = rig_of(Path(folder) / "rig", theta, pairs, seed=seed, select=select)
+        rig.plan() if select == "adaptive" else Rig.plan(rig)
+        rig.submit()
+        rig.finish()
+        rows = told(rig, MODEL)
+        if len(rows) < design.n_items:
+            raise AssertionError(f"seed {seed}: {len(rows)} judgments")
+        return rows, list(rig.violations())
 
 
 def main() -> int:

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,7 +105,9 @@ def prepared(store: Store, loaded: StagedStudy, kind: str) -> Callable[[], objec
     report = plan_staged(store, loaded, run_sql=sql_on_lake(store))
     refresh(store)
     stage = loaded.stage("verdicts")
-    return lambda: publish_round(store, loaded, report.study_version, 2, stage, asks_by_now(store, loaded, stage))
+    return lambda: publish_round(
+        store, loaded, report.study_version, 2, stage, asks_by_now(store, loaded, stage, None, Counter())
+    )
 
 
 def measure(kind: str, n_asks: int) -> dict[str, float]:

@@ -130,6 +130,10 @@ def _remark_stages(invocation: Invocation, found: list[StageStatus]) -> None:
 
         for remark in remarks(found):
             invocation.diagnostics.warning(remark.text, hint=remark.hint)
+        for stage in found:
+            if stage.stopped:
+                text = f"cells of stage {stage.stage} of study {stage.study} are asked no further: {stage.stopped}"
+                invocation.diagnostics.note(text)
 
 
 def _model_row(model: dict[str, Any]) -> tuple[Any, ...]:

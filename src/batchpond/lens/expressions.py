@@ -25,7 +25,8 @@ from batchpond.errors import UsageError
 TEXT_MAX_CHARS: Final = 100_000
 VALUE_MAX_CHARS: Final = 20_001
 MEMORY_LIMIT: Final = "512MB"
-WITHIN_S: Final = 120.0
+WITHIN_S: Final = 600.0
+AT_ONCE_S: Final = 30.0
 PROBE_MAX_S: Final = 2.0
 _PROBE_CHARS: Final = (0, 100, 1_000, 10_000, TEXT_MAX_CHARS)
 _NUMBER: Final = "#"
@@ -68,18 +69,23 @@ def evaluate(
 ) -> list[dict[str, str] | None]:
     """Return for each text what the expressions give, as texts, by name; what is NULL is left out.
 
-    None stands for a text longer than TEXT_MAX_CHARS, half of which could say the opposite, and for one that
-    stops the engine, or could not be evaluated within `within_s` seconds for all texts together. Raises UsageError
-    where this DuckDB does not know the expressions.
+    None stands for a text longer than TEXT_MAX_CHARS, half of which could say the opposite, and for one that by
+    itself stops the engine or takes it longer than AT_ONCE_S. Raises UsageError where this DuckDB does not know the
+    expressions, or cannot evaluate all texts within `within_s` seconds.
     """
     ends_at = time.monotonic() + within_s
     found: list[dict[str, str] | None] = [None] * len(texts)
     usable = [number for number, text in enumerate(texts) if len(text) <= TEXT_MAX_CHARS]
     pending = [usable] if usable else []
-    while pending and time.monotonic() < ends_at:
+    while pending:
+        if time.monotonic() >= ends_at:
+            raise UsageError(
+                f"the SQL of an answer rule did not read {len(texts):,} answers within {within_s:.0f} s",
+                hint="write it simpler and `plan` again; the answers are safe in `raw`",
+            )
         numbers = pending.pop()
         try:
-            rows = _evaluated(expressions, [texts[number] for number in numbers], ends_at - time.monotonic())
+            rows = _evaluated(expressions, [texts[number] for number in numbers], AT_ONCE_S)
         except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:
             raise UsageError(
                 f"DuckDB {duckdb.__version__} cannot run the SQL of an answer rule: {_first_line(error)}",
@@ -180,7 +186,7 @@ def _wrong_type(connection: duckdb.DuckDBPyConnection, expression: str, is_numbe
     for size in _PROBE_CHARS:
         text = (_PROBE_TEXT * (size // len(_PROBE_TEXT) + 1))[:size]
         starts_at = time.process_time()
-        _evaluated({"value": expression}, [text], WITHIN_S)
+        _evaluated({"value": expression}, [text], AT_ONCE_S)
         took_s = time.process_time() - starts_at
         if took_s > PROBE_MAX_S:
             return f"takes {took_s:.0f} s for one text of {size:,} characters"
