@@ -14,16 +14,17 @@ ATTACK = (
     "</pre></td><script>alert(1)</script><img src=https://evil.example/x onerror=alert(1)>\u202egnp.\x1b[31m`|\n```"
 )
 ITEM = "<svg/onload=alert(1)>{}\u202e'\";--"
+MODELS = ("alpha", "beta", "gamma")
 JUDGES = (("openai", "m1"), ("anthropic", "m2"))
 
 
 def pairs() -> list[Row]:
-    """Return judgments of pairs of two models' outputs by two judges, each in both orders and twice."""
+    """Return judgments of pairs of models' outputs by two judges, each in both orders and twice, some by people."""
     rows: list[Row] = []
-    outputs = [(unit, model) for unit in ("q1", "q2", "q3") for model in ("alpha", "beta", "gamma")]
-    for provider, judge in JUDGES:
-        for unit, first in outputs:
-            for second in ("alpha", "beta", "gamma"):
+    outputs = [(unit, model) for unit in ("q1", "q2", "q3") for model in MODELS]
+    for provider, judge in (*JUDGES, ("human", "people")):
+        for unit, first in outputs[: 3 if provider == "human" else None]:
+            for second in MODELS:
                 rows += [
                     {"template_id": "t1", "rubric_id": "be_kind", "provider": provider, "request_model": judge,
                      "thinking": "none", "unit_id": unit, "item_first": f"{unit}-{first}",
@@ -63,7 +64,10 @@ def build(path: Path) -> Path:
     rows = [{"study": "every", "import_key": f"k{n}", **row} for n, row in enumerate(pairs() + singles())]
     lake.imported(rows)
     names = [ITEM.format(letter) for letter in "abc"]
-    lake.rows(ITEMS, [{"item_hash": f"h{name}", "item_id": name, "text": ATTACK} for name in names])
+    texts = {name: ATTACK for name in names} | {
+        f"q{unit}-{model}": f"{model} on {unit} " * (unit + len(model)) for unit in (1, 2, 3) for model in MODELS
+    }
+    lake.rows(ITEMS, [{"item_hash": f"h{name}", "item_id": name, "text": text} for name, text in texts.items()])
     planned, lines = [], []
     for slot, (first, second) in enumerate((a, b) for a in names for b in names if a != b):
         planned.append(

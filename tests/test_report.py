@@ -82,6 +82,9 @@ def test_sections_appear_only_where_the_study_has_the_data(every: Made, hostile:
     found = {section.key for section in hostile.report.sections}
     assert found >= EVERYWHERE | OF_PAIRS | {"failures"}
     assert not found & OF_SINGLES
+    more = {"compliance-corrected", "matrix-corrected", "length", "length-candidates"}
+    assert more <= {exhibit.key for exhibit in every.report.exhibits()}
+    assert not more & {exhibit.key for exhibit in hostile.report.exhibits()}
 
 
 @pytest.mark.parametrize("name", ["every", "hostile"])

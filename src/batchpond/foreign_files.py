@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -73,26 +74,27 @@ def csv_rows(file: SourceFile, findings: Findings) -> Iterator[tuple[str, dict[s
     # The reader's field limit is global to the process; answers need more than its default.
     limit = csv.field_size_limit(_FIELD_SIZE_MAX)
     try:
-        records = csv_records(file.path)
-        _, header = next(records, (1, []))
-        repeated = sorted({name for name in header if header.count(name) > 1})
-        if repeated:
-            raise UsageError(f"{file.path}: column {repeated[0]!r} stands in the header more than once")
-        for line_no, fields in records:
-            if not fields:
-                continue
-            place = f"{file.shown}:{line_no}"
-            if len(fields) != len(header):
-                findings.problem(place, f"has {len(fields)} fields, the header has {len(header)}")
-                continue
-            yield place, {k: v for k, v in zip(header, fields, strict=True) if v not in _NOTHING}
+        with closing(csv_records(file.path)) as records:
+            _, header = next(records, (1, []))
+            repeated = sorted({name for name in header if header.count(name) > 1})
+            if repeated:
+                raise UsageError(f"{file.path}: column {repeated[0]!r} stands in the header more than once")
+            for line_no, fields in records:
+                if not fields:
+                    continue
+                place = f"{file.shown}:{line_no}"
+                if len(fields) != len(header):
+                    findings.problem(place, f"has {len(fields)} fields, the header has {len(header)}")
+                    continue
+                yield place, {k: v for k, v in zip(header, fields, strict=True) if v not in _NOTHING}
     finally:
         csv.field_size_limit(limit)
 
 
 def csv_header(file: SourceFile) -> list[str]:
     """Return the names in a CSV's first line; raises UsageError for a file that is no CSV."""
-    return next(csv_records(file.path), (1, []))[1]
+    with closing(csv_records(file.path)) as records:
+        return next(records, (1, []))[1]
 
 
 class _RepeatedKeyError(ValueError):

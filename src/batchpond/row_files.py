@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -82,8 +82,11 @@ class RowFile:
             raise UsageError(f"{self.path}: cannot be read: {error.strerror or error}") from error
 
 
-def csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the records of a CSV file of any columns with the line that each starts on; raises UsageError."""
+def csv_records(path: Path) -> Generator[tuple[int, list[str]], None, None]:
+    """Yield the records of a CSV file of any columns with the line that each starts on; raises UsageError.
+
+    The file is closed at its end, or by `close`.
+    """
     try:
         with _Lines(path) as lines:
             yield from _records(csv.reader(map(lines.text, lines), strict=True), lines, path)

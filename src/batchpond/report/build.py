@@ -14,6 +14,7 @@ from batchpond.report.sections.coverage import coverage
 from batchpond.report.sections.disagreements import disagreements
 from batchpond.report.sections.failures import failures
 from batchpond.report.sections.items import calibration, compliance, ratings
+from batchpond.report.sections.lengths import lengths
 from batchpond.report.sections.money import money
 from batchpond.report.sections.paired import paired
 from batchpond.report.sections.pairs import consistency, position, repeats
@@ -24,8 +25,8 @@ from batchpond.visible import escape
 
 Chapter = Callable[[Source], Section | None]
 CHAPTERS: Final[tuple[Chapter, ...]] = (
-    coverage, consistency, position, repeats, paired, ranking, matrix, adaptive, agreement, compliance, ratings,
-    calibration, pressure, disagreements, failures, money,
+    coverage, consistency, position, repeats, paired, ranking, matrix, lengths, adaptive, agreement, compliance,
+    ratings, calibration, pressure, disagreements, failures, money,
 )  # fmt: skip
 
 

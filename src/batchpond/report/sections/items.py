@@ -10,6 +10,7 @@ from batchpond.report.cells import CELL, JUDGE, ORDER, cells
 from batchpond.report.figure import ChartKind
 from batchpond.report.numbers import Kind
 from batchpond.report.parts import Column, Exhibit, Section
+from batchpond.report.sections import corrected
 from batchpond.report.sections.common import cut, drawn, exhibit, left_out, ranged, sentences, total
 from batchpond.report.source import Source
 
@@ -24,7 +25,8 @@ def compliance(source: Source) -> Section | None:
     """Show how often each candidate complies, over all statements and per statement."""
     if "compliance" not in source.tasks:
         return None
-    parts = [part for part in (_overall(source), _statements(source), _paired(source), _judges(source)) if part]
+    exhibits = (_overall, corrected.compliance, _statements, _paired, _judges)
+    parts = [part for part in (made(source) for made in exhibits) if part]
     words = (
         "A candidate complies with a statement when its output, in a judge's eyes, does what the statement asks. The "
         "judge named majority is the majority of the model judges, where there are at least two."

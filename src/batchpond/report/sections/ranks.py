@@ -14,6 +14,7 @@ from batchpond.report.cells import cells
 from batchpond.report.figure import ChartKind
 from batchpond.report.numbers import Kind
 from batchpond.report.parts import Column, Exhibit, Section
+from batchpond.report.sections import corrected
 from batchpond.report.sections.common import drawn, exhibit, left_out, ranged, sentences, total
 from batchpond.report.source import ROWS_MAX, Rows, Source, harmless
 from batchpond.stats.ranking import Options
@@ -139,8 +140,10 @@ def matrix(source: Source) -> Section | None:
     """Show how often each beats each: candidates per judge, or items where they are few."""
     if not source.has_pairs:
         return None
-    part = _candidates(source) or _few_items(source)
-    return Section("matrix", "Win matrix", (), (part,)) if part else None
+    part = _candidates(source)
+    parts = (part, corrected.win_rates(source)) if part else (_few_items(source),)
+    shown = [part for part in parts if part]
+    return Section("matrix", "Win matrix", (), shown) if shown else None
 
 
 def _candidates(source: Source) -> Exhibit | None:
