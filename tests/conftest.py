@@ -13,6 +13,28 @@ settings.register_profile("batchpond", deadline=None)
 settings.load_profile("batchpond")
 
 
+# The files that take longest go first, so that no processor waits for another at the end.
+LONGEST = (
+    "test_kill_sweep", "test_contract", "test_live_run", "test_report", "test_sql_cases", "test_stages_rounds",
+    "test_stages_changes", "test_schedules", "test_demo", "test_stages_inputs", "test_stages_pressure",
+    "test_core_grain", "test_lens", "test_live_kills", "test_adopt", "test_adaptive_rounds", "test_stages_kills",
+    "test_secrets", "test_files_mode", "test_style", "test_retry", "test_stages_export", "test_stages_screening",
+    "test_signals", "test_cli", "test_three_providers",
+)  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the order of files where they are shared out to several processes, which is by their number of tests."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first; the order within a file stays."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(LONGEST)))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Let the programs that tests start share what they compile, outside the checkout.
