@@ -25,6 +25,8 @@ REPORTS: dict[str, tuple[Callable[[Path], Path], str]] = {
 }
 A4_PX = 654  # 210 mm less the margins, at 96 to the inch
 
+DOWNLOADS_MAX = 8  # Chromium refuses the eleventh in a row from one page
+
 each_report = pytest.mark.parametrize("name", REPORTS)
 each_width = pytest.mark.parametrize("width", WIDTHS)
 each_scheme = pytest.mark.parametrize("scheme", SCHEMES)
@@ -153,12 +155,15 @@ def test_hostile_names_and_answers_are_only_text(browser: Browser, page_of: Call
 def test_each_figure_gives_its_data(browser: Browser, page_of: Callable[[str], Path], name: str) -> None:
     """The links to data give CSV files with as many rows as they say, and no cell that a spreadsheet would run."""
     with looking(browser, page_of(name)) as seen:
-        links = seen.page.locator("a[download]").all()
-        assert len(links) >= 3
-        for link in links:
-            with seen.page.expect_download() as download:
-                link.click()
-            rows = list(csv.reader(io.StringIO(Path(download.value.path()).read_text())))
-            assert f"{len(rows) - 1:,} row" in link.inner_text()
-            assert {len(row) for row in rows} == {len(rows[0])}
-            assert not any(cell.startswith(("=", "@", "\t", "\r")) for row in rows for cell in row)
+        n_links = seen.page.locator("a[download]").count()
+    assert n_links >= 3
+    for start in range(0, n_links, DOWNLOADS_MAX):
+        with looking(browser, page_of(name)) as seen:
+            for number in range(start, min(start + DOWNLOADS_MAX, n_links)):
+                link = seen.page.locator("a[download]").nth(number)
+                with seen.page.expect_download() as download:
+                    link.click()
+                rows = list(csv.reader(io.StringIO(Path(download.value.path()).read_text())))
+                assert f"{len(rows) - 1:,} row" in link.inner_text()
+                assert {len(row) for row in rows} == {len(rows[0])}
+                assert not any(cell.startswith(("=", "@", "\t", "\r")) for row in rows for cell in row)

@@ -37,7 +37,8 @@ def compliance(source: Source) -> Exhibit | None:
         f"n = {ranged(rows.frame, 'n_judged')} outputs per candidate and judge, {ranged(rows.frame, 'n_labelled')} of "
         "them labelled by people.",
         _PPI,
-        "Rogan-Gladen corrects the judge's rate by its sensitivity and specificity, for labels collected elsewhere.",
+        "Rogan-Gladen corrects the judge's rate by its sensitivity and specificity, for labels collected elsewhere; "
+        "these are in the data.",
         found.said(),
         cut(rows),
     )
@@ -50,10 +51,8 @@ def compliance(source: Source) -> Exhibit | None:
         *found.columns,
         Column("n_judged", "judged"),
         Column("n_labelled", "labelled"),
-        Column("compliance", "by the judge", Kind.SHARE, "compliance_lo", "compliance_hi"),
-        Column("people_compliance", "by people", Kind.SHARE, "people_compliance_lo", "people_compliance_hi"),
-        Column("sensitivity", "sensitivity", Kind.SHARE),
-        Column("specificity", "specificity", Kind.SHARE),
+        Column("compliance", "by the judge", Kind.SHARE),
+        Column("people_compliance", "by people", Kind.SHARE),
         Column("ppi_compliance", "PPI++", Kind.SHARE, "ppi_compliance_lo", "ppi_compliance_hi"),
         Column("rogan_gladen_compliance", "Rogan-Gladen", Kind.SHARE, "rogan_gladen_compliance_lo",
                "rogan_gladen_compliance_hi"),

@@ -92,7 +92,6 @@ def _candidates(source: Source) -> Exhibit | None:
         Column("length_ratio", "length ratio", Kind.NUMBER),
         Column("n_longer", "a longer"),
         Column("n_shorter", "a shorter"),
-        Column("win_rate_half", "a wins", Kind.SHARE),
         Column("win_rate_longer", "where longer", Kind.SHARE, "win_rate_longer_lo", "win_rate_longer_hi"),
         Column("win_rate_shorter", "where shorter", Kind.SHARE, "win_rate_shorter_lo", "win_rate_shorter_hi"),
         Column("win_rate_balanced", "balanced", Kind.SHARE),
