@@ -11,12 +11,14 @@ from tests.adaptive_study import judge_of, play, replayed, rig_of, told
 from tests.stage_study import StageRig
 from tests.test_stages_rounds import Countdown, asked_by_request
 
-from batchpond import rank, stage_plan
+from batchpond import planned, rank, stage_plan
 from batchpond.cli.plan import staged_lines
 from batchpond.clock import ManualClock
 from batchpond.lake import schemas
 from batchpond.report import build, files
 from batchpond.report.parts import Exhibit
+from batchpond.rounds import Look
+from batchpond.stage_config import from_config
 from batchpond.stage_status import StageState, stages
 from batchpond.study_spec import AdaptiveSpec, PairsSpec
 
@@ -91,6 +93,18 @@ def test_an_idle_sync_writes_nothing_and_status_says_that_all_is_asked(unkilled:
     (status,) = stages(unkilled.store(), unkilled.picture())
     assert (status.state, status.round_no, status.n_planned, status.n_open) == (StageState.DONE, 2, N_ALL, 0)
     assert status.stopped == "all rounds are asked: 2"
+
+
+def test_cells_that_go_on_after_late_answers_are_no_longer_told_to_have_stopped(unkilled: StageRig) -> None:
+    """Why a stage stopped is what its last look found, and nothing where that found none."""
+    store, (version,) = unkilled.store(), unkilled.picture().current_versions.values()
+    staged = from_config(planned.study_settings(store, version))
+    look = Look.at(store, staged, unkilled.picture().rounds[version])
+    (stage,) = staged.stages
+    assert look.why_stopped(stage) == "all rounds are asked: 2"
+    look.stop(stage, {})
+    assert look.why_stopped(stage) == ""
+    assert stage.name in look.looked
 
 
 def test_rank_says_what_the_held_out_judgments_do_and_that_reliability_does_not_hold(unkilled: StageRig) -> None:

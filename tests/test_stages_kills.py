@@ -34,6 +34,8 @@ from batchpond.session import Providers
 from batchpond.stage_planning import plan_staged
 from batchpond.stage_spec import StagedStudy
 
+# Killed with the intent on record and nothing at the provider: absence takes a while to be believed.
+NOT_FOUND_AT_ONCE = ("S7", "S8.before")
 SYNCS_MAX = 3
 N_ALL = 36 + 72 + 36
 N_SHARDS = 6
@@ -101,10 +103,10 @@ def asked(folder: Path, planned: Path) -> Iterator[Desk]:
         yield desk
 
 
-def finish(desk: Desk) -> None:
-    """Let `sync` and nothing else bring the study to its end."""
+def finish(desk: Desk, *, is_in_doubt: bool = False) -> None:
+    """Let `sync` and nothing else bring the study to its end; a batch in doubt is told while it is looked for."""
     for _ in range(SYNCS_MAX):
-        assert desk.sync() in {ExitCode.DONE, ExitCode.ATTENTION}
+        assert desk.sync() in ({ExitCode.DONE, ExitCode.ATTENTION} if is_in_doubt else {ExitCode.DONE})
         if desk.is_complete(N_SHARDS):
             return
     raise AssertionError(f"{len(desk.picture().shards)} shards, not complete after {SYNCS_MAX} syncs")
@@ -154,7 +156,7 @@ def test_killed_while_rounds_are_opened(
 ) -> None:
     with asked(tmp_path, planned) as desk:
         assert desk.start("sync", failpoint=f"{name}:kill:{nth}").wait(120) == -signal.SIGKILL
-        finish(desk)
+        finish(desk, is_in_doubt=name in NOT_FOUND_AT_ONCE)
         assert_asked_once(desk)
         assert outcome_of(desk) == undisturbed
 

@@ -183,6 +183,13 @@ class Look:
         """Return why cells of an adaptive stage were asked no further, with how many; empty while none was."""
         return self.looked.get(_stopped(stage.name), "")
 
+    def stop(self, stage: StageSpec, reasons: Mapping[str, int]) -> None:
+        """Take why cells are asked no further by now; answers that came late may have made them go on."""
+        if reasons:
+            self.looked[_stopped(stage.name)] = "; ".join(f"{reason}: {n:,}" for reason, n in sorted(reasons.items()))
+        else:
+            self.looked.pop(_stopped(stage.name), None)
+
     def tell(self, state: str, stage: str | None = None, n_new: int | None = None) -> None:
         """Record how far the rounds are, unless that is on record."""
         self.last = round_event(self.store, self.staged.name, self.version, state, self.looked)
@@ -255,8 +262,7 @@ def _open(look: Look, stage: StageSpec) -> int:
     n_new = publish_round(look.store, look.staged, look.version, (look.last.ordinal or 0) + 1, stage, asks)
     failpoints.reach("R1")
     look.looked[stage.name] = basis
-    if stopped:
-        look.looked[_stopped(stage.name)] = "; ".join(f"{reason}: {n:,}" for reason, n in sorted(stopped.items()))
+    look.stop(stage, stopped)
     look.stand(look.standings)
     _, round_no = counts_of(look.store, look.staged.name, look.version)
     if n_new or round_no != look.last.ordinal:  # a process may have died before it told of its round
