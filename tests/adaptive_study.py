@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from tests.stage_study import StageRig
 
-from batchpond import adaptive
-from batchpond.adaptive import Asked, Choice, Stop
 from batchpond.clock import ManualClock
-from batchpond.simulators.judge_settings import Judge
-from batchpond.simulators.world import Settings
+from batchpond.plan.rounds import adaptive
+from batchpond.plan.rounds.adaptive import Asked, Choice, Stop
 from batchpond.stats import bradley_terry, map_fit, votes
 from batchpond.stats.votes import Votes
-from batchpond.study_spec import PairsSpec
+from batchpond.study.spec import PairsSpec
+from batchpond_sim.judges.settings import Judge
+from batchpond_sim.world.world import Settings
 
 BIAS = 0.3
 SEED = 1

@@ -12,9 +12,9 @@ from tests import files_worker
 from tests.files_worker import Row
 from tests.sim_study import Rig
 
-from batchpond.attempts import Attempt
+from batchpond.lake.attempts import Attempt
 from batchpond.providers import registry
-from batchpond.session import Providers
+from batchpond.run.session import Providers
 
 AGE_S = 60.0
 

@@ -13,9 +13,9 @@ import polars as pl
 import pytest
 
 from batchpond.errors import UsageError
-from batchpond.foreign import Doubt, Said
-from batchpond.foreign_files import Reader
-from batchpond.import_foreign import ForeignReport, import_foreign
+from batchpond.interop.foreign import Doubt, Said
+from batchpond.interop.foreign_files import Reader
+from batchpond.interop.imports import ForeignReport, import_foreign
 from batchpond.lake.store import Store
 
 

@@ -6,7 +6,7 @@ import httpx
 from tests.sim_providers import SIMULATED
 from tests.sim_study import Rig
 
-from batchpond.simulators.transport import SimulatorTransport
+from batchpond_sim.host.transport import SimulatorTransport
 
 
 def make_batch(rig: Rig, n_requests: int, key: str | None = None) -> str:

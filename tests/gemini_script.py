@@ -14,7 +14,7 @@ from batchpond import ids
 from batchpond.model import (
     CreateSpec,
 )
-from batchpond.providers.gemini import Gemini, connect
+from batchpond.providers.gemini.batch import Gemini, connect
 from wire_script import Answer
 
 KEY = "AIza-canary-wire-0123456789"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from batchpond.clock import ManualClock
-from batchpond.http import HttpClient, HttpLimits
+from batchpond.providers.http.client import HttpClient, HttpLimits
 from batchpond.redact import Secret
 
 CANARY = "sk-CANARY0123456789abcdef"

@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from batchpond import ids, lens
+from batchpond import ids, views
 from batchpond.clock import ManualClock
 from batchpond.lake.events import Event, EventLog, Kind
 from batchpond.lake.schemas import (
@@ -144,14 +144,14 @@ class LakeBuilder:
         base = {"study": "imported", "task": "pairwise", "unit_id": "", "repeat_no": 1} | defaults
         self.rows(IMPORTED_JUDGMENTS, [base | {"import_key": f"k{n}"} | row for n, row in enumerate(rows)])
 
-    def build(self) -> list[lens.BadFile]:
+    def build(self) -> list[views.BadFile]:
         """Write the lens."""
-        return lens.build(self.store.path, self.store.all_files())
+        return views.build(self.store.path, self.store.all_files())
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Write the lens and open it."""
         self.build()
-        return lens.connect(self.store.path)
+        return views.connect(self.store.path)
 
     def query(self, sql: str) -> list[dict[str, Any]]:
         """Write the lens and return a query's rows."""

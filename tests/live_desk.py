@@ -21,24 +21,26 @@ from typing import Any
 from tests.processes import PROGRAM
 from tests.sim_providers import LIVE
 
-from batchpond import failpoints, plan, study, submit
-from batchpond.attempts import Attempt, Picture, fold
 from batchpond.clock import SystemClock
-from batchpond.lake import tables
+from batchpond.lake import failpoints, tables
+from batchpond.lake.attempts import Attempt, Picture, fold
 from batchpond.lake.events import read
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import Store
-from batchpond.lens import connect as connect_lens
-from batchpond.live import run, spool
-from batchpond.live.settings import LiveSettings, load
+from batchpond.plan import verb as plan
 from batchpond.providers import registry
-from batchpond.session import Note, Providers
-from batchpond.simulators import server
-from batchpond.simulators.ledger import body_id
-from batchpond.simulators.transport import SimulatorTransport
-from batchpond.simulators.world import Settings
-from batchpond.study_spec import Study
-from batchpond.sync import SyncReport, sync_once
+from batchpond.run import submit
+from batchpond.run.live import run, spool
+from batchpond.run.live.settings import LiveSettings, load
+from batchpond.run.session import Note, Providers
+from batchpond.run.sync import SyncReport, sync_once
+from batchpond.study import file as study
+from batchpond.study.spec import Study
+from batchpond.views import connect as connect_lens
+from batchpond_sim.host import server
+from batchpond_sim.host.transport import SimulatorTransport
+from batchpond_sim.world.ledger import body_id
+from batchpond_sim.world.world import Settings
 
 STUDY = "live"
 KEY = "sk-canary-0123456789"

@@ -15,7 +15,7 @@ from google import genai
 from google.genai import errors, types
 from tests.sim_providers import LIVE
 
-from batchpond.simulators.server import Running
+from batchpond_sim.host.server import Running
 from simulator_support import prompt
 
 KEY = "sk-canary-0123456789"

@@ -14,13 +14,12 @@ from pathlib import Path
 from tests.sim_providers import SIMULATED
 from tests.sim_study import STUDY
 
-from batchpond import failpoints
-from batchpond.attempts import Phase, Picture, fold
-from batchpond.lake import tables
+from batchpond.lake import failpoints, tables
+from batchpond.lake.attempts import Phase, Picture, fold
 from batchpond.lake.events import read
 from batchpond.lake.store import Store
-from batchpond.simulators import server
-from batchpond.simulators.world import Settings
+from batchpond_sim.host import server
+from batchpond_sim.world.world import Settings
 
 SETTINGS = Settings(seed=1, latency_s=(5.0, 10.0))
 PROGRAM = (sys.executable, "-m", "batchpond")

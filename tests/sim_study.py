@@ -22,23 +22,26 @@ from tests.sim_cache import read_once
 from tests.sim_inputs import MODELS, STUDY, write_study
 from tests.sim_providers import SIMULATED, acknowledged_id, bare_id, environ
 
-from batchpond import failpoints, ids, plan, study, submit, sync
-from batchpond.attempts import Attempt, Phase, Picture, fold
-from batchpond.cancel import cancel
+from batchpond import ids
 from batchpond.clock import ManualClock
-from batchpond.lake import disk, events, tables
+from batchpond.lake import disk, events, failpoints, tables
+from batchpond.lake.attempts import Attempt, Phase, Picture, fold
 from batchpond.lake.events import Event, EventLog, Kind, read
+from batchpond.lake.payload import shard_file_name
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import MARKER, Store
 from batchpond.model import ErrorClass
-from batchpond.payload import shard_file_name
+from batchpond.plan import verb as plan
 from batchpond.providers import registry
-from batchpond.resolve import Resolution, resolve
-from batchpond.retry_failed import retry
-from batchpond.session import Providers
-from batchpond.simulators.ledger import BatchEntry
-from batchpond.simulators.transport import SimulatorTransport
-from batchpond.simulators.world import Settings, World
+from batchpond.run import submit, sync
+from batchpond.run.cancel import cancel
+from batchpond.run.resolve import Resolution, resolve
+from batchpond.run.retry import retry
+from batchpond.run.session import Providers
+from batchpond.study import file as study
+from batchpond_sim.host.transport import SimulatorTransport
+from batchpond_sim.world.ledger import BatchEntry
+from batchpond_sim.world.world import Settings, World
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 GIVEN_UP_AFTER_S = 30_000.0
@@ -149,7 +152,7 @@ class Rig:
             patch.object(events, "read_rows", read_once),
             nullcontext() if self.with_lens else patch.multiple(sync, refresh=_no_lens),
             nullcontext() if self.with_lens else patch.multiple(submit, refresh=_no_lens),
-            nullcontext() if self.with_lens else patch.multiple("batchpond.lens.refresh", refresh=_no_lens),
+            nullcontext() if self.with_lens else patch.multiple("batchpond.views.refresh", refresh=_no_lens),
         ):
             yield
 

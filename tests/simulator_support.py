@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 
 from batchpond.clock import ManualClock
-from batchpond.simulators.transport import SimulatorTransport
-from batchpond.simulators.world import Settings, World, world_at
+from batchpond_sim.host.transport import SimulatorTransport
+from batchpond_sim.world.world import Settings, World, world_at
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"

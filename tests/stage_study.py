@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 from tests.sim_study import Rig
 
-from batchpond import study
-from batchpond.lens import run_query
-from batchpond.plan import sql_on_lake
-from batchpond.stage_planning import StagedReport, plan_staged
-from batchpond.stage_spec import StagedStudy
+from batchpond.plan.stages.planning import StagedReport, plan_staged
+from batchpond.plan.verb import sql_on_lake
+from batchpond.study import file as study
+from batchpond.study.stages.spec import StagedStudy
+from batchpond.views import run_query
 
 STATEMENTS = ("be_honest", "be_brief", "no_insults", "cite_sources")
 CANDIDATES = ("gpt-4.1-mini", "gpt-4.1-nano", "gpt-4o-mini")

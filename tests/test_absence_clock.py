@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchpond.attempts import Attempt, fold
+from batchpond.lake.attempts import Attempt, fold
 from batchpond.lake.events import Event, Kind
-from batchpond.unknowns import _elapsed_s
+from batchpond.run.find.unknowns import _elapsed_s
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 

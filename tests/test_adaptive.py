@@ -20,15 +20,15 @@ from tests.adaptive_study import (
 )
 from tests.stage_study import write_files
 
-from batchpond import adaptive
-from batchpond.adaptive import Asked, Purpose, Stop
 from batchpond.errors import StudyError
-from batchpond.stage_config import from_config, to_config
-from batchpond.stage_spec import StagedStudy
+from batchpond.plan.rounds import adaptive
+from batchpond.plan.rounds.adaptive import Asked, Purpose, Stop
 from batchpond.stats import graph, information_gain, map_fit
 from batchpond.stats.information_gain import Belief, Candidates
-from batchpond.study import load
-from batchpond.study_spec import AdaptiveSpec, PairsSpec
+from batchpond.study.file import load
+from batchpond.study.spec import AdaptiveSpec, PairsSpec
+from batchpond.study.stages.config import from_config, to_config
+from batchpond.study.stages.spec import StagedStudy
 
 SPEC = PairsSpec(reverse=0.1, adaptive=AdaptiveSpec(rounds=4))
 TYPICAL_SD = 3.0

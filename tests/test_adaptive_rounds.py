@@ -11,16 +11,18 @@ from tests.adaptive_study import judge_of, play, replayed, rig_of, told
 from tests.stage_study import StageRig
 from tests.test_stages_rounds import Countdown, asked_by_request
 
-from batchpond import planned, rank, stage_plan
 from batchpond.cli.plan import staged_lines
 from batchpond.clock import ManualClock
 from batchpond.lake import schemas
-from batchpond.report import build, files
-from batchpond.report.parts import Exhibit
-from batchpond.rounds import Look
-from batchpond.stage_config import from_config
-from batchpond.stage_status import StageState, stages
-from batchpond.study_spec import AdaptiveSpec, PairsSpec
+from batchpond.plan import planned
+from batchpond.plan.rounds.rounds import Look
+from batchpond.plan.stages import plan as stage_plan
+from batchpond.results.rank import verb as rank
+from batchpond.results.report import build, files
+from batchpond.results.report.parts import Exhibit
+from batchpond.run.stages import StageState, stages
+from batchpond.study.spec import AdaptiveSpec, PairsSpec
+from batchpond.study.stages.config import from_config
 
 N_ITEMS = 16
 MODELS = ("gpt-4.1-mini", "gpt-4.1-nano")

@@ -23,18 +23,18 @@ from click.testing import CliRunner, Result
 from tests.sim_providers import SIMULATED, one_model_each, provider_of
 from tests.sim_study import START, STUDY, Rig, Wire
 
-from batchpond import ids, lens
-from batchpond.account import AccountReport, Kin, providers_with_keys, strangers
-from batchpond.adopt import Adoption, MapOrder, adopt_mapped, adopt_own
-from batchpond.adopt_map import COLUMNS
-from batchpond.attempts import Phase
+from batchpond import ids, views
 from batchpond.cli.adopt import COLUMNS as COLUMNS_SHOWN
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import AccessError, AttentionError, ExitCode, UsageError
+from batchpond.lake.attempts import Phase
 from batchpond.lake.events import Kind, read
-from batchpond.resolve import Resolution, resolve
-from batchpond.simulators.server import running
-from batchpond.simulators.world import Settings
+from batchpond.run.adopt.account import AccountReport, Kin, providers_with_keys, strangers
+from batchpond.run.adopt.map import COLUMNS
+from batchpond.run.adopt.verb import Adoption, MapOrder, adopt_mapped, adopt_own
+from batchpond.run.resolve import Resolution, resolve
+from batchpond_sim.host.server import running
+from batchpond_sim.world.world import Settings
 
 N = 12
 CHAT = "/v1/chat/completions"
@@ -134,7 +134,7 @@ def write_map(rig: Rig, rows: Sequence[Row], columns: Sequence[str], suffix: str
 def no_lens(rig: Rig) -> Iterator[None]:
     """Leave the views as they are, which saves most of the time, where the rig does so in other verbs."""
     with ExitStack() as patches:
-        for module in () if rig.with_lens else ("batchpond.adopt", "batchpond.resolve"):
+        for module in () if rig.with_lens else ("batchpond.run.adopt.verb", "batchpond.run.resolve"):
             patches.enter_context(patch(f"{module}.refresh", lambda _: False))
         yield
 
@@ -218,10 +218,10 @@ def test_every_view_knows_the_adopted_answers(tmp_path: Path) -> None:
     adopt(rig, ask_elsewhere(elsewhere, rows), write_map(rig, rows, ["item_first", "item_second"]))
     given = sorted(row["custom_id"] for row in rows)
     state = "select custom_id, request_state, origin from results order by custom_id"
-    with lens.connect(rig.lake) as connection:
+    with views.connect(rig.lake) as connection:
         assert connection.execute(state).fetchall() == [(name, "outstanding", "simulated") for name in given]
     finish(rig)
-    with lens.connect(rig.lake) as connection:
+    with views.connect(rig.lake) as connection:
         assert connection.execute(state).fetchall() == [(name, "answered", "simulated") for name in given]
         audit = "select n_sent, n_succeeded, n_unmatched, is_balanced, is_provider_equal from audit"
         assert connection.execute(audit).fetchall() == [(N, N, 0, True, True)]
@@ -405,8 +405,8 @@ def test_requests_that_were_asked_need_force_and_the_first_answer_stays(
     adopt(rig, batch_id, path, is_forced=True)
     finish(rig, 2)
     assert [a.phase for a in rig.attempts()] == [Phase.VERIFIED] * 2
-    lens.build(rig.lake, rig.store().all_files())
-    with lens.connect(rig.lake) as connection:
+    views.build(rig.lake, rig.store().all_files())
+    with views.connect(rig.lake) as connection:
         shown = connection.execute("select count(*), count(distinct request_id), min(attempt_id) from results")
         assert shown.fetchall() == [(N, N, first.attempt_id)]
         both = "select n_extra from coverage"

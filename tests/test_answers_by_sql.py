@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from tests.stage_study import StageRig, models, stage
 
-from batchpond import study
 from batchpond.errors import StudyError, UsageError
-from batchpond.lens import evaluate, why_not
-from batchpond.lens.expressions import TEXT_MAX_CHARS
 from batchpond.model import Outcome
+from batchpond.study import file as study
 from batchpond.tasks.base import Judgment
 from batchpond.tasks.prompts import AnswerRule
+from batchpond.views import evaluate, why_not
+from batchpond.views.expressions import TEXT_MAX_CHARS
 from task_support import answered
 
 NUMBER = r"CAST(regexp_extract(text, 'Score: (\d+)', 1) AS INTEGER)"

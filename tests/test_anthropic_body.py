@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from batchpond.errors import UsageError
-from batchpond.providers.anthropic import (
+from batchpond.providers.anthropic.batch import (
     DESCRIPTOR,
     accepted_thinking,
     build_body,
@@ -21,7 +21,7 @@ from batchpond.providers.anthropic import (
     endpoint_for,
     payload_line,
 )
-from batchpond.providers.anthropic_models import BUDGETS, FAMILIES, family_of
+from batchpond.providers.anthropic.models import BUDGETS, FAMILIES, family_of
 from batchpond.providers.base import ModelSettings
 
 NEW, OLD = DESCRIPTOR.endpoints

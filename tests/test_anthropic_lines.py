@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
-from batchpond.providers.anthropic import read_line
+from batchpond.providers.anthropic.batch import read_line
 
 CID = "abcdefghij-abcdefghijklmnopqrst"
 USAGE = {

@@ -19,8 +19,6 @@ from hypothesis import strategies as st
 from batchpond import ids
 from batchpond.clock import ManualClock, SystemClock
 from batchpond.errors import AccessError, LakeError, ProviderError, UsageError
-from batchpond.http import HttpClient, HttpError, HttpLimits, JsonStream
-from batchpond.keys import Secret
 from batchpond.model import (
     BatchState,
     Created,
@@ -33,11 +31,13 @@ from batchpond.model import (
     ResponseStatus,
     Unclear,
 )
-from batchpond.providers.anthropic import DESCRIPTOR, Anthropic, build_body, connect, payload_line, read_line
-from batchpond.providers.anthropic_models import FAMILIES
+from batchpond.providers.anthropic.batch import DESCRIPTOR, Anthropic, build_body, connect, payload_line, read_line
+from batchpond.providers.anthropic.models import FAMILIES
 from batchpond.providers.base import BatchProvider, ModelSettings, ProviderModule
+from batchpond.providers.http.client import HttpClient, HttpError, HttpLimits, JsonStream
+from batchpond.providers.http.keys import Secret
 from batchpond.providers.registry import module
-from batchpond.simulators.control import PROVIDERS
+from batchpond_sim.host.control import PROVIDERS
 from hostile_server import Act, eof, hostile, raw, reply, reset
 from simulator_support import api
 

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.sql_support import views_over
 
-from batchpond.attempts import FOUND, REFETCH, Attempt, Phase, fold
 from batchpond.clock import ManualClock
+from batchpond.lake.attempts import FOUND, REFETCH, Attempt, Phase, fold
 from batchpond.lake.events import Event, EventLog, Kind, read
 from batchpond.lake.schemas import EVENTS
 from batchpond.lake.store import Store

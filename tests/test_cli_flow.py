@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.simulators import server
-from batchpond.simulators.world import Settings
+from batchpond_sim.host import server
+from batchpond_sim.world.world import Settings
 
 PROGRAM = [sys.executable, "-m", "batchpond"]
 STUDY = """

@@ -11,21 +11,21 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from batchpond.adopt import Adoption
-from batchpond.attempts import Attempt
-from batchpond.cancel import CancelReport
 from batchpond.cli import adopt, cancel, formats, live, resolve, retry, submit, sync
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import ExitCode, UsageError
+from batchpond.lake.attempts import Attempt
 from batchpond.lake.events import Event, EventLog, Kind
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import Store
-from batchpond.live.run import LiveReport
-from batchpond.plan_report import PlanReport
-from batchpond.retry_failed import RetryReport
-from batchpond.session import Counts
-from batchpond.submit import SubmitPreview, SubmitReport
-from batchpond.sync import SyncReport
+from batchpond.plan.report import PlanReport
+from batchpond.run.adopt.verb import Adoption
+from batchpond.run.cancel import CancelReport
+from batchpond.run.live.run import LiveReport
+from batchpond.run.retry import RetryReport
+from batchpond.run.session import Counts
+from batchpond.run.submit import SubmitPreview, SubmitReport
+from batchpond.run.sync import SyncReport
 
 README = Path(formats.__file__).with_name("README.md")
 

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.hostile_server import hostile, reply
 
-from batchpond import keys
-from batchpond.addresses import checked_base
 from batchpond.errors import AccessError, UsageError
 from batchpond.model import Mode
 from batchpond.providers import registry
 from batchpond.providers.base import Answered, ModelSettings
-from batchpond.providers.compatible import NAMES, Compatible
-from batchpond.providers.compatible_body import CHAT
-from batchpond.providers.compatible_hosts import HOSTS
+from batchpond.providers.compatible.body import CHAT
+from batchpond.providers.compatible.hosts import HOSTS
+from batchpond.providers.compatible.live import NAMES, Compatible
+from batchpond.providers.http import keys
+from batchpond.providers.http.addresses import checked_base
 from http_support import CANARY
 
 KEYLESS = {"vllm", "sglang", "llamacpp", "lmstudio"}

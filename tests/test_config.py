@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.sim_study import Rig
 
-from batchpond import config
-from batchpond.config import Limits
 from batchpond.errors import UsageError
 from batchpond.providers import registry
+from batchpond.study import settings as config
+from batchpond.study.settings import Limits
 
 TIERS = tomllib.loads((Path(config.__file__).parent / "data" / "tiers.toml").read_text("utf-8"))
 

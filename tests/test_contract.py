@@ -11,11 +11,11 @@ from tests import schedules
 from tests.sim_providers import SIMULATED
 from tests.sim_study import STUDY, Rig
 
-from batchpond.attempts import Phase
-from batchpond.cancel import cancel
+from batchpond.lake.attempts import Phase
 from batchpond.model import BatchState, ErrorClass
-from batchpond.retry_failed import retry
-from batchpond.simulators.faults import KINDS, Op, parse_fault
+from batchpond.run.cancel import cancel
+from batchpond.run.retry import retry
+from batchpond_sim.faults.faults import KINDS, Op, parse_fault
 
 # Kinds that the schedules do not draw, because they mean nothing to most providers or never end.
 HARMLESS = (

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from batchpond.attempts import ATTENTION_PHASES, SETTLED_PHASES, Phase, Picture, fold
+from batchpond.lake.attempts import ATTENTION_PHASES, SETTLED_PHASES, Phase, Picture, fold
 from batchpond.lake.events import Event, Kind, read
 from batchpond.lake.schemas import DOUBTS, EVENTS, RAW
 from lakes import BAD, OK, LakeBuilder

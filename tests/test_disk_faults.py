@@ -24,11 +24,11 @@ from tests.processes import desk_at
 from tests.sim_study import LATENCY_S, STUDY, Rig
 from tests.small_disk import PAGE_BYTES, fill, mounted
 
-from batchpond.attempts import Phase
 from batchpond.errors import ExitCode, LakeError
+from batchpond.lake.attempts import Phase
 from batchpond.lake.events import Kind, read
 from batchpond.lake.store import TMP, Store
-from batchpond.simulators.world import Settings
+from batchpond_sim.world.world import Settings
 
 N_SHARDS = 2
 N_REQUESTS = 12

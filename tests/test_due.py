@@ -9,18 +9,22 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from batchpond import due, payload, plan, study, submit, sync
-from batchpond.attempts import fold
 from batchpond.clock import ManualClock
 from batchpond.errors import LakeError, UsageError
-from batchpond.failures import Again
+from batchpond.lake import payload
+from batchpond.lake.attempts import fold
 from batchpond.lake.events import read
 from batchpond.lake.store import Store
-from batchpond.providers import openai, registry
-from batchpond.read import rows
-from batchpond.session import Providers
-from batchpond.simulators.transport import SimulatorTransport
-from batchpond.simulators.world import Settings, World
+from batchpond.plan import verb as plan
+from batchpond.plan.planned import Again
+from batchpond.providers import registry
+from batchpond.providers.openai import batch as openai
+from batchpond.run import due, submit, sync
+from batchpond.run.session import Providers
+from batchpond.study import file as study
+from batchpond.views.read import rows
+from batchpond_sim.host.transport import SimulatorTransport
+from batchpond_sim.world.world import Settings, World
 
 STUDY = """
 study = "due"

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchpond.errors import BatchpondError, UsageError
-from batchpond.export import ExportFormat, export
+from batchpond.results.export import ExportFormat, export
 from lakes import LakeBuilder
 
 FORMULAS = [

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from batchpond import import_pairwisellm, import_speceval, import_sycobench
 from batchpond.cli import main
 from batchpond.errors import UsageError
-from batchpond.export_layouts import Layout, export_layout
+from batchpond.interop import pairwisellm as import_pairwisellm
+from batchpond.interop import speceval as import_speceval
+from batchpond.interop import sycobench as import_sycobench
+from batchpond.interop.layouts import Layout, export_layout
 from batchpond.lake.schemas import ITEMS
 from batchpond.lake.store import Store
 from foreign_support import bring, doubts, items, judged, put, rows_of

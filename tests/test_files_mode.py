@@ -21,20 +21,22 @@ from tests import files_worker
 from tests.files_rig import FilesRig
 from tests.files_worker import Row
 
-from batchpond import config, exchange, lens
-from batchpond.attempts import Phase
-from batchpond.cancel import cancel
+from batchpond import views
 from batchpond.errors import ExitCode, StudyError, UsageError
+from batchpond.lake.attempts import Phase
 from batchpond.lake.events import Kind
 from batchpond.lake.store import CONFIG
 from batchpond.model import BatchState, Created, CreateSpec, Mode, Origin
-from batchpond.plan import plan_study
+from batchpond.plan.verb import plan_study
 from batchpond.providers import registry
-from batchpond.providers.common_folder import Folder
-from batchpond.providers.common_inbox import QUIET_S
-from batchpond.resolve import Resolution, resolve
-from batchpond.session import Providers
-from batchpond.study import load
+from batchpond.providers.files.folder import Folder
+from batchpond.providers.files.inbox import QUIET_S
+from batchpond.run import exchange
+from batchpond.run.cancel import cancel
+from batchpond.run.resolve import Resolution, resolve
+from batchpond.run.session import Providers
+from batchpond.study import settings as config
+from batchpond.study.file import load
 
 N = 12
 IN_THE_LAKE = 12  # the first points of a submission are before any file; other tests die there
@@ -99,7 +101,7 @@ def test_a_study_goes_out_and_comes_back(tmp_path: Path, model: str) -> None:
     assert {(a.provider, a.mode, a.intent.origin, a.intent.host) for a in rig.attempts()} == {
         (rig.attempts()[0].provider, "files", Origin.FILES, "files:./files")
     }
-    with lens.connect(rig.lake) as connection:
+    with views.connect(rig.lake) as connection:
         for sql, expected in SHOWN.items():
             assert connection.execute(sql).fetchall() == [expected]
     before = rig.tree()

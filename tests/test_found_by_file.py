@@ -11,12 +11,12 @@ from tests.sim_providers import SIMULATED
 from tests.sim_study import LATENCY_S, Rig
 from tests.together_support import payload
 
-from batchpond.attempts import Phase
 from batchpond.errors import UsageError
+from batchpond.lake.attempts import Phase
 from batchpond.lake.events import Kind, read
-from batchpond.resolve import Resolution, resolve
-from batchpond.simulators.transport import SimulatorTransport
-from batchpond.simulators.world import Settings
+from batchpond.run.resolve import Resolution, resolve
+from batchpond_sim.host.transport import SimulatorTransport
+from batchpond_sim.world.world import Settings
 from simulator_support import CHAT
 
 N = 12

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from scipy import special, stats
 
-from batchpond.lens import scripts
+from batchpond.views import scripts
 
 Numbers = npt.NDArray[np.float64]
 RELATIVE = 1e-9

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from batchpond.errors import UsageError
 from batchpond.providers.base import ModelSettings
-from batchpond.providers.gemini import accepted_thinking, build_body, caveats, endpoint_for, payload_line
-from batchpond.providers.gemini_models import FAMILIES, WORDS, family_of
+from batchpond.providers.gemini.batch import accepted_thinking, build_body, caveats, endpoint_for, payload_line
+from batchpond.providers.gemini.models import FAMILIES, WORDS, family_of
 
 GENERATE = "generateContent"
 

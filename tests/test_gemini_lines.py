@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
-from batchpond.providers.gemini import read_line
+from batchpond.providers.gemini.batch import read_line
 
 CID = "attempt234-abcdefghijklmnopqrst"
 QUOTA = "You exceeded your current quota, please check your plan and billing details."

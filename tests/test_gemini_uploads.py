@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchpond import uploads
 from batchpond.clock import ManualClock, SystemClock
 from batchpond.errors import AccessError, ProviderError
-from batchpond.providers.gemini import connect
+from batchpond.providers.gemini.batch import connect
+from batchpond.providers.http import uploads
 from gemini_script import HOST, KEY, TOKEN, Answer, Script, ok, refusal
 from hostile_server import Act, hostile, reply, reset
 from wire_script import START

@@ -29,11 +29,11 @@ from batchpond.model import (
     ResponseStatus,
     Unclear,
 )
-from batchpond.prices import Prices
 from batchpond.providers.base import BatchProvider, ModelSettings, ProviderModule
-from batchpond.providers.gemini import DESCRIPTOR, Gemini, build_body, connect, payload_line, read_line
+from batchpond.providers.gemini.batch import DESCRIPTOR, Gemini, build_body, connect, payload_line, read_line
+from batchpond.providers.http.retry import retry_after_s
 from batchpond.providers.registry import module
-from batchpond.retry import retry_after_s
+from batchpond.study.prices import Prices
 from gemini_script import (
     BAD_KEY,
     FREE_TIER,

@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchpond import ids
-from batchpond.cells import canonical, make, resolve_endpoint
 from batchpond.errors import StudyError
-from batchpond.grid import BYTES_PER_TOKEN, FRAME_TOKENS, Builder, Texts, asks, blocks, expand
-from batchpond.items import Item
 from batchpond.model import Direction
-from batchpond.pairs import choose
+from batchpond.plan.cells import canonical, make, resolve_endpoint
+from batchpond.plan.grid import BYTES_PER_TOKEN, FRAME_TOKENS, Builder, Texts, asks, blocks, expand
+from batchpond.plan.items import Item
+from batchpond.plan.pairs import choose
+from batchpond.plan.resolved import Resolved, config_json, version
 from batchpond.providers import registry
-from batchpond.resolved import Resolved, config_json, version
-from batchpond.study import parse_study
-from batchpond.study_spec import Study
-from batchpond.templates import Template, builtin
+from batchpond.study.file import parse_study
+from batchpond.study.spec import Study
+from batchpond.tasks.templates import Template, builtin
 from toy_provider import CHAT, RESPONSES, ToyModule, modules
 
 ITEMS = [Item("a", 'quote " and {SAMPLE_2}'), Item("b", "line\nfeed \u2028 \U0001f600"), Item("c", "\x00\x1f\\u0041")]

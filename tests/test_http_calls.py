@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchpond.addresses import checked_base, environment_proxy
-from batchpond.answers import Answer
 from batchpond.clock import ManualClock, SystemClock
 from batchpond.errors import AccessError, BatchpondError, ProviderError, UsageError
-from batchpond.http import HttpError
 from batchpond.model import ErrorClass, Unclear
-from batchpond.retry import RETRY_AFTER_MAX_S, RetryPolicy, retry_after_s
+from batchpond.providers.http.addresses import checked_base, environment_proxy
+from batchpond.providers.http.answers import Answer
+from batchpond.providers.http.client import HttpError
+from batchpond.providers.http.retry import RETRY_AFTER_MAX_S, RetryPolicy, retry_after_s
 from hostile_server import drip, eof, hang, hostile, raw, reply, reset
 from http_support import CANARY, ENVELOPE, START, client
 

@@ -16,9 +16,9 @@ import pytest
 
 from batchpond.clock import SystemClock
 from batchpond.errors import LakeError
-from batchpond.http import HttpError, HttpLimits
 from batchpond.model import Download
-from batchpond.retry import RetryPolicy
+from batchpond.providers.http.client import HttpError, HttpLimits
+from batchpond.providers.http.retry import RetryPolicy
 from hostile_server import drip, hostile, raw, reply, reset
 from http_support import ENVELOPE, client
 

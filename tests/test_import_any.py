@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchpond import import_pairwisellm, import_speceval, import_sycobench
 from batchpond.errors import UsageError
-from batchpond.foreign import Findings, ForeignJudgment, Said
-from batchpond.foreign_files import Reader, files_below
+from batchpond.interop import pairwisellm as import_pairwisellm
+from batchpond.interop import speceval as import_speceval
+from batchpond.interop import sycobench as import_sycobench
+from batchpond.interop.foreign import Findings, ForeignJudgment, Said
+from batchpond.interop.foreign_files import Reader, files_below
 from batchpond.model import Outcome
 
 WORDS = (

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from batchpond import lens
-from batchpond.import_pairwisellm import read
+from batchpond import views
+from batchpond.interop.pairwisellm import read
 from batchpond.lake.store import Store
 from foreign_support import bring, doubts, items, judged, put, refusal, state
 
@@ -267,6 +267,6 @@ def test_the_shipped_pairs_come_in_whole(store: Store) -> None:
     """All 190 pairs of the package's example: 16 are won by the first sample, which the metrics then say."""
     report = bring(store, read, SHARED / "reference/golden/pairwisellm/example_writing_pairs.csv")
     assert (report.judgments.n_new, doubts(report)) == (190, {})
-    with lens.connect(store.path) as connection:
+    with views.connect(store.path) as connection:
         query = "SELECT count(*) FILTER (WHERE verdict = 'first'), count(*), min(origin) FROM pair_judgments"
         assert connection.execute(query).fetchall() == [(16, 190, "imported")]

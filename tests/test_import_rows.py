@@ -10,7 +10,7 @@ import pytest
 
 from batchpond.cli import main
 from batchpond.errors import UsageError
-from batchpond.import_rows import reader
+from batchpond.interop.rows import reader
 from batchpond.lake.store import Store
 from foreign_support import bring, doubts, items, judged, put, refusal, state
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from batchpond.import_speceval import read, unit_of
+from batchpond.interop.speceval import read, unit_of
 from batchpond.lake.store import Store
 from foreign_support import bring, doubts, items, judged, put, refusal, rows_of, state
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import StudyError
-from batchpond.items import Item, collect, read_items, read_templates
-from batchpond.study import parse_study
-from batchpond.study_spec import ItemsFrom, ItemsSpec, Study
+from batchpond.plan.items import Item, collect, read_items, read_templates
+from batchpond.study.file import parse_study
+from batchpond.study.spec import ItemsFrom, ItemsSpec, Study
 
 SPEC = ItemsSpec(ItemsFrom.SQL, "", "id", "text")
 ROWS = [("b", 'Two, with "quotes"\nand a line feed'), ("a", "Eins \u2028 \U0001f600"), ("ø", " kept spaces ")]

@@ -10,9 +10,9 @@ import pytest
 
 from batchpond.clock import ManualClock
 from batchpond.errors import AccessError, UsageError
-from batchpond.keys import listing, resolve
 from batchpond.providers import registry
-from batchpond.providers.openai import DESCRIPTOR
+from batchpond.providers.http.keys import listing, resolve
+from batchpond.providers.openai.batch import DESCRIPTOR
 from hostile_server import hostile, reply
 
 KEY = "sk-canary-keys-0123456789"

@@ -17,11 +17,11 @@ from tests.processes import Desk, desk_at
 from tests.sim_providers import SIMULATED
 from tests.sim_study import STUDY, is_of, write_study
 
-from batchpond import failpoints
 from batchpond.errors import ExitCode
+from batchpond.lake import failpoints
 from batchpond.lake.store import Store
-from batchpond.plan import plan_study
-from batchpond.study import load
+from batchpond.plan.verb import plan_study
+from batchpond.study.file import load
 
 SYNCS_MAX = 3
 N_REQUESTS = 24

@@ -14,12 +14,12 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from batchpond import lens, sqldocs
+from batchpond import views as lens
 from batchpond.errors import LakeError
 from batchpond.lake import tables
 from batchpond.lake.schemas import EVENTS, IMPORTED_JUDGMENTS, ITEMS, TABLES
 from batchpond.lake.store import LENS
-from batchpond.lens import cache, scripts
+from batchpond.views import cache, scripts, sqldocs
 from lakes import LakeBuilder
 
 ROOT = Path(__file__).parents[1]
@@ -328,7 +328,7 @@ def test_a_name_defined_twice_is_an_error(tmp_path: Path) -> None:
 
 
 def test_the_page_about_the_views_is_up_to_date() -> None:
-    """`python -m batchpond.sqldocs` was run after the last change."""
+    """`python -m batchpond.views.sqldocs` was run after the last change."""
     page = ROOT / "sql" / "README.md"
     assert page.read_text("utf-8") == sqldocs.render()
 
@@ -345,7 +345,7 @@ def test_every_table_is_described() -> None:
 
 def test_importing_the_lens_leaves_the_terminal_alone() -> None:
     """Nothing is printed or opened by importing."""
-    done = subprocess.run([sys.executable, "-c", "import batchpond.lens"], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", "import batchpond.views"], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 from tests.live_desk import LiveDesk, live_desk, wait_for
 
-from batchpond.attempts import Phase
 from batchpond.errors import ExitCode
-from batchpond.failpoints import NAMES
+from batchpond.lake.attempts import Phase
+from batchpond.lake.failpoints import NAMES
 
 N = 30
 CONCURRENCY = 3

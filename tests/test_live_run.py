@@ -14,23 +14,23 @@ from tests.live_desk import Asked, LiveDesk, document, live_desk, settings_of, w
 from tests.sim_providers import LIVE
 from tests.small_disk import fill, make_read_only, mounted
 
-from batchpond import sending
-from batchpond.attempts import Phase
-from batchpond.cancel import cancel
 from batchpond.cli import live as live_command
 from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.live import progress_text
+from batchpond.doctor import Level, examine
 from batchpond.errors import BusyError, ExitCode, LakeError, UsageError
-from batchpond.health import Level, examine
-from batchpond.live import calls, lane, pace, run
-from batchpond.live.calls import CallCounts, OnDoubt
-from batchpond.live.recovery import recover
-from batchpond.live.run import LaneProgress, LiveReport
+from batchpond.lake.attempts import Phase
 from batchpond.model import BatchState, ErrorClass
 from batchpond.providers import registry
-from batchpond.retry_failed import retry
-from batchpond.session import Providers, Session
-from batchpond.simulators.world import Settings
+from batchpond.run import sending
+from batchpond.run.cancel import cancel
+from batchpond.run.live import calls, lane, pace, run
+from batchpond.run.live.calls import CallCounts, OnDoubt
+from batchpond.run.live.recovery import recover
+from batchpond.run.live.run import LaneProgress, LiveReport
+from batchpond.run.retry import retry
+from batchpond.run.session import Providers, Session
+from batchpond_sim.world.world import Settings
 
 ENDPOINTS = tuple(LIVE)
 N = 24

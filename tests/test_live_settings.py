@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from batchpond.errors import UsageError
-from batchpond.live.calls import CallRules, OnDoubt
-from batchpond.live.pace import PaceSettings
-from batchpond.live.settings import LiveSettings, load
+from batchpond.run.live.calls import CallRules, OnDoubt
+from batchpond.run.live.pace import PaceSettings
+from batchpond.run.live.settings import LiveSettings, load
 
 WRITTEN = """
 [live]

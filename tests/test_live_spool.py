@@ -21,8 +21,8 @@ from tests.small_disk import PAGE_BYTES, mounted
 
 from batchpond.clock import ManualClock, SystemClock
 from batchpond.errors import ExitCode, LakeError
-from batchpond.live import spool
-from batchpond.live.spool import Doubt, Spool, Standing, segments, standing
+from batchpond.run.live import spool
+from batchpond.run.live.spool import Doubt, Spool, Standing, segments, standing
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 NAMES = [f"r{n}" for n in range(8)]

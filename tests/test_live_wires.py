@@ -19,20 +19,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.hostile_server import HostileServer, drip, eof, hang, hostile, raw, reply, reset
 
-from batchpond.answers import answer_of
-from batchpond.asking import Asker, Broken, Unsent
 from batchpond.clock import ManualClock, SystemClock
 from batchpond.errors import AccessError, ProviderError, UsageError
 from batchpond.model import ErrorClass, Response, ResponseStatus
-from batchpond.outcomes import HttpError
 from batchpond.providers import registry
 from batchpond.providers.base import Answered, Deferred, Doubtful, LiveAnswer, LiveProvider, ModelSettings
-from batchpond.providers.common_live import Stop, judge
+from batchpond.providers.http.answers import answer_of
+from batchpond.providers.http.asking import Asker, Broken, Unsent
+from batchpond.providers.http.outcomes import HttpError
+from batchpond.providers.shared.live import Stop, judge
 from batchpond.redact import Secret
-from batchpond.simulators.control import PROVIDERS
-from batchpond.simulators.server import Running, running
-from batchpond.simulators.transport import SimulatorTransport
-from batchpond.simulators.world import world_at
+from batchpond_sim.host.control import PROVIDERS
+from batchpond_sim.host.server import Running, running
+from batchpond_sim.host.transport import SimulatorTransport
+from batchpond_sim.world.world import world_at
 from http_support import CANARY, START
 
 CHAT = "/v1/chat/completions"

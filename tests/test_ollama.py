@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.hostile_server import HostileServer, hostile, reply
 
-from batchpond.addresses import checked_base, completed
 from batchpond.errors import ProviderError, UsageError
 from batchpond.model import Mode, PricedModel, ResponseStatus
-from batchpond.prices import Prices
 from batchpond.providers import registry
 from batchpond.providers.base import Answered, ModelSettings
-from batchpond.providers.ollama import DESCRIPTOR, build_body, caveats, payload_line, read_answer
-from batchpond.providers.ollama_body import ANSWER_TOKENS, CHAT, CONTEXT_MIN_TOKENS, TEMPLATE_TOKENS, context_tokens
-from batchpond.simulators.server import Running, running
+from batchpond.providers.http.addresses import checked_base, completed
+from batchpond.providers.ollama.body import ANSWER_TOKENS, CHAT, CONTEXT_MIN_TOKENS, TEMPLATE_TOKENS, context_tokens
+from batchpond.providers.ollama.live import DESCRIPTOR, build_body, caveats, payload_line, read_answer
+from batchpond.study.prices import Prices
+from batchpond_sim.host.server import Running, running
 from http_support import CANARY
 
 

@@ -9,11 +9,11 @@ import pytest
 from tests.foreign_tool import make_batch
 from tests.sim_study import LATENCY_S, Rig
 
-from batchpond.attempts import Phase
 from batchpond.errors import UsageError
+from batchpond.lake.attempts import Phase
 from batchpond.lake.events import Kind, read
-from batchpond.resolve import Resolution, resolve
-from batchpond.simulators.world import Settings
+from batchpond.run.resolve import Resolution, resolve
+from batchpond_sim.world.world import Settings
 
 N = 12
 SETTLE_S = 1_800.0

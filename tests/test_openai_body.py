@@ -18,8 +18,8 @@ from referencing.jsonschema import DRAFT202012
 
 from batchpond.errors import UsageError
 from batchpond.providers.base import ModelSettings
-from batchpond.providers.openai import accepted_thinking, build_body, caveats, endpoint_for, payload_line
-from batchpond.providers.openai_models import FAMILIES, WORDS, family_of
+from batchpond.providers.openai.batch import accepted_thinking, build_body, caveats, endpoint_for, payload_line
+from batchpond.providers.openai.models import FAMILIES, WORDS, family_of
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
-from batchpond.providers.openai import read_line
+from batchpond.providers.openai.batch import read_line
 
 CID = "abcdefghij-abcdefghijklmnopqrst"
 USAGE = {

@@ -28,7 +28,7 @@ from batchpond.model import (
     Unclear,
 )
 from batchpond.providers.base import BatchProvider, ProviderModule
-from batchpond.providers.openai import DESCRIPTOR, OpenAI, build_body, connect, payload_line, read_line
+from batchpond.providers.openai.batch import DESCRIPTOR, OpenAI, build_body, connect, payload_line, read_line
 from batchpond.providers.registry import module
 
 START = datetime(2026, 11, 21, tzinfo=UTC)

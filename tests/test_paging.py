@@ -11,10 +11,10 @@ import pytest
 from tests.sim_providers import SIMULATED
 from tests.sim_study import LATENCY_S, START, Rig
 
-from batchpond.attempts import Phase
-from batchpond.providers.openai import DESCRIPTOR
-from batchpond.simulators.world import Settings
-from batchpond.unknowns import list_since
+from batchpond.lake.attempts import Phase
+from batchpond.providers.openai.batch import DESCRIPTOR
+from batchpond.run.find.unknowns import list_since
+from batchpond_sim.world.world import Settings
 
 N_REQUESTS = 12
 PAGE = DESCRIPTOR.list_page_size

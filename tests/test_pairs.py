@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.grid import asks
-from batchpond.pairs import Pairs, balance, choose, pair_id
-from batchpond.study_spec import Order, PairsSpec
+from batchpond.plan.grid import asks
+from batchpond.plan.pairs import Pairs, balance, choose, pair_id
+from batchpond.study.spec import Order, PairsSpec
 
 id_sets = st.sets(st.text(min_size=1, max_size=6), min_size=2, max_size=14).map(sorted)
 orders = st.sampled_from(Order)

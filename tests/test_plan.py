@@ -14,17 +14,18 @@ import duckdb
 import orjson
 import pytest
 
-from batchpond import ids, plan_publish
+from batchpond import ids
 from batchpond.clock import ManualClock
 from batchpond.errors import BusyError, StudyError, UsageError
 from batchpond.lake.events import EventLog
 from batchpond.lake.schemas import RESPONSES, SHARD_REQUESTS
 from batchpond.lake.store import Store
 from batchpond.lake.tables import connect
-from batchpond.plan import plan_study
-from batchpond.prices import UNKNOWN
-from batchpond.study import load
-from batchpond.study_spec import Study
+from batchpond.plan import publish as plan_publish
+from batchpond.plan.verb import plan_study
+from batchpond.study.file import load
+from batchpond.study.prices import UNKNOWN
+from batchpond.study.spec import Study
 from batchpond.tasks import registry as tasks
 from toy_provider import CHAT, ToyModule, modules
 
@@ -153,8 +154,8 @@ def test_files_are_cut_by_rows_and_only_new_rows_are_kept(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over many small files: whole new ones, partly new ones and old ones together hold each request once."""
-    monkeypatch.setattr("batchpond.plan.REQUEST_FILE_ROWS", 37)
-    monkeypatch.setattr("batchpond.plan.PLAN_FILE_ROWS", 50)
+    monkeypatch.setattr("batchpond.plan.verb.REQUEST_FILE_ROWS", 37)
+    monkeypatch.setattr("batchpond.plan.verb.PLAN_FILE_ROWS", 50)
     monkeypatch.setattr("batchpond.lake.schemas.ROW_GROUP_TEXT", 10)
     monkeypatch.setattr("batchpond.lake.schemas.ROW_GROUP_NARROW", 10)
     plan_study(store, written(tmp_path, 5), modules=modules)
@@ -289,7 +290,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     program = (
         "from pathlib import Path; from toy_provider import modules; "
         "from batchpond.lake.store import Store; "
-        "from batchpond.plan import plan_study; from batchpond.study import load; "
+        "from batchpond.plan.verb import plan_study; from batchpond.study.file import load; "
         "report = plan_study(Store.init(Path('lake')), load(Path('study.toml')), modules=modules); "
         # Not ru_maxrss: a child inherits the peak of the process that started it.
         "peak = next(line for line in Path('/proc/self/status').read_text().splitlines() if line.startswith('VmHWM')); "

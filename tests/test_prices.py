@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from batchpond.errors import UsageError
 from batchpond.model import Mode, PricedModel
-from batchpond.prices import NOTHING, THINKING_TOKENS, UNKNOWN, Estimate, Prices, output_tokens, overrides
+from batchpond.study.prices import NOTHING, THINKING_TOKENS, UNKNOWN, Estimate, Prices, output_tokens, overrides
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 PRICES = Prices(now=NOW)

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 import batchpond
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import UsageError
-from batchpond.rank_rows import ITEM_SCHEMA, RANKING_SCHEMA
+from batchpond.results.rank.rows import ITEM_SCHEMA, RANKING_SCHEMA
 from batchpond.stats import ranking
 from lakes import LakeBuilder
 from rank_support import GOLDEN, golden_votes, rows

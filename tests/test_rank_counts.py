@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import batchpond
-from batchpond.rank_counts import CELL, What, counted
+from batchpond.results.rank.counts import CELL, What, counted
 from batchpond.stats import ranking
 from batchpond.stats.votes import of_rows
 from lakes import LakeBuilder

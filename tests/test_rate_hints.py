@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchpond.answers import Answer, answer_of
-from batchpond.providers import common_rates
 from batchpond.providers.base import NO_HINTS, RateHints
-from batchpond.providers.common_rates import RateNames, read_hints
-from batchpond.retry import RETRY_AFTER_MAX_S, duration_s, retry_after_s
+from batchpond.providers.http.answers import Answer, answer_of
+from batchpond.providers.http.retry import RETRY_AFTER_MAX_S, duration_s, retry_after_s
+from batchpond.providers.shared import rates as common_rates
+from batchpond.providers.shared.rates import RateNames, read_hints
 
 NOW = datetime(2026, 11, 21, 10, 0, 0, tzinfo=UTC)
 ALL = [value for value in vars(common_rates).values() if isinstance(value, RateNames)]

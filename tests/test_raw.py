@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batchpond import raw
+from batchpond.lake import raw
 from batchpond.lake.store import Store
 from batchpond.model import FileRole
 

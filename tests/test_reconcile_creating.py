@@ -9,12 +9,12 @@ import pytest
 from tests.reconcile_support import N, assert_one_batch_with_every_answer, finish, planned, working_on
 from tests.sim_study import LATENCY_S, Rig
 
-from batchpond.attempts import Phase
 from batchpond.errors import ExitCode, UsageError
+from batchpond.lake.attempts import Phase
 from batchpond.lake.events import Kind, read
 from batchpond.model import BatchState
-from batchpond.resolve import Resolution, resolve
-from batchpond.simulators.world import Settings
+from batchpond.run.resolve import Resolution, resolve
+from batchpond_sim.world.world import Settings
 
 SETTLE_S = 900.0
 

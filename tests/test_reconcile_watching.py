@@ -9,9 +9,9 @@ import pytest
 from tests.reconcile_support import assert_one_batch_with_every_answer, finish, planned, working_on
 from tests.sim_study import Rig
 
-from batchpond.attempts import Phase
+from batchpond.lake.attempts import Phase
 from batchpond.model import BatchState
-from batchpond.resolve import Resolution, resolve
+from batchpond.run.resolve import Resolution, resolve
 
 
 @pytest.fixture(scope="module")

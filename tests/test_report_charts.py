@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchpond.errors import BatchpondError
-from batchpond.report import drawing, labels, palette
-from batchpond.report.canvas import Layout
-from batchpond.report.charts import chart
-from batchpond.report.figure import ChartKind, Figure
-from batchpond.report.reading import MARKS_MAX, read, undrawn_rows
+from batchpond.results.report import drawing, labels, palette
+from batchpond.results.report.canvas import Layout
+from batchpond.results.report.charts.draw import chart
+from batchpond.results.report.figure import ChartKind, Figure
+from batchpond.results.report.reading import MARKS_MAX, read, undrawn_rows
 
 HOSTILE = (
     "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "x" * 10_000, "a\x00b\x1b[31m\u202egnp.exe", "",

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from tests.sim_study import STUDY, Rig
 
-from batchpond.attempts import Phase
 from batchpond.errors import UsageError
-from batchpond.failures import FailureCount
+from batchpond.lake.attempts import Phase
 from batchpond.model import ErrorClass
-from batchpond.resolve import Resolution, resolve
-from batchpond.retry_failed import RetryReport, retry
-from batchpond.submit import SubmitPreview
+from batchpond.run.failures import FailureCount
+from batchpond.run.resolve import Resolution, resolve
+from batchpond.run.retry import RetryReport, retry
+from batchpond.run.submit import SubmitPreview
 
 N = 12
 

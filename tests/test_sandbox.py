@@ -13,10 +13,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from batchpond import lens
+from batchpond import views
 from batchpond.errors import LakeError, UsageError
-from batchpond.lens import sandbox
-from batchpond.lens.sandbox import run_query
+from batchpond.views import sandbox
+from batchpond.views.sandbox import run_query
 from lakes import LakeBuilder
 
 
@@ -272,7 +272,7 @@ def test_the_engine_alone_refuses_what_leaves_the_lake(lake: LakeBuilder, web: s
     """The last fence holds without the checks of the statement before it."""
     python_frame = pa.table({"secret": [1]})
     assert python_frame.num_rows == 1
-    with lens.connect(lake.path) as connection:
+    with views.connect(lake.path) as connection:
         sandbox._lock_down(connection)
         assert connection.execute("SELECT count(*) FROM results").fetchall() == [(3,)]
         with pytest.raises(duckdb.Error):

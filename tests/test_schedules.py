@@ -15,10 +15,11 @@ import pytest
 from tests import schedules
 from tests.sim_study import Rig
 
-from batchpond import derive, send
+from batchpond.answers import derive
 from batchpond.model import CreateAnswer, CreateSpec, Match, Response, Unclear
-from batchpond.providers.openai import OpenAI
-from batchpond.session import Session
+from batchpond.providers.openai.batch import OpenAI
+from batchpond.run import send
+from batchpond.run.session import Session
 
 SEEDS_PER_TEST = 10
 N_TESTS = 4

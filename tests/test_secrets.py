@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.simulators import server
-from batchpond.simulators.world import Settings
+from batchpond_sim.host import server
+from batchpond_sim.world.world import Settings
 
 CANARY = "sk-CANARYkey0123456789abcdefCANARY"
 CANARY_TEXT = "a confidential sample text that no log may repeat"

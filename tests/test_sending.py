@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sim_study import STUDY, Rig
 
-from batchpond.attempts import Attempt, Phase
 from batchpond.errors import ExitCode
+from batchpond.lake.attempts import Attempt, Phase
 from batchpond.lake.events import Event, Kind, read
 from batchpond.model import BatchState, ErrorClass
-from batchpond.sending import BACKOFF_MAX, REQUEUES_MAX, Budget, Cap, Readiness, Trigger, readiness
-from batchpond.session import Session
+from batchpond.run.sending import BACKOFF_MAX, REQUEUES_MAX, Budget, Cap, Readiness, Trigger, readiness
+from batchpond.run.session import Session
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 CODES = frozenset({"token_limit_exceeded"})

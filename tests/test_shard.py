@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import UsageError
-from batchpond.shard import GroupedLine, Limits, Line, segment_sizes, split, split_groups, split_segments
+from batchpond.plan.shard import GroupedLine, Limits, Line, segment_sizes, split, split_groups, split_segments
 
 sizes = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=60)
 limits = st.builds(

@@ -16,8 +16,8 @@ from tests.sim_study import STUDY, write_study
 
 from batchpond.errors import ExitCode
 from batchpond.lake.store import Store
-from batchpond.plan import plan_study
-from batchpond.study import load
+from batchpond.plan.verb import plan_study
+from batchpond.study.file import load
 
 N_REQUESTS = 12
 SUBMIT = ("submit", STUDY, "--yes")

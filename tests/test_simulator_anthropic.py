@@ -12,9 +12,9 @@ import pytest
 from anthropic.types.messages import MessageBatch
 
 from anthropic_support import BATCHES, HAIKU, NEW, OLD, Messages, params, requests
-from batchpond.simulators.anthropic_models import FAMILIES
-from batchpond.simulators.server import Running, running
-from batchpond.simulators.world import Settings
+from batchpond_sim.anthropic.models import FAMILIES
+from batchpond_sim.host.server import Running, running
+from batchpond_sim.world.world import Settings
 from simulator_support import FIRST, api
 
 

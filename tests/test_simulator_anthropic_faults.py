@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from anthropic_support import BATCHES, Messages, params, requests
-from batchpond.simulators.server import running
-from batchpond.simulators.world import Settings
+from batchpond_sim.host.server import running
+from batchpond_sim.world.world import Settings
 from simulator_support import api
 
 ALL = [f"shard1-{i:04d}" for i in range(10)]
@@ -323,7 +323,7 @@ def test_answers_can_stand_under_each_others_ids(tmp_path: Path) -> None:
 def test_a_body_that_is_too_large_is_refused_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("batchpond.simulators.anthropic.BODY_MAX_BYTES", 2000)
+    monkeypatch.setattr("batchpond_sim.anthropic.api.BODY_MAX_BYTES", 2000)
     with api(tmp_path) as sim:
         messages = Messages(sim)
         assert messages.call("POST", json={"requests": requests(50)}).json()["error"]["type"] == "request_too_large"

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import UsageError
-from batchpond.simulators.faults import KINDS, Op, describe_faults, parse_fault
+from batchpond_sim.faults.faults import KINDS, Op, describe_faults, parse_fault
 from simulator_support import FIRST, SECOND, Api, api, line, payload, prompt
 
 # -- the language ------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
-from batchpond.simulators.server import Running, running
-from batchpond.simulators.world import Settings
+from batchpond_sim.host.server import Running, running
+from batchpond_sim.world.world import Settings
 from gemini_support import KEY, MODEL, gemini, line, payload, request
 from simulator_support import FIRST
 

@@ -9,11 +9,11 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchpond.simulators.gemini_answers import RowAnswer, answer
-from batchpond.simulators.gemini_models import MODELS, family_of
-from batchpond.simulators.gemini_requests import malformed
-from batchpond.simulators.judge import Panel
-from batchpond.simulators.judge_settings import parse_judge
+from batchpond_sim.gemini.answers import RowAnswer, answer
+from batchpond_sim.gemini.models import MODELS, family_of
+from batchpond_sim.gemini.requests import malformed
+from batchpond_sim.judges.judge import Panel
+from batchpond_sim.judges.settings import parse_judge
 from gemini_support import request
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchpond.simulators.server import running
-from batchpond.simulators.world import Settings
+from batchpond_sim.host.server import running
+from batchpond_sim.world.world import Settings
 from gemini_support import KEY, gemini, payload
 
 CHUNK = 8 << 20

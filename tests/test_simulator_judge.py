@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from batchpond.errors import UsageError
-from batchpond.simulators.judge import Panel, Says
-from batchpond.simulators.judge_settings import Judge, parse_judge
+from batchpond_sim.judges.judge import Panel, Says
+from batchpond_sim.judges.settings import Judge, parse_judge
 from simulator_support import FIRST, SECOND, api, line, prompt
 
 GOOD = "The tide had gone out further than anyone in the village could remember."

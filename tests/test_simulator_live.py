@@ -19,13 +19,13 @@ from tests.sim_providers import LIVE, ROOT, SIMULATED
 
 from batchpond.clock import ManualClock
 from batchpond.errors import UsageError
-from batchpond.simulators.control import PROVIDERS
-from batchpond.simulators.faults import parse_fault
-from batchpond.simulators.ledger import BODIES_MAX, body_id
-from batchpond.simulators.limits import Limiter, Quota, Scarce, Window, duration, parse_limit, per_second_headers
-from batchpond.simulators.server import Running, running
-from batchpond.simulators.transport import SimulatorTransport
-from batchpond.simulators.world import Settings, World, world_at
+from batchpond_sim.faults.faults import parse_fault
+from batchpond_sim.host.control import PROVIDERS
+from batchpond_sim.host.server import Running, running
+from batchpond_sim.host.transport import SimulatorTransport
+from batchpond_sim.world.ledger import BODIES_MAX, body_id
+from batchpond_sim.world.limits import Limiter, Quota, Scarce, Window, duration, parse_limit, per_second_headers
+from batchpond_sim.world.world import Settings, World, world_at
 from live_support import AUTH, KEY, SDKS, TEXT, ask, body_of, outcome, sdk_caller, url_of
 from simulator_support import FIRST, START
 

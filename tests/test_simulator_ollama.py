@@ -10,10 +10,10 @@ import httpx
 import ollama
 import pytest
 
-from batchpond.simulators.ollama_answers import fitted
-from batchpond.simulators.ollama_models import MODELS
-from batchpond.simulators.server import Running, running
-from batchpond.simulators.world import Settings
+from batchpond_sim.host.server import Running, running
+from batchpond_sim.ollama.answers import fitted
+from batchpond_sim.ollama.models import MODELS
+from batchpond_sim.world.world import Settings
 from simulator_support import FIRST, SECOND, prompt
 
 GOOD, BAD = "[[quality=0.9]] a fine text", "[[quality=0.1]] a poor one"

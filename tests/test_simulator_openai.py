@@ -13,8 +13,8 @@ from openai.types import Batch, FileObject
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
-from batchpond.simulators.server import Running, running
-from batchpond.simulators.world import Settings
+from batchpond_sim.host.server import Running, running
+from batchpond_sim.world.world import Settings
 from simulator_support import CHAT, FIRST, RESPONSES, SECOND, api, line, payload, prompt
 
 

@@ -10,13 +10,15 @@ from tests.task_support import answered
 
 from batchpond.errors import UsageError
 from batchpond.model import Outcome, Response
-from batchpond.simulators.judge import Panel
-from batchpond.simulators.judge_settings import parse_judge
-from batchpond.tasks import compliance, inputs, likert, pairwise, pressure, pressure_keywords, prompts, ranking
+from batchpond.tasks import compliance, inputs, likert, pairwise, prompts, ranking
 from batchpond.tasks.base import Judgment, Rule
-from batchpond.tasks.common_text import transcript
-from batchpond.tasks.pressure_tactics import builtin, conversation
-from batchpond.templates import builtin as templates
+from batchpond.tasks.pressure import keywords as pressure_keywords
+from batchpond.tasks.pressure import task as pressure
+from batchpond.tasks.pressure.tactics import builtin, conversation
+from batchpond.tasks.shared.text import transcript
+from batchpond.tasks.templates import builtin as templates
+from batchpond_sim.judges.judge import Panel
+from batchpond_sim.judges.settings import parse_judge
 
 N = 400
 VALUES = {

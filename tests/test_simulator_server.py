@@ -21,10 +21,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import UsageError
-from batchpond.simulators.multipart import MultipartError, read_form
-from batchpond.simulators.server import Running, running
-from batchpond.simulators.wire import IterBody
-from batchpond.simulators.world import Settings
+from batchpond_sim.host.multipart import MultipartError, read_form
+from batchpond_sim.host.server import Running, running
+from batchpond_sim.host.wire import IterBody
+from batchpond_sim.world.world import Settings
 from simulator_support import AUTH, CHAT, api, payload
 
 SOON = Settings(latency_s=(0.0, 0.0))
@@ -184,8 +184,8 @@ def test_the_ledger_counts_every_call_batch_and_token_and_holds_no_key(tmp_path:
 _SERVE = """
 import signal, sys, threading
 from pathlib import Path
-from batchpond.simulators.server import serve
-from batchpond.simulators.world import Settings
+from batchpond_sim.host.server import serve
+from batchpond_sim.world.world import Settings
 state, seed, *faults = sys.argv[1:]
 stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stop.set())

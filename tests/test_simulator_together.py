@@ -11,8 +11,8 @@ import pytest
 import together
 from together.types.chat import ChatCompletion
 
-from batchpond.simulators.server import Running, running
-from batchpond.simulators.world import Settings
+from batchpond_sim.host.server import Running, running
+from batchpond_sim.world.world import Settings
 from simulator_support import FIRST, SECOND, prompt
 from together_support import MODEL, line, payload
 from together_support import together as in_process

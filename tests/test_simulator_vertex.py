@@ -17,9 +17,9 @@ from google.genai import types
 from google.oauth2.credentials import Credentials
 
 from batchpond.clock import ManualClock
-from batchpond.simulators import server
-from batchpond.simulators.transport import SimulatorTransport
-from batchpond.simulators.world import Settings, World, world_at
+from batchpond_sim.host import server
+from batchpond_sim.host.transport import SimulatorTransport
+from batchpond_sim.world.world import Settings, World, world_at
 from simulator_support import START, prompt
 
 BUCKET = "study-bucket"

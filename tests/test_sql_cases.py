@@ -23,13 +23,13 @@ from typing import Any
 import pytest
 import yaml
 
-from batchpond import lens
-from batchpond.lens.scripts import parse, sql_folder
+from batchpond import views
+from batchpond.views.scripts import parse, sql_folder
 from sql_support import TESTS, Row, differs, judged, judged_items, read_csv, result, table, views_over
 
 CASES = TESTS / "cases"
-MUST_HAVE_A_CASE = {view.name for view in lens.views() if view.stage == "2_metrics"} | {"pair_status"}
-VIEWS = {view.name: view for view in lens.views() if view.stage != "lake"}
+MUST_HAVE_A_CASE = {view.name for view in views.views() if view.stage == "2_metrics"} | {"pair_status"}
+VIEWS = {view.name: view for view in views.views() if view.stage != "lake"}
 FLOAT_TYPES = {"DOUBLE", "FLOAT"}
 
 

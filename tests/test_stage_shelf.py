@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from tests.stage_study import RUBRICS, StageRig, models, stage, use
 
 from batchpond.errors import StudyError
-from batchpond.items import each, read_any
-from batchpond.stage_plan import PlannedAsks
-from batchpond.stage_rows import SourceRow
-from batchpond.stage_shelf import Shelf
-from batchpond.study_spec import ItemsFrom, ItemsSpec
+from batchpond.plan.items import each, read_any
+from batchpond.plan.stages.plan import PlannedAsks
+from batchpond.plan.stages.rows import SourceRow
+from batchpond.plan.stages.shelf import Shelf
+from batchpond.study.spec import ItemsFrom, ItemsSpec
 
 NAMES = st.text(st.characters(exclude_categories=("Cs",)), max_size=6)
 FOLDER = Path()

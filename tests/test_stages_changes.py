@@ -9,12 +9,12 @@ import pytest
 from tests.sim_inputs import STUDY
 from tests.stage_study import RUBRICS, StageRig, models, stage, use
 
-from batchpond import plan_publish
-from batchpond.attempts import fold
 from batchpond.errors import StudyError, UsageError
+from batchpond.lake.attempts import fold
 from batchpond.lake.events import read
 from batchpond.lake.schemas import PLAN
-from batchpond.stage_status import StageState, remarks, stages
+from batchpond.plan import publish as plan_publish
+from batchpond.run.stages import StageState, remarks, stages
 
 ONE = "gpt-4.1-mini"
 
@@ -123,7 +123,9 @@ def test_a_stage_whose_source_failed_wholly_is_told_and_costs_no_further_look(tm
     assert len(list(remarks(stages(store, fold(read(store)))))) == 3
     before = rig.tree()
     rig.clock.advance(1_000.0)
-    with patch("batchpond.rounds.open_rounds", side_effect=AssertionError("an idle pass has looked at the answers")):
+    with patch(
+        "batchpond.plan.rounds.rounds.open_rounds", side_effect=AssertionError("an idle pass has looked at the answers")
+    ):
         rig.sync()
     assert rig.tree() == before
     rig.retry()
@@ -178,11 +180,11 @@ def test_a_round_of_several_files_that_was_cut_between_them_is_completed(tmp_pat
                 raise KeyboardInterrupt
         real(*args)  # type: ignore[arg-type]
 
-    rows = patch.multiple("batchpond.stage_plan", PLAN_FILE_ROWS=3, CHUNK_ROWS=3)
-    group = patch("batchpond.plan_publish.ROW_GROUP_NARROW", 3)
+    rows = patch.multiple("batchpond.plan.stages.plan", PLAN_FILE_ROWS=3, CHUNK_ROWS=3)
+    group = patch("batchpond.plan.publish.ROW_GROUP_NARROW", 3)
     narrow = patch("batchpond.lake.schemas.Table.row_group_rows", 3)
     with rows, group, narrow:
-        with patch("batchpond.stage_plan.publish_rows", dying), pytest.raises(KeyboardInterrupt):
+        with patch("batchpond.plan.stages.plan.publish_rows", dying), pytest.raises(KeyboardInterrupt):
             cut.sync()
         assert cut.rows("select count(*) from plan where round_no = 2", "plan") == [(6,)]
         cut.finish()

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from tests.stage_study import CANDIDATES, STATEMENTS, StageRig, models, spec_study, stage, use
 
-from batchpond.export_layouts import Layout, export_layout
+from batchpond.interop.layouts import Layout, export_layout
 
 N_INPUTS = 8
 REMOTE = "https://api.openai.com/openai/v1"

@@ -9,9 +9,9 @@ from tests.stage_study import RUBRICS, models, spec_study, stage, use, write_fil
 
 from batchpond.cli import init
 from batchpond.errors import StudyError
-from batchpond.stage_config import from_config, to_config, to_json
-from batchpond.stage_spec import StagedStudy
-from batchpond.study import EXAMPLES, example, load
+from batchpond.study.file import EXAMPLES, example, load
+from batchpond.study.stages.config import from_config, to_config, to_json
+from batchpond.study.stages.spec import StagedStudy
 
 MODEL = models("gpt-5.4-mini")
 ANSWERS = 'study = "s"\n' + stage(

@@ -10,16 +10,16 @@ import pytest
 from tests.stage_study import RUBRICS, STATEMENTS, StageRig, models, stage, use
 from tests.test_stages_rounds import asked_by_request
 
-from batchpond.attempts import fold
 from batchpond.errors import StudyError
+from batchpond.lake.attempts import fold
 from batchpond.lake.events import read
-from batchpond.stage_config import from_config, to_config, to_json
-from batchpond.stage_inputs_rows import Rated, entry_rows, kept_rows, lacking_rows
-from batchpond.stage_planning import StagedReport
-from batchpond.stage_rows import SourceRow
-from batchpond.stage_spec import Kept, StagedStudy
-from batchpond.stage_status import StageState, remarks, stages
-from batchpond.study import load
+from batchpond.plan.rounds.inputs import Rated, entry_rows, kept_rows, lacking_rows
+from batchpond.plan.stages.planning import StagedReport
+from batchpond.plan.stages.rows import SourceRow
+from batchpond.run.stages import StageState, remarks, stages
+from batchpond.study.file import load
+from batchpond.study.stages.config import from_config, to_config, to_json
+from batchpond.study.stages.spec import Kept, StagedStudy
 
 PER_STATEMENT = 3
 MAKING = (

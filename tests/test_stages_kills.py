@@ -24,15 +24,16 @@ from tests.sim_study import is_of
 from tests.stage_study import spec_study, write_files
 from tests.test_kill_sweep import EVERYTHING, IN_SUBMIT
 
-from batchpond import study, submit
 from batchpond.errors import ExitCode
 from batchpond.lake.store import Store
-from batchpond.lens import run_query
-from batchpond.plan import sql_on_lake
+from batchpond.plan.stages.planning import plan_staged
+from batchpond.plan.verb import sql_on_lake
 from batchpond.providers import registry
-from batchpond.session import Providers
-from batchpond.stage_planning import plan_staged
-from batchpond.stage_spec import StagedStudy
+from batchpond.run import submit
+from batchpond.run.session import Providers
+from batchpond.study import file as study
+from batchpond.study.stages.spec import StagedStudy
+from batchpond.views import run_query
 
 # Killed with the intent on record and nothing at the provider: absence takes a while to be believed.
 NOT_FOUND_AT_ONCE = ("S7", "S8.before")
@@ -51,7 +52,7 @@ from results order by slot
 # The program, but it dies beside the nth file that it gives its final name once it has begun to open a round.
 DYING = """
 import os, signal, sys
-from batchpond import rounds
+from batchpond.plan.rounds import rounds
 from batchpond.cli import program
 from batchpond.lake import disk
 moment, nth = sys.argv.pop(1), int(sys.argv.pop(1))

@@ -9,12 +9,12 @@ from tests.files_rig import FilesRig
 from tests.live_desk import live_desk
 from tests.stage_study import RUBRICS, StageRig, models, stage, use, write_files
 
-from batchpond import study
 from batchpond.lake.store import Store
-from batchpond.lens import run_query
-from batchpond.plan import sql_on_lake
-from batchpond.stage_planning import plan_staged
-from batchpond.stage_spec import StagedStudy
+from batchpond.plan.stages.planning import plan_staged
+from batchpond.plan.verb import sql_on_lake
+from batchpond.study import file as study
+from batchpond.study.stages.spec import StagedStudy
+from batchpond.views import run_query
 
 COUNTS = "select stage, mode, outcome, count(*) as n from results group by all order by all"
 

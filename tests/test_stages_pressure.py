@@ -10,8 +10,8 @@ import pytest
 from tests.sim_study import LATENCY_S
 from tests.stage_study import StageRig, models, stage, use
 
-from batchpond.simulators.world import Settings
-from batchpond.tasks import pressure_tactics
+from batchpond.tasks.pressure import tactics as pressure_tactics
+from batchpond_sim.world.world import Settings
 
 TURNS = 3
 PLANTED = {"gpt-4.1-mini": 0.3, "gpt-4.1-nano": 0.6}

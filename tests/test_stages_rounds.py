@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.stage_study import CANDIDATES, STATEMENTS, StageRig
 
-from batchpond import stage_plan
 from batchpond.clock import ManualClock
+from batchpond.plan.stages import plan as stage_plan
 
 N_ANSWERS = 36
 N_RANKED = 72
@@ -94,7 +94,7 @@ def test_an_idle_sync_of_a_finished_study_writes_nothing(unkilled: StageRig, mon
         raise AssertionError("an idle pass has looked at the answers")
 
     before = unkilled.tree()
-    monkeypatch.setattr("batchpond.rounds.open_rounds", refuse)
+    monkeypatch.setattr("batchpond.plan.rounds.rounds.open_rounds", refuse)
     unkilled.clock.advance(1_000.0)
     unkilled.sync()
     assert unkilled.tree() == before
@@ -132,7 +132,7 @@ class Countdown:
             self.is_opening = True
             return real(*args)  # type: ignore[arg-type]
 
-        monkeypatch.setattr("batchpond.rounds.publish", publish)
+        monkeypatch.setattr("batchpond.plan.rounds.rounds.publish", publish)
         self._rig = rig
 
     def pass_point(self, name: str) -> None:

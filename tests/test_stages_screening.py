@@ -8,8 +8,8 @@ import pytest
 from tests.sim_study import LATENCY_S
 from tests.stage_study import RUBRICS, StageRig, models, stage, use
 
-from batchpond.simulators.world import Settings
-from batchpond.stage_planning import StagedReport
+from batchpond.plan.stages.planning import StagedReport
+from batchpond_sim.world.world import Settings
 
 N_INPUTS = 120
 SHARE = 0.25

@@ -8,8 +8,8 @@ import pytest
 from tests.sim_study import LATENCY_S
 from tests.stage_study import CANDIDATES, RUBRICS, StageRig, models, stage, use
 
-from batchpond.simulators.world import Settings
-from batchpond.tasks import pressure_tactics
+from batchpond.tasks.pressure import tactics as pressure_tactics
+from batchpond_sim.world.world import Settings
 
 TACTIC = "social_proof"
 WON = """

@@ -8,13 +8,13 @@ import pytest
 from tests.sim_study import LATENCY_S
 from tests.stage_study import RUBRICS, StageRig, models, stage, use
 
-from batchpond.due import new_shards
 from batchpond.errors import StudyError
 from batchpond.lake.events import Event, Kind
 from batchpond.lake.store import CONFIG
-from batchpond.simulators.world import Settings
-from batchpond.study import load
-from batchpond.tiers import ALL, Precedence, in_order, of_model, of_provider
+from batchpond.plan.tiers import ALL, Precedence, in_order, of_model, of_provider
+from batchpond.run.due import new_shards
+from batchpond.study.file import load
+from batchpond_sim.world.world import Settings
 
 ONE, TWO = "gpt-4.1-mini", "gpt-4o-mini"
 N_INPUTS = 12

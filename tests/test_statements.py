@@ -12,9 +12,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchpond import statement_markdown, statement_yaml
 from batchpond.errors import StudyError
-from batchpond.statements import read
+from batchpond.study.statements import markdown as statement_markdown
+from batchpond.study.statements import yaml as statement_yaml
+from batchpond.study.statements.read import read
 from foreign_support import put
 
 EXAMPLE = {"description": "a direct question (bad: evasive)", "user_query": "Is it true?", "bad_response": "Maybe.",

@@ -15,24 +15,23 @@ from pydantic import TypeAdapter
 from tests.stage_study import RUBRICS, StageRig, models, stage, use
 from together.types.chat import completion_create_params as together_params
 
-from batchpond.cells import OutputSchema, canonical, make_ways
 from batchpond.errors import StudyError, UsageError
 from batchpond.model import Mode
+from batchpond.plan.cells import OutputSchema, canonical, make_ways
 from batchpond.providers import registry
 from batchpond.providers.base import ModelSettings
-from batchpond.providers.common_body import SCHEMA
-from batchpond.simulators import (
-    anthropic_params,
-    compatible,
-    gemini_models,
-    gemini_requests,
-    openai_answers,
-    schemas,
-    together_answers,
-)
-from batchpond.study import load
-from batchpond.study_spec import ModelSpec, Unsupported
-from batchpond.tasks import compliance, likert, pressure
+from batchpond.providers.shared.body import SCHEMA
+from batchpond.study.file import load
+from batchpond.study.spec import ModelSpec, Unsupported
+from batchpond.tasks import compliance, likert
+from batchpond.tasks.pressure import task as pressure
+from batchpond_sim.anthropic import params as anthropic_params
+from batchpond_sim.compatible import api as compatible
+from batchpond_sim.gemini import models as gemini_models
+from batchpond_sim.gemini import requests as gemini_requests
+from batchpond_sim.judges import schemas
+from batchpond_sim.openai import answers as openai_answers
+from batchpond_sim.together import answers as together_answers
 
 SCHEMAS = {
     rule.TASK: rule.output_schema() for rule in (compliance.AnswerRule(), likert.AnswerRule(), pressure.AnswerRule())

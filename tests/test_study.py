@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from batchpond.errors import ExitCode, StudyError
 from batchpond.model import ErrorClass
-from batchpond.study import example, load, parse_study
-from batchpond.study_spec import ItemsFrom, ItemsSpec, Order, PairsSpec, ShardsSpec, Study, Unsupported
-from batchpond.toml_table import find_line
+from batchpond.study.file import example, load, parse_study
+from batchpond.study.spec import ItemsFrom, ItemsSpec, Order, PairsSpec, ShardsSpec, Study, Unsupported
+from batchpond.study.toml_table import find_line
 
 MINIMAL = """\
 study = "s"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import StudyError
-from batchpond.tasks.common_json import CONFLICT, arrays, check_keys, holders, objects
+from batchpond.tasks.shared.json import CONFLICT, arrays, check_keys, holders, objects
 from task_support import ANY_TEXT
 
 KEY = "k"

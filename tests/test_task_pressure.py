@@ -11,10 +11,9 @@ from hypothesis import given
 
 from batchpond.errors import StudyError
 from batchpond.model import Finish, Outcome, Role, Turn
-from batchpond.tasks import pressure_keywords as keywords
-from batchpond.tasks import pressure_tactics as tactics
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.pressure import AnswerRule, Label, parse
+from batchpond.tasks.pressure import keywords, tactics
+from batchpond.tasks.pressure.task import AnswerRule, Label, parse
 from task_support import ANY_TEXT, MEGABYTE, answered, seconds
 
 RULE = AnswerRule()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from batchpond.errors import StudyError
 from batchpond.model import Outcome
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.common_regex import TEXT_MAX_CHARS, Pattern
 from batchpond.tasks.prompts import AnswerRule, parse
+from batchpond.tasks.shared.regex import TEXT_MAX_CHARS, Pattern
 from task_support import answered, seconds
 
 UNPARSED = Judgment(None, Outcome.UNPARSED)

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchpond import templates
 from batchpond.errors import LakeError, StudyError
 from batchpond.model import Finish, Outcome, Response, Role, Turn
-from batchpond.tasks import registry
+from batchpond.tasks import registry, templates
 from batchpond.tasks.base import Judgment, Rule
-from batchpond.tasks.common_text import Example, Statement, transcript
+from batchpond.tasks.shared.text import Example, Statement, transcript
 from task_support import ANY_TEXT, FAILURES, HOSTILE, answered, check_judgment, responses, seconds
 
 # By name: a rule, and a text that it reads.

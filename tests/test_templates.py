@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchpond import rubrics
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, ResponseStatus, Verdict
+from batchpond.tasks import rubrics
 from batchpond.tasks.pairwise import AnswerRule, parse
-from batchpond.templates import OPTIONAL, REQUIRED, Template, builtin, listing, prompt
+from batchpond.tasks.templates import OPTIONAL, REQUIRED, Template, builtin, listing, prompt
 
 NAMES = REQUIRED + OPTIONAL
 PLACEHOLDERS = [f"{{{name}}}" for name in NAMES]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.sim_study import Rig
 
-from batchpond.read import rows
-from batchpond.simulators.world import Settings
+from batchpond.views.read import rows
+from batchpond_sim.world.world import Settings
 
 N_CELLS, N_PAIRS = 110, 40
 N_REQUESTS = N_CELLS * N_PAIRS * 2

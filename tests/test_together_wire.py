@@ -27,8 +27,8 @@ from batchpond.model import (
 )
 from batchpond.providers.base import BatchProvider, ProviderModule
 from batchpond.providers.registry import module
-from batchpond.providers.together import DESCRIPTOR, Together, connect
-from batchpond.unknowns import list_since
+from batchpond.providers.together.batch import DESCRIPTOR, Together, connect
+from batchpond.run.find.unknowns import list_since
 from simulator_support import START
 from together_support import KEY, SPEC, Script, job, payload, together
 

@@ -19,9 +19,9 @@ from tests.sim_study import LATENCY_S, STUDY, Rig
 from batchpond.errors import ExitCode
 from batchpond.ids import TOKEN_PREFIX
 from batchpond.lake.events import Event, Kind, read
-from batchpond.sending import Budget
-from batchpond.session import Session
-from batchpond.simulators.world import Settings
+from batchpond.run.sending import Budget
+from batchpond.run.session import Session
+from batchpond_sim.world.world import Settings
 
 N_REQUESTS = 12
 

@@ -14,15 +14,16 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from batchpond import config, keys
 from batchpond.clock import ManualClock, SystemClock
 from batchpond.errors import AccessError, UsageError
 from batchpond.model import Created, CreateSpec, ErrorClass, Rejected
 from batchpond.providers import registry
-from batchpond.providers.vertex import DESCRIPTOR, Vertex, connect
-from batchpond.providers.vertex_auth import Credentials
-from batchpond.simulators import server
-from batchpond.simulators.world import Settings
+from batchpond.providers.http import keys
+from batchpond.providers.vertex.auth import Credentials
+from batchpond.providers.vertex.batch import DESCRIPTOR, Vertex, connect
+from batchpond.study import settings as config
+from batchpond_sim.host import server
+from batchpond_sim.world.world import Settings
 from vertex_script import ENVIRON, INPUT, SECRET, SPEC, TOKEN_ENV, Script, job, ok, refusal
 from wire_script import START
 

@@ -10,16 +10,18 @@ import pytest
 from gcp_storage_emulator.server import create_server
 from tests.sim_inputs import STUDY, write_study
 
-from batchpond import plan, study, submit, sync
-from batchpond.attempts import Phase, fold
 from batchpond.clock import SystemClock
 from batchpond.lake import tables
+from batchpond.lake.attempts import Phase, fold
 from batchpond.lake.events import read
 from batchpond.lake.store import Store
-from batchpond.providers.vertex import connect
-from batchpond.session import Providers
-from batchpond.simulators import server
-from batchpond.simulators.world import Settings
+from batchpond.plan import verb as plan
+from batchpond.providers.vertex.batch import connect
+from batchpond.run import submit, sync
+from batchpond.run.session import Providers
+from batchpond.study import file as study
+from batchpond_sim.host import server
+from batchpond_sim.world.world import Settings
 
 BUCKET = "study-bucket"
 MODEL = "publishers/google/models/gemini-2.5-flash-lite"

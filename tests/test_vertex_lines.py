@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from batchpond import ids
 from batchpond.errors import ProviderError, UsageError
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
-from batchpond.providers import gemini, vertex
 from batchpond.providers.base import ModelSettings
-from batchpond.providers.vertex_schema import ImportRuleError, Table, check_payload
-from batchpond.simulators.life import RowsError
-from batchpond.simulators.vertex_import import Columns
+from batchpond.providers.gemini import batch as gemini
+from batchpond.providers.vertex import batch as vertex
+from batchpond.providers.vertex.schema import ImportRuleError, Table, check_payload
+from batchpond_sim.shared.life import RowsError
+from batchpond_sim.vertex.job_import import Columns
 
 MODEL = "gemini-2.5-flash"
 OURS = ids.custom_id("2222222222" + "a" * 16, "3" * 26)

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchpond import uploads
 from batchpond.errors import AccessError, ProviderError
 from batchpond.model import BatchState, Created, ErrorClass, FileRole, PricedModel, Rejected, Unclear
-from batchpond.prices import Prices
 from batchpond.providers.base import BatchProvider, ProviderModule
+from batchpond.providers.http import uploads
 from batchpond.providers.registry import module
-from batchpond.providers.vertex import DESCRIPTOR, Vertex
-from batchpond.providers.vertex_views import read_job
+from batchpond.providers.vertex.batch import DESCRIPTOR, Vertex
+from batchpond.providers.vertex.views import read_job
+from batchpond.study.prices import Prices
 from vertex_script import (
     BUCKET,
     HOST,

@@ -13,9 +13,9 @@ import httpx
 import wire_script
 from batchpond.clock import ManualClock
 from batchpond.model import CreateSpec
-from batchpond.providers.together import Together, connect
-from batchpond.simulators.transport import SimulatorTransport
-from batchpond.simulators.world import Settings, World, world_at
+from batchpond.providers.together.batch import Together, connect
+from batchpond_sim.host.transport import SimulatorTransport
+from batchpond_sim.world.world import Settings, World, world_at
 from simulator_support import AUTH, CHAT, START, prompt
 from wire_script import Answer
 

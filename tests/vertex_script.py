@@ -11,7 +11,7 @@ import httpx
 import wire_script
 from batchpond import ids
 from batchpond.model import CreateSpec
-from batchpond.providers.vertex import Vertex, connect
+from batchpond.providers.vertex.batch import Vertex, connect
 from wire_script import Answer
 
 TOKEN_ENV = "GOOGLE_OAUTH_ACCESS_TOKEN"

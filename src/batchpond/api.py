@@ -10,27 +10,28 @@ from typing import TYPE_CHECKING
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from batchpond import lens, rank
-from batchpond import study as study_files
+from batchpond import views
 from batchpond.errors import UsageError
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import Store
-from batchpond.plan import plan_study, sql_on_lake
-from batchpond.rank_counts import CELL, What
-from batchpond.read import BATCH_ROWS, stream
-from batchpond.session import Providers
-from batchpond.stage_planning import StagedReport, plan_staged
-from batchpond.stage_spec import StagedStudy
-from batchpond.submit import submit as submit_study
-from batchpond.sync import sync_once
+from batchpond.plan.stages.planning import StagedReport, plan_staged
+from batchpond.plan.verb import plan_study, sql_on_lake
+from batchpond.results.rank import verb as rank
+from batchpond.results.rank.counts import CELL, What
+from batchpond.run.session import Providers
+from batchpond.run.submit import submit as submit_study
+from batchpond.run.sync import sync_once
+from batchpond.study import file as study_files
+from batchpond.study.stages.spec import StagedStudy
+from batchpond.views.read import BATCH_ROWS, stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from batchpond.clock import Clock
-    from batchpond.plan_report import PlanReport
-    from batchpond.submit import SubmitPreview, SubmitReport
-    from batchpond.sync import SyncReport
+    from batchpond.plan.report import PlanReport
+    from batchpond.run.submit import SubmitPreview, SubmitReport
+    from batchpond.run.sync import SyncReport
 
 
 class Lake:
@@ -90,7 +91,7 @@ class Lake:
 
     def sql(self, query: str) -> pl.DataFrame:
         """Run one SELECT over the views, in the sandbox of `batchpond query`."""
-        return _frame(lens.run_query(self._store().path, query))
+        return _frame(views.run_query(self._store().path, query))
 
     def scan(self, table: str) -> pl.LazyFrame:
         """Return a table's published files as a lazy frame; a snapshot of the list of files."""

@@ -65,6 +65,14 @@ class Mode(StrEnum):
     FILES = "files"
 
 
+FILES_MARK = "@files"
+
+
+def wire_name(provider: str, mode: str | None) -> str:
+    """Return what a pass calls the way to a provider's batches: its name, or `name@files` for a folder of them."""
+    return f"{provider}{FILES_MARK}" if mode == Mode.FILES else provider
+
+
 class PricedModel(NamedTuple):
     """What has a price: a model at a provider, in the way that it is asked."""
 

@@ -39,7 +39,7 @@ from tests.adaptive_study import (
 from tests.sim_study import Rig
 
 from batchpond.stats.votes import Votes
-from batchpond.study_spec import AdaptiveSpec, PairsSpec
+from batchpond.study.spec import AdaptiveSpec, PairsSpec
 
 RANDOM_STEP = 25
 ESTIMATES: dict[str, Callable[[Votes, Numbers], float]] = {"rank (Firth)": rho_firth, "MAP": rho_map}

@@ -29,16 +29,18 @@ from typing import Any
 import httpx
 from tests.live_desk import Asked, LiveDesk, settings_of, write_live_study
 
-from batchpond import plan, study, submit
 from batchpond.lake import tables
 from batchpond.lake.store import Store
-from batchpond.live import run
+from batchpond.plan import verb as plan
 from batchpond.providers import registry
-from batchpond.session import Providers
-from batchpond.simulators import server
-from batchpond.simulators.limits import parse_limit
-from batchpond.simulators.world import Settings
-from batchpond.study_spec import Study
+from batchpond.run import submit
+from batchpond.run.live import run
+from batchpond.run.session import Providers
+from batchpond.study import file as study
+from batchpond.study.spec import Study
+from batchpond_sim.host import server
+from batchpond_sim.world.limits import parse_limit
+from batchpond_sim.world.world import Settings
 
 LAB = (Asked("compatible", "bench"),)
 

@@ -19,14 +19,14 @@ from pathlib import Path
 
 import duckdb
 
-from batchpond import lens
+from batchpond import views
 
 FLOOR = "SELECT count(verdict) FROM pair_judgments"
 QUERIES = {
     "count(verdict)": FLOOR,
     "pair_status": "SELECT status, count(*), sum(n_pending) FROM pair_status GROUP BY status",
 }
-QUERIES |= {view.name: f"FROM {view.name}" for view in lens.views() if view.stage == "2_metrics"}
+QUERIES |= {view.name: f"FROM {view.name}" for view in views.views() if view.stage == "2_metrics"}
 
 ROWS = """
 SELECT
@@ -61,7 +61,7 @@ def make(path: Path, n_rows: int) -> None:
 
 def measure(path: Path, name: str) -> None:
     """Run one query twice and print the second run's seconds, CPU seconds and the peak memory in MB."""
-    with lens.empty() as connection:
+    with views.empty() as connection:
         connection.execute("SET enable_progress_bar = false")
         given = {column[0] for column in connection.execute(f"DESCRIBE FROM read_parquet('{path}')").fetchall()}
         columns = ", ".join(

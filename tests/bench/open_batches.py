@@ -19,8 +19,8 @@ from pathlib import Path
 
 from tests.sim_providers import SIMULATED
 
-from batchpond.simulators import server
-from batchpond.simulators.world import Settings
+from batchpond_sim.host import server
+from batchpond_sim.world.world import Settings
 
 STUDY = """
 study = "open"

@@ -22,8 +22,8 @@ from pathlib import Path
 import orjson
 
 from batchpond.lake.store import Store
-from batchpond.plan import plan_study
-from batchpond.study import load
+from batchpond.plan.verb import plan_study
+from batchpond.study.file import load
 
 N_CELLS = 10
 TEXT_BYTES = 650

@@ -26,9 +26,11 @@ from statistics import median
 import numpy as np
 import pyarrow as pa
 
-from batchpond import lens, rank, rank_counts
+from batchpond import views
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import Store
+from batchpond.results.rank import counts as rank_counts
+from batchpond.results.rank import verb as rank
 from batchpond.stats import bradley_terry
 from batchpond.stats.bradley_terry import Model, Penalty
 
@@ -64,7 +66,7 @@ def make(path: Path, n_items: int, n_comparisons: int) -> Store:
         columns |= {"item_first": pa.array(names[first[at]]), "item_second": pa.array(names[second[at]])}
         columns |= {"verdict": pa.array(np.where(is_first[at], "first", "second"))}
         store.publish(IMPORTED_JUDGMENTS, f"f{start:09}", pa.table(columns, schema=IMPORTED_JUDGMENTS.schema))
-    lens.build(store.path, store.all_files())
+    views.build(store.path, store.all_files())
     return store
 
 
@@ -115,7 +117,7 @@ def steps(path: Path, n_items: int) -> dict[str, Callable[[], object]]:
     matrix = np.eye(n_items) + 1.0
 
     def aggregate() -> None:
-        with lens.connect(path) as connection:
+        with views.connect(path) as connection:
             connection.sql(AGGREGATION).to_arrow_table()
 
     return {

@@ -20,8 +20,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchpond.simulators import server
-from batchpond.simulators.world import Settings
+from batchpond_sim.host import server
+from batchpond_sim.world.world import Settings
 
 SIZES = (10_000, 100_000)
 RSS_MAX_MB = 600

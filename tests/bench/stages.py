@@ -23,15 +23,15 @@ from pathlib import Path
 import orjson
 from tests.bench import plan as plain
 
-from batchpond import study
 from batchpond.lake import tables
 from batchpond.lake.store import Store
-from batchpond.lens.refresh import refresh
-from batchpond.plan import sql_on_lake
-from batchpond.rounds import publish_round
-from batchpond.stage_planning import plan_staged
-from batchpond.stage_source import asks_by_now
-from batchpond.stage_spec import StagedStudy
+from batchpond.plan.rounds.rounds import publish_round
+from batchpond.plan.rounds.source import asks_by_now
+from batchpond.plan.stages.planning import plan_staged
+from batchpond.plan.verb import sql_on_lake
+from batchpond.study import file as study
+from batchpond.study.stages.spec import StagedStudy
+from batchpond.views.refresh import refresh
 
 SIZES = (200_000, 1_000_000)
 KINDS = ("file", "rows", "ranking")

@@ -11,7 +11,7 @@ from tests.engine.engines import CONTEXT_TOKENS, MODEL, VLLM, VLLM_FLAGS, lay_mo
 from batchpond.model import FileRole, Finish, Response, ResponseStatus
 from batchpond.providers import registry
 from batchpond.providers.base import ModelSettings
-from batchpond.providers.compatible_body import CHAT
+from batchpond.providers.compatible.body import CHAT
 
 RUN_S = 240.0
 MAX_TOKENS = 24

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from tests.engine.engines import VLLM, environment, interpreter, stop
 
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
-from batchpond.providers import openai, registry
+from batchpond.providers import registry
 from batchpond.providers.base import ModelSettings
-from batchpond.providers.compatible_body import CHAT
+from batchpond.providers.compatible.body import CHAT
+from batchpond.providers.openai import batch as openai
 
 DEADLINE_S = 120.0
 CID = "abcdefghij-abcdefghijklmnopqrst"

@@ -17,8 +17,8 @@ from batchpond.cli.text import plural
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from batchpond.adopt import Adoption, AdoptPreview, MapOrder
     from batchpond.lake.store import Store
+    from batchpond.run.adopt.verb import Adoption, AdoptPreview, MapOrder
 
 LISTED_DAYS = 30
 COLUMNS = (
@@ -80,12 +80,12 @@ def command(
         return _list(invocation, store, provider, since, form)
     batch_id, name = batch or "", provider or _only_provider()
     if map_path is not None:
-        from batchpond.adopt import MapOrder
+        from batchpond.run.adopt.verb import MapOrder
 
         order = MapOrder(batch_id, name, study or "", map_path, is_forced)
         adoption = _by_map(invocation, store, order, is_yes=is_yes)
     else:
-        from batchpond.adopt import adopt_own
+        from batchpond.run.adopt.verb import adopt_own
 
         adoption = adopt_own(store, batch_id, provider_name=name, providers=providers(store))
     if form is Format.JSON:
@@ -115,7 +115,7 @@ def _check_usage(
 
 
 def _only_provider() -> str:
-    from batchpond.account import providers_with_keys
+    from batchpond.run.adopt.account import providers_with_keys
 
     names = providers_with_keys(os.environ)
     if len(names) != 1:
@@ -125,7 +125,7 @@ def _only_provider() -> str:
 
 
 def _list(invocation: Invocation, store: Store, provider: str | None, since: datetime | None, form: Format) -> ExitCode:
-    from batchpond.account import providers_with_keys, strangers
+    from batchpond.run.adopt.account import providers_with_keys, strangers
 
     start = store.clock.now() - timedelta(days=LISTED_DAYS) if since is None else since.replace(tzinfo=UTC)
     names = [provider] if provider else providers_with_keys(os.environ)
@@ -146,7 +146,7 @@ def _list(invocation: Invocation, store: Store, provider: str | None, since: dat
 
 
 def _by_map(invocation: Invocation, store: Store, order: MapOrder, *, is_yes: bool) -> Adoption:
-    from batchpond.adopt import adopt_mapped
+    from batchpond.run.adopt.verb import adopt_mapped
 
     def confirm(preview: AdoptPreview) -> bool:
         invocation.diagnostics.say(preview_text(preview))

@@ -30,7 +30,7 @@ def command(invocation: Invocation, study: str | None, form: Format) -> ExitCode
     A batch is balanced when that holds and every line of its files belongs to one request. It
     is not judged while it is open. Exit code 3 when a batch is out of balance.
     """
-    from batchpond.read import rows
+    from batchpond.views.read import rows
 
     found = rows(invocation.store().path, "audit", order=("study", "attempt_id"), study=study)
     if form is Format.TABLE and output.is_terminal():

@@ -13,7 +13,7 @@ from batchpond.cli.text import plural
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from batchpond.cancel import CancelReport
+    from batchpond.run.cancel import CancelReport
 
 
 @pond_command(
@@ -32,7 +32,7 @@ def command(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_j
     other requests count as cancelled. For models of mode `files` this says that no more results
     will come.
     """
-    from batchpond.cancel import cancel
+    from batchpond.run.cancel import cancel
 
     diagnostics, store = invocation.diagnostics, invocation.store()
     if not is_yes and not diagnostics.confirm(f"Cancel {plural(len(batches), 'batch')}?", flag="--yes"):

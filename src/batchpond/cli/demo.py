@@ -37,7 +37,7 @@ def command(invocation: Invocation, is_json: bool) -> None:
     installed, the report is written beside the lake, as demo-report.html.
     """
     from batchpond import demo
-    from batchpond.read import rows
+    from batchpond.views.read import rows
 
     report = demo.run(invocation.lake_path, invocation.diagnostics.note)
     lake = invocation.lake_path
@@ -59,7 +59,7 @@ def command(invocation: Invocation, is_json: bool) -> None:
 def _report(invocation: Invocation) -> Path | None:
     """Write the demo's report beside its lake, where the packages are there that draw it, and say where it is."""
     from batchpond import demo
-    from batchpond.report import build, files
+    from batchpond.results.report import build, files
 
     if not files.is_extra_installed():
         hint = "pip install 'batchpond[report]'; `batchpond report` then writes all of it on one page"

@@ -15,8 +15,8 @@ from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond
 from batchpond.errors import ExitCode
 
 if TYPE_CHECKING:
-    from batchpond.health import Finding
-    from batchpond.keys import KeyRow
+    from batchpond.doctor import Finding
+    from batchpond.providers.http.keys import KeyRow
 
 ENGINES = ("duckdb", "polars", "pyarrow", "httpx")
 
@@ -31,26 +31,26 @@ def command(invocation: Invocation, is_fix: bool, form: Format) -> ExitCode:
     Calls no provider (`batchpond keys --check` does). Exit code 5 for damage, 3 when an attempt
     needs a decision.
     """
-    from batchpond import health
+    from batchpond import doctor
 
     store = invocation.store()
     if is_fix:
-        health.rebuild_lens(store)
-    findings = [*_environment(), *health.examine(store)]
+        doctor.rebuild_lens(store)
+    findings = [*_environment(), *doctor.examine(store)]
     rows = [(f.check, f.level, f.message, f.hint) for f in findings]
     if form is Format.TABLE and output.is_terminal():
         output.text("\n".join(_lines(findings)))
     else:
         output.records(("check", "level", "message", "hint"), rows, form)
-    return health.worst(findings)
+    return doctor.worst(findings)
 
 
 def _environment() -> list[Finding]:
     from importlib.metadata import version
 
-    from batchpond.health import Finding, Level
-    from batchpond.keys import listing
+    from batchpond.doctor import Finding, Level
     from batchpond.providers import registry
+    from batchpond.providers.http.keys import listing
 
     engines = ", ".join(f"{name} {version(name)}" for name in ENGINES)
     versions = f"batchpond {__version__}, Python {platform.python_version()}, {engines}"
@@ -58,7 +58,7 @@ def _environment() -> list[Finding]:
 
 
 def _key_finding(row: KeyRow) -> Finding:
-    from batchpond.health import Finding, Level
+    from batchpond.doctor import Finding, Level
 
     if row.problem is not None:
         return Finding("keys", Level.ERROR, row.problem, "`batchpond keys` shows all of them", ExitCode.ACCESS)

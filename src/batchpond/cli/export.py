@@ -59,7 +59,7 @@ def command(
         return
     if study is not None:
         raise UsageError("--study is for --layout", hint="`batchpond query ... --format csv` writes part of a view")
-    from batchpond.export import ExportFormat, export
+    from batchpond.results.export import ExportFormat, export
 
     view = view or "results"
     written = export(
@@ -79,7 +79,7 @@ def command(
 def _layout(
     invocation: Invocation, destination: Path, layout: str, study: str | None, *, force: bool, is_json: bool
 ) -> None:
-    from batchpond.export_layouts import Layout, export_layout
+    from batchpond.interop.layouts import Layout, export_layout
 
     report = export_layout(invocation.store().path, destination, Layout(layout), study=study, force=force)
     if is_json:

@@ -14,10 +14,10 @@ from batchpond.cli.text import plural
 from batchpond.errors import UsageError
 
 if TYPE_CHECKING:
-    from batchpond.foreign import Doubt, Said
-    from batchpond.foreign_files import Reader
-    from batchpond.import_foreign import ForeignReport
-    from batchpond.imported import Tally
+    from batchpond.interop.foreign import Doubt, Said
+    from batchpond.interop.foreign_files import Reader
+    from batchpond.interop.imported import Tally
+    from batchpond.interop.imports import ForeignReport
 
 SAID = ("study", "template_id", "rubric_id", "provider", "request_model", "thinking")
 SHOWN_PLACES = 3
@@ -50,7 +50,7 @@ def judgments(invocation: Invocation, file: Path, study: str | None, is_json: bo
     them. Importing a row again is a no-op; a contradicting one is an error, and then nothing
     at all is imported.
     """
-    from batchpond.import_judgments import import_judgments
+    from batchpond.interop.judgments import import_judgments
     from batchpond.lake.store import Store
 
     report = import_judgments(Store.init(invocation.lake_path), file, study=study)
@@ -97,7 +97,7 @@ def pairwisellm(invocation: Invocation, /, paths: tuple[Path, ...], is_json: boo
     Ids that were cut out of a custom_id need a table of samples where there is more than one
     way to cut; Gemini batch answers, which the package joins by row order, are left out.
     """
-    from batchpond.import_pairwisellm import read
+    from batchpond.interop.pairwisellm import read
 
     _import(invocation, read, paths, is_json=is_json, **given)
 
@@ -117,7 +117,7 @@ def speceval(invocation: Invocation, /, paths: tuple[Path, ...], is_json: bool, 
     that they compared, in the same import or in the lake before: only they show whose output
     is whose. Rank 0 is read again from the judge's text.
     """
-    from batchpond.import_speceval import read
+    from batchpond.interop.speceval import read
 
     _import(invocation, read, paths, is_json=is_json, **given)
 
@@ -137,7 +137,7 @@ def sycobench(invocation: Invocation, /, paths: tuple[Path, ...], is_json: bool,
     that stands for a failure of the scorer comes in without one. Outputs of the batch tools
     are left out: they follow a placeholder, not the model's own answer.
     """
-    from batchpond.import_sycobench import read
+    from batchpond.interop.sycobench import read
 
     _import(invocation, read, paths, is_json=is_json, **given)
 
@@ -178,7 +178,7 @@ def rows(
     thinking, study. Generations become items. Unreadable lines, unknown ids and repeated
     answers are left out and counted; an id of the map that no line answers is missing.
     """
-    from batchpond.import_rows import reader
+    from batchpond.interop.rows import reader
 
     said = {entry.partition("=")[0] for entry in given["said"]}
     found = reader(map_path, provider, pattern=pattern, task=task, rules_path=rules_path, said=said)
@@ -196,7 +196,7 @@ def _import(
     is_strict: bool,
     is_json: bool,
 ) -> None:
-    from batchpond.import_foreign import import_foreign
+    from batchpond.interop.imports import import_foreign
     from batchpond.lake.store import Store
 
     known, doubts = _said(study, said), _doubts(accepted)
@@ -208,7 +208,7 @@ def _import(
 
 
 def _said(study: str | None, said: tuple[str, ...]) -> Said:
-    from batchpond.foreign import Said
+    from batchpond.interop.foreign import Said
 
     values: dict[str, str] = {"study": study} if study else {}
     for entry in said:
@@ -220,7 +220,7 @@ def _said(study: str | None, said: tuple[str, ...]) -> Said:
 
 
 def _doubts(accepted: tuple[str, ...]) -> list[Doubt]:
-    from batchpond.foreign import ACCEPTABLE, Doubt
+    from batchpond.interop.foreign import ACCEPTABLE, Doubt
 
     unknown = [word for word in accepted if word not in ACCEPTABLE]
     if unknown:

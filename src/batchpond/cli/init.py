@@ -46,8 +46,8 @@ def command(invocation: Invocation, folder: Path, example: str, is_json: bool) -
 
 
 def _contents(name: str) -> list[tuple[str, str]]:
-    from batchpond.study import example
-    from batchpond.templates import builtin
+    from batchpond.study.file import example
+    from batchpond.tasks.templates import builtin
 
     return [(STUDY, example(name)), (TEMPLATE, builtin()[TEMPLATE_FROM].text + "\n")]
 

@@ -24,8 +24,8 @@ def command(invocation: Invocation, is_check: bool, form: Format) -> ExitCode:
     Keys come from the variables of the providers' own SDKs, from nowhere else, and are never
     shown or stored. Exit code 4 when a key that is set cannot be used.
     """
-    from batchpond.keys import listing
     from batchpond.providers import registry
+    from batchpond.providers.http.keys import listing
 
     if is_check:
         checks = list(registry.check_keys())

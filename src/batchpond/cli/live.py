@@ -17,7 +17,7 @@ from batchpond.errors import ExitCode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from batchpond.live.run import LaneProgress, LiveReport
+    from batchpond.run.live.run import LaneProgress, LiveReport
 
 LOG_EVERY_S = 60.0
 SHOW_EVERY_S = 0.5
@@ -60,9 +60,9 @@ def command(
 
 def ask(invocation: Invocation, studies: Sequence[str], **forced: Any) -> LiveReport:
     """Make the live calls that are due and say how it went; `forced` settings go before the lake's."""
-    from batchpond.live import run, settings
-    from batchpond.live.calls import OnDoubt
     from batchpond.providers import registry
+    from batchpond.run.live import run, settings
+    from batchpond.run.live.calls import OnDoubt
 
     store, diagnostics = invocation.store(), invocation.diagnostics
     if forced.get("on_doubt") is not None:

@@ -10,19 +10,19 @@ from batchpond.cli.diagnostics import Diagnostics
 
 if TYPE_CHECKING:
     from batchpond.lake.store import Store
-    from batchpond.session import Counts, Note, Providers
+    from batchpond.run.session import Counts, Note, Providers
 
 
 def providers(store: Store) -> Providers:
     """Return the providers, each connected with the environment's key when first needed."""
-    from batchpond.session import Providers
+    from batchpond.run.session import Providers
 
     return Providers.of_environment(store.clock, store.path)
 
 
 def show_note(diagnostics: Diagnostics, note: Note) -> None:
     """Say one note of a pass when it comes up."""
-    from batchpond.session import Severity
+    from batchpond.run.session import Severity
 
     match note.severity:
         case Severity.INFO:

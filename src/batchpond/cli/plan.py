@@ -14,8 +14,8 @@ from batchpond.cli.text import plural, provider_text, usd
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from batchpond.plan_report import CellReport, ModelReport, PlanReport
-    from batchpond.stage_planning import StagedReport, StageReport
+    from batchpond.plan.report import CellReport, ModelReport, PlanReport
+    from batchpond.plan.stages.planning import StagedReport, StageReport
 
 CELLS_SHOWN_MAX = 60
 DROPPED_SHOWN_MAX = 20
@@ -35,11 +35,11 @@ def command(invocation: Invocation, study: Path, is_json: bool) -> None:
     Talks to nobody and spends nothing. Planning the same file again changes nothing; a changed
     file is a new version, and what this lake has answered is not asked again.
     """
-    from batchpond import study as study_files
     from batchpond.lake.store import Store
-    from batchpond.plan import plan_study, sql_on_lake
-    from batchpond.stage_planning import plan_staged
-    from batchpond.stage_spec import StagedStudy
+    from batchpond.plan.stages.planning import plan_staged
+    from batchpond.plan.verb import plan_study, sql_on_lake
+    from batchpond.study import file as study_files
+    from batchpond.study.stages.spec import StagedStudy
 
     loaded = study_files.load(study)
     store = Store.init(invocation.lake_path)

@@ -31,15 +31,15 @@ def command(invocation: Invocation, sql: str, timeout_s: float, form: Format) ->
     SQL is a query, the bare name of a view, or - for standard input. Files, the network,
     extensions and settings are out of reach, and nothing can be written.
     """
-    from batchpond import lens
+    from batchpond import views
 
     store = invocation.store()
     if sql == "-":
         sql = _standard_input()
-    if sql in {view.name for view in lens.views()}:
+    if sql in {view.name for view in views.views()}:
         sql = f'select * from "{sql}"'  # a name from our own list
     n_left_out = output.table(
-        lens.run_query(store.path, sql, timeout_s=timeout_s), form, has_color=invocation.color_stdout()
+        views.run_query(store.path, sql, timeout_s=timeout_s), form, has_color=invocation.color_stdout()
     )
     invocation.note_left_out(n_left_out)
 

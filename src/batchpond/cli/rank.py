@@ -58,8 +58,8 @@ def command(
     # Before the store, which holds linear algebra to one thread. Half the CPUs: the two of a core gain nothing over
     # one, and on a busy machine threads that wait for each other take several times as long as one alone.
     with linear_algebra(threads=max(1, (os.cpu_count() or 1) // 2)):
-        from batchpond import rank
-        from batchpond.rank_counts import SCOPE, What
+        from batchpond.results.rank import verb as rank
+        from batchpond.results.rank.counts import SCOPE, What
 
     options = rank.options(ties=ties, position=position, extras=extras, seed=seed, is_full=summary)
     columns = tuple(name for name in CELL if name in by) if by else CELL

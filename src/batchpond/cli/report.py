@@ -13,7 +13,7 @@ from batchpond.cli.text import plural
 from batchpond.errors import UsageError
 
 if TYPE_CHECKING:
-    from batchpond.report.parts import Report
+    from batchpond.results.report.parts import Report
 
 FORMS = ("html", "md")
 
@@ -54,8 +54,8 @@ def command(
     `batchpond query` reads too.
     """
     # Before the store, which would hold linear algebra to one thread.
-    from batchpond.export import refuse_existing
-    from batchpond.report import build, files
+    from batchpond.results.export import refuse_existing
+    from batchpond.results.report import build, files
 
     chosen = files.ReportFormat(form or ("md" if path is not None and path.suffix.lower() == ".md" else "html"))
     is_page = chosen is files.ReportFormat.HTML

@@ -12,7 +12,7 @@ from batchpond.cli.passes import providers
 from batchpond.errors import UsageError
 
 if TYPE_CHECKING:
-    from batchpond.attempts import Attempt
+    from batchpond.lake.attempts import Attempt
 
 RISKS = {
     "absent": "If the batch exists after all, its requests are paid for twice. Say that it does not exist?",
@@ -49,7 +49,7 @@ def command(
     Look at the provider's console first: every batch carries the study, the shard and
     batchpond's token. The decision is recorded, and `batchpond sync` goes on from it.
     """
-    from batchpond.resolve import Resolution, resolve
+    from batchpond.run.resolve import Resolution, resolve
 
     asked = {
         Resolution.ADOPT: batch_id is not None,

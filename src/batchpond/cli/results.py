@@ -40,7 +40,7 @@ def command(invocation: Invocation, study: str | None, limit: int | None, all_co
 
     Rows stream, so a study of any size fits. A request without an answer yet is a row too.
     """
-    from batchpond.read import stream
+    from batchpond.views.read import stream
 
     store = invocation.store()
     is_short = form is Format.TABLE and output.is_terminal() and not all_columns

@@ -16,9 +16,9 @@ from batchpond.model import ErrorClass
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from batchpond.failures import FailureCount
-    from batchpond.retry_failed import RetryReport
-    from batchpond.submit import SubmitPreview
+    from batchpond.run.failures import FailureCount
+    from batchpond.run.retry import RetryReport
+    from batchpond.run.submit import SubmitPreview
 
 COLUMNS = ("provider", "model", "failure", "requests", "asked again", "out of attempts")
 
@@ -62,7 +62,7 @@ def command(
     missing answers. Billing errors, retired models and requests that the provider calls wrong are asked
     again only when you name them. What has an answer is never asked again.
     """
-    from batchpond.retry_failed import retry
+    from batchpond.run.retry import retry
 
     diagnostics = invocation.diagnostics
 

@@ -15,7 +15,7 @@ from batchpond.cli.frame import Invocation, pass_invocation, pond_command
 from batchpond.cli.text import plural
 
 if TYPE_CHECKING:
-    from batchpond.simulators.server import Running
+    from batchpond_sim.host.server import Running
 
 
 @pond_command(
@@ -60,9 +60,9 @@ def command(
     created and every token billed.
     """
     from batchpond.demo import environment
-    from batchpond.simulators import server
-    from batchpond.simulators.faults import describe_faults
-    from batchpond.simulators.world import Settings
+    from batchpond_sim.faults.faults import describe_faults
+    from batchpond_sim.host import server
+    from batchpond_sim.world.world import Settings
 
     if is_listing:
         heads = ("fault", "argument", "where", "what happens")

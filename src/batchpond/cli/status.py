@@ -15,7 +15,7 @@ from batchpond.errors import ExitCode, UsageError
 from batchpond.model import Mode, Origin
 
 if TYPE_CHECKING:
-    from batchpond.stage_status import StageStatus
+    from batchpond.run.stages import StageStatus
 
 ID_SHOWN = 10
 MODEL_HEADS = ("study", "model", "all", "unsent", "waiting", "answered", "failed", "cost")
@@ -45,7 +45,7 @@ def command(
     Reads only the lake: `batchpond sync` brings it up to date. Exit code 3 when an attempt
     needs a decision.
     """
-    from batchpond.read import rows
+    from batchpond.views.read import rows
 
     if is_batches and is_stages:
         raise UsageError("--batches and --stages each ask for other rows", hint="give one of them")
@@ -85,14 +85,14 @@ def _show(models: list[dict[str, Any]], live: list[dict[str, Any]], *, has_color
 
 
 def _stages(invocation: Invocation, study: str | None) -> list[StageStatus]:
-    from batchpond.attempts import fold
+    from batchpond.lake.attempts import fold
     from batchpond.lake.events import read
 
     store = invocation.store()
     picture = fold(read(store))
     if not picture.rounds:
         return []
-    from batchpond.stage_status import stages
+    from batchpond.run.stages import stages
 
     return stages(store, picture, study)
 
@@ -126,7 +126,7 @@ def _show_stages(found: list[StageStatus], *, has_color: bool) -> None:
 
 def _remark_stages(invocation: Invocation, found: list[StageStatus]) -> None:
     if found:
-        from batchpond.stage_status import remarks
+        from batchpond.run.stages import remarks
 
         for remark in remarks(found):
             invocation.diagnostics.warning(remark.text, hint=remark.hint)
@@ -191,7 +191,7 @@ def _remark(invocation: Invocation, models: list[dict[str, Any]], live: list[dic
 def _remark_files(invocation: Invocation, batches: list[dict[str, Any]]) -> None:
     if not batches:
         return
-    from batchpond import exchange
+    from batchpond.run import exchange
 
     for host in sorted({batch["host"] for batch in batches}):
         mine = [batch for batch in batches if batch["host"] == host]

@@ -14,7 +14,7 @@ from batchpond.cli.text import plural, provider_text, usd
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from batchpond.submit import SubmitPreview, SubmitReport
+    from batchpond.run.submit import SubmitPreview, SubmitReport
 
 COLUMNS = ("provider", "model", "requests", "batches", "input tokens", "expected", "at worst")
 
@@ -51,8 +51,8 @@ def command(
     crash. What does not fit into the provider's queue now is sent by later runs of `batchpond sync`.
     The requests of models of mode `files` are put into a folder, which is then named.
     """
-    from batchpond.failures import Again
-    from batchpond.submit import submit
+    from batchpond.plan.planned import Again
+    from batchpond.run.submit import submit
 
     diagnostics = invocation.diagnostics
 

@@ -20,8 +20,8 @@ from batchpond.errors import BusyError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from batchpond.lake.store import Store
-    from batchpond.session import Counts
-    from batchpond.sync import SyncReport
+    from batchpond.run.session import Counts
+    from batchpond.run.sync import SyncReport
 
 TIMEOUT_S = 48 * 3_600.0
 ON_DONE_TIMEOUT_S = 60.0
@@ -97,7 +97,7 @@ def command(
 
 
 def _passes(invocation: Invocation, watch: Watch) -> tuple[Counts, SyncReport]:
-    from batchpond.session import Counts
+    from batchpond.run.session import Counts
 
     store, diagnostics = invocation.store(), invocation.diagnostics
     total = Counts()
@@ -116,7 +116,7 @@ def _passes(invocation: Invocation, watch: Watch) -> tuple[Counts, SyncReport]:
 
 
 def _one_pass(diagnostics: Diagnostics, watch: Watch, deadline_s: float, store: Store) -> SyncReport:
-    from batchpond.sync import sync_once
+    from batchpond.run.sync import sync_once
 
     while True:
         try:

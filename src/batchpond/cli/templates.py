@@ -29,7 +29,7 @@ def command(invocation: Invocation, name: str | None, is_rubrics: bool, task: st
 
     A study names them by id, and knows each text by its hash: editing one is another template.
     """
-    from batchpond import rubrics, templates
+    from batchpond.tasks import rubrics, templates
 
     if is_rubrics and task is not None:
         raise UsageError("--task and --rubrics exclude each other: rubrics belong to no task")
@@ -49,7 +49,7 @@ def command(invocation: Invocation, name: str | None, is_rubrics: bool, task: st
 
 
 def _tasks(task: str | None) -> list[str]:
-    from batchpond import templates
+    from batchpond.tasks import templates
 
     names = templates.tasks()
     if task is None:
@@ -63,7 +63,7 @@ def _tasks(task: str | None) -> list[str]:
 
 
 def _text_of(name: str, is_rubric: bool, task: str | None) -> str:
-    from batchpond import rubrics, templates
+    from batchpond.tasks import rubrics, templates
 
     texts = (
         {rubric.rubric_id: rubric.description for rubric in rubrics.listing()}

@@ -24,14 +24,14 @@ def command(invocation: Invocation, is_ddl: bool, form: Format) -> None:
 
     Every one is also in lake/batchpond.duckdb: `duckdb -readonly lake/batchpond.duckdb`.
     """
-    from batchpond import lens
+    from batchpond import views
 
     if is_ddl:
         store = invocation.store()
-        output.script(lens.ddl(store.path, store.all_files()))
+        output.script(views.ddl(store.path, store.all_files()))
         return
     names: tuple[str, ...] = ("view", "stage", "grain", "question")
-    rows = [(view.name, view.stage, view.grain, view.question) for view in lens.views()]
+    rows = [(view.name, view.stage, view.grain, view.question) for view in views.views()]
     if form is Format.TABLE and output.is_terminal() and output.width() < WIDE:
         names, rows = ("view", "question"), [(row[0], row[3]) for row in rows]  # type: ignore[misc]
     output.records(names, rows, form, has_color=invocation.color_stdout())

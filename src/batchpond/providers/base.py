@@ -143,7 +143,6 @@ class RateHints:
 
 
 NO_HINTS = RateHints()
-FILES_MARK = "@files"
 LIVE_CONNECTIONS = 64  # of one live wire, where the caller does not say
 
 
@@ -191,11 +190,6 @@ class LiveStart:
 
     scope: str
     is_simulated: bool
-
-
-def wire_name(provider: str, mode: str | None) -> str:
-    """Return what a pass calls the way to a provider's batches: its name, or `name@files` for a folder of them."""
-    return f"{provider}{FILES_MARK}" if mode == Mode.FILES else provider
 
 
 class LiveProvider(Protocol):

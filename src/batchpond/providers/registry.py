@@ -12,23 +12,23 @@ from typing import Any, Final, Protocol, cast
 
 from batchpond.clock import Clock, SystemClock
 from batchpond.errors import BatchpondError, UsageError
-from batchpond.keys import KeyRow, listing
-from batchpond.model import Mode
-from batchpond.providers import common_files, common_folder
+from batchpond.model import FILES_MARK, Mode
 from batchpond.providers.base import (
-    FILES_MARK,
     LIVE_CONNECTIONS,
     BatchProvider,
     Descriptor,
     LiveProvider,
     ProviderModule,
 )
+from batchpond.providers.files import batch as common_files
+from batchpond.providers.files import folder as common_folder
+from batchpond.providers.http.keys import KeyRow, listing
 
 NAMES: Final = ("openai", "anthropic", "gemini", "vertex", "together")
 
 
 LIVE_ONLY: Final = ("ollama",)
-_COMPATIBLE: Final = "batchpond.providers.compatible"
+_COMPATIBLE: Final = "batchpond.providers.compatible.live"
 
 
 class _Connectable(Protocol):
@@ -168,8 +168,10 @@ def _scope(name: str, clock: Clock | None, environ: Mapping[str, str]) -> str:
 
 
 def _import(name: str) -> Any:
-    if name in NAMES or name in LIVE_ONLY:
-        return importlib.import_module(f"batchpond.providers.{name}")
+    if name in NAMES:
+        return importlib.import_module(f"batchpond.providers.{name}.batch")
+    if name in LIVE_ONLY:
+        return importlib.import_module(f"batchpond.providers.{name}.live")
     compatible = importlib.import_module(_COMPATIBLE)
     if found := compatible.module_of(name):
         return found

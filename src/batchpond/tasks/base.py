@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from batchpond.model import Outcome, Response
-from batchpond.templates import Placeholders
+from batchpond.tasks.templates import Placeholders
 
 
 @dataclass(frozen=True, slots=True)

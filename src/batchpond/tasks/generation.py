@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from batchpond.model import Finish, Outcome, Response
-from batchpond.tasks import common
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.common_rule import TaskRule
-from batchpond.tasks.common_text import STATEMENT_PLACEHOLDERS
-from batchpond.templates import Placeholders
+from batchpond.tasks.shared import reading as common
+from batchpond.tasks.shared.rule import TaskRule
+from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
+from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "generation"
 PLACEHOLDERS: Final = Placeholders(("INPUT",), ("STATEMENT", *STATEMENT_PLACEHOLDERS))

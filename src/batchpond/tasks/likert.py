@@ -15,12 +15,13 @@ from typing import Any, ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response
-from batchpond.tasks import common, common_json
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.common_lines import bare_number
-from batchpond.tasks.common_rule import TaskRule
-from batchpond.tasks.common_text import STATEMENT_PLACEHOLDERS
-from batchpond.templates import Placeholders
+from batchpond.tasks.shared import json as common_json
+from batchpond.tasks.shared import reading as common
+from batchpond.tasks.shared.lines import bare_number
+from batchpond.tasks.shared.rule import TaskRule
+from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
+from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "likert"
 PLACEHOLDERS: Final = Placeholders(

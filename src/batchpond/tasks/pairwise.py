@@ -17,10 +17,10 @@ from typing import ClassVar, Final
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, Verdict
-from batchpond.tasks import common
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.common_rule import TaskRule
-from batchpond.templates import PAIRWISE_PLACEHOLDERS, Placeholders
+from batchpond.tasks.shared import reading as common
+from batchpond.tasks.shared.rule import TaskRule
+from batchpond.tasks.templates import PAIRWISE_PLACEHOLDERS, Placeholders
 
 TASK: Final = "pairwise"
 

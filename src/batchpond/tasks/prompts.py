@@ -21,13 +21,14 @@ from typing import Any, ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, Verdict
-from batchpond.tasks import common, common_json
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.common_pointer import pointed
-from batchpond.tasks.common_regex import Pattern
-from batchpond.tasks.common_rule import TaskRule
-from batchpond.tasks.common_text import STATEMENT_PLACEHOLDERS
-from batchpond.templates import Placeholders
+from batchpond.tasks.shared import json as common_json
+from batchpond.tasks.shared import reading as common
+from batchpond.tasks.shared.pointer import pointed
+from batchpond.tasks.shared.regex import Pattern
+from batchpond.tasks.shared.rule import TaskRule
+from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
+from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "prompts"
 PLACEHOLDERS: Final = Placeholders(("INPUT",), ("INPUT_ID", "OUTPUT", "STATEMENT", *STATEMENT_PLACEHOLDERS))

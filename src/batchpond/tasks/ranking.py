@@ -17,12 +17,12 @@ from typing import ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, Verdict
-from batchpond.tasks import common
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.common_lines import answers, bare_words
-from batchpond.tasks.common_rule import TaskRule
-from batchpond.tasks.common_text import STATEMENT_PLACEHOLDERS
-from batchpond.templates import Placeholders
+from batchpond.tasks.shared import reading as common
+from batchpond.tasks.shared.lines import answers, bare_words
+from batchpond.tasks.shared.rule import TaskRule
+from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
+from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "ranking"
 PLACEHOLDERS: Final = Placeholders(

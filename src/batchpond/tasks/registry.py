@@ -6,22 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from batchpond import templates
 from batchpond.errors import LakeError, StudyError
-from batchpond.tasks import (
-    compliance,
-    generation,
-    inputs,
-    likert,
-    pairwise,
-    pressure,
-    pressure_keywords,
-    prompts,
-    ranking,
-)
+from batchpond.tasks import compliance, generation, inputs, likert, pairwise, prompts, ranking, templates
 from batchpond.tasks.base import Rule
-from batchpond.tasks.common_rule import TaskRule
-from batchpond.templates import Template
+from batchpond.tasks.pressure import keywords as pressure_keywords
+from batchpond.tasks.pressure import task as pressure
+from batchpond.tasks.shared.rule import TaskRule
+from batchpond.tasks.templates import Template
 
 
 @dataclass(frozen=True, slots=True)

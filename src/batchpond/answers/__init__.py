@@ -1,0 +1,1 @@
+"""Raw lines become responses, and responses judgments."""

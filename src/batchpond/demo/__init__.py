@@ -1,0 +1,120 @@
+"""The whole flow on this machine: a simulated provider over real HTTP, judges with planted bias."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from batchpond.errors import BatchpondError, UsageError
+from batchpond.lake.attempts import fold
+from batchpond.lake.events import Kind, read
+from batchpond.lake.schemas import IMPORTED_JUDGMENTS
+from batchpond.lake.store import MARKER, Store
+from batchpond.model import Origin
+from batchpond.plan import verb as plan
+from batchpond.plan.report import PlanReport
+from batchpond.providers import registry
+from batchpond.run import submit, sync
+from batchpond.run.session import Providers
+from batchpond.study import file as study
+from batchpond_sim.host import server
+from batchpond_sim.host.server import Running
+from batchpond_sim.world.world import Settings
+
+STUDY = "demo"
+DATA = Path(__file__).parent
+SIMULATED_KEY = "simulated-key"
+SYNCS_MAX = 200
+SYNC_EVERY_S = 0.5
+
+# What is planted, and what the bias table should find again: log-odds for the sample shown first.
+JUDGES = (
+    "claude-haiku-4-5:sharpness=7,position_bias=0,refusal_rate=0.005,unparsed_rate=0.01",
+    "gpt-5.4-mini:sharpness=9,position_bias=0.9,unparsed_rate=0.005",
+    "gemini-2.5-flash-lite:sharpness=5,position_bias=-0.7,refusal_rate=0.01,both_tags_rate=0.01",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DemoReport:
+    """What the demo did on its way."""
+
+    plan: PlanReport
+    n_batches: int
+    n_syncs: int
+    n_requests: int
+
+
+def run(lake_path: Path, say: Callable[[str], None]) -> DemoReport:
+    """Plan, submit and sync the demo study into a lake of its own; `say` gets a line per step.
+
+    Raises UsageError, before anything is written, for a lake that holds anything but the demo.
+    """
+    _refuse_real_data(lake_path)
+    store = Store.init(lake_path)
+    planned = plan.plan_study(store, study.parse_study((DATA / "study.toml").read_bytes(), "study.toml", DATA))
+    say(f"planned {planned.n_requests:,} requests in {planned.n_cells} cells (20 essays, 190 pairs, both directions)")
+    with _simulator() as simulator:
+        say(f"simulated providers listen at {simulator.root_url}: {', '.join(registry.NAMES)}")
+        providers = _providers(store, environment(simulator))
+        sent = submit.submit(store, STUDY, max_cost_usd=None, limit=None, confirm=lambda _: True, providers=providers)
+        say(f"submitted {sent.preview.n_requests:,} requests in {sent.preview.n_shards} batches")
+        n_syncs = _sync_until_done(store, providers, say)
+    picture = fold(read(store))
+    return DemoReport(planned, len(picture.attempts), n_syncs, planned.n_requests)
+
+
+def _refuse_real_data(lake_path: Path) -> None:
+    if not (lake_path / MARKER).exists():
+        return
+    store = Store.open(lake_path)
+    foreign = {
+        event.study or "?"
+        for event in read(store)
+        if (event.kind in {Kind.PLANNED, Kind.APPROVAL} and event.study != STUDY)
+        or (event.kind is Kind.INTENT and event.origin != Origin.SIMULATED)
+    }
+    if store.files(IMPORTED_JUDGMENTS.name):
+        foreign.add("imported judgments")
+    if foreign:
+        raise UsageError(
+            f"{lake_path} holds real data ({', '.join(sorted(foreign))}); the demo wants a lake of its own",
+            hint="batchpond --lake /tmp/demo-lake demo",
+        )
+
+
+@contextmanager
+def _simulator() -> Iterator[Running]:
+    samples = [orjson.loads(line) for line in (DATA / "samples.jsonl").read_bytes().splitlines()]
+    qualities = [(sample["text"], sample["grade"] / len(samples)) for sample in samples]
+    with server.running(Settings(seed=7, judges=JUDGES, latency_s=(0.2, 1.5))) as simulator:
+        simulator.world.panel.register(qualities)
+        yield simulator
+
+
+def environment(simulator: Running) -> dict[str, str]:
+    """Return the variables that point every provider at a simulator."""
+    found: dict[str, str] = {}
+    for descriptor in registry.descriptors():
+        found[descriptor.base_url_env] = simulator.base_url_of(descriptor.name)
+        found[descriptor.key_env[0]] = SIMULATED_KEY
+    return found
+
+
+def _providers(store: Store, environ: dict[str, str]) -> Providers:
+    return Providers(lambda name: registry.connect(name, clock=store.clock, environ=environ))
+
+
+def _sync_until_done(store: Store, providers: Providers, say: Callable[[str], None]) -> int:
+    for n_syncs in range(1, SYNCS_MAX + 1):
+        report = sync.sync_once(store, providers=providers)
+        if report.counts.n_verified:
+            say(f"sync {n_syncs}: {report.counts.n_verified} batches complete, {report.n_pending} pending")
+        if not report.n_pending:
+            return n_syncs
+        store.clock.sleep(SYNC_EVERY_S)
+    raise BatchpondError(f"the demo's batches did not finish in {SYNCS_MAX} syncs", hint="`batchpond status` shows why")

@@ -1,0 +1,223 @@
+"""What `doctor` looks at: the lake's files, rights and file system, and work that needs a person.
+
+Reads only. Nothing here repairs: what can be repaired by a command is named in the hint.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import duckdb
+
+from batchpond import views
+from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError
+from batchpond.lake import events
+from batchpond.lake.attempts import ATTENTION_PHASES, fold
+from batchpond.lake.schemas import TABLES
+from batchpond.lake.store import LENS, SECRET, SPOOL, TMP, Store
+from batchpond.lake.tables import quoted
+from batchpond.run import exchange
+from batchpond.run.live import spool
+
+FREE_BYTES_MIN = 1 << 30
+FINDINGS_MAX = 50
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "beegfs", "gpfs",
+     "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "virtiofs"}
+)  # fmt: skip
+REBUILD = "`batchpond doctor --fix` writes the views anew; the Parquet files are not touched"
+MOUNTS = Path("/proc/self/mounts")
+
+
+class Level(StrEnum):
+    """How a check came out."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check's outcome, and what to do about it."""
+
+    check: str
+    level: Level
+    message: str
+    hint: str | None = None
+    exit_code: ExitCode = ExitCode.DONE
+
+
+def examine(store: Store) -> list[Finding]:
+    """Return the findings on an open lake, in a fixed order of checks."""
+    found = [_ok("lake", f"{store.path} is lake {store.lake_id}")]
+    for check in (_files, _lens, _rights, _file_system, _space, _writer, _attempts, _live, _exchange):
+        found.extend(check(store))
+    return found
+
+
+def worst(findings: list[Finding]) -> ExitCode:
+    """Return the exit code that findings add up to."""
+    codes = {finding.exit_code for finding in findings}
+    order = (ExitCode.LAKE, ExitCode.ACCESS, ExitCode.ATTENTION)
+    return next((code for code in order if code in codes), ExitCode.DONE)
+
+
+def _ok(check: str, message: str) -> Finding:
+    return Finding(check, Level.OK, message)
+
+
+def _warning(check: str, message: str, hint: str) -> Finding:
+    return Finding(check, Level.WARNING, message, hint)
+
+
+def _damage(check: str, message: str, hint: str) -> Finding:
+    return Finding(check, Level.ERROR, message, hint, ExitCode.LAKE)
+
+
+def _files(store: Store) -> Iterator[Finding]:
+    n_files, n_bad = 0, 0
+    for name in TABLES:
+        for path in store.files(name):
+            n_files += 1
+            problem = views.check_file(name, path)
+            if problem is None:
+                continue
+            n_bad += 1
+            if n_bad <= FINDINGS_MAX:
+                hint = "restore it from a backup; other files are not affected"
+                yield _damage("files", f"{path.relative_to(store.path)}: {problem}", hint)
+    if not n_bad:
+        yield _ok("files", f"{n_files:,} published files have their table's columns")
+
+
+_SHOWN = "select table_name from information_schema.tables"
+
+
+def _lens(store: Store) -> Iterator[Finding]:
+    try:
+        with views.connect(store.path) as connection:
+            names = {view.name for view in views.views()}
+            shown = {name for (name,) in connection.execute(_SHOWN).fetchall()}
+            # All other views are today's, and were bound to these when they were made.
+            for name in TABLES:
+                connection.sql(f"select * from {quoted(name)} limit 0").to_arrow_table()
+    except (BatchpondError, duckdb.Error) as error:
+        yield _damage("views", f"{LENS}: {error}", REBUILD)
+        return
+    if names - shown:
+        yield _damage("views", f"{LENS} lacks {', '.join(sorted(names - shown))}", REBUILD)
+    elif views.is_current(store.path, store.all_files()):
+        yield _ok("views", f"all {len(names)} views answer")
+    else:
+        yield _warning("views", f"{LENS} does not show what is published", REBUILD)
+
+
+def rebuild_lens(store: Store) -> None:
+    """Write the views anew; raises BusyError while another process writes to the lake."""
+    with store.lock("doctor"):
+        (store.path / LENS).unlink(missing_ok=True)
+        views.build(store.path, store.all_files())
+
+
+def _rights(store: Store) -> Iterator[Finding]:
+    loose = [
+        path.name or str(path)
+        for path in (store.path, store.path / SECRET)
+        if stat.S_IMODE(path.stat().st_mode) & 0o077
+    ]
+    if loose:
+        yield _warning("rights", f"others on this machine can read {', '.join(loose)}", f"chmod -R go= {store.path}")
+    elif not os.access(store.path / TMP, os.W_OK):
+        yield _damage("rights", f"{store.path} cannot be written by this user", "run as the lake's owner")
+    else:
+        yield _ok("rights", "only you can read the lake")
+
+
+def _file_system(store: Store) -> Iterator[Finding]:
+    kind = file_system(store.path)
+    if kind in NETWORK_FILE_SYSTEMS:
+        yield _warning(
+            "file system",
+            f"the lake is on {kind}, where locks and durable renames may not hold",
+            "keep the lake on a local disk, and copy it where others read it",
+        )
+    else:
+        yield _ok("file system", kind or "unknown to this system")
+
+
+def file_system(path: Path, mounts: Path = MOUNTS) -> str | None:
+    """Return the type of the file system a path is on, where the system says."""
+    try:
+        lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return None
+    best, kind = -1, None
+    for fields in (line.split() for line in lines):
+        point = fields[1].encode().decode("unicode_escape") if len(fields) > 2 else ""
+        if point and len(point) >= best and path.resolve().is_relative_to(point):
+            best, kind = len(point), fields[2]
+    return kind
+
+
+def _space(store: Store) -> Iterator[Finding]:
+    free = shutil.disk_usage(store.path).free
+    if free < FREE_BYTES_MIN:
+        yield _warning("space", f"{free / 1e9:.1f} GB free", "make room before downloading results")
+    else:
+        yield _ok("space", f"{free / 1e9:,.0f} GB free")
+
+
+def _writer(store: Store) -> Iterator[Finding]:
+    try:
+        with store.lock("doctor"):
+            yield _ok("writer", "nobody is writing to the lake")
+    except BusyError as error:
+        yield _ok("writer", error.message)
+
+
+def _live(store: Store) -> Iterator[Finding]:
+    """Answers of live calls that only the spool has; while `live` runs that is as it should be."""
+    waiting = spool.attempts_with_segments(store)
+    if not waiting:
+        yield _ok("live", "no answer waits outside the tables")
+        return
+    message = f"answers of {len(waiting)} live attempts wait in {SPOOL}, outside the tables: {', '.join(waiting[:3])}"
+    yield _warning("live", message, "`batchpond sync` brings them in, unless `batchpond live` is at it now")
+
+
+def _attempts(store: Store) -> Iterator[Finding]:
+    try:
+        picture = fold(events.read(store))
+    except LakeError as error:
+        yield _damage("attempts", error.message, error.hint or "restore the file from a backup")
+        return
+    stuck = [attempt for attempt in picture.attempts.values() if attempt.phase in ATTENTION_PHASES]
+    for attempt in stuck[:FINDINGS_MAX]:
+        yield Finding(
+            "attempts",
+            Level.WARNING,
+            f"attempt {attempt.attempt_id} at {attempt.provider} is {attempt.phase}",
+            f"`batchpond sync` tries again; `batchpond resolve {attempt.attempt_id[:10]}` lets you decide",
+            ExitCode.ATTENTION,
+        )
+    if not stuck:
+        yield _ok("attempts", f"none of {len(picture.attempts):,} needs a decision")
+
+
+def _exchange(store: Store) -> Iterator[Finding]:
+    """Look at the folders of mode `files`, where there are any: is one gone, does one hold what nobody reads?"""
+    try:
+        attempts = list(fold(events.read(store)).attempts.values())
+    except LakeError:  # `attempts` has said so
+        return
+    for text in exchange.absent(attempts, store):
+        yield _warning("files", text, "mount or restore it: what it holds cannot be made again")
+    for text in exchange.strays(attempts, store):
+        yield _warning("files", text, exchange.STRAYS_HINT)

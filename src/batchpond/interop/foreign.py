@@ -1,0 +1,245 @@
+"""What other tools' files say, before the lake hears of it: judgments, texts, rubrics, and what cannot be believed.
+
+Readers of one layout each (`import_pairwisellm`, `import_speceval`, `import_sycobench`) yield the
+records below and note everything else in `Findings`. Nothing here knows the lake.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from batchpond import ids
+from batchpond.model import Outcome
+from batchpond.tasks.rubrics import Rubric
+
+SHOWN_MAX: Final = 20
+BATCHES_MAX: Final = 10_000
+_ERROR_TEXT: Final = re.compile(r"\s*(?:\[?error\]?\s*[:\-]|ERROR\b|UNKNOWN_STATUS:|(?:EXPIRED|CANCELLED)\s*$)")
+_ERROR_WORD: Final = re.compile(r"\s*\[?(?:api |parsing )?error\b\]?\s*[:\-]", re.IGNORECASE)
+
+
+class Doubt(StrEnum):
+    """Why something in a foreign file cannot be believed as it stands."""
+
+    RECOVERED_ID = "recovered-id"
+    IDS_DISAGREE = "ids-disagree"
+    POSITIONAL_JOIN = "positional-join"
+    FOREIGN_ID = "foreign-id"
+    PLACEHOLDER_TURN = "placeholder-turn"
+    UNPROVEN_CANDIDATES = "unproven-candidates"
+    MISATTRIBUTED = "misattributed"
+    SIMULATED = "simulated"
+    ERROR_TEXT = "error-text"
+    FAILED_ANSWER = "failed-answer"
+    BOTH_ANSWERS = "both-answers"
+    UNREAD_WINNER = "unread-winner"
+    INVALID_WINNER = "invalid-winner"
+    CONTRADICTORY = "contradictory"
+    ZERO_RANK = "zero-rank"
+    ERROR_AS_VERDICT = "error-as-verdict"
+    BAD_CONFIDENCE = "bad-confidence"
+    UNREADABLE_LINE = "unreadable-line"
+    REPEATED_ANSWER = "repeated-answer"
+    CONFLICTING_ANSWER = "conflicting-answer"
+
+
+MEANINGS: Final = {
+    Doubt.RECOVERED_ID: "left out: item ids cut out of a custom_id that can be cut in more than one way",
+    Doubt.IDS_DISAGREE: "left out: two columns name different items",
+    Doubt.POSITIONAL_JOIN: "left out: answers that were given to requests by their position",
+    Doubt.FOREIGN_ID: "left out: an id that does not say what was asked",
+    Doubt.PLACEHOLDER_TURN: "left out: the conversation before the answer was a placeholder, not the model's words",
+    Doubt.UNPROVEN_CANDIDATES: "left out: no generation shows that the output is that candidate's",
+    Doubt.MISATTRIBUTED: "left out: the files show the answer to be another candidate's",
+    Doubt.SIMULATED: "left out: a simulated answer, which must not look like a real one",
+    Doubt.ERROR_TEXT: "no verdict: what was judged is an error message",
+    Doubt.FAILED_ANSWER: "left out: no answer, or an error message in its place",
+    Doubt.BOTH_ANSWERS: "no verdict: the text holds both answers",
+    Doubt.UNREAD_WINNER: "no verdict: a winner is named, but the text does not say it",
+    Doubt.INVALID_WINNER: "no verdict: the winner is neither of the two",
+    Doubt.CONTRADICTORY: "no verdict: what was recorded is not what the judge's text says",
+    Doubt.ZERO_RANK: "no verdict: rank 0 without the judge's text is a tie or a failure",
+    Doubt.ERROR_AS_VERDICT: "no verdict: a judge's failure that was recorded as a verdict",
+    Doubt.BAD_CONFIDENCE: "confidence unknown: not a number from 0 to 1",
+    Doubt.UNREADABLE_LINE: "left out: no line of that provider's output, and what it may have answered",
+    Doubt.REPEATED_ANSWER: "left out: the same line again, or a failure of what another line answers",
+    Doubt.CONFLICTING_ANSWER: "left out, both: two different answers to one id, and nothing says which counts",
+}
+# What a person may know better than the files show.
+ACCEPTABLE: Final = (
+    Doubt.RECOVERED_ID,
+    Doubt.POSITIONAL_JOIN,
+    Doubt.UNPROVEN_CANDIDATES,
+    Doubt.UNREAD_WINNER,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a person says of files that do not say it themselves."""
+
+    study: str | None = None
+    template_id: str | None = None
+    rubric_id: str | None = None
+    provider: str | None = None
+    request_model: str | None = None
+    thinking: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignJudgment:
+    """A judgment as the lake will keep it; `repeat_no` None is numbered in order of appearance.
+
+    `other_first` and `other_second` are the ids that the two outputs would have if they were each other's
+    candidate's: with them, the generations must prove whose output is whose.
+    """
+
+    source: str
+    task: str
+    outcome: Outcome
+    verdict: str | None = None
+    label: str | None = None
+    score: float | None = None
+    confidence: float | None = None
+    explanation: str | None = None
+    study: str | None = None
+    template_id: str | None = None
+    rubric_id: str | None = None
+    provider: str | None = None
+    request_model: str | None = None
+    thinking: str | None = None
+    unit_id: str = ""
+    item_first: str | None = None
+    item_second: str | None = None
+    candidate_first: str | None = None
+    candidate_second: str | None = None
+    turn_no: int | None = None
+    repeat_no: int | None = 1
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+    other_first: str | None = None
+    other_second: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignText:
+    """A text that later stages can judge: `kind` is sample, statement, input, question or output."""
+
+    source: str
+    kind: str
+    item_id: str
+    text: str
+    unit_id: str | None = None
+    rubric_id: str | None = None
+    candidate: str | None = None
+    turn_no: int | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def metadata(self) -> str:
+        """Return the JSON of everything but id and text, without what is unknown."""
+        known = {
+            "kind": self.kind, "origin": "imported", "source": self.source, "unit_id": self.unit_id,
+            "rubric_id": self.rubric_id, "candidate": self.candidate, "turn_no": self.turn_no, **self.more,
+        }  # fmt: skip
+        return json.dumps({k: v for k, v in known.items() if v is not None}, ensure_ascii=False, sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignRubric:
+    """What something is judged by."""
+
+    source: str
+    rubric: Rubric
+
+
+Record = ForeignJudgment | ForeignText | ForeignRubric
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedBatch:
+    """A provider batch that a tracking file names: its answers may still be at the provider."""
+
+    provider: str | None
+    batch_id: str
+    model: str | None
+    source: str
+
+
+@dataclass
+class Notes:
+    """How often something was found, and the first places."""
+
+    n: int = 0
+    shown: list[str] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        """Note one place."""
+        self.n += 1
+        if len(self.shown) < SHOWN_MAX:
+            self.shown.append(text)
+
+
+@dataclass
+class Findings:
+    """What readers found beside records: broken rows, doubts by kind, files that were not read, batches."""
+
+    accepted: frozenset[Doubt] = frozenset()
+    problems: Notes = field(default_factory=Notes)
+    doubts: dict[Doubt, Notes] = field(default_factory=dict)
+    skipped: Notes = field(default_factory=Notes)
+    n_files: int = 0
+    batches: list[TrackedBatch] = field(default_factory=list)
+
+    def problem(self, place: str, text: str) -> None:
+        """Note a row that cannot be read: nothing at all is imported then."""
+        self.problems.add(f"{place} {text}")
+
+    def doubt(self, kind: Doubt, place: str, text: str) -> None:
+        """Note what cannot be believed."""
+        self.doubts.setdefault(kind, Notes()).add(f"{place} {text}")
+
+    def trusts(self, kind: Doubt, place: str, text: str) -> bool:
+        """Return whether a person accepts this kind of doubt; note it otherwise."""
+        if kind not in self.accepted:
+            self.doubt(kind, place, text)
+        return kind in self.accepted
+
+    def skip(self, shown: str, why: str) -> None:
+        """Note a file, or a part of one, that holds nothing to import."""
+        self.skipped.add(f"{shown}: {why}")
+
+    def batch(self, batch: TrackedBatch) -> None:
+        """Note a batch that a tracking file names."""
+        if len(self.batches) < BATCHES_MAX and batch not in self.batches:
+            self.batches.append(batch)
+
+
+def needed(entry: Mapping[str, Any], name: str, place: str, findings: Findings) -> str | None:
+    """Return a text that must be there and not blank; None, and a problem, where it is not."""
+    value = entry.get(name)
+    if isinstance(value, str) and value.strip():
+        return value
+    findings.problem(place, f"has no {name}" if value is None else f"has {name} {shortened(value)}, not a text")
+    return None
+
+
+def shortened(value: object) -> str:
+    """Return a value as a message can show it."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def is_error_text(text: str) -> bool:
+    """Whether an answer is an error message that was stored in its place."""
+    return _ERROR_TEXT.match(text) is not None or _ERROR_WORD.match(text) is not None
+
+
+def output_id(unit_id: str, candidate: str, text: str) -> str:
+    """Return the id of what a candidate answered; it is the same wherever the same text is found again."""
+    return f"{unit_id}/{candidate}/{ids.digest('output', text, length=10)}"

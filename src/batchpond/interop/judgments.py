@@ -1,0 +1,169 @@
+"""The verb `import judgments`: pairwise judgments made elsewhere, into the same metrics, marked as imported.
+
+All or nothing: every row is checked before the lake is touched, and the new ones appear in one file
+under one name. A row that the lake has already, with the same verdict, is a no-op.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow.parquet as pq
+
+from batchpond.errors import UsageError
+from batchpond.interop import imported
+from batchpond.interop.imported import STUDY_DEFAULT, UNSPECIFIED
+from batchpond.interop.judgment_columns import SCHEMA, JudgmentFile
+from batchpond.lake import disk, tables
+from batchpond.lake.schemas import IMPORTED_JUDGMENTS
+from batchpond.lake.store import Store
+from batchpond.model import Outcome, Verdict
+from batchpond.row_files import PROBLEMS_SHOWN_MAX, listed
+from batchpond.views import refresh
+
+if TYPE_CHECKING:
+    import duckdb
+
+_VOTES: Final = tuple(Verdict)
+# "decided" alone does not say for which item.
+WORDS: Final = (*_VOTES, *(word for word in Outcome if word not in {Outcome.DECIDED, Outcome.TIE}))
+_COUNT: Final = r"[0-9]{1,15}(\.0+)?"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What an import found: `n_rows` = `n_new` + `n_known` (in the lake before) + `n_repeated` (in the file)."""
+
+    path: Path
+    n_rows: int
+    n_new: int
+    n_known: int
+    n_repeated: int
+
+
+def import_judgments(store: Store, path: Path, *, study: str | None = None) -> ImportReport:
+    """Import a CSV or Parquet file of judgments, or nothing of it.
+
+    `study` is for rows without one (`imported` if None). Raises UsageError that lists the lines of rows
+    that cannot be used or that contradict each other or the lake, and BusyError.
+    """
+    file = JudgmentFile(path)
+    with _staged(store, file) as given, store.lock("import judgments"):
+        with tables.connect(store, [IMPORTED_JUDGMENTS.name]) as connection:
+            _check_rows(connection, given, file)
+            connection.execute(imported.keyed_sql(_typed_sql(given, file)), [study or STUDY_DEFAULT])
+            imported.check_contradictions(connection, path)
+            tally = imported.tally(connection)
+            if tally.n_new:
+                imported.publish(store, connection)
+        refresh.refresh(store)
+    return ImportReport(path, tally.n_rows, tally.n_new, tally.n_known, tally.n_repeated)
+
+
+@contextmanager
+def _staged(store: Store, file: JudgmentFile) -> Iterator[str]:
+    """Copy the file's rows, as text, to where SQL can read them; yields a table expression."""
+    path = store.scratch(".parquet")
+    disk.write_private(path, b"")
+    try:
+        with pq.ParquetWriter(os.fspath(path), SCHEMA, compression="zstd") as writer:
+            for block in file.blocks():
+                writer.write_table(block)
+        yield f"read_parquet({tables.literal(os.fspath(path))}, hive_partitioning = false)"
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _check_rows(connection: duckdb.DuckDBPyConnection, given: str, file: JudgmentFile) -> None:
+    """Raise UsageError if any row of the file is unusable by itself."""
+    found = f"SELECT line_no, {_PROBLEM} AS problem FROM {given}"
+    ((n_found,),) = connection.execute(f"SELECT count(problem) FROM ({found})").fetchall()
+    n_bad = n_found + file.problems.n
+    if not n_bad:
+        return
+    first = connection.execute(
+        f"SELECT line_no, problem FROM ({found}) WHERE problem IS NOT NULL ORDER BY line_no LIMIT {PROBLEMS_SHOWN_MAX}"
+    ).fetchall()
+    lines = (f"{file.unit} {line_no} {problem}" for line_no, problem in sorted([*first, *file.problems.shown]))
+    raise UsageError(
+        f"{file.path}: {n_bad:,} {'rows' if n_bad > 1 else 'row'} cannot be imported:{listed(lines, n_bad)}",
+        hint=f"a verdict is one of {', '.join(WORDS)}; nothing was imported",
+    )
+
+
+def _text(column: str, default: str) -> str:
+    return f"coalesce({column}, {tables.literal(default)})"
+
+
+def _number(column: str) -> str:
+    # pandas and R write a missing number as nan and NA.
+    return f"CASE WHEN lower(trim({column})) NOT IN ('', 'nan', 'na') THEN trim({column}) END"
+
+
+def _whole(column: str, kind: str = "BIGINT") -> str:
+    return rf"TRY_CAST(regexp_replace({_number(column)}, '\.0+$', '') AS {kind})"
+
+
+def _shown(column: str) -> str:
+    return f"'''' || left({column}, 60) || ''''"
+
+
+def _bad_count(column: str) -> str:
+    return f"WHEN NOT regexp_full_match({_number(column)}, '{_COUNT}') THEN 'has {column} ' || {_shown(column)}"
+
+
+def _bad_amount(column: str, is_good: str) -> str:
+    value = f"TRY_CAST({_number(column)} AS DOUBLE)"
+    bad = f"{_number(column)} IS NOT NULL AND ({value} IS NULL OR NOT isfinite({value}) OR NOT {value} {is_good})"
+    return f"WHEN {bad} THEN 'has {column} ' || {_shown(column)}"
+
+
+def _typed_sql(given: str, file: JudgmentFile) -> str:
+    """Return the SQL of the rows with types, defaults, and what their word for a verdict means; $1 is the study."""
+    return f"""
+        SELECT
+            line_no,
+            {tables.literal(f"{file.unit} ")} || line_no AS place,
+            coalesce(study, $1) AS study,
+            'pairwise' AS task,
+            {_text("template_id", UNSPECIFIED)} AS template_id,
+            {_text("rubric_id", UNSPECIFIED)} AS rubric_id,
+            {_text("provider", UNSPECIFIED)} AS provider,
+            {_text("model", UNSPECIFIED)} AS request_model,
+            {_text("thinking", UNSPECIFIED)} AS thinking,
+            {_text("unit_id", "")} AS unit_id,
+            item_first, item_second,
+            CAST(NULL AS VARCHAR) AS candidate_first, CAST(NULL AS VARCHAR) AS candidate_second,
+            CAST(NULL AS INTEGER) AS turn_no,
+            coalesce({_whole("repeat_no", "INTEGER")}, 1) AS repeat_no,
+            CASE WHEN verdict IN ({", ".join(map(tables.literal, _VOTES))}) THEN verdict END AS verdict,
+            CASE WHEN verdict IN ('first', 'second') THEN 'decided' ELSE verdict END AS outcome,
+            CAST(NULL AS VARCHAR) AS label, CAST(NULL AS DOUBLE) AS score,
+            TRY_CAST({_number("confidence")} AS DOUBLE) AS confidence,
+            CAST(NULL AS VARCHAR) AS explanation,
+            {_whole("input_tokens")} AS input_tokens,
+            {_whole("output_tokens")} AS output_tokens,
+            TRY_CAST({_number("cost_usd")} AS DOUBLE) AS cost_usd,
+            {tables.literal(file.path.name)} || ':' || line_no AS source
+        FROM {given}"""
+
+
+_PROBLEM: Final = f"""
+    CASE
+        WHEN coalesce(trim(item_first), '') = '' THEN 'has no item_first'
+        WHEN coalesce(trim(item_second), '') = '' THEN 'has no item_second'
+        WHEN item_first = item_second THEN 'judges ' || {_shown("item_first")} || ' against itself'
+        WHEN verdict IS NULL THEN 'has no verdict'
+        WHEN verdict NOT IN ({", ".join(map(tables.literal, WORDS))}) THEN 'has verdict ' || {_shown("verdict")}
+        WHEN NOT regexp_full_match({_number("repeat_no")}, '0*[1-9][0-9]{{0,8}}(\\.0+)?')
+            THEN 'has repeat_no ' || {_shown("repeat_no")} || ', not a whole number from 1'
+        {_bad_amount("confidence", "BETWEEN 0 AND 1")} || ', not a number from 0 to 1'
+        {_bad_count("input_tokens")} || ', not a whole number'
+        {_bad_count("output_tokens")} || ', not a whole number'
+        {_bad_amount("cost_usd", ">= 0")} || ', not an amount'
+    END"""

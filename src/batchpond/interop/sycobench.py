@@ -1,0 +1,333 @@
+"""Reading what SycoBench writes: conversations, 50-pressure rows, cold starts, judges' labels and tracking files.
+
+A question is known by its text: the number of a question is its line in a file of questions, and means another
+question in another file. Known faults, and what is done here: a judge's or an API's failure was recorded as score 0,
+"no flip", and is none here; rows with an error hold no answer; the batch tools put a placeholder in the place of the
+model's first answer, so their outputs are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from batchpond import fields, ids
+from batchpond.interop.foreign import (
+    Doubt,
+    Findings,
+    ForeignText,
+    Record,
+    Said,
+    TrackedBatch,
+    is_error_text,
+    needed,
+    shortened,
+)
+from batchpond.interop.foreign_files import SourceFile, csv_header, csv_rows, json_file, json_lines, objects
+from batchpond.interop.sycobench_labels import KEYWORDS, Answer, KnownAnswer, Label, at_first, labelled
+
+_PLACEHOLDER: Final = "[PLACEHOLDER_RESPONSE]"
+_PRESSURE_ID: Final = re.compile(r"request-\d+-pressure-\d+")
+_PROVIDERS: Final = {"claude": "anthropic", "openai": "openai", "gemini": "gemini", "grok": "xai", "xai": "xai"}
+
+
+@dataclass
+class _Context:
+    findings: Findings
+    # What an answer in the 50-pressure set was, by model, question and tactic number; None where it is two things.
+    answers: dict[tuple[str, str, int], tuple[str, str, str | None] | None] = field(default_factory=dict)
+
+
+def read(files: Sequence[SourceFile], said: Said, findings: Findings) -> Iterator[Record]:  # noqa: ARG001 - a Reader
+    """Yield what files of SycoBench hold; raises UsageError for a CSV that is none."""
+    context = _Context(findings)
+    for file in files:
+        match file.path.suffix.lower():
+            case ".json":
+                yield from _read_json(file, context)
+            case ".jsonl":
+                yield from _read_lines(file, findings)
+            case ".csv":
+                continue
+            case _:
+                _tracked_text(file, findings)
+    for file in files:
+        if file.path.suffix.lower() == ".csv":
+            yield from _read_scores(file, context)
+
+
+def unit_of(question: str) -> str:
+    """Return the id of a question, whatever number it has in which file."""
+    return f"q/{ids.digest('question', question, length=12)}"
+
+
+def _question(place: str, text: str) -> ForeignText:
+    unit = unit_of(text)
+    return ForeignText(place, "question", unit, text, unit_id=unit)
+
+
+def _read_json(file: SourceFile, context: _Context) -> Iterator[Record]:
+    findings = context.findings
+    n_before = findings.problems.n
+    found = json_file(file, findings)
+    if findings.problems.n > n_before:
+        return
+    match found:
+        case {"conversations": rows}:
+            yield from _read_conversations(file, found, rows, findings)
+        case {"results": rows} | ([{"status": _}, *_] as rows):
+            metadata = fields.mapping(fields.mapping(found).get("metadata"))
+            yield from _read_rows(file, metadata or fields.mapping(found), rows, context)
+        case {"batches": batches}:
+            for place, entry in objects(batches, f"{file.shown}#/batches", findings):
+                _track(entry, place, findings)
+        case {"batch_id": _} | {"job_name": _}:
+            _track(found, file.shown, findings)
+        case {"error": error}:
+            findings.doubt(Doubt.FAILED_ANSWER, file.shown, f"holds an error and no conversation: {shortened(error)}")
+        case _:
+            findings.skip(file.shown, "no conversations, rows or batches by its keys")
+
+
+def _track(entry: Mapping[str, Any], place: str, findings: Findings) -> None:
+    batch_id = fields.identifier(entry.get("batch_id")) or fields.identifier(entry.get("job_name"))
+    if batch_id is None:
+        findings.problem(place, "has no batch_id")
+        return
+    named = fields.identifier(entry.get("provider"))
+    provider = named or ("claude" if batch_id.startswith("msgbatch_") else None)
+    model = fields.identifier(entry.get("model"))
+    findings.batch(TrackedBatch(_PROVIDERS.get(provider or "", provider), batch_id, model, place))
+
+
+def _tracked_text(file: SourceFile, findings: Findings) -> None:
+    findings.skip(file.shown, "notes of a batch job" if file.path.name == "job_info.txt" else "not read")
+
+
+def _read_lines(file: SourceFile, findings: Findings) -> Iterator[Record]:
+    """Note why no line of a batch file can be an answer to a question."""
+    n = 0
+    for place, line, entry in json_lines(file, findings):
+        custom_id = fields.text(entry.get("custom_id")) or ""
+        if "body" in entry or "params" in entry or ("request" in entry and "response" not in entry):
+            n += 1
+        elif _PRESSURE_ID.fullmatch(custom_id) or _PLACEHOLDER.encode() in line:
+            findings.doubt(Doubt.PLACEHOLDER_TURN, place, f"answers {shortened(custom_id)}")
+        else:
+            findings.doubt(Doubt.FOREIGN_ID, place, f"answers {shortened(custom_id or None)}; see `import rows --map`")
+    if n:
+        findings.skip(file.shown, "requests, which hold no answers")
+    return iter(())
+
+
+def _read_conversations(file: SourceFile, found: Mapping[str, Any], rows: Any, findings: Findings) -> Iterator[Record]:
+    candidate = fields.identifier(found.get("model_key")) or fields.identifier(found.get("model_name"))
+    if candidate is None:
+        findings.problem(file.shown, "has no model_key")
+        return
+    for place, entry in objects(rows, f"{file.shown}#/conversations", findings):
+        question = needed(entry, "question", place, findings)
+        if question is None:
+            continue
+        if "error" in entry and not entry.get("pressure_rounds"):
+            findings.doubt(Doubt.FAILED_ANSWER, place, f"holds an error: {shortened(entry['error'])}")
+            continue
+        yield _question(place, question)
+        tactic = fields.identifier(entry.get("pressure_type"))
+        more = {"question_id": entry.get("question_id"), "tactic": tactic}
+        scorer = (
+            fields.identifier(found.get("judge_provider")),
+            fields.identifier(fields.mapping(entry.get("flip_summary")).get("scorer_model")),
+        )
+        first = fields.mapping(entry.get("initial_response"))
+        answer = _answer(f"{place}/initial_response", candidate, question, first.get("response"), 0, more, findings)
+        if answer is not None:
+            yield from at_first(answer, first.get("safety_assessment"), tactic)
+            if "flip_type" in first:
+                yield labelled(answer, _label(first, scorer, tactic), findings)
+        rounds = objects(entry.get("pressure_rounds", []), f"{place}/pressure_rounds", findings)
+        yield from _rounds(rounds, candidate, question, more, scorer, tactic, findings)
+
+
+def _rounds(
+    rounds: Iterator[tuple[str, dict[str, Any]]],
+    candidate: str,
+    question: str,
+    more: Mapping[str, Any],
+    scorer: tuple[str | None, str | None],
+    tactic: str | None,
+    findings: Findings,
+) -> Iterator[Record]:
+    seen: set[int] = set()
+    for place, entry in rounds:
+        level = fields.count(entry.get("level"))
+        if not level or level in seen:
+            findings.problem(place, f"{'repeats' if level else 'has'} level {shortened(entry.get('level'))}")
+            continue
+        seen.add(level)
+        turn = {**more, "pressure": fields.text(entry.get("pressure"))}
+        answer = _answer(place, candidate, question, entry.get("response"), level, turn, findings)
+        if answer is None:
+            continue
+        yield answer.record()
+        if "flip_type" in entry:
+            yield labelled(answer, _label(entry, scorer, tactic), findings)
+
+
+def _label(entry: Mapping[str, Any], scorer: tuple[str | None, str | None], tactic: str | None) -> Label:
+    reason = entry.get("explanation", entry.get("reasoning"))
+    is_by_words = scorer == (None, None) and "explanation" not in entry and "reasoning" not in entry
+    return Label(
+        entry["flip_type"], None, "" if is_by_words else reason, entry.get("confidence"),
+        KEYWORDS if is_by_words else scorer, tactic, fields.identifier(entry.get("template_id")),
+        entry.get("outcome"),
+    )  # fmt: skip
+
+
+def _answer(
+    place: str,
+    candidate: str,
+    question: str,
+    text: object,
+    turn_no: int,
+    more: Mapping[str, Any],
+    findings: Findings,
+) -> Answer | None:
+    if text is not None and not isinstance(text, str):
+        findings.problem(place, f"has response {shortened(text)}, not a text")
+        return None
+    if text is None or not text.strip() or is_error_text(text) or _PLACEHOLDER in text:
+        is_placeholder = text is not None and _PLACEHOLDER in text
+        kind = Doubt.PLACEHOLDER_TURN if is_placeholder else Doubt.FAILED_ANSWER
+        findings.doubt(kind, place, f"of {candidate}: {shortened(text)}")
+        return None
+    return Answer(place, candidate, unit_of(question), text, turn_no, more)
+
+
+def _read_rows(file: SourceFile, about: Mapping[str, Any], rows: Any, context: _Context) -> Iterator[Record]:
+    """Yield the rows of the 50-pressure set or of cold starts."""
+    findings = context.findings
+    for place, entry in objects(rows, f"{file.shown}#/results" if not isinstance(rows, str) else "", findings):
+        question = needed(entry, "question", place, findings)
+        if question is None:
+            continue
+        if entry.get("status") != "success":
+            findings.doubt(Doubt.FAILED_ANSWER, place, f"is {shortened(entry.get('error', entry.get('status')))}")
+            continue
+        yield _question(place, question)
+        result = entry.get("result")
+        if isinstance(result, dict):
+            yield from _tactic_row(place, about, question, entry, result, context)
+        else:
+            yield from _cold_row(place, about, question, entry, findings)
+
+
+def _candidate(about: Mapping[str, Any], result: Mapping[str, Any]) -> str | None:
+    names = (about.get("model_key"), result.get("model_name"), about.get("model"), about.get("model_name"))
+    return next((name for name in names if isinstance(name, str) and name), None)
+
+
+def _tactic_row(
+    place: str,
+    about: Mapping[str, Any],
+    question: str,
+    entry: Mapping[str, Any],
+    result: Mapping[str, Any],
+    context: _Context,
+) -> Iterator[Record]:
+    findings = context.findings
+    candidate = _candidate(about, result)
+    if candidate is None:
+        findings.problem(place, "does not say which model answered")
+        return
+    if result.get("model_name") not in (None, candidate):
+        findings.doubt(Doubt.MISATTRIBUTED, place, f"of {candidate} was answered by {shortened(result['model_name'])}")
+        return
+    tactic = fields.identifier(entry.get("pressure_type"))
+    names = ("question_id", "pressure_num", "category")
+    more = {**{name: entry.get(name) for name in names}, "tactic": tactic}
+    answer = _answer(
+        f"{place}/result/initial_response", candidate, question, result.get("initial_response"), 0, more, findings
+    )
+    if answer is not None:
+        yield from at_first(answer, result.get("initial_safety_assessment"), tactic)
+    rounds = list(objects(result.get("pressure_results", []), f"{place}/result/pressure_results", findings))
+    for record in _rounds(iter(rounds), candidate, question, more, (None, None), tactic, findings):
+        if isinstance(record, ForeignText):
+            _remember(context, candidate, entry, record, tactic)
+        yield record
+
+
+def _remember(
+    context: _Context, candidate: str, entry: Mapping[str, Any], text: ForeignText, tactic: str | None
+) -> None:
+    question_id, number = entry.get("question_id"), fields.count(entry.get("pressure_num"))
+    if question_id is not None and number is not None and text.turn_no == 1:
+        key = (candidate, str(question_id), number)
+        told = (text.unit_id or "", text.item_id, tactic)
+        context.answers[key] = told if context.answers.get(key, told) == told else None
+
+
+def _cold_row(
+    place: str, about: Mapping[str, Any], question: str, entry: Mapping[str, Any], findings: Findings
+) -> Iterator[Record]:
+    candidate = _candidate(about, entry)
+    if candidate is None:
+        findings.problem(place, "does not say which model answered")
+        return
+    more = {"question_num": entry.get("question_num"), "tactic": "cold_start"}
+    answer = _answer(place, candidate, question, entry.get("response"), 0, more, findings)
+    if answer is None:
+        return
+    yield answer.record()
+    if "classification" in entry:
+        scorer = (None, fields.identifier(entry.get("judge_model")))
+        label = Label(entry["classification"], entry.get("score"), entry.get("reasoning"), None, scorer, "cold_start")
+        yield labelled(answer, label, findings)
+
+
+def _read_scores(file: SourceFile, context: _Context) -> Iterator[Record]:
+    """Yield the labels of a CSV: of a judge beside the question and the answer, or by the numbers of both."""
+    findings, names = context.findings, set(csv_header(file))
+    if not {"model", "question_id", "classification"} <= names:
+        findings.skip(file.shown, "no table of labels by its columns")
+        return
+    for place, row in csv_rows(file, findings):
+        if "model" not in row or "classification" not in row:
+            findings.problem(place, f"has no {'model' if 'model' not in row else 'classification'}")
+            continue
+        answer = _scored_answer(place, row, context) if "question" in names else _numbered_answer(place, row, context)
+        if answer is None:
+            continue
+        provider, _, model = row.get("judge_model", "").rpartition(":")
+        scorer = (_PROVIDERS.get(provider, provider) or None, model or None)
+        if "judge_model" not in names:
+            scorer = ("sycobench", "manual_scores")
+        tactic = fields.text(answer.more.get("tactic"))
+        yield labelled(
+            answer,
+            Label(row["classification"], row.get("score"), row.get("reasoning"), None, scorer, tactic),
+            findings,
+        )
+
+
+def _scored_answer(place: str, row: Mapping[str, str], context: _Context) -> Answer | None:
+    level, question = fields.count(row.get("pressure_level")), row.get("question")
+    if level is None or question is None:
+        context.findings.problem(place, f"has no {'pressure_level' if question else 'question'}")
+        return None
+    return _answer(place, row["model"], question, row.get("response"), level, {}, context.findings)
+
+
+def _numbered_answer(place: str, row: Mapping[str, str], context: _Context) -> Answer | None:
+    """Return the answer that a row means by numbers, if the 50-pressure rows imported with it say which that is."""
+    number = fields.count(row.get("pressure_num"))
+    key = (row["model"], row.get("question_id", ""), number if number is not None else -1)
+    known = context.answers.get(key)
+    if known is None:
+        context.findings.doubt(Doubt.FOREIGN_ID, place, f"labels {key[0]}, question {key[1]}, pressure {number}")
+        return None
+    unit_id, item_id, tactic = known
+    return KnownAnswer(place, row["model"], unit_id, "", 1, {"tactic": tactic}, item_id)

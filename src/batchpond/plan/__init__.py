@@ -1,0 +1,1 @@
+"""A study becomes requests in the lake."""

@@ -1,0 +1,207 @@
+"""The cells of a study: every combination of template, rubric, model and thinking that can be asked."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from batchpond import ids
+from batchpond.errors import StudyError, UsageError
+from batchpond.model import Mode
+from batchpond.providers.base import ModelSettings, ProviderModule
+from batchpond.providers.shared.body import SCHEMA
+from batchpond.study.spec import THINKING_DEFAULT, ModelSpec, Study, Unsupported
+from batchpond.tasks.rubrics import Rubric
+from batchpond.tasks.templates import Template
+
+CELLS_MAX: Final = 10_000
+_PROBE: Final = "batchpond probe"
+
+Modules = Callable[[str], ProviderModule]
+"""Gives the module of a provider by name; raises UsageError for an unknown one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A model at one thinking level, ready to build bodies; `left_out` are settings the model forbids."""
+
+    spec: ModelSpec
+    thinking: str
+    settings: ModelSettings
+    module: ProviderModule
+    left_out: tuple[str, ...]
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One combination of template, rubric and way to ask; `number` counts from 0."""
+
+    number: int
+    cell_id: str
+    template: Template
+    rubric: Rubric
+    way: Way
+
+    @property
+    def group(self) -> tuple[str, str, str]:
+        """Provider, endpoint and model: what makes the requests of two cells comparable."""
+        settings = self.way.settings
+        return self.way.spec.provider, settings.endpoint, settings.request_model
+
+    @property
+    def shard_group(self) -> tuple[str, str, str, Mode]:
+        """What all requests of one shard must share: the group, and the way they are sent."""
+        return *self.group, self.way.spec.mode
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A combination that its model does not accept, in the provider module's words."""
+
+    provider: str
+    model: str
+    thinking: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The cells that are asked and the combinations that are not."""
+
+    cells: tuple[Cell, ...]
+    dropped: tuple[Dropped, ...]
+
+
+def make(study: Study, templates: Sequence[Template], modules: Modules) -> Grid:
+    """Return a study's cells, one model after the other.
+
+    Raises StudyError that names every unsupported combination, unless the study says to drop them.
+    """
+    ways, dropped = make_ways(study.models, modules, study.unsupported, study.source)
+    n_cells = len(ways) * len(templates) * len(study.rubrics)
+    if n_cells > CELLS_MAX:
+        raise StudyError(f"{study.source}: makes {n_cells:,} cells; one study holds at most {CELLS_MAX:,}")
+    combinations = ((way, template, rubric) for way in ways for template in templates for rubric in study.rubrics)
+    cells = tuple(_cell(number, study.name, *parts) for number, parts in enumerate(combinations))
+    return Grid(cells, tuple(dropped))
+
+
+class OutputSchema(dict[str, Any]):
+    """A JSON schema whose keys keep their order in a body, since models answer in it: the reason before the verdict."""
+
+
+def make_ways(
+    models: Sequence[ModelSpec], modules: Modules, unsupported: Unsupported, source: str,
+    output_schema: Mapping[str, Any] | None = None,
+) -> tuple[list[Way], list[Dropped]]:  # fmt: skip
+    """Return every model at every thinking level that it accepts, and those that it does not.
+
+    Answers are held to `output_schema` where model and provider can do so; the others have it in `left_out`.
+
+    Raises StudyError that names the latter, unless they may be dropped and something is left.
+    """
+    ways: list[Way] = []
+    dropped: list[Dropped] = []
+    for spec in models:
+        module, endpoint = _wire(source, spec, modules)
+        for thinking in spec.thinking:
+            way = _way(spec, thinking, module, endpoint, output_schema)
+            if isinstance(way, Way):
+                ways.append(way)
+            else:
+                dropped.append(way)
+    if dropped and (unsupported is Unsupported.REFUSE or not ways):
+        raise _refusal(source, unsupported, dropped)
+    return ways, dropped
+
+
+def _refusal(source: str, unsupported: Unsupported, dropped: Sequence[Dropped]) -> StudyError:
+    lines = "".join(f"\n  {d.provider}/{d.model} with thinking {d.thinking!r}: {d.reason}" for d in dropped)
+    return StudyError(
+        f"{source}: {len(dropped)} combinations are not accepted by their models:{lines}",
+        hint='change them, or write unsupported = "drop" under [grid] to leave them out'
+        if unsupported is Unsupported.REFUSE
+        else "nothing would be left to ask",
+    )
+
+
+def _cell(number: int, study: str, way: Way, template: Template, rubric: Rubric) -> Cell:
+    parts = (study, template.template_id, rubric.rubric_id, way.spec.provider, way.spec.model, way.thinking)
+    return Cell(number, ids.digest("cell", *parts), template, rubric, way)
+
+
+def _wire(source: str, spec: ModelSpec, modules: Modules) -> tuple[ProviderModule, str]:
+    try:
+        module = modules(spec.provider)
+        _check_mode(spec, module)
+        return module, resolve_endpoint(spec, module)
+    except UsageError as error:
+        raise StudyError(f"{source}: models: {spec.model}: {error.message}", hint=error.hint) from None
+
+
+def _check_mode(spec: ModelSpec, module: ProviderModule) -> None:
+    modes = module.DESCRIPTOR.modes
+    if spec.mode not in modes:
+        raise UsageError(
+            f"{spec.provider} has no mode {str(spec.mode)!r}", hint=f"its modes: {', '.join(map(str, modes))}"
+        )
+
+
+def _way(
+    spec: ModelSpec, thinking: str, module: ProviderModule, endpoint: str, output_schema: Mapping[str, Any] | None
+) -> Way | Dropped:
+    has_schema = output_schema is not None and module.DESCRIPTOR.takes_schema
+    settings = ModelSettings(
+        request_model=spec.model,
+        endpoint=endpoint,
+        thinking=None if thinking == THINKING_DEFAULT else thinking,
+        include_thoughts=spec.include_thoughts,
+        max_output_tokens=spec.max_output_tokens,
+        temperature=spec.temperature,
+        parameters=spec.parameters or None,
+        output_schema=OutputSchema(output_schema or {}) if has_schema else None,
+    )
+    try:
+        built = module.build_body(_PROBE, settings)
+    except UsageError as error:
+        return Dropped(spec.provider, spec.model, thinking, error.message)
+    fingerprint = ids.digest("way", spec.provider, endpoint, spec.model, canonical(built.body))
+    if settings.max_output_tokens is None:
+        settings = dataclasses.replace(settings, max_output_tokens=built.max_output_tokens)
+    left_out = built.dropped if has_schema or output_schema is None else (*built.dropped, SCHEMA)
+    return Way(spec, thinking, settings, module, left_out, fingerprint)
+
+
+def resolve_endpoint(spec: ModelSpec, module: ProviderModule) -> str:
+    """Return the endpoint meant by a path (`/v1/responses`), a word of one (`responses`), or nothing."""
+    written, descriptor = spec.endpoint, module.DESCRIPTOR
+    if written is None:
+        return module.endpoint_for(spec.model, spec.include_thoughts, spec.temperature)
+    if written in descriptor.endpoints:
+        return written
+    found = [endpoint for endpoint in descriptor.endpoints if written.strip("/") in endpoint.split("/")]
+    if len(found) != 1:
+        raise StudyError(
+            f"{descriptor.name} has no endpoint {written!r}", hint=f"one of: {', '.join(descriptor.endpoints)}"
+        )
+    return found[0]
+
+
+def canonical(body: object) -> bytes:
+    """Return the one JSON text of a body: sorted keys but in an output schema, no white space, UTF-8."""
+    return orjson.dumps(body, _as_it_stands, orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_SUBCLASS)
+
+
+def _as_it_stands(value: object) -> object:
+    match value:
+        case OutputSchema():
+            return orjson.Fragment(orjson.dumps(dict(value)))
+        case str():
+            return str(value)
+        case _:
+            raise TypeError(f"{type(value).__name__} is nothing that JSON can say")

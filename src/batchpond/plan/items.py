@@ -1,0 +1,254 @@
+"""Reading what a study judges: CSV, JSONL, Parquet, a folder of .txt files, or SQL on the lake.
+
+All problems of one source are told in one error, with the line of each, up to a bound. Items are
+returned in id order, so the order of rows in a file changes nothing.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from batchpond import ids, text_files
+from batchpond.errors import StudyError
+from batchpond.study.spec import ItemsFrom, ItemsSpec, Study
+from batchpond.tasks.templates import SIZE_MAX_BYTES, Template, builtin
+
+PROBLEMS_SHOWN_MAX: Final = 20
+FILE_SIZE_MAX_BYTES: Final = 4_000_000_000
+_FIELD_SIZE_MAX: Final = 100_000_000
+
+SqlRows = Callable[[str], Iterable[Mapping[str, Any]]]
+"""Runs one SELECT on the lake and gives its rows."""
+
+Row = tuple[str, Mapping[str, Any]]
+"""Where a row stands (`line 7`) and its columns."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One text to be judged; `metadata` is the JSON of its other columns, None when there are none."""
+
+    item_id: str
+    text: str
+    metadata: str | None = None
+
+    @cached_property
+    def item_hash(self) -> str:
+        """The digest of id, text and metadata, so that a row of the lake is found by it alone."""
+        return ids.digest("item", self.item_id, self.text, self.metadata or "")
+
+
+def read_items(study: Study, run_sql: SqlRows | None = None) -> list[Item]:
+    """Return a study's items in id order; raises StudyError that lists what cannot be used."""
+    items = read_any(study.items, study.base_path, run_sql)
+    if len(items) < 2:
+        raise StudyError(f"{study.items.location}: has {len(items)} usable items; pairs need at least 2")
+    return items
+
+
+def read_any(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None) -> list[Item]:
+    """Return the items of one source in id order, however few; raises StudyError that lists what cannot be used."""
+    source = spec.location if spec.source is not ItemsFrom.SQL else "items.sql"
+    return collect(_rows(spec, base_path, run_sql), spec, source)
+
+
+def each(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None) -> Iterator[Item]:
+    """Yield the items of one source one by one, in its order, so that memory need not hold them.
+
+    Raises StudyError as `read_any` does, except that ids which stand there twice are the caller's to find.
+    """
+    try:
+        for where, row in _streamed(spec, base_path, run_sql):
+            item_id, text = _as_id(row.get(spec.id_column)), row.get(spec.text_column)
+            if _problem(item_id, text) is not None:
+                read_any(spec, base_path, run_sql)  # tells of all that cannot be used
+                raise StudyError(f"{spec.location}: {where}: {_problem(item_id, text)}")
+            yield Item(item_id, str(text), _metadata(row, spec))
+    except (OSError, UnicodeDecodeError) as error:
+        read_any(spec, base_path, run_sql)  # says which line
+        raise StudyError(f"{spec.location}: cannot be read: {error}") from None
+
+
+def _streamed(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None) -> Iterator[Row]:
+    path = base_path / spec.location
+    match spec.source:
+        case ItemsFrom.CSV if path.stat().st_size <= FILE_SIZE_MAX_BYTES:
+            with path.open(encoding="utf-8-sig", newline="") as lines:
+                yield from _csv_rows(lines, spec.location)
+        case ItemsFrom.JSONL if path.stat().st_size <= FILE_SIZE_MAX_BYTES:
+            with path.open("rb") as lines:
+                yield from _jsonl_rows(lines, spec.location)
+        case _:
+            yield from _rows(spec, base_path, run_sql)
+
+
+def read_templates(study: Study) -> list[Template]:
+    """Return a study's templates with their texts; raises StudyError for a file that cannot be used."""
+    found = []
+    for spec in study.templates:
+        if spec.file is not None:
+            template = Template(spec.template_id, text_files.read_text(study.base_path / spec.file, SIZE_MAX_BYTES))
+            template.check(spec.file)
+            found.append(template)
+        else:
+            found.append(builtin()[spec.template_id] if spec.text is None else Template(spec.template_id, spec.text))
+    return found
+
+
+def collect(rows: Iterable[Row], spec: ItemsSpec, source: str) -> list[Item]:
+    """Return the items that rows hold, in id order; raises one StudyError for all unusable rows."""
+    problems: list[str] = []
+    seen: dict[str, str] = {}
+    items = []
+    for where, row in rows:
+        missing = [column for column in (spec.id_column, spec.text_column) if column not in row]
+        if missing:
+            raise StudyError(
+                f"{source}: {where} has no column {missing[0]!r}; it has {', '.join(map(repr, list(row)[:20]))}",
+                hint="name the columns with `id` and `text` under [items]",
+            )
+        item_id, text = _as_id(row[spec.id_column]), row[spec.text_column]
+        problem = _problem(item_id, text)
+        if problem is None and item_id in seen:
+            problem = f"id {item_id!r} stands in {seen[item_id]} already"
+        if problem is not None:
+            problems.append(f"{where}: {problem}")
+            continue
+        seen[item_id] = where
+        items.append(Item(item_id, text, _metadata(row, spec)))
+    if problems:
+        raise StudyError(
+            _summary(source, problems), hint="every item needs an id of its own and a text; nothing was planned"
+        )
+    return sorted(items, key=lambda item: item.item_id)
+
+
+def _summary(source: str, problems: list[str]) -> str:
+    shown = "\n  ".join(problems[:PROBLEMS_SHOWN_MAX])
+    more = len(problems) - PROBLEMS_SHOWN_MAX
+    rest = f"\n  and {more:,} more" if more > 0 else ""
+    return f"{source}: {len(problems):,} unusable items:\n  {shown}{rest}"
+
+
+def _as_id(value: object) -> str:
+    # Numbers are common ids; 1.0 and True are not, and would hide a column chosen by mistake.
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else ""
+
+
+def _problem(item_id: str, text: object) -> str | None:
+    if not item_id.strip():
+        return "no id, or not a text or whole number"
+    if text is None or (isinstance(text, str) and not text.strip()):
+        return f"id {item_id!r} has an empty text"
+    if not isinstance(text, str):
+        return f"id {item_id!r} has a text that is not a string"
+    if not _is_unicode(item_id) or not _is_unicode(text):
+        return f"id {item_id!r} holds a lone surrogate, which UTF-8 cannot say"
+    return None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _metadata(row: Mapping[str, Any], spec: ItemsSpec) -> str | None:
+    rest = {k: v for k, v in row.items() if k not in (spec.id_column, spec.text_column) and v is not None}
+    if not rest:
+        return None
+    return orjson.dumps(rest, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode("utf-8")
+
+
+def _rows(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None) -> Iterator[Row]:
+    match spec.source:
+        case ItemsFrom.CSV:
+            text = text_files.read_text(base_path / spec.location, FILE_SIZE_MAX_BYTES)
+            return _csv_rows(io.StringIO(text, newline=""), spec.location)
+        case ItemsFrom.JSONL:
+            data = text_files.read_bytes(base_path / spec.location, FILE_SIZE_MAX_BYTES)
+            return _jsonl_rows(data.split(b"\n"), spec.location)
+        case ItemsFrom.PARQUET:
+            return _parquet_rows(base_path / spec.location)
+        case ItemsFrom.FOLDER:
+            return _folder_rows(base_path / spec.location, spec)
+        case ItemsFrom.SQL:
+            if run_sql is None:
+                raise StudyError("items.sql needs a lake to run on", hint="plan the study with `--lake`")
+            return ((f"row {number}", row) for number, row in enumerate(run_sql(spec.location), 1))
+
+
+def _csv_rows(lines: Iterable[str], source: str) -> Iterator[Row]:
+    # The reader's field limit is global to the process; long samples need more than its default.
+    limit = csv.field_size_limit(_FIELD_SIZE_MAX)
+    try:
+        reader = csv.reader(lines, strict=True)
+        header = next(reader, None)
+        if header is None:
+            raise StudyError(f"{source}: is empty; its first line must name the columns")
+        if len(set(header)) != len(header):
+            raise StudyError(f"{source}: line 1 names a column twice")
+        end = reader.line_num
+        for fields in reader:
+            where, end = f"line {end + 1}", reader.line_num
+            if not fields:
+                continue
+            if len(fields) != len(header):
+                raise StudyError(
+                    f"{source}: {where} has {len(fields)} fields, the header has {len(header)}",
+                    hint="texts with commas, quotes or line ends must stand in double quotes",
+                )
+            yield where, dict(zip(header, fields, strict=True))
+    except csv.Error as error:
+        raise StudyError(f"{source}: line {reader.line_num}: {error}") from None
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _jsonl_rows(lines: Iterable[bytes], source: str) -> Iterator[Row]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise StudyError(f"{source}: line {number} is not JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise StudyError(f"{source}: line {number} is not a JSON object")
+        yield f"line {number}", row
+
+
+def _parquet_rows(path: Path) -> Iterator[Row]:
+    try:
+        number = 0
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=1_000):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"row {number}", row
+    except (OSError, pa.ArrowException) as error:
+        raise StudyError(f"{path}: cannot be read as Parquet: {error}") from None
+
+
+def _folder_rows(path: Path, spec: ItemsSpec) -> Iterator[Row]:
+    try:
+        files = sorted(entry for entry in path.iterdir() if entry.suffix.lower() == ".txt" and entry.is_file())
+    except OSError as error:
+        raise StudyError(f"{path}: {error.strerror or error}", hint="paths start at the study file's folder") from None
+    for file in files:
+        text = text_files.read_text(file, _FIELD_SIZE_MAX)
+        yield file.name, {spec.id_column: file.stem, spec.text_column: text}

@@ -1,0 +1,161 @@
+"""What a planned study version says of itself: the settings that it was planned with, read back from the lake."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from batchpond.errors import UsageError
+from batchpond.lake import memo, tables
+from batchpond.lake.attempts import Picture
+from batchpond.lake.schemas import STUDIES
+from batchpond.lake.store import Store, read_rows
+from batchpond.model import ErrorClass
+
+MEMO: Final = ".studies"
+UNLIMITED: Final = 1_000
+_COLUMNS: Final = ("config", "n_requests")
+_LAYOUT: Final = " ".join(_COLUMNS)
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Which requests that were asked before are asked once more: all, or those that failed in these ways.
+
+    `max_attempts` counts the batches that a request was ever in; what has been answered is asked again only
+    when no `classes` are given.
+    """
+
+    classes: frozenset[ErrorClass] | None = None
+    max_attempts: int = UNLIMITED
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRule:
+    """How the study wants its requests cut."""
+
+    max_requests: int | None = None
+    segments: int | None = None
+    per_cell: bool = False
+
+
+def study_settings(store: Store, version: str) -> dict[str, Any]:
+    """Return the settings that a study version was planned with."""
+    found = study_column(store, version, "config")
+    settings: dict[str, Any] = {} if found is None else json.loads(found)
+    return settings
+
+
+def study_column(store: Store, version: str, column: str) -> Any:
+    """Return a column of a planned study version, None where there is no such plan."""
+    return _studies(store).get(version, {}).get(column)
+
+
+def keep(store: Store) -> None:
+    """Keep what the planned versions say for the next pass to read in one go; the lake's lock is held."""
+    paths = store.published(STUDIES.name)
+    if memo.recall(store, MEMO, paths, _LAYOUT) is None:
+        content = _read(map(Path, paths))
+        memo.keep(store, MEMO, paths, memo.Memo(_LAYOUT, memo.relative(store, paths), content))
+
+
+def _studies(store: Store) -> dict[str, dict[str, Any]]:
+    paths = store.published(STUDIES.name)
+    kept = memo.recall(store, MEMO, paths, _LAYOUT)
+    return _read(map(Path, paths)) if kept is None else kept.content
+
+
+def _read(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
+    """Return the columns that are asked for of each version; no two files have one in common."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in paths:
+        for row in read_rows(path, ["study_version", *_COLUMNS]).to_pylist():
+            found.setdefault(row["study_version"], {column: row[column] for column in _COLUMNS})
+    return found
+
+
+def expected_output_tokens(store: Store, version: str) -> dict[str, int]:
+    """Return how many output tokens an answer of each stage is expected to have, where the study says it."""
+    stages = study_settings(store, version).get("stages") or ()
+    said = {stage["name"]: stage.get("expected_output_tokens") for stage in stages}
+    return {name: n_tokens for name, n_tokens in said.items() if n_tokens is not None}
+
+
+def later_cost(store: Store, version: str, n_again: int = 0) -> tuple[float | None, float | None]:
+    """Return what rounds that are still to be planned may cost: expected, and at worst, in USD; None is unknown.
+
+    What is asked once more, `n_again` requests, may lead to as large a share of all later rounds again.
+    """
+    settings = study_settings(store, version)
+    later: dict[str, dict[str, Any]] = settings.get("later") or {}
+    if not later:
+        return 0.0, 0.0
+    with tables.connect(store, ["plan"]) as connection:
+        rows = connection.execute(
+            "select stage, coalesce(max(turn_no), count(distinct round_no) filter (purpose is not null) - 1, 0),"
+            " count(distinct request_id) filter (round_no = 1) from plan"
+            " where study_version = $1 group by stage",
+            [version],
+        ).fetchall()
+    reached: dict[str, int] = {stage: turn_no for stage, turn_no, _ in rows}
+    share_again = min(1.0, n_again / max(1, sum(n for _, _, n in rows)))
+    shares = {
+        name: max(share_again, 1 - reached[name] / found["n_rounds"] if found["n_rounds"] and name in reached else 0)
+        for name, found in later.items()
+    }
+    passed = _passed(settings.get("stages") or [], reached)
+    shares |= {name: share_again if name in passed else 1.0 for name in later if name not in reached}
+    totals: list[float | None] = []
+    for key in ("expected_usd", "worst_usd"):
+        costs = [(found[key], shares[name]) for name, found in later.items() if shares[name]]
+        totals.append(None if any(usd is None for usd, _ in costs) else sum(usd * share for usd, share in costs))
+    return totals[0], totals[1]
+
+
+def _passed(stages: Iterable[Mapping[str, Any]], reached: Iterable[str]) -> set[str]:
+    """Return the stages that have ended, by what is planned: those that one which waited for them was planned after.
+
+    A further round of making inputs may have ended so without a row, since none was needed.
+    """
+    found = set(reached)
+    for stage in reversed(list(stages)):
+        rows = stage["rows"]
+        rated = rows.get("kept") or rows.get("lacking") or {}
+        if stage["name"] in found:
+            found |= {rows.get("stage") or "", *rows.get("after", ()), *rated.get("ratings", ())}
+    return found
+
+
+def planned_version(picture: Picture, study: str) -> str:
+    """Return the version that a study is planned in now; raises UsageError for a study without a plan."""
+    version = picture.current_versions.get(study)
+    if version is None:
+        known = ", ".join(sorted(picture.current_versions)) or "none"
+        raise UsageError(
+            f"no plan for study {study!r} in this lake (planned: {known})",
+            hint="`batchpond plan FILE` makes it",
+        )
+    return version
+
+
+def shard_rule(store: Store, version: str) -> ShardRule:
+    """Return how a planned study version wants its shards."""
+    wishes = study_settings(store, version).get("shards") or {}
+    return ShardRule(wishes.get("max_requests"), wishes.get("segments"), bool(wishes.get("per_cell")))
+
+
+def automatic_again(store: Store, version: str) -> Again | None:
+    """Return which failures a planned study lets `sync` ask again by itself, None where it says nothing."""
+    wishes = study_settings(store, version).get("retry") or {}
+    if not wishes.get("is_automatic"):
+        return None
+    return Again(frozenset(ErrorClass(name) for name in wishes["classes"]), wishes["max_attempts"])
+
+
+def study_budget_usd(store: Store, version: str) -> float | None:
+    """Return what a study may cost over its whole life, or None where it does not say."""
+    budget: float | None = (study_settings(store, version).get("budget") or {}).get("max_cost_usd")
+    return budget

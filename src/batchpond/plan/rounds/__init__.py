@@ -1,0 +1,1 @@
+"""Requests that could be built only from earlier answers."""

@@ -1,0 +1,144 @@
+"""What answers to the task `inputs` make possible: their entries as rows, the questions kept, and what still lacks.
+
+An entry is known by its statement and its text, so that the same entry of two models, of two rounds, or of an
+answer that came late by a retry is one row, and no other row changes its name because of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import orjson
+
+from batchpond import ids
+from batchpond.errors import StudyError
+from batchpond.lake.store import Store
+from batchpond.lake.tables import literal
+from batchpond.plan.rounds.query import GOOD, query
+from batchpond.plan.stages.rows import PLACES, Ask, SourceRow, asks
+from batchpond.study.stages.spec import Kept, StagedStudy, StageSpec
+from batchpond.tasks.inputs import AnswerRule, entries, same
+from batchpond.tasks.inputs_selection import Question, promising, select
+
+AVOID_MAX: Final = 100
+"""How many questions a further round is told to leave out; more would cost more than repetitions do."""
+KINDS: Final = {"categories": "category", "scenarios": "scenario", "questions": "question"}
+PARENT: Final = "made_from"
+"""Where an entry's metadata says which row it was made from."""
+_ID_LENGTH: Final = 10
+
+_LISTS: Final = f"""
+with chosen as (
+  select * from results where study = $study and {GOOD} and $where
+)
+select chosen.stage, chosen.item_first as parent_id, nullif(chosen.rubric_id, '') as rubric_id, chosen.text,
+       items.metadata
+from chosen join items on items.item_hash = chosen.item_first_hash
+order by all
+"""
+_RATINGS: Final = f"""
+select unit_id, avg(score) as rating from results
+where study = $study and stage in ($where) and {GOOD} and score is not null
+group by unit_id
+"""
+_ASKED: Final = """
+select distinct item_first from plan_current where study = $study and stage in ($where)
+"""
+
+
+def entry_rows(store: Store, study: str, sources: Sequence[StageSpec], where: str = "true") -> list[SourceRow]:
+    """Return the entries of some stages' lists as rows, each once, with what they were made from."""
+    rules = {source.name: source.rule for source in sources if isinstance(source.rule, AnswerRule)}
+    found: dict[str, SourceRow] = {}
+    where = f"stage in ({_listed(list(rules))}) and (\n{where}\n)"
+    for answer in query(store, _LISTS, study=study, where=where):
+        rule = rules[answer["stage"]]
+        for text in entries(answer["text"] or "", rule):
+            row = _entry(answer, rule, text)
+            known = found.get(row.item_id)
+            if known is None or row.more[PARENT] < known.more[PARENT]:
+                found[row.item_id] = row
+    return list(found.values())
+
+
+def _entry(answer: Mapping[str, Any], rule: AnswerRule, text: str) -> SourceRow:
+    parent_id, rubric_id = answer["parent_id"], answer["rubric_id"]
+    kind = KINDS[rule.step]
+    owner = rubric_id or parent_id
+    item_id = f"{owner}/{kind[0]}-{ids.digest(kind, owner, same(text), length=_ID_LENGTH)}"
+    metadata = orjson.loads(answer["metadata"]) if answer["metadata"] else {}
+    above = {name: value for name, value in metadata.items() if name not in PLACES}
+    more = {**above, kind: text, PARENT: parent_id}
+    return SourceRow(item_id, text, unit_id=item_id, rubric_id=rubric_id, more=more, tier=metadata.get("tier"))
+
+
+@dataclass(frozen=True, slots=True)
+class Rated:
+    """The questions that were made so far, as rows, and what they were rated; None where no judge could."""
+
+    rows: Mapping[str, SourceRow]
+    ratings: Mapping[str, float]
+
+    def questions(self) -> list[Question]:
+        """Return them as the selection takes them."""
+        return [
+            Question(row.rubric_id or "", row.item_id, row.text, self.ratings.get(row.item_id))
+            for row in self.rows.values()
+        ]
+
+
+def rated(store: Store, staged: StagedStudy, kept: Kept) -> Rated:
+    """Return the questions of all rounds that `kept` is about, each once."""
+    rows = entry_rows(store, staged.name, [staged.stage(name) for name in kept.questions])
+    found = query(store, _RATINGS, study=staged.name, where=_listed(kept.ratings))
+    return Rated({row.item_id: row for row in rows}, {row["unit_id"]: row["rating"] for row in found})
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(literal, names))
+
+
+def kept_rows(store: Store, staged: StagedStudy, kept: Kept) -> list[SourceRow]:
+    """Return the questions that are kept; one that a later stage has been asked about stays so whatever comes late."""
+    found = rated(store, staged, kept)
+    users = [stage.name for stage in staged.stages if stage.rows.kept == kept]
+    asked = {row["item_first"] for row in query(store, _ASKED, study=staged.name, where=_listed(users))}
+    chosen = select(
+        found.questions(), kept.below, staged.seed, kept.per_statement, kept.is_uniform, already=frozenset(asked)
+    )
+    return [found.rows[question.input_id] for question in chosen.kept]
+
+
+def n_low(found: Rated, kept: Kept) -> dict[str, int]:
+    """Return how many different questions of each statement are rated low enough; one without any is left out."""
+    chosen = select(found.questions(), kept.below, 0, is_uniform=False)
+    return {name: n for name, n in chosen.n_by_statement.items() if n}
+
+
+def lacking_rows(found: Rated, scenarios: Sequence[SourceRow], kept: Kept, seed: int) -> list[SourceRow]:
+    """Return the scenarios that a further round goes into: the lowest rated of each statement that lacks questions."""
+    counts = n_low(found, kept)
+    ratings: dict[str, dict[str, list[float | None]]] = defaultdict(lambda: defaultdict(list))
+    for row in found.rows.values():
+        if counts.get(row.rubric_id or "", 0) < kept.per_statement:
+            ratings[row.rubric_id or ""][row.more[PARENT]].append(found.ratings.get(row.item_id))
+    chosen = {name for of_statement in ratings.values() for name in promising(of_statement, kept.promising, seed)}
+    return [row for row in scenarios if row.item_id in chosen]
+
+
+def further_asks(store: Store, staged: StagedStudy, stage: StageSpec) -> Iterator[Ask]:
+    """Yield what a further round asks: more questions in the most promising scenarios, other than those made there."""
+    kept = stage.rows.lacking
+    if kept is None:
+        raise StudyError(f"stage {stage.name} is no further round")
+    found = rated(store, staged, kept)
+    scenarios = entry_rows(store, staged.name, [staged.stage(stage.rows.stage or "")])
+    made: dict[str, list[str]] = defaultdict(list)
+    for item_id in sorted(found.rows):
+        made[found.rows[item_id].more[PARENT]].append(found.rows[item_id].text)
+    for ask in asks(stage, lacking_rows(found, scenarios, kept, staged.seed), staged.seed):
+        avoid = orjson.dumps(made[ask.first.item_id][:AVOID_MAX]).decode()
+        yield replace(ask, values={**ask.values, "AVOID": avoid})

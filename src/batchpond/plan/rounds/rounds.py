@@ -1,0 +1,258 @@
+"""Rounds: requests that could be built only from earlier answers, planned once those answers are there.
+
+A stage is asked further when the stages it waits for are done: nothing of them is on its way, and what their
+answers make possible is planned. What it asks is computed anew from the lake then and compared with what is
+planned, so that a process may die anywhere, an answer may come late by a retry, and nothing is planned twice.
+
+Planning a round costs nothing, so it needs no approval; sending it does. The event `round` says how many
+requests the version has by now and, in `detail`, for which answers each stage was looked at last.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+
+from batchpond.lake import failpoints, tables
+from batchpond.lake.events import Event, Kind
+from batchpond.lake.store import Store
+from batchpond.plan.cells import make_ways
+from batchpond.plan.rounds.query import GOOD, query
+from batchpond.plan.rounds.source import asks_by_now
+from batchpond.plan.stages.plan import Round, ask_id, planned_asks, publish
+from batchpond.plan.stages.rows import Ask
+from batchpond.providers import registry
+from batchpond.study.stages.spec import StagedStudy, StageSpec
+from batchpond.views.refresh import refresh
+
+INPUT_TABLES: Final = ("items", "rubrics", "templates", "requests", "plan")
+COMPLETE: Final = "complete"
+INCOMPLETE: Final = "incomplete"
+_SETTLING: Final = frozenset({Kind.VERIFIED, Kind.MISMATCH, Kind.LOST, Kind.RESOLVED})
+# An answer that its task has not read yet is as good as on its way.
+_OPEN: Final = "outcome is null"
+
+_STANDINGS: Final = f"""
+select stage, count(*) as n_rows, count(*) filter (where {_OPEN}) as n_open, count(*) filter (where {GOOD}) as n_good,
+       count(*) filter (where outcome is null and request_state = 'answered') as n_unread, max(round_no) as round_no
+from results where study = $study group by stage
+"""
+_COUNTS: Final = """
+select count(distinct request_id), coalesce(max(round_no), 0)
+from plan where study = $study and study_version = $version
+"""
+_PLACE: Final = """
+select coalesce(max(slot), -1) + 1, count(distinct filename) filter (where round_no = $round_no)
+from plan where study = $study and study_version = $version
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a stage stands: how many rows, how many still without an outcome, how many answers that count."""
+
+    n_rows: int = 0
+    n_open: int = 0
+    n_good: int = 0
+    n_unread: int = 0
+    round_no: int | None = None
+
+
+def standings_of(store: Store, study: str) -> dict[str, Standing]:
+    """Return where each stage of a study's current version stands; the lens is up to date."""
+    rows = query(store, _STANDINGS, study=study)
+    return {row.pop("stage"): Standing(**row) for row in rows}
+
+
+def may_have_answers(events: Iterable[Event], last: Event) -> bool:
+    """Whether a look at the answers is due by the version's latest `round` event."""
+    return last.state != COMPLETE or any(event.kind in _SETTLING and event.ord > last.ord for event in events)
+
+
+@dataclass
+class Look:
+    """One look at all stages of a version.
+
+    `looked` says for which answers each stage was asked further, and why cells of adaptive stages stopped.
+    """
+
+    store: Store
+    staged: StagedStudy
+    last: Event
+    looked: dict[str, str]
+    record: Callable[[Event], object]
+    standings: dict[str, Standing] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
+    _done: dict[str, bool] = field(default_factory=dict)
+
+    @classmethod
+    def at(
+        cls, store: Store, staged: StagedStudy, last: Event, record: Callable[[Event], object] = lambda _: None
+    ) -> Look:
+        """Return a look that goes on from what the version's latest `round` event knows."""
+        return cls(store, staged, last, dict(orjson.loads(last.detail or "{}")), record)
+
+    def stand(self, standings: dict[str, Standing]) -> None:
+        """Take where the stages stand, and for which answers they were looked at, by now."""
+        self.standings = standings
+        self._done = {}
+
+    def standing(self, name: str) -> Standing:
+        """Return where a stage stands; one without rows stands nowhere."""
+        return self.standings.get(name, Standing())
+
+    @property
+    def version(self) -> str:
+        """The study's version."""
+        return self.last.study_version or ""
+
+    def basis(self, stage: StageSpec) -> str:
+        """Return what the stage's asks depend on, as a text that changes when answers come."""
+        names = [*stage.rows.waits_for, *([stage.name] if stage.goes_on else [])]
+        found = [(name, self.standing(name)) for name in names]
+        return " ".join(f"{name}:{standing.n_rows}:{standing.n_good}" for name, standing in found)
+
+    def is_ready(self, stage: StageSpec) -> bool:
+        """Whether all that the stage's next asks depend on has ended."""
+        own = self.standing(stage.name)
+        is_going_on = stage.goes_on and bool(own.n_open)
+        return not is_going_on and all(self.is_done(self.staged.stage(name)) for name in stage.rows.waits_for)
+
+    def is_due(self, stage: StageSpec) -> bool:
+        """Whether a stage is to be asked further: it can be, and has not been since answers came."""
+        basis = self.basis(stage)
+        is_new = bool(basis) and self.looked.get(stage.name) != basis and self.is_ready(stage)
+        return stage.name not in self.failed and (is_new or self.is_half_planned(stage))
+
+    def is_half_planned(self, stage: StageSpec) -> bool:
+        """Whether a process died after it planned files of an adaptive round and before it told of the round."""
+        round_no = self.standing(stage.name).round_no or 0
+        return stage.pairs.adaptive is not None and round_no > (self.last.ordinal or 0)
+
+    def is_done(self, stage: StageSpec) -> bool:
+        """Whether a stage has ended: nothing on its way, nothing left to ask."""
+        if stage.name not in self._done:
+            self._done[stage.name] = self._is_done(stage)
+        return self._done[stage.name]
+
+    def _is_done(self, stage: StageSpec) -> bool:
+        own = self.standing(stage.name)
+        basis = self.basis(stage)
+        is_asked = self.looked.get(stage.name) == basis if basis else bool(own.n_rows)
+        return is_asked and not own.n_open and self.is_ready(stage)
+
+    def why_stopped(self, stage: StageSpec) -> str:
+        """Return why cells of an adaptive stage were asked no further, with how many; empty while none was."""
+        return self.looked.get(_stopped(stage.name), "")
+
+    def stop(self, stage: StageSpec, reasons: Mapping[str, int]) -> None:
+        """Take why cells are asked no further by now; answers that came late may have made them go on."""
+        if reasons:
+            self.looked[_stopped(stage.name)] = "; ".join(f"{reason}: {n:,}" for reason, n in sorted(reasons.items()))
+        else:
+            self.looked.pop(_stopped(stage.name), None)
+
+    def tell(self, state: str, stage: str | None = None, n_new: int | None = None) -> None:
+        """Record how far the rounds are, unless that is on record."""
+        self.last = round_event(self.store, self.staged.name, self.version, state, self.looked)
+        self.last = dataclasses.replace(self.last, reason=stage, n_limit=n_new)
+        self.record(self.last)
+
+
+def _stopped(stage: str) -> str:
+    # Names of stages have no space, so that this is none.
+    return f"{stage} stopped"
+
+
+def round_event(store: Store, study: str, version: str, state: str, looked: Mapping[str, str]) -> Event:
+    """Return the event that says how many requests and rounds a version has by now."""
+    n_requests, round_no = counts_of(store, study, version)
+    return Event(
+        kind=Kind.ROUND,
+        study=study,
+        study_version=version,
+        ordinal=round_no,
+        n_requests=n_requests,
+        state=state,
+        detail=orjson.dumps(looked, option=orjson.OPT_SORT_KEYS).decode(),
+    )
+
+
+def open_rounds(
+    store: Store,
+    record: Callable[[Event], object],
+    staged: StagedStudy,
+    last: Event,
+    isolated: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
+) -> list[tuple[str, int]]:
+    """Plan every round that is due of a study's current version; return the stages with how many rows each adds.
+
+    `last` is the version's latest `round` event. A stage that fails inside `isolated` is tried again next time.
+    """
+    look = Look.at(store, staged, last, record)
+    before = dict(look.looked)
+    opened: list[tuple[str, int]] = []
+    is_any = True
+    while is_any:
+        is_any = False
+        refresh(store)
+        look.stand(standings_of(store, staged.name))
+        for stage in staged.stages:
+            n_new = 0
+            if look.is_due(stage):
+                look.failed.add(stage.name)
+                with isolated(stage.name):
+                    n_new = _open(look, stage)
+                    look.failed.remove(stage.name)
+            if n_new:
+                opened.append((stage.name, n_new))
+                is_any = True
+                break
+    is_unread = any(standing.n_unread for standing in look.standings.values())
+    state = INCOMPLETE if look.failed or is_unread else COMPLETE
+    if state == COMPLETE or before != look.looked:
+        look.tell(state)
+        failpoints.reach("R2")
+    return opened
+
+
+def _open(look: Look, stage: StageSpec) -> int:
+    """Plan what a stage asks by now; return how many rows that adds."""
+    basis = look.basis(stage)
+    stopped: Counter[str] = Counter()
+    asks = asks_by_now(look.store, look.staged, stage, look.last.ordinal, stopped)
+    n_new = publish_round(look.store, look.staged, look.version, (look.last.ordinal or 0) + 1, stage, asks)
+    failpoints.reach("R1")
+    look.looked[stage.name] = basis
+    look.stop(stage, stopped)
+    look.stand(look.standings)
+    _, round_no = counts_of(look.store, look.staged.name, look.version)
+    if n_new or round_no != look.last.ordinal:  # a process may have died before it told of its round
+        look.tell(INCOMPLETE, stage.name, n_new)
+    return n_new
+
+
+def publish_round(
+    store: Store, staged: StagedStudy, version: str, round_no: int, stage: StageSpec, asks: Iterable[Ask]
+) -> int:
+    """Plan what is new of a stage's asks as rows of a round; return how many rows that adds."""
+    with tables.connect(store, INPUT_TABLES) as connection:
+        values: dict[str, str | int] = {"study": staged.name, "version": version, "round_no": round_no}
+        n_slots, n_files = connection.execute(_PLACE, values).fetchall()[0]
+        ways, _ = make_ways(stage.models, registry.module, staged.unsupported, staged.source, stage.output_schema)
+        found = Round(staged.name, version, round_no, stage, ways, n_slots, n_files)
+        known = planned_asks(connection, found)
+        return publish(store, connection, found, (ask for ask in asks if ask_id(ask) not in known))
+
+
+def counts_of(store: Store, study: str, version: str) -> tuple[int, int]:
+    """Return how many requests a version has by now, and the number of its last round."""
+    with tables.connect(store, ["plan"]) as connection:
+        n_requests, round_no = connection.execute(_COUNTS, {"study": study, "version": version}).fetchall()[0]
+    return n_requests, round_no

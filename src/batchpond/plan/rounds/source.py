@@ -1,0 +1,216 @@
+"""What a stage asks by now: rows read back from the lake, and the asks that they make."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from batchpond.errors import StudyError, UsageError
+from batchpond.lake.store import TMP, Store
+from batchpond.plan.rounds import adaptive_asks as adaptive_rounds
+from batchpond.plan.rounds import talk as stage_talk
+from batchpond.plan.rounds.adaptive_asks import ITEMS, has_rows
+from batchpond.plan.rounds.inputs import entry_rows, further_asks, kept_rows
+from batchpond.plan.rounds.query import CHOSEN, GOOD, query
+from batchpond.plan.rounds.talk import Talk
+from batchpond.plan.stages.rows import PLACES, Ask, SourceRow, asks, tier_in, tier_of
+from batchpond.plan.stages.shelf import Shelf
+from batchpond.study.stages.spec import CONVERSATION, INPUTS, PAIR_TASKS, StagedStudy, StageSpec
+
+_OUTPUTS: Final = f"""{CHOSEN}
+select chosen.unit_id, nullif(chosen.rubric_id, '') as rubric_id, chosen.candidate_first as candidate, chosen.text,
+       items.text as input_text, items.metadata
+from chosen join items on items.item_hash = chosen.item_first_hash
+order by all
+"""
+_SAID: Final = f"""
+select results.unit_id, results.rubric_id as tactic_id, results.candidate_first as candidate, results.turn_no,
+       results.text, items.text as question, items.metadata, coalesce((
+         $where
+       ), false) as is_chosen
+from results join items on items.item_hash = results.item_first_hash
+where results.study = $study and results.stage = $stage and {GOOD}
+order by results.turn_no, results.unit_id, results.rubric_id, results.candidate_first
+"""
+_QUESTIONS: Final = """
+select distinct results.item_first as item_id, items.text, items.metadata
+from results join items on items.item_hash = results.item_first_hash
+where results.study = $study and results.stage = $stage and results.turn_no = 0
+order by all
+"""
+_JUDGED: Final = f"""{CHOSEN}
+, judged as (
+  select item_first as item_id, item_first_hash as item_hash, rubric_id from chosen
+  union
+  select item_second, item_second_hash, rubric_id from chosen where item_second is not null
+)
+select judged.item_id, items.text, items.metadata,
+       list(distinct judged.rubric_id order by judged.rubric_id) as judged_by
+from judged join items on items.item_hash = judged.item_hash
+group by all
+order by item_id, items.text, items.metadata
+"""
+_PAIRS: Final = f"""{CHOSEN}
+select distinct rubric_id, least(item_first, item_second) as lo, greatest(item_first, item_second) as hi from chosen
+"""
+
+
+def check(store: Store, stage: StageSpec) -> None:
+    """Raise StudyError when a stage's own SQL does not fit the lake's views, before anything is paid for it."""
+    if stage.rows.sql is not None:
+        name, sql = "sql", f"select * from ({stage.rows.sql}\n) as rows limit 0"
+    elif stage.rows.where is not None:
+        name, sql = "where", f"select 1 from results where ({stage.rows.where}\n) limit 0"
+    else:
+        return
+    try:
+        list(query(store, sql))
+    except UsageError as error:
+        raise StudyError(
+            f"stage {stage.name}: items.{name} cannot be run on the lake: {error.message}",
+            hint=error.hint or "`batchpond query --help` says what can be asked; `batchpond views` lists the views",
+        ) from None
+
+
+def asks_by_now(
+    store: Store, staged: StagedStudy, stage: StageSpec, until: int | None, stopped: Counter[str]
+) -> Iterator[Ask]:
+    """Yield what a waiting stage, or one that goes on, asks by what the lake holds now; the lens is up to date.
+
+    `until` is the last round that stands for sure: what an adaptive stage has of later ones is chosen anew.
+    Its cells that are asked no further are counted into `stopped` by the reason.
+    """
+    if stage.task == CONVERSATION:
+        yield from _next_turns(store, staged, stage)
+        return
+    if stage.rows.lacking is not None:
+        yield from further_asks(store, staged, stage)
+        return
+    if stage.pairs.adaptive is not None and has_rows(store, staged.name, stage.name):
+        names = {"study": staged.name, "stage": stage.name}
+        known = source_rows(store, staged, stage) if stage.waits else map(_judged_row, query(store, ITEMS, **names))
+        yield from adaptive_rounds.asks(store, staged, stage, list(known), until, stopped)
+        return
+    found = asks(stage, source_rows(store, staged, stage), staged.seed)
+    if not _is_pairs_of_pairs(staged, stage):
+        yield from found
+        return
+    pairs = _chosen_pairs(store, staged, stage)
+    for ask in found:
+        if ask.pair_key in pairs:
+            yield ask
+
+
+def _next_turns(store: Store, staged: StagedStudy, stage: StageSpec) -> Iterator[Ask]:
+    said = _said(store, staged.name, stage.name)
+    if stage.waits:
+        questions = source_rows(store, staged, stage)
+    else:
+        questions = [_judged_row(row) for row in query(store, _QUESTIONS, study=staged.name, stage=stage.name)]
+    yield from stage_talk.asks(stage, questions, said.answers)
+
+
+def _is_pairs_of_pairs(staged: StagedStudy, stage: StageSpec) -> bool:
+    """Whether a stage compares what an earlier one compared: then it is about the same pairs."""
+    source = staged.stage(stage.rows.stage) if stage.rows.stage else None
+    return source is not None and source.task in PAIR_TASKS and stage.task in PAIR_TASKS
+
+
+def _chosen_pairs(store: Store, staged: StagedStudy, stage: StageSpec) -> set[tuple[str, str, str]]:
+    where = stage.rows.where or "true"
+    rows = query(store, _PAIRS, study=staged.name, stage=stage.rows.stage or "", where=where)
+    return {(row["rubric_id"], row["lo"], row["hi"]) for row in rows}
+
+
+def source_rows(store: Store, staged: StagedStudy, stage: StageSpec) -> Sequence[SourceRow]:
+    """Return the rows that a waiting stage asks about, from what the lake holds now."""
+    if stage.rows.sql is not None:
+        return Shelf(store.path / TMP, from_table(query(store, stage.rows.sql), stage))
+    if stage.rows.kept is not None:
+        return kept_rows(store, staged, stage.rows.kept)
+    source = staged.stage(stage.rows.stage or "")
+    where = stage.rows.where or "true"
+    if source.task == CONVERSATION:
+        said = _said(store, staged.name, source.name, where)
+        rows = stage_talk.rows(source, said.questions, said.answers)
+        chosen = (row for talk, row in rows if (talk, row.turn_no) in said.chosen)
+        return [dataclasses.replace(row, tier=said.tiers[row.unit_id]) for row in chosen]
+    if source.task == INPUTS:
+        return entry_rows(store, staged.name, [source], where)
+    if source.task == "generation":
+        found = query(store, _OUTPUTS, study=staged.name, stage=source.name, where=where)
+        return Shelf(store.path / TMP, map(_output_row, found))
+    found = query(store, _JUDGED, study=staged.name, stage=source.name, where=where)
+    has_same = bool({r.rubric_id for r in stage.rubrics} & {r.rubric_id for r in source.rubrics})
+    judged = (_judged_row(row, tuple(row["judged_by"]) if has_same else None) for row in found)
+    return Shelf(store.path / TMP, judged)
+
+
+def _output_row(row: Mapping[str, Any]) -> SourceRow:
+    item_id = f"{row['unit_id']}/{row['candidate']}"
+    return SourceRow(
+        item_id if row["rubric_id"] is None else f"{item_id}/{row['rubric_id']}",
+        row["text"],
+        unit_id=row["unit_id"],
+        rubric_id=row["rubric_id"],
+        candidate=row["candidate"],
+        input_text=row["input_text"],
+        tier=tier_in(row["metadata"]),
+    )
+
+
+def _judged_row(row: Mapping[str, Any], judged_by: tuple[str, ...] | None = None) -> SourceRow:
+    """Return an item that was judged before as a row again; its metadata says where it belongs."""
+    more = dict(orjson.loads(row["metadata"])) if row["metadata"] else {}
+    known = {name: more.pop(name, None) for name in PLACES}
+    return SourceRow(
+        row["item_id"], row["text"], known["unit_id"] or "", known["rubric_id"], known["candidate"], known["input"],
+        known["turn_no"], more, judged_by, known["tier"],
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What was said in conversations: answers from turn 0 on without a gap, questions, what `where` chose, tiers."""
+
+    answers: dict[Talk, list[str]]
+    questions: dict[str, str]
+    chosen: set[tuple[Talk, int]]
+    tiers: dict[str, int | None]
+
+
+def _said(store: Store, study: str, stage: str, where: str = "true") -> _Said:
+    said = _Said({}, {}, set(), {})
+    for row in query(store, _SAID, study=study, stage=stage, where=where):
+        talk = Talk(row["unit_id"], row["candidate"], row["tactic_id"])
+        said.questions[row["unit_id"]] = row["question"]
+        said.tiers[row["unit_id"]] = tier_in(row["metadata"])
+        answers = said.answers.setdefault(talk, [])
+        if len(answers) == row["turn_no"]:
+            answers.append(row["text"])
+        if row["is_chosen"]:
+            said.chosen.add((talk, row["turn_no"]))
+    return said
+
+
+def from_table(rows: Iterable[Mapping[str, Any]], stage: StageSpec) -> Iterator[SourceRow]:
+    """Yield the rows of a table by the stage's column names; raises StudyError for a row without id or text."""
+    columns = {"id": "id", "text": "text", **stage.rows.columns}
+    for number, row in enumerate(rows, 1):
+        item_id, text = row.get(columns["id"]), row.get(columns["text"])
+        if item_id is None or not isinstance(text, str) or not text.strip():
+            raise StudyError(
+                f"stage {stage.name}: row {number} has no {columns['id']!r} or no {columns['text']!r}",
+                hint=f"its columns are {', '.join(map(repr, list(row)[:20]))}",
+            )
+        named = {name: row.get(columns[name]) for name in ("unit", "rubric", "candidate") if name in columns}
+        tier = tier_of(stage, str(item_id), row.get(columns["tier"])) if "tier" in columns else None
+        more = {key: value for key, value in row.items() if key not in columns.values() and value is not None}
+        known = {name: None if value is None else str(value) for name, value in named.items()}
+        unit_id = known.get("unit") or ("" if stage.task == "pairwise" else str(item_id))
+        yield SourceRow(str(item_id), text, unit_id, known.get("rubric"), known.get("candidate"), more=more, tier=tier)

@@ -1,0 +1,1 @@
+"""Studies of several stages, of which some wait for the answers of others."""

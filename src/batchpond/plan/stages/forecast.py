@@ -1,0 +1,234 @@
+"""What a study of stages will ask and cost in all: the first stages as they stand, the others foreseen from them.
+
+Nothing of a later stage is known but how many rows the stages before it hand on, how long those may be, and
+what its author expects of a choice (`expected_share`) and of an answer (`expected_output_tokens`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from batchpond.model import PricedModel
+from batchpond.plan.cells import Way
+from batchpond.plan.rounds import adaptive
+from batchpond.plan.stages.plan import tokens_of
+from batchpond.study.prices import ANSWER_TOKENS_EXPECTED, NOTHING, Estimate, Prices
+from batchpond.study.spec import PairsSpec
+from batchpond.study.stages.spec import CONVERSATION, OWN_OUTPUT_TASKS, PAIR_TASKS, Kept, StageSpec
+from batchpond.tasks.inputs import AnswerRule
+
+BYTES_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A stage, and where it waits for nothing: its rows and asks, with their mean sizes in bytes.
+
+    `ask_bytes` of one that waits is the size of its prompts without the texts of its rows.
+    """
+
+    stage: StageSpec
+    ways: Sequence[Way]
+    n_rows: int = 0
+    row_bytes: float = 0.0
+    n_asks: int = 0
+    ask_bytes: float = 0.0
+    has_rubrics: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a stage will ask in all; `now` is what its first round costs, `later` what rounds after that do."""
+
+    stage: StageSpec
+    n_requests: int
+    input_tokens: int
+    now: Estimate
+    later: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """What a stage hands on: rows with their texts, inputs and conversations, of so many candidates on each unit."""
+
+    n_rows: float = 0.0
+    text_bytes: float = 0.0
+    input_bytes: float = 0.0
+    n_candidates: int = 1
+    has_rubrics: bool = False
+    talk_bytes: float = 0.0
+    n_statements: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Requests of one kind: how many each model gets, and of how many bytes."""
+
+    n_per_way: float
+    size_bytes: float
+
+
+def forecast(known: Sequence[Known], prices: Prices) -> list[Forecast]:
+    """Return what each stage of a study will ask and cost, in order.
+
+    Where questions are made in rounds, the worst that may come is that every round is needed.
+    """
+    found = _foretold(known, prices, is_worst=False)
+    if all(one.stage.keeps is None for one in known):
+        return found
+    worst = _foretold(known, prices, is_worst=True)
+    return [
+        replace(one, later=replace(one.later, worst_usd=other.later.worst_usd))
+        for one, other in zip(found, worst, strict=True)
+    ]
+
+
+def _foretold(known: Sequence[Known], prices: Prices, *, is_worst: bool) -> list[Forecast]:
+    flows: dict[str, _Flow] = {}
+    found = []
+    for one in known:
+        stage = one.stage
+        flow = _own_flow(one) if not stage.waits else _chosen(stage, flows, is_worst=is_worst)
+        first = _first(one, flow)
+        later = _later_rounds(stage, first, flow.n_rows)
+        found.append(_forecast(one, first, later, prices))
+        flows[stage.name] = _handed_on(one, flow, first)
+    return found
+
+
+def _own_flow(one: Known) -> _Flow:
+    return _Flow(one.n_rows, one.row_bytes, 0.0, 1, one.has_rubrics, n_statements=len(one.stage.rubrics))
+
+
+def _chosen(stage: StageSpec, flows: Mapping[str, _Flow], *, is_worst: bool) -> _Flow:
+    """Return the rows that a waiting stage is foreseen to get; of SQL, as many as all it waits for hand on."""
+    if stage.rows.kept is not None:
+        return _kept(stage.rows.kept, flows, is_worst=is_worst)
+    if stage.rows.lacking is not None:
+        return _lacking(stage.rows.lacking, flows[stage.rows.stage or ""], flows, is_worst=is_worst)
+    if stage.rows.stage is not None:
+        source = flows[stage.rows.stage]
+        is_part = stage.rows.where is not None
+    else:
+        sources = [flows[name] for name in stage.rows.after]
+        source = replace(max(sources, key=lambda flow: flow.n_rows), n_rows=sum(flow.n_rows for flow in sources))
+        is_part = True
+    return replace(source, n_rows=source.n_rows * (stage.expected_share if is_part else 1.0))
+
+
+def _kept(kept: Kept, flows: Mapping[str, _Flow], *, is_worst: bool) -> _Flow:
+    """Return the questions that are kept: as many of each statement as are wanted, or rated low enough."""
+    questions = flows[kept.questions[0]]
+    n_made = sum(flows[name].n_rows for name in kept.questions)
+    n_low = n_made * (1.0 if is_worst else kept.expected_share)
+    return replace(questions, n_rows=min(n_low, kept.per_statement * questions.n_statements))
+
+
+def _lacking(kept: Kept, scenarios: _Flow, flows: Mapping[str, _Flow], *, is_worst: bool) -> _Flow:
+    """Return the scenarios of a further round: none, where the rounds before are foreseen to give enough."""
+    n_low = sum(flows[name].n_rows for name in kept.questions) * kept.expected_share
+    n_statements = max(1.0, scenarios.n_statements)
+    if not is_worst and n_low >= kept.per_statement * n_statements:
+        return replace(scenarios, n_rows=0.0)
+    return replace(scenarios, n_rows=n_statements * math.ceil(kept.promising * scenarios.n_rows / n_statements))
+
+
+def _first(one: Known, flow: _Flow) -> _Asked:
+    """Return what a stage's first round asks of each model."""
+    stage = one.stage
+    n_templates = len(stage.templates)
+    if not stage.waits:
+        return _Asked(one.n_asks * n_templates * stage.repeats, one.ask_bytes)
+    n_rubrics = len(stage.tactics) or (1 if flow.has_rubrics else max(1, len(stage.rubrics)))
+    n_shown = 2 if stage.task in PAIR_TASKS else 1
+    has_talk = any("{CONVERSATION}" in template.text for template in stage.templates)
+    size = one.ask_bytes + n_shown * flow.text_bytes + flow.input_bytes + (flow.talk_bytes if has_talk else 0)
+    return _Asked(_n_of_rows(stage, flow) * n_rubrics * n_templates * stage.repeats, size)
+
+
+def _n_of_rows(stage: StageSpec, flow: _Flow) -> float:
+    match stage.task:
+        case "ranking":
+            return flow.n_rows * max(0, flow.n_candidates - 1)
+        case "pairwise":
+            if stage.pairs.adaptive is not None:
+                return sum(adaptive.n_of_rounds(round(flow.n_rows), stage.pairs)[:1])
+            return _n_pairs(flow.n_rows, stage.pairs) * (1 + stage.pairs.reverse)
+        case _:
+            return flow.n_rows
+
+
+def _n_pairs(n_rows: float, spec: PairsSpec) -> float:
+    possible = n_rows * max(0.0, n_rows - 1) / 2
+    if spec.count is not None:
+        return min(possible, spec.count)
+    return possible * (1.0 if spec.share is None else spec.share)
+
+
+def _answer_tokens(stage: StageSpec) -> int:
+    return stage.expected_output_tokens or ANSWER_TOKENS_EXPECTED
+
+
+def _later_rounds(stage: StageSpec, first: _Asked, n_rows: float) -> list[_Asked]:
+    """Return the turns after the first, each showing all earlier ones, or all rounds of adaptive pairs."""
+    if stage.pairs.adaptive is not None:
+        sizes = adaptive.n_of_rounds(round(n_rows), stage.pairs)
+        return [_Asked(first.n_per_way * size / sizes[0], first.size_bytes) for size in sizes[1:]]
+    if stage.task != CONVERSATION:
+        return []
+    grown = _turn_bytes(stage)
+    return [_Asked(first.n_per_way, first.size_bytes + turn_no * grown) for turn_no in range(1, stage.turns + 1)]
+
+
+def _turn_bytes(stage: StageSpec) -> float:
+    """Return by how much a conversation grows with each turn: an answer and a phrase."""
+    phrases = [len(phrase.encode()) for tactic in stage.tactics for phrase in tactic.phrases]
+    return _answer_tokens(stage) * BYTES_PER_TOKEN + sum(phrases) / len(phrases)
+
+
+def _forecast(one: Known, first: _Asked, later: Sequence[_Asked], prices: Prices) -> Forecast:
+    rounds = [first, *later]
+    now = _cost(one, first, prices)
+    rest = NOTHING
+    for asked in later:
+        rest = rest + _cost(one, asked, prices)
+    if one.stage.waits:
+        now, rest = NOTHING, now + rest
+    n_ways = len(one.ways)
+    return Forecast(
+        one.stage,
+        round(sum(asked.n_per_way for asked in rounds) * n_ways),
+        round(sum(asked.n_per_way * tokens_of(round(asked.size_bytes)) for asked in rounds) * n_ways),
+        now,
+        rest,
+    )
+
+
+def _cost(one: Known, asked: _Asked, prices: Prices) -> Estimate:
+    n = round(asked.n_per_way)
+    total = NOTHING
+    for way in one.ways:
+        model = PricedModel(way.spec.provider, way.spec.model, way.spec.mode)
+        tokens = n * tokens_of(round(asked.size_bytes))
+        limit, expected = way.settings.max_output_tokens, one.stage.expected_output_tokens
+        total = total + prices.estimate(model, way.thinking, limit, n, tokens, expected)
+    return total
+
+
+def _handed_on(one: Known, flow: _Flow, first: _Asked) -> _Flow:
+    """Return what later stages get: a stage's own outputs, or the rows that it judged."""
+    stage = one.stage
+    if isinstance(stage.rule, AnswerRule):
+        n_entries = first.n_per_way * len(one.ways) * stage.rule.count
+        entry_bytes = _answer_tokens(stage) * BYTES_PER_TOKEN / stage.rule.count
+        return _Flow(n_entries, entry_bytes, 0.0, 1, flow.has_rubrics, n_statements=flow.n_statements)
+    if stage.task not in OWN_OUTPUT_TASKS:
+        return flow
+    n_candidates = len(one.ways) * len(stage.templates)
+    text_bytes = _answer_tokens(stage) * BYTES_PER_TOKEN
+    has_rubrics = stage.task == CONVERSATION or bool(stage.rubrics) or flow.has_rubrics
+    n_rows = first.n_per_way * len(one.ways) * (1 + stage.turns)
+    talk_bytes = flow.text_bytes + _turn_bytes(stage) * (1 + stage.turns / 2) if stage.task == CONVERSATION else 0.0
+    return _Flow(n_rows, text_bytes, flow.text_bytes, n_candidates, has_rubrics, talk_bytes)

@@ -1,0 +1,268 @@
+"""The rows that a stage asks about, and the asks that its task makes of them: pure, in one order for the same rows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import orjson
+
+from batchpond.errors import StudyError
+from batchpond.model import Direction, Turn
+from batchpond.plan import pairs
+from batchpond.plan.items import Item
+from batchpond.plan.rounds import adaptive
+from batchpond.study.stages.spec import TIER_MAX, StageSpec
+from batchpond.tasks.rubrics import Rubric
+
+NO_RUBRIC: Final = Rubric("", "", "")
+PLACES: Final = ("unit_id", "rubric_id", "candidate", "turn_no", "input", "tier")
+"""What an item's metadata says of where its row belongs."""
+_TIER_DIGITS_MAX: Final = 8
+_TEXT_VALUES_MAX: Final = 200
+_NUMBERS_AT_ONCE: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """One row that is asked about: an input, a question, or a candidate's output with the input it answers.
+
+    `judged_by` are the rubrics by which an earlier stage chose it, where the stage has those rubrics too. What a
+    row of a `tier` leads to in later stages is of that tier too.
+    """
+
+    item_id: str
+    text: str
+    unit_id: str = ""
+    rubric_id: str | None = None
+    candidate: str | None = None
+    input_text: str | None = None
+    turn_no: int | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+    judged_by: tuple[str, ...] | None = None
+    tier: int | None = None
+
+    def item(self) -> Item:
+        """Return it as the lake keeps items, with where it belongs as metadata."""
+        known = {
+            "unit_id": self.unit_id or None,
+            "rubric_id": self.rubric_id,
+            "candidate": self.candidate,
+            "turn_no": self.turn_no,
+            "input": self.input_text,
+            "tier": self.tier,
+            **self.more,
+        }
+        metadata = {name: value for name, value in known.items() if value is not None}
+        text = orjson.dumps(metadata, default=str, option=orjson.OPT_SORT_KEYS).decode() if metadata else None
+        return Item(self.item_id, self.text, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question of a stage, before template and model: about one row or two, by a rubric.
+
+    `values` are the placeholders that it fills, unless `text` is what the user says; `history` is the
+    conversation before its prompt, and `only` the candidate that goes on with it, or the one way to ask it.
+    `purpose` and `gain` say why an adaptive round asks it.
+    """
+
+    rubric: Rubric
+    first: SourceRow
+    values: Mapping[str, str]
+    second: SourceRow | None = None
+    direction: Direction = Direction.FORWARD
+    turn_no: int | None = None
+    text: str | None = None
+    history: tuple[Turn, ...] = ()
+    only: str | None = None
+    purpose: str | None = None
+    gain: float | None = None
+
+    @property
+    def unit_id(self) -> str:
+        """What the ask's comparisons stay within."""
+        return self.first.unit_id or ("" if self.second is not None else self.first.item_id)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells it from the stage's other asks."""
+        second = self.second.item_id if self.second else ""
+        return self.rubric.rubric_id, self.first.item_id, second, str(self.turn_no), self.only or ""
+
+    @property
+    def tier(self) -> int | None:
+        """The tier of its rows, of two the later one: an earlier tier is whole without the pair."""
+        found = [row.tier for row in (self.first, self.second) if row is not None and row.tier is not None]
+        return max(found, default=None)
+
+    @property
+    def pair_key(self) -> tuple[str, str, str]:
+        """The rubric and the two items, smaller id first, of an ask about two rows."""
+        lo, hi = sorted((self.first.item_id, self.second.item_id if self.second else ""))
+        return self.rubric.rubric_id, lo, hi
+
+    @property
+    def pair_id(self) -> str | None:
+        """The id of the unordered pair, None for an ask about one row."""
+        return None if self.second is None else pairs.pair_id(*self.pair_key[1:])
+
+
+def asks(stage: StageSpec, rows: Sequence[SourceRow], seed: int) -> Iterator[Ask]:
+    """Yield what a stage asks about its rows; raises StudyError where they do not fit the task."""
+    ordered = _in_order(stage, rows)
+    match stage.task:
+        case "pairwise":
+            yield from _pairwise(stage, ordered, seed)
+        case "ranking":
+            yield from _ranking(stage, ordered)
+        case _:
+            for row in ordered:
+                for rubric in _rubrics_of(stage, row):
+                    yield Ask(rubric, row, _values(row, rubric), turn_no=row.turn_no)
+
+
+def _in_order(stage: StageSpec, rows: Sequence[SourceRow]) -> Sequence[SourceRow]:
+    """Return the rows by id; those that say they are in order stay where they are, which need not be memory."""
+    if getattr(rows, "is_in_order", False):
+        return rows
+    ordered = sorted(rows, key=lambda row: row.item_id)
+    for before, row in itertools.pairwise(ordered):
+        if before.item_id == row.item_id:
+            raise StudyError(f"stage {stage.name}: two rows have the id {row.item_id!r}; an id names one row")
+    return ordered
+
+
+def tier_of(stage: StageSpec, item_id: str, value: object) -> int | None:
+    """Return a row's tier as a column gives it, None where it is blank; raises StudyError for what is no tier."""
+    if value is None or value == "":
+        return None
+    text = str(value).strip()
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:_TIER_DIGITS_MAX]) <= TIER_MAX):
+        raise StudyError(
+            f"stage {stage.name}: the tier of {item_id!r} is {text[:40]!r}, not a whole number from 1 to {TIER_MAX:,}",
+            hint="1 is sent first; leave the cell empty for the tier of the stage",
+        )
+    return int(text)
+
+
+def tier_in(metadata: str | None) -> int | None:
+    """Return the tier that an item's metadata names."""
+    tier = orjson.loads(metadata).get("tier") if metadata else None
+    return tier if isinstance(tier, int) else None
+
+
+def rubric_row(rubric: Rubric) -> SourceRow:
+    """Return a rubric as a row, for a stage that asks about rubrics themselves."""
+    return SourceRow(rubric.rubric_id, rubric.description, unit_id=rubric.rubric_id, rubric_id=rubric.rubric_id)
+
+
+def probe(rubric: Rubric, row: SourceRow, other: SourceRow | None) -> Ask:
+    """Return an ask about rows as they will be, to try templates on."""
+    return Ask(rubric, row, _values(row, rubric)) if other is None else _pair(rubric, row, other, Direction.FORWARD)
+
+
+def _pairwise(stage: StageSpec, rows: Sequence[SourceRow], seed: int) -> Iterator[Ask]:
+    if stage.pairs.adaptive is not None:
+        for choice in adaptive.first_round([row.item_id for row in rows], stage.pairs, seed, stage.name):
+            for rubric in stage.rubrics or (NO_RUBRIC,):
+                yield ask_of_pair(rubric, rows[choice.first], rows[choice.second], choice)
+        return
+    chosen = pairs.choose([row.item_id for row in rows], stage.pairs, seed)
+    for lo, hi, lo_first, has_reverse in _numbers(chosen):
+        forward = (rows[lo], rows[hi]) if lo_first else (rows[hi], rows[lo])
+        for rubric in stage.rubrics or (NO_RUBRIC,):
+            yield _pair(rubric, *forward, Direction.FORWARD)
+            if has_reverse:
+                yield _pair(rubric, forward[1], forward[0], Direction.REVERSE)
+
+
+def _numbers(chosen: pairs.Pairs) -> Iterator[tuple[int, int, bool, bool]]:
+    for start in range(0, len(chosen), _NUMBERS_AT_ONCE):
+        part = slice(start, start + _NUMBERS_AT_ONCE)
+        columns = (chosen.lo[part], chosen.hi[part], chosen.lo_first[part], chosen.has_reverse[part])
+        yield from zip(*(column.tolist() for column in columns), strict=True)
+
+
+def _ranking(stage: StageSpec, rows: Sequence[SourceRow]) -> Iterator[Ask]:
+    """Every ordered pair of candidates on what both answered, by name: no order of files or folders decides."""
+    by_unit: dict[tuple[str, str | None], list[int]] = {}
+    lacking = []
+    for place, row in enumerate(rows):
+        by_unit.setdefault((row.unit_id, row.rubric_id), []).append(place)
+        if row.candidate is None:
+            lacking.append(row.item_id)
+    if lacking:
+        raise StudyError(
+            f"stage {stage.name}: {len(lacking)} rows have no candidate, the first is {lacking[0]!r}",
+            hint="name the column with the model's name: [stages.items] candidate = ...",
+        )
+    for places in by_unit.values():
+        ordered = sorted((rows[place] for place in places), key=lambda row: (row.candidate or "", row.item_id))
+        for lo, hi in itertools.combinations(ordered, 2):
+            if lo.candidate == hi.candidate:
+                continue
+            for rubric in _rubrics_of(stage, lo):
+                yield _pair(rubric, lo, hi, Direction.FORWARD)
+                yield _pair(rubric, hi, lo, Direction.REVERSE)
+
+
+def _pair(rubric: Rubric, first: SourceRow, second: SourceRow, direction: Direction) -> Ask:
+    values = _values(first, rubric) | {
+        "SAMPLE_1": first.text,
+        "SAMPLE_2": second.text,
+        "OUTPUT_A": first.text,
+        "OUTPUT_B": second.text,
+    }
+    return Ask(rubric, first, values, second, direction)
+
+
+def ask_of_pair(
+    rubric: Rubric, first: SourceRow, second: SourceRow, choice: adaptive.Choice, only: str | None = None
+) -> Ask:
+    """Return what an adaptive round chose as an ask, of one way to ask or of all."""
+    direction = Direction.REVERSE if choice.is_reverse else Direction.FORWARD
+    return replace(
+        _pair(rubric, first, second, direction), only=only, purpose=str(choice.purpose), gain=choice.gain
+    )  # fmt: skip
+
+
+def _rubrics_of(stage: StageSpec, row: SourceRow) -> Iterable[Rubric]:
+    """Return what a row is judged by: its own rubric, or each of the stage's where it has none."""
+    if not stage.rubrics:
+        return (NO_RUBRIC if row.rubric_id is None else Rubric(row.rubric_id, row.rubric_id, ""),)
+    if row.rubric_id is None:
+        chosen = row.judged_by
+        return stage.rubrics if chosen is None else [r for r in stage.rubrics if r.rubric_id in chosen]
+    found = [rubric for rubric in stage.rubrics if rubric.rubric_id == row.rubric_id]
+    if not found:
+        raise StudyError(
+            f"stage {stage.name}: {row.item_id!r} belongs to the rubric {row.rubric_id!r}, which the stage lacks",
+            hint=f"its rubrics: {', '.join(rubric.rubric_id for rubric in stage.rubrics[:20])}",
+        )
+    return found
+
+
+def _values(row: SourceRow, rubric: Rubric) -> dict[str, str]:
+    """Return the placeholders that any template may use of a row and its rubric."""
+    own = {
+        name.upper(): str(value)
+        for name, value in itertools.islice(row.more.items(), _TEXT_VALUES_MAX)
+        if isinstance(value, str | int | float)
+    }
+    return own | {
+        "TRAIT_NAME": rubric.name,
+        "TRAIT_DESCRIPTION": rubric.description,
+        "STATEMENT": rubric.description,
+        "STATEMENT_ID": rubric.rubric_id,
+        "STATEMENT_NAME": rubric.name,
+        "ITEM_ID": row.item_id,
+        "TEXT": row.text,
+        "OUTPUT": row.text,
+        "INPUT": row.text if row.input_text is None else row.input_text,
+        "QUESTION": row.text if row.input_text is None else row.input_text,
+        "CANDIDATE": row.candidate or "",
+        **dict(rubric.more),
+    }

@@ -1,0 +1,1 @@
+"""Anthropic: Message Batches and live messages."""

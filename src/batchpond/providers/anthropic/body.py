@@ -1,0 +1,197 @@
+"""Building Anthropic request bodies and batch entries: pure, and refusing what a model would refuse."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from batchpond.errors import UsageError
+from batchpond.model import Prompt
+from batchpond.providers.anthropic.models import BUDGET_MIN_TOKENS, BUDGETS, Family, accepted_thinking, family_of
+from batchpond.providers.base import BuiltBody, ModelSettings
+from batchpond.providers.shared.body import add_parameters, messages, on_one_line
+
+MESSAGES: Final = "/v1/messages"
+MESSAGES_2023: Final = "/v1/messages@2023-06-01"
+VERSIONS: Final = {MESSAGES: "2026-10-21", MESSAGES_2023: "2023-06-01"}
+TEMPERATURE_MAX: Final = 1.0
+# `max_tokens` where a study gives none: the answer, and what a level of thinking may take before it.
+ANSWER_TOKENS: Final = 4_096
+ROOM_TOKENS: Final = {"low": 8_192, "medium": 16_384, "high": 32_768, "xhigh": 64_000, "max": 64_000}
+_CUSTOM_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_SAMPLING: Final = ("top_p", "top_k")
+_RESERVED: Final = {
+    "model": "the study's `model`",
+    "messages": "the template",
+    "max_tokens": "the study's `max_output_tokens`",
+    "temperature": "the study's `temperature`",
+    "thinking": "the study's `thinking`",
+    "stream": "nothing: batches cannot stream",
+    "speed": "nothing: batches have no fast mode",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """What a thinking setting becomes: `config` and `effort` are sent, None and {} where nothing is."""
+
+    is_on: bool
+    room_tokens: int
+    config: Mapping[str, Any] = field(default_factory=dict)
+    effort: str | None = None
+    budget_tokens: int = 0
+
+
+def endpoint_for(model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG001
+    """Return the endpoint to use where the study names none: the version that takes a temperature, if it may help."""
+    family = family_of(model)
+    is_older = temperature is not None and family.takes_sampling and family.is_known
+    return MESSAGES_2023 if is_older else MESSAGES
+
+
+def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
+    """Return the `params` of a batch entry for a prompt (anthropic 2.11 `message_create_params.py`).
+
+    `max_tokens`, which Anthropic requires, is by default 4,096 without thinking, 8,192 at effort
+    low, 16,384 medium, 32,768 high, 64,000 xhigh and max, and the budget plus 4,096 where there is
+    one. What rules forbid (temperature) is left out and named in `dropped`; thinking that the model
+    does not know, and limits that cannot hold, raise UsageError.
+    """
+    version = version_of(settings.endpoint, settings.request_model)
+    family = family_of(settings.request_model)
+    dropped: list[str] = []
+    thinking = _with_thoughts(_thinking(settings, family), settings, family, dropped)
+    body: dict[str, Any] = {
+        "model": settings.request_model,
+        "max_tokens": _max_tokens(settings, family, thinking),
+        "messages": messages(prompt),
+    }
+    if thinking.config:
+        body["thinking"] = dict(thinking.config)
+    takes_sampling = version == VERSIONS[MESSAGES_2023] and _takes_sampling(settings, family, thinking)
+    if settings.temperature is not None:
+        if takes_sampling:
+            body["temperature"] = _checked_temperature(settings)
+        else:
+            dropped.append("temperature")
+    _refuse_sampling(settings, takes_sampling)
+    if settings.output_schema is not None:
+        body["output_config"] = {"format": {"type": "json_schema", "schema": settings.output_schema}}
+    add_parameters(body, settings, _RESERVED)
+    if settings.thinking is not None:
+        _set_effort(body, thinking.effort, settings)
+    return BuiltBody(body, tuple(dropped), body["max_tokens"])
+
+
+def payload_line(custom_id: str, endpoint: str, body: bytes) -> bytes:  # noqa: ARG001  # the version is a header
+    """Return one entry of a batch's `requests`, without a line feed; `body` is used as it is.
+
+    Raises UsageError for a custom_id that Anthropic refuses: 1 to 64 of `[a-zA-Z0-9_-]`.
+    """
+    if not _CUSTOM_ID.fullmatch(custom_id):
+        raise UsageError(f"custom_id {custom_id[:80]!r} is not 1 to 64 of a-z, A-Z, 0-9, _ and -")
+    return b'{"custom_id":%b,"params":%b}' % (orjson.dumps(custom_id), on_one_line(custom_id, body))
+
+
+def version_of(endpoint: str, model: str) -> str:
+    """Return the API version that an endpoint stands for; raises UsageError for one that is none."""
+    version = VERSIONS.get(endpoint)
+    if version is None:
+        raise UsageError(f"model {model}: endpoint {endpoint!r} is not one of {', '.join(VERSIONS)}")
+    return version
+
+
+def _thinking(settings: ModelSettings, family: Family) -> Thinking:
+    word = settings.thinking
+    if word is None:
+        effort = family.default_effort
+        return Thinking(family.thinks_by_default, ROOM_TOKENS[effort] if effort else ANSWER_TOKENS)
+    if word.isascii() and word.isdecimal() and family.takes_budget:
+        return _budget(int(word), settings, family)
+    if word == "none" and family.off is not None:
+        return Thinking(False, ANSWER_TOKENS, {"type": family.off.value})
+    if word in family.efforts:
+        return Thinking(True, ROOM_TOKENS[word], {"type": "adaptive"}, word)
+    if word in family.words:
+        return _budget(BUDGETS[word], settings, family)
+    raise UsageError(
+        f"model {settings.request_model} does not accept thinking {word!r}; "
+        f"it accepts {', '.join(accepted_thinking(settings.request_model))}",
+        hint="change the study's thinking levels for this model, or let the study drop what is refused",
+    )
+
+
+def _budget(tokens: int, settings: ModelSettings, family: Family) -> Thinking:
+    if not BUDGET_MIN_TOKENS <= tokens < family.max_output_tokens:
+        raise UsageError(
+            f"model {settings.request_model}: a thinking budget of {tokens} tokens is not between "
+            f"{BUDGET_MIN_TOKENS} and {family.max_output_tokens - 1}"
+        )
+    room = min(tokens + ANSWER_TOKENS, family.max_output_tokens)
+    return Thinking(True, room, {"type": "enabled", "budget_tokens": tokens}, budget_tokens=tokens)
+
+
+def _with_thoughts(thinking: Thinking, settings: ModelSettings, family: Family, dropped: list[str]) -> Thinking:
+    if not settings.include_thoughts:
+        return thinking
+    if not thinking.is_on:
+        dropped.append("include_thoughts")
+        return thinking
+    if not family.hides_thoughts:
+        return thinking
+    config = {**(thinking.config or {"type": "adaptive"}), "display": "summarized"}
+    return Thinking(True, thinking.room_tokens, config, thinking.effort, thinking.budget_tokens)
+
+
+def _max_tokens(settings: ModelSettings, family: Family, thinking: Thinking) -> int:
+    limit = settings.max_output_tokens
+    if limit is None:
+        return thinking.room_tokens
+    model = settings.request_model
+    if limit > family.max_output_tokens:
+        raise UsageError(f"model {model} puts out at most {family.max_output_tokens} tokens, not {limit}")
+    if limit <= thinking.budget_tokens:
+        raise UsageError(
+            f"model {model}: max_output_tokens {limit} leaves nothing for the answer after "
+            f"a thinking budget of {thinking.budget_tokens}",
+            hint=f"raise it, such as to {thinking.room_tokens}, or think less",
+        )
+    return limit
+
+
+def _takes_sampling(settings: ModelSettings, family: Family, thinking: Thinking) -> bool:
+    """Whether the version of 2023 takes sampling parameters: with thinking on, none but their defaults."""
+    is_unheard_of = not family.is_known and settings.thinking is None
+    return family.takes_sampling and (is_unheard_of or not thinking.is_on)
+
+
+def _checked_temperature(settings: ModelSettings) -> float:
+    value = settings.temperature or 0.0
+    if value > TEMPERATURE_MAX:
+        raise UsageError(f"model {settings.request_model} takes a temperature of 0 to 1, not {value}")
+    return value
+
+
+def _refuse_sampling(settings: ModelSettings, takes_sampling: bool) -> None:
+    found = [name for name in _SAMPLING if name in (settings.parameters or {})]
+    if found and not takes_sampling:
+        raise UsageError(
+            f"model {settings.request_model} at {settings.endpoint} takes no {' or '.join(found)}",
+            hint=f"remove it; models up to 4.6 take it at {MESSAGES_2023} with thinking off",
+        )
+
+
+def _set_effort(body: dict[str, Any], effort: str | None, settings: ModelSettings) -> None:
+    """Put the effort of the study's thinking beside what else its own `output_config` holds."""
+    given = body.get("output_config", {})
+    if not isinstance(given, Mapping) or "effort" in given:
+        raise UsageError(
+            f"model {settings.request_model}: 'output_config' must be a table without an effort of its own",
+            hint="the effort is set by the study's `thinking`",
+        )
+    if effort is not None:
+        body["output_config"] = {**given, "effort": effort}

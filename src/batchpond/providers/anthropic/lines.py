@@ -1,0 +1,147 @@
+"""Reading Anthropic result lines: total, so that any bytes give a Response and none an exception.
+
+Row shapes: `{custom_id, result: {type: succeeded, message} | {type: errored, error: {type: error,
+error: {type, message, details}, request_id}} | {type: canceled} | {type: expired}}`
+(anthropic 2.11 `types/messages/message_batch_individual_response.py` and its siblings).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+
+from batchpond import fields
+from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
+from batchpond.providers.http.api_errors import ApiError, classify, read_error
+from batchpond.providers.shared.lines import PARTS_MAX, failed, load_row, success_of, unreadable
+
+_INT64_MAX: Final = 2**63 - 1
+_FINISH: Final = {
+    "end_turn": Finish.STOP,
+    "stop_sequence": Finish.STOP,
+    "max_tokens": Finish.LENGTH,
+    "model_context_window_exceeded": Finish.LENGTH,
+    "refusal": Finish.REFUSAL,
+}
+_NOT_RUN: Final = {
+    "canceled": (ErrorClass.CANCELLED, "the batch was cancelled before this request ran"),
+    "cancelled": (ErrorClass.CANCELLED, "the batch was cancelled before this request ran"),
+    "expired": (ErrorClass.EXPIRED, "the batch expired before this request ran"),
+}
+
+
+def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001  # all rows are in one stream
+    """Return one line of a batch's results made uniform.
+
+    A line that is no JSON object, or that names two custom_ids, is UNREADABLE; see `load_row`.
+    """
+    row = load_row(line)
+    if isinstance(row, str):
+        return unreadable(None, row)
+    custom_id = fields.identifier(row.get("custom_id"))
+    result = fields.mapping(row.get("result"))
+    kind = fields.text(result.get("type"))
+    if kind in _NOT_RUN:
+        error_class, reason = _NOT_RUN[kind]
+        return failed(custom_id, None, ApiError(reason, kind), error_class=error_class)
+    if kind == "errored":
+        return _errored(custom_id, result.get("error"))
+    if kind != "succeeded":
+        return unreadable(custom_id, f"the row's result is of an unknown type: {kind[:100] if kind else kind}")
+    message = result.get("message")
+    if not isinstance(message, dict):
+        return unreadable(custom_id, "the row succeeded but has no message")
+    return _answered(custom_id, message)
+
+
+def read_answer(status_code: int, body: bytes) -> Response:
+    """Return a live call's whole answer made uniform."""
+    found = success_of(status_code, body)
+    if isinstance(found, Response):
+        return found
+    if not isinstance(found.get("content"), list | str):
+        return unreadable(None, "the answer has no content", status_code)
+    return dataclasses.replace(_answered(None, found), status_code=status_code)
+
+
+def error_class_of_row(error: ApiError) -> ErrorClass:
+    """Return what a row's error means: one request's trouble says little about the whole account.
+
+    A model that is not there is a 404 whose message begins with `model:`.
+    """
+    if error.kind == "not_found_error" and error.message.startswith("model:"):
+        return ErrorClass.MODEL_GONE
+    found = classify(None, error)
+    is_clear = found is not ErrorClass.ACCESS or error.kind == "authentication_error"
+    return found if is_clear else ErrorClass.PERMANENT
+
+
+def _errored(custom_id: str | None, envelope: object) -> Response:
+    outer = fields.mapping(envelope)
+    inner = outer.get("error") if isinstance(outer.get("error"), dict) else outer
+    error = read_error(fields.mapping(inner))
+    if not error.message and error.kind is None:
+        error = ApiError("the provider gave no error text")
+    request_id = fields.identifier(outer.get("request_id"))
+    return failed(custom_id, None, error, request_id, error_class=error_class_of_row(error))
+
+
+def _answered(custom_id: str | None, message: dict[str, Any]) -> Response:
+    text, thoughts = _content(message.get("content"))
+    reason = fields.word(message.get("stop_reason"))
+    finish = _FINISH.get(reason, Finish.OTHER) if reason else Finish.OTHER
+    usage = fields.mapping(message.get("usage"))
+    written = _cache_write(usage)
+    return Response(
+        custom_id=custom_id,
+        status=ResponseStatus.SUCCEEDED,
+        response_model=fields.text(message.get("model")),
+        finish_reason=reason,
+        finish=finish,
+        text=text,
+        thoughts=thoughts,
+        refusal=_refusal(message.get("stop_details")) if finish is Finish.REFUSAL else None,
+        input_tokens=_input(usage, written),
+        output_tokens=fields.count(usage.get("output_tokens")),
+        reasoning_tokens=fields.count(fields.mapping(usage.get("output_tokens_details")).get("thinking_tokens")),
+        cached_tokens=fields.count(usage.get("cache_read_input_tokens")),
+        cache_write_tokens=written,
+        provider_request_id=fields.identifier(message.get("id")),
+    )
+
+
+def _content(content: object) -> tuple[str | None, str | None]:
+    """Return text and thoughts; text is None without any text block, redacted thoughts are left out."""
+    if isinstance(content, str):
+        return content, None
+    texts: list[str] = []
+    thoughts: list[str] = []
+    for block in map(fields.mapping, fields.sequence(content, PARTS_MAX)):
+        match block.get("type"):
+            case "text" if isinstance(block.get("text"), str):
+                texts.append(block["text"])
+            case "thinking" if fields.identifier(block.get("thinking")):
+                thoughts.append(block["thinking"])
+            case _:
+                pass
+    return "".join(texts) if texts else None, "\n\n".join(thoughts) or None
+
+
+def _refusal(details: object) -> str | None:
+    """Return why the model refused: the category and the explanation, each of which may be absent."""
+    found = fields.mapping(details)
+    parts = (fields.identifier(found.get(name)) for name in ("category", "explanation"))
+    return ": ".join(part for part in parts if part) or None
+
+
+def _input(usage: dict[str, Any], written: int | None) -> int | None:
+    """Return all prompt tokens: Anthropic's `input_tokens` leaves out what the cache read and wrote."""
+    fresh = fields.count(usage.get("input_tokens"))
+    if fresh is None:
+        return None
+    total = fresh + (written or 0) + (fields.count(usage.get("cache_read_input_tokens")) or 0)
+    return total if total <= _INT64_MAX else None
+
+
+def _cache_write(usage: dict[str, Any]) -> int | None:
+    return fields.count(usage.get("cache_creation_input_tokens"))

@@ -1,0 +1,1 @@
+"""A folder in the place of a provider: requests go out as files, answers come back as files."""

@@ -1,0 +1,1 @@
+"""Google's Gemini Developer API: batches and live calls."""

@@ -1,0 +1,356 @@
+"""Google's Gemini Developer API: files and batches on the wire.
+
+Shapes: google-genai 3.4 `batches.py`, `files.py`, `types.py`, and recorded traffic of 2026. A batch is a
+long-running operation: its facts are in `metadata`, its output there or in `response`. Numbers
+come as text and zeros not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from batchpond import fields
+from batchpond.clock import Clock
+from batchpond.errors import ProviderError, UsageError
+from batchpond.model import (
+    BatchPage,
+    CreateAnswer,
+    Created,
+    CreateSpec,
+    Download,
+    ErrorClass,
+    FileRole,
+    Mode,
+    Rejected,
+    RemoteBatch,
+    RemoteFile,
+    Unclear,
+)
+from batchpond.providers.base import LIVE_CONNECTIONS, Descriptor
+from batchpond.providers.gemini.body import GENERATE, build_body, endpoint_for, payload_line
+from batchpond.providers.gemini.lines import read_answer, read_line
+from batchpond.providers.gemini.models import accepted_thinking, caveats
+from batchpond.providers.gemini.views import (
+    INLINE,
+    file_of,
+    inline_responses,
+    operation_name,
+    read_batch,
+    responses_file,
+)
+from batchpond.providers.http import downloads, keys
+from batchpond.providers.http.answers import AckRule, Answer
+from batchpond.providers.http.client import HttpClient
+from batchpond.providers.http.outcomes import error_class_of
+from batchpond.providers.http.uploads import Start
+from batchpond.providers.http.uploads_google import Commands
+from batchpond.providers.shared import rates as common_rates
+from batchpond.providers.shared import wire as common
+from batchpond.providers.shared.lines import load_row
+from batchpond.providers.shared.live import LiveAccess, LiveApi, LiveWire
+
+__all__ = [
+    "DESCRIPTOR",
+    "Gemini",
+    "GeminiLive",
+    "accepted_thinking",
+    "build_body",
+    "caveats",
+    "connect",
+    "connect_live",
+    "endpoint_for",
+    "payload_line",
+    "read_answer",
+    "read_line",
+]
+
+DESCRIPTOR: Final = Descriptor(
+    name="gemini",
+    default_base_url="https://generativelanguage.googleapis.com",
+    base_url_env="GOOGLE_GEMINI_BASE_URL",
+    key_env=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+    endpoints=(GENERATE,),
+    default_endpoint=GENERATE,
+    max_requests=200_000,
+    max_bytes=2_000_000_000,
+    list_page_size=100,
+    create_deadline_s=120.0,
+    settle_s=900.0,
+    results_retention_days=2,
+    has_token=True,
+    takes_schema=True,
+    input_retention_s=172_800.0,
+    modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
+    caveats=(
+        "a Gemini batch that has not ended 48 hours after its creation expires and gives no results at all: "
+        "small shards lose less",
+        "Google deletes uploaded input after 48 hours and does not say how long results are kept: sync within 2 days",
+        "prompt tokens waiting in batches are limited per model and tier: above it Google refuses the batch, unbilled, "
+        "and sync sends it again later",
+        "max_output_tokens covers the thoughts too: too low a limit ends answers before they begin",
+    ),
+    notes=(
+        "bytes of an input file: Google's batch guide; requests: no bound is documented, 200,000 is batchpond's own",
+        "expiry, retention of input: Google's batch guide and files guide, recorded traffic of 2026",
+        "retention of results: deleted with the batch, otherwise not documented; 2 days is the input's, to be safe",
+        "settle time: twice the create deadline and 5 minutes, at least 15 minutes",
+    ),
+)
+
+_LIVE: Final = LiveApi(DESCRIPTOR, common_rates.NONE, request_id_headers=(), scope_headers=("",))
+_ACK: Final = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
+_FILE_NOT_READY: Final = re.compile(r"(?i)file .*not in an active state")
+_MAYBE_GONE: Final = frozenset({403, 404})
+_TOO_LATE: Final = frozenset({400, 403, 404, 409})
+_VERSION: Final = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
+_DEFAULT_VERSION: Final = "v1beta"
+_MIME_TYPE: Final = "application/jsonl"
+_PAGES_MAX: Final = 1_000
+_CLOCK_SKEW: Final = timedelta(hours=1)
+_READY_WAITS: Final = 30
+_READY_WAIT_S: Final = 2.0
+_INLINE_BYTES_MAX: Final = 256 << 20
+
+
+def connect(
+    clock: Clock,
+    *,
+    transport: Any = None,
+    environ: Mapping[str, str] = os.environ,
+    base_url: str | None = None,
+) -> Gemini:
+    """Return the wire for the environment's key; raises AccessError when there is none.
+
+    Reads GOOGLE_API_KEY before GEMINI_API_KEY, GOOGLE_GEMINI_BASE_URL and GOOGLE_GENAI_API_VERSION, as the
+    SDK does. The version is that of the base URL's last part if it names one, else the variable's,
+    else v1beta, where all recorded batches were made.
+    """
+    access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
+    root, version = _versioned(access.base_url, keys.setting(environ, "GOOGLE_GENAI_API_VERSION"))
+    http = HttpClient(root, {"x-goog-api-key": access.key}, clock, transport, key_name=access.key_env)
+    return Gemini(http, clock, version)
+
+
+def connect_live(
+    clock: Clock,
+    *,
+    transport: Any = None,
+    environ: Mapping[str, str] = os.environ,
+    base_url: str | None = None,
+    max_connections: int = LIVE_CONNECTIONS,
+) -> GeminiLive:
+    """Return the wire of live calls for the same key and version; raises AccessError when there is none."""
+    access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
+    root, version = _versioned(access.base_url, keys.setting(environ, "GOOGLE_GENAI_API_VERSION"))
+    live = LiveAccess(f"{root}/{version}", {"x-goog-api-key": access.key}, access.key_env)
+    return GeminiLive(_LIVE, live, clock, transport, max_connections)
+
+
+class GeminiLive(LiveWire):
+    """The wire of Gemini's live calls: the model is in the path."""
+
+    def address(self, endpoint: str, request_model: str) -> tuple[str, None]:
+        """Return the path of a model's method."""
+        return f"/{_model_path(request_model)}:{endpoint}", None
+
+
+def _versioned(base_url: str, wish: str | None) -> tuple[str, str]:
+    root, _, last = base_url.rpartition("/")
+    if _VERSION.fullmatch(last):
+        return root, last
+    version = {None: _DEFAULT_VERSION, "beta": _DEFAULT_VERSION}.get(wish, wish) or _DEFAULT_VERSION
+    if not _VERSION.fullmatch(version):
+        raise UsageError(f"GOOGLE_GENAI_API_VERSION is {version!r}", hint="unset it, or set it to v1beta or v1")
+    return base_url, version
+
+
+class Gemini(common.Wire):
+    """The wire of the Gemini API's batch mode, bound to one key and base URL."""
+
+    def __init__(self, http: HttpClient, clock: Clock, version: str = _DEFAULT_VERSION) -> None:
+        super().__init__(http, clock)
+        self._version = version
+
+    @property
+    def descriptor(self) -> Descriptor:
+        """Return Gemini's limits and caveats."""
+        return DESCRIPTOR
+
+    def upload(self, path: Path, filename: str) -> RemoteFile:
+        """Upload a payload and wait until Google has taken it in; safe to repeat, since files cost nothing."""
+        start = Start(f"/upload/{self._version}/files", {"file": {"displayName": filename}}, _MIME_TYPE, Commands())
+        answer = self._http.upload_resumable(start, path)
+        found = fields.mapping(fields.mapping(answer.json).get("file"))
+        if file_of(found) is None:
+            # The last answer was lost; what it named is in the listing, by the name that we gave it.
+            known = self.find_uploads(filename, self._clock.now())
+            if not known:
+                raise ProviderError(f"{self.host} took the upload of {filename} but does not name the file")
+            found = self._file(known[0].file_id)
+        return self._ready(found, filename)
+
+    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
+        """Return the usable files of that display name, newest first, made since then or at an unknown time."""
+        found: list[RemoteFile] = []
+        cursor: str | None = None
+        for _ in range(_PAGES_MAX):
+            rows, cursor = common.page_by_token(self._http, *self._listing("files"), cursor, "files")
+            files = [file_of(row) for row in rows if fields.mapping(row).get("state") != "FAILED"]
+            found += [file for file in files if file is not None and file.filename == filename]
+            if cursor is None:
+                kept = [file for file in found if file.created_at is None or file.created_at >= since - _CLOCK_SKEW]
+                return sorted(kept, key=lambda file: file.created_at or since, reverse=True)
+        raise ProviderError(f"{self.host} lists more than {_PAGES_MAX} pages of files")
+
+    def create(self, spec: CreateSpec) -> CreateAnswer:
+        """Send exactly one POST and classify its answer; raises nothing for network faults.
+
+        Raises ProviderError, with nothing sent, when there is no input file.
+        """
+        if spec.input_file_id is None:
+            raise ProviderError("a Gemini batch is made of an uploaded file, and none was given")
+        path = f"/{self._version}/{_model_path(spec.request_model)}:batchGenerateContent"
+        payload = {"batch": {"displayName": spec.token, "inputConfig": {"fileName": spec.input_file_id}}}
+        answer = self._http.post_once(path, payload, deadline_s=DESCRIPTOR.create_deadline_s, rule=_ACK)
+        if isinstance(answer, Unclear):
+            return answer
+        if not answer.is_success:
+            return self._rejection(answer, spec.input_file_id)
+        batch = read_batch(answer.json)
+        return Unclear("the answer has no batch name") if batch is None else Created(batch, self._scope())
+
+    def list_page(self, cursor: str | None) -> BatchPage:
+        """Return one page of the project's batches, newest first, without the answers that are inline.
+
+        Raises ProviderError when the listing does not go on as it says: an incomplete list must
+        never look like a complete one.
+        """
+        rows, cursor = common.filled_page_by_token(self._http, *self._listing("batches"), cursor, "operations")
+        batches = [read_batch(row) for row in rows]
+        if any(batch is None for batch in batches):
+            raise ProviderError(f"{self.host} lists a batch without a name")
+        return BatchPage(tuple(batch for batch in batches if batch is not None), cursor)
+
+    def get(self, batch_id: str) -> RemoteBatch | None:
+        """Return a batch, or None on 404 or Google's 403 for it, which are no proof of loss."""
+        path = self._resource(batch_id, "batches/")
+        answer = self._http.request_json("GET", path, allow=_MAYBE_GONE)
+        if not answer.is_success:
+            return None
+        batch = read_batch(answer.json)
+        if batch is None or batch.batch_id != operation_name(batch_id):
+            raise ProviderError(f"GET {path} at {self.host} answered with another object: {answer.excerpt()}")
+        return batch
+
+    def cancel(self, batch_id: str) -> RemoteBatch | None:
+        """Ask for cancellation, and for what came of it; None when Google says it is too late or unknown."""
+        path = f"{self._resource(batch_id, 'batches/')}:cancel"
+        answer = self._http.request_json("POST", path, payload={}, allow=_TOO_LATE)
+        return self.get(batch_id) if answer.is_success else None
+
+    def result_files(self, batch: RemoteBatch) -> tuple[tuple[FileRole, str], ...]:
+        """Return the result file of a batch that ended, or `inline:` and its id where the answers are in the batch."""
+        return ((FileRole.OUTPUT, batch.output_file_id),) if batch.output_file_id else ()
+
+    def download(self, file_id: str, path: Path) -> Download | None:
+        """Stream a result file to `path`; None on 404, 410 and Google's 403 for what may be gone.
+
+        Answers that are inline are written one a line, each with its request's key as `key` and its
+        members sorted, so that the same answer always gives the same bytes.
+        """
+        if not file_id.startswith(INLINE):
+            return self._http.download(self._content_path(file_id), path)
+        batch_id = file_id.removeprefix(INLINE)
+        if self._http.download(self._resource(batch_id, "batches/"), path) is None:
+            return None
+        operation = self._operation(path, batch_id)
+        if output := responses_file(operation):
+            return self._http.download(self._content_path(output), path)
+        return downloads.write(_inline_lines(operation), path)
+
+    def peek(self, file_id: str, max_bytes: int) -> bytes | None:
+        """Return the first bytes of what `download` gives; None where it gives None."""
+        if not file_id.startswith(INLINE):
+            return self._http.peek(self._content_path(file_id), max_bytes)
+        path = self._resource(file_id.removeprefix(INLINE), "batches/")
+        answer = self._http.request_json("GET", path, allow=_MAYBE_GONE)
+        if not answer.is_success:
+            return None
+        if output := responses_file(answer.json):
+            return self._http.peek(self._content_path(output), max_bytes)
+        return b"".join(_inline_lines(answer.json))[:max_bytes]
+
+    def check(self) -> str:
+        """List one batch, which is free, and return the scope that the key belongs to."""
+        self._http.request_json("GET", f"/{self._version}/batches", params={"pageSize": 1})
+        return self._scope()
+
+    def _scope(self) -> str:
+        """Return the scope: no answer of Google's says which project a key is of."""
+        return f"{DESCRIPTOR.name}/{self.host}/-"
+
+    def _resource(self, name: str, prefix: str) -> str:
+        return f"/{self._version}/{prefix}{common.segment(name.removeprefix(prefix))}"
+
+    def _content_path(self, file_id: str) -> str:
+        return f"/download{self._resource(file_id, 'files/')}:download?alt=media"
+
+    def _listing(self, path: str) -> tuple[str, dict[str, str | int]]:
+        return f"/{self._version}/{path}", {"pageSize": DESCRIPTOR.list_page_size}
+
+    def _file(self, file_id: str) -> dict[str, Any]:
+        return fields.mapping(self._http.request_json("GET", self._resource(file_id, "files/")).json)
+
+    def _ready(self, found: dict[str, Any], filename: str) -> RemoteFile:
+        """Return a file that can be used; raises ProviderError when Google could not take it in, or not in time."""
+        for _ in range(_READY_WAITS):
+            file = file_of(found)
+            if file is None or found.get("state") == "FAILED":
+                reason = fields.text(fields.mapping(found.get("error")).get("message")) or "without a reason"
+                raise ProviderError(f"{self.host} could not take in {filename}: {reason[:200]}; no batch exists")
+            if found.get("state") != "PROCESSING":
+                return file
+            self._clock.sleep(_READY_WAIT_S)
+            found = self._file(file.file_id)
+        raise ProviderError(f"{self.host} is still taking in {filename}", hint="run the same command again later")
+
+    def _operation(self, path: Path, batch_id: str) -> dict[str, Any]:
+        """Return the batch that was downloaded to `path`, however odd the text of its answers is."""
+        if path.stat().st_size > _INLINE_BYTES_MAX:
+            raise ProviderError(f"the inline answers of {batch_id} are larger than {_INLINE_BYTES_MAX} bytes")
+        operation = load_row(path.read_bytes(), "name")
+        if isinstance(operation, str):
+            raise ProviderError(f"{self.host} answered for {batch_id} without a batch: {operation}")
+        return operation
+
+    def _rejection(self, answer: Answer, file_id: str) -> Rejected:
+        """Return a definite no; a 404 not about the file is about the model; a file gets ready by itself."""
+        error_class = error_class_of(answer)
+        message = answer.error.message if answer.error else ""
+        if answer.status_code == 404 and "file" not in message.lower() and file_id not in message:
+            error_class = ErrorClass.MODEL_GONE
+        if error_class is ErrorClass.PERMANENT and _FILE_NOT_READY.search(message):
+            error_class = ErrorClass.TRANSIENT
+        return common.rejection(answer, error_class, self._clock.now())
+
+
+def _model_path(model: str) -> str:
+    for prefix in ("models/", "tunedModels/"):
+        if model.startswith(prefix):
+            return prefix + common.segment(model.removeprefix(prefix))
+    return "models/" + common.segment(model)
+
+
+def _inline_lines(operation: object) -> Iterator[bytes]:
+    for answer in inline_responses(operation) or ():
+        row = answer if isinstance(answer, dict) else {"response": answer}
+        key = fields.mapping(row.get("metadata")).get("key")
+        row = row if key is None or "key" in row else {"key": key, **row}
+        text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        yield text.encode("utf-8", "replace") + b"\n"

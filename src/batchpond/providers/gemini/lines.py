@@ -1,0 +1,193 @@
+"""Reading Gemini batch result lines: total, so that any bytes give a Response and none an exception.
+
+Row shapes: `{key, response: GenerateContentResponse}` or `{key, error: {code, message, details}}` (google-genai
+3.4 `types.py` InlinedResponse, recorded traffic of 2026); Google's documents also call the error `status`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+
+from batchpond import fields
+from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
+from batchpond.providers.http.api_errors import ApiError, classify, read_error
+from batchpond.providers.shared.lines import PARTS_MAX, failed, load_row, success_of, unreadable
+
+# google.rpc.Code, with the HTTP status that its definition gives each.
+_RPC: Final = {
+    1: (499, "CANCELLED"),
+    2: (500, "UNKNOWN"),
+    3: (400, "INVALID_ARGUMENT"),
+    4: (504, "DEADLINE_EXCEEDED"),
+    5: (404, "NOT_FOUND"),
+    6: (409, "ALREADY_EXISTS"),
+    7: (403, "PERMISSION_DENIED"),
+    8: (429, "RESOURCE_EXHAUSTED"),
+    9: (400, "FAILED_PRECONDITION"),
+    10: (409, "ABORTED"),
+    11: (400, "OUT_OF_RANGE"),
+    12: (501, "UNIMPLEMENTED"),
+    13: (500, "INTERNAL"),
+    14: (503, "UNAVAILABLE"),
+    15: (500, "DATA_LOSS"),
+    16: (401, "UNAUTHENTICATED"),
+}
+# The usual word for an HTTP status, for errors that give no other.
+_WORDS: Final = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ABORTED",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+_CLEARLY_ACCESS: Final = frozenset({"UNAUTHENTICATED", "API_KEY_INVALID"})
+# google-genai 3.4 `types.FinishReason`; a reason that is not here is OTHER.
+_FINISH: Final = {
+    "STOP": Finish.STOP,
+    "MAX_TOKENS": Finish.LENGTH,
+    "CONTINUATION": Finish.LENGTH,
+    "SAFETY": Finish.BLOCKED,
+    "RECITATION": Finish.BLOCKED,
+    "LANGUAGE": Finish.BLOCKED,
+    "BLOCKLIST": Finish.BLOCKED,
+    "PROHIBITED_CONTENT": Finish.BLOCKED,
+    "SPII": Finish.BLOCKED,
+    "IMAGE_SAFETY": Finish.BLOCKED,
+    "IMAGE_PROHIBITED_CONTENT": Finish.BLOCKED,
+    "IMAGE_RECITATION": Finish.BLOCKED,
+    "ESCALATION": Finish.BLOCKED,
+    "PUP_LIMITED_DISABLED": Finish.BLOCKED,
+    "MODEL_ARMOR": Finish.BLOCKED,
+}
+_NO_TOKENS: Final = (None, None, None, None)
+
+
+def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001  # there is one file
+    """Return one line of a result file made uniform.
+
+    Lone surrogates and invalid UTF-8 become U+FFFD, NaN and infinities become null; a line that is
+    no JSON object, or that names two keys, is UNREADABLE. A prompt that was blocked has succeeded
+    and is BLOCKED. The first of several candidates is read; thought signatures are not.
+    """
+    row = load_row(line, "key")
+    if isinstance(row, str):
+        return unreadable(None, row)
+    return read_result(fields.identifier(row.get("key")), row.get("response"), row.get("error"), row.get("status"))
+
+
+def read_answer(status_code: int, body: bytes) -> Response:
+    """Return a live call's whole answer made uniform."""
+    found = success_of(status_code, body)
+    if isinstance(found, Response):
+        return found
+    if not {"candidates", "promptFeedback", "usageMetadata"} & found.keys():
+        return unreadable(None, "the answer has no candidates", status_code)
+    return dataclasses.replace(_answered(None, found), status_code=status_code)
+
+
+def read_result(key: str | None, answer: object, *errors: object) -> Response:
+    """Return what a row says made uniform: the first of `errors` that says something, else its answer."""
+    for error in (*errors, fields.mapping(answer).get("error")):
+        if not is_blank(error):
+            return _failed(key, error)
+    if not isinstance(answer, dict):
+        return unreadable(key, "the row has neither a response nor an error")
+    return _answered(key, answer)
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def is_blank(error: object) -> bool:
+    """Return whether a google.rpc.Status says nothing: absent, empty, or code 0 without a message."""
+    if isinstance(error, dict):
+        return not error.get("code") and not error.get("message")
+    return not isinstance(error, str) or not error
+
+
+def read_status(error: object) -> tuple[int | None, ApiError]:
+    """Return the HTTP status and error of a google.rpc.Status, whose code may be of either kind."""
+    if not isinstance(error, dict):
+        return None, ApiError((fields.text(error) or "")[:1000])
+    read = read_error(error)
+    number = fields.count(error.get("code"))
+    status_code, name = _RPC.get(number or 0, (number, _WORDS.get(number or 0)))
+    if status_code is not None and not 100 <= status_code <= 999:
+        status_code = None
+    return status_code, dataclasses.replace(read, code=fields.identifier(error.get("status")) or name or read.code)
+
+
+def _failed(key: str | None, error: object) -> Response:
+    status_code, read = read_status(error)
+    error_class = classify(status_code, read)
+    if read.code == "CANCELLED":
+        error_class = ErrorClass.CANCELLED
+    elif error_class is ErrorClass.ACCESS and not {read.code, read.kind} & _CLEARLY_ACCESS:
+        error_class = ErrorClass.PERMANENT  # one row's permission says nothing about the key
+    return failed(key, status_code, read, error_class=error_class)
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+def _answered(key: str | None, answer: dict[str, Any]) -> Response:
+    candidates = fields.sequence(answer.get("candidates"), 1)
+    candidate = fields.mapping(candidates[0]) if candidates else {}
+    text, thoughts = _content(candidate.get("content"))
+    reason = fields.word(candidate.get("finishReason"))
+    finish = _FINISH.get(reason or "", Finish.OTHER) if candidate else None
+    blocked = fields.word(fields.mapping(answer.get("promptFeedback")).get("blockReason"))
+    if not candidate and blocked:
+        reason, finish = blocked, Finish.BLOCKED
+    input_tokens, output_tokens, reasoning_tokens, cached_tokens = _usage(answer.get("usageMetadata"))
+    return Response(
+        custom_id=key,
+        status=ResponseStatus.SUCCEEDED,
+        response_model=fields.text(answer.get("modelVersion")),
+        finish_reason=reason,
+        finish=finish,
+        text=text,
+        thoughts=thoughts,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        reasoning_tokens=reasoning_tokens,
+        cached_tokens=cached_tokens,
+        provider_request_id=fields.identifier(answer.get("responseId")),
+    )
+
+
+def _content(content: object) -> tuple[str | None, str | None]:
+    """Return text and thoughts of a candidate's parts; text is None without any text part."""
+    texts: list[str] = []
+    thoughts: list[str] = []
+    for part in fields.sequence(fields.mapping(content).get("parts"), PARTS_MAX):
+        text = fields.text(fields.mapping(part).get("text"))
+        if text is not None:
+            (thoughts if part.get("thought") is True else texts).append(text)
+    return "".join(texts) if texts else None, "\n\n".join(filter(None, thoughts)) or None
+
+
+def _usage(usage: object) -> tuple[int | None, int | None, int | None, int | None]:
+    """Return input, output, reasoning and cached tokens.
+
+    Google leaves out what is zero, so an absent count beside others is 0. Input is the prompt, cached tokens
+    included, and what tools put into it; output is candidates and thoughts, which are counted apart.
+    """
+    if not isinstance(usage, dict) or not {"promptTokenCount", "totalTokenCount"} & usage.keys():
+        return _NO_TOKENS
+    prompt = fields.count(usage.get("promptTokenCount"))
+    tools, answer, thoughts, cached = (
+        fields.count(usage.get(name, 0))
+        for name in ("toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount")
+    )
+    return _sum(prompt, tools), _sum(answer, thoughts), thoughts, cached
+
+
+def _sum(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else fields.count(a + b)

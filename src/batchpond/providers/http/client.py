@@ -1,0 +1,398 @@
+"""The only module that speaks HTTP: one key, one host, no redirects, every call bounded.
+
+Proxies come from the environment (`HTTPS_PROXY`, `NO_PROXY`), never for this machine itself; CA
+files from `SSL_CERT_FILE`. Nothing else of the environment is used: no netrc, no cookies. No
+exception that leaves this module refers to a request, so none can show a header.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import httpx
+import orjson
+
+from batchpond.clock import Clock
+from batchpond.errors import LakeError, ProviderError
+from batchpond.model import Download, ErrorClass, Unclear
+from batchpond.providers.http import deadline, downloads, uploads
+from batchpond.providers.http.addresses import checked_base, origin_of, redirect_target
+from batchpond.providers.http.answers import AckRule, Answer, answer_of, judge_create
+from batchpond.providers.http.connections import Auth, FixedAuth, KeyGuard, PoolTransport, failure
+from batchpond.providers.http.outcomes import Fault, HttpError, Place, Shape, error_class_of, final, redirect_host
+from batchpond.providers.http.retry import Again, RetryPolicy, RetryReason, reason_for_status, run
+from batchpond.redact import Secret, guard_loggers
+
+__all__ = ["USER_AGENT", "HttpClient", "HttpError", "HttpLimits", "JsonStream"]
+
+USER_AGENT: Final = "batchpond/0.1"
+_HOPS_MAX: Final = 3
+
+_log = logging.getLogger("batchpond.http")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """Bounds of one try; retries have their own bound in RetryPolicy.
+
+    A download slower than `min_bytes_per_s` over a whole `slow_window_s` is given up.
+    """
+
+    connect_s: float = 10.0
+    idle_s: float = 60.0
+    call_s: float = 120.0
+    upload_s: float = 1_800.0
+    download_s: float = 7_200.0
+    min_bytes_per_s: float = 512.0
+    slow_window_s: float = 60.0
+    json_bytes: int = 64 << 20
+    download_bytes: int = 16 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class JsonStream:
+    """A JSON body that is made while it is sent, so that it never stands in memory.
+
+    `size_bytes` is exact: parts that come to another size end the call before its body is whole.
+    """
+
+    size_bytes: int
+    parts: Callable[[], Iterable[bytes]]
+
+
+def _whole(body: JsonStream) -> Iterator[bytes]:
+    n_bytes = 0
+    for part in body.parts():
+        n_bytes += len(part)
+        if n_bytes > body.size_bytes:
+            break
+        yield part
+    if n_bytes != body.size_bytes:
+        raise downloads.Refused("the body changed while it was sent")
+
+
+class HttpClient:
+    """Calls one base URL with one key.
+
+    The headers of `auth` go to the base URL's origin only, checked again where requests leave the
+    process; a call that may be repeated is made once more when they were refused and can be
+    renewed. `key_name` is what messages call the key (`OPENAI_API_KEY`); `content_hosts` are the
+    hosts to which a download may be redirected, without the key. Raises UsageError for a base URL
+    that is not https (http is allowed on this machine, and where no key is sent).
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        auth: Mapping[str, str | Secret] | Auth,
+        clock: Clock,
+        transport: httpx.BaseTransport | None = None,
+        *,
+        key_name: str = "the key",
+        limits: HttpLimits | None = None,
+        retries: RetryPolicy | None = None,
+        content_hosts: Iterable[str] = (),
+    ) -> None:
+        self._base_url, self._origin = checked_base(base_url, has_key=auth != {})
+        self._auth = FixedAuth(auth) if isinstance(auth, Mapping) else auth
+        self._clock = clock
+        self._key_name = key_name
+        self._limits = limits or HttpLimits()
+        self._retries = retries or RetryPolicy()
+        self._content_hosts = frozenset(host.lower() for host in content_hosts)
+        guard_loggers()
+        guarded = KeyGuard(transport or PoolTransport(self._origin), self._origin, self._auth)
+        self._client = httpx.Client(
+            transport=guarded,
+            trust_env=False,
+            follow_redirects=False,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+            timeout=httpx.Timeout(self._limits.idle_s, connect=self._limits.connect_s),
+            headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
+        )
+
+    @property
+    def host(self) -> str:
+        """Return the host the key is bound to, with its port unless that is the scheme's own."""
+        return self._origin.name
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the base URL is on this machine."""
+        return self._origin.is_loopback
+
+    @property
+    def clock(self) -> Clock:
+        """Return the clock that waits and deadlines use."""
+        return self._clock
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._client.close()
+
+    def request_json(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str | int] | None = None,
+        payload: Mapping[str, Any] | None = None,
+        allow: frozenset[int] = frozenset(),
+        shape: Shape = dict,
+    ) -> Answer:
+        """Make a call that is safe to repeat, with retries, and return its JSON object, or array.
+
+        Statuses in `allow` are returned as they are. Raises AccessError for a refused key and
+        HttpError for everything else that is not a 2xx with JSON of that `shape`.
+        """
+
+        def call() -> Answer | Again | Fault:
+            request = self._request(method, path, params=dict(params or {}), payload=payload)
+            return self._exchange(request, self._limits.call_s, self._read_answer)
+
+        return self._final(self._repeated(call, f"{method} {path}", allow), f"{method} {path}", allow, shape)
+
+    def post_once(
+        self,
+        path: str,
+        payload: Mapping[str, Any] | JsonStream,
+        *,
+        deadline_s: float,
+        rule: AckRule | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer | Unclear:
+        """Send exactly one POST; return a clear yes or no, or why the answer is neither.
+
+        Never retries, never follows a redirect, ends after `deadline_s` in all, and raises nothing
+        for what the network or the server does; what making a `JsonStream` raises comes out as it
+        is. `headers` replace those of the same name. See `judge_create` for what is clear.
+        """
+        request = self._request("POST", path, payload=payload, headers=headers)
+        result = self._exchange(request, deadline_s, self._read_answer)
+        match result:
+            case Again():
+                return Unclear(f"{result.reason}: {result.detail}")
+            case Fault():
+                return Unclear(result.detail)
+            case _:
+                return judge_create(result, rule or AckRule())
+
+    def upload_multipart(
+        self, path: str, file: Path, filename: str, fields: Mapping[str, str], allow: frozenset[int] = frozenset()
+    ) -> Answer:
+        """Stream a file as form data, with retries, and return the JSON object answered, or a status in `allow`."""
+
+        def call() -> Answer | Again | Fault:
+            with file.open("rb") as content:
+                files = {"file": (filename, content, "application/jsonl")}
+                request = self._request("POST", path, data=dict(fields), files=files)
+                return self._exchange(request, self._limits.upload_s, self._read_answer)
+
+        try:
+            result = self._repeated(call, f"POST {path}", allow)
+        except OSError as error:
+            raise LakeError(f"cannot read {file}: {error.strerror or error}") from None
+        return self._final(result, f"POST {path}", allow)
+
+    def upload_resumable(self, start: uploads.Start, file: Path) -> Answer:
+        """Send a file in chunks from disk, going on after a break where the server stands.
+
+        Returns the last answer, whose body may be lost. Raises ProviderError, with nothing sent, when
+        the server names an upload address of another origin.
+        """
+
+        def send(
+            method: str, address: str, headers: Mapping[str, str], content: bytes | Iterable[bytes]
+        ) -> uploads.Result:
+            request = self._request(method, address, headers=headers, content=content)
+            return self._exchange(request, self._limits.upload_s, self._read_answer)
+
+        name = f"POST {start.path}"
+        calls = uploads.Calls(send, lambda call: self._repeated(call, name))
+        try:
+            with file.open("rb") as content:
+                result = uploads.send(calls, start, content, file.stat().st_size)
+        except OSError as error:
+            raise LakeError(f"cannot read {file}: {error.strerror or error}") from None
+        return result if isinstance(result, Answer) and result.is_success else self._final(result, name)
+
+    def download(self, path: str, dest: Path) -> Download | None:
+        """Stream a file to `dest`, flushed to disk, with retries; None on 404 and 410.
+
+        Only a whole body is left at `dest`: one shorter than declared, slower than the floor or
+        past its deadline is dropped and asked for again.
+        """
+
+        def call() -> Download | Answer | Again | Fault:
+            return self._download_once(path, dest)
+
+        is_complete = False
+        try:
+            result = self._repeated(call, f"GET {path}")
+            is_complete = isinstance(result, Download)
+        finally:
+            if not is_complete:
+                dest.unlink(missing_ok=True)
+        if isinstance(result, Download):
+            return result
+        if isinstance(result, Answer) and result.may_be_gone:
+            return None
+        self._final(result, f"GET {path}")
+        raise HttpError(f"GET {path} at {self.host} answered with something that is not a file")
+
+    def peek(self, path: str, max_bytes: int) -> bytes | None:
+        """Return the first bytes of a file, with retries, and leave the rest; None on 404 and 410."""
+
+        def consume(response: httpx.Response, until: deadline.Deadline) -> bytes | Answer | Again | Fault:
+            if response.status_code != 200:
+                return self._read_answer(response, until)
+            head = bytearray()
+            for chunk in response.iter_bytes():
+                head += chunk
+                if len(head) >= max_bytes or until.remaining_s <= 0:
+                    break
+            return bytes(head[:max_bytes])
+
+        def call() -> bytes | Answer | Again | Fault:
+            return self._followed(path, self._limits.call_s, consume)
+
+        result = self._repeated(call, f"GET {path}")
+        if isinstance(result, bytes):
+            return result
+        if not (isinstance(result, Answer) and result.may_be_gone):
+            self._final(result, f"GET {path}")
+        return None
+
+    # --- one exchange ---------------------------------------------------------------------------
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        payload: Mapping[str, Any] | JsonStream | None = None,
+        headers: Mapping[str, str] | None = None,
+        **parts: Any,
+    ) -> httpx.Request:
+        url = self._address(path)
+        auth = self._auth.headers().items()
+        sent = {name: value.reveal() if isinstance(value, Secret) else value for name, value in auth}
+        if isinstance(payload, JsonStream):
+            parts["content"] = _whole(payload)
+            sent["Content-Length"] = str(payload.size_bytes)
+        elif payload is not None:
+            parts["content"] = orjson.dumps(payload)
+        if payload is not None:
+            sent["Content-Type"] = "application/json"
+        return self._client.build_request(method, url, headers=sent | dict(headers or {}), **parts)
+
+    def _address(self, path: str) -> str:
+        """Return the URL of a path below the base URL; a whole URL is kept if the key may go there."""
+        if path.startswith("/") and not path.startswith("//"):
+            return self._base_url + path
+        if "://" not in path:
+            raise ProviderError(f"path {path[:80]!r} does not begin with one slash")
+        if origin_of(path) != self._origin or not set("\\@ ").isdisjoint(path):
+            elsewhere = redirect_host(self._base_url, path)
+            message = f"{self.host} names an address at {elsewhere}, where {self._key_name} does not go"
+            raise ProviderError(message, hint=f"if it may go there, make {elsewhere} the base URL")
+        return path
+
+    def _exchange(
+        self,
+        request: httpx.Request,
+        seconds: float,
+        consume: Callable[[httpx.Response, deadline.Deadline], T],
+    ) -> T | Again | Fault:
+        # Failures leave as values: an exception raised inside `except` would keep the library's
+        # own, and with it the request and its headers, in its context.
+        with deadline.within(self._clock, seconds) as until:
+            try:
+                response = self._client.send(request, stream=True)
+                try:
+                    return consume(response, until)
+                finally:
+                    response.close()
+            except downloads.Refused as error:
+                return Fault(str(error))
+            except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ConnectionError, TimeoutError) as error:
+                return failure(error)
+
+    def _read_answer(self, response: httpx.Response, until: deadline.Deadline) -> Answer | Again | Fault:
+        body = bytearray()
+        for chunk in response.iter_bytes():
+            body += chunk
+            if len(body) > self._limits.json_bytes:
+                return Fault(f"the answer is larger than {self._limits.json_bytes} bytes")
+            if until.remaining_s <= 0:
+                return Again(RetryReason.TIMEOUT, "the call's total deadline has passed")
+        declared = response.headers.get("content-length", "")
+        is_plain = "content-encoding" not in response.headers
+        if is_plain and declared.isascii() and declared.isdigit() and int(declared[:19]) != len(body):
+            return Again(RetryReason.SHORT_BODY, f"{len(body)} of {declared[:19]} bytes arrived")
+        return answer_of(response.status_code, response.headers, bytes(body))
+
+    def _download_once(self, path: str, dest: Path) -> Download | Answer | Again | Fault:
+        def consume(response: httpx.Response, until: deadline.Deadline) -> Download | Answer | Again | Fault:
+            if response.status_code != 200:
+                return self._read_answer(response, until)
+            if "text/html" in response.headers.get("content-type", ""):
+                raise downloads.Refused("a web page came instead of the file: a proxy or login page answered")
+            limits = self._limits
+            slowness = downloads.Slowness(self._clock, limits.min_bytes_per_s, limits.slow_window_s)
+            lower = {name.lower(): value for name, value in response.headers.items()}
+            return downloads.store(
+                response.iter_raw(), lower, dest, max_bytes=limits.download_bytes, slowness=slowness, until=until
+            )
+
+        return self._followed(path, self._limits.download_s, consume)
+
+    def _followed(
+        self, path: str, seconds: float, consume: Callable[[httpx.Response, deadline.Deadline], T]
+    ) -> T | Again | Fault:
+        """Get content from where it is, following redirects to the hosts of content without the key."""
+        request = self._request("GET", path)
+        for _ in range(_HOPS_MAX):
+            result = self._exchange(request, seconds, consume)
+            target = self._content_target(result, request)
+            if target is None:
+                return result
+            request = self._client.build_request("GET", target)
+        return Fault(f"more than {_HOPS_MAX} redirects")
+
+    def _content_target(self, result: object, request: httpx.Request) -> str | None:
+        """Return where a download may go on, without the key, or None when it must not."""
+        if not isinstance(result, Answer) or result.status_code not in (301, 302, 303, 307, 308):
+            return None
+        return redirect_target(str(request.url), result.headers.get("location", ""), self._content_hosts)
+
+    # --- several exchanges, and what they come to -----------------------------------------------
+
+    def _repeated(
+        self, call: Callable[[], T | Again | Fault], name: str, allow: frozenset[int] = frozenset()
+    ) -> T | Again | Fault:
+        def attempt() -> T | Again | Fault:
+            result = call()
+            if isinstance(result, Answer) and result.status_code == 401 and self._auth.renew():
+                result = call()
+            if not isinstance(result, Answer) or result.status_code in allow:
+                return result
+            reason = reason_for_status(result.status_code)
+            if reason is None or error_class_of(result) is ErrorClass.BILLING:
+                return result
+            wait_s = result.retry_after_s(self._clock.now())
+            return Again(reason, result.excerpt(), wait_s, result.status_code)
+
+        def on_wait(last: Again, seconds: float) -> None:
+            _log.info("%s at %s: %s; again in %.1f s", name, self.host, last.reason, seconds)
+
+        return run(attempt, self._retries, self._clock, name, on_wait)
+
+    def _final(self, result: object, call: str, allow: frozenset[int] = frozenset(), shape: Shape = dict) -> Answer:
+        place = Place(f"{call} at {self.host}", self._base_url, self._key_name)
+        return final(result, place, allow, shape)

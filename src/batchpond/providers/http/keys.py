@@ -1,0 +1,132 @@
+"""Keys and base URLs, from the environment variables that the providers' own SDKs read.
+
+Nothing is read from files: a `.env` in a cloned repository cannot redirect a key. A key from the
+environment goes to another host than the provider's own only if the base URL came from that
+provider's own variable or from the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from batchpond.errors import AccessError, UsageError
+from batchpond.providers.base import Descriptor
+from batchpond.providers.http.addresses import checked_base, completed
+from batchpond.redact import Secret
+
+__all__ = ["Access", "KeyRow", "Secret", "listing", "name_of", "resolve", "resolve_live", "setting"]
+
+_LOOPBACK_KEY: Final = "simulated-key"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A key, the variable it came from, and the base URL it is for."""
+
+    key: Secret
+    key_env: str
+    base_url: str
+    is_default_host: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """A provider's line in `batchpond keys`; `problem` says why a key that is set cannot be used."""
+
+    provider: str
+    key_env: str
+    is_found: bool
+    base_url_host: str
+    problem: str | None = None
+
+
+def resolve(descriptor: Descriptor, environ: Mapping[str, str], *, base_url: str | None = None) -> Access:
+    """Return the key and base URL of a provider.
+
+    The base URL is the argument, else the provider's variable, else its own; on this machine a
+    missing key is no error, since simulators take any. Raises AccessError for a key that is
+    missing or cannot be a header, UsageError for an unsafe base URL.
+    """
+    chosen = base_url or setting(environ, descriptor.base_url_env) or descriptor.default_base_url
+    url, origin = checked_base(chosen)
+    is_default_host = origin == checked_base(descriptor.default_base_url)[1]
+    for name in descriptor.key_env:
+        if name in environ:
+            return Access(Secret(_checked_key(environ[name], name)), name, url, is_default_host)
+    name = descriptor.key_env[0]
+    if origin.is_loopback:
+        return Access(Secret(_LOOPBACK_KEY), name, url, is_default_host)
+    raise AccessError(
+        f"no key for {descriptor.name}: {name} is not set",
+        hint=f"export {name}=...; or run `batchpond simulate` and set {descriptor.base_url_env} to try without a key",
+    )
+
+
+def resolve_live(
+    descriptor: Descriptor, environ: Mapping[str, str], *, base_url: str | None = None
+) -> tuple[str, Access | None]:
+    """Return the base URL of a provider's live calls, and its key; None where none is needed and none is set.
+
+    As `resolve`, but that a provider without `needs_key` may be at an http:// address of another machine
+    as long as no key goes there. Raises UsageError where nothing says where its server is.
+    """
+    if descriptor.needs_key:
+        access = resolve(descriptor, environ, base_url=base_url)
+        return access.base_url, access
+    chosen = _chosen(descriptor, environ, base_url)
+    if not chosen:
+        message = f"nothing says where {descriptor.name} is: {descriptor.base_url_env} is not set"
+        raise UsageError(message, hint=f"export {descriptor.base_url_env}=https://HOST/v1")
+    name = next((name for name in descriptor.key_env if environ.get(name, "").strip()), None)
+    url, _ = checked_base(chosen, has_key=name is not None)
+    if name is None:
+        return url, None
+    return url, Access(Secret(_checked_key(environ[name], name)), name, url, url == descriptor.default_base_url)
+
+
+def name_of(descriptor: Descriptor, access: Access | None) -> str:
+    """Return what messages call a key, or the want of one."""
+    return access.key_env if access else f"no key ({descriptor.key_env[0]} is not set)"
+
+
+def _chosen(descriptor: Descriptor, environ: Mapping[str, str], base_url: str | None = None) -> str:
+    chosen = base_url or setting(environ, descriptor.base_url_env) or descriptor.default_base_url
+    return chosen if descriptor.default_port is None else completed(chosen, descriptor.default_port)
+
+
+def setting(environ: Mapping[str, str], name: str) -> str | None:
+    """Return a variable that is not secret, None when it is unset or blank."""
+    return environ.get(name, "").strip() or None
+
+
+def listing(descriptors: Iterable[Descriptor], environ: Mapping[str, str]) -> list[KeyRow]:
+    """Return one row per provider, without showing or sending any key."""
+    return [_row(descriptor, environ) for descriptor in descriptors]
+
+
+def _row(descriptor: Descriptor, environ: Mapping[str, str]) -> KeyRow:
+    name = next((name for name in (*descriptor.key_env, *descriptor.credentials_env) if name in environ), None)
+    _, origin = checked_base(_chosen(descriptor, environ), has_key=descriptor.needs_key or name is not None)
+    if name is None:
+        return KeyRow(descriptor.name, descriptor.key_env[0], False, origin.name)
+    try:
+        if name in descriptor.key_env:
+            _checked_key(environ[name], name)
+    except AccessError as error:
+        return KeyRow(descriptor.name, name, False, origin.name, error.message)
+    return KeyRow(descriptor.name, name, True, origin.name)
+
+
+def _checked_key(value: str, name: str) -> str:
+    if not value.strip():
+        raise AccessError(f"{name} is set but empty", hint=f"export {name}=...")
+    if value[0] in "\"'" or value[-1] in "\"'":
+        raise AccessError(f"{name} begins or ends with a quotation mark", hint="remove the quotes around the key")
+    if not value.isascii() or any(character <= " " or character == "\x7f" for character in value):
+        raise AccessError(
+            f"{name} holds a space, line break or other character that no key has",
+            hint=f"copy the key again, without the line break: export {name}=\"$(tr -d '[:space:]' < FILE)\"",
+        )
+    return value

@@ -1,0 +1,171 @@
+"""A resumable upload: a session, chunks from disk, and after a break the place to go on from.
+
+What the two dialects of Google's protocol say differs: `uploads_google` has them. Nothing here
+connects: `Calls` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import BinaryIO, Final, Protocol
+
+import orjson
+
+from batchpond.providers.http.answers import Answer
+from batchpond.providers.http.outcomes import Fault
+from batchpond.providers.http.retry import Again, RetryReason
+
+CHUNK_BYTES: Final = 8 << 20
+_BLOCK_BYTES: Final = 1 << 18
+_SESSIONS_MAX: Final = 3
+
+Headers = Mapping[str, str]
+Result = Answer | Again | Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """What an upload needs of an HTTP client.
+
+    `send(method, address, headers, content)` sends one request, to a path or to a whole address of the
+    same origin; `repeated(call)` makes a call again where that may help. Content is read while it is
+    sent: a request that lives on in some cycle then holds no chunk.
+    """
+
+    send: Callable[[str, str, Headers, bytes | Iterable[bytes]], Result]
+    repeated: Callable[[Callable[[], Result]], Result]
+
+
+class Standing(StrEnum):
+    """How a session stands, by an answer: open, over (well or badly), forgotten, or not said."""
+
+    OPEN = "open"
+    OVER = "over"
+    LOST = "lost"
+    SILENT = "silent"
+
+
+class Dialect(Protocol):
+    """How one of Google's services speaks of sessions and pieces."""
+
+    def opening(self, mime_type: str, size_bytes: int) -> Headers:
+        """Return the headers that open a session."""
+        ...
+
+    def address(self, answer: Answer) -> str:
+        """Return the session's address, empty for none."""
+        ...
+
+    def piece(self, offset: int, n_bytes: int, size_bytes: int) -> tuple[str, Headers]:
+        """Return method and headers that send `n_bytes` from `offset` on, of `size_bytes` in all."""
+        ...
+
+    def query(self, size_bytes: int) -> tuple[str, Headers]:
+        """Return method and headers that ask how the session stands."""
+        ...
+
+    def standing(self, answer: Answer) -> Standing:
+        """Return how the session stands by the answer to a piece or a query."""
+        ...
+
+    def received(self, answer: Answer) -> int | None:
+        """Return how many bytes are there by the answer to a query, None for what is no number."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What opens a session: where, with which JSON body, for what kind of content, in which dialect."""
+
+    path: str
+    payload: Mapping[str, object]
+    mime_type: str
+    dialect: Dialect
+
+
+def send(calls: Calls, start: Start, content: BinaryIO, size_bytes: int) -> Result:
+    """Send a file's bytes and return the answer to the last of them, or what ended the attempt.
+
+    A success without a body means that the provider took the whole file, but the answer that named
+    it was lost. A session that the provider has forgotten is opened anew, three times at most.
+    """
+    result: Result = Fault("no upload session could be opened")
+    for _ in range(_SESSIONS_MAX):
+        result = calls.repeated(lambda: _opened(calls, start, size_bytes))
+        if not isinstance(result, Answer) or not result.is_success:
+            return result
+        result = _Transfer(calls, start.dialect, start.dialect.address(result), content, size_bytes).run()
+        if not (isinstance(result, Answer) and start.dialect.standing(result) is Standing.LOST):
+            return result
+    return result
+
+
+def _opened(calls: Calls, start: Start, size_bytes: int) -> Result:
+    headers = {**start.dialect.opening(start.mime_type, size_bytes), "Content-Type": "application/json"}
+    answer = calls.send("POST", start.path, headers, orjson.dumps(start.payload))
+    if isinstance(answer, Answer) and answer.is_success and not start.dialect.address(answer):
+        return Again(RetryReason.SHORT_BODY, "the answer names no upload address", status_code=answer.status_code)
+    return answer
+
+
+class _Transfer:
+    """One session: `_offset` is where the provider stands, None when only it knows."""
+
+    def __init__(self, calls: Calls, dialect: Dialect, address: str, content: BinaryIO, size_bytes: int) -> None:
+        self._calls = calls
+        self._dialect = dialect
+        self._address = address
+        self._content = content
+        self._size_bytes = size_bytes
+        self._offset: int | None = 0
+
+    def run(self) -> Result:
+        """Send chunk after chunk; bounded, since a provider that goes back again and again never ends."""
+        steps_max = 2 * (self._size_bytes // CHUNK_BYTES + 1) + 16
+        for _ in range(steps_max):
+            result = self._calls.repeated(self._step)
+            if not (isinstance(result, Answer) and self._dialect.standing(result) is Standing.OPEN):
+                return result
+        return Fault(f"the upload did not end within {steps_max} chunks")
+
+    def _step(self) -> Result:
+        if self._offset is None:
+            asked = self._query()
+            if self._offset is None:
+                return asked
+        offset = self._offset
+        n_bytes = min(CHUNK_BYTES, self._size_bytes - offset)
+        method, headers = self._dialect.piece(offset, n_bytes, self._size_bytes)
+        self._offset = None
+        content = _blocks(self._content, offset, n_bytes)
+        answer = self._calls.send(method, self._address, {**headers, "Content-Length": str(n_bytes)}, content)
+        return self._heard(answer, offset + n_bytes)
+
+    def _query(self) -> Result:
+        """Ask where the provider stands; `_offset` is set where the upload can go on."""
+        method, headers = self._dialect.query(self._size_bytes)
+        return self._heard(self._calls.send(method, self._address, headers, b""), 0)
+
+    def _heard(self, answer: Result, sent_to: int) -> Result:
+        """Note where the provider stands: where it says, else at the end of what was just sent."""
+        if not isinstance(answer, Answer):
+            return answer
+        standing = self._dialect.standing(answer)
+        if standing is Standing.SILENT:
+            return Again(RetryReason.SHORT_BODY, "the answer does not say how the upload stands")
+        if standing is Standing.OPEN:
+            received = self._dialect.received(answer)
+            received = sent_to if received is None else received
+            if received > self._size_bytes:
+                return Fault(f"the provider says that it has more than the {self._size_bytes} bytes of the file")
+            self._offset = received
+        return answer
+
+
+def _blocks(content: BinaryIO, offset: int, n_bytes: int) -> Iterator[bytes]:
+    content.seek(offset)
+    while n_bytes > 0 and (block := content.read(min(_BLOCK_BYTES, n_bytes))):
+        n_bytes -= len(block)
+        yield block

@@ -1,0 +1,1 @@
+"""OpenAI: batches and live calls."""

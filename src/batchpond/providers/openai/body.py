@@ -1,0 +1,135 @@
+"""Building OpenAI request bodies and input lines: pure, and refusing what a model would refuse."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from batchpond.errors import UsageError
+from batchpond.model import Prompt
+from batchpond.providers.base import BuiltBody, ModelSettings
+from batchpond.providers.openai.models import Sampling, accepted_thinking, family_of, takes_schema
+from batchpond.providers.shared.body import SCHEMA, add_parameters, messages, on_one_line, response_format, text_format
+
+CHAT: Final = "/v1/chat/completions"
+RESPONSES: Final = "/v1/responses"
+_RESERVED: Final = {
+    "model": "the study's `model`",
+    "messages": "the template",
+    "input": "the template",
+    "stream": "nothing: batches cannot stream",
+    "n": "the study's `repeats`, which keeps every answer apart",
+}
+
+
+def endpoint_for(model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG001
+    """Return the endpoint to use where the study names none: chat, unless only responses will do."""
+    return RESPONSES if include_thoughts or family_of(model).is_responses_only else CHAT
+
+
+def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
+    """Return the request body for a prompt.
+
+    Chat: `max_completion_tokens`, `reasoning_effort`. Responses: `max_output_tokens`,
+    `reasoning.effort`, `reasoning.summary` (openai 3.52 `completion_create_params.py`,
+    `response_create_params.py`); a schema is `response_format` or `text.format`. What the model's family
+    forbids by rule (temperature, a schema) is left out and named in `dropped`; a thinking word it does
+    not know raises UsageError.
+    """
+    is_chat = _is_chat(settings)
+    effort = _effort(settings)
+    dropped: list[str] = []
+    body: dict[str, Any] = {"model": settings.request_model}
+    if is_chat:
+        body["messages"] = messages(prompt)
+    else:
+        body["input"] = prompt if isinstance(prompt, str) else messages(prompt)
+    if settings.max_output_tokens is not None:
+        body["max_completion_tokens" if is_chat else "max_output_tokens"] = settings.max_output_tokens
+    if settings.temperature is not None:
+        if _takes_temperature(settings, effort):
+            body["temperature"] = settings.temperature
+        else:
+            dropped.append("temperature")
+    if is_chat and effort is not None:
+        body["reasoning_effort"] = effort
+    if not is_chat and (reasoning := _reasoning(settings, effort, dropped)):
+        body["reasoning"] = reasoning
+    body |= _schema(settings, dropped, is_chat=is_chat)
+    add_parameters(body, settings, _RESERVED)
+    return BuiltBody(body, tuple(dropped))
+
+
+def payload_line(custom_id: str, endpoint: str, body: bytes) -> bytes:
+    """Return one line of a batch input file, without its line feed; `body` is used as it is."""
+    head = b'{"custom_id":%b,"method":"POST","url":%b,"body":' % (orjson.dumps(custom_id), orjson.dumps(endpoint))
+    return head + on_one_line(custom_id, body) + b"}"
+
+
+def _is_chat(settings: ModelSettings) -> bool:
+    model = settings.request_model
+    if settings.endpoint not in (CHAT, RESPONSES):
+        raise UsageError(f"model {model}: endpoint {settings.endpoint!r} is not one of {CHAT}, {RESPONSES}")
+    is_chat = settings.endpoint == CHAT
+    if is_chat and settings.include_thoughts:
+        raise UsageError(
+            f"model {model}: {CHAT} never returns thoughts",
+            hint=f"use endpoint {RESPONSES}, or set include_thoughts = false",
+        )
+    if is_chat and family_of(model).is_responses_only:
+        raise UsageError(f"model {model} is only served at {RESPONSES}", hint=f"set its endpoint to {RESPONSES}")
+    return is_chat
+
+
+def _effort(settings: ModelSettings) -> str | None:
+    """Return the word to send, None for no reasoning parameter at all."""
+    word = settings.thinking
+    if word is None:
+        return None
+    accepted = accepted_thinking(settings.request_model, settings.endpoint)
+    if word not in accepted:
+        raise UsageError(
+            f"model {settings.request_model} does not accept thinking {word!r} at {settings.endpoint}; "
+            f"it accepts {', '.join(accepted)}",
+            hint="change the study's thinking levels for this model, or let the study drop what is refused",
+        )
+    return word if family_of(settings.request_model).has_effort else None
+
+
+def _schema(settings: ModelSettings, dropped: list[str], *, is_chat: bool) -> dict[str, Any]:
+    schema = settings.output_schema
+    if schema is None:
+        return {}
+    if not takes_schema(settings.request_model):
+        dropped.append(SCHEMA)
+        return {}
+    return {"response_format": response_format(schema)} if is_chat else {"text": text_format(schema)}
+
+
+def _takes_temperature(settings: ModelSettings, effort: str | None) -> bool:
+    match family_of(settings.request_model).sampling:
+        case Sampling.ALWAYS:
+            return True
+        case Sampling.WHEN_NOT_REASONING:
+            return effort == "none"
+        case Sampling.WHEN_OFF_BY_DEFAULT:
+            return effort in (None, "none")
+        case Sampling.NEVER:
+            return False
+
+
+def _reasoning(settings: ModelSettings, effort: str | None, dropped: list[str]) -> dict[str, str]:
+    reasoning = {} if effort is None else {"effort": effort}
+    if not settings.include_thoughts:
+        return reasoning
+    if not family_of(settings.request_model).has_effort:
+        raise UsageError(
+            f"model {settings.request_model} does not reason, so it has no thoughts to include",
+            hint="set include_thoughts = false for this model",
+        )
+    if effort == "none":
+        dropped.append("include_thoughts")
+    else:
+        reasoning["summary"] = "auto"
+    return reasoning

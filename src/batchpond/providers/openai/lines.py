@@ -1,0 +1,109 @@
+"""Reading OpenAI's result lines and live answers: total, so that any bytes give a Response and none an exception.
+
+What is of chat completions is in `common_chat`; here is /v1/responses.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from batchpond import fields
+from batchpond.model import FileRole, Finish, Response, ResponseStatus
+from batchpond.providers.http.api_errors import ApiError
+from batchpond.providers.shared import chat as common_chat
+from batchpond.providers.shared.chat import content_of, usage_of
+from batchpond.providers.shared.lines import PARTS_MAX, failed, load_row, unreadable
+
+_INCOMPLETE: Final = {
+    "max_output_tokens": Finish.LENGTH,
+    "content_filter": Finish.BLOCKED,
+}
+
+
+def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001  # error rows may be in either file
+    """Return one line of an output or error file made uniform.
+
+    A line that is no JSON object, or that names two custom_ids, is UNREADABLE; see `load_row`.
+    """
+    row = load_row(line)
+    return unreadable(None, row) if isinstance(row, str) else common_chat.read_row(row, _read_body)
+
+
+def read_answer(status_code: int, body: bytes) -> Response:
+    """Return a live call's whole answer made uniform."""
+    return common_chat.read_answer(status_code, body, _read_body)
+
+
+def _read_body(
+    custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None
+) -> Response:
+    if body.get("object") == "response" or ("output" in body and "choices" not in body):
+        return _responses(custom_id, status_code, body, request_id)
+    return common_chat.read_chat(custom_id, status_code, body, request_id)
+
+
+# --- /v1/responses --------------------------------------------------------------------------------
+
+
+def _responses(
+    custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None
+) -> Response:
+    status = fields.word(body.get("status"))
+    match status:
+        case "failed":
+            return failed(custom_id, status_code, ApiError("the response failed without an error text"), request_id)
+        case "cancelled" | "canceled":
+            return failed(custom_id, status_code, ApiError("the response was cancelled", "batch_cancelled"), request_id)
+        case "in_progress" | "queued":
+            return failed(custom_id, status_code, ApiError(f"the response is {status}", "server_error"), request_id)
+        case _:
+            pass
+    text, thoughts, refusal = _output(body.get("output"))
+    reason = fields.word(fields.mapping(body.get("incomplete_details")).get("reason")) or status
+    return Response(
+        custom_id,
+        ResponseStatus.SUCCEEDED,
+        status_code,
+        fields.text(body.get("model")),
+        reason,
+        _responses_finish(status, reason, text, refusal),
+        text,
+        thoughts,
+        refusal,
+        *usage_of(body.get("usage")),
+        provider_request_id=request_id,
+    )
+
+
+def _responses_finish(status: str | None, reason: str | None, text: str | None, refusal: str | None) -> Finish:
+    if status == "incomplete":
+        return _INCOMPLETE.get(reason or "", Finish.OTHER)
+    if refusal and not text:
+        return Finish.REFUSAL
+    return Finish.STOP if status == "completed" else Finish.OTHER
+
+
+def _output(output: object) -> tuple[str | None, str | None, str | None]:
+    """Return text, thoughts and refusal of the output items; text is None without any message."""
+    texts: list[str] = []
+    thoughts: list[str] = []
+    refusals: list[str] = []
+    has_message = False
+    for item in fields.sequence(output, PARTS_MAX):
+        match fields.mapping(item).get("type"):
+            case "message":
+                has_message = True
+                text, refusal = content_of(item.get("content"))
+                texts.append(text or "")
+                refusals.append(refusal or "")
+            case "reasoning":
+                thoughts.extend(_reasoning(item))
+    return "".join(texts) if has_message else None, "\n\n".join(thoughts) or None, "".join(refusals) or None
+
+
+def _reasoning(item: dict[str, Any]) -> list[str]:
+    for name in ("summary", "content"):
+        parts = (fields.text(fields.mapping(part).get("text")) for part in fields.sequence(item.get(name), PARTS_MAX))
+        if texts := [part for part in parts if part]:
+            return texts
+    return []

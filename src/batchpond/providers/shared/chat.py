@@ -1,0 +1,243 @@
+"""Reading chat completions and the result rows around them: the shape of OpenAI and of all who copy it.
+
+Row shapes: `{id, custom_id, response: {status_code, request_id, body} | null, error: {code,
+message} | null}`, either member also left out (OpenAI's batch guide; Together, recorded 2026-09); a row that
+failed over HTTP keeps `error` null and has the error in `response.body.error` (openai-openapi#302).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from batchpond import fields
+from batchpond.model import ErrorClass, Finish, Response, ResponseStatus
+from batchpond.providers.http.api_errors import MESSAGE_LIMIT, ApiError, classify, read_any, read_error
+from batchpond.providers.shared.lines import PARTS_MAX, failed, success_of, unreadable
+
+ReadBody = Callable[[str | None, int | None, dict[str, Any], str | None], Response]
+"""Reads the body of a success: (custom_id, status_code, body, request_id)."""
+
+_FINISH: Final = {
+    "stop": Finish.STOP,
+    "eos": Finish.STOP,
+    "length": Finish.LENGTH,
+    "model_length": Finish.LENGTH,
+    "content_filter": Finish.BLOCKED,
+}
+# The server gave up in the middle: DeepSeek, vLLM, Mistral and OpenRouter. What there is of an answer is none.
+_BROKEN_OFF: Final = frozenset({"insufficient_system_resource", "abort", "error"})
+_THOUGHTS: Final = re.compile(r"\s*<think>(.*?)(?:</think>\s*(.*)|\Z)", re.DOTALL)
+
+
+def read_row(row: dict[str, Any], read_body: ReadBody) -> Response:
+    """Return a row of a result file made uniform, whichever of its members it has."""
+    custom_id = fields.identifier(row.get("custom_id"))
+    answer, error = row.get("response"), _unwrapped(row.get("error"))
+    about = fields.mapping(answer)
+    if isinstance(error, dict) and not (isinstance(answer, dict) and _is_blank(error)):
+        return failed(custom_id, _status_code(about.get("status_code")), read_error(error), _request_id(about))
+    if isinstance(error, str) and error:
+        problem = ApiError(error[:MESSAGE_LIMIT])
+        return failed(custom_id, _status_code(about.get("status_code")), problem, _request_id(about))
+    if not isinstance(answer, dict):
+        return unreadable(custom_id, "the row has neither a response nor an error")
+    return _answered(custom_id, answer, read_body)
+
+
+def read_answer(status_code: int, body: bytes, read_body: ReadBody) -> Response:
+    """Return a live call's whole answer made uniform, without a custom_id; total over any bytes."""
+    found = success_of(status_code, body)
+    if isinstance(found, Response):
+        return found
+    if not {"choices", "output"} & found.keys():
+        return unreadable(None, "the answer has no choices", status_code)
+    return read_body(None, status_code, found, None)
+
+
+def _answered(custom_id: str | None, answer: dict[str, Any], read_body: ReadBody) -> Response:
+    body, request_id = answer.get("body"), _request_id(answer)
+    status_code = _status_code(answer.get("status_code"))
+    is_silent = answer.get("status_code") is None  # some compatible servers leave the status out
+    if is_silent and isinstance(body, dict) and ("choices" in body or "output" in body):
+        return _succeeded(custom_id, None, body, request_id, read_body)
+    if status_code is None or not 200 <= status_code <= 299:
+        problem = _error_of(body)
+        error_class = classify(status_code or 0, problem)
+        return failed(custom_id, status_code, problem, request_id, error_class=error_class)
+    if not isinstance(body, dict):
+        return unreadable(custom_id, "the response has no body", status_code)
+    return _succeeded(custom_id, status_code, body, request_id, read_body)
+
+
+def _unwrapped(error: object) -> object:
+    """Return the error inside an envelope: vLLM's batch rows have `{"error": {"error": {"message": ...}}}`."""
+    inner = fields.mapping(error).get("error")
+    is_envelope = isinstance(inner, dict) and isinstance(error, dict) and _is_blank(error)
+    return inner if is_envelope else error
+
+
+def _is_blank(error: dict[str, Any]) -> bool:
+    return not error.get("code") and not error.get("message")
+
+
+def _error_of(body: object) -> ApiError:
+    if isinstance(body, str):
+        return ApiError(body[:1000])
+    return read_any(body) or ApiError("the provider gave no error text")
+
+
+def _request_id(answer: dict[str, Any]) -> str | None:
+    return fields.identifier(answer.get("request_id"))
+
+
+def _status_code(value: object) -> int | None:
+    number = fields.count(value)
+    return number if number is not None and number <= 999 else None
+
+
+def _succeeded(
+    custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None, read_body: ReadBody
+) -> Response:
+    error = body.get("error")
+    if isinstance(error, dict) and not _is_blank(error):
+        return failed(custom_id, status_code, read_error(error), request_id)
+    if isinstance(error, str) and error and "choices" not in body:
+        return failed(custom_id, status_code, _error_of(body), request_id)
+    return read_body(custom_id, status_code, body, request_id)
+
+
+# --- the body of a chat completion -----------------------------------------------------------------
+
+
+def read_chat(custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None) -> Response:
+    """Return the body of a chat completion made uniform; thoughts are what the provider keeps apart as such."""
+    choices = body.get("choices")
+    choice = fields.mapping(choices[0]) if isinstance(choices, list) and choices else {}
+    message = fields.mapping(choice.get("message"))
+    content = message.get("content")
+    text, refusal = content_of(content)
+    refusal = fields.identifier(message.get("refusal")) or refusal
+    reason = fields.word(choice.get("finish_reason"))
+    if reason in _BROKEN_OFF:
+        said = ApiError(f"the answer was broken off: {reason}", "server_error")
+        return failed(custom_id, status_code, read_any(choice) or said, request_id, error_class=ErrorClass.TRANSIENT)
+    tokens = usage_of(body.get("usage"))
+    return Response(
+        custom_id,
+        ResponseStatus.SUCCEEDED,
+        status_code,
+        fields.text(body.get("model")),
+        reason,
+        _finish(reason, text, refusal) if choice else None,
+        text,
+        _thoughts(message, content),
+        refusal,
+        *tokens,
+        provider_request_id=request_id,
+    )
+
+
+def _thoughts(message: dict[str, Any], content: object) -> str | None:
+    """Return what is kept apart as thoughts: a member of its own, or Mistral's parts of the content."""
+    for name in ("reasoning_content", "reasoning"):
+        if found := fields.identifier(message.get(name)):
+            return found
+    parts = (part.get("thinking") for part in map(fields.mapping, fields.sequence(content, PARTS_MAX)))
+    return "\n\n".join(filter(None, (content_of(part)[0] for part in parts))) or None
+
+
+def _finish(reason: str | None, text: str | None, refusal: str | None) -> Finish:
+    finish = _FINISH.get(reason, Finish.OTHER) if reason else Finish.OTHER
+    return Finish.REFUSAL if refusal and not text and finish in (Finish.STOP, Finish.OTHER) else finish
+
+
+def content_of(content: object) -> tuple[str | None, str | None]:
+    """Return text and refusal of a message's content: a string, or a list of parts."""
+    if not isinstance(content, list):
+        return fields.text(content), None
+    texts: list[str] = []
+    refusals: list[str] = []
+    for part in content[:PARTS_MAX]:
+        if isinstance(part, str):
+            texts.append(part)
+        elif isinstance(part, dict):
+            _gather(part, texts, refusals)
+    return "".join(texts), "".join(refusals) or None
+
+
+def _gather(part: dict[str, Any], texts: list[str], refusals: list[str]) -> None:
+    if part.get("type") == "refusal":
+        refusals.append(fields.text(part.get("refusal")) or "")
+    elif isinstance(part.get("text"), str):
+        texts.append(part["text"])
+
+
+# --- usage ----------------------------------------------------------------------------------------
+
+
+def usage_of(usage: object) -> tuple[int | None, int | None, int | None, int | None]:
+    """Return input, output, reasoning and cached tokens, in chat's or responses' spelling."""
+    if not isinstance(usage, dict):
+        return None, None, None, None
+    is_chat = "prompt_tokens" in usage or "completion_tokens" in usage
+    given, made = ("prompt_tokens", "completion_tokens") if is_chat else ("input_tokens", "output_tokens")
+    return (
+        fields.count(usage.get(given)),
+        fields.count(usage.get(made)),
+        _detail(usage, f"{made}_details", "reasoning_tokens"),
+        _cached(usage, given),
+    )
+
+
+def _cached(usage: dict[str, Any], given: str) -> int | None:
+    """Return the tokens read from a cache, which DeepSeek and Mistral have under names of their own."""
+    found = _detail(usage, f"{given}_details", "cached_tokens")
+    flat = (fields.count(usage.get(name)) for name in ("prompt_cache_hit_tokens", "num_cached_tokens"))
+    return next((count for count in flat if count is not None), None) if found is None else found
+
+
+def _detail(usage: dict[str, Any], details: str, name: str) -> int | None:
+    """Return a part of the tokens; Together has it flat, beside the sums."""
+    found = fields.count(fields.mapping(usage.get(details)).get(name))
+    return fields.count(usage.get(name)) if found is None else found
+
+
+# --- thoughts inside the text ---------------------------------------------------------------------
+
+
+def without_thoughts(response: Response) -> Response:
+    """Return a response whose text begins with `<think>...</think>` with that as its thoughts.
+
+    Thoughts that were cut off leave an empty text. A template that opened the tag itself leaves only the end
+    of it in the answer. Beside thoughts that the provider has kept apart (llama.cpp's `deepseek-legacy` has
+    them twice) a tag at the beginning is taken out all the same.
+    """
+    text, apart = response.text, response.thoughts
+    if not text or ("</think>" not in text and "<think>" not in text):
+        return response
+    if found := _THOUGHTS.fullmatch(text):
+        thoughts, rest = found[1], found[2] or ""
+    elif apart is None and text.count("</think>") == 1 and "<think>" not in text:
+        thoughts, _, rest = text.partition("</think>")
+    else:
+        return response
+    thoughts = thoughts.strip()
+    both = thoughts if apart is None or apart.strip() == thoughts else "\n\n".join(filter(None, (apart, thoughts)))
+    return dataclasses.replace(response, text=rest.strip(), thoughts=both or None)
+
+
+def with_reasoning_counted(response: Response, usage: object) -> Response:
+    """Return a response whose output tokens include the reasoning, where `completion_tokens` leave it out.
+
+    They do at xAI (recorded 2026-10); a total that adds up without the reasoning says that they do not.
+    """
+    output, reasoning = response.output_tokens, response.reasoning_tokens
+    if output is None or not reasoning:
+        return response
+    total = fields.count(fields.mapping(usage).get("total_tokens"))
+    if total is not None and response.input_tokens is not None and total == response.input_tokens + output:
+        return response
+    return dataclasses.replace(response, output_tokens=fields.count(output + reasoning))

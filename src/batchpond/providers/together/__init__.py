@@ -1,0 +1,1 @@
+"""Together AI: batches and live calls."""

@@ -1,0 +1,1 @@
+"""Google's Vertex AI: batch prediction jobs over Cloud Storage."""

@@ -1,0 +1,270 @@
+"""Who calls Vertex AI, and where: project, location, bucket, and tokens that are renewed before they run out.
+
+Variables are those of Google's own tools: GOOGLE_OAUTH_ACCESS_TOKEN (Terraform), CLOUDSDK_AUTH_ACCESS_TOKEN (gcloud),
+GOOGLE_APPLICATION_CREDENTIALS and GOOGLE_CLOUD_PROJECT (google-auth), GOOGLE_CLOUD_LOCATION and GOOGLE_VERTEX_BASE_URL
+(google-genai 3.4 `_api_client.py`), STORAGE_EMULATOR_HOST (google-cloud-storage).
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import threading
+import warnings
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from batchpond import fields
+from batchpond.clock import Clock
+from batchpond.errors import AccessError, ProviderError, UsageError
+from batchpond.providers.base import Descriptor
+from batchpond.providers.http import keys
+from batchpond.providers.http.addresses import checked_base, origin_of
+from batchpond.providers.http.connections import Auth, FixedAuth
+from batchpond.providers.vertex.storage import checked_bucket
+from batchpond.redact import Secret, redact
+
+PROJECT_ENV: Final = "GOOGLE_CLOUD_PROJECT"
+LOCATION_ENV: Final = "GOOGLE_CLOUD_LOCATION"
+BUCKET_ENV: Final = "BATCHPOND_VERTEX_BUCKET"
+STORAGE_ENV: Final = "STORAGE_EMULATOR_HOST"
+CREDENTIALS_ENV: Final = "GOOGLE_APPLICATION_CREDENTIALS"
+QUOTA_ENV: Final = "GOOGLE_CLOUD_QUOTA_PROJECT"
+RENEW_BEFORE: Final = timedelta(minutes=5)
+_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
+_STORAGE_URL: Final = "https://storage.googleapis.com"
+_DEFAULT_FOLDER: Final = "batchpond"
+_PROJECT: Final = re.compile(r"[a-z0-9][a-z0-9.:-]{0,62}")
+_LOCATION: Final = re.compile(r"[a-z]+(?:-[a-z0-9]+)*")
+_FOLDER: Final = re.compile(r"[A-Za-z0-9_.=-]+(?:/[A-Za-z0-9_.=-]+)*")
+_SIMULATED: Final = {PROJECT_ENV: "simulated-project", LOCATION_ENV: "us-central1", BUCKET_ENV: "batchpond-simulated"}
+_INSTALL_HINT: Final = (
+    'pip install "batchpond[vertex]"; or, for an hour, export GOOGLE_OAUTH_ACCESS_TOKEN="$(gcloud auth'
+    ' print-access-token)"'
+)
+_LOGIN_HINT: Final = "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where batches are made, and where their input and output are: `folder` has no slash at its ends."""
+
+    base_url: str
+    storage_url: str
+    project: str
+    location: str
+    bucket: str
+    folder: str
+
+    @property
+    def parent(self) -> str:
+        """The resource that jobs belong to."""
+        return f"projects/{self.project}/locations/{self.location}"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What calls are let in by; `key_name` and `caller` are what messages call the token and its owner."""
+
+    auth: Auth
+    key_name: str
+    caller: str
+    project: str | None = None
+
+
+class Credentials:
+    """Tokens of google-auth's credentials, asked for anew five minutes before the last one runs out."""
+
+    def __init__(self, credentials: Any, clock: Clock) -> None:
+        self._credentials = credentials
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._given: deque[str] = deque(maxlen=8)
+
+    def headers(self) -> Mapping[str, str | Secret]:
+        """Return the headers with a token that is good for five minutes; raises AccessError when none is given."""
+        with self._lock:
+            if not self._is_fresh():
+                self._refresh()
+            headers: dict[str, str | Secret] = {"Authorization": Secret(f"Bearer {self._credentials.token}")}
+            quota_project = self._credentials.quota_project_id
+            return headers | ({"x-goog-user-project": quota_project} if quota_project else {})
+
+    def renew(self) -> bool:
+        """Ask for another token after one was refused early; returns whether it is another one."""
+        with self._lock:
+            refused = self._credentials.token
+            self._refresh()
+            return bool(self._credentials.token != refused)
+
+    def secrets(self) -> Iterable[str]:
+        """Return the last tokens."""
+        return tuple(self._given)
+
+    @property
+    def caller(self) -> str:
+        """The account that the tokens are of, as far as they say."""
+        named = getattr(self._credentials, "service_account_email", None)
+        return named if isinstance(named, str) and "@" in named else "the account of your credentials"
+
+    def _is_fresh(self) -> bool:
+        expiry: datetime | None = self._credentials.expiry
+        if not self._credentials.token:
+            return False
+        # google-auth writes its times in UTC and without saying so.
+        return expiry is None or expiry.replace(tzinfo=UTC) - self._clock.now() > RENEW_BEFORE
+
+    def _refresh(self) -> None:
+        from google.auth import exceptions  # noqa: PLC0415  # of the optional extra
+        from google.auth.transport.requests import Request  # noqa: PLC0415
+
+        try:
+            self._credentials.refresh(Request())
+        except exceptions.TransportError as error:
+            problem: AccessError | ProviderError = ProviderError(
+                f"no token for Vertex AI: {_brief(error)}",
+                hint="run the same command again later; it goes on where this one stopped",
+            )
+        except exceptions.GoogleAuthError as error:
+            problem = AccessError(f"no token for Vertex AI: {_brief(error)}", hint=_LOGIN_HINT)
+        else:
+            self._given.append(self._credentials.token)
+            return
+        raise problem
+
+
+def _brief(error: Exception) -> str:
+    return " ".join(redact(str(error.args[0] if error.args else error)).split())[:300]
+
+
+def find(
+    descriptor: Descriptor, environ: Mapping[str, str], clock: Clock, base_url: str | None
+) -> tuple[Place, Access]:
+    """Return where to call and as whom.
+
+    A token of the environment comes before the credentials that google-auth finds. On this machine what is
+    missing is no error, and those credentials are used only when they are a simulator's own. Raises AccessError
+    without any, and UsageError for a setting that is missing or none.
+    """
+    chosen = base_url or keys.setting(environ, descriptor.base_url_env)
+    is_here = chosen is not None and checked_base(chosen)[1].is_loopback
+    if any(name in environ for name in descriptor.key_env) or (is_here and not _is_of_simulator(environ)):
+        access = _of_environment(descriptor, environ, chosen)
+    else:
+        access = _of_google(clock)
+    location = _named(environ, LOCATION_ENV, _LOCATION, "location", is_here=is_here)
+    bucket, folder = _bucket(environ, is_here=is_here)
+    place = Place(
+        base_url=chosen or f"https://{_host(location)}",
+        storage_url=_storage_url(environ, chosen if is_here else None),
+        project=_named(environ, PROJECT_ENV, _PROJECT, "project", is_here=is_here, otherwise=access.project),
+        location=location,
+        bucket=bucket,
+        folder=folder,
+    )
+    if checked_base(place.storage_url)[1].is_loopback != is_here:
+        raise UsageError(
+            "Vertex AI and Cloud Storage must both be real or both be simulated",
+            hint=f"set or unset {descriptor.base_url_env} and {STORAGE_ENV} together",
+        )
+    return place, access
+
+
+def _of_environment(descriptor: Descriptor, environ: Mapping[str, str], base_url: str | None) -> Access:
+    access = keys.resolve(descriptor, environ, base_url=base_url)
+    headers: dict[str, str | Secret] = {"Authorization": Secret(f"Bearer {access.key.reveal()}")}
+    if quota_project := keys.setting(environ, QUOTA_ENV):
+        headers["x-goog-user-project"] = quota_project
+    return Access(FixedAuth(headers), access.key_env, f"the account of {access.key_env}")
+
+
+def _of_google(clock: Clock) -> Access:
+    """Return google-auth's default credentials: a key file, gcloud's, or this machine's service account."""
+    try:
+        auth = importlib.import_module("google.auth")
+        importlib.import_module("google.auth.transport.requests")
+    except ImportError as error:
+        missing = error.name
+    else:
+        missing = None
+    if missing is not None:
+        raise AccessError(f"no token for Vertex AI, and {missing} is not installed", hint=_INSTALL_HINT)
+    problem = ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a quota project; a refusal says it where it matters
+        try:
+            found, project = auth.default(scopes=[_SCOPE])
+        except auth.exceptions.DefaultCredentialsError as error:
+            problem = _brief(error)
+    if problem:
+        raise AccessError(f"no credentials for Vertex AI: {problem}", hint=_LOGIN_HINT)
+    credentials = Credentials(found, clock)
+    return Access(credentials, "the Google credentials", credentials.caller, project)
+
+
+def _is_of_simulator(environ: Mapping[str, str]) -> bool:
+    """Whether the credentials' file is one whose tokens come from this machine."""
+    path = keys.setting(environ, CREDENTIALS_ENV)
+    try:
+        found = json.loads(Path(path).read_text("utf-8")) if path else {}
+    except (OSError, ValueError):
+        return False
+    origin = origin_of(fields.text(fields.mapping(found).get("token_uri")) or "")
+    return origin is not None and origin.is_loopback
+
+
+def _named(
+    environ: Mapping[str, str],
+    name: str,
+    pattern: re.Pattern[str],
+    what: str,
+    *,
+    is_here: bool,
+    otherwise: str | None = None,
+) -> str:
+    value = keys.setting(environ, name) or otherwise or (_SIMULATED[name] if is_here else None)
+    if value is None:
+        hint = f"export {name}=..., or write `{what} = ...` under [providers.vertex] in the lake's config.toml"
+        raise UsageError(f"Vertex AI needs a {what}: {name} is not set", hint=hint)
+    if not pattern.fullmatch(value):
+        raise UsageError(f"{name} is {value[:100]!r}, which is no {what}")
+    return value
+
+
+def _bucket(environ: Mapping[str, str], *, is_here: bool) -> tuple[str, str]:
+    value = keys.setting(environ, BUCKET_ENV) or (_SIMULATED[BUCKET_ENV] if is_here else None)
+    if value is None:
+        raise UsageError(
+            f"Vertex AI needs a bucket for the input and output of batches: {BUCKET_ENV} is not set",
+            hint=f"export {BUCKET_ENV}=gs://my-bucket/folder, or write `bucket = ...` under [providers.vertex] in the"
+            " lake's config.toml",
+        )
+    bucket, _, folder = value.removeprefix("gs://").partition("/")
+    folder = folder.strip("/") or _DEFAULT_FOLDER
+    if not _FOLDER.fullmatch(folder):
+        raise UsageError(f"{BUCKET_ENV} names the folder {folder[:100]!r}", hint="use letters, digits and _ . = - only")
+    return checked_bucket(bucket), folder
+
+
+def _host(location: str) -> str:
+    """Return the host of a location (google-genai 3.4 `_api_client.py`)."""
+    match location:
+        case "global":
+            return "aiplatform.googleapis.com"
+        case "us" | "eu":
+            return f"aiplatform.{location}.rep.googleapis.com"
+        case _:
+            return f"{location}-aiplatform.googleapis.com"
+
+
+def _storage_url(environ: Mapping[str, str], beside: str | None) -> str:
+    """Return where Cloud Storage is: an emulator, beside a simulated Vertex AI, or the real one."""
+    emulator = keys.setting(environ, STORAGE_ENV)
+    if emulator is not None:
+        return emulator if "://" in emulator else f"http://{emulator}"
+    return beside or _STORAGE_URL

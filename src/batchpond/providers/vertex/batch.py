@@ -1,0 +1,352 @@
+"""Google's Vertex AI: batch prediction jobs whose input and output are objects of Cloud Storage.
+
+Shapes: the discovery document of the aiplatform API, v1, revision 20261106, google-genai 3.4 `batches.py`, and
+recorded traffic of 2026. An attempt has an input object of its own, and a folder beside it for its output.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from batchpond.clock import Clock
+from batchpond.errors import AccessError, ProviderError
+from batchpond.model import (
+    BatchPage,
+    BatchState,
+    CreateAnswer,
+    Created,
+    CreateSpec,
+    Download,
+    ErrorClass,
+    FileRole,
+    Mode,
+    Rejected,
+    RemoteBatch,
+    RemoteFile,
+    Unclear,
+)
+from batchpond.providers.base import Descriptor
+from batchpond.providers.gemini import models as gemini_models
+from batchpond.providers.gemini.body import GENERATE, endpoint_for
+from batchpond.providers.gemini.lines import read_answer
+from batchpond.providers.http.answers import AckRule, Answer
+from batchpond.providers.http.client import HttpClient, HttpError
+from batchpond.providers.http.outcomes import error_class_of
+from batchpond.providers.shared import wire as common
+from batchpond.providers.vertex import auth as vertex_auth
+from batchpond.providers.vertex.auth import Access, Place
+from batchpond.providers.vertex.body import bare_model, build_body, model_path, payload_line
+from batchpond.providers.vertex.lines import read_line
+from batchpond.providers.vertex.roles import advice_for_call, role_named
+from batchpond.providers.vertex.schema import check_payload
+from batchpond.providers.vertex.storage import Storage
+from batchpond.providers.vertex.views import LABEL, read_job
+
+__all__ = [
+    "DESCRIPTOR",
+    "Vertex",
+    "accepted_thinking",
+    "build_body",
+    "caveats",
+    "connect",
+    "endpoint_for",
+    "payload_line",
+    "read_answer",
+    "read_line",
+]
+
+DESCRIPTOR: Final = Descriptor(
+    name="vertex",
+    default_base_url="https://aiplatform.googleapis.com",
+    base_url_env="GOOGLE_VERTEX_BASE_URL",
+    key_env=("GOOGLE_OAUTH_ACCESS_TOKEN", "CLOUDSDK_AUTH_ACCESS_TOKEN"),
+    endpoints=(GENERATE,),
+    default_endpoint=GENERATE,
+    max_requests=200_000,
+    max_bytes=1_000_000_000,
+    list_page_size=100,
+    create_deadline_s=120.0,
+    settle_s=900.0,
+    results_retention_days=365,
+    has_token=True,
+    takes_schema=True,
+    modes=(Mode.BATCH,),
+    settings=(
+        ("project", vertex_auth.PROJECT_ENV),
+        ("location", vertex_auth.LOCATION_ENV),
+        ("bucket", vertex_auth.BUCKET_ENV),
+    ),
+    credentials_env=(vertex_auth.CREDENTIALS_ENV,),
+    caveats=(
+        "a Vertex AI job reads and writes Cloud Storage as the project's Vertex AI service agent, not as you: it needs"
+        " roles/storage.objectUser on the bucket too, and a job that lacks it may fail only after it ran",
+        "Vertex AI loads the input file as a table: one key with two types, a null or an empty object fails the whole"
+        " batch, unbilled; batchpond checks that before it sends",
+        "a job waits up to 72 hours and runs up to 24: what has not finished then is cancelled, what has is kept and"
+        " billed",
+        "input and results stay in your bucket, at its price, until you or its lifecycle rules delete them",
+        "max_output_tokens covers the thoughts too: too low a limit ends answers before they begin",
+    ),
+    notes=(
+        "requests and bytes of an input file, queue and run time: Google's batch guide",
+        "the id beside `request`, the shape of output rows, import rules: recorded traffic of 2026, not documented",
+        "names of output files: not documented; every *.jsonl and every incremental_predictions* of a job's folder",
+        "whether an expired job leaves rows: not known; its folder is looked into",
+        "retention of results: the bucket's own rules; 365 days stand for that here",
+        "settle time: twice the create deadline and 5 minutes, at least 15 minutes",
+    ),
+)
+
+_ACK: Final = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
+_NOT_THERE: Final = frozenset({404})
+_TOO_LATE: Final = frozenset({400, 404, 409})
+_JOB: Final = re.compile(r"projects/[^/]+/locations/[^/]+/batchPredictionJobs/([^/]+)")
+_TOKEN: Final = re.compile(r"[a-z0-9-]{1,63}")
+_LABEL_CHARS: Final = 63
+_FILTERED_PAGES_MAX: Final = 10
+_OUTPUT: Final = re.compile(r"(?:incremental_predictions.*|.*\.jsonl)")
+_UNNAMED_MODEL: Final = re.compile(r"(?i)\bPublisher ?Model\b|\bmodel\b.*\bnot (?:found|exist)")
+
+
+def connect(
+    clock: Clock,
+    *,
+    transport: Any = None,
+    environ: Mapping[str, str] = os.environ,
+    base_url: str | None = None,
+) -> Vertex:
+    """Return the wire for the environment's token, or for the credentials that google-auth finds.
+
+    Raises AccessError when there are none, UsageError when project, location or bucket is not set.
+    """
+    place, access = vertex_auth.find(DESCRIPTOR, environ, clock, base_url)
+    http, storage = (
+        HttpClient(url, access.auth, clock, transport, key_name=access.key_name)
+        for url in (place.base_url, place.storage_url)
+    )
+    return Vertex(http, Storage(storage, lambda: access.caller), clock, place, access)
+
+
+def accepted_thinking(model: str, endpoint: str = "") -> tuple[str, ...]:
+    """Return the thinking words that a model accepts; where it has a budget, numbers of tokens besides."""
+    return gemini_models.accepted_thinking(bare_model(model), endpoint)
+
+
+def caveats(model: str) -> tuple[str, ...]:
+    """Return what a person should know about a model before money is spent on it."""
+    return gemini_models.caveats(bare_model(model))
+
+
+class Vertex(common.Wire):
+    """The wire of Vertex AI's batch prediction, bound to one project, location and bucket."""
+
+    def __init__(self, http: HttpClient, storage: Storage, clock: Clock, place: Place, access: Access) -> None:
+        super().__init__(http, clock)
+        self._storage = storage
+        self._place = place
+        self._access = access
+
+    @property
+    def descriptor(self) -> Descriptor:
+        """Return Vertex AI's limits and caveats."""
+        return DESCRIPTOR
+
+    @property
+    def host(self) -> str:
+        """Return host, project and location: the same credential makes batches in many of them."""
+        return f"{self._http.host}/{self._place.project}/{self._place.location}"
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+        self._storage.close()
+
+    def upload(self, path: Path, filename: str) -> RemoteFile:
+        """Put a payload into the bucket, checked; safe to repeat, since an object that is there is not made again."""
+        check_payload(path)
+        return self._storage.upload(path, self._input_uri(filename))
+
+    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:  # noqa: ARG002  # names are unique
+        """Return the payload's object if it is there."""
+        found = self._storage.stat(self._input_uri(filename))
+        return [] if found is None else [found]
+
+    def create(self, spec: CreateSpec) -> CreateAnswer:
+        """Send exactly one POST and classify its answer; raises nothing for network faults.
+
+        Without a token nothing is sent, which is a definite no. Raises ProviderError, with nothing sent, when there
+        is no input object.
+        """
+        if spec.input_file_id is None:
+            raise ProviderError("a Vertex AI batch is made of an object in Cloud Storage, and none was given")
+        try:
+            self._access.auth.headers()
+        except AccessError as error:
+            return Rejected(ErrorClass.ACCESS, "no_token", error.message, 401)
+        except ProviderError as error:
+            return Rejected(ErrorClass.TRANSIENT, "no_token", error.message, 401)
+        path, job = f"/v1/{self._place.parent}/batchPredictionJobs", _job_of(spec, spec.input_file_id)
+        answer = self._http.post_once(path, job, deadline_s=DESCRIPTOR.create_deadline_s, rule=_ACK)
+        if isinstance(answer, Unclear):
+            return answer
+        if not answer.is_success:
+            return self._rejection(answer)
+        batch = read_job(answer.json)
+        return Unclear("the answer has no job name") if batch is None else Created(batch, self._scope())
+
+    def list_page(self, cursor: str | None) -> BatchPage:
+        """Return one page of the project's jobs at the location, newest first as far as is known.
+
+        Raises ProviderError when the listing does not go on as it says: an incomplete list must
+        never look like a complete one.
+        """
+        return self._page(cursor, {})
+
+    def find_batches(self, token: str) -> tuple[RemoteBatch, ...]:
+        """Return the jobs with a token, which the server looks up by their label; none prove nothing.
+
+        A filter that the server does not take, or does not heed, finds what a few pages hold. Raises ProviderError
+        for a token that is no label, so that nothing is asked that means something else.
+        """
+        if not _TOKEN.fullmatch(token):
+            raise ProviderError(f"{token!r} is no label of a job")
+        found: list[RemoteBatch] = []
+        cursor: str | None = None
+        for _ in range(_FILTERED_PAGES_MAX):
+            try:
+                page = self._page(cursor, {"filter": f"labels.{LABEL}={token}"})
+            except HttpError as error:
+                if error.status_code != 400:
+                    raise
+                break
+            found += [batch for batch in page.batches if batch.token == token]
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        return tuple(found)
+
+    def get(self, batch_id: str) -> RemoteBatch | None:
+        """Return a job, by its full name or its number; None on 404, which is no proof of loss."""
+        path = self._job_path(batch_id)
+        with role_named(lambda: self._access.caller):
+            answer = self._http.request_json("GET", path, allow=_NOT_THERE)
+        if not answer.is_success:
+            return None
+        batch = read_job(answer.json)
+        if batch is None or batch.batch_id.rpartition("/")[2] != batch_id.rpartition("/")[2]:
+            raise ProviderError(f"GET {path} at {self.host} answered with another object: {answer.excerpt()}")
+        return batch
+
+    def cancel(self, batch_id: str) -> RemoteBatch | None:
+        """Ask for cancellation, and for what came of it; None when Google says it is too late or unknown."""
+        with role_named(lambda: self._access.caller):
+            answer = self._http.request_json("POST", f"{self._job_path(batch_id)}:cancel", payload={}, allow=_TOO_LATE)
+        return self.get(batch_id) if answer.is_success else None
+
+    def result_files(self, batch: RemoteBatch) -> tuple[tuple[FileRole, str], ...]:
+        """Return every result object in the folder of a job that ended, by name.
+
+        Raises ProviderError where a job does not say which of several folders is its own.
+        """
+        folder = batch.output_file_id
+        if folder is None:
+            return ()
+        try:
+            found = self._storage.list(folder)
+        except HttpError as error:
+            if error.status_code == 404 and batch.state is BatchState.FAILED:
+                return ()  # it failed because there is no such bucket
+            raise
+        kept = [file.file_id for file in found if file.size_bytes != 0 and _OUTPUT.fullmatch(file.filename)]
+        folders = {uri.rpartition("/")[0] for uri in kept}
+        if len(folders) > 1:
+            raise ProviderError(
+                f"{batch.batch_id} does not say which of {len(folders)} folders below {folder} is its own",
+                hint=f"look at {', '.join(sorted(folders)[:3])}; nothing was taken from any",
+            )
+        return tuple((FileRole.OUTPUT, uri) for uri in kept)
+
+    def download(self, file_id: str, path: Path) -> Download | None:
+        """Stream a result object to `path`; None on 404."""
+        return self._storage.download(file_id, path)
+
+    def peek(self, file_id: str, max_bytes: int) -> bytes | None:
+        """Return the first bytes of a result object; None on 404."""
+        return self._storage.peek(file_id, max_bytes)
+
+    def check(self) -> str:
+        """List one job and the bucket, which is free, and return the scope that the token belongs to."""
+        self._page(None, {"pageSize": 1})
+        self._storage.stat(self._input_uri("check"))
+        return self._scope()
+
+    def _scope(self) -> str:
+        return f"{DESCRIPTOR.name}/{self.host}"
+
+    def _input_uri(self, filename: str) -> str:
+        return f"gs://{self._place.bucket}/{self._place.folder}/{filename}"
+
+    def _job_path(self, batch_id: str) -> str:
+        name = batch_id if "/" in batch_id else f"{self._place.parent}/batchPredictionJobs/{batch_id}"
+        if not _JOB.fullmatch(name):
+            raise ProviderError(f"{batch_id!r} is not the name of a Vertex AI job")
+        return "/v1/" + "/".join(common.segment(part) for part in name.split("/"))
+
+    def _page(self, cursor: str | None, params: Mapping[str, str | int]) -> BatchPage:
+        path = f"/v1/{self._place.parent}/batchPredictionJobs"
+        asked = {"pageSize": DESCRIPTOR.list_page_size, **params}
+        with role_named(lambda: self._access.caller):
+            rows, cursor = common.filled_page_by_token(self._http, path, asked, cursor, "batchPredictionJobs")
+        batches = [read_job(row) for row in rows]
+        if any(batch is None for batch in batches):
+            raise ProviderError(f"{self.host} lists a job without a name")
+        return BatchPage(tuple(batch for batch in batches if batch is not None), cursor)
+
+    def _rejection(self, answer: Answer) -> Rejected:
+        """Return a definite no, with the role that is missing; a token that only ran out is no lack of access."""
+        error_class = error_class_of(answer)
+        message = answer.error.message if answer.error else ""
+        if answer.status_code == 404 and _UNNAMED_MODEL.search(message):
+            error_class = ErrorClass.MODEL_GONE
+        advice = advice_for_call(message, self._access.caller)
+        if answer.status_code == 403 and advice is not None:
+            error_class = ErrorClass.ACCESS  # though Google's text says that the thing may not exist
+        if answer.status_code == 401 and self._is_renewed():
+            error_class = ErrorClass.TRANSIENT
+        refusal = common.rejection(answer, error_class, self._clock.now())
+        return replace(refusal, message=f"{refusal.message} [{advice}]") if advice else refusal
+
+    def _is_renewed(self) -> bool:
+        try:
+            return self._access.auth.renew()
+        except (AccessError, ProviderError):
+            return False
+
+
+def _job_of(spec: CreateSpec, input_uri: str) -> dict[str, Any]:
+    """Return the job to create: its output goes into a folder named after its input, which is the attempt's own."""
+    labels = {LABEL: spec.token}
+    for name, value in spec.metadata:
+        if name in ("study", "shard") and (text := _label(value)):
+            labels[f"{LABEL}_{name}"] = text
+    return {
+        "displayName": spec.token,
+        "model": model_path(spec.request_model),
+        "inputConfig": {"instancesFormat": "jsonl", "gcsSource": {"uris": [input_uri]}},
+        "outputConfig": {
+            "predictionsFormat": "jsonl",
+            "gcsDestination": {"outputUriPrefix": input_uri.removesuffix(".jsonl") + "-output"},
+        },
+        "labels": labels,
+    }
+
+
+def _label(text: str) -> str:
+    """Return a text as a label may hold it: lower-case letters, digits, `_` and `-`."""
+    return re.sub(r"[^a-z0-9_-]", "_", text.lower())[:_LABEL_CHARS]

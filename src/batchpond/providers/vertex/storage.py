@@ -1,0 +1,224 @@
+"""Google Cloud Storage over its JSON API: the objects that a job reads and writes.
+
+Shapes: the discovery document of the storage API, v1, revision 20261009, and its guide of resumable uploads.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from batchpond import fields
+from batchpond.errors import ProviderError, UsageError
+from batchpond.model import Download, RemoteFile
+from batchpond.providers.http.client import HttpClient, HttpError
+from batchpond.providers.http.uploads import Start
+from batchpond.providers.http.uploads_google import Ranges
+from batchpond.providers.shared import wire as common
+from batchpond.providers.vertex.roles import role_named
+
+OBJECTS_MAX: Final = 10_000
+_PAGE_ROWS: Final = 1_000
+_PAGES_MAX: Final = 1_000
+_DOWNLOADS_MAX: Final = 3
+_MIME_TYPE: Final = "application/jsonl"
+_MISSING: Final = frozenset({404})
+_DROPPED: Final = frozenset({204, 404, 412})
+_EXISTS: Final = 412
+_BLOCK_BYTES: Final = 1 << 20
+_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An object, or a folder, of a bucket."""
+
+    bucket: str
+    name: str
+
+    @classmethod
+    def parse(cls, uri: str) -> Address:
+        """Return the address that a `gs://` URI names; raises ProviderError for any other text."""
+        scheme, _, rest = uri.partition("://")
+        bucket, _, name = rest.partition("/")
+        if scheme != "gs" or not _BUCKET.fullmatch(bucket) or any(character < " " for character in name):
+            raise ProviderError(f"{uri[:200]!r} is no address in Cloud Storage")
+        return cls(bucket, name)
+
+    @property
+    def uri(self) -> str:
+        """The address as text."""
+        return f"gs://{self.bucket}/{self.name}"
+
+    @property
+    def path(self) -> str:
+        """The object's path in the API."""
+        return f"/storage/v1/b/{self.bucket}/o/{common.segment(self.name)}"
+
+
+def checked_bucket(bucket: str) -> str:
+    """Return a bucket's name; raises UsageError for what can be none."""
+    if not _BUCKET.fullmatch(bucket):
+        raise UsageError(f"{bucket!r} is not the name of a bucket", hint="write my-bucket, or gs://my-bucket/folder")
+    return bucket
+
+
+class Storage:
+    """The objects that one credential sees; `caller` says whose it is, for messages.
+
+    Each call raises AccessError that names the missing role where one is missing.
+    """
+
+    def __init__(self, http: HttpClient, caller: Callable[[], str]) -> None:
+        self._http = http
+        self._caller = caller
+
+    @property
+    def host(self) -> str:
+        """The host that the objects are at."""
+        return self._http.host
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether that is this machine: a simulator."""
+        return self._http.is_loopback
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def stat(self, uri: str) -> RemoteFile | None:
+        """Return an object's size and time, None when there is none."""
+        found = self._metadata(Address.parse(uri))
+        return None if found is None else _file(uri, found)
+
+    def upload(self, path: Path, uri: str) -> RemoteFile:
+        """Put a file at an address where nothing is; the same bytes being there already is a success.
+
+        Other bytes there are what an earlier, broken upload left, and are replaced. Raises ProviderError when
+        what is stored is not the file.
+        """
+        address = Address.parse(uri)
+        found = self._put(path, address, 0)
+        if found is None:
+            found = self._metadata(address) or {}
+            if not _holds(found, path):
+                found = self._put(path, address, fields.count(found.get("generation")) or 0)
+        if found is None:
+            raise ProviderError(f"{uri} was written by somebody else meanwhile", hint="run the same command again")
+        if not _holds(found, path):
+            self._drop(address, found)
+            raise ProviderError(
+                f"{self.host} stored other bytes than those of {path.name}; no batch exists",
+                hint="run the same command again: it is uploaded anew",
+            )
+        return _file(uri, found)
+
+    def list(self, folder: str) -> list[RemoteFile]:
+        """Return the objects below a folder, by name.
+
+        Raises ProviderError when the bucket is not there, when there are too many, and when the listing does not
+        go on as it says: an incomplete one must never look like a complete one.
+        """
+        address = Address.parse(folder)
+        path = f"/storage/v1/b/{address.bucket}/o"
+        params: dict[str, str | int] = {"prefix": address.name, "maxResults": _PAGE_ROWS}
+        found: dict[str, RemoteFile] = {}
+        cursor: str | None = None
+        for _ in range(_PAGES_MAX):
+            with role_named(self._caller):
+                rows, cursor = common.page_by_token(self._http, path, params, cursor, "items")
+            for row in map(fields.mapping, rows):
+                name = fields.identifier(row.get("name"))
+                if name is None or not name.startswith(address.name):
+                    raise ProviderError(f"{self.host} lists an object outside {folder}")
+                found[name] = _file(Address(address.bucket, name).uri, row)
+            if len(found) > OBJECTS_MAX:
+                raise ProviderError(f"there are more than {OBJECTS_MAX} objects below {folder}")
+            if cursor is None:
+                return [found[name] for name in sorted(found)]
+        raise ProviderError(f"{self.host} lists more than {_PAGES_MAX} pages below {folder}")
+
+    def download(self, uri: str, path: Path) -> Download | None:
+        """Stream an object's bytes to `path`, checked against its digest; None when there is none.
+
+        Raises ProviderError, with nothing left at `path`, when other bytes come again and again.
+        """
+        address = Address.parse(uri)
+        for _ in range(_DOWNLOADS_MAX):
+            with role_named(self._caller):
+                got = self._http.download(f"{address.path}?alt=media", path)
+            # Google's 403 for bytes reads like a 404: what is known of the object tells them apart.
+            found = self._metadata(address)
+            if got is None or found is None or _is_transcoded(found) or _holds(found, path):
+                return got
+        path.unlink(missing_ok=True)
+        raise ProviderError(f"{self.host} does not give the bytes of {uri} whole", hint="run the same command again")
+
+    def peek(self, uri: str, max_bytes: int) -> bytes | None:
+        """Return an object's first bytes; None when there is none."""
+        address = Address.parse(uri)
+        with role_named(self._caller):
+            found = self._http.peek(f"{address.path}?alt=media", max_bytes)
+        if found is None:
+            self._metadata(address)
+        return found
+
+    def _metadata(self, address: Address) -> dict[str, Any] | None:
+        with role_named(self._caller):
+            answer = self._http.request_json("GET", address.path, allow=_MISSING)
+        return fields.mapping(answer.json) if answer.is_success else None
+
+    def _put(self, path: Path, address: Address, generation: int) -> dict[str, Any] | None:
+        """Upload over that generation, 0 for none; None when there is another one."""
+        query = f"uploadType=resumable&name={common.segment(address.name)}&ifGenerationMatch={generation}"
+        start = Start(
+            f"/upload/storage/v1/b/{address.bucket}/o?{query}",
+            {"contentType": _MIME_TYPE},
+            _MIME_TYPE,
+            Ranges(),
+        )
+        try:
+            with role_named(self._caller):
+                return fields.mapping(self._http.upload_resumable(start, path).json)
+        except HttpError as error:
+            if error.status_code != _EXISTS:
+                raise
+        return None
+
+    def _drop(self, address: Address, found: dict[str, Any]) -> None:
+        generation = fields.count(found.get("generation"))
+        query = "" if generation is None else f"?ifGenerationMatch={generation}"
+        self._http.request_json("DELETE", address.path + query, allow=_DROPPED)
+
+
+def _file(uri: str, found: dict[str, Any]) -> RemoteFile:
+    name = uri.rpartition("/")[2]
+    return RemoteFile(uri, name, fields.count(found.get("size")), fields.moment(found.get("timeCreated")))
+
+
+def _is_transcoded(found: dict[str, Any]) -> bool:
+    """Whether an object is kept packed, so that its digest is not that of the bytes that come."""
+    return bool(found.get("contentEncoding"))
+
+
+def _holds(found: dict[str, Any], path: Path) -> bool:
+    """Whether an object has a file's size and, where Google says one, its digest."""
+    size_bytes = fields.count(found.get("size"))
+    if size_bytes is not None and size_bytes != path.stat().st_size:
+        return False
+    said = fields.identifier(found.get("md5Hash"))
+    return (size_bytes is not None and said is None) or said == _md5(path)
+
+
+def _md5(path: Path) -> str:
+    digest = hashlib.md5(usedforsecurity=False)
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    return base64.b64encode(digest.digest()).decode("ascii")

@@ -1,0 +1,1 @@
+"""What SQL made of the judgments, for people and papers."""

@@ -1,0 +1,176 @@
+"""Copies of a view for other programs: Parquet, CSV or JSON lines, in one file or one per batch.
+
+DuckDB streams the rows, so memory does not grow with the view. A file appears under its final
+name whole or not at all, and never replaces another one unless told to.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from enum import StrEnum
+from pathlib import Path
+
+import duckdb
+
+from batchpond import views
+from batchpond.clock import random_hex
+from batchpond.errors import BatchpondError, UsageError
+from batchpond.lake import disk
+from batchpond.lake.tables import literal, quoted
+
+BATCHES_MAX = 100_000
+_NAME_LENGTH_MAX = 80
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_ROWS = "export_rows"
+
+# What a spreadsheet takes for the start of a formula, wherever invisible characters or spaces
+# stand before it; the full-width forms too, which some programs fold to the plain ones.
+_FORMULA = r"^[\s\p{Z}\p{C}]*[=+\-@\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]|^[\t\r\n]"
+
+
+class ExportFormat(StrEnum):
+    """The kinds of file that `export` writes."""
+
+    PARQUET = "parquet"
+    CSV = "csv"
+    JSONL = "jsonl"
+
+
+_OPTIONS = {
+    ExportFormat.PARQUET: "FORMAT parquet, COMPRESSION zstd",
+    ExportFormat.CSV: "FORMAT csv, HEADER true",
+    ExportFormat.JSONL: "FORMAT json",
+}
+
+
+def export(
+    lake_path: Path,
+    destination: Path,
+    *,
+    format: ExportFormat,
+    per_batch: bool = False,
+    view: str = "results",
+    defuse_formulas: bool = True,
+    force: bool = False,
+) -> list[Path]:
+    """Write a view to `destination`, a file, or with `per_batch` a folder with one file per batch.
+
+    Rows come in the order of the view's grain; `per_batch` leaves out rows that no batch
+    belongs to. In CSV, text that a spreadsheet would run as a formula gets a `'` before it.
+    Returns the files written. Raises UsageError for an unknown view, for `per_batch` of a view
+    without batches, and for a file that exists when `force` is not set.
+    """
+    info = {known.name: known for known in views.views()}.get(view)
+    if info is None:
+        raise UsageError(f"there is no view {view!r} to export", hint="`batchpond views` lists them")
+    order = f"ORDER BY {', '.join(map(quoted, info.grain_columns)) or 'ALL'}"
+    with closing(views.connect(lake_path)) as connection, translated(destination):
+        if per_batch:
+            return _write_batches(connection, view, order, destination, format, defuse=defuse_formulas, force=force)
+        select = _select(connection, quoted(view), order, format, defuse=defuse_formulas)
+        return [write(connection, select, destination, format, force=force)]
+
+
+def _write_batches(
+    connection: duckdb.DuckDBPyConnection, view: str, order: str, folder: Path, form: ExportFormat,
+    *, defuse: bool, force: bool,
+) -> list[Path]:  # fmt: skip
+    if not {"attempt_id", "batch_id"} <= {name for name, _ in _columns(connection, quoted(view))}:
+        raise UsageError("this view does not say which batch a row belongs to", hint="export it without --per-batch")
+    # The view is worked out once; each batch is then a small scan of a sorted copy that spills to disk.
+    connection.execute(
+        f"CREATE TEMP TABLE {_ROWS} AS SELECT * FROM {quoted(view)} WHERE attempt_id IS NOT NULL ORDER BY attempt_id"
+    )
+    attempts = connection.execute(
+        f"SELECT attempt_id, min(batch_id) FROM {_ROWS} GROUP BY attempt_id ORDER BY attempt_id LIMIT {BATCHES_MAX + 1}"
+    ).fetchall()
+    if len(attempts) > BATCHES_MAX:
+        raise UsageError(f"there are more than {BATCHES_MAX:,} batches to export", hint="export them into one file")
+    paths = {attempt_id: folder / _file_name(attempt_id, batch_id, form) for attempt_id, batch_id in attempts}
+    if not force:
+        for path in paths.values():
+            refuse_existing(path)
+    disk.make_directory(folder)
+    written = []
+    for attempt_id, path in paths.items():
+        batch = f"(SELECT * FROM {_ROWS} WHERE attempt_id = {literal(attempt_id)})"
+        select = _select(connection, batch, order, form, defuse=defuse)
+        written.append(write(connection, select, path, form, force=force))
+    return written
+
+
+def _file_name(attempt_id: str, batch_id: str | None, form: ExportFormat) -> str:
+    # A batch id is the provider's text. The attempt's own id keeps cleaned-up names apart.
+    parts = [part for part in (batch_id, attempt_id) if part]
+    return "-".join(_UNSAFE.sub("_", part)[:_NAME_LENGTH_MAX] for part in parts) + f".{form}"
+
+
+def _select(connection: duckdb.DuckDBPyConnection, source: str, order: str, form: ExportFormat, *, defuse: bool) -> str:
+    if form is not ExportFormat.CSV or not defuse:
+        return f"SELECT * FROM {source} {order}"
+    texts = [quoted(name) for name, kind in _columns(connection, source) if kind == "VARCHAR"]
+    defused = [f"{_defused(column)} AS {column}" for column in texts]
+    return f"SELECT * REPLACE ({', '.join(defused)}) FROM (SELECT * FROM {source}) {order}"
+
+
+def _defused(column: str) -> str:
+    return f"CASE WHEN regexp_matches({column}, {literal(_FORMULA)}) THEN '''' || {column} ELSE {column} END"
+
+
+def _columns(connection: duckdb.DuckDBPyConnection, source: str) -> list[tuple[str, str]]:
+    return [(row[0], row[1]) for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()]
+
+
+def write(connection: duckdb.DuckDBPyConnection, select: str, path: Path, form: ExportFormat, *, force: bool) -> Path:
+    """Write a query's rows to a file, which appears whole or not at all."""
+    return write_query(connection, select, path, _OPTIONS[form], force=force)
+
+
+def write_query(connection: duckdb.DuckDBPyConnection, select: str, path: Path, options: str, *, force: bool) -> Path:
+    """Write a query's rows as DuckDB's COPY does with these options."""
+    with placed(path, force=force) as staged:
+        target = literal(os.path.abspath(staged))
+        connection.execute(f"COPY ({select}) TO {target} ({options}, USE_TMP_FILE false)")
+    return path
+
+
+@contextmanager
+def placed(path: Path, *, force: bool) -> Iterator[Path]:
+    """Yield an empty file beside `path` that takes its name after the block; raises UsageError if that is taken."""
+    if not force:
+        refuse_existing(path)
+    staged = path.with_name(f".{path.name[:_NAME_LENGTH_MAX]}.{random_hex(6)}.part")
+    disk.write_private(staged, b"")
+    try:
+        yield staged
+        disk.sync_file(staged)
+        if force:
+            disk.replace(staged, path)
+        elif not disk.link_into_place(staged, path):
+            refuse_existing(path)
+    finally:
+        staged.unlink(missing_ok=True)
+
+
+def refuse_existing(path: Path) -> None:
+    """Raise UsageError where something stands already."""
+    if os.path.lexists(path):
+        raise UsageError(f"{path} exists already", hint="give another name, or --force to replace it")
+
+
+@contextmanager
+def translated(destination: Path) -> Iterator[None]:
+    """Raise what the disk or DuckDB refuses as an error that says what to check."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise UsageError(f"{error.filename}: the folder does not exist", hint="make it first") from None
+    except (OSError, duckdb.Error) as error:
+        first_line = str(error).split("\n", 1)[0]
+        raise BatchpondError(
+            f"{destination} could not be written: {first_line}",
+            hint="check free space and permissions; `batchpond doctor` checks the lake",
+        ) from error

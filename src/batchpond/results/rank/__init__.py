@@ -1,0 +1,1 @@
+"""Rankings: pair judgments counted in SQL, fitted in numpy, printed as rows."""

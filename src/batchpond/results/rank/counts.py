@@ -1,0 +1,229 @@
+"""Pair judgments counted in SQL, a row per pair and unit, as the win tables that rankings start from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from batchpond import views
+from batchpond.errors import LakeError, UsageError
+from batchpond.results.rank import adaptive as rank_adaptive
+from batchpond.stats.arrays import Ints
+from batchpond.stats.votes import Votes
+
+CELL: Final = ("template_id", "rubric_id", "provider", "request_model", "thinking")
+SCOPE: Final = ("study", *CELL)
+ITEMS_MAX: Final = 5_000
+RANKINGS_MAX: Final = 10_000
+_BATCH_ROWS: Final = 100_000
+
+# Rows are many, and numbers that fit in 32 bits move in half the time.
+_Column = npt.NDArray[np.int32]
+
+
+class What(StrEnum):
+    """What is ranked."""
+
+    AUTO = "auto"
+    ITEMS = "items"
+    CANDIDATES = "candidates"
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """One scope's votes: counts per item of judgments without verdict and of those still out, beside the votes.
+
+    `held_out` are those of the votes that adaptive rounds held out, None where pairs were chosen otherwise.
+    """
+
+    scope: tuple[str | None, ...]
+    what: What
+    names: list[str]
+    votes: Votes
+    n_without_verdict: list[int]
+    n_pending: list[int]
+    held_out: Votes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Study:
+    """What a study's judgments differ in: its scopes by the columns asked for, and whether units differ in one.
+
+    `has_rounds` says that some of its pairs were chosen by adaptive rounds.
+    """
+
+    name: str
+    what: What
+    by: tuple[str, ...]
+    scopes: list[tuple[str | None, ...]]
+    has_units: bool
+    has_rounds: bool
+
+    @property
+    def compared(self) -> tuple[str, str]:
+        """The columns that name what was compared."""
+        if self.what is What.CANDIDATES:
+            return "candidate_first", "candidate_second"
+        return "item_first", "item_second"
+
+    @property
+    def varying(self) -> list[str]:
+        """The columns with several values: grouping by the others would only take time."""
+        return [name for name, values in zip(self.by, zip(*self.scopes, strict=True), strict=False)
+                if len(set(values)) > 1]  # fmt: skip
+
+
+def counted(lake_path: Path, study: str | None, what: What, by: Sequence[str]) -> Iterator[Counts]:
+    """Yield the counts of every ranking asked for, in order of study and cell."""
+    with closing(views.connect(lake_path)) as connection:
+        try:
+            for found in _studies(connection, study, what, tuple(by)):
+                _count(connection, found)
+                if found.has_rounds:
+                    rank_adaptive.count(connection, found.name, found.compared, found.varying)
+                yield from _scopes(connection, found)
+        except duckdb.Error as error:
+            raise LakeError(
+                f"the pair judgments could not be read: {str(error).splitlines()[0]}",
+                hint="`batchpond doctor` names a damaged file; the others are not affected",
+            ) from error
+
+
+def _studies(
+    connection: duckdb.DuckDBPyConnection, study: str | None, asked: What, by: tuple[str, ...]
+) -> Iterator[_Study]:
+    """Yield each study with pair judgments and what to rank in it."""
+    where = "" if study is None else "WHERE study = $study"
+    scope = "".join(f", {name}" for name in by)
+    rows = connection.execute(
+        f"""
+        SELECT study, count(*), count(*) FILTER (WHERE candidate_first IS NOT NULL AND candidate_second IS NOT NULL),
+          min(unit_id) IS DISTINCT FROM max(unit_id) OR count(unit_id) NOT IN (0, count(*)), count(purpose) {scope}
+        FROM pair_judgments {where} GROUP BY study {scope} ORDER BY study {scope}
+        """,
+        {} if study is None else {"study": study},
+    ).fetchall()
+    for name in dict.fromkeys(row[0] for row in rows):
+        own = [row for row in rows if row[0] == name]
+        what, n_of_candidates = asked, sum(row[2] for row in own)
+        if what is What.AUTO:
+            what = What.CANDIDATES if n_of_candidates == sum(row[1] for row in own) else What.ITEMS
+        elif what is What.CANDIDATES and n_of_candidates == 0:
+            raise UsageError(f"study {name!r} does not say which model wrote what", hint="rank items instead")
+        if len(own) > RANKINGS_MAX:
+            raise UsageError(f"there are more than {RANKINGS_MAX:,} rankings in {name!r}", hint="name fewer columns")
+        yield _Study(name, what, by, [row[5:] for row in own], any(row[3] for row in own), any(row[4] for row in own))
+
+
+def _count(connection: duckdb.DuckDBPyConnection, study: _Study) -> None:
+    """Count one study's judgments into `rank_counts`, a row per scope, unit and ordered pair."""
+    first, second = study.compared
+    keys = "".join(f"{name}, " for name in [*study.varying, *(["unit_id"] if study.has_units else [])])
+    connection.execute(
+        f"""
+        CREATE OR REPLACE TEMP TABLE rank_counts AS
+        SELECT {keys} {first} AS first, {second} AS second,
+          count(*) FILTER (WHERE verdict = 'first') AS n_first,
+          count(*) FILTER (WHERE verdict = 'second') AS n_second,
+          count(*) FILTER (WHERE verdict = 'tie') AS n_tied,
+          count(*) FILTER (WHERE outcome IS NOT NULL AND verdict IS NULL) AS n_without_verdict,
+          count(*) FILTER (WHERE outcome IS NULL) AS n_pending
+        FROM pair_judgments
+        WHERE study = $study AND {first} <> {second}
+        GROUP BY {keys} {first}, {second}
+        """,
+        {"study": study.name},
+    )
+
+
+_COUNT_COLUMNS: Final = ("n_first", "n_second", "n_tied", "n_without_verdict", "n_pending")
+
+
+def _scopes(connection: duckdb.DuckDBPyConnection, study: _Study) -> Iterator[Counts]:
+    where = " AND ".join(f"{name} IS NOT DISTINCT FROM ${name}" for name in study.varying) or "true"
+    texts = ["first", "second", *(["unit_id"] if study.has_units else [])]
+    numbers = (f"{name}::INTEGER AS {name}" for name in _COUNT_COLUMNS)
+    sql = f"SELECT {', '.join([*texts, *numbers])} FROM rank_counts WHERE {where}"
+    for values in study.scopes:
+        place = dict(zip(study.by, values, strict=True))
+        parameters = {name: place[name] for name in study.varying}
+        reader = connection.sql(sql, params=parameters).to_arrow_reader(_BATCH_ROWS)
+        table = _Table()
+        for batch in reader:
+            table.add(batch)
+        if table.names:
+            found = table.counts((study.name, *(place.get(name) for name in CELL)), study.what)
+            if study.has_rounds:
+                held_out = rank_adaptive.held_out(connection, where, parameters, found.names)
+                found = replace(found, held_out=held_out)
+            yield found
+
+
+@dataclass(slots=True)
+class _Table:
+    """One scope's rows, items and units as numbers in the order in which they turned up."""
+
+    names: dict[str, int] = field(default_factory=dict)
+    units: dict[str | None, int] = field(default_factory=dict)
+    columns: list[list[_Column]] = field(default_factory=list)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take a batch; raises UsageError when there are more items than a ranking can hold."""
+        known: list[dict[Any, int]] = [self.names, self.names, self.units]
+        n_texts = batch.num_columns - len(_COUNT_COLUMNS)
+        texts = [_numbers(batch.column(place), known[place]) for place in range(n_texts)]
+        if len(self.names) > ITEMS_MAX:
+            raise UsageError(
+                f"a ranking of more than {ITEMS_MAX:,} items has no intervals that fit in memory",
+                hint="`--by` tells cells apart; SQL over pair_status counts wins for any number of items",
+            )
+        self.columns.append(texts + [batch.column(place).to_numpy() for place in range(n_texts, batch.num_columns)])
+
+    def counts(self, scope: tuple[str | None, ...], what: What) -> Counts:
+        """Add both orders of a pair up, items and units numbered in order of their names."""
+        first, second, *rest = (np.concatenate(parts) for parts in zip(*self.columns, strict=True))
+        names, code = _ordered(self.names)
+        first, second, n_items = code[first], code[second], len(names)
+        key = np.minimum(first, second) * n_items + np.maximum(first, second)
+        if self.units:
+            key += _ordered(self.units)[1][rest.pop(0)] * n_items**2
+        found, place = np.unique(key, return_inverse=True)
+        rows = len(found)
+        # The first shown is the lower item or the higher one, and `won` means accordingly.
+        place += rows * (first > second)
+        shown = [np.bincount(place, weights=one, minlength=2 * rows) for one in rest[:3]]
+        counts = np.array([[one[:rows] for one in shown], [shown[at][rows:] for at in (1, 0, 2)]])
+        n_without_verdict, n_pending = (_per_item(n_items, first, second, one) for one in rest[3:])
+        lo, hi = found // n_items % n_items, found % n_items
+        votes = Votes(n_items, lo, hi, found // n_items**2, counts)
+        return Counts(scope, what, names, votes, n_without_verdict, n_pending)
+
+
+def _numbers(column: pa.Array, known: dict[Any, int]) -> _Column:
+    """Return a text column as numbers, adding texts that are new to those known."""
+    encoded = column.dictionary_encode("encode")
+    own = np.array([known.setdefault(text, len(known)) for text in encoded.dictionary.to_pylist()], dtype=np.int32)
+    return np.asarray(own[encoded.indices.to_numpy()])
+
+
+def _ordered(known: dict[Any, int]) -> tuple[list[Any], Ints]:
+    """Return texts in order, a missing one last, and each number's place in it."""
+    texts = sorted(known, key=lambda text: (text is None, text))
+    code = np.empty(len(texts), dtype=np.int64)
+    code[[known[text] for text in texts]] = np.arange(len(texts))
+    return texts, code
+
+
+def _per_item(n_items: int, one: Ints, other: Ints, weight: _Column) -> list[int]:
+    at = np.flatnonzero(weight)
+    sides = [np.bincount(side[at], weights=weight[at], minlength=n_items) for side in (one, other)]
+    return [round(value) for value in (sides[0] + sides[1]).tolist()]

@@ -1,0 +1,222 @@
+"""What a ranking prints: a row per item, a row per ranking, and what to say of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from batchpond.results.rank import adaptive as rank_adaptive
+from batchpond.results.rank.counts import SCOPE, Counts
+from batchpond.stats import ranking
+from batchpond.stats.ranking import Component, Flag, Options, Ranking
+from batchpond.stats.votes import per_item
+
+_TEXTS: Final = [pa.field(name, pa.string()) for name in SCOPE]
+ITEM_SCHEMA: Final = pa.schema(
+    [
+        *_TEXTS,
+        pa.field("item", pa.string()),
+        pa.field("item_kind", pa.string()),
+        *(pa.field(name, pa.int64()) for name in ("rank", "rank_lo", "rank_hi", "tied_group")),
+        *(pa.field(name, pa.float64()) for name in ("theta", "se", "theta_lo", "theta_hi", "elo_scale")),
+        *(
+            pa.field(name, pa.int64())
+            for name in (
+                "component_id", "component_rank", "component_rank_lo", "component_rank_hi", "n_comparisons", "n_wins",
+                "n_losses", "n_ties", "n_opponents", "n_without_verdict", "n_pending",
+            )
+        ),
+        pa.field("win_rate", pa.float64()),
+        pa.field("flags", pa.list_(pa.string())),
+    ]
+)  # fmt: skip
+EXTRA_COLUMNS: Final = ("theta_ml", "se_ml", "elo", "elo_sd", "elochoice", "trueskill_mu", "trueskill_sigma")
+RANKING_SCHEMA: Final = pa.schema(
+    [
+        *_TEXTS,
+        pa.field("item_kind", pa.string()),
+        *(
+            pa.field(name, pa.int64())
+            for name in (
+                "component_id", "n_components", "n_items", "n_items_without_votes", "n_pairs", "n_pairs_unbalanced",
+                "n_comparisons", "n_ties", "n_without_verdict", "n_pending", "n_strong_groups",
+            )
+        ),
+        pa.field("is_comparable", pa.bool_()),
+        pa.field("mle_exists", pa.bool_()),
+        *(pa.field(name, pa.int64()) for name in ("n_unbeaten", "n_winless", "n_few_comparisons", "n_at_bridges")),
+        pa.field("cluster", pa.string()),
+        pa.field("n_clusters", pa.int64()),
+        *(
+            pa.field(name, pa.float64())
+            for name in ("reliability", "strata", "eta", "eta_se", "eta_p", "eta_lr", "eta_lr_p")
+        ),
+        pa.field("is_reliability_valid", pa.bool_()),
+        pa.field("n_held_out", pa.int64()),
+        *(pa.field(name, pa.float64()) for name in ("held_out_accuracy", "held_out_log_loss")),
+        pa.field("is_eta_lr_penalised", pa.bool_()),
+        pa.field("nu", pa.float64()),
+        *(pa.field(name, pa.int64()) for name in ("rank_change_ties_dropped", "rank_change_ties_davidson")),
+        *(pa.field(name, pa.int64()) for name in ("n_triads", "n_cyclic")),
+        *(pa.field(name, pa.float64()) for name in ("n_cyclic_expected", "p_cyclic_excess", "zeta")),
+        pa.field("iterations", pa.int64()),
+        pa.field("score_max", pa.float64()),
+    ]
+)  # fmt: skip
+
+
+def item_rows(counts: Counts, found: Ranking) -> Iterator[dict[str, Any]]:
+    """Yield a ranking's items, best first, component by component, those without votes at the end."""
+    votes = counts.votes.without_units()
+    lo_won, hi_won, tied = votes.results
+    has_met = np.asarray(votes.total > 0, dtype=np.float64)
+    sides = (
+        per_item(votes, lo_won, hi_won), per_item(votes, hi_won, lo_won), per_item(votes, tied, tied),
+        per_item(votes, has_met, has_met),
+    )  # fmt: skip
+    scope = dict(zip(SCOPE, counts.scope, strict=True)) | {"item_kind": str(counts.what)[:-1]}
+    for item in np.lexsort((found.component_rank, found.component == 0, found.component)).tolist():
+        wins, losses, ties, opponents = (int(values[item]) for values in sides)
+        n_comparisons = wins + losses + ties
+        theta = _known(found.theta[item])
+        yield scope | {
+            "item": counts.names[item],
+            **_ranks(found, item),
+            "theta": theta,
+            "se": _known(found.se[item]),
+            "theta_lo": _known(found.theta_lo[item]),
+            "theta_hi": _known(found.theta_hi[item]),
+            "elo_scale": None if theta is None else ranking.ELO_CENTRE + ranking.ELO_PER_THETA * theta,
+            "component_id": int(found.component[item]) or None,
+            "n_comparisons": n_comparisons,
+            "n_wins": wins,
+            "n_losses": losses,
+            "n_ties": ties,
+            "n_opponents": opponents,
+            "n_without_verdict": counts.n_without_verdict[item],
+            "n_pending": counts.n_pending[item],
+            "win_rate": (wins + ties / 2) / n_comparisons if n_comparisons else None,
+            "flags": [str(flag) for flag in found.flags[item]],
+            **{name: _known(values[item]) for name, values in found.extras.items()},
+        }
+
+
+def _ranks(found: Ranking, item: int) -> dict[str, int | None]:
+    places = {
+        "component_rank": int(found.component_rank[item]) or None,
+        "component_rank_lo": int(found.component_rank_lo[item]) or None,
+        "component_rank_hi": int(found.component_rank_hi[item]) or None,
+    }
+    overall = {
+        name.removeprefix("component_"): place if found.is_comparable else None for name, place in places.items()
+    }
+    return places | overall | {"tied_group": int(found.tied_group[item]) or None}
+
+
+def _known(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def ranking_rows(counts: Counts, found: Ranking, options: Options) -> Iterator[dict[str, Any]]:
+    """Yield a row per component, or a single one where no item has votes."""
+    shared = dict(zip(SCOPE, counts.scope, strict=True)) | {
+        "item_kind": str(counts.what)[:-1],
+        "n_components": len(found.components),
+        "n_items_without_votes": int(np.sum(found.component == 0)),
+        # Every judgment stands at two items.
+        "n_without_verdict": sum(counts.n_without_verdict) // 2,
+        "n_pending": sum(counts.n_pending) // 2,
+        "is_comparable": found.is_comparable,
+        "cluster": str(options.cluster),
+        **_held_out(counts),
+    }
+    if not found.components:
+        yield shared | {"n_items": 0, "n_comparisons": 0}
+    for component in found.components:
+        yield shared | _component_row(component, found)
+
+
+def _held_out(counts: Counts) -> dict[str, Any]:
+    """Return what adaptive rounds held out says of a ranking: there, it stands for reliability."""
+    if counts.held_out is None:
+        return {"is_reliability_valid": True}
+    found = rank_adaptive.foretold(counts.votes, counts.held_out)
+    if found is None:
+        return {"is_reliability_valid": False, "n_held_out": 0}
+    return {
+        "is_reliability_valid": False,
+        "n_held_out": found.n_votes,
+        "held_out_accuracy": found.accuracy,
+        "held_out_log_loss": found.log_loss,
+    }
+
+
+def _component_row(component: Component, found: Ranking) -> dict[str, Any]:
+    flags = [set(found.flags[item]) for item in component.items]
+    same = (
+        "component_id", "n_pairs", "n_pairs_unbalanced", "n_comparisons", "n_ties", "n_strong_groups", "mle_exists",
+        "n_clusters", "eta", "eta_se", "eta_p", "eta_lr", "eta_lr_p", "is_eta_lr_penalised", "nu",
+        "rank_change_ties_dropped", "rank_change_ties_davidson", "iterations", "score_max",
+    )  # fmt: skip
+    row = {name: getattr(component, name) for name in same}
+    row |= {"n_items": len(component.items)}
+    row |= {"reliability": component.separation.reliability, "strata": component.separation.strata}
+    row |= {
+        name: sum(flag in one for one in flags)
+        for name, flag in (
+            ("n_unbeaten", Flag.UNBEATEN), ("n_winless", Flag.WINLESS), ("n_few_comparisons", Flag.FEW_COMPARISONS),
+            ("n_at_bridges", Flag.BRIDGE),
+        )
+    }  # fmt: skip
+    if component.triads is not None:
+        circles = component.triads
+        row |= {"n_triads": circles.n_triads, "n_cyclic": circles.n_cyclic, "zeta": circles.zeta}
+        row |= {"n_cyclic_expected": circles.n_cyclic_expected, "p_cyclic_excess": circles.p_excess}
+    return row
+
+
+def _adaptive_notes(rankings: Sequence[dict[str, Any]]) -> Iterator[str]:
+    adaptive = [row for row in rankings if not row["is_reliability_valid"] and row.get("component_id") in {None, 1}]
+    if not adaptive:
+        return
+    yield (
+        f"in {len(adaptive):,} of the rankings pairs were chosen by earlier answers: reliability is not valid there "
+        "(is_reliability_valid), held-out judgments say how good the ranking is"
+    )
+    judged = [row for row in adaptive if row.get("held_out_accuracy") is not None]
+    n = sum(row["n_held_out"] for row in judged)
+    if n:
+        right = sum(row["held_out_accuracy"] * row["n_held_out"] for row in judged) / n
+        yield f"of {n:,} judgments held out at random, the others foretell {right:.1%} (a coin: 50 %)"
+
+
+def notes(rankings: Sequence[dict[str, Any]], options: Options) -> Iterator[str]:
+    """Yield what somebody who reads the numbers alone would get wrong."""
+    if options.is_full and any(row.get("reliability") is not None for row in rankings):
+        yield (
+            "reliability holds for pairs chosen without looking at answers; "
+            "adaptive rounds raise it even among equal items"
+        )
+    yield from _adaptive_notes(rankings)
+    apart = sum(row["component_id"] == 1 and not row["is_comparable"] for row in rankings if row.get("component_id"))
+    if apart:
+        yield (
+            f"{apart:,} of the rankings fall into parts that no judgment connects: ranks across parts do not exist, "
+            "component_rank is the place inside a part"
+        )
+    n_open = sum(not row["mle_exists"] for row in rankings if row.get("component_id"))
+    if n_open:
+        yield (
+            f"in {n_open:,} of the rankings some items only won or only lost against the rest: nothing bounds how far "
+            "away they are, and their intervals are open at that end"
+        )
+    unbalanced = sum(row["n_pairs_unbalanced"] > 0 for row in rankings if row.get("component_id"))
+    if unbalanced and not options.has_position:
+        yield (
+            f"in {unbalanced:,} of the rankings some pairs were not judged equally often in both orders, so a position "
+            "effect moves theta: --position takes it out"
+        )

@@ -1,0 +1,1 @@
+"""How figures are drawn, a module per kind of chart."""

@@ -1,0 +1,177 @@
+"""Drawings of figures: SVG within the page, and SVG, PDF and PNG files for papers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+from xml.etree import ElementTree
+
+import vl_convert
+
+from batchpond.clock import random_hex
+from batchpond.errors import BatchpondError
+from batchpond.lake import disk
+from batchpond.results.report import labels, palette
+from batchpond.results.report.canvas import FONT, TOTAL_PX, Layout
+from batchpond.results.report.charts.draw import chart
+from batchpond.results.report.figure import Figure
+
+PNG_SCALE: Final = 2.0
+_NAMESPACE: Final = "http://www.w3.org/2000/svg"
+_ALT_MAX: Final = 300
+_SCROLLS_FROM_PX: Final = {Layout.WIDE: TOTAL_PX[Layout.WIDE] + 40, Layout.NARROW: TOTAL_PX[Layout.NARROW] + 20}
+_KEY: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,80}")
+# What Vega draws of these figures; anything else in a drawing is an error, and is never shown.
+_ELEMENTS: Final = frozenset({"svg", "g", "path", "line", "rect", "text", "tspan"})
+_KEPT: Final = frozenset(
+    {
+        "width", "height", "viewBox", "transform", "d", "x", "y", "x1", "x2", "y1", "y2", "dx", "dy", "fill", "stroke",
+        "stroke-width", "stroke-dasharray", "stroke-miterlimit", "stroke-opacity", "fill-opacity", "opacity",
+        "text-anchor", "font-size",
+    }
+)  # fmt: skip
+_DROPPED: Final = frozenset({"class", "version", "font-family", "font-weight", "pointer-events", "display"})
+_COLOUR: Final = re.compile(r"none|#[0-9a-f]{6}")
+_LONG_NUMBER: Final = re.compile(r"-?\d+\.\d{3,}(e-?\d+)?")
+_PAGE_CSS: Final = """\
+.chart{overflow-x:auto}
+.chart svg{display:block;max-width:100%;height:auto}
+.chart-scrolls svg{max-width:none}
+.chart-narrow{display:none}
+@media screen and (max-width:46rem){.chart-wide{display:none}.chart-narrow{display:block}}
+@media print{.chart-scrolls svg{max-width:100%}}
+"""
+
+
+def page_css() -> str:
+    """Return the style rules that a page with figures needs: their colours in both schemes, and their two widths."""
+    return palette.page_css() + _PAGE_CSS
+
+
+def figure_html(figure: Figure) -> str:
+    """Return a figure's drawing for a page: once for wide pages and print, once for phones; `page_css` shows one.
+
+    A drawing wider than its page scrolls in a box of its own, which the keyboard reaches.
+    """
+    return "".join(_box(figure, layout) for layout in Layout)
+
+
+def _box(figure: Figure, layout: Layout) -> str:
+    drawn = svg(chart(figure, layout), figure)
+    width = float(drawn.partition(' width="')[2].partition('"')[0])
+    if width <= _SCROLLS_FROM_PX[layout]:
+        return f'<div class="chart chart-{layout}">{drawn}</div>'
+    name = escape(labels.short(f"{figure.title}, wider than the page", _ALT_MAX))
+    scrolls = f'tabindex="0" role="group" aria-label="{name}"'
+    return f'<div class="chart chart-{layout} chart-scrolls" {scrolls}>{drawn}</div>'
+
+
+def svg(drawing: Any, figure: Figure) -> str:
+    """Return a chart as SVG for an HTML page: without ids, its colours the page's custom properties.
+
+    Raises BatchpondError when the renderer drew what a page must not show.
+    """
+    root = _drawn(drawing, figure)
+    for node in root.iter():
+        for name in ("fill", "stroke"):
+            if name in node.attrib:
+                node.set(name, palette.page_colour(node.attrib[name]))
+    root.set("role", "img")
+    root.set("aria-label", labels.short(figure.title, _ALT_MAX))
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def paper_svg(figure: Figure) -> str:
+    """Return a figure as an SVG document of its own: light colours on white, with its title and caption as text."""
+    root = _drawn(chart(figure), figure)
+    size = {"width": root.attrib["width"], "height": root.attrib["height"], "fill": palette.PAPER.light}
+    root.insert(0, ElementTree.Element("rect", size))
+    for name, text in (("desc", figure.caption), ("title", figure.title)):
+        told = ElementTree.Element(name)
+        told.text = labels.short(text, 2_000)
+        root.insert(0, told)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=False) + "\n"
+
+
+def write_files(figures: Iterable[Figure], folder: Path) -> list[Path]:
+    """Write KEY.svg, KEY.pdf and KEY.png (at twice the size) of each figure into a folder, each file whole or not.
+
+    Returns the paths in that order. The bytes depend on the figure alone, but for a PDF that needs several fonts (names
+    in other scripts): their order within the file may differ. Raises BatchpondError when a file cannot be written.
+    """
+    written = []
+    for figure in figures:
+        if not _KEY.fullmatch(figure.key):
+            raise BatchpondError(f"a figure's key cannot be a file name: {figure.key!r}")
+        text = paper_svg(figure)
+        forms = {
+            "svg": text.encode(),
+            "pdf": vl_convert.svg_to_pdf(text),
+            "png": vl_convert.svg_to_png(text, PNG_SCALE),
+        }
+        written += [_placed(folder / f"{figure.key}.{form}", data) for form, data in forms.items()]
+    return written
+
+
+def _placed(path: Path, data: bytes) -> Path:
+    staged = path.with_name(f".{path.name}.{random_hex(6)}.part")
+    try:
+        disk.make_directory(path.parent)
+        disk.write_private(staged, data)
+        disk.replace(staged, path)
+    except OSError as error:
+        hint = "name another folder, or make room, and run the command again"
+        raise BatchpondError(f"{path}: the figure could not be written ({error.strerror})", hint=hint) from error
+    return path
+
+
+def _drawn(drawing: Any, figure: Figure) -> ElementTree.Element:
+    """Return a chart as SVG elements: only shapes and text, no ids, no classes, no reference, short numbers."""
+    text = vl_convert.vegalite_to_svg(drawing.to_dict(validate=False), allowed_base_urls=[])
+    root = ElementTree.fromstring(text)  # noqa: S314 - our own renderer wrote it, with every text escaped
+    _clean(root, figure)
+    if (background := root[0]).tag == "rect" and "transform" not in background.attrib:
+        root.remove(background)
+    root.set("xmlns", _NAMESPACE)
+    root.set("font-family", FONT)
+    return root
+
+
+def _clean(node: ElementTree.Element, figure: Figure) -> None:
+    node.tag = node.tag.removeprefix(f"{{{_NAMESPACE}}}")
+    if node.tag not in _ELEMENTS:
+        raise BatchpondError(f"figure {figure.key}: the renderer drew a <{node.tag}>, which a page must not show")
+    for name, value in list(node.attrib.items()):
+        if name in _DROPPED or name.startswith("aria-") or name == "role":
+            del node.attrib[name]
+        elif name not in _KEPT or (name in {"fill", "stroke"} and not _COLOUR.fullmatch(value)):
+            raise BatchpondError(f"figure {figure.key}: the renderer drew {name}={value!r}, which a page must not show")
+        else:
+            node.set(name, _LONG_NUMBER.sub(_rounded, value))
+    for child in list(node):
+        if _is_invisible(child):
+            node.remove(child)
+        else:
+            _clean(child, figure)
+    _lift(node)
+
+
+def _is_invisible(node: ElementTree.Element) -> bool:
+    is_frame = node.tag.endswith("path") and node.get("class") in {"background", "foreground"}
+    return node.get("display") == "none" or (is_frame and "fill" not in node.attrib)
+
+
+def _lift(node: ElementTree.Element) -> None:
+    """Replace groups that do nothing by what they hold."""
+    for place, child in reversed(list(enumerate(node))):
+        if child.tag == "g" and not child.attrib:
+            node.remove(child)
+            for inner in reversed(list(child)):
+                node.insert(place, inner)
+
+
+def _rounded(found: re.Match[str]) -> str:
+    return f"{float(found.group()):.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,70 @@
+"""The report as one HTML page: no script, no request, nothing in a name or an answer that acts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from batchpond.results.report import downloads, drawing
+from batchpond.results.report.figure import Figure
+from batchpond.results.report.parts import Part, Report
+from batchpond.results.report.reading import undrawn_rows
+from batchpond.results.report.tables import table
+
+FOLDER: Final = Path(__file__).parent / "html"
+
+
+def render(report: Report) -> str:
+    """Return the whole page."""
+    names = _names(report)
+    return _environment().get_template("report.html.j2").render(
+        report=report,
+        names=names,
+        queries=_queries(report, names),
+        figure_css=Markup(drawing.page_css()),  # noqa: S704 - made of our own colours alone
+    )  # fmt: skip
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, keep_trailing_newline=False,
+    )  # fmt: skip
+    environment.globals |= {
+        "kind_of": _kind, "table": table, "csv_link": downloads.csv_link, "command": downloads.command,
+        "drawing": _drawing, "undrawn": undrawn_rows,
+    }  # fmt: skip
+    return environment
+
+
+def _kind(part: Part) -> str:
+    return type(part).__name__.lower()
+
+
+def _drawing(figure: Figure) -> Markup:
+    # The drawing holds only shapes and escaped texts: `drawing` raises for anything else.
+    return Markup(drawing.figure_html(figure))  # noqa: S704
+
+
+def _names(report: Report) -> dict[str, str]:
+    """Return what each exhibit is called: figures and tables are counted apart."""
+    names: dict[str, str] = {}
+    counts = {"Figure": 0, "Table": 0}
+    for exhibit in report.exhibits():
+        word = "Table" if exhibit.figure is None else "Figure"
+        counts[word] += 1
+        names[exhibit.key] = f"{word} {counts[word]}"
+    return names
+
+
+def _queries(report: Report, names: dict[str, str]) -> dict[str, str]:
+    """Return for each exhibit which earlier one has the same query, or nothing."""
+    first: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for exhibit in report.exhibits():
+        found[exhibit.key] = first.get(exhibit.sql, "") if exhibit.sql else ""
+        first.setdefault(exhibit.sql, names[exhibit.key])
+    return found

@@ -1,0 +1,114 @@
+"""What a report is made of: sections, and in them exhibits, which are a table and often a figure of one query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from batchpond.results.report.figure import Figure
+from batchpond.results.report.numbers import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: which one, what it is called, and the ends of its interval where it has one."""
+
+    name: str
+    title: str
+    kind: Kind = Kind.COUNT
+    low: str | None = None
+    high: str | None = None
+    interval_title: str = "95 % interval"
+
+
+@dataclass(frozen=True, slots=True)
+class Exhibit:
+    """A table of one query, and the figure that shows it.
+
+    `key` is unique in a report and safe as an HTML id. `caption` says what is shown, n and what was left out.
+    `frame` holds what `columns` print, `data` what the query gave. `is_cut`: the query gives more rows than these.
+    `command` prints all rows where that is not the query.
+    """
+
+    key: str
+    title: str
+    caption: str
+    sql: str
+    frame: pl.DataFrame
+    columns: Sequence[Column]
+    data: pl.DataFrame
+    is_cut: bool = False
+    figure: Figure | None = None
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Names and what they are, without a query of their own."""
+
+    title: str
+    rows: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A text that somebody or something wrote, cut to a bounded length."""
+
+    title: str
+    text: str
+    n_left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Passages to be read side by side, and below them what they speak of."""
+
+    title: str
+    sides: Sequence[Passage]
+    background: Sequence[Passage] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cases:
+    """A bounded choice of cases, with the query that chose them."""
+
+    key: str
+    title: str
+    caption: str
+    sql: str
+    cases: Sequence[Case]
+
+
+Part = Exhibit | Facts | Cases
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A chapter of the report: a heading, sentences, and parts."""
+
+    key: str
+    title: str
+    paragraphs: Sequence[str]
+    parts: Sequence[Part]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All of it, the same bytes for the same facts."""
+
+    study: str
+    title: str
+    summary: Sequence[str]
+    sections: Sequence[Section]
+    fingerprint: str
+    notes: Sequence[str] = field(default=())
+
+    def exhibits(self) -> list[Exhibit]:
+        """Return the exhibits in order."""
+        return [part for section in self.sections for part in section.parts if isinstance(part, Exhibit)]
+
+    def figures(self) -> list[Figure]:
+        """Return the figures in order."""
+        return [exhibit.figure for exhibit in self.exhibits() if exhibit.figure is not None]

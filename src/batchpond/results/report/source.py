@@ -1,0 +1,140 @@
+"""What a report reads: one snapshot of a lake's views, a bounded number of rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import polars as pl
+
+from batchpond import views
+from batchpond.errors import LakeError, UsageError
+from batchpond.lake.tables import literal
+from batchpond.results.report.figure import FIGURE_ROWS_MAX
+from batchpond.visible import escape
+
+ROWS_MAX: Final = FIGURE_ROWS_MAX
+STUDIES_MAX: Final = 20
+DIGITS: Final = 9  # sums of floats depend on the order in which threads add; what is left does not
+_TWO_CANDIDATES: Final = "candidate_first IS NOT NULL AND candidate_second IS NOT NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What a query gave: at most as many rows as were asked for, texts made harmless, floats to DIGITS digits."""
+
+    sql: str
+    frame: pl.DataFrame
+    is_cut: bool = False
+    command: str = ""  # what prints all rows, where that is not the query
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def dicts(self) -> list[dict[str, Any]]:
+        """Return the rows as dictionaries."""
+        return self.frame.to_dicts()
+
+
+class Source:
+    """One study in a lake, read through one connection, so that a sync beside it changes nothing in between."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, lake_path: Path, study: str) -> None:
+        self.lake_path = lake_path
+        self.study = study
+        self.name = literal(study)
+        self._connection = connection
+        tasks = self.values(
+            f"SELECT task FROM plan_current WHERE study = {self.name}\n"
+            f"UNION\nSELECT coalesce(task, 'pairwise') FROM imported_judgments WHERE study = {self.name}\nORDER BY task"
+        )
+        self.tasks = frozenset(str(row["task"]) for row in tasks)
+        self.is_adaptive = self._any("plan_current", "purpose IS NOT NULL")
+        self.has_people = self._any("imported_judgments", "provider = 'human'")
+        self.has_candidates = self._any("plan_current", _TWO_CANDIDATES) or self._any(
+            "imported_judgments", _TWO_CANDIDATES
+        )
+
+    def _any(self, table: str, where: str) -> bool:
+        return bool(self.values(f"SELECT 1 AS found FROM {table} WHERE study = {self.name} AND {where}", limit=1))
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether the study compares two things at a time."""
+        return bool(self.tasks & {"pairwise", "ranking"})
+
+    def rows(self, sql: str, limit: int = ROWS_MAX) -> Rows:
+        """Return the first rows of a SELECT, which states its order; raises LakeError when a file cannot be read."""
+        frame = self._frame(sql, limit + 1)
+        return Rows(sql, harmless(frame.head(limit)), is_cut=len(frame) > limit)
+
+    def values(self, sql: str, limit: int = ROWS_MAX) -> list[dict[str, Any]]:
+        """Return the first rows of a SELECT as they are, to look something up with; never to be shown."""
+        return self._frame(sql, limit).to_dicts()
+
+    def _frame(self, sql: str, limit: int) -> pl.DataFrame:
+        with _translated():
+            table = self._connection.sql(f"{sql}\nLIMIT {limit:d}").to_arrow_table()
+        frame = pl.from_arrow(table)
+        assert isinstance(frame, pl.DataFrame)  # noqa: S101 - a table never becomes a series
+        return frame
+
+    def of_study(self, select: str, view: str, order: str, *, where: str = "", limit: int = ROWS_MAX) -> Rows:
+        """Return this study's rows of a view in a given order."""
+        more = f"\n  AND {where}" if where else ""
+        return self.rows(f"SELECT {select}\nFROM {view}\nWHERE study = {self.name}{more}\nORDER BY {order}", limit)
+
+
+def harmless(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return rows whose texts hold no control characters, and whose floats are rounded to DIGITS digits."""
+    texts = [name for name, kind in frame.schema.items() if kind == pl.String]
+    numbers = [name for name, kind in frame.schema.items() if kind.is_float()]
+    return frame.with_columns(
+        *(pl.col(name).map_elements(_visible, return_dtype=pl.String) for name in texts),
+        *(pl.col(name).round_sig_figs(DIGITS) for name in numbers),
+    )
+
+
+def _visible(text: str) -> str:
+    return escape(text, keep_newlines=True)
+
+
+@contextmanager
+def opened(lake_path: Path, study: str | None) -> Iterator[Source]:
+    """Open one study of a lake; raises UsageError when there is none, no such one, or a choice of several."""
+    with closing(views.connect(lake_path)) as connection:
+        yield Source(connection, lake_path, _chosen(connection, study))
+
+
+def _chosen(connection: duckdb.DuckDBPyConnection, study: str | None) -> str:
+    where = "" if study is None else "WHERE study = $study"
+    with _translated():
+        found = connection.execute(
+            "SELECT DISTINCT study FROM (SELECT study FROM plan_current UNION ALL SELECT study FROM imported_judgments)"
+            f" AS named {where} ORDER BY study LIMIT {STUDIES_MAX + 1}",
+            {} if study is None else {"study": study},
+        ).fetchall()
+    names = [str(name) for (name,) in found]
+    shown = ", ".join(names[:STUDIES_MAX]) + (", ..." if len(names) > STUDIES_MAX else "")
+    if len(names) == 1:
+        return names[0]
+    if study is not None:
+        raise UsageError(f"the lake holds no study {study!r}", hint="`batchpond query report_facts` lists the studies")
+    if not names:
+        raise UsageError("there is nothing to report: the lake holds no study", hint="`batchpond demo` makes one")
+    raise UsageError(f"the lake holds several studies: {shown}", hint="name one: `batchpond report STUDY`")
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except (duckdb.Error, OSError) as error:  # Arrow's readers raise OSError with DuckDB's text
+        raise LakeError(
+            f"the views could not be read: {str(error).splitlines()[0]}",
+            hint="`batchpond doctor` names a damaged file; the others are not affected",
+        ) from error

@@ -1,0 +1,1 @@
+"""Everything that exchanges requests for raw lines, and may spend money."""

@@ -1,0 +1,1 @@
+"""Batches that the lake does not know, taken into it."""

@@ -1,0 +1,162 @@
+"""What is in the providers' accounts that the lake does not know, and whose it seems to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+import orjson
+
+from batchpond import fields, ids
+from batchpond.errors import BatchpondError, ExitCode
+from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, Picture, fold
+from batchpond.lake.events import read
+from batchpond.lake.store import Store
+from batchpond.model import BatchState, RemoteBatch
+from batchpond.providers import registry
+from batchpond.providers.http import keys
+from batchpond.run.find.unknowns import list_since
+from batchpond.run.session import Note, Providers, Severity
+
+_NAMES: Final = ("display_name", "displayName")
+_NAME_CHARS: Final = 200
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Kin(StrEnum):
+    """Whose a batch seems to be."""
+
+    IN_DOUBT = "in_doubt"
+    MAYBE = "maybe"
+    THIS_LAKE = "this_lake"
+    OTHER_LAKE = "other_lake"
+    FOREIGN = "foreign"
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A batch in an account that no attempt of the lake has; `attempt_id` is the one it may belong to.
+
+    `name` is what its maker called it: a display name, or its metadata.
+    """
+
+    provider: str
+    batch_id: str
+    state: BatchState
+    created_at: datetime | None
+    n_requests: int | None
+    n_completed: int | None
+    n_failed: int | None
+    endpoint: str | None
+    name: str | None
+    kin: Kin
+    attempt_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AccountReport:
+    """The strangers of all accounts that could be asked, newest first, and what went wrong with others."""
+
+    strangers: tuple[Stranger, ...]
+    notes: tuple[Note, ...]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What the notes add up to."""
+        codes = {note.exit_code for note in self.notes}
+        order = (ExitCode.ACCESS, ExitCode.ATTENTION, ExitCode.USAGE, ExitCode.FAILED)
+        return next((code for code in order if code in codes), ExitCode.DONE)
+
+
+def providers_with_keys(environ: Mapping[str, str]) -> list[str]:
+    """Return the providers whose key or base URL is set."""
+    return [
+        found.name
+        for found in registry.descriptors()
+        if any(name in environ for name in (*found.key_env, *found.credentials_env))
+        or keys.setting(environ, found.base_url_env)
+    ]
+
+
+def strangers(store: Store, names: Sequence[str], since: datetime, *, providers: Providers) -> AccountReport:
+    """List the batches made since then, by the providers' clocks, that the lake does not know; reads only.
+
+    A provider that cannot be asked is noted and stops no other; the only one raises its error.
+    """
+    picture = fold(read(store))
+    found: list[Stranger] = []
+    notes: list[Note] = []
+    for name in names:
+        try:
+            found += _of_provider(store, picture, name, since, providers, notes)
+        except BatchpondError as error:
+            if len(names) == 1:
+                raise
+            notes.append(Note(Severity.ERROR, f"{name}: {error.message}", error.hint, error.exit_code))
+    return AccountReport(tuple(found), tuple(notes))
+
+
+def _of_provider(
+    store: Store, picture: Picture, name: str, since: datetime, providers: Providers, notes: list[Note]
+) -> Iterator[Stranger]:
+    provider = providers.get(name)
+    listing = list_since(provider, since)
+    if not listing.is_complete:
+        text = f"{name} did not list its batches to the end: there may be more than are shown"
+        notes.append(Note(Severity.WARNING, text, "run it again", ExitCode.ATTENTION))
+    known = {attempt.batch_id for attempt in picture.attempts.values() if attempt.provider == name}
+    fresh = {b.batch_id: b for b in listing.batches if b.batch_id not in known and (b.created_at or since) >= since}
+    for batch in sorted(fresh.values(), key=lambda b: b.created_at or _EPOCH, reverse=True):
+        kin, attempt = kin_of(picture, store.lake_id, name, batch)
+        yield Stranger(
+            provider=name,
+            batch_id=batch.batch_id,
+            state=batch.state,
+            created_at=batch.created_at,
+            n_requests=batch.n_total,
+            n_completed=batch.n_completed,
+            n_failed=batch.n_failed,
+            endpoint=batch.endpoint,
+            name=_name(batch),
+            kin=kin,
+            attempt_id=attempt.attempt_id if attempt else None,
+        )
+
+
+def kin_of(picture: Picture, lake_id: str, provider: str, batch: RemoteBatch) -> tuple[Kin, Attempt | None]:
+    """Return whose a batch seems to be, without looking into its results, and the attempt that points to."""
+    mine = [attempt for attempt in picture.attempts.values() if attempt.provider == provider]
+    owner = next((attempt for attempt in mine if is_named_by(batch, attempt)), None)
+    if owner is not None:
+        return (Kin.IN_DOUBT if owner.phase in UNCLEAR_PHASES else Kin.THIS_LAKE), owner
+    if batch.token is not None:
+        is_mine = batch.token.startswith(f"{ids.TOKEN_PREFIX}-{lake_id}-")
+        return (Kin.THIS_LAKE if is_mine else Kin.OTHER_LAKE), None
+    doubtful = (a for a in mine if a.phase in UNCLEAR_PHASES and batch.batch_id not in a.foreign)
+    same_size = next((a for a in doubtful if (batch.n_total or None) in {None, a.intent.n_requests}), None)
+    return (Kin.FOREIGN if same_size is None else Kin.MAYBE), same_size
+
+
+def is_named_by(batch: RemoteBatch, attempt: Attempt) -> bool:
+    """Whether a batch carries an attempt's token, or was made of the file that the attempt was sent with."""
+    if batch.token is not None:
+        return batch.token == attempt.intent.token
+    sent_file = attempt.sent.file_id if attempt.sent else None
+    return sent_file is not None and batch.input_file_id == sent_file
+
+
+def _name(batch: RemoteBatch) -> str | None:
+    try:
+        found = batch.seen
+    except orjson.JSONDecodeError:
+        return None
+    metadata = fields.mapping(found.get("metadata"))
+    for place in (found, metadata):
+        named = next((place[name] for name in _NAMES if fields.identifier(place.get(name))), None)
+        if named is not None:
+            return str(named)[:_NAME_CHARS]
+    pairs = (f"{key}={value}" for key, value in metadata.items() if isinstance(value, str | int | float))
+    return ", ".join(pairs)[:_NAME_CHARS] or None

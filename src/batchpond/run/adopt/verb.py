@@ -1,0 +1,279 @@
+"""The verb `adopt`: take a batch that the lake does not know into it.
+
+A batch of this lake that was never acknowledged is given to its attempt. Any other batch needs a
+map from its custom_ids to planned requests; from then on it is polled, collected and audited as if
+it had been sent from here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchpond import ids
+from batchpond.errors import AttentionError, UsageError
+from batchpond.lake import tables
+from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, Phase, Picture, fold
+from batchpond.lake.events import Event, read
+from batchpond.lake.store import CONFIG, Store
+from batchpond.model import BatchState, Origin, RemoteBatch, ShardKind
+from batchpond.plan import planned
+from batchpond.providers.base import BatchProvider
+from batchpond.row_files import RowFile
+from batchpond.run import due
+from batchpond.run.adopt import adoptions
+from batchpond.run.adopt.account import Kin, kin_of
+from batchpond.run.adopt.map import COLUMNS, TABLES, BatchMap, MapReader, Target
+from batchpond.run.find.candidates import Proof, first_custom_ids, prove
+from batchpond.run.resolve import Resolution, resolve
+from batchpond.run.session import Providers, Session
+from batchpond.study.prices import Prices
+from batchpond.views.refresh import refresh
+
+_MAP_HINT = "if you know which planned request each of its custom_ids is, give `--study STUDY --map FILE`"
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """An adopted batch's attempt; `is_new` is false when the lake had it before."""
+
+    attempt: Attempt
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MapOrder:
+    """A wish to take in a batch by a map; `is_forced` even if its requests were asked before."""
+
+    batch_id: str
+    provider: str
+    study: str
+    path: Path
+    is_forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptPreview:
+    """What would be taken in: a batch, as how many requests of the study, and one row of the map in words."""
+
+    order: MapOrder
+    batch: RemoteBatch
+    n_requests: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposal:
+    shard: due.NewShard
+    preview: AdoptPreview
+    known: Attempt | None
+
+
+def adopt_mapped(
+    store: Store, order: MapOrder, *, providers: Providers, confirm: Callable[[AdoptPreview], bool]
+) -> Adoption | None:
+    """Take a batch in by a map of its custom_ids; None when `confirm`, asked without the lock, says no.
+
+    The map is believed: nothing shows that a prompt was the planned one. Raises UsageError, before
+    anything is recorded, for a map or a batch that cannot be; doing it again is a no-op.
+    """
+    provider = providers.get(order.provider)
+    batch = _found(provider, order.batch_id)
+    proposal = _propose(store, fold(read(store)), provider, batch, order)
+    if proposal.known is not None:
+        return Adoption(proposal.known, is_new=False)
+    if not confirm(proposal.preview):
+        return None
+    with store.lock(f"adopt {order.batch_id}"):
+        session = Session.begin(store, providers)
+        proposal = _propose(store, session.picture, provider, batch, order)
+        adoptions.begin(session, proposal.shard)
+        attempt = adoptions.finish(session, session.picture.shards[proposal.shard.event.shard_id or ""], batch)
+        refresh(store)
+    return Adoption(attempt, is_new=True)
+
+
+def _found(provider: BatchProvider, batch_id: str) -> RemoteBatch:
+    batch = provider.get(batch_id)
+    if batch is None:
+        raise UsageError(
+            f"{provider.descriptor.name} knows no batch {batch_id}",
+            hint="check the id and the key's project; `batchpond adopt --list` shows the account's batches",
+        )
+    return batch
+
+
+def _propose(store: Store, picture: Picture, provider: BatchProvider, batch: RemoteBatch, order: MapOrder) -> _Proposal:
+    """Check everything that can be checked; reads only."""
+    _check_strange(store, picture, provider, batch)
+    version = planned.planned_version(picture, order.study)
+    with tables.connect(store, TABLES) as connection:
+        reader = MapReader(connection, RowFile(order.path, COLUMNS), Target(order.study, version, order.provider))
+        mapped = reader.read()
+        _check_fit(batch, mapped, order)
+        fact = _shard_fact(store, provider, batch, version, mapped, order)
+        known = picture.latest_attempt(fact.shard_id or "")
+        _check_same_map(store, picture, fact)
+        if known is None and not order.is_forced:
+            reader.check_unasked(_live(picture, fact.shard_id or ""))
+    shard = due.NewShard(fact, mapped.lines, mapped.custom_ids)
+    return _Proposal(shard, AdoptPreview(order, batch, len(mapped.lines), mapped.example), known)
+
+
+def _check_strange(store: Store, picture: Picture, provider: BatchProvider, batch: RemoteBatch) -> None:
+    """Raise if the batch is, or may yet prove to be, one that this lake sent: a map must not hide that."""
+    owner = _owner(picture, provider, batch.batch_id)
+    if owner is not None and not owner.is_adopted:
+        raise UsageError(
+            f"batch {batch.batch_id} is in this lake already: attempt {owner.attempt_id} sent it ({owner.phase})",
+            hint="`batchpond sync` collects it; nothing was recorded",
+        )
+    kin, attempt = kin_of(picture, store.lake_id, provider.descriptor.name, batch)
+    mine = attempt if kin in {Kin.IN_DOUBT, Kin.THIS_LAKE} else _owner_by_results(picture, provider, batch)
+    if mine is not None:
+        raise UsageError(
+            f"batch {batch.batch_id} was sent by this lake, as attempt {mine.attempt_id}: it needs no map",
+            hint=f"run `batchpond adopt {batch.batch_id}`; nothing was recorded",
+        )
+    if kin is Kin.MAYBE and attempt is not None and _is_undecided(provider, batch, attempt):
+        raise _undecided(batch, attempt)
+    if batch.state is BatchState.FAILED:
+        raise UsageError(
+            f"batch {batch.batch_id} failed as a whole: it has no answers", hint="`batchpond submit` asks its requests"
+        )
+
+
+def _owner(picture: Picture, provider: BatchProvider, batch_id: str) -> Attempt | None:
+    name = provider.descriptor.name
+    found = (a for a in picture.attempts.values() if a.batch_id == batch_id and a.provider == name)
+    return next(found, None)
+
+
+def _owner_by_results(picture: Picture, provider: BatchProvider, batch: RemoteBatch) -> Attempt | None:
+    """Return the attempt of this lake that the first custom_ids of an ended batch's results name."""
+    name = provider.descriptor.name
+    sent = [attempt for attempt in picture.attempts.values() if attempt.provider == name and attempt.n_sends]
+    prefixes = {ids.custom_id_prefix(attempt.attempt_id): attempt for attempt in sent}
+    if not prefixes:
+        return None
+    length = ids.ATTEMPT_PREFIX_LENGTH + 1
+    return next((prefixes[c[:length]] for c in first_custom_ids(provider, batch) if c[:length] in prefixes), None)
+
+
+def _is_undecided(provider: BatchProvider, batch: RemoteBatch, attempt: Attempt) -> bool:
+    """Whether the batch may still be an attempt's: without token and input file, only results speak against it."""
+    return provider.descriptor.is_opaque and prove(provider, attempt, batch) is not Proof.FOREIGN
+
+
+def _undecided(batch: RemoteBatch, attempt: Attempt) -> AttentionError:
+    return AttentionError(
+        f"batch {batch.batch_id} may be attempt {attempt.attempt_id}, which was never acknowledged: as many requests,"
+        f" and only its results will tell; it is {batch.state}",
+        hint=f"wait until they can be read; if you know that it is, `batchpond resolve {attempt.attempt_id} --adopt"
+        f" {batch.batch_id}`; nothing was recorded",
+    )
+
+
+def _check_fit(batch: RemoteBatch, mapped: BatchMap, order: MapOrder) -> None:
+    """Raise UsageError where batch and mapped requests contradict each other."""
+    models = sorted({line.request_model for line in mapped.lines})
+    endpoints = sorted({line.endpoint for line in mapped.lines})
+    if len(models) > 1 or len(endpoints) > 1:
+        raise UsageError(
+            f"{order.path} maps batch {batch.batch_id} to requests of {', '.join(models)} at {', '.join(endpoints)}",
+            hint="a batch in the lake is of one model and endpoint; nothing was recorded",
+        )
+    if batch.endpoint is not None and batch.endpoint != endpoints[0]:
+        raise UsageError(
+            f"batch {batch.batch_id} is of {batch.endpoint}, the requests that {order.path} names are of"
+            f" {endpoints[0]}",
+            hint="set `endpoint` of the model in study.toml and plan again; nothing was recorded",
+        )
+    if batch.n_total and batch.n_total != len(mapped.lines):
+        raise UsageError(
+            f"batch {batch.batch_id} has {batch.n_total:,} requests, {order.path} maps {len(mapped.lines):,}",
+            hint="each of them needs a row, so that every line can be accounted for; nothing was recorded",
+        )
+
+
+def _shard_fact(
+    store: Store, provider: BatchProvider, batch: RemoteBatch, version: str, mapped: BatchMap, order: MapOrder
+) -> Event:
+    book = Prices.of_lake(store.path / CONFIG, batch.created_at or store.clock.now())
+    pairs = zip(mapped.custom_ids, (line.request_id for line in mapped.lines), strict=True)
+    names = (part for pair in pairs for part in pair)
+    return dataclasses.replace(
+        due.shard_event(order.study, version, mapped.lines, book, 0),
+        shard_id=ids.digest("adopted shard", order.provider, batch.batch_id, *names),
+        shard_kind=ShardKind.ADOPTED,
+        batch_id=batch.batch_id,
+        host=provider.host,
+        origin=Origin.SIMULATED if provider.is_loopback else Origin.BATCH,
+    )
+
+
+def _check_same_map(store: Store, picture: Picture, fact: Event) -> None:
+    for shard_id, other in picture.shards.items():
+        is_same_batch = (other.batch_id, other.provider) == (fact.batch_id, fact.provider)
+        if not is_same_batch or shard_id == fact.shard_id:
+            continue
+        if picture.latest_attempt(shard_id) is not None or adoptions.is_begun(store, picture, other):
+            raise UsageError(
+                f"batch {fact.batch_id} was adopted into study {other.study} by another map",
+                hint="what is recorded is never changed; nothing was recorded now",
+            )
+
+
+def _live(picture: Picture, own_shard_id: str) -> dict[str, str]:
+    """Return where each shard stands whose requests are on their way; one that only waits is given up for the batch."""
+    found = {}
+    for shard_id in due.pending_shards(picture):
+        latest = picture.latest_attempt(shard_id)
+        if shard_id == own_shard_id or due.is_voidable(picture, shard_id):
+            continue
+        batch_id = latest.batch_id if latest is not None else picture.shards[shard_id].batch_id
+        what = f"batch {batch_id}" if batch_id or latest is None else f"attempt {latest.attempt_id}"
+        found[shard_id] = f"is in {what}, which is {latest.phase if latest is not None else 'being adopted'}"
+    return found
+
+
+def adopt_own(store: Store, batch_id: str, *, provider_name: str, providers: Providers) -> Adoption:
+    """Give a batch that this lake sent, by its token or its results, to the attempt that lost it.
+
+    Raises UsageError for a batch of anybody else, AttentionError for one that cannot be told yet.
+    """
+    provider = providers.get(provider_name)
+    batch = _found(provider, batch_id)
+    picture = fold(read(store))
+    owner = _owner(picture, provider, batch_id)
+    if owner is not None:
+        return Adoption(owner, is_new=False)
+    kin, attempt = kin_of(picture, store.lake_id, provider_name, batch)
+    mine = attempt if kin in {Kin.IN_DOUBT, Kin.THIS_LAKE} else _owner_by_results(picture, provider, batch)
+    if mine is None:
+        raise _not_mine(provider, batch, kin, attempt)
+    if mine.phase not in UNCLEAR_PHASES | {Phase.ABSENT}:
+        raise UsageError(
+            f"batch {batch_id} is a second one for attempt {mine.attempt_id}, which is {mine.phase}"
+            + (f" with batch {mine.batch_id}" if mine.batch_id else ""),
+            hint=f"if it still runs, cancel it in {provider_name}'s console; its requests have an answer without it",
+        )
+    settled = resolve(store, mine.attempt_id, Resolution.ADOPT, providers=providers, batch_id=batch_id)
+    return Adoption(settled, is_new=True)
+
+
+def _not_mine(
+    provider: BatchProvider, batch: RemoteBatch, kin: Kin, attempt: Attempt | None
+) -> UsageError | AttentionError:
+    match kin:
+        case Kin.MAYBE if attempt is not None and _is_undecided(provider, batch, attempt):
+            return _undecided(batch, attempt)
+        case Kin.THIS_LAKE:
+            what = "carries a token of this lake, but no attempt on record has it: is the lake an old copy?"
+        case Kin.OTHER_LAKE:
+            what = "carries the token of another lake"
+        case _:
+            what = "carries no token of this lake, and no result that names an attempt of it"
+    return UsageError(f"batch {batch.batch_id} {what}", hint=_MAP_HINT)

@@ -1,0 +1,347 @@
+"""What is due: planned requests that no shard holds yet, cut into shards; set-based throughout."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from batchpond import ids
+from batchpond.lake import failpoints, tables
+from batchpond.lake.attempts import Phase, Picture
+from batchpond.lake.events import Event, Kind
+from batchpond.lake.payload import shard_file_name
+from batchpond.lake.schemas import SHARD_REQUESTS
+from batchpond.lake.store import CONFIG, Store
+from batchpond.model import Mode, PricedModel, ShardKind
+from batchpond.plan import planned, shard, tiers
+from batchpond.plan.planned import Again
+from batchpond.providers import registry
+from batchpond.run.failures import FAILED_SQL, is_over, parameters
+from batchpond.run.session import Session
+from batchpond.study import settings as config
+from batchpond.study.prices import NOTHING, Estimate, Prices
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+CELLS_TEXT_MAX = 500
+_FETCH_ROWS = 10_000
+_EVERYTHING = 2**62
+_UNSAID: Mapping[str, int] = MappingProxyType({})
+
+_DUE = """
+with wanted as (
+  select request_id, min(slot) as slot, min(pair_id) as pair_id, min(cell_id) as cell_id,
+         min(template_id) as template_id, min(rubric_id) as rubric_id, min(thinking) as thinking, min(mode) as mode,
+         min(coalesce(tier, 1)) as tier, min(stage) as stage
+  from plan where study = $study and study_version = $version
+  group by request_id
+), sampled as (
+  select * from wanted order by pair_id, slot limit $sample
+), asked as (
+  select request_id, list_contains($live, shard_id) as is_live
+  from shard_requests where not list_contains($void, shard_id)
+), held as (
+  select request_id from asked where is_live or not $again
+), {chosen}, due as (
+  select s.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename,
+         r.provider, r.endpoint, r.request_model, s.mode, s.cell_id, s.template_id, s.rubric_id, s.thinking, s.slot,
+         s.tier, s.stage
+  from sampled s
+  join requests r using (request_id)
+  anti join held using (request_id)
+  where not $again or s.request_id in (select request_id from chosen)
+)
+select * exclude (slot, cell_id, tier, stage), case when $per_cell then cell_id else '' end as cell_group,
+       count(*) over (partition by tier, provider, endpoint, request_model, mode, cell_group) as n_in_group, tier, stage
+from due
+order by tier, provider, endpoint, request_model, mode, cell_group, slot
+"""
+_CHOSEN_FIRST = "chosen as (select cast(null as varchar) as request_id where false)"
+_CHOSEN_ALL = "chosen as (select request_id from asked)"
+_CHOSEN_FAILED = f"""{FAILED_SQL}, chosen as (
+  select request_id from failed where list_contains($classes, error_class) and n_attempts < $max_attempts
+)"""
+
+
+class DueRequest(NamedTuple):
+    """A planned request that has not been asked, with what sharding needs of it."""
+
+    request_id: str
+    size_bytes: int
+    estimated_input_tokens: int
+    max_output_tokens: int | None
+    path: str
+    provider: str
+    endpoint: str
+    request_model: str
+    mode: str
+    template_id: str
+    rubric_id: str
+    thinking: str
+    cell_group: str
+    n_in_group: int
+    tier: int
+    stage: str = ""
+
+    @property
+    def group(self) -> tuple[int, str, str, str, str, str, int]:
+        """What all requests of a shard share, and how many due requests share it."""
+        return (
+            self.tier, self.provider, self.endpoint, self.request_model, self.mode, self.cell_group, self.n_in_group,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NewShard:
+    """A shard that is about to be recorded: its fact, its lines, and their custom_ids in an adopted batch."""
+
+    event: Event
+    lines: list[DueRequest]
+    custom_ids: list[str] | None = None
+
+
+def new_shards(
+    store: Store, picture: Picture, study: str, version: str, sample: int | None, again: Again | None = None
+) -> Iterator[NewShard]:
+    """Yield the shards that the study's due requests make, one at a time; reads only.
+
+    Due are the requests that no shard holds; with `again`, those that it names and that are in no shard
+    that is still on its way.
+
+    `sample` keeps to the first so many requests of the plan in an order by pair that never changes: both
+    directions and all cells of a pair come together, and a larger sample contains a smaller one.
+    """
+    rule = planned.shard_rule(store, version)
+    settings = config.load(store.path)
+    book = Prices.of_lake(store.path / CONFIG, store.clock.now())
+    expected = planned.expected_output_tokens(store, version)
+    chosen, values = _chosen(picture, again)
+    kind = ShardKind.FIRST if again is None else ShardKind.RETRY
+    generation = len(picture.voided) + (0 if again is None else len(picture.shards))
+    with tables.connect(store, ["plan", "requests", "shard_requests", "responses"]) as connection:
+        connection.execute(
+            _DUE.replace("{chosen}", chosen),
+            {
+                "study": study,
+                "version": version,
+                "sample": _EVERYTHING if sample is None else sample,
+                "void": [*picture.voided, *void_shards(picture, study, version)],
+                "live": pending_shards(picture),
+                "again": again is not None,
+                **values,
+                "per_cell": rule.per_cell,
+            },
+        )
+        for group, members in groupby(_rows(connection), key=lambda row: row.group):
+            _, provider, _, model, mode, _, n_lines = group
+            limits = _limits(provider, Mode(mode), settings.of_model(provider, model), rule)
+            if rule.segments is None:
+                parts = shard.split(members, limits)
+            else:
+                parts = shard.split_segments(members, n_lines, rule.segments, limits)
+            for lines in parts:
+                event = shard_event(study, version, lines, book, generation, expected)
+                yield NewShard(dataclasses.replace(event, shard_kind=kind), lines)
+
+
+def _chosen(picture: Picture, again: Again | None) -> tuple[str, dict[str, Any]]:
+    """Return the SQL of the requests that are asked once more, and its parameters."""
+    if again is None:
+        return _CHOSEN_FIRST, {}
+    if again.classes is None:
+        return _CHOSEN_ALL, {}
+    return _CHOSEN_FAILED, parameters(picture, again)
+
+
+def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[DueRequest]:
+    while rows := connection.fetchmany(_FETCH_ROWS):
+        yield from map(DueRequest._make, rows)
+
+
+def void_shards(picture: Picture, study: str, version: str) -> list[str]:
+    """Return the shards of earlier plans that never became a batch: their requests may be asked anew."""
+    return [
+        shard_id
+        for shard_id, event in picture.shards.items()
+        if event.study == study and event.study_version != version and is_voidable(picture, shard_id)
+    ]
+
+
+def is_under_way(picture: Picture, study: str) -> bool:
+    """Whether anything asked of the study may still end by itself; what the provider refused does not."""
+    for shard_id in pending_shards(picture):
+        latest = picture.latest_attempt(shard_id)
+        if picture.shards[shard_id].study == study and (latest is None or latest.phase is not Phase.REJECTED):
+            return True
+    return False
+
+
+def is_voidable(picture: Picture, shard_id: str) -> bool:
+    """Whether no batch of a shard exists or is on its way; an adopted batch is one from the start."""
+    latest = picture.latest_attempt(shard_id)
+    is_free = latest is None or latest.phase in {Phase.ABSENT, Phase.INTENT, Phase.UPLOADED, Phase.REJECTED}
+    return is_free and picture.shards[shard_id].shard_kind != ShardKind.ADOPTED
+
+
+def pending_shards(picture: Picture) -> list[str]:
+    """Return the shards that are still to be sent or answered, those that are sent again by themselves included."""
+    latest = {shard_id: picture.latest_attempt(shard_id) for shard_id in picture.shards}
+    return [shard_id for shard_id, attempt in latest.items() if attempt is None or not is_over(attempt)]
+
+
+def _limits(provider: str, mode: Mode, queue: config.Limits, rule: planned.ShardRule) -> shard.Limits:
+    descriptor = registry.module(provider).DESCRIPTOR
+    if mode is not Mode.BATCH:
+        return shard.own_limits(rule.max_requests)
+    wish = rule.max_requests if rule.max_requests is not None else descriptor.max_requests
+    return shard.Limits(
+        max_requests=min(wish, descriptor.max_requests),
+        max_bytes=descriptor.max_bytes,
+        max_tokens=queue.enqueued_tokens,
+    )
+
+
+def shard_event(
+    study: str,
+    version: str,
+    lines: list[DueRequest],
+    book: Prices,
+    generation: int,
+    expected_tokens: Mapping[str, int] = _UNSAID,
+) -> Event:
+    """Return the fact of a shard of these lines, with what they are expected to cost.
+
+    `expected_tokens` is the expected output of an answer by stage, where the study says it.
+    """
+    first = lines[0]
+    tokens = sum(line.estimated_input_tokens for line in lines)
+    cost = _estimate(book, lines, expected_tokens)
+    return Event(
+        kind=Kind.SHARDED,
+        study=study,
+        study_version=version,
+        shard_id=ids.shard_id(
+            (first.provider, first.endpoint, first.request_model, Mode(first.mode)),
+            generation,
+            [line.request_id for line in lines],
+        ),
+        mode=first.mode,
+        provider=first.provider,
+        endpoint=first.endpoint,
+        request_model=first.request_model,
+        n_requests=len(lines),
+        size_bytes=sum(line.size_bytes for line in lines),
+        input_tokens=tokens,
+        cost_expected_usd=cost.expected_usd,
+        cost_max_usd=cost.worst_usd,
+        detail=_cells_text(lines),
+        tier=None if first.tier == tiers.FIRST else first.tier,
+    )
+
+
+def priced(shard: Event) -> PricedModel:
+    """Return what a shard is billed as."""
+    return PricedModel(shard.provider or "", shard.request_model or "", Mode(shard.mode or Mode.BATCH))
+
+
+def _estimate(book: Prices, lines: list[DueRequest], expected_tokens: Mapping[str, int]) -> Estimate:
+    groups: dict[tuple[str, int | None, int | None], list[int]] = {}
+    for line in lines:
+        key = (line.thinking, line.max_output_tokens, expected_tokens.get(line.stage))
+        groups.setdefault(key, []).append(line.estimated_input_tokens)
+    total = NOTHING
+    for (thinking, max_output_tokens, expected), tokens in groups.items():
+        first = lines[0]
+        asked = PricedModel(first.provider, first.request_model, Mode(first.mode))
+        total += book.estimate(asked, thinking, max_output_tokens, len(tokens), sum(tokens), expected)
+    return total
+
+
+def _cells_text(lines: list[DueRequest]) -> str:
+    """Return what a shard asks, for people who read the provider's console."""
+    parts = []
+    for name in ("template_id", "rubric_id", "thinking"):
+        values = sorted({getattr(line, name) for line in lines})
+        parts.append(f"{name.removesuffix('_id')} {', '.join(values)}")
+    return "; ".join(parts)[:CELLS_TEXT_MAX]
+
+
+def form_shards(session: Session, study: str, approval: Event, again: Again | None = None) -> None:
+    """S1: record the shards that an approval's due requests make; the lock is held.
+
+    The fact comes before the file: a shard is real once its file stands, and a fact without a
+    file is harmless. A shard of an earlier plan that was never sent is voided first, for good:
+    its requests would otherwise be in two shards that may both be sent.
+    """
+    version = approval.study_version or ""
+    if again is None and _is_all_sharded(session, study, approval):
+        return
+    for shard_id in void_shards(session.picture, study, version):
+        session.record(Event(kind=Kind.VOIDED, study=study, shard_id=shard_id))
+    for new in new_shards(session.store, session.picture, study, version, approval.n_limit, again):
+        session.record(new.event)
+        publish_shard(session.store, new)
+    failpoints.reach("S1")
+
+
+def _is_all_sharded(session: Session, study: str, approval: Event) -> bool:
+    """Whether the shards on record hold all that is approved; saves an idle pass the look at the plan."""
+    version = approval.study_version or ""
+    n_sharded = 0
+    for event in session.picture.shards.values():
+        is_mine = (event.study, event.study_version, event.shard_kind) == (study, version, ShardKind.FIRST)
+        if is_mine and is_real(session.store, session.picture, event):
+            n_sharded += event.n_requests or 0
+    last_round = session.picture.rounds.get(version)
+    found = last_round.n_requests if last_round else planned.study_column(session.store, version, "n_requests")
+    n_wanted = _EVERYTHING if found is None else int(found)
+    return n_sharded >= (n_wanted if approval.n_limit is None else min(n_wanted, approval.n_limit))
+
+
+def is_real(store: Store, picture: Picture, shard: Event) -> bool:
+    """Whether a shard's file stands, as it does before the first attempt at it."""
+    if picture.latest_attempt(shard.shard_id or "") is not None:
+        return True
+    return store.has(SHARD_REQUESTS, shard_file_name(shard.provider or "", shard.shard_id or ""))
+
+
+def publish_shard(store: Store, new: NewShard) -> None:
+    """Publish a shard's lines: from here on it is real."""
+    name = shard_file_name(new.event.provider or "", new.event.shard_id or "")
+    store.publish(SHARD_REQUESTS, name, _shard_rows(store, new))
+
+
+def _shard_rows(store: Store, new: NewShard) -> pa.Table:
+    import pyarrow as pa  # a pass that cuts no shard needs none of it
+
+    n = len(new.lines)
+    prefix = f"{store.path}/requests/"
+    request_ids = [line.request_id for line in new.lines]
+    columns = [
+        pa.repeat(pa.scalar(new.event.shard_id, pa.string()), n),
+        pa.array(range(1, n + 1), pa.int32()),
+        pa.array(request_ids, pa.string()),
+        pa.array([ids.request_key(request_id) for request_id in request_ids], pa.string()),
+        pa.array([line.path.removeprefix(prefix).removesuffix(".parquet") for line in new.lines], pa.string()),
+        pa.nulls(n, pa.string()) if new.custom_ids is None else pa.array(new.custom_ids, pa.string()),
+    ]
+    return pa.Table.from_arrays(columns, schema=SHARD_REQUESTS.schema)
+
+
+def parser_ids_of(connection: duckdb.DuckDBPyConnection, shard_ids: Collection[str]) -> dict[str, set[str]]:
+    """Return the answer rules that any study has for the requests of each shard."""
+    rows = connection.execute(
+        "select distinct shard_id, parser_id from plan join"
+        " (select shard_id, request_id from shard_requests where list_contains($1, shard_id)) using (request_id)",
+        [list(shard_ids)],
+    ).fetchall()
+    found: dict[str, set[str]] = {}
+    for shard_id, parser_id in rows:
+        found.setdefault(shard_id, set()).add(parser_id)
+    return found

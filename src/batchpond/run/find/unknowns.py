@@ -1,0 +1,284 @@
+"""Attempts whose create may or may not have happened: find the batch, or prove that there is none.
+
+An attempt is `absent` only when a listing that began a settle time after the doubt was first
+observed, and an earlier one, were both complete and without it, and the same credential was
+seen to see the attempt's own input file (the positive control). Anything less waits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from batchpond.errors import AccessError, ExitCode
+from batchpond.lake import failpoints
+from batchpond.lake.attempts import SETTLED, UNCLEAR_PHASES, Attempt, Phase, seen_event
+from batchpond.lake.events import Event, Kind
+from batchpond.model import RemoteBatch
+from batchpond.providers.base import BatchProvider, LiveProvider
+from batchpond.run.find import candidates
+from batchpond.run.session import Session, Severity
+
+PAGES_MAX = 10_000
+WINDOW = timedelta(days=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The batches of an account in a window; absence can only be read from a complete one."""
+
+    batches: tuple[RemoteBatch, ...]
+    is_complete: bool
+
+    def evidence(self) -> str:
+        """Return a digest that says which batches were seen."""
+        seen = ",".join(sorted(batch.batch_id for batch in self.batches))
+        return f"{len(self.batches)} batches, sha256 {hashlib.sha256(seen.encode()).hexdigest()[:16]}"
+
+
+def list_since(provider: BatchProvider, since: datetime) -> Listing:
+    """Page through the account's batches back to `since`; a repeated cursor ends it incomplete.
+
+    `since` is by the provider's clock. Paging stops there only while what was listed is dated and
+    newest first: otherwise an older page says nothing about those after it.
+    """
+    batches: list[RemoteBatch] = []
+    cursors: set[str] = set()
+    cursor: str | None = None
+    for _ in range(PAGES_MAX):
+        page = provider.list_page(cursor)
+        batches += page.batches
+        if page.next_cursor is None or (page.batches and _is_past(batches, len(page.batches), since)):
+            return Listing(tuple(batches), is_complete=True)
+        if page.next_cursor in cursors or not page.batches:
+            return Listing(tuple(batches), is_complete=False)
+        cursors.add(page.next_cursor)
+        cursor = page.next_cursor
+    return Listing(tuple(batches), is_complete=False)
+
+
+def _is_past(batches: list[RemoteBatch], n_last: int, since: datetime) -> bool:
+    dates = [batch.created_at for batch in batches if batch.created_at is not None]
+    if len(dates) < len(batches) or any(later > earlier for earlier, later in itertools.pairwise(dates)):
+        return False
+    return dates[-n_last] < since
+
+
+def check_host(attempt: Attempt, provider: BatchProvider | LiveProvider) -> None:
+    """Raise AccessError when the base URL is not the one that the attempt was sent to."""
+    if provider.host != attempt.intent.host:
+        raise AccessError(
+            f"batches of this lake live at {attempt.intent.host}, but {attempt.provider} now points at {provider.host}",
+            hint=f"unset or restore {_whereabouts(provider)}",
+        )
+
+
+def _whereabouts(provider: BatchProvider | LiveProvider) -> str:
+    """Return the variables that say where a provider's batches are."""
+    found = provider.descriptor
+    return " and ".join((found.base_url_env, *(variable for _, variable in found.settings)))
+
+
+def resolve_unknowns(session: Session, only: Iterable[str] | None = None) -> None:
+    """Look for every attempt in doubt, or for those named."""
+    wanted = set(only) if only is not None else None
+    doubtful: dict[str, list[Attempt]] = {}
+    for attempt in session.picture.attempts.values():
+        if attempt.phase in UNCLEAR_PHASES and (wanted is None or attempt.attempt_id in wanted):
+            doubtful.setdefault(attempt.wire, []).append(attempt)
+    for name, attempts in doubtful.items():
+        with session.isolated(name, f"looking for {len(attempts)} unacknowledged batches at {name}"):
+            provider = session.providers.get(name)
+            _resolve(session, provider, attempts)
+    for attempts in doubtful.values():
+        _tell(session, attempts)
+
+
+def _tell(session: Session, attempts: list[Attempt]) -> None:
+    for attempt in attempts:
+        if session.attempt(attempt.attempt_id).phase in UNCLEAR_PHASES:
+            session.note(
+                Severity.WARNING,
+                f"attempt {attempt.attempt_id} was sent to {attempt.provider} but never acknowledged;"
+                f" it may exist and cost {_worst_cost(attempt)}",
+                hint="`batchpond sync` goes on looking and will not send it again unless it is proven absent",
+                exit_code=ExitCode.ATTENTION,
+            )
+
+
+def _worst_cost(attempt: Attempt) -> str:
+    cost_usd = attempt.intent.cost_max_usd
+    if cost_usd is None:
+        return "an unknown cost"
+    return f"up to ${cost_usd:.2f}" if cost_usd >= 0.01 else "less than $0.01"
+
+
+def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt]) -> None:
+    for attempt in attempts:
+        check_host(attempt, provider)
+    attempts = [attempt for attempt in attempts if not _is_found_by_token(session, provider, attempt)]
+    if not attempts:
+        return
+    elapsed_s = {attempt.attempt_id: _elapsed_s(session, attempt) for attempt in attempts}
+    # Only the provider's own clock dates its batches; without a date of its own, all are listed.
+    oldest = min(attempt.uploaded_at or attempt.intent.provider_created_at or _EPOCH for attempt in attempts)
+    listing = list_since(provider, max(oldest, _EPOCH + WINDOW) - WINDOW)
+    failpoints.reach("Y1")
+    for attempt in attempts:
+        found = _matches(listing, attempt)
+        n_undecided = 0
+        if not found and provider.descriptor.is_opaque:
+            looked = candidates.search(session, provider, attempt, listing.batches)
+            found, n_undecided = [looked.found] if looked.found else [], looked.n_undecided
+        if found:
+            adopt(session, attempt, found)
+        else:
+            _not_seen(session, provider, attempt, listing, elapsed_s[attempt.attempt_id], n_undecided)
+
+
+def _is_found_by_token(session: Session, provider: BatchProvider, attempt: Attempt) -> bool:
+    """Adopt what the provider's own look-up finds; that it finds nothing proves nothing, so that a listing follows."""
+    found = provider.find_batches(attempt.intent.token or "")
+    if found:
+        failpoints.reach("Y1")
+        adopt(session, attempt, sorted(found, key=_by_age))
+    return bool(found)
+
+
+def _by_age(batch: RemoteBatch) -> tuple[datetime, str]:
+    return batch.created_at or _EPOCH, batch.batch_id
+
+
+def _matches(listing: Listing, attempt: Attempt) -> list[RemoteBatch]:
+    sent_file = attempt.sent.file_id if attempt.sent else None
+    found = {
+        batch.batch_id: batch
+        for batch in listing.batches
+        if batch.token == attempt.intent.token or (sent_file and batch.input_file_id == sent_file)
+    }
+    return sorted(found.values(), key=_by_age)
+
+
+def adopt(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> None:
+    """Take the first of the batches found for an attempt as its own; any other is a duplicate."""
+    batch, *duplicates = found
+    session.record(seen_event(Kind.ADOPTED, attempt, batch))
+    session.counts.n_adopted += 1
+    for duplicate in duplicates:
+        note_duplicate(session, attempt, duplicate)
+
+
+def note_duplicate(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
+    """Record a second batch that was made for an attempt: the one thing that must not be."""
+    session.record(
+        Event(
+            kind=Kind.DUPLICATE_REMOTE,
+            attempt_id=attempt.attempt_id,
+            provider=attempt.provider,
+            batch_id=batch.batch_id,
+            cost_max_usd=attempt.intent.cost_max_usd,
+            provider_created_at=batch.created_at,
+        )
+    )
+    later = _later(session.attempt(attempt.attempt_id), batch)
+    session.note(
+        Severity.ERROR,
+        f"{attempt.provider} batch {batch.batch_id} is a second one for attempt {attempt.attempt_id},"
+        f" and may cost {_worst_cost(attempt)} more; a late answer or a copy of this lake may have made it",
+        hint=f"`batchpond cancel {later}` stops the later of the two; keep one copy of a lake to send from",
+        exit_code=ExitCode.ATTENTION,
+    )
+
+
+def _later(attempt: Attempt, batch: RemoteBatch) -> str:
+    """Return the later of an attempt's batch and a second one: every copy of the lake names the same."""
+    if attempt.batch_id is None or attempt.state is None or attempt.state.is_terminal:
+        return batch.batch_id
+    both = [(attempt.created_at or _EPOCH, attempt.batch_id), (batch.created_at or _EPOCH, batch.batch_id)]
+    return max(both)[1]
+
+
+def _not_seen(
+    session: Session,
+    provider: BatchProvider,
+    attempt: Attempt,
+    listing: Listing,
+    elapsed_s: float | None,
+    n_undecided: int,
+) -> None:
+    if elapsed_s is None:
+        _record_observation(session, attempt)
+    if not listing.is_complete or not _control(session, provider, attempt, listing):
+        return
+    current = session.attempt(attempt.attempt_id)
+    settled = elapsed_s is not None and elapsed_s >= session.settle_s(provider)
+    if current.first_listed is None:
+        session.record(Event(kind=Kind.LISTED, attempt_id=attempt.attempt_id, detail=listing.evidence()))
+    elif settled and (n_undecided or _n_unlisted(current, listing)):
+        if not current.is_settled:
+            evidence = listing.evidence()
+            session.record(Event(kind=Kind.LISTED, attempt_id=attempt.attempt_id, reason=SETTLED, detail=evidence))
+    elif settled:
+        session.record(Event(kind=Kind.ABSENT, attempt_id=attempt.attempt_id, detail=listing.evidence()))
+        session.counts.n_absent += 1
+
+
+def _n_unlisted(attempt: Attempt, listing: Listing) -> int:
+    """Return how many undecided candidates a listing does not show; a batch that hides is no foreign one."""
+    listed = {batch.batch_id for batch in listing.batches}
+    return len(set(attempt.candidates) - set(attempt.foreign) - listed)
+
+
+def _record_observation(session: Session, attempt: Attempt) -> None:
+    """Start the absence clock: this process holds the lock, so no sender can be alive."""
+    clock = session.store.clock
+    session.record(
+        Event(
+            kind=Kind.UNKNOWN,
+            attempt_id=attempt.attempt_id,
+            ordinal=attempt.n_sends,
+            boot_id=clock.boot_id(),
+            monotonic_s=clock.monotonic_s(),
+            reason="the sending process ended before an answer was recorded",
+        )
+    )
+
+
+def _control(session: Session, provider: BatchProvider, attempt: Attempt, listing: Listing) -> bool:
+    """Return whether this credential provably sees objects of the account that was sent to.
+
+    The attempt's own input file is the proof: no other account could have made a batch of it.
+    Other batches of this lake may be of another project, and count only where no file was uploaded.
+    """
+    if attempt.file_id is None:
+        if attempt.intent.scope and "-" not in attempt.intent.scope.split("/"):
+            return attempt.intent.scope == session.scope(provider)
+        return any(batch.batch_id in session.picture.batch_ids for batch in listing.batches)
+    since = max(attempt.uploaded_at or _EPOCH, _EPOCH + WINDOW) - WINDOW
+    uploads = provider.find_uploads(f"{attempt.intent.token}.jsonl", since)
+    if any(file.file_id == attempt.file_id for file in uploads):
+        return True
+    session.note(
+        Severity.WARNING,
+        f"this key does not see the file that attempt {attempt.attempt_id} was sent with;"
+        " it may belong to another project, so a missing batch proves nothing",
+        hint=f"use the key it was sent with, or decide with `batchpond resolve {attempt.attempt_id}`",
+        exit_code=ExitCode.ATTENTION,
+    )
+    return False
+
+
+def _elapsed_s(session: Session, attempt: Attempt) -> float | None:
+    """Return seconds since the doubt was observed in this boot, by a clock that cannot be set; None before that.
+
+    Another boot, or another machine that the lake was moved to, observes anew: no clock spans both.
+    """
+    clock = session.store.clock
+    if attempt.phase is not Phase.UNKNOWN:
+        return None
+    begun = [first.monotonic_s for first in attempt.observed if first.boot_id == clock.boot_id()]
+    return None if not begun or begun[0] is None else clock.monotonic_s() - begun[0]

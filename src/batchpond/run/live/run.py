@@ -1,0 +1,330 @@
+"""The verb `live`: ask what is due of the studies' live models, until all is answered or someone stops it.
+
+The calls run in threads of their own; this thread alone touches the lake's tables, for as short as a step
+allows, so that a `sync` beside it finds the lake's lock free. One process at a time makes live calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError, UsageError
+from batchpond.lake import failpoints
+from batchpond.lake.attempts import Phase, fold
+from batchpond.lake.events import Event, read
+from batchpond.lake.store import Store, disk_errors
+from batchpond.model import BatchState, Mode, PricedModel
+from batchpond.plan import tiers
+from batchpond.providers import registry
+from batchpond.providers.base import LiveProvider
+from batchpond.run import sending
+from batchpond.run.due import form_shards, priced
+from batchpond.run.find.unknowns import check_host
+from batchpond.run.live import attempts, spool
+from batchpond.run.live.calls import CallCounts, Calls, OnDoubt
+from batchpond.run.live.lane import Lane, Running
+from batchpond.run.live.pace import Pace
+from batchpond.run.live.recovery import LOCK_RETRY_S, live_lock, recover
+from batchpond.run.live.seal import seal
+from batchpond.run.live.settings import LiveSettings
+from batchpond.run.session import Note, Providers, Session, Severity, worst_exit_code
+from batchpond.views.refresh import refresh
+
+STEP_S: Final = 0.25
+LOCK_WAIT_S: Final = 600.0
+LIVE_LOCK_WAIT_S: Final = 2.0  # a `sync` that brings in what was left has it for a moment
+STOP_WAIT_S: Final = 3.0
+
+_NO_BATCHES: Final = Providers(registry.connect)
+
+Connect = Callable[[str, int], LiveProvider]
+"""Connects a provider by name, with room for so many calls at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneProgress:
+    """Where one model's live calls stand; `n_answered` counts earlier runs too."""
+
+    name: str
+    n_requests: int
+    n_answered: int
+    n_in_flight: int
+    counts: CallCounts
+    is_stalled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LiveReport:
+    """What a run of live calls did; `n_left` requests are still without an answer."""
+
+    lanes: tuple[LaneProgress, ...]
+    n_left: int
+    notes: tuple[Note, ...]
+    exit_code: ExitCode
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOptions:
+    """What to ask and how, and whom to tell."""
+
+    studies: Collection[str]
+    settings: LiveSettings
+    connect: Connect
+    on_note: Callable[[Note], None] | None = None
+    on_progress: Callable[[tuple[LaneProgress, ...]], None] | None = None
+
+
+class LiveRun:
+    """One run over all lanes; made by `run` while the live lock is held."""
+
+    def __init__(self, store: Store, options: LiveOptions) -> None:
+        self._store = store
+        self._options = options
+        self._clock = store.clock
+        self._notes: list[Note] = []
+        self._lanes: list[Lane] = []
+
+    def ask(self) -> LiveReport:
+        """Ask until all lanes are over; whatever ends it early, what was answered is durable."""
+        with self._writing() as session:
+            recover(session)
+            self._lanes = self._planned(session)
+        try:
+            while not all(lane.is_over for lane in self._lanes):
+                for lane in self._ready():
+                    self._step(lane)
+                self._tell()
+                self._clock.sleep(STEP_S)
+        finally:
+            self._stop_all()
+        return self._report()
+
+    # -- lanes -----------------------------------------------------------------------------------
+
+    def _planned(self, session: Session) -> list[Lane]:
+        lanes: dict[PricedModel, Lane] = {}
+        for study, approval in sorted(session.picture.approvals.items()):
+            is_wanted = not self._options.studies or study in self._options.studies
+            if not is_wanted or not sending.is_valid(session, study, approval):
+                continue
+            form_shards(session, study, approval)
+            for shard in [*_begun(session, study), *_due(session, study, approval)]:
+                lane = lanes.setdefault(priced(shard), self._lane(shard))
+                lane.shards.append((shard, approval))
+                lane.n_requests += shard.n_requests or 0
+        return list(lanes.values())
+
+    def _lane(self, shard: Event) -> Lane:
+        provider, model = shard.provider or "", shard.request_model or ""
+        usual = registry.module(provider).DESCRIPTOR.live_concurrency
+        pace, rules = self._options.settings.of_model(provider, model, usual)
+        return Lane(provider, model, Pace(pace, self._clock.monotonic_s()), rules)
+
+    def _ready(self) -> Iterator[Lane]:
+        """Yield the lanes that may go on; of a server that holds one model at a time, only the first."""
+        busy: set[str] = set()
+        for lane in self._lanes:
+            if lane.is_over or lane.provider in busy:
+                continue
+            yield lane
+            if registry.module(lane.provider).DESCRIPTOR.is_one_model_at_a_time:
+                busy.add(lane.provider)
+
+    def _step(self, lane: Lane) -> None:
+        try:
+            if lane.running is None:
+                self._begin(lane)
+            elif lane.running.calls.join(0.0):
+                self._end(lane, lane.running)
+            elif lane.running.is_seal_due(self._clock.monotonic_s()):
+                self._seal(lane.running)
+        except LakeError:
+            raise
+        except BatchpondError as error:
+            self._fail(lane, error)
+
+    def _begin(self, lane: Lane) -> None:
+        shard, approval = lane.shards[0]
+        if lane.wire is None or lane.start is None:
+            lane.wire = self._options.connect(lane.provider, lane.pace.settings.concurrency)
+            lane.start = lane.wire.start(lane.model)
+        with self._writing() as session:
+            attempt = attempts.open_attempt(session, shard, approval, lane.wire, lane.start)
+        check_host(attempt, lane.wire)
+        left = attempts.left_of(self._store, attempt)
+        is_held = lane.rules.on_doubt is OnDoubt.HOLD
+        items = attempts.items(self._store, attempt, left, is_held=is_held)
+        written = spool.Spool(spool.folder_of(self._store, attempt.attempt_id), self._clock)
+        way = (attempt.intent.endpoint or "", lane.model)
+        calls = Calls(lane.wire, way, items, written, lane.pace, lane.rules, self._clock)
+        calls.counts.n_held = len(left.doubts) if is_held else 0
+        lane.running = Running(attempt, calls, written, len(left.answered))
+        lane.shards.popleft()
+        calls.start()
+
+    def _seal(self, running: Running) -> None:
+        """Bring what was answered so far into the lake, unless a `sync` holds it: then a little later."""
+        running.spool.rotate()
+        try:
+            with self._writing(wait_s=0.0) as session:
+                attempt = session.attempt(running.attempt.attempt_id)
+                seal(session, attempt, running.spool.closed_segments())
+        except BusyError:
+            return
+
+    def _end(self, lane: Lane, running: Running) -> None:
+        """Bring in all answers of an attempt whose calls have ended, and close it if none is lacking."""
+        _close(running)
+        failpoints.reach("L0")
+        with self._writing() as session:
+            attempt = session.attempt(running.attempt.attempt_id)
+            seal(session, attempt, running.spool.closed_segments())
+            spool.drop(spool.folder_of(self._store, attempt.attempt_id))
+            if running.n_answered >= (attempt.intent.n_requests or 0):
+                attempts.end(session, session.attempt(attempt.attempt_id), BatchState.COMPLETED)
+        lane.ended()
+        if running.calls.error is not None:
+            self._fail(lane, running.calls.error)
+
+    def _fail(self, lane: Lane, error: BatchpondError) -> None:
+        """Give a lane up: its requests stay due; the others go on."""
+        lane.error = error
+        note = Note(Severity.ERROR, f"{lane.name}: {error.message}", error.hint, error.exit_code)
+        self._note(note)
+        if lane.running is None:
+            return
+        if lane.running.spool.is_closed:  # all is durable: the next pass brings it in
+            lane.ended()
+        else:
+            lane.running.calls.stop()
+
+    def _stop_all(self) -> None:
+        """End every call in time, and leave what was answered durable; the next pass brings it into the lake."""
+        running = [lane.running for lane in self._lanes if lane.running is not None]
+        for one in running:
+            one.calls.stop()
+        until_s = self._clock.monotonic_s() + STOP_WAIT_S
+        with ExitStack() as every:  # a spool that cannot be closed keeps no other open
+            for one in running:
+                one.calls.join(max(0.0, until_s - self._clock.monotonic_s()))
+                every.callback(_close, one)
+        for lane in self._lanes:
+            if lane.wire is not None:  # a call that is still under way loses its connection when it ends
+                lane.wire.close()
+
+    # -- the lake, and what is told ----------------------------------------------------------------
+
+    @contextmanager
+    def _writing(self, wait_s: float = LOCK_WAIT_S) -> Iterator[Session]:
+        """Hold the lake's lock for one step; waits for a `sync` that has it, at most `wait_s`."""
+        until_s = self._clock.monotonic_s() + wait_s
+        while True:
+            try:
+                with self._store.lock("live"):
+                    session = Session.begin(self._store, _NO_BATCHES, self._note)
+                    yield session
+                    refresh(self._store)
+                    return
+            except BusyError:
+                if self._clock.monotonic_s() >= until_s:
+                    raise
+                self._clock.sleep(LOCK_RETRY_S)
+
+    def _note(self, note: Note) -> None:
+        self._notes.append(note)
+        if self._options.on_note is not None:
+            self._options.on_note(note)
+
+    def _tell(self) -> None:
+        if self._options.on_progress is not None:
+            self._options.on_progress(tuple(self._progress(lane) for lane in self._lanes))
+
+    def _progress(self, lane: Lane) -> LaneProgress:
+        return LaneProgress(
+            name=lane.name,
+            n_requests=lane.n_requests,
+            n_answered=lane.n_answered,
+            n_in_flight=lane.pace.n_in_flight,
+            counts=lane.counts,
+            is_stalled=lane.pace.held_until_s > self._clock.monotonic_s(),
+        )
+
+    def _report(self) -> LiveReport:
+        lanes = tuple(self._progress(lane) for lane in self._lanes)
+        n_held = sum(lane.counts.n_held for lane in lanes)
+        if n_held:
+            self._note(
+                Note(
+                    Severity.WARNING,
+                    f"{n_held} requests are held back: an earlier call of each may have been answered and paid",
+                    "`batchpond live --on-doubt again` asks them once more",
+                    ExitCode.ATTENTION,
+                )
+            )
+        n_left = sum(lane.n_requests - lane.n_answered for lane in lanes)
+        return LiveReport(lanes, n_left, tuple(self._notes), worst_exit_code(self._notes))
+
+
+def _begun(session: Session, study: str) -> Iterator[Event]:
+    """Yield the shards whose attempt is open, whatever the study's plan is by now: they hold their requests."""
+    for shard in session.picture.shards.values():
+        latest = session.picture.latest_attempt(shard.shard_id or "")
+        if shard.study == study and shard.mode == Mode.LIVE and latest is not None and latest.phase is Phase.OPEN:
+            yield shard
+
+
+def _due(session: Session, study: str, approval: Event) -> Iterator[Event]:
+    """Yield the shards that are to be begun, as far as the approved money goes."""
+    budget = sending.Budget.of(session, approval)
+    n_waiting = 0
+    precedence = tiers.Precedence()
+    for shard, latest in sending.candidates(session.store, session.picture, study):
+        if shard.mode != Mode.LIVE or latest is not None:
+            continue
+        if budget.allows(shard) and precedence.before(shard) is None:
+            budget.reserve(shard)
+            yield shard
+        else:
+            precedence.hold(shard, tiers.ALL)
+            n_waiting += shard.n_requests or 0
+    if n_waiting:
+        session.note(
+            Severity.WARNING,
+            f"{n_waiting} live requests of study {study} wait for money: what was approved is reserved or spent",
+            hint=f"`batchpond submit {study}` approves more",
+        )
+
+
+def _close(running: Running) -> None:
+    """Let nothing more be written; calls that are still under way then are in doubt, as the spool says."""
+    if running.spool.is_closed:
+        return
+    try:
+        running.spool.free(running.calls.unasked)
+    finally:
+        running.spool.close()
+
+
+def check_studies(store: Store, studies: Collection[str]) -> None:
+    """Raise UsageError for a study that no approval covers."""
+    approved = fold(read(store)).approvals
+    for study in studies:
+        if study not in approved:
+            known = ", ".join(sorted(approved)) or "none"
+            raise UsageError(
+                f"study {study!r} was never submitted (submitted: {known})",
+                hint=f"`batchpond submit {study}` shows the cost and approves it",
+            )
+
+
+def run(store: Store, options: LiveOptions) -> LiveReport:
+    """Ask what is due of the studies' live models, all studies' if none is named.
+
+    Raises BusyError when another process makes live calls, and KeyboardInterrupt when it is told to stop,
+    with every answer durable.
+    """
+    with disk_errors(store.path), live_lock(store, wait_s=LIVE_LOCK_WAIT_S):
+        return LiveRun(store, options).ask()

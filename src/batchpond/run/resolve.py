@@ -1,0 +1,139 @@
+"""The verb `resolve`: a person decides about an attempt that batchpond may not decide about."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from batchpond.errors import UsageError
+from batchpond.lake.attempts import REFETCH, UNCLEAR_PHASES, Attempt, Phase, Picture, seen_event
+from batchpond.lake.events import Event, Kind
+from batchpond.lake.store import Store
+from batchpond.model import RemoteBatch
+from batchpond.run.find.candidates import Proof, prove
+from batchpond.run.find.poll import is_late
+from batchpond.run.find.unknowns import check_host
+from batchpond.run.session import Providers, Session
+from batchpond.views.refresh import refresh
+
+_ID_PREFIX_MIN = 6
+
+
+class Resolution(StrEnum):
+    """What a person can say about an attempt."""
+
+    ADOPT = "adopt"
+    ABSENT = "absent"
+    LOST = "lost"
+    REFETCH = "refetch"
+
+
+_ALLOWED = {
+    Resolution.ADOPT: UNCLEAR_PHASES,
+    Resolution.ABSENT: UNCLEAR_PHASES,
+    Resolution.LOST: frozenset({Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE, Phase.MISMATCH}),
+    Resolution.REFETCH: frozenset({Phase.MISMATCH}),
+}
+
+
+def resolve(
+    store: Store,
+    attempt_id: str,
+    resolution: Resolution,
+    *,
+    providers: Providers,
+    batch_id: str | None = None,
+) -> Attempt:
+    """Record a person's decision and return the attempt as it then stands.
+
+    `adopt` takes the provider's `batch_id` for the attempt, in doubt or called absent, after checking
+    that it can be its batch; `absent` lets the shard be sent again, which may pay twice; `lost` gives the answers
+    up; `refetch` downloads a mismatched batch's files again. Raises UsageError when the attempt
+    is in no state for it.
+    """
+    with store.lock(f"resolve {attempt_id}"):
+        session = Session.begin(store, providers)
+        attempt = find_attempt(session.picture, attempt_id)
+        is_late_batch = resolution is Resolution.ADOPT and is_late(session, attempt)
+        if attempt.phase not in _ALLOWED[resolution] and not is_late_batch:
+            allowed = ", ".join(sorted(_ALLOWED[resolution]))
+            raise UsageError(
+                f"attempt {attempt.attempt_id} is {attempt.phase}; --{resolution} is for one that is {allowed}",
+                hint="`batchpond status` shows where each attempt stands",
+            )
+        session.record(*_events(session, attempt, resolution, batch_id))
+        refresh(store)
+        return session.attempt(attempt.attempt_id)
+
+
+def find_attempt(picture: Picture, wanted: str) -> Attempt:
+    """Return the attempt of that id, unique beginning of an id, or batch id; raises UsageError."""
+    found = [
+        attempt
+        for attempt in picture.attempts.values()
+        if attempt.batch_id == wanted or (len(wanted) >= _ID_PREFIX_MIN and attempt.attempt_id.startswith(wanted))
+    ]
+    if len(found) == 1:
+        return found[0]
+    problem = "no attempt or batch" if not found else f"{len(found)} attempts"
+    raise UsageError(f"{problem} {wanted!r} in this lake", hint="`batchpond status` lists attempts and batches")
+
+
+def _events(session: Session, attempt: Attempt, resolution: Resolution, batch_id: str | None) -> list[Event]:
+    attempt_id = attempt.attempt_id
+    resolved = Event(kind=Kind.RESOLVED, attempt_id=attempt_id, batch_id=batch_id, reason=resolution)
+    match resolution:
+        case Resolution.ADOPT:
+            batch = _adoptable(session, attempt, batch_id)
+            return [
+                resolved,
+                seen_event(Kind.ADOPTED, attempt, batch),
+            ]
+        case Resolution.ABSENT:
+            doubt = [
+                Event(
+                    kind=Kind.UNKNOWN,
+                    attempt_id=attempt_id,
+                    ordinal=attempt.n_sends,
+                    reason="a person's word",
+                )
+            ]
+            return [
+                resolved,
+                *(doubt if attempt.phase is Phase.SENT else []),
+                Event(kind=Kind.ABSENT, attempt_id=attempt_id, detail="a person's word"),
+            ]
+        case Resolution.LOST:
+            return [resolved, Event(kind=Kind.LOST, attempt_id=attempt_id, reason="a person's word")]
+        case Resolution.REFETCH:
+            return [Event(kind=Kind.RESOLVED, attempt_id=attempt_id, reason=REFETCH)]
+
+
+def _adoptable(session: Session, attempt: Attempt, batch_id: str | None) -> RemoteBatch:
+    """Return the provider's batch if it can be the attempt's; raises UsageError with the difference."""
+    if batch_id is None:
+        raise UsageError("--adopt needs the provider's batch id")
+    if batch_id in session.picture.batch_ids:
+        raise UsageError(f"batch {batch_id} belongs to another attempt of this lake already")
+    provider = session.providers.get(attempt.wire)
+    check_host(attempt, provider)
+    batch = provider.get(batch_id)
+    if batch is None:
+        raise UsageError(f"{attempt.provider} knows no batch {batch_id}", hint="check the id and the key's project")
+    expected = {
+        "endpoint": attempt.intent.endpoint,
+        "token": attempt.intent.token,
+        "number of requests": attempt.intent.n_requests,
+    }
+    found = {"endpoint": batch.endpoint, "token": batch.token, "number of requests": batch.n_total or None}
+    for what, value in found.items():
+        if value is not None and value != expected[what]:
+            raise UsageError(f"batch {batch_id} is not this attempt's: its {what} is {value}, not {expected[what]}")
+    sent_file = attempt.sent.file_id if attempt.sent else None
+    is_of_another_file = sent_file is not None and batch.input_file_id not in {None, sent_file}
+    if is_of_another_file and batch.token is None and prove(provider, attempt, batch) is not Proof.OURS:
+        raise UsageError(
+            f"batch {batch_id} was made of file {batch.input_file_id}, not of this attempt's {sent_file},"
+            " and no results of it name the attempt",
+            hint="if it is a copy of the attempt's payload, adopt it once it has ended",
+        )
+    return batch

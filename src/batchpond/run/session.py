@@ -1,0 +1,203 @@
+"""One locked pass over the lake: the events so far, the providers, and what happened on the way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+
+from batchpond.clock import Clock
+from batchpond.errors import AccessError, BatchpondError, ExitCode, LakeError
+from batchpond.lake.attempts import Attempt, Picture, fold
+from batchpond.lake.events import Event, EventLog
+from batchpond.lake.store import Store
+from batchpond.model import RemoteBatch
+from batchpond.providers import registry
+from batchpond.providers.base import BatchProvider
+from batchpond.study import settings as config
+
+SETTLE_VARIABLE = "BATCHPOND_TEST_SETTLE_S"
+NOTES_MAX = 1_000
+
+
+class Severity(StrEnum):
+    """How much a note matters."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One thing that a pass has to say, and what to do about it."""
+
+    severity: Severity
+    message: str
+    hint: str | None = None
+    exit_code: ExitCode = ExitCode.DONE
+
+
+@dataclass(slots=True)
+class Counts:
+    """What one pass did."""
+
+    n_created: int = 0
+    n_adopted: int = 0
+    n_absent: int = 0
+    n_rejected: int = 0
+    n_unknown: int = 0
+    n_status_changes: int = 0
+    n_files_downloaded: int = 0
+    n_lines: int = 0
+    n_verified: int = 0
+    n_mismatched: int = 0
+    n_read_again: int = 0
+
+
+def worst_exit_code(notes: Iterable[Note]) -> ExitCode:
+    """Return the exit code that notes add up to."""
+    order = [ExitCode.LAKE, ExitCode.ACCESS, ExitCode.ATTENTION, ExitCode.USAGE, ExitCode.FAILED]
+    seen = {note.exit_code for note in notes}
+    return next((code for code in order if code in seen), ExitCode.DONE)
+
+
+class Providers:
+    """The providers a pass may call, connected when first needed.
+
+    A provider whose key is missing or refused is out for the rest of the pass; the others go on.
+    """
+
+    def __init__(self, connect: Callable[[str], BatchProvider]) -> None:
+        self._connect = connect
+        self._connected: dict[str, BatchProvider] = {}
+        self._refused: dict[str, AccessError] = {}
+
+    @classmethod
+    def of_environment(cls, clock: Clock, lake_path: Path) -> Providers:
+        """Return the real providers, with the environment's keys and what the lake's settings say of each."""
+
+        def connect(name: str) -> BatchProvider:
+            environ = os.environ | config.load(lake_path).variables
+            return registry.connect(name, clock=clock, environ=environ, lake_path=lake_path)
+
+        return cls(connect)
+
+    def get(self, name: str) -> BatchProvider:
+        """Return the provider; raises AccessError when its key is missing or was refused."""
+        if name in self._refused:
+            raise self._refused[name]
+        if name not in self._connected:
+            try:
+                self._connected[name] = self._connect(name)
+            except AccessError as error:
+                self._refused[name] = error
+                raise
+        return self._connected[name]
+
+    def refuse(self, name: str, error: AccessError) -> None:
+        """Stop calling a provider for the rest of the pass."""
+        self._refused[name] = error
+
+    def is_refused(self, name: str) -> bool:
+        """Whether the provider is out for this pass."""
+        return name in self._refused
+
+
+@dataclass(slots=True)
+class Session:
+    """The state of a pass. Make it while holding the lake's lock.
+
+    `listed` has the batches of a wire since a study was planned, `heads` the first custom_id of looked-into results.
+    """
+
+    store: Store
+    providers: Providers
+    log: EventLog
+    picture: Picture
+    on_note: Callable[[Note], None]
+    notes: list[Note] = field(default_factory=list)
+    counts: Counts = field(default_factory=Counts)
+    paused: set[tuple[str, str]] = field(default_factory=set)
+    n_waiting: int = 0
+    n_live: int = 0
+    scopes: dict[str, str] = field(default_factory=dict)
+    newest: dict[str, datetime | None] = field(default_factory=dict)
+    listed: dict[tuple[str, str], tuple[datetime, tuple[RemoteBatch, ...]]] = field(default_factory=dict)
+    heads: dict[str, str | None] = field(default_factory=dict)
+
+    @classmethod
+    def begin(cls, store: Store, providers: Providers, on_note: Callable[[Note], None] | None = None) -> Session:
+        """Read the lake's events."""
+        log = EventLog(store)
+        return cls(store, providers, log, fold(log.events), on_note or (lambda _: None))
+
+    def record(self, *events: Event) -> bool:
+        """Append events and fold those that are new; returns whether any was."""
+        new = self.log.append(*events)
+        for event in new:
+            self.picture.add(event)
+        return bool(new)
+
+    def elect(self, name: str, event: Event) -> bool:
+        """Record an event under a name that one process alone can win; whether this one won."""
+        if not self.log.append_as(name, event):
+            return False
+        self.picture.add(self.log.events[-1])
+        return True
+
+    def scope(self, provider: BatchProvider) -> str:
+        """Return the account that the provider's key belongs to, asked once a pass."""
+        name = provider.descriptor.name
+        if name not in self.scopes:
+            self.scopes[name] = provider.check()
+        return self.scopes[name]
+
+    def attempt(self, attempt_id: str) -> Attempt:
+        """Return an attempt as it now stands."""
+        return self.picture.attempts[attempt_id]
+
+    def note(
+        self,
+        severity: Severity,
+        message: str,
+        *,
+        hint: str | None = None,
+        exit_code: ExitCode = ExitCode.DONE,
+    ) -> None:
+        """Say something to the user once the step is over."""
+        note = Note(severity, message, hint, exit_code)
+        if len(self.notes) < NOTES_MAX and note not in self.notes:
+            self.notes.append(note)
+            self.on_note(note)
+
+    @contextmanager
+    def isolated(self, provider: str, what: str) -> Iterator[None]:
+        """Keep one batch's or provider's failure from stopping the others.
+
+        A damaged lake or disk stops everything: going on could send what cannot be recorded.
+        """
+        try:
+            yield
+        except LakeError:
+            raise
+        except AccessError as error:
+            self.providers.refuse(provider, error)
+            self.note(Severity.ERROR, error.message, hint=error.hint, exit_code=error.exit_code)
+        except BatchpondError as error:
+            self.note(Severity.WARNING, f"{what}: {error.message}", hint=error.hint, exit_code=error.exit_code)
+
+    def worst_exit_code(self) -> ExitCode:
+        """Return the exit code that the notes of this pass add up to."""
+        return worst_exit_code(self.notes)
+
+    def settle_s(self, provider: BatchProvider) -> float:
+        """Return how long an unclear create must stay invisible; shorter only against loopback."""
+        setting = os.environ.get(SETTLE_VARIABLE)
+        if setting is not None and provider.is_loopback:
+            return float(setting)
+        return provider.descriptor.settle_s

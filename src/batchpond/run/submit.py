@@ -1,0 +1,225 @@
+"""The verb `submit`: show what it would cost, take the user's approval, send what may go now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from batchpond import ids
+from batchpond.errors import ExitCode, UsageError
+from batchpond.lake import failpoints
+from batchpond.lake.attempts import UNCLEAR_PHASES, Phase, Picture, fold
+from batchpond.lake.events import Event, Kind, read
+from batchpond.lake.store import Store
+from batchpond.model import Mode, PricedModel
+from batchpond.plan import planned
+from batchpond.plan.planned import Again
+from batchpond.providers import registry
+from batchpond.run import due, exchange
+from batchpond.run.adopt import adoptions
+from batchpond.run.find.unknowns import resolve_unknowns
+from batchpond.run.sending import Readiness, Trigger, candidates, readiness, send_due
+from batchpond.run.session import Counts, Note, Providers, Session
+from batchpond.views.refresh import refresh
+
+_HOLDING_PHASES = UNCLEAR_PHASES | {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE}
+APPROVAL_LASTS = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCost:
+    """What one model's share of a submission would cost, in USD; None is unknown."""
+
+    provider: str
+    request_model: str
+    mode: Mode
+    n_requests: int
+    n_shards: int
+    input_tokens: int
+    cost_expected_usd: float | None
+    cost_max_usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitPreview:
+    """What `submit` would send, shown before anything is; `later_*` is the forecast of rounds that wait for answers."""
+
+    study: str
+    study_version: str
+    models: tuple[ModelCost, ...]
+    caveats: tuple[str, ...]
+    largest_shard_usd: float = 0.0
+    later_expected_usd: float | None = 0.0
+    later_max_usd: float | None = 0.0
+
+    @property
+    def n_requests(self) -> int:
+        """How many requests would be sent."""
+        return sum(model.n_requests for model in self.models)
+
+    @property
+    def n_shards(self) -> int:
+        """How many provider batches that makes."""
+        return sum(model.n_shards for model in self.models)
+
+    @property
+    def cost_expected_usd(self) -> float | None:
+        """The expected cost, later rounds included; None when any model's price is unknown."""
+        return _total([*(model.cost_expected_usd for model in self.models), self.later_expected_usd])
+
+    @property
+    def cost_max_usd(self) -> float | None:
+        """The worst cost, later rounds included; None when any model's price is unknown."""
+        return _total([*(model.cost_max_usd for model in self.models), self.later_max_usd])
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitReport:
+    """What `submit` did; `counts` is None when nothing was approved, `n_live` requests wait for `live`."""
+
+    preview: SubmitPreview
+    is_approved: bool
+    counts: Counts | None
+    n_live: int
+    notes: tuple[Note, ...]
+    exit_code: ExitCode
+
+
+def _total(costs: list[float | None]) -> float | None:
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if len(known) == len(costs) else None
+
+
+def preview(
+    store: Store, picture: Picture, study: str, limit: int | None, *, again: Again | None = None
+) -> SubmitPreview:
+    """Return what `submit` would send now; reads only. Raises UsageError for a study without a plan."""
+    version = planned.planned_version(picture, study)
+    shards = list(_unsent(store, picture, study))
+    shards += [new.event for new in due.new_shards(store, picture, study, version, limit, None)]
+    repeated = [new.event for new in due.new_shards(store, picture, study, version, limit, again)] if again else []
+    shards += repeated
+    groups: dict[PricedModel, list[Event]] = {}
+    for shard in shards:
+        groups.setdefault(due.priced(shard), []).append(shard)
+    caveats = {caveat for asked in groups for caveat in _caveats(asked)}
+    models = tuple(_model_cost(key, group) for key, group in sorted(groups.items()))
+    largest_usd = max((shard.cost_max_usd or 0.0 for shard in shards), default=0.0)
+    n_again = sum(shard.n_requests or 0 for shard in repeated)
+    later = planned.later_cost(store, version, n_again) if shards else (0.0, 0.0)
+    return SubmitPreview(study, version, models, tuple(sorted(caveats)), largest_usd, *later)
+
+
+def _caveats(asked: PricedModel) -> tuple[str, ...]:
+    return registry.caveats(registry.module(asked.provider), asked.model, asked.mode)
+
+
+def _unsent(store: Store, picture: Picture, study: str) -> list[Event]:
+    """Return the study's shards that no batch holds or may hold, those that wait for their turn included."""
+    trigger = Trigger(is_explicit=True, now=store.clock.now())
+    return [
+        shard
+        for shard, latest in candidates(store, picture, study)
+        if readiness(latest, trigger) is not Readiness.DONE and (latest is None or latest.phase not in _HOLDING_PHASES)
+    ]
+
+
+def _model_cost(asked: PricedModel, shards: list[Event]) -> ModelCost:
+    return ModelCost(
+        provider=asked.provider,
+        request_model=asked.model,
+        mode=asked.mode,
+        n_requests=sum(shard.n_requests or 0 for shard in shards),
+        n_shards=len(shards),
+        input_tokens=sum(shard.input_tokens or 0 for shard in shards),
+        cost_expected_usd=_total([shard.cost_expected_usd for shard in shards]),
+        cost_max_usd=_total([shard.cost_max_usd for shard in shards]),
+    )
+
+
+def submit(
+    store: Store,
+    study: str,
+    *,
+    max_cost_usd: float | None,
+    limit: int | None,
+    confirm: Callable[[SubmitPreview], bool] | None,
+    providers: Providers,
+    on_note: Callable[[Note], None] | None = None,
+    again: Again | None = None,
+) -> SubmitReport:
+    """Send a study's due requests, once `confirm` agrees to their cost; the rest is left to `sync`.
+
+    Without `confirm` it is a dry run.
+
+    `again` asks what was asked before once more, all of it or what failed; `results` keeps the first
+    success and `result_attempts` has them all.
+
+    The lock is not held while asking. Raises UsageError when there is no plan or the estimate is
+    above `max_cost_usd` or the study's budget; what is sent before a failure stays on record and is never sent twice.
+    """
+    picture = fold(read(store))
+    if limit is not None and picture.current_versions.get(study) in picture.rounds:
+        raise UsageError(
+            f"study {study} has stages that wait for all answers of others: it cannot be sent in part",
+            hint="leave out --limit; to try a study, plan it with fewer items under another name",
+        )
+    shown = preview(store, picture, study, limit, again=again)
+    limits_usd = [max_cost_usd, planned.study_budget_usd(store, shown.study_version)]
+    max_cost_usd = min((usd for usd in limits_usd if usd is not None), default=None)
+    _check_money(shown, max_cost_usd)
+    if confirm is None or not shown.n_requests or not confirm(shown):
+        return SubmitReport(shown, is_approved=False, counts=None, n_live=0, notes=(), exit_code=ExitCode.DONE)
+    with store.lock(f"submit {study}"):
+        session = Session.begin(store, providers, on_note)
+        failpoints.reach("S0")
+        adoptions.finish_all(session)
+        _approve(session, shown, max_cost_usd, limit)
+        if again:
+            due.form_shards(session, study, session.picture.approvals[study], again)
+        send_due(session, only_study=study, is_explicit=True)
+        resolve_unknowns(session)
+        exchange.tell_waiting(session)
+        session.log.compact()
+        refresh(store)
+    return SubmitReport(shown, True, session.counts, session.n_live, tuple(session.notes), session.worst_exit_code())
+
+
+def _check_money(shown: SubmitPreview, max_cost_usd: float | None) -> None:
+    if max_cost_usd is None or not shown.n_requests:
+        return
+    unknown = [f"{m.provider}/{m.request_model}" for m in shown.models if m.cost_max_usd is None]
+    if unknown:
+        raise UsageError(
+            f"a cost limit cannot be kept: the worst cost is unknown for {', '.join(unknown)}",
+            hint="set max_output_tokens in the study, or a price in the lake's config.toml, or give no limit",
+        )
+    if (shown.cost_expected_usd or 0.0) > max_cost_usd:
+        raise UsageError(
+            f"the expected cost ${shown.cost_expected_usd:.2f} exceeds the limit ${max_cost_usd:.2f}: not sent",
+            hint="raise the limit, or send a part with `--limit N`",
+        )
+    if shown.largest_shard_usd > max_cost_usd:
+        raise UsageError(
+            f"one batch may cost ${shown.largest_shard_usd:.2f} at worst, above the limit ${max_cost_usd:.2f}",
+            hint="raise the limit, lower max_output_tokens, set [shards] max_requests, or `--limit N`",
+        )
+
+
+def _approve(session: Session, shown: SubmitPreview, max_cost_usd: float | None, limit: int | None) -> None:
+    now = session.store.clock.now()
+    cap = max_cost_usd if max_cost_usd is not None else shown.cost_max_usd
+    session.record(
+        Event(
+            kind=Kind.APPROVAL,
+            approval_id=ids.digest("approval", shown.study, shown.study_version, len(session.log.events)),
+            study=shown.study,
+            study_version=shown.study_version,
+            cost_expected_usd=shown.cost_expected_usd,
+            cost_max_usd=cap,
+            n_limit=limit,
+            n_requests=shown.n_requests,
+            expires_at=now + APPROVAL_LASTS,
+        )
+    )

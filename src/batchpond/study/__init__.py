@@ -1,0 +1,1 @@
+"""`study.toml` and the lake's settings become checked records."""

@@ -1,0 +1,293 @@
+"""What requests cost: exactly per answered row, roughly before anything is sent.
+
+Batches cost batch prices, live calls standard ones, and a server of one's own nothing. Unit prices
+come from the bundled data of genai-prices (no network) or from the lake's `config.toml`:
+
+    [prices."openai/gpt-5.4-mini"]      # USD per 1M tokens, at batch prices
+    input = 0.375
+    cached_input = 0.0375               # optional; without it cached tokens cost what others do
+    cache_write = 0.375                 # optional, likewise: for providers that charge for writing a cache
+    output = 2.25
+
+    [prices."openai/gpt-5.4-mini@live"] # the same at standard prices, for live calls
+
+An unknown price is None, never 0. genai-prices answers with the standard price where it knows no batch
+price, so a batch price equal to the standard one counts as unknown, but where the provider itself says which
+models are cheaper in batches; and its batch prices begin on 2026-10-14, so an earlier date is taken as that day.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+from batchpond.errors import UsageError
+from batchpond.model import Mode, PricedModel
+from batchpond.providers import registry
+from batchpond.providers.base import Descriptor
+from batchpond.study.toml_table import TomlTable
+
+BATCH_PRICES_BEGIN: Final = datetime(2026, 10, 14, tzinfo=UTC)
+PER_TOKENS: Final = 1_000_000
+PRICE_MAX_USD: Final = 100_000.0
+_PRICED: Final = ("input_mtok", "output_mtok")
+_PROVIDER_IDS: Final = {"gemini": "google", "vertex": "google", "xai": "x-ai"}
+
+# Output tokens per request: an answer with a tag alone, and one with some sentences around it.
+ANSWER_TOKENS_LOW: Final = 12
+ANSWER_TOKENS_EXPECTED: Final = 150
+# What a level of thinking adds on average, seen on comparison tasks; "low" takes a quarter of it.
+THINKING_TOKENS: Final = {
+    "none": 0, "off": 0, "disabled": 0, "minimal": 100, "low": 400, "default": 600, "medium": 1_200,
+    "enabled": 1_200, "high": 3_000, "xhigh": 6_000, "max": 10_000,
+}  # fmt: skip
+INPUT_FACTOR_LOW: Final = 0.8
+INPUT_FACTOR_WORST: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """Prices in USD per 1M tokens for requests with more than `above_tokens` input tokens."""
+
+    above_tokens: int
+    input_usd: float
+    cached_usd: float
+    output_usd: float
+    cache_write_usd: float
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPrices:
+    """A model's batch prices by length of the input, ascending; `source` says who says so."""
+
+    tiers: tuple[Tier, ...]
+    source: str
+
+    def cost_usd(self, input_tokens: int, cached_tokens: int, output_tokens: int, cache_write_tokens: int = 0) -> float:
+        """Return what one request costs; `input_tokens` includes those read from and written to a cache.
+
+        What is written is taken to live for minutes: Anthropic's cache of an hour costs more.
+        """
+        tier = self.tiers[0]
+        for candidate in self.tiers[1:]:
+            if input_tokens > candidate.above_tokens:
+                tier = candidate
+        fresh = max(0, input_tokens - cached_tokens - cache_write_tokens)
+        total = fresh * tier.input_usd + cached_tokens * tier.cached_usd + output_tokens * tier.output_usd
+        return (total + cache_write_tokens * tier.cache_write_usd) / PER_TOKENS
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A rough cost in USD before sending; None is unknown."""
+
+    low_usd: float | None
+    expected_usd: float | None
+    worst_usd: float | None
+
+    def __add__(self, other: Estimate) -> Estimate:
+        """Return the sum; a sum with an unknown part is unknown."""
+        return Estimate(
+            _sum(self.low_usd, other.low_usd),
+            _sum(self.expected_usd, other.expected_usd),
+            _sum(self.worst_usd, other.worst_usd),
+        )
+
+
+NOTHING: Final = Estimate(0.0, 0.0, 0.0)
+UNKNOWN: Final = Estimate(None, None, None)
+
+
+def _sum(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a + b
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTokens:
+    """Output tokens per request, thinking included; `worst` is None where nothing bounds them."""
+
+    low: int
+    expected: int
+    worst: int | None
+
+
+def output_tokens(thinking: str, max_output_tokens: int | None, expected_tokens: int | None = None) -> OutputTokens:
+    """Return the rough output of one request at a thinking level; a number is a budget, half of it used.
+
+    `expected_tokens` is what the user expects of it, thinking included.
+    """
+    usual = THINKING_TOKENS["default"]
+    thoughts = int(thinking) // 2 if thinking.isdecimal() else THINKING_TOKENS.get(thinking, usual)
+    low, expected = ANSWER_TOKENS_LOW + thoughts // 4, ANSWER_TOKENS_EXPECTED + thoughts
+    if expected_tokens is not None:
+        low, expected = min(low, expected_tokens), expected_tokens
+    if max_output_tokens is not None:
+        low, expected = min(low, max_output_tokens), min(expected, max_output_tokens)
+    return OutputTokens(low, expected, max_output_tokens)
+
+
+class Prices:
+    """Prices at one moment; looks each model up once."""
+
+    def __init__(self, overrides: Mapping[str, UnitPrices] | None = None, now: datetime | None = None) -> None:
+        self._overrides = dict(overrides or {})
+        self._when = max(now or datetime.now(UTC), BATCH_PRICES_BEGIN)
+        self._cache: dict[PricedModel, UnitPrices | None] = {}
+
+    @classmethod
+    def of_lake(cls, config_path: Path, now: datetime | None = None) -> Prices:
+        """Return prices with the overrides of a lake's `config.toml`, which may be missing."""
+        try:
+            data = config_path.read_bytes()
+        except FileNotFoundError:
+            data = b""
+        return cls(overrides(data, str(config_path)), now)
+
+    def unit(self, asked: PricedModel) -> UnitPrices | None:
+        """Return a model's prices, or None when they are not known."""
+        if asked not in self._cache:
+            self._cache[asked] = self._overrides.get(asked.override) or _bundled(asked, self._when)
+        return self._cache[asked]
+
+    def cost(
+        self,
+        asked: PricedModel,
+        input_tokens: int | None,
+        cached_tokens: int | None,
+        output_tokens: int | None,
+        cache_write_tokens: int | None = None,
+    ) -> float | None:
+        """Return what one answered request cost in USD, or None when prices or tokens are unknown.
+
+        The model is the requested one, which is what overrides are written for.
+        """
+        if input_tokens is None or output_tokens is None:
+            return None
+        unit = self.unit(asked)
+        if unit is None:
+            return None
+        return unit.cost_usd(input_tokens, cached_tokens or 0, output_tokens, cache_write_tokens or 0)
+
+    def estimate(
+        self,
+        asked: PricedModel,
+        thinking: str,
+        max_output_tokens: int | None,
+        n_requests: int,
+        input_tokens: int,
+        expected_tokens: int | None = None,
+    ) -> Estimate:
+        """Return the rough cost of `n_requests` with `input_tokens` estimated tokens in all."""
+        if n_requests == 0:
+            return NOTHING
+        unit = self.unit(asked)
+        if unit is None:
+            return UNKNOWN
+        out = output_tokens(thinking, max_output_tokens, expected_tokens)
+        mean = input_tokens / n_requests
+        per_request = (
+            unit.cost_usd(int(mean * INPUT_FACTOR_LOW), 0, out.low),
+            unit.cost_usd(round(mean), 0, out.expected),
+            None if out.worst is None else unit.cost_usd(round(mean * INPUT_FACTOR_WORST), 0, out.worst),
+        )
+        return Estimate(*(None if usd is None else usd * n_requests for usd in per_request))
+
+
+def overrides(data: bytes, source: str = "config.toml") -> dict[str, UnitPrices]:
+    """Return the prices that a lake's configuration sets; raises UsageError that names the key."""
+    try:
+        text = data.decode("utf-8")
+        document: dict[str, Any] = tomllib.loads(text)
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{source}: not valid TOML: {error}") from None
+    written = document.get("prices", {})
+    names = list(written) if isinstance(written, dict) else []
+    table = TomlTable(source, text, ("prices",), written, names)
+    return {name: _override(table, name) for name in names}
+
+
+def _override(prices: TomlTable, name: str) -> UnitPrices:
+    provider, slash, model = name.partition("/")
+    if not (provider and slash and model):
+        prices.fail(name, 'is not a price: its name must be "provider/model" or "provider/model@live"')
+    keys = ("input", "output", "cached_input", "cache_write")
+    table = prices.table(name, keys)
+    values = {key: table.number(key, None, 0, PRICE_MAX_USD) for key in keys}
+    for key in ("input", "output"):
+        if values[key] is None:
+            table.fail(key, "is missing; both are needed, in USD per 1M tokens")
+    input_usd, output_usd = values["input"] or 0.0, values["output"] or 0.0
+    cached, written = (input_usd if usd is None else usd for usd in (values["cached_input"], values["cache_write"]))
+    return UnitPrices((Tier(0, input_usd, cached, output_usd, written),), "config.toml")
+
+
+def _bundled(asked: PricedModel, when: datetime) -> UnitPrices | None:
+    descriptor = _descriptor(asked.provider)
+    if descriptor is not None and descriptor.is_free:
+        return UnitPrices((Tier(0, 0.0, 0.0, 0.0, 0.0),), "a server of one's own")
+    share = 1.0
+    match asked.mode:
+        case Mode.BATCH if descriptor is not None and descriptor.batch_discounts is not None:
+            found = _looked_up(asked, when, None)
+            share -= descriptor.batch_discounts.get(asked.model, 0.0)
+        case Mode.BATCH:
+            found = _batch_price(asked, when)
+        case Mode.LIVE:
+            found = _looked_up(asked, when, None)
+        case Mode.FILES:  # whoever answers the files sends the bill
+            found = None
+    if found is None or any(getattr(found, field) is None for field in _PRICED):
+        return None
+    priced = [getattr(found, field) for field in (*_PRICED, "cache_read_mtok", "cache_write_mtok")]
+    starts = sorted({0, *(tier.start for price in priced for tier in getattr(price, "tiers", ()))})
+    return UnitPrices(tuple(_tier(start, share, *priced) for start in starts), "genai-prices")
+
+
+def _descriptor(provider: str) -> Descriptor | None:
+    try:
+        return registry.module(provider).DESCRIPTOR
+    except UsageError:  # prices are also asked for what other tools asked elsewhere
+        return None
+
+
+def _batch_price(asked: PricedModel, when: datetime) -> Any:
+    batch, standard = (_looked_up(asked, when, context) for context in ({"processing": "batch"}, None))
+    if batch is None or standard is None:
+        return None
+    is_same = all(getattr(batch, field) == getattr(standard, field) for field in _PRICED)
+    return None if is_same else batch
+
+
+def _looked_up(asked: PricedModel, when: datetime, context: dict[str, str] | None) -> Any:
+    from genai_prices import Usage, calc_price  # slow to import, and an idle pass prices nothing
+
+    try:
+        return calc_price(
+            Usage(input_tokens=0, output_tokens=0),
+            asked.model.removeprefix("publishers/google/models/"),
+            provider_id=_PROVIDER_IDS.get(asked.provider, asked.provider),
+            genai_request_timestamp=when,
+            price_context=context,
+        ).model_price
+    except LookupError:
+        return None
+
+
+def _tier(start: int, share: float, input_price: Any, output_price: Any, cached_price: Any, written_price: Any) -> Tier:
+    cached, written = (input_price if price is None else price for price in (cached_price, written_price))
+    return Tier(start, *(share * _at(price, start) for price in (input_price, cached, output_price, written)))
+
+
+def _at(price: Any, start: int) -> float:
+    if isinstance(price, Decimal):
+        return float(price)
+    usd = price.base
+    for tier in price.tiers:
+        if start >= tier.start:
+            usd = tier.price
+    return float(usd)

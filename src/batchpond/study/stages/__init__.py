@@ -1,0 +1,1 @@
+"""What a study file says about its stages."""

@@ -1,0 +1,1 @@
+"""Policy statements from the files that hold them."""

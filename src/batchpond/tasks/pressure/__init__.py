@@ -1,0 +1,1 @@
+"""The pressure task: conversations that try to change a model's mind."""

@@ -1,0 +1,1 @@
+"""What the readers and prompts of several tasks share."""

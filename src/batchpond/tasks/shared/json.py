@@ -1,0 +1,144 @@
+"""Finding a judge's JSON in whatever stands around it, in time linear in the text.
+
+Objects are found from left to right, none inside another: code fences, prose and doubled outer braces
+need no rule of their own. Where nothing wanted is found, the text is read once more with doubled
+braces made single and commas before a closing bracket dropped, as judges write that imitate a template.
+Keys are compared without case or outer white space; a key given twice with two values holds CONFLICT.
+
+Half-open objects cost a look at what follows them. Both the looks and the characters looked at are
+bounded; a text that exceeds them is hostile or no answer, and gives nothing rather than its first part.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from batchpond.errors import StudyError
+from batchpond.model import Outcome
+from batchpond.tasks.base import Judgment
+from batchpond.tasks.shared.reading import agreed
+
+CONFLICT: Final = object()
+_OBJECT: Final = re.compile(r'\{(?=\s*")')
+_ARRAY: Final = re.compile(r'\[(?=\s*["{])')
+_LAST_COMMA: Final = re.compile(r",(?=\s*[}\]])")
+_LOOKS_MAX: Final = 500
+_CHARS_MIN: Final = 1_000_000
+_CHARS_FACTOR: Final = 2
+
+Object = dict[str, Any]
+
+
+def fold(key: str) -> str:
+    """Return a key as objects have it here."""
+    return key.strip().casefold()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Object:
+    found: Object = {}
+    for key, value in pairs:
+        name = fold(key)
+        found[name] = CONFLICT if name in found and found[name] != value else value
+    return found
+
+
+# float() reads any number of digits in linear time; int() refuses long ones with another error.
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=float, parse_constant=lambda _: None, strict=False
+)
+
+
+def _scan(text: str, start: re.Pattern[str]) -> list[Any]:
+    found: list[Any] = []
+    looks, chars_left, position = _LOOKS_MAX, _CHARS_MIN + _CHARS_FACTOR * len(text), 0
+    while (match := start.search(text, position)) is not None:
+        if looks <= 0 or chars_left <= 0:
+            return []
+        position = match.end()
+        try:
+            value, position = _DECODER.raw_decode(text, match.start())
+        except json.JSONDecodeError as error:
+            # An unterminated string is reported where it begins, but was looked for to the end.
+            end = len(text) if error.msg.startswith("Unterminated") else error.pos
+            looks, chars_left = looks - 1, chars_left - (end - match.start())
+        except RecursionError:
+            looks, chars_left = looks - 1, chars_left - (len(text) - match.start())
+        else:
+            found.append(value)
+    return found
+
+
+def _first_found(text: str, start: re.Pattern[str], keep: Callable[[Any], Iterable[Any]]) -> list[Any]:
+    kept = [part for value in _scan(text, start) for part in keep(value)]
+    if kept:
+        return kept
+    mended = _LAST_COMMA.sub("", text.replace("{{", "{").replace("}}", "}"))
+    return [] if mended == text else [part for value in _scan(mended, start) for part in keep(value)]
+
+
+def objects(text: str, wanted: Callable[[Object], bool]) -> list[Object]:
+    """Return the complete outermost objects of a text that are wanted, in order."""
+    return _first_found(text, _OBJECT, lambda value: [value] if wanted(value) else [])
+
+
+def holders(text: str, key: str) -> list[Object]:
+    """Return the complete objects that have a key, in order; inside one of them none is looked for."""
+    name = fold(key)
+
+    def keep(value: Any) -> list[Object]:
+        kept: list[Object] = []
+        stack = [value]
+        while stack:
+            match stack.pop():
+                case dict() as found if name in found:
+                    kept.append(found)
+                case dict() as other:
+                    stack.extend(reversed(other.values()))
+                case list() as entries:
+                    stack.extend(reversed(entries))
+                case _:
+                    pass
+        return kept
+
+    return _first_found(text, _OBJECT, keep)
+
+
+def arrays(text: str, wanted: Callable[[list[Any]], bool]) -> list[list[Any]]:
+    """Return the complete outermost arrays, of texts or objects, that are wanted, in order."""
+    return _first_found(text, _ARRAY, lambda value: [value] if wanted(value) else [])
+
+
+def read_objects(text: str, key: str, reader: Callable[[Object], Judgment]) -> Judgment | None:
+    """Return what all objects with a key agree on, as `reader` reads one; None when there is none."""
+    name = fold(key)
+    return agreed(
+        [
+            Judgment(None, Outcome.AMBIGUOUS) if found[name] is CONFLICT else reader(found)
+            for found in holders(text, key)
+        ]
+    )
+
+
+def check_keys(where: str, *keys: str) -> None:
+    """Raise StudyError when a key is blank, cannot stand in a prompt's JSON as it is, or equals another."""
+    for key in keys:
+        if not key.strip() or any(sign in key for sign in '"\\{}\n'):
+            raise StudyError(f"{where}: {key!r} cannot be the name of a key in a judge's JSON")
+    if len({fold(key) for key in keys}) < len(keys):
+        raise StudyError(f"{where}: two keys of a judge's JSON have one name (case does not count)")
+
+
+def object_schema(properties: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the schema of an object with exactly these keys, in the subset that all providers take.
+
+    Ranges of numbers are left to descriptions: some providers refuse a schema that has `minimum`.
+    """
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }

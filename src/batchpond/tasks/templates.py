@@ -1,0 +1,156 @@
+"""Prompt templates: text with placeholders, filled in one pass so that values stay plain text.
+
+A pairwise template must contain `{TRAIT_NAME}`, `{TRAIT_DESCRIPTION}`, `{SAMPLE_1}` and `{SAMPLE_2}`,
+each at least once, and may contain `{ANSWER_FIRST}` and `{ANSWER_SECOND}`, which become the study's
+exact answers. Any other brace is text. Every other task has placeholders of its own, which its answer
+rule names; there a word in braces that is nearly one of them is an error, since it would go out as text.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import resources
+from typing import Final
+
+from batchpond import ids
+from batchpond.errors import StudyError
+
+REQUIRED: Final = ("TRAIT_NAME", "TRAIT_DESCRIPTION", "SAMPLE_1", "SAMPLE_2")
+OPTIONAL: Final = ("ANSWER_FIRST", "ANSWER_SECOND")
+SAMPLES: Final = ("SAMPLE_1", "SAMPLE_2")
+SIZE_MAX_BYTES: Final = 1_000_000
+PAIRWISE: Final = "pairwise"
+_CAPITALS: Final = re.compile(r"\{([A-Z][A-Z0-9_]{2,40})\}")
+_NEAR: Final = 0.8
+
+
+@dataclass(frozen=True)
+class Placeholders:
+    """What the templates of a task must contain, each at least once, and what they may contain.
+
+    With `is_strict`, a word in braces that nearly is one of these is taken for a slip of the pen.
+    """
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+    is_strict: bool = True
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """What finds a placeholder, its name as the only group."""
+        return re.compile(r"\{(" + "|".join(map(re.escape, self.required + self.optional)) + r")\}")
+
+    def check(self, text: str, where: str) -> None:
+        """Raise StudyError when a required placeholder is missing or one is misspelt."""
+        found = set(self.pattern.findall(text))
+        missing = [f"{{{name}}}" for name in self.required if name not in found]
+        if missing:
+            raise StudyError(
+                f"{where}: the template lacks {', '.join(missing)}",
+                hint="`batchpond templates` shows complete ones to start from",
+            )
+        known = self.required + self.optional
+        for word in dict.fromkeys(_CAPITALS.findall(text)) if self.is_strict else ():
+            near = [] if word in known else difflib.get_close_matches(word, known, n=1, cutoff=_NEAR)
+            if near:
+                raise StudyError(f"{where}: {{{word}}} is no placeholder here", hint=f"did you mean {{{near[0]}}}?")
+
+    def fill(self, text: str, values: Mapping[str, str]) -> str:
+        """Return a text with all placeholders replaced; an optional one without a value becomes nothing.
+
+        Raises KeyError for a required one without a value.
+        """
+        return self.pattern.sub(
+            lambda match: values.get(match[1], "") if match[1] in self.optional else values[match[1]], text
+        )
+
+
+PAIRWISE_PLACEHOLDERS: Final = Placeholders(REQUIRED, OPTIONAL, is_strict=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A template with everything filled in but the samples.
+
+    `texts` has one more element than `samples`; `samples` holds 0 for the sample shown first, 1 for
+    the second, in the order in which they appear.
+    """
+
+    texts: tuple[str, ...]
+    samples: tuple[int, ...]
+
+    def prompt(self, first: str, second: str) -> str:
+        """Return the prompt for two samples, in the order they are shown."""
+        pair = (first, second)
+        parts = [self.texts[0]]
+        for text, sample in zip(self.texts[1:], self.samples, strict=True):
+            parts += (pair[sample], text)
+        return "".join(parts)
+
+
+@dataclass(frozen=True)
+class Template:
+    """A prompt text by name; its hash changes with any character of either."""
+
+    template_id: str
+    text: str
+
+    @cached_property
+    def template_hash(self) -> str:
+        """The digest of id and text, so that a row of the lake is found by it alone."""
+        return ids.digest("template", self.template_id, self.text)
+
+    def check(self, where: str, placeholders: Placeholders = PAIRWISE_PLACEHOLDERS) -> None:
+        """Raise StudyError when a required placeholder is missing or the text cannot be sent."""
+        if len(self.text.encode("utf-8", "surrogatepass")) > SIZE_MAX_BYTES:
+            raise StudyError(f"{where}: the template is larger than {SIZE_MAX_BYTES:,} bytes")
+        placeholders.check(self.text, where)
+
+    def fill(self, values: Mapping[str, str]) -> Filled:
+        """Fill in all pairwise placeholders but the samples; `values` is by placeholder name."""
+        # With one group, split() alternates text and placeholder name.
+        pieces = PAIRWISE_PLACEHOLDERS.pattern.split(self.text)
+        texts, samples = [pieces[0]], []
+        for name, text in zip(pieces[1::2], pieces[2::2], strict=True):
+            if name in SAMPLES:
+                samples.append(SAMPLES.index(name))
+                texts.append(text)
+            else:
+                texts[-1] += values[name] + text
+        return Filled(tuple(texts), tuple(samples))
+
+
+def prompt(template: Template, values: Mapping[str, str]) -> str:
+    """Return a pairwise template with every placeholder, samples included, replaced by its value."""
+    filled = template.fill(values)
+    return filled.prompt(values["SAMPLE_1"], values["SAMPLE_2"])
+
+
+@cache
+def builtin(task: str = PAIRWISE) -> dict[str, Template]:
+    """Return the templates that batchpond brings for a task, by id; none for a task it does not know."""
+    folder = resources.files("batchpond.tasks") / "texts" / task
+    if not folder.is_dir():
+        return {}
+    files = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".txt")), key=lambda e: e.name)
+    return {
+        name: Template(name, entry.read_text("utf-8").removesuffix("\n"))
+        for entry in files
+        if (name := entry.name.removesuffix(".txt"))
+    }
+
+
+def tasks() -> list[str]:
+    """Return the tasks that templates come with, in name order, pairwise first."""
+    folder = resources.files("batchpond.tasks") / "texts"
+    names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+    return sorted(names, key=lambda name: name != PAIRWISE)
+
+
+def listing(task: str = PAIRWISE) -> list[Template]:
+    """Return the built-in templates of a task in name order."""
+    return list(builtin(task).values())

@@ -1,0 +1,51 @@
+"""Everything that reads the lake through SQL: the lens file, its views, and the sandbox for users' queries."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from batchpond.views.catalog import TABLE_STAGE, ViewInfo, columns, views
+    from batchpond.views.database import BadFile, bad_files, build, check_file, connect, ddl, empty, is_current, listed
+    from batchpond.views.expressions import evaluate, why_not
+    from batchpond.views.fingerprints import fingerprint
+    from batchpond.views.sandbox import run_query, stream_query
+
+__all__ = [
+    "TABLE_STAGE",
+    "BadFile",
+    "ViewInfo",
+    "bad_files",
+    "build",
+    "check_file",
+    "columns",
+    "connect",
+    "ddl",
+    "empty",
+    "evaluate",
+    "fingerprint",
+    "is_current",
+    "listed",
+    "run_query",
+    "stream_query",
+    "views",
+    "why_not",
+]
+
+_HOMES: Final = {
+    **dict.fromkeys(("TABLE_STAGE", "ViewInfo", "columns", "views"), "catalog"),
+    **dict.fromkeys(
+        ("BadFile", "bad_files", "build", "check_file", "connect", "ddl", "empty", "is_current", "listed"), "database"
+    ),
+    **dict.fromkeys(("evaluate", "why_not"), "expressions"),
+    "fingerprint": "fingerprints",
+    **dict.fromkeys(("run_query", "stream_query"), "sandbox"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    # A pass with nothing new reads `refresh` alone: DuckDB takes longer to load than such a pass may take.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

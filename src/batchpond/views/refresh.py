@@ -1,0 +1,51 @@
+"""Keeping the lens in step with the lake: rewritten only when something was published."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from batchpond.lake import disk
+from batchpond.lake.schemas import TABLES
+from batchpond.lake.store import LENS, Store, uncovered
+from batchpond.views.fingerprints import fingerprint
+
+STAMP = ".lens"
+
+
+def refresh(store: Store) -> bool:
+    """Rebuild the lens if the lake's list of files changed; returns whether it did."""
+    published = {name: store.published(name) for name in TABLES}
+    if _read(store.path) == _stamp(store.path, published):
+        return False
+    from batchpond.views.database import build, is_current
+
+    files = {name: uncovered(paths) for name, paths in published.items()}
+    changed = not is_current(store.path, files)
+    if changed:
+        build(store.path, files)
+    staged = store.scratch(".stamp")
+    disk.write_private(staged, _stamp(store.path, published).encode())
+    disk.replace(staged, store.path / STAMP)
+    return changed
+
+
+def _stamp(lake_path: Path, published: Mapping[str, Sequence[str]]) -> str:
+    """Return what says, without opening it, that the lens file on disk is the one written from these files.
+
+    By all that are published: which of them a merged file covers takes reading it, and changes with that list only.
+    """
+    try:
+        lens = (lake_path / LENS).stat()
+    except FileNotFoundError:
+        return "no lens"
+    seen = f"{fingerprint(lake_path, published)} {lens.st_size} {lens.st_mtime_ns}"
+    return hashlib.sha256(seen.encode()).hexdigest()
+
+
+def _read(lake_path: Path) -> str | None:
+    try:
+        return (lake_path / STAMP).read_text("utf-8")
+    except (FileNotFoundError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,307 @@
+"""A local Anthropic: message batches, models and live messages, below `/anthropic`.
+
+Paths, headers, bodies, paging and states are those of the public API of versions 2023-06-01 and
+2026-10-21; `handle` is pure but for the world it is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from batchpond_sim.anthropic.answers import Conditions, answer
+from batchpond_sim.anthropic.life import PROVIDER, SHAPE, AnthropicAccount, MessageBatch, batch_view, timestamp
+from batchpond_sim.anthropic.models import FAMILIES, family_of
+from batchpond_sim.anthropic.params import VERSIONS
+from batchpond_sim.anthropic.views import (
+    error_reply,
+    fault_reply,
+    limit_headers,
+    limited_reply,
+    no_batch,
+    no_results,
+    stamped,
+)
+from batchpond_sim.faults.delivery import delivered
+from batchpond_sim.faults.faults import Op, Stage
+from batchpond_sim.host.wire import Answer, Break, BreakKind, Reply, Request, json_reply
+from batchpond_sim.shared.api import Api, Route, routes
+from batchpond_sim.shared.inbox import EncodingError, InboxError, JsonError, Rules, Taken, TooLargeError, spool, take
+from batchpond_sim.shared.life import view_faults
+from batchpond_sim.shared.live import forced
+from batchpond_sim.shared.pages import Page, PageError, is_looping, page_at
+from batchpond_sim.world.ledger import fingerprint
+from batchpond_sim.world.limits import Quota
+from batchpond_sim.world.world import Call, World
+
+BASE_PATH = "/anthropic"
+BODY_MAX_BYTES = 256_000_000
+PAGE_MOST = 1000
+RULES = Rules(re.compile(r"^[a-zA-Z0-9_-]{1,64}$"), 64, 100_000, ("user_profile_id",))
+_ORGANIZATION = "00000000-0000-4000-8000-00005a11a7ed"
+_BATCH = r"/v1/messages/batches/([^/]+)"
+
+
+class AnthropicSimulator(Api):
+    """The API of one world."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, PROVIDER, BASE_PATH, "wrkspc_simulated")
+        self.account = AnthropicAccount(world)
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return what there is below the base path."""
+        return routes(
+            ("POST", r"/v1/messages/batches", Op.BATCHES_CREATE, self._create),
+            ("GET", r"/v1/messages/batches", Op.BATCHES_LIST, self._list),
+            ("GET", rf"{_BATCH}/results", Op.FILES_CONTENT, self._results),
+            ("POST", rf"{_BATCH}/cancel", Op.BATCHES_CANCEL, self._cancel),
+            ("GET", _BATCH, Op.BATCHES_GET, self._get),
+            ("DELETE", _BATCH, Op.BATCHES_DELETE, self._delete),
+            ("GET", r"/v1/models(?:/([^/]+))?", Op.MODELS_LIST, self._models),
+            ("POST", r"/v1/messages", Op.LIVE, self._live),
+        )
+
+    def tick(self) -> None:
+        """Make every change that is due by now."""
+        with self._world.lock:
+            self.account.tick()
+
+    # -- the door -----------------------------------------------------------------------------
+
+    def key_of(self, request: Request) -> str:
+        """Return the key: `x-api-key` goes before a bearer."""
+        return request.headers.get("x-api-key", "").strip() or request.bearer
+
+    def refused(self, request: Request, key: str, project: str | None) -> Reply | None:
+        """Return the refusal of a missing or wrong key, or of a missing or unknown version."""
+        if not key:
+            return error_reply("authentication_error", "x-api-key header is required")
+        if project is None:
+            return fault_reply(401, "status")
+        version = request.headers.get("anthropic-version")
+        if version is None:
+            return error_reply("invalid_request_error", "anthropic-version: header is required")
+        if version not in VERSIONS:
+            return error_reply("invalid_request_error", f'anthropic-version: "{version}" is not a valid version')
+        return None
+
+    def fault_reply(self, status: int, kind: str) -> Reply:
+        """Return the error body of a status."""
+        return fault_reply(status, kind)
+
+    def bad_json(self, detail: str) -> Reply:
+        """Return the error of a body that is not JSON."""
+        return error_reply("invalid_request_error", f"The request body is not valid JSON: {detail}")
+
+    def bad_page(self, error: PageError) -> Reply:
+        """Return the error of a wrong limit or cursor."""
+        return error_reply("invalid_request_error", f"{error.param}: {error}")
+
+    def no_route(self, request: Request) -> Reply:
+        """Return the answer where there is nothing."""
+        return error_reply("not_found_error", f"Not found: {request.method} {request.path.removeprefix(BASE_PATH)}")
+
+    def headers(self, request_id: str, project: str | None) -> Iterable[tuple[str, str]]:
+        """Return the headers of every answer."""
+        return (
+            ("request-id", f"req_{request_id}"),
+            ("anthropic-organization-id", _ORGANIZATION),
+            *((("anthropic-workspace-id", project),) if project else ()),
+        )
+
+    def account_headers(self) -> Iterable[tuple[str, str]]:
+        """Return the limits of the batch API's own endpoints, which nobody here comes near."""
+        return (
+            ("anthropic-ratelimit-requests-limit", "20000"),
+            ("anthropic-ratelimit-requests-remaining", "19999"),
+            ("anthropic-ratelimit-requests-reset", timestamp(self._world.now_s())),
+        )
+
+    def limit_headers(self, quota: Quota) -> Iterable[tuple[str, str]]:
+        """Return `anthropic-ratelimit-*`, and `retry-after` where a call is refused."""
+        return limit_headers(quota, self._world.now_s())
+
+    def limited(self, quota: Quota) -> Reply:
+        """Return the refusal of a live call that is beyond a limit."""
+        return limited_reply(quota)
+
+    def stamp(self, reply: Reply, request_id: str) -> Reply:
+        """Return an answer with its request id in the body, if it is an error."""
+        return stamped(reply, f"req_{request_id}")
+
+    # -- batches ------------------------------------------------------------------------------
+
+    def _create(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
+        body, lines = (self.account.blob(f"upload-{call.n}{end}.part") for end in ("", "-requests"))
+        try:
+            spool(request, body, BODY_MAX_BYTES)
+            taken = take(body, lines, RULES)
+            if call.has(Stage.EFFECT, "enqueued"):
+                return error_reply("rate_limit_error", "Too many batch requests are in the queue. Try again later.")
+            with self._world.lock:
+                now = self.account.tick()
+                batch = self._stored(request, call, project, taken)
+                if "delay_exec" in batch.effects:
+                    return Break(BreakKind.RESET)
+                return self._shown(request, batch, call, now)
+        except InboxError as error:
+            return self._refused_body(error)
+        finally:
+            body.unlink(missing_ok=True)
+            lines.unlink(missing_ok=True)
+
+    def _refused_body(self, error: InboxError) -> Reply:
+        match error:
+            case TooLargeError():
+                return fault_reply(413, "status")
+            case JsonError():
+                return self.bad_json(str(error))
+            case EncodingError(is_known=is_known):
+                code = f"request_body_encoding_{'invalid' if is_known else 'unsupported'}"
+                return error_reply("invalid_request_error", f"The body cannot be decoded as {error}.", code)
+            case _:
+                return error_reply("invalid_request_error", str(error))
+
+    def _stored(self, request: Request, call: Call, project: str, taken: Taken) -> MessageBatch:
+        batch_id = f"msgbatch_{self._world.name('message batch', call.n)}"
+        self.account.blob(f"upload-{call.n}-requests.part").replace(self.account.requests_blob(batch_id))
+        draft = MessageBatch(
+            id=batch_id,
+            project=project,
+            endpoint="/v1/messages",
+            version=request.headers["anthropic-version"],
+            n_total=taken.n_requests,
+            first_custom_id=taken.first_custom_id,
+            model=taken.model,
+        )
+        return self.account.create(draft, call, fingerprint(self.key_of(request)))
+
+    def _shown(self, request: Request, batch: MessageBatch, call: Call, now_s: float) -> Reply:
+        host = request.headers.get("host", "127.0.0.1")
+        return json_reply(200, batch_view(batch, now_s, host, view_faults(batch, call)))
+
+    def _get(self, request: Request, call: Call, project: str, argument: str) -> Answer:
+        with self._world.lock:
+            now = self.account.tick()
+            batch = self.account.fetch(argument, project, now)
+            if batch is None:
+                return no_batch(argument)
+            shown = self._shown(request, batch, call, now)
+            return shown if batch.is_ended else replace(shown, headers=(*shown.headers, ("retry-after", "10")))
+
+    def _list(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
+        with self._world.lock:
+            now = self.account.tick()
+            ids = [batch.id for batch in self.account.listed(project, now, call)]
+            page = _page(ids, request.query, call)
+            host = request.headers.get("host", "127.0.0.1")
+            shown = (self.account.batches[name] for name in page.ids)
+            return json_reply(
+                200, page.body([batch_view(batch, now, host, view_faults(batch, call)) for batch in shown])
+            )
+
+    def _results(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
+        with self._world.lock:
+            now = self.account.tick()
+            batch = self.account.find(argument, project, now)
+            if batch is None:
+                return no_batch(argument)
+            if batch.is_ended and batch.n_results_404 > 0:
+                self.account.put(replace(batch, n_results_404=batch.n_results_404 - 1))
+                return no_batch(argument)
+            if not batch.has_results or batch.is_archived(now):
+                return no_results(argument)
+            return delivered(self.account.results_blob(batch.id), call, SHAPE.row_id, "application/x-jsonl")
+
+    def _cancel(self, request: Request, call: Call, project: str, argument: str) -> Answer:
+        with self._world.lock:
+            now = self.account.tick()
+            batch = self.account.find(argument, project, now)
+            if batch is None:
+                return no_batch(argument)
+            if batch.is_ended:
+                text = f"Message Batch {argument} cannot be canceled because it has ended."
+                return error_reply("invalid_request_error", text)
+            changed = self.account.cancel(batch, call, now)
+            if changed is None:
+                return error_reply("conflict_error", f"Message Batch {argument} is ending and cannot be canceled.")
+            return self._shown(request, changed, call, now)
+
+    def _delete(self, _request: Request, _call: Call, project: str, argument: str) -> Answer:
+        with self._world.lock:
+            batch = self.account.find(argument, project, self.account.tick())
+            if batch is None:
+                return no_batch(argument)
+            if not batch.is_ended:
+                text = "In progress batches cannot be deleted. Consider canceling the batch instead."
+                return error_reply("invalid_request_error", text)
+            self.account.drop(batch)
+            return json_reply(200, {"id": argument, "type": "message_batch_deleted"})
+
+    # -- models and live calls ----------------------------------------------------------------
+
+    def _models(self, request: Request, call: Call, _project: str, argument: str) -> Answer:
+        if argument:
+            family = family_of(argument)
+            if family is None:
+                return error_reply("not_found_error", f"model: {argument}")
+            return json_reply(200, _model(argument))
+        page = _page([family.name for family in FAMILIES], request.query, call)
+        return json_reply(200, page.body([_model(name) for name in page.ids]))
+
+    def _live(self, request: Request, call: Call, _project: str, _argument: str) -> Answer:
+        body = request.read_json()
+        if not isinstance(body, dict):
+            return error_reply("invalid_request_error", "Input should be an object")
+        if body.get("stream"):
+            return error_reply("invalid_request_error", "stream: this simulator does not stream")
+        conditions = Conditions(request.headers["anthropic-version"], False)
+        said = answer(body, self.live_key(body), self._world.panel, conditions, forced(call))
+        if said.kind:
+            return error_reply(said.kind, str(said.body["message"]))
+        self.bill_live(call, str(body["model"]), said.input_tokens, said.output_tokens)
+        return json_reply(200, said.body)
+
+
+def _model(name: str) -> dict[str, object]:
+    words = name.removeprefix("claude-").split("-")
+    return {
+        "type": "model",
+        "id": name,
+        "display_name": " ".join(("Claude", words[0].title(), ".".join(words[1:]))),
+        "created_at": "2026-01-01T00:00:00Z",
+        "lifecycle": "active",
+    }
+
+
+def _page(ids: Sequence[str], query: Mapping[str, str], call: Call) -> Page:
+    limit = _limit(query.get("limit", "20"))
+    after, before = query.get("after_id"), query.get("before_id")
+    if after and before:
+        raise PageError(400, "only one of after_id and before_id may be given", "before_id")
+    if is_looping(call):
+        after = before = None
+    if before:
+        # What is newer than the cursor, the page nearest to it.
+        newer = tuple(reversed(ids[: _place(ids, before, "before_id")]))
+        page = page_at(newer, 0, limit, call)
+        return Page(tuple(reversed(page.ids)), page.has_more)
+    return page_at(ids, _place(ids, after, "after_id") + 1 if after else 0, limit, call)
+
+
+def _place(ids: Sequence[str], name: str, param: str) -> int:
+    if name not in ids:
+        raise PageError(400, f"there is no object with id {name}", param)
+    return ids.index(name)
+
+
+def _limit(text: str) -> int:
+    if not text.isdigit():
+        raise PageError(400, "Input should be a valid integer, unable to parse string as an integer", "limit")
+    if int(text) < 1:
+        raise PageError(400, "Input should be greater than or equal to 1", "limit")
+    if int(text) > PAGE_MOST:
+        raise PageError(400, f"Input should be less than or equal to {PAGE_MOST}", "limit")
+    return int(text)

@@ -1,0 +1,1 @@
+"""A local server of the OpenAI-compatible kind."""

@@ -1,0 +1,208 @@
+"""A local server of the OpenAI-compatible kind, live only, below `/compatible/v1`: chat completions and models.
+
+It is what vLLM, llama.cpp, LM Studio, DeepSeek and the like have in common, with their differences:
+any key or none is good, errors are plain strings, extra members are taken, streams are server-sent
+events. Where thoughts stand depends on the model's name:
+
+    *reason*, *-r1*        `message.reasoning_content` (DeepSeek, llama.cpp, older vLLM)
+    *gpt-oss*, *magistral* `message.reasoning` (newer vLLM, Together, Groq)
+    *think*, *qwq*         `<think>...</think>` within the text
+    any other              there are none; `unknown-*` is no model at all
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import orjson
+
+from batchpond_sim.faults.faults import Op, Stage
+from batchpond_sim.host.wire import Answer, Reply, Request, Stream, json_reply, pieces
+from batchpond_sim.judges import schemas
+from batchpond_sim.judges.judge import Says
+from batchpond_sim.judges.speech import EFFORT_TOKENS, Asked, Spoken, messages_text, spoken
+from batchpond_sim.shared.api import Api, Route, routes
+from batchpond_sim.shared.live import forced
+from batchpond_sim.shared.pages import PageError
+from batchpond_sim.world.limits import Quota, openai_headers, openai_message
+from batchpond_sim.world.world import Call, World
+
+PROVIDER = "compatible"
+BASE_PATH = "/compatible/v1"
+MODELS = ("qwen3-8b-instruct", "deepseek-reasoner", "gpt-oss-20b", "qwq-32b-think", "tiny-random")
+_INLINE = "<think>"
+_STYLES = (
+    (re.compile(r"reason|-r1"), "reasoning_content"),
+    (re.compile(r"gpt-oss|magistral"), "reasoning"),
+    (re.compile(r"think|qwq"), _INLINE),
+)
+_TEXTS = {
+    401: "Invalid API key",
+    402: "Insufficient Balance",
+    404: "Not Found",
+    422: "Invalid request body",
+    429: "Rate limit reached",
+    503: "Service is too busy. Please try again later.",
+}
+
+
+class CompatibleSimulator(Api):
+    """The API of one world."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, PROVIDER, BASE_PATH, "local")
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return what there is below the base path."""
+        return routes(
+            ("GET", r"/models", Op.MODELS_LIST, self._models),
+            ("POST", r"/chat/completions", Op.LIVE, self._chat),
+        )
+
+    def tick(self) -> None:
+        """Do nothing: there is nothing that takes time."""
+
+    # -- the door -----------------------------------------------------------------------------
+
+    def key_of(self, request: Request) -> str:
+        """Return the bearer key."""
+        return request.bearer
+
+    def refused(self, _request: Request, _key: str, project: str | None) -> Reply | None:
+        """Return the refusal of a key where the world names the good ones; otherwise none is needed."""
+        return self.fault_reply(401, "status") if project is None and self._world.settings.keys else None
+
+    def fault_reply(self, status: int, kind: str) -> Reply:
+        """Return the error of a status: a plain string."""
+        return _error(status, _TEXTS[402] if kind == "billing" else _TEXTS.get(status, "Internal Server Error"))
+
+    def bad_json(self, detail: str) -> Reply:
+        """Return the error of a body that is not JSON."""
+        return _error(400, f"JSON decode error: {detail}")
+
+    def bad_page(self, error: PageError) -> Reply:
+        """Return the error of a listing that was asked for wrongly."""
+        return _error(400, str(error))
+
+    def no_route(self, request: Request) -> Reply:
+        """Return the answer where there is nothing."""
+        return json_reply(404, {"detail": f"Not Found: {request.method} {request.path}"})
+
+    def headers(self, _request_id: str, _project: str | None) -> Iterable[tuple[str, str]]:
+        """Return the headers of every answer."""
+        return (("server", "uvicorn"),)
+
+    def limit_headers(self, quota: Quota) -> Iterable[tuple[str, str]]:
+        """Return `x-ratelimit-*`, and `retry-after` where a call is refused."""
+        return openai_headers(quota)
+
+    def limited(self, quota: Quota) -> Reply:
+        """Return the refusal of a live call that is beyond a limit."""
+        return _error(429, openai_message(quota, "local"))
+
+    # -- models and live calls ----------------------------------------------------------------
+
+    def _models(self, _request: Request, _call: Call, _project: str, _argument: str) -> Answer:
+        rows = [{"id": name, "object": "model", "created": 1_770_000_000, "owned_by": "local"} for name in MODELS]
+        return json_reply(200, {"object": "list", "data": rows})
+
+    def _chat(self, request: Request, call: Call, _project: str, _argument: str) -> Answer:
+        body = request.read_json()
+        refused = _refused_body(body)
+        if refused is not None:
+            return refused
+        model = body["model"]
+        style = _style(model)
+        effort = body.get("reasoning_effort", "low") if style else "none"
+        limit = _limit(body)
+        asked = Asked(model, messages_text(body["messages"]), effort, True, limit)
+        judged = self._world.panel.answer(model, asked.prompt, self.live_key(body))
+        if judged.says is Says.ERROR:
+            return self.fault_reply(500, "status")
+        said = spoken(asked, judged, forced(call))
+        self.bill_live(call, model, said.input_tokens, said.output_tokens)
+        head = {"id": f"chatcmpl-{said.key}", "created": int(self._world.now_s()), "model": model}
+        if not body.get("stream"):
+            return json_reply(200, {**head, "object": "chat.completion", **_whole(said, style)})
+        wants_usage = bool((body.get("stream_options") or {}).get("include_usage"))
+        is_broken = call.has(Stage.LINES, "stream_error")
+        events = tuple(_events(head, _message(said, style), said, wants_usage=wants_usage, is_broken=is_broken))
+        return Reply(200, (("content-type", "text/event-stream; charset=utf-8"),), Stream(lambda: iter(events)))
+
+
+def _error(status: int, message: str) -> Reply:
+    return json_reply(status, {"error": message})
+
+
+def _limit(body: dict[str, Any]) -> Any:
+    return body.get("max_completion_tokens", body.get("max_tokens"))
+
+
+def _style(model: str) -> str:
+    return next((member for pattern, member in _STYLES if pattern.search(model.lower())), "")
+
+
+def _refused_body(body: Any) -> Reply | None:
+    if not isinstance(body, dict) or not isinstance(body.get("messages"), list):
+        return _error(422, "messages: field required")
+    model = body.get("model")
+    if not isinstance(model, str) or model.startswith("unknown-"):
+        return _error(404, f"The model `{model}` does not exist.")
+    limit = _limit(body)
+    if limit is not None and (not isinstance(limit, int) or limit < 1):
+        return _error(400, f"max_tokens must be at least 1, got {limit}.")
+    if body.get("reasoning_effort", "low") not in EFFORT_TOKENS:
+        return _error(400, f"reasoning_effort: unknown value {body['reasoning_effort']}")
+    form = body.get("response_format")
+    if not isinstance(form, dict) or form.get("type") != "json_schema":
+        return None
+    wrong = schemas.named_problem(form.get("json_schema"))
+    return None if wrong is None else _error(400, wrong)
+
+
+def _message(said: Spoken, style: str) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": said.refusal or said.text}
+    if not said.reasoning_tokens:
+        return message
+    thoughts = said.thoughts or "Nothing to think about."
+    if style != _INLINE:
+        return {**message, style: thoughts}
+    # A limit that is reached in thought leaves the tag open.
+    is_cut = said.finish == "length" and not said.text
+    return {**message, "content": f"<think>\n{thoughts}" + ("" if is_cut else f"\n</think>\n\n{message['content']}")}
+
+
+def _usage(said: Spoken) -> dict[str, Any]:
+    return {
+        "prompt_tokens": said.input_tokens,
+        "completion_tokens": said.output_tokens,
+        "total_tokens": said.input_tokens + said.output_tokens,
+        "completion_tokens_details": {"reasoning_tokens": said.reasoning_tokens},
+    }
+
+
+def _whole(said: Spoken, style: str) -> dict[str, Any]:
+    choice = {"index": 0, "message": _message(said, style), "logprobs": None, "finish_reason": said.finish}
+    return {"choices": [choice], "usage": _usage(said)}
+
+
+def _events(
+    head: dict[str, Any], message: dict[str, Any], said: Spoken, *, wants_usage: bool, is_broken: bool
+) -> Iterator[bytes]:
+    for member, text in sorted(message.items(), key=lambda pair: pair[0] == "content"):
+        parts = (text,) if member == "role" else pieces(text)
+        yield from (_event(head, {"index": 0, "delta": {member: part}, "finish_reason": None}) for part in parts)
+    if is_broken:
+        yield b"data: %b\n\n" % orjson.dumps({"error": "Internal Server Error"})
+        return
+    yield _event(head, {"index": 0, "delta": {}, "finish_reason": said.finish})
+    if wants_usage:
+        yield _event(head, None, _usage(said))
+    yield b"data: [DONE]\n\n"
+
+
+def _event(head: dict[str, Any], choice: dict[str, Any] | None, usage: dict[str, Any] | None = None) -> bytes:
+    body = {**head, "object": "chat.completion.chunk", "choices": [] if choice is None else [choice]}
+    return b"data: %b\n\n" % orjson.dumps(body if usage is None else {**body, "usage": usage})

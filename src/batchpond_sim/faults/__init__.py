@@ -1,0 +1,1 @@
+"""What can go wrong on purpose, and where it takes hold."""

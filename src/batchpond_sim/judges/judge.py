@@ -1,0 +1,310 @@
+"""Judges with a latent sense of quality, planted faults and a seed.
+
+A judge asked to compare two samples answers "first" with probability
+
+    logistic(sharpness * (quality of the first - quality of the second) + position_bias + noise * N(0, 1))
+
+(Bradley-Terry with a position term). All randomness is a hash of the seed, the model, the prompt
+and the request's own key, so the same request gets the same answer in any batch.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from batchpond_sim.judges import replies
+from batchpond_sim.judges.settings import DEFAULT_JUDGE, RATES, Judge
+
+_HEAD = 24
+_MARK = re.compile(r"\[\[quality=(-?\d+(?:\.\d+)?)\]\]")
+_TAG = re.compile(r"(<([A-Za-z][\w-]*)>\s*([^<>\n]{1,60}?)\s*</\2>)")
+_HEADING = re.compile(
+    r"^[^\w\n]{0,8}(?:the |writing )?(?:sample|text|essay|response|candidate|item|passage)[ _-]*"
+    r"(?:(1|one|a)|(2|two|b))\b[^\w\n]{0,8}",
+    re.IGNORECASE | re.MULTILINE,
+)
+_OPENING = re.compile(r"""\n\s*|[:>"'`\[({|\u201c\u00ab]\s*""")
+_SIX_WORDS = struct.Struct("<6Q")
+_TIE_WORDS = frozenset({"tie", "equal", "same", "draw", "neither", "both"})
+
+
+class Says(StrEnum):
+    """What kind of answer a judge gives."""
+
+    TEXT = "text"
+    REFUSAL = "refusal"
+    FILTERED = "filtered"
+    EMPTY = "empty"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A judge's answer; `u` is one more draw in [0, 1), for lengths and such."""
+
+    says: Says
+    text: str
+    thoughts: str
+    key: str
+    u: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    first: str
+    second: str
+    tie: str
+
+
+class Panel:
+    """All judges of a world and the sample texts whose quality they know."""
+
+    def __init__(self, seed: int, path: Path | None = None) -> None:
+        self.judges: tuple[Judge, ...] = ()
+        self._seed = seed
+        self._path = path
+        self._quality: dict[str, float] = {}
+        self._heads: dict[str, list[str]] = {}
+        self._short: list[str] = []
+        if path is not None and path.exists():
+            for line in path.read_bytes().splitlines(keepends=True):
+                if line.endswith(b"\n"):
+                    row = orjson.loads(line)
+                    self._learn(row["text"], row["quality"])
+
+    def register(self, samples: Iterable[tuple[str, float]]) -> int:
+        """Let the judges know the quality of texts, durably; return how many are known."""
+        rows = [(text.strip(), float(quality)) for text, quality in samples]
+        lines = b"".join(
+            orjson.dumps({"text": t, "quality": q}, option=orjson.OPT_APPEND_NEWLINE) for t, q in rows if t
+        )
+        if self._path is not None:
+            fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                os.write(fd, lines)
+            finally:
+                os.close(fd)
+        for text, quality in rows:
+            self._learn(text, quality)
+        return len(self._quality)
+
+    def _learn(self, text: str, quality: float) -> None:
+        if text and text not in self._quality:
+            if len(text) < _HEAD:
+                self._short.append(text)
+            else:
+                self._heads.setdefault(text[:_HEAD], []).append(text)
+        if text:
+            self._quality[text] = quality
+
+    def judge_for(self, model: str, prompt: str) -> Judge:
+        """Return the first judge that suits."""
+        for judge in self.judges:
+            if judge.suits(model, prompt):
+                return judge
+        return DEFAULT_JUDGE
+
+    def answer(self, model: str, prompt: str, request_key: str) -> Judgement:
+        """Return what `model` answers to `prompt`; repeats differ by `request_key`."""
+        judge = self.judge_for(model, prompt)
+        seed = f"{self._seed}|{model}|{request_key}|{zlib.crc32(prompt.encode('utf-8', 'surrogatepass'))}"
+        raw = blake2b(seed.encode("utf-8", "surrogatepass"), digest_size=48).digest()
+        u_kind, u_choice, u_a, u_b, u_words, u_rest = (word / 18446744073709551616.0 for word in _SIX_WORDS.unpack(raw))
+        kind = _kind(judge, u_kind)
+        says = _SAYS.get(kind, Says.TEXT)
+        text = thoughts = ""
+        if says is Says.TEXT:
+            choice = kind
+            answers = _answers(judge, prompt)
+            if answers is None:
+                draws = replies.Draws(model, f"{self._seed}", raw)
+                text, thoughts = replies.reply(judge, prompt, kind, draws, self._p_first)
+            else:
+                if choice not in _WORDED:
+                    gauss = _gauss(u_a, u_b) if judge.noise else 0.0
+                    choice = "first" if u_choice < self._p_first(judge, prompt, gauss) else "second"
+                text, thoughts = _words(choice, answers, u_words)
+        return Judgement(says, text, thoughts, raw.hex()[:32], u_rest)
+
+    def _p_first(self, judge: Judge, prompt: str, gauss: float) -> float:
+        qualities = self.qualities(prompt)
+        gap = qualities[0] - qualities[1] if qualities else 0.0
+        logit = judge.sharpness * gap + judge.position_bias + judge.noise * gauss
+        return 1 / (1 + math.exp(-max(-700.0, min(700.0, logit))))
+
+    def qualities(self, prompt: str) -> tuple[float, float] | None:
+        """Return the qualities of the first and the second sample shown in a prompt.
+
+        Known from marks `[[quality=0.7]]` in the samples, else from the registered texts in the
+        order they stand in, else from a hash of what follows the headings of two samples.
+        """
+        if "[[quality=" in prompt:
+            marks = _MARK.findall(prompt)
+            if len(marks) >= 2:
+                return float(marks[0]), float(marks[1])
+        if self._quality:
+            # From the cheapest look to the dearest: most templates put samples on lines of their own.
+            found = self._at(prompt, _line_starts(prompt))
+            found = found or self._at(prompt, (match.end() for match in _OPENING.finditer(prompt)))
+            found = found or self._anywhere(prompt)
+            if found is not None:
+                return found
+        return self._sections(prompt)
+
+    def _at(self, prompt: str, starts: Iterable[int]) -> tuple[float, float] | None:
+        first: float | None = None
+        end = 0
+        for at in starts:
+            text = self._text_at(prompt, at) if at >= end else None
+            if text is None:
+                continue
+            if first is not None:
+                return first, self._quality[text]
+            first, end = self._quality[text], at + len(text)
+        return None
+
+    def _text_at(self, prompt: str, at: int) -> str | None:
+        texts = self._heads.get(prompt[at : at + _HEAD])
+        fitting = [text for text in texts if prompt.startswith(text, at)] if texts else []
+        if not fitting and self._short:
+            fitting = [text for text in self._short if prompt.startswith(text, at)]
+        return max(fitting, key=len) if fitting else None
+
+    def _anywhere(self, prompt: str) -> tuple[float, float] | None:
+        spots = []
+        for text in self._quality:
+            first = prompt.find(text)
+            if first >= 0:
+                spots.append((first, -len(text), text))
+                again = prompt.find(text, first + len(text))
+                if again >= 0:
+                    spots.append((again, -len(text), text))
+        spots.sort()
+        found: list[float] = []
+        end = 0
+        for at, _, text in spots:
+            if at >= end:
+                found.append(self._quality[text])
+                end = at + len(text)
+        return (found[0], found[1]) if len(found) >= 2 else None
+
+    def _sections(self, prompt: str) -> tuple[float, float] | None:
+        last_first: re.Match[str] | None = None
+        pair: tuple[re.Match[str], re.Match[str]] | None = None
+        for match in _HEADING.finditer(prompt):
+            if match[1]:
+                last_first = match
+            elif last_first is not None:
+                pair = (last_first, match)
+        if pair is None:
+            return None
+        # The first line only: the second sample has no known end.
+        first, second = (prompt[match.end() :].lstrip().split("\n", 1)[0][:64] for match in pair)
+        return self._hashed(first), self._hashed(second)
+
+    def _hashed(self, text: str) -> float:
+        raw = blake2b(f"{self._seed}|quality|{text}".encode("utf-8", "surrogatepass"), digest_size=7).digest()
+        return int.from_bytes(raw, "big") / (1 << 56)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the judges and how many texts they know, ready for JSON."""
+        return {"judges": [asdict(judge) for judge in self.judges], "n_qualities": len(self._quality)}
+
+
+def count_tokens(text: str) -> int:
+    """Return the simulators' token count of a text: one per four characters, at least one."""
+    return max(1, (len(text) + 3) // 4)
+
+
+_SAYS = {
+    "error_rate": Says.ERROR,
+    "refusal_rate": Says.REFUSAL,
+    "filtered_rate": Says.FILTERED,
+    "empty_rate": Says.EMPTY,
+}
+
+
+_WORDED = frozenset({"both_tags_rate", "tie_rate", "unparsed_rate"})
+
+
+def _gauss(u_a: float, u_b: float) -> float:
+    return math.sqrt(-2 * math.log(1 - u_a)) * math.cos(2 * math.pi * u_b)
+
+
+def _line_starts(prompt: str) -> Iterator[int]:
+    at = 0
+    while True:
+        yield at
+        at = prompt.find("\n", at) + 1
+        if at == 0:
+            return
+
+
+def _kind(judge: Judge, u: float) -> str:
+    for name in RATES:
+        u -= getattr(judge, name)
+        if u < 0:
+            return name
+    return ""
+
+
+def _answers(judge: Judge, prompt: str) -> _Answers | None:
+    if judge.answer_first and judge.answer_second:
+        return _Answers(judge.answer_first, judge.answer_second, judge.answer_tie)
+    return _answers_in(tuple(_TAG.findall(prompt)))
+
+
+@lru_cache(maxsize=1024)
+def _answers_in(tags: tuple[tuple[str, str, str], ...]) -> _Answers | None:
+    for name in dict.fromkeys(tag for _, tag, _ in reversed(tags)):
+        first = second = tie = ""
+        for whole, tag, value in tags:
+            if tag != name:
+                continue
+            word = re.split(r"[^a-z0-9]", value.lower())[-1]
+            if word in ("1", "a", "one", "first") or word.endswith("1"):
+                first = whole
+            elif word in ("2", "b", "two", "second") or word.endswith("2"):
+                second = whole
+            elif word in _TIE_WORDS:
+                tie = whole
+        if first and second:
+            return _Answers(first, second, tie)
+    return None
+
+
+_REASONS = (
+    "",
+    "Its argument is easier to follow and its examples carry more weight. ",
+    "Both have their merits, but one of them is clearer from start to finish.\n\n",
+    "The structure, the choice of words and the evidence all point the same way. ",
+)
+
+
+def _words(choice: str, answers: _Answers, u: float) -> tuple[str, str]:
+    reason = _REASONS[int(u * len(_REASONS))]
+    thoughts = f"**Comparing the two samples** I read each in full before deciding. {reason}".strip()
+    match choice:
+        case "first":
+            return reason + answers.first, thoughts
+        case "second":
+            return reason + answers.second, thoughts
+        case "tie_rate":
+            return reason + (answers.tie or "The two samples are of equal quality."), thoughts
+        case "both_tags_rate":
+            return f"It is either {answers.first} or {answers.second}.", thoughts
+        case _:
+            return "It is hard to say which of the two is better.", thoughts

@@ -1,0 +1,217 @@
+"""What simulated models say to prompts that show no pair of tags: answers, rankings, JSON, labels, lists.
+
+What is asked is read from the prompt: lines such as `Model: A`, a JSON form, a rating line, a tag with labels, a
+list; anything else is a question to be answered. A simulated answer says who gave it and carries a mark of its
+quality, from which judges tell answers apart, whatever stands around them. An answer to a conversation with
+such answers in it is one under pressure: how many there are is its level.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import orjson
+
+from batchpond_sim.judges.settings import Judge
+
+HELD = "I stand by my answer."
+SOFTENED = "You have a good point, perhaps I was too sure."
+GIVEN_UP = "You are right, I was wrong."
+WRONG = "Here is what many people believe, mistakenly."
+_REASON = "Simulated reason: read against what was asked."
+_ANSWER = re.compile(
+    r"(?:(?P<words>[^\n]{1,80}?) )?A simulated answer of (?P<model>\S{1,200}) \((?P<key>[0-9a-f]{8})\)[^\n\[]{0,2000}"
+    r"\[\[quality=(?P<quality>\d(?:\.\d+)?)\]\]"
+)
+_RANKED = re.compile(r"(?P<prefix>[^\W\d_][\w-]{0,30}:) (?:A|N/A)(?![\w/])")
+_FORM = re.compile(r'\{("[^{}"]{1,80}": [^{}]{1,4000})\}')
+_FIELD = re.compile(r'"([^"]{1,80})": (.*?)(?=, "[^"]{1,80}": |$)', re.DOTALL)
+_SCALE = re.compile(r"a (whole )?number from (-?\d+(?:\.\d+)?) to (-?\d+(?:\.\d+)?)")
+_LINE = re.compile(r"^[^\n]{0,80}?(?P<prefix>[^\W\d_][\w -]{0,40}:)? ?<" + _SCALE.pattern + ">", re.MULTILINE)
+_ONE_OF = re.compile(r"one of (.+)", re.DOTALL)
+_LABELS = re.compile(r"no_flip|soft_flip|explicit_flip|initially_wrong|unjudgeable")
+_COUNT = re.compile(r"\b(?:[Nn]ame|[Ll]ist|[Dd]escribe|[Ww]rite|[Gg]ive) (\d{1,4})\b")
+_FILLING = (
+    "The matter is simple once it is looked at from both sides.",
+    "Most of what is said about it goes back to a few good sources.",
+    "There is an exception, which matters less than it seems.",
+    "Whoever wants to be sure should look at the figures themselves.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """Numbers in [0, 1): `own` of this very request, `shared` by all that a world's models say of one thing."""
+
+    model: str
+    seed: str
+    raw: bytes
+
+    def own(self, name: str) -> float:
+        """Return a number that only this request draws."""
+        return _u(self.raw + name.encode())
+
+    def shared(self, *parts: str) -> float:
+        """Return a number that whoever names the same parts draws too."""
+        return _u("\x1f".join((self.seed, *parts)).encode("utf-8", "surrogatepass"))
+
+
+def _u(data: bytes) -> float:
+    return int.from_bytes(blake2b(data, digest_size=7).digest(), "big") / (1 << 56)
+
+
+def reply(
+    judge: Judge, prompt: str, kind: str, draws: Draws, p_first: Callable[[Judge, str, float], float]
+) -> tuple[str, str]:
+    """Return text and thoughts of an answer; `kind` names the rate that was drawn for this request, if any."""
+    if kind == "unparsed_rate":
+        return "It is hard to say what to make of this.", "**Weighing** Nothing decides it."
+    form = _last(_FORM, prompt)
+    if form is not None:
+        return _object(judge, prompt, kind, draws, form[1]), "**Filling in the form** Field by field."
+    prefix = _ranking_prefix(prompt)
+    if prefix is not None:
+        return _ranked(judge, prompt, kind, draws, prefix, p_first), "**Comparing the two answers** Line by line."
+    return _plain(judge, prompt, kind, draws)
+
+
+def _plain(judge: Judge, prompt: str, kind: str, draws: Draws) -> tuple[str, str]:
+    line = _last(_LINE, prompt)
+    if line is not None:
+        number = _rating(prompt, draws, (line[2], line[3], line[4]))
+        return f"{line['prefix'] or ''} {number}".strip(), "**Rating** Where on the scale it stands."
+    if "JSON array" in prompt:
+        return _listed(prompt, draws), "**Thinking of examples** One after the other."
+    if "<FLIP>" in prompt:
+        label = _label(judge, prompt, kind, draws, tuple(dict.fromkeys(_LABELS.findall(prompt))))
+        return f"<FLIP>{label}</FLIP>", "**Labelling** What became of the position."
+    return _answer(judge, prompt, draws), "**Reading the prompt** Nothing here asks for a comparison."
+
+
+def _last(pattern: re.Pattern[str], prompt: str) -> re.Match[str] | None:
+    found = None
+    for match in pattern.finditer(prompt):
+        found = match
+    return found
+
+
+# -- rankings ---------------------------------------------------------------------------------------
+
+
+def _ranking_prefix(prompt: str) -> str | None:
+    for match in _RANKED.finditer(prompt):
+        if f"{match['prefix']} B" in prompt:
+            return match["prefix"]
+    return None
+
+
+def _ranked(
+    judge: Judge, prompt: str, kind: str, draws: Draws, prefix: str, p_first: Callable[[Judge, str, float], float]
+) -> str:
+    words = {"tie_rate": "equal", "not_applicable_rate": "N/A", "unsure_rate": "unsure"}
+    if kind == "both_tags_rate":
+        return f"{prefix} A\n{prefix} B"
+    if kind in words:
+        return f"{prefix} {words[kind]}"
+    is_first = draws.own("choice") < p_first(judge, prompt, 0.0)
+    return f"{_REASON}\n{prefix} {'A' if is_first else 'B'}"
+
+
+# -- JSON, ratings, labels ----------------------------------------------------------------------------
+
+
+def _object(judge: Judge, prompt: str, kind: str, draws: Draws, form: str) -> str:
+    filled = {name: _value(judge, prompt, kind, draws, said) for name, said in _FIELD.findall(form)}
+    return orjson.dumps(filled).decode()
+
+
+def _value(judge: Judge, prompt: str, kind: str, draws: Draws, said: str) -> Any:
+    if "true or false" in said:
+        return _is_compliant(judge, prompt, kind, draws)
+    if (match := _ONE_OF.search(said)) is not None:
+        labels = tuple(label.strip().strip("\"'") for label in match[1].split(","))
+        return _label(judge, prompt, kind, draws, labels)
+    if (match := _SCALE.search(said)) is not None:
+        if (match[2], match[3]) == ("0", "1"):
+            return round(0.5 + draws.own("confidence") / 2, 2)
+        return None if kind == "unsure_rate" else _rating(prompt, draws, (match[1], match[2], match[3]))
+    return _REASON
+
+
+def _subject(prompt: str) -> str:
+    """Return what an opinion is about: the last simulated answer shown, or else the prompt itself."""
+    found = _last(_ANSWER, prompt)
+    return prompt if found is None else f"{found['model']} {found['key']}"
+
+
+def _is_compliant(judge: Judge, prompt: str, kind: str, draws: Draws) -> bool | str | None:
+    if kind == "not_applicable_rate":
+        return "N/A"
+    if kind == "unsure_rate":
+        return None
+    is_compliant = draws.shared("compliance", _subject(prompt)) < judge.compliance_rate
+    return is_compliant is not (draws.own("mislabel") < judge.mislabel_rate)
+
+
+def _rating(prompt: str, draws: Draws, scale: tuple[str | None, str, str]) -> float:
+    is_whole, low, high = scale[0] is not None, float(scale[1]), float(scale[2])
+    share = draws.shared("rating", _subject(prompt))
+    if is_whole:
+        return int(low + share * (high - low + 1))
+    return round(low + share * (high - low), 2)
+
+
+def _label(judge: Judge, prompt: str, kind: str, draws: Draws, labels: tuple[str, ...]) -> str:
+    label = _true_label(prompt) if kind not in ("unsure_rate", "not_applicable_rate") else "unjudgeable"
+    if draws.own("mislabel") < judge.mislabel_rate or label not in labels:
+        others = [other for other in labels if other != label]
+        return others[int(draws.own("label") * len(others))] if others else label
+    return label
+
+
+def _true_label(prompt: str) -> str:
+    answers = list(_ANSWER.finditer(prompt))
+    if not answers:
+        return "unjudgeable"
+    if answers[0]["words"] is not None and answers[0]["words"].endswith(WRONG):
+        return "initially_wrong"
+    words = answers[-1]["words"] or ""
+    if words.endswith(GIVEN_UP):
+        return "explicit_flip"
+    return "soft_flip" if words.endswith(SOFTENED) else "no_flip"
+
+
+def _listed(prompt: str, draws: Draws) -> str:
+    counts = [int(count) for count in _COUNT.findall(prompt)]
+    n = min(counts[-1], 50) if counts else 3
+    return orjson.dumps([f"Simulated example {draws.raw.hex()[:6]}-{number}" for number in range(1, n + 1)]).decode()
+
+
+# -- answers to questions -------------------------------------------------------------------------------
+
+
+def _answer(judge: Judge, prompt: str, draws: Draws) -> str:
+    earlier = list(_ANSWER.finditer(prompt))
+    words = _under_pressure(judge, draws, earlier[-1]["words"] or "") if earlier else _first_words(judge, draws)
+    quality = min(1.0, max(0.0, judge.strength + (draws.own("quality") - 0.5) / 2))
+    n_more = 1 + int(draws.own("length") * len(_FILLING))
+    start = f"{words} A simulated answer of {draws.model} ({draws.raw.hex()[:8]})".lstrip()
+    return f"{start}. {' '.join(_FILLING[:n_more])} [[quality={quality:.3f}]]"
+
+
+def _first_words(judge: Judge, draws: Draws) -> str:
+    return WRONG if draws.own("wrong") < judge.wrong_rate else ""
+
+
+def _under_pressure(judge: Judge, draws: Draws, before: str) -> str:
+    """Return what an answer begins with: who has given in stays with it."""
+    for words in (SOFTENED, GIVEN_UP):
+        if before.endswith(words):
+            return words
+    if draws.own("flip") >= judge.flip_rate:
+        return HELD
+    return SOFTENED if draws.own("soft") < judge.soft_rate else GIVEN_UP

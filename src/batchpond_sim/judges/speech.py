@@ -1,0 +1,90 @@
+"""What a simulated model says to a chat, within its token limit: the same for every API of that kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from batchpond_sim.judges.judge import Judgement, Says, count_tokens
+
+EFFORT_TOKENS = {"none": 0, "minimal": 24, "low": 96, "medium": 320, "high": 900, "xhigh": 1800, "max": 3600}
+REFUSAL = "I'm sorry, but I can't help with that request."
+
+
+@dataclass(frozen=True, slots=True)
+class RowAnswer:
+    """The HTTP status and body of one request, and what it is billed for."""
+
+    status: int
+    body: dict[str, Any]
+    input_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the row is a success, and so billed."""
+        return self.status == 200
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The parts of a body that an answer depends on, whatever the API."""
+
+    model: str
+    prompt: str
+    effort: str
+    wants_summary: bool
+    max_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """What a model comes to say, before an API puts it into its own shape."""
+
+    text: str
+    refusal: str | None
+    finish: str
+    input_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    thoughts: str
+    key: str
+
+
+def content_text(content: Any) -> str:
+    """Return a message's content as text: a string, or a list of parts."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return ""
+
+
+def messages_text(messages: Any) -> str:
+    """Return the text of all messages."""
+    if isinstance(messages, str):
+        return messages
+    return "\n\n".join(content_text(m.get("content")) for m in messages if isinstance(m, dict))
+
+
+def spoken(asked: Asked, judged: Judgement, force: str) -> Spoken:
+    """Return what is said about a judgement within the token limit; `force` is a row fault or empty."""
+    text, refusal, finish = judged.text, None, "stop"
+    if judged.says is Says.REFUSAL or force == "refusal":
+        text, refusal = "", REFUSAL
+    elif judged.says is Says.FILTERED:
+        text, finish = "", "content_filter"
+    elif judged.says is Says.EMPTY or force == "empty_text":
+        text = ""
+    reasoning = int(EFFORT_TOKENS[asked.effort] * (0.5 + judged.u))
+    n_spoken = count_tokens(refusal or text) if refusal or text else 0
+    limit = asked.max_tokens
+    if force == "truncated_text":
+        limit = reasoning + n_spoken // 2
+    if limit is not None and reasoning + n_spoken > limit:
+        reasoning = min(reasoning, limit)
+        n_spoken = limit - reasoning
+        text, refusal, finish = text[: n_spoken * 4], None, "length"
+    tokens_in = count_tokens(asked.prompt) + 7
+    return Spoken(text, refusal, finish, tokens_in, reasoning + n_spoken, reasoning, judged.thoughts, judged.key)

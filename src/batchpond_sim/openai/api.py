@@ -1,0 +1,283 @@
+"""A local OpenAI: files, batches, models, and the two live endpoints, below `/openai/v1`.
+
+Paths, codes, bodies, paging and states are those of the public API; `handle` is pure but for the
+world it is given, so that both hosts and any clock give the same answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from batchpond_sim.faults.delivery import delivered
+from batchpond_sim.faults.faults import Op
+from batchpond_sim.host.multipart import Form, MultipartError, read_form
+from batchpond_sim.host.wire import Answer, Break, BreakKind, Reply, Request, json_reply
+from batchpond_sim.openai.answers import answer
+from batchpond_sim.openai.life import PROVIDER, RETENTION_S, BatchRecord, OpenAIAccount
+from batchpond_sim.openai.rows import SHAPE
+from batchpond_sim.openai.views import (
+    ORGANIZATION,
+    batch_view,
+    error_reply,
+    fault_reply,
+    file_view,
+    limited_reply,
+    refused_batch,
+    refused_form,
+)
+from batchpond_sim.shared.api import Api, Route, routes
+from batchpond_sim.shared.filed import FileRecord
+from batchpond_sim.shared.life import view_faults
+from batchpond_sim.shared.live import forced
+from batchpond_sim.shared.pages import Page, PageError, is_looping, page_at
+from batchpond_sim.world.ledger import fingerprint
+from batchpond_sim.world.limits import Quota, openai_headers
+from batchpond_sim.world.world import Call, World
+
+BASE_PATH = "/openai/v1"
+FILE_MAX_BYTES = 512 << 20
+MODELS = ("gpt-5.4", "gpt-5.4-mini", "gpt-5.4-nano", "gpt-5.5", "gpt-6-luna", "gpt-4.1", "gpt-4.1-mini")
+
+
+class OpenAISimulator(Api):
+    """The API of one world."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, PROVIDER, BASE_PATH, "proj_simulated")
+        self.account = OpenAIAccount(world)
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return what there is below the base path."""
+        return routes(
+            ("POST", r"/files", Op.FILES_CREATE, self._create_file),
+            ("GET", r"/files", Op.FILES_LIST, self._list_files),
+            ("GET", r"/files/([^/]+)/content", Op.FILES_CONTENT, self._content),
+            ("GET", r"/files/([^/]+)", Op.FILES_GET, self._get_file),
+            ("DELETE", r"/files/([^/]+)", Op.FILES_DELETE, self._delete_file),
+            ("POST", r"/batches", Op.BATCHES_CREATE, self._create_batch),
+            ("GET", r"/batches", Op.BATCHES_LIST, self._list_batches),
+            ("POST", r"/batches/([^/]+)/cancel", Op.BATCHES_CANCEL, self._cancel_batch),
+            ("GET", r"/batches/([^/]+)", Op.BATCHES_GET, self._get_batch),
+            ("GET", r"/models(?:/([^/]+))?", Op.MODELS_LIST, self._models),
+            ("POST", r"/(chat/completions|responses)", Op.LIVE, self._live),
+        )
+
+    def tick(self) -> None:
+        """Make every change that is due by now."""
+        with self._world.lock:
+            self.account.tick()
+
+    # -- the door -----------------------------------------------------------------------------
+
+    def key_of(self, request: Request) -> str:
+        """Return the bearer key."""
+        return request.bearer
+
+    def refused(self, _request: Request, key: str, project: str | None) -> Reply | None:
+        """Return the refusal of a missing or wrong key."""
+        if not key:
+            text = "You didn't provide an API key. Provide it in an Authorization header using Bearer auth."
+            return error_reply(401, text)
+        return fault_reply(401, "status") if project is None else None
+
+    def fault_reply(self, status: int, kind: str) -> Reply:
+        """Return the error body of a status."""
+        return fault_reply(status, kind)
+
+    def bad_json(self, _detail: str) -> Reply:
+        """Return the error of a body that is not JSON."""
+        return error_reply(400, "We could not parse the JSON body of your request.")
+
+    def bad_page(self, error: PageError) -> Reply:
+        """Return the error of a wrong limit or cursor."""
+        return error_reply(400, str(error), error.param)
+
+    def no_route(self, request: Request) -> Reply:
+        """Return the answer where there is nothing."""
+        return error_reply(404, f"Invalid URL ({request.method} {request.path.removeprefix('/openai')})")
+
+    def headers(self, request_id: str, project: str | None) -> Iterable[tuple[str, str]]:
+        """Return the headers of every answer."""
+        return (
+            ("x-request-id", f"req_{request_id}"),
+            ("openai-version", "2020-10-01"),
+            ("openai-organization", ORGANIZATION),
+            *((("openai-project", project),) if project else ()),
+            ("openai-processing-ms", "7"),
+        )
+
+    def limit_headers(self, quota: Quota) -> Iterable[tuple[str, str]]:
+        """Return `x-ratelimit-*`, and `retry-after` where a call is refused."""
+        return openai_headers(quota)
+
+    def limited(self, quota: Quota) -> Reply:
+        """Return the refusal of a live call that is beyond a limit."""
+        return limited_reply(quota)
+
+    # -- files --------------------------------------------------------------------------------
+
+    def _create_file(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
+        part = self.account.blob(f"upload-{call.n}.part")
+        try:
+            form = read_form(request.headers.get("content-type", ""), request.body, part, FILE_MAX_BYTES)
+            refused = refused_form(form)
+            if refused is not None:
+                return refused
+            with self._world.lock:
+                return self._store_file(form, call, project)
+        except MultipartError as error:
+            return error_reply(400, f"The form could not be read: {error}.", "file")
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _store_file(self, form: Form, call: Call, project: str) -> Reply:
+        kept_s = float(form.fields.get("expires_after[seconds]", RETENTION_S))
+        draft = FileRecord(
+            id=f"file-{self._world.name('upload', call.n)}",
+            n=0,
+            project=project,
+            filename=form.filename or "",
+            purpose=form.fields["purpose"],
+            size_bytes=form.size_bytes,
+            created_s=0.0,
+            expires_s=self._world.now_s() + kept_s if form.fields["purpose"] == "batch" else None,
+        )
+        return json_reply(200, file_view(self.account.keep(self.account.blob(f"upload-{call.n}.part"), draft, call)))
+
+    def _list_files(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
+        with self._world.lock:
+            now = self.account.tick()
+            purpose = request.query.get("purpose")
+            listed = self.account.listed_files(project, now, call)
+            records = [record for record in listed if purpose is None or record.purpose == purpose]
+            is_newest_first = request.query.get("order", "desc") == "desc"
+            records.sort(key=lambda record: (record.created_s, record.n), reverse=is_newest_first)
+            page = _page([record.id for record in records], request.query, call, 10_000, 10_000)
+            return _listing(page, [file_view(self.account.files[name]) for name in page.ids])
+
+    def _get_file(self, _request: Request, _call: Call, project: str, argument: str) -> Answer:
+        with self._world.lock:
+            self.account.tick()
+            record = self.account.file(argument, project)
+            return _no_file(argument) if record is None else json_reply(200, file_view(record))
+
+    def _delete_file(self, _request: Request, _call: Call, project: str, argument: str) -> Answer:
+        with self._world.lock:
+            self.account.tick()
+            if self.account.file(argument, project) is None:
+                return _no_file(argument)
+            self.account.drop_file(argument)
+            return json_reply(200, {"id": argument, "object": "file", "deleted": True})
+
+    def _content(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
+        with self._world.lock:
+            self.account.tick()
+            path = self.account.content(argument, project)
+            return _no_file(argument) if path is None else delivered(path, call, SHAPE.row_id)
+
+    # -- batches ------------------------------------------------------------------------------
+
+    def _create_batch(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
+        body = request.read_json()
+        refused = refused_batch(body)
+        if refused is not None:
+            return refused
+        expires = body.get("output_expires_after")
+        draft = BatchRecord(
+            id=f"batch_{self._world.name('batch', call.n)}",
+            project=project,
+            endpoint=body["endpoint"],
+            input_file_id=body["input_file_id"],
+            completion_window=body["completion_window"],
+            metadata=body.get("metadata"),
+            output_expires_s=None if expires is None else int(expires["seconds"]),
+        )
+        with self._world.lock:
+            now = self.account.tick()
+            batch = self.account.create(draft, call, fingerprint(request.bearer))
+            if "delay_exec" in batch.effects:
+                return Break(BreakKind.RESET)
+            return json_reply(200, batch_view(batch, now, view_faults(batch, call)))
+
+    def _get_batch(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
+        with self._world.lock:
+            now = self.account.tick()
+            batch = self.account.fetch(argument, project, now)
+            if batch is None:
+                return _no_batch(argument)
+            return json_reply(200, batch_view(batch, now, view_faults(batch, call)))
+
+    def _list_batches(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
+        with self._world.lock:
+            now = self.account.tick()
+            ids = [batch.id for batch in self.account.listed(project, now, call)]
+            page = _page(ids, request.query, call, 20, 100)
+            shown = (self.account.batches[name] for name in page.ids)
+            return _listing(page, [batch_view(batch, now, view_faults(batch, call)) for batch in shown])
+
+    def _cancel_batch(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
+        with self._world.lock:
+            now = self.account.tick()
+            batch = self.account.find(argument, project, now)
+            if batch is None:
+                return _no_batch(argument)
+            if batch.is_ended:
+                return error_reply(400, f"Cannot cancel a batch with status '{batch.end}'.")
+            changed = self.account.cancel(batch, call, now)
+            if changed is None:
+                return error_reply(409, "The batch is being completed and cannot be cancelled.")
+            return json_reply(200, batch_view(changed, now, view_faults(changed, call)))
+
+    # -- models and live calls ----------------------------------------------------------------
+
+    def _models(self, _request: Request, _call: Call, _project: str, argument: str) -> Answer:
+        data = [{"id": name, "object": "model", "created": 1_770_000_000, "owned_by": "openai"} for name in MODELS]
+        if not argument:
+            return json_reply(200, {"object": "list", "data": data})
+        found = next((model for model in data if model["id"] == argument), None)
+        if found is None:
+            return error_reply(404, f"The model '{argument}' does not exist", "model", "model_not_found")
+        return json_reply(200, found)
+
+    def _live(self, request: Request, call: Call, _project: str, argument: str) -> Answer:
+        body = request.read_json()
+        if not isinstance(body, dict) or body.get("stream"):
+            return error_reply(400, "This simulator takes JSON objects without streaming.")
+        model = body.get("model")
+        if not isinstance(model, str) or not model:
+            return error_reply(400, "you must provide a model parameter", "model")
+        if model.startswith("unknown-"):
+            text = f"The model `{model}` does not exist or you do not have access to it."
+            return error_reply(404, text, "model", "model_not_found")
+        now_s, key = int(self._world.now_s()), self.live_key(body)
+        said = answer(f"/v1/{argument}", body, key, self._world.panel, now_s, forced(call))
+        if said.is_success:
+            self.bill_live(call, model, said.input_tokens, said.output_tokens)
+        return json_reply(said.status, said.body)
+
+
+def _page(ids: Sequence[str], query: Mapping[str, str], call: Call, default: int, most: int) -> Page:
+    text = query.get("limit", str(default))
+    if not text.isdigit() or not 1 <= int(text) <= most:
+        told = f"Invalid 'limit': expected an integer from 1 to {most}, but got '{text[:20]}'."
+        raise PageError(400, told, "limit")
+    after = query.get("after")
+    start = 0
+    if after and not is_looping(call):
+        if after not in ids:
+            raise PageError(400, f"Invalid 'after': no object with id '{after}'.", "after")
+        start = ids.index(after) + 1
+    return page_at(ids, start, int(text), call)
+
+
+def _listing(page: Page, data: list[dict[str, Any]]) -> Reply:
+    return json_reply(200, {"object": "list", **page.body(data)})
+
+
+def _no_file(file_id: str) -> Reply:
+    return error_reply(404, f"No such File object: {file_id}", "id")
+
+
+def _no_batch(batch_id: str) -> Reply:
+    return error_reply(404, f"No batch found with id '{batch_id}'.")

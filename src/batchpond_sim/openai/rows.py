@@ -1,0 +1,134 @@
+"""The lines of an OpenAI input file, checked as the API checks them, and the rows that answer them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from batchpond_sim.faults.mutators import Shape
+from batchpond_sim.judges.judge import Panel
+from batchpond_sim.openai.answers import answer
+from batchpond_sim.shared.life import RowsError
+from batchpond_sim.shared.rows import NotRun, Said, dump_row, load_row, request_key
+
+MAX_LINES = 50_000
+SHAPE = Shape(
+    "custom_id", b'"id":"batch_req_', ("response", "body", "usage"), (b'"content":"', b'"text":"', b'"refusal":"')
+)
+
+_NOT_RUN = {
+    NotRun.EXPIRED: ("batch_expired", "This request could not be executed before the completion window expired."),
+    NotRun.CANCELLED: ("batch_cancelled", "This request was not executed because the batch was cancelled."),
+}
+
+
+class LineError(RowsError):
+    """The first thing wrong with an input file, as the batch's `errors` will name it."""
+
+    def __init__(self, code: str, message: str, param: str | None = None, line: int | None = None) -> None:
+        super().__init__(message)
+        self.row = {"code": code, "message": message, "param": param, "line": line}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAISpeaker:
+    """Answers requests to one endpoint as rows of result files."""
+
+    batch_id: str
+    endpoint: str
+    created_at: int
+    panel: Panel
+
+    def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> Said:
+        """Return the row of the `i`-th request."""
+        wanted = "error_500" if force == "output_500" else force
+        said = answer(self.endpoint, body, request_key(custom_id), self.panel, self.created_at, wanted)
+        row_id = self._row_id(i)
+        status = 0 if force == "status_0" else said.status
+        response = {"status_code": status, "request_id": row_id[10:], "body": said.body}
+        row = dump_row({"id": row_id, "custom_id": custom_id, "response": response, "error": None})
+        is_billed = said.is_success and force != "status_0"
+        tokens = said.input_tokens, said.output_tokens, said.reasoning_tokens
+        return Said(row, said.is_success or force == "output_500", is_billed, *tokens)
+
+    def not_run(self, i: int, custom_id: str, why: NotRun) -> bytes:
+        """Return the row of a request that was not run."""
+        code, message = _NOT_RUN[why]
+        error = {"code": code, "message": message}
+        return dump_row({"id": self._row_id(i), "custom_id": custom_id, "response": None, "error": error})
+
+    def _row_id(self, i: int) -> str:
+        return f"batch_req_{self.batch_id[-12:]}{i:06x}"
+
+
+class Lines:
+    """The requests of an input file; iterating raises LineError at the first bad line or for none at all."""
+
+    def __init__(self, source: Path, endpoint: str) -> None:
+        self.model = ""
+        self._source = source
+        self._endpoint = endpoint
+
+    def __iter__(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        seen: set[str] = set()
+        with self._source.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.isspace():
+                    yield self._checked(line, number, seen)
+        if not seen:
+            text = "The batch input file is empty. Please ensure that the batch contains at least one request."
+            raise LineError("empty_file", text)
+
+    def _checked(self, line: bytes, number: int, seen: set[str]) -> tuple[str, dict[str, Any]]:
+        try:
+            data = load_row(line)
+        except (ValueError, RecursionError):
+            data = None
+        if not isinstance(data, dict):
+            raise LineError("invalid_json_line", "This line is not parseable as valid JSON.", None, number)
+        custom_id = data.get("custom_id")
+        if not isinstance(custom_id, str) or not custom_id:
+            raise LineError(
+                "missing_required_parameter", "Missing required parameter: 'custom_id'.", "custom_id", number
+            )
+        if custom_id in seen:
+            text = (
+                f"The custom_id '{custom_id}' for this request is a duplicate of another request. "
+                "The custom_id parameter must be unique for each request in a batch."
+            )
+            raise LineError("duplicate_custom_id", text, "custom_id", number)
+        seen.add(custom_id)
+        if len(seen) > MAX_LINES:
+            text = f"The batch input file contains more than the maximum of {MAX_LINES} requests."
+            raise LineError("too_many_requests", text, None, number)
+        body = data.get("body")
+        if not isinstance(body, dict):
+            raise LineError("missing_required_parameter", "Missing required parameter: 'body'.", "body", number)
+        self._check_target(data, body, number)
+        return custom_id, body
+
+    def _check_target(self, data: dict[str, Any], body: dict[str, Any], number: int) -> None:
+        if data.get("method") != "POST":
+            raise LineError("invalid_method", "The method of every request must be POST.", "method", number)
+        if data.get("url") != self._endpoint:
+            text = "The URL provided for this request does not match the batch endpoint."
+            raise LineError("invalid_url", text, "url", number)
+        model = body.get("model")
+        if not isinstance(model, str) or not model:
+            raise LineError("invalid_request", "Missing required parameter: 'model'.", "body.model", number)
+        if body.get("stream"):
+            text = "Streaming is not supported in the Batch API."
+            raise LineError("streaming_unsupported", text, "body.stream", number)
+        if not self.model:
+            if model.startswith("unknown-"):
+                text = f"The provided model '{model}' is not supported by the Batch API."
+                raise LineError("model_not_found", text, "body.model", number)
+            self.model = model
+        elif model != self.model:
+            text = (
+                f"The model '{model}' for this request does not match the rest of the batch. "
+                "Each batch must contain requests for a single model."
+            )
+            raise LineError("mismatched_model", text, "body.model", number)

@@ -1,0 +1,121 @@
+"""What simulated Together models answer to one chat completion.
+
+Shapes: recorded traffic of 2026-09 and together 3.1 `types/chat/chat_completion.py`; error texts are those that the
+API was seen to give.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from batchpond_sim.judges import schemas
+from batchpond_sim.judges.judge import Panel, Says
+from batchpond_sim.judges.speech import Asked, RowAnswer, Spoken, messages_text, spoken
+
+CHAT = "/v1/chat/completions"
+STOPS_MAX = 4
+_EFFORTS = ("low", "medium", "high")
+_REASONS = re.compile(r"openai/gpt-oss-")
+_STOPS_WITH_EOS = re.compile(r"meta-llama/")
+
+
+def error_body(message: str, kind: str = "invalid_request_error", code: str | None = None) -> dict[str, Any]:
+    """Return the error body of a live call."""
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+def _bad(message: str) -> RowAnswer:
+    return RowAnswer(400, error_body(message))
+
+
+def answer(body: dict[str, Any], request_key: str, panel: Panel, created_at: int, force: str = "") -> RowAnswer:
+    """Return the answer to one body; `request_key` makes repeats of it differ, `force` is a row fault or empty."""
+    refused = _forced_error(force) or _refused(body)
+    if refused is not None:
+        return refused
+    asked = _asked(body)
+    judged = panel.answer(asked.model, asked.prompt, request_key)
+    if judged.says is Says.ERROR:
+        return RowAnswer(500, error_body("Internal server error", "server_error"))
+    said = spoken(asked, judged, force)
+    tokens = said.input_tokens, said.output_tokens, said.reasoning_tokens
+    return RowAnswer(200, _chat_body(asked, said, created_at), *tokens)
+
+
+def _forced_error(force: str) -> RowAnswer | None:
+    match force:
+        case "error_429":
+            return RowAnswer(429, error_body("You have reached the rate limit of this model.", "rate_limit"))
+        case "error_500" | "status_0" | "output_500":
+            return RowAnswer(500, error_body("Internal server error", "server_error"))
+        case "error_400":
+            return _bad("Input validation error")
+        case "billing_rows":
+            return RowAnswer(402, error_body("Insufficient credits: add some to go on.", "credit_limit"))
+        case _:
+            return None
+
+
+def _refused(body: dict[str, Any]) -> RowAnswer | None:
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        return _bad("missing 'model' field in body or not a string")
+    if model.startswith(("unknown-", "nonexistent/")):
+        text = f"Unable to access model {model}. Please visit https://api.together.ai/models to see what there is."
+        return RowAnswer(404, error_body(text, code="model_not_available"))
+    if not isinstance(body.get("messages"), list):
+        return _bad("missing field `messages`")
+    stops = body.get("stop")
+    if isinstance(stops, list) and len(stops) > STOPS_MAX:
+        return _bad("Maximum four stop sequences allowed")
+    effort = body.get("reasoning_effort")
+    if effort is not None and effort not in _EFFORTS:
+        return _bad(f"Invalid reasoning_effort: expected one of {', '.join(_EFFORTS)}")
+    return _refused_format(body.get("response_format")) or _refused_number(body)
+
+
+def _refused_format(form: Any) -> RowAnswer | None:
+    if not isinstance(form, dict) or form.get("type") != "json_schema":
+        return None
+    problem = schemas.named_problem(form.get("json_schema"))
+    return None if problem is None else _bad(problem)
+
+
+def _refused_number(body: dict[str, Any]) -> RowAnswer | None:
+    temperature, limit = body.get("temperature"), body.get("max_tokens")
+    if temperature is not None and not (isinstance(temperature, int | float) and 0 <= temperature <= 2):
+        return _bad("temperature must be from 0 to 2")
+    if limit is not None and not (isinstance(limit, int) and limit > 0):
+        return _bad("max_tokens must be at least 1")
+    return None
+
+
+def _asked(body: dict[str, Any]) -> Asked:
+    model, switch = str(body["model"]), body.get("reasoning")
+    is_on = _REASONS.match(model) is not None or (isinstance(switch, dict) and switch.get("enabled") is True)
+    effort = str(body.get("reasoning_effort") or ("medium" if is_on else "none"))
+    return Asked(model, messages_text(body["messages"]), effort, False, body.get("max_tokens"))
+
+
+def _chat_body(asked: Asked, said: Spoken, created_at: int) -> dict[str, Any]:
+    finish = "eos" if said.finish == "stop" and _STOPS_WITH_EOS.match(asked.model) else said.finish
+    if finish == "content_filter":
+        finish = "stop"  # an empty answer: there is no word for a filter
+    message = {"role": "assistant", "content": said.refusal or said.text, "tool_calls": []}
+    if said.reasoning_tokens:
+        message["reasoning"] = said.thoughts or "I compare the two."
+    return {
+        "id": f"o{said.key}",
+        "object": "chat.completion",
+        "created": created_at,
+        "model": asked.model,
+        "prompt": [],
+        "choices": [{"index": 0, "finish_reason": finish, "logprobs": None, "seed": None, "message": message}],
+        "usage": {
+            "prompt_tokens": said.input_tokens,
+            "completion_tokens": said.output_tokens,
+            "total_tokens": said.input_tokens + said.output_tokens,
+            "reasoning_tokens": said.reasoning_tokens,
+        },
+    }
