@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from batchpond.clock import ManualClock
 from batchpond.providers.http.client import HttpClient, HttpLimits
-from batchpond.redact import Secret
+from batchpond.text import Secret
 
 CANARY = "sk-CANARY0123456789abcdef"
 START = datetime(2026, 11, 21, tzinfo=UTC)

@@ -341,7 +341,7 @@ def test_a_busy_lake_is_left_alone(store: Store, folder: Path) -> None:
 
 def test_blocks_do_not_matter(store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of many blocks gives the rows, line numbers and repeats of one block."""
-    monkeypatch.setattr("batchpond.row_files.BLOCK_ROWS", 7)
+    monkeypatch.setattr("batchpond.files.BLOCK_ROWS", 7)
     rows = [f"A,B{number},first" for number in range(100)]
     report = import_judgments(store, write(folder, HEADER + "\n".join([*rows, *rows[:30]]) + "\n"))
     assert (report.n_new, report.n_repeated) == (100, 30)

@@ -28,7 +28,7 @@ from batchpond.providers.http.answers import answer_of
 from batchpond.providers.http.asking import Asker, Broken, Unsent
 from batchpond.providers.http.outcomes import HttpError
 from batchpond.providers.shared.live import Stop, judge
-from batchpond.redact import Secret
+from batchpond.text import Secret
 from batchpond_sim.host.control import PROVIDERS
 from batchpond_sim.host.server import Running, running
 from batchpond_sim.host.transport import SimulatorTransport

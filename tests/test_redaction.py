@@ -9,7 +9,7 @@ import pickle
 
 import pytest
 
-from batchpond.redact import REDACTED, RedactingFilter, Secret, guard_loggers, redact
+from batchpond.text import REDACTED, RedactingFilter, Secret, guard_loggers, redact
 
 CANARY = "sk-CANARY-redaction-0123456789"
 

@@ -22,7 +22,7 @@ from batchpond.lake.store import Store
 from batchpond.results.report import build, markdown, page
 from batchpond.results.report.numbers import Kind, interval, shown
 from batchpond.results.report.parts import Report
-from batchpond.visible import UNSAFE_BUT_NEWLINE
+from batchpond.text import UNSAFE_BUT_NEWLINE
 from report_support import ATTACK, Page
 from report_support import build as build_lake
 

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from batchpond import errors
-from batchpond.version import __version__
+
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from batchpond.api import Lake
@@ -19,9 +21,7 @@ __all__ = ["Lake", "__version__", "errors"]
 def __getattr__(name: str) -> Any:
     # The engines behind Lake take most of a second to import; `--help` must not pay for them.
     if name == "Lake":
-        from batchpond.api import Lake  # noqa: PLC0415
-
-        return Lake
+        return import_module("batchpond.api").Lake
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

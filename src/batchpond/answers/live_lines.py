@@ -22,7 +22,7 @@ import orjson
 from batchpond import fields
 from batchpond.model import ErrorClass, Response, ResponseStatus
 from batchpond.providers.base import Answered, ProviderModule
-from batchpond.redact import redact
+from batchpond.text import redact
 
 _MESSAGE_CHARS = 2_000
 

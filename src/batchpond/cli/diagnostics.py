@@ -14,7 +14,7 @@ import click
 
 from batchpond.cli.text import json_text
 from batchpond.errors import ExitCode, UsageError
-from batchpond.visible import escape
+from batchpond.text import escape
 
 HEARTBEAT_S = 60.0
 _COLORS = {"error": "red", "warning": "yellow", "hint": "cyan", "note": "green", "safe": "green"}

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from batchpond.cli.text import cell, json_text, short_cell
-from batchpond.visible import escape
+from batchpond.text import escape
 
 if TYPE_CHECKING:
     import pyarrow as pa

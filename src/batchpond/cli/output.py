@@ -17,7 +17,7 @@ from batchpond.cli import formats
 from batchpond.cli.formats import Format, Row
 from batchpond.cli.text import json_text
 from batchpond.errors import UsageError
-from batchpond.visible import escape
+from batchpond.text import escape
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from batchpond.visible import UNSAFE_BUT_NEWLINE, escape
+from batchpond.text import UNSAFE_BUT_NEWLINE, escape
 
 _JSON_OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
 

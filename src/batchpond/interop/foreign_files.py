@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from batchpond.errors import UsageError
+from batchpond.files import csv_records
 from batchpond.interop.foreign import Findings, Record, Said
-from batchpond.row_files import csv_records
 
 FILES_MAX: Final = 1_000_000
 JSON_SIZE_MAX_BYTES: Final = 1_000_000_000

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from batchpond import ids
 from batchpond.errors import UsageError
+from batchpond.files import PROBLEMS_SHOWN_MAX, listed
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import Store
-from batchpond.row_files import PROBLEMS_SHOWN_MAX, listed
 
 if TYPE_CHECKING:
     import duckdb

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from batchpond.errors import UsageError
+from batchpond.files import listed
 from batchpond.interop import imported
 from batchpond.interop.foreign import (
     MEANINGS,
@@ -37,7 +38,6 @@ from batchpond.lake import disk, tables
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS, ITEMS, RUBRICS, Table
 from batchpond.lake.store import Store
 from batchpond.plan.items import Item
-from batchpond.row_files import listed
 from batchpond.views import refresh
 
 if TYPE_CHECKING:

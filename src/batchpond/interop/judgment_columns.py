@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from batchpond.row_files import Columns, RowFile
+from batchpond.files import Columns, RowFile
 
 COLUMNS: Final = Columns(
     required=("item_first", "item_second", "verdict"),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow.parquet as pq
 
 from batchpond.errors import UsageError
+from batchpond.files import PROBLEMS_SHOWN_MAX, listed
 from batchpond.interop import imported
 from batchpond.interop.imported import STUDY_DEFAULT, UNSPECIFIED
 from batchpond.interop.judgment_columns import SCHEMA, JudgmentFile
@@ -23,7 +24,6 @@ from batchpond.lake import disk, tables
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import Store
 from batchpond.model import Outcome, Verdict
-from batchpond.row_files import PROBLEMS_SHOWN_MAX, listed
 from batchpond.views import refresh
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 
 from batchpond import fields
 from batchpond.errors import UsageError
+from batchpond.files import Columns, RowFile, listed
 from batchpond.interop.foreign import shortened
-from batchpond.row_files import Columns, RowFile, listed
 from batchpond.tasks import compliance, likert, pairwise, prompts, ranking
 from batchpond.tasks.pressure import task as pressure
 from batchpond.tasks.shared.regex import Pattern

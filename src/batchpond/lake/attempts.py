@@ -16,7 +16,7 @@ import orjson
 
 from batchpond.lake.events import Event, Kind
 from batchpond.model import BatchState, Mode, RemoteBatch, ShardKind, wire_name
-from batchpond.redact import redact
+from batchpond.text import redact
 
 
 class Phase(StrEnum):

@@ -18,8 +18,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from batchpond import ids, text_files
+from batchpond import ids
 from batchpond.errors import StudyError
+from batchpond.files import read_bytes, read_text
 from batchpond.study.spec import ItemsFrom, ItemsSpec, Study
 from batchpond.tasks.templates import SIZE_MAX_BYTES, Template, builtin
 
@@ -97,7 +98,7 @@ def read_templates(study: Study) -> list[Template]:
     found = []
     for spec in study.templates:
         if spec.file is not None:
-            template = Template(spec.template_id, text_files.read_text(study.base_path / spec.file, SIZE_MAX_BYTES))
+            template = Template(spec.template_id, read_text(study.base_path / spec.file, SIZE_MAX_BYTES))
             template.check(spec.file)
             found.append(template)
         else:
@@ -177,10 +178,10 @@ def _metadata(row: Mapping[str, Any], spec: ItemsSpec) -> str | None:
 def _rows(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None) -> Iterator[Row]:
     match spec.source:
         case ItemsFrom.CSV:
-            text = text_files.read_text(base_path / spec.location, FILE_SIZE_MAX_BYTES)
+            text = read_text(base_path / spec.location, FILE_SIZE_MAX_BYTES)
             return _csv_rows(io.StringIO(text, newline=""), spec.location)
         case ItemsFrom.JSONL:
-            data = text_files.read_bytes(base_path / spec.location, FILE_SIZE_MAX_BYTES)
+            data = read_bytes(base_path / spec.location, FILE_SIZE_MAX_BYTES)
             return _jsonl_rows(data.split(b"\n"), spec.location)
         case ItemsFrom.PARQUET:
             return _parquet_rows(base_path / spec.location)
@@ -246,9 +247,9 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
 
 def _folder_rows(path: Path, spec: ItemsSpec) -> Iterator[Row]:
     try:
-        files = sorted(entry for entry in path.iterdir() if entry.suffix.lower() == ".txt" and entry.is_file())
+        entries = sorted(entry for entry in path.iterdir() if entry.suffix.lower() == ".txt" and entry.is_file())
     except OSError as error:
         raise StudyError(f"{path}: {error.strerror or error}", hint="paths start at the study file's folder") from None
-    for file in files:
-        text = text_files.read_text(file, _FIELD_SIZE_MAX)
+    for file in entries:
+        text = read_text(file, _FIELD_SIZE_MAX)
         yield file.name, {spec.id_column: file.stem, spec.text_column: text}

@@ -8,7 +8,7 @@ from typing import Any, Final
 from batchpond import fields, ids
 from batchpond.model import BatchError, BatchState, RemoteBatch, RemoteFile
 from batchpond.providers.gemini.lines import is_blank, read_status
-from batchpond.redact import redact
+from batchpond.text import redact
 
 INLINE: Final = "inline:"
 # By the word after BATCH_STATE_ or JOB_STATE_ (google-genai 3.4 `_transformers.py` maps one to the other).

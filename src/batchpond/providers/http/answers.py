@@ -14,7 +14,7 @@ from batchpond import fields
 from batchpond.model import Unclear
 from batchpond.providers.http.api_errors import ApiError, read_any, read_envelope, says_maybe_gone
 from batchpond.providers.http.retry import retry_after_s
-from batchpond.redact import redact
+from batchpond.text import redact
 
 _EXCERPT_CHARS: Final = 200
 _WAIT_TEXT: Final = re.compile(r"(?i)\btry again in ((?:[\d.]{1,20}(?:ms|[smhd]))+)")

@@ -24,7 +24,7 @@ from batchpond.providers.http.answers import Answer, answer_of
 from batchpond.providers.http.connections import FixedAuth, KeyGuard, PoolTransport, failure
 from batchpond.providers.http.outcomes import Fault
 from batchpond.providers.http.retry import Again, RetryReason
-from batchpond.redact import Secret, guard_loggers, redact
+from batchpond.text import Secret, guard_loggers, redact
 
 _CONNECT_S: Final = 10.0
 _ANSWER_BYTES_MAX: Final = 64 << 20

@@ -26,7 +26,7 @@ from batchpond.providers.http.answers import AckRule, Answer, answer_of, judge_c
 from batchpond.providers.http.connections import Auth, FixedAuth, KeyGuard, PoolTransport, failure
 from batchpond.providers.http.outcomes import Fault, HttpError, Place, Shape, error_class_of, final, redirect_host
 from batchpond.providers.http.retry import Again, RetryPolicy, RetryReason, reason_for_status, run
-from batchpond.redact import Secret, guard_loggers
+from batchpond.text import Secret, guard_loggers
 
 __all__ = ["USER_AGENT", "HttpClient", "HttpError", "HttpLimits", "JsonStream"]
 

@@ -15,7 +15,7 @@ from batchpond.providers.http import deadline
 from batchpond.providers.http.addresses import Origin, environment_proxy, origin_of
 from batchpond.providers.http.outcomes import Fault
 from batchpond.providers.http.retry import Again, RetryReason
-from batchpond.redact import Secret, redact
+from batchpond.text import Secret, redact
 
 T = TypeVar("T")
 

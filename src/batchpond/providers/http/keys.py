@@ -14,7 +14,7 @@ from typing import Final
 from batchpond.errors import AccessError, UsageError
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http.addresses import checked_base, completed
-from batchpond.redact import Secret
+from batchpond.text import Secret
 
 __all__ = ["Access", "KeyRow", "Secret", "listing", "name_of", "resolve", "resolve_live", "setting"]
 

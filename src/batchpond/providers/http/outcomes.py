@@ -11,7 +11,7 @@ from batchpond.model import ErrorClass
 from batchpond.providers.http.answers import Answer
 from batchpond.providers.http.api_errors import ApiError, classify
 from batchpond.providers.http.retry import Again
-from batchpond.redact import redact
+from batchpond.text import redact
 
 _ACCESS_HINT: Final = "check it with `batchpond keys --check`"
 _LATER_HINT: Final = "run the same command again later; it goes on where this one stopped"

@@ -42,7 +42,7 @@ from batchpond.providers.openai.models import accepted_thinking, caveats
 from batchpond.providers.shared import rates as common_rates
 from batchpond.providers.shared import wire as common
 from batchpond.providers.shared.live import LiveAccess, LiveApi, LiveWire
-from batchpond.redact import redact
+from batchpond.text import redact
 
 __all__ = [
     "DESCRIPTOR",

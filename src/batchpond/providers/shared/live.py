@@ -38,7 +38,7 @@ from batchpond.providers.http.retry import RetryPolicy
 from batchpond.providers.shared import wire as common
 from batchpond.providers.shared.lines import load_answer
 from batchpond.providers.shared.rates import RateNames, read_hints
-from batchpond.redact import Secret, redact
+from batchpond.text import Secret, redact
 
 SIMULATOR_HEADER: Final = "x-batchpond-simulator"
 _START_RETRIES: Final = RetryPolicy(attempts=3, total_s=60.0)

@@ -16,7 +16,7 @@ from batchpond.model import Download, ErrorClass, FileRole, Rejected, RemoteBatc
 from batchpond.providers.http.answers import Answer
 from batchpond.providers.http.api_errors import ApiError
 from batchpond.providers.http.client import HttpClient
-from batchpond.redact import redact
+from batchpond.text import redact
 
 _SCOPE_CHARS: Final = 100
 _EMPTY_PAGES_MAX: Final = 10

@@ -49,7 +49,7 @@ from batchpond.providers.together.body import (
     payload_line,
 )
 from batchpond.providers.together.lines import class_of_text, read_answer, read_line
-from batchpond.redact import redact
+from batchpond.text import redact
 
 __all__ = [
     "DESCRIPTOR",

@@ -27,7 +27,7 @@ from batchpond.providers.http import keys
 from batchpond.providers.http.addresses import checked_base, origin_of
 from batchpond.providers.http.connections import Auth, FixedAuth
 from batchpond.providers.vertex.storage import checked_bucket
-from batchpond.redact import Secret, redact
+from batchpond.text import Secret, redact
 
 PROJECT_ENV: Final = "GOOGLE_CLOUD_PROJECT"
 LOCATION_ENV: Final = "GOOGLE_CLOUD_LOCATION"

@@ -12,7 +12,7 @@ from batchpond import fields, ids
 from batchpond.model import BatchError, BatchState, RemoteBatch
 from batchpond.providers.gemini.lines import is_blank, read_status
 from batchpond.providers.vertex.roles import advice_for_job
-from batchpond.redact import redact
+from batchpond.text import redact
 
 LABEL: Final = "batchpond"
 _STATES: Final = {

@@ -21,7 +21,7 @@ from batchpond.results.report.sections.pairs import consistency, position, repea
 from batchpond.results.report.sections.pressure import pressure
 from batchpond.results.report.sections.ranks import matrix, ranking
 from batchpond.results.report.source import Source, opened
-from batchpond.visible import escape
+from batchpond.text import escape
 
 Chapter = Callable[[Source], Section | None]
 CHAPTERS: Final[tuple[Chapter, ...]] = (

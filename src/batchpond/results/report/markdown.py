@@ -9,7 +9,7 @@ from itertools import count
 from batchpond.results.report import downloads
 from batchpond.results.report.parts import Case, Cases, Exhibit, Facts, Passage, Report
 from batchpond.results.report.tables import table
-from batchpond.visible import escape
+from batchpond.text import escape
 
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~!])")
 _FENCE = re.compile(r"`{3,}")

@@ -15,7 +15,7 @@ from batchpond import views
 from batchpond.errors import LakeError, UsageError
 from batchpond.lake.tables import literal
 from batchpond.results.report.figure import FIGURE_ROWS_MAX
-from batchpond.visible import escape
+from batchpond.text import escape
 
 ROWS_MAX: Final = FIGURE_ROWS_MAX
 STUDIES_MAX: Final = 20

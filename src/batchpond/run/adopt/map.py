@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from batchpond.errors import UsageError
+from batchpond.files import PROBLEMS_SHOWN_MAX, Columns, RowFile, listed
 from batchpond.plan.tiers import FIRST
-from batchpond.row_files import PROBLEMS_SHOWN_MAX, Columns, RowFile, listed
 from batchpond.run.due import DueRequest
 
 if TYPE_CHECKING:

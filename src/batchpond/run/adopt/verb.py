@@ -14,6 +14,7 @@ from pathlib import Path
 
 from batchpond import ids
 from batchpond.errors import AttentionError, UsageError
+from batchpond.files import RowFile
 from batchpond.lake import tables
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, Phase, Picture, fold
 from batchpond.lake.events import Event, read
@@ -21,7 +22,6 @@ from batchpond.lake.store import CONFIG, Store
 from batchpond.model import BatchState, Origin, RemoteBatch, ShardKind
 from batchpond.plan import planned
 from batchpond.providers.base import BatchProvider
-from batchpond.row_files import RowFile
 from batchpond.run import due
 from batchpond.run.adopt import adoptions
 from batchpond.run.adopt.account import Kin, kin_of

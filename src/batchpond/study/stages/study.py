@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from batchpond.answers import judging
+from batchpond.files import read_text
 from batchpond.study.spec import ItemsFrom, ItemsSpec, PairsSpec, TemplateSpec
 from batchpond.study.stages import inputs as stage_inputs
 from batchpond.study.stages.spec import (
@@ -29,7 +30,6 @@ from batchpond.tasks.pressure import tactics as pressure_tactics
 from batchpond.tasks.pressure.tactics import Tactic
 from batchpond.tasks.rubrics import Rubric
 from batchpond.tasks.templates import SIZE_MAX_BYTES, Template, builtin
-from batchpond.text_files import read_text
 
 STAGES_MAX: Final = 100
 TACTICS_MAX: Final = 1_000

@@ -8,7 +8,7 @@ from typing import Any, Final
 from batchpond.lake.tables import literal
 from batchpond.results.report.parts import Case, Cases, Passage, Section
 from batchpond.results.report.source import Source
-from batchpond.visible import escape
+from batchpond.text import escape
 
 CASES_MAX: Final = 4
 ANSWER_CHARACTERS_MAX: Final = 1_500

@@ -8,12 +8,12 @@ from typing import Any
 
 import polars as pl
 
+from batchpond import __version__
 from batchpond.results.report.numbers import UNKNOWN, Kind, moment
 from batchpond.results.report.parts import Column, Exhibit, Facts, Section
 from batchpond.results.report.sections.common import cut, exhibit, sentences
 from batchpond.results.report.source import Source
-from batchpond.version import __version__
-from batchpond.visible import escape
+from batchpond.text import escape
 
 _SIMULATED = "All answers in this report are simulated: no model was asked."
 

@@ -1,7 +1,7 @@
-"""Reading a file of rows made elsewhere: CSV, Parquet or JSON lines, as text columns with true line numbers.
+"""Reading files that a person names: whole texts within bounds, and rows made elsewhere with true line numbers.
 
-Nothing here knows the lake or what the columns mean. A file is read in blocks, so memory does not
-grow with it.
+Nothing here knows the lake or what columns mean. CSV, Parquet and JSON lines are read in blocks, so memory does not
+grow with a file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from batchpond.errors import UsageError
+from batchpond.errors import StudyError, UsageError
 
 BLOCK_ROWS: Final = 50_000
 LINE_SIZE_MAX_BYTES: Final = 1_000_000
@@ -263,3 +263,25 @@ def _header_hint(names: Sequence[str], columns: Columns) -> str:
     if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
         return "columns are separated by commas"
     return f"needed: {', '.join(columns.required)}; optional: {', '.join(columns.optional)}"
+
+
+def read_bytes(path: Path, size_max: int) -> bytes:
+    """Return a file's bytes; raises StudyError for one that cannot be read or is larger than `size_max` bytes."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(size_max + 1)
+    except OSError as error:
+        raise StudyError(f"{path}: {error.strerror or error}", hint="paths start at the study file's folder") from None
+    if len(data) > size_max:
+        raise StudyError(f"{path}: larger than {size_max:,} bytes")
+    return data
+
+
+def read_text(path: Path, size_max: int) -> str:
+    """Return a text file's content; raises StudyError for what cannot be read, is too large or no UTF-8."""
+    data = read_bytes(path, size_max)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise StudyError(f"{path}:{line}: not valid UTF-8 ({error.reason})", hint="save the file as UTF-8") from None
