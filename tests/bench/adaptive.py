@@ -23,7 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from tests.adaptive_study import (
+
+from batchpond.stats.votes import Votes
+from batchpond.study.spec import AdaptiveSpec, PairsSpec
+from tests.rigs.adaptive_study import (
     Numbers,
     Row,
     Say,
@@ -36,10 +39,7 @@ from tests.adaptive_study import (
     table_of,
     told,
 )
-from tests.sim_study import Rig
-
-from batchpond.stats.votes import Votes
-from batchpond.study.spec import AdaptiveSpec, PairsSpec
+from tests.rigs.sim_study import Rig
 
 RANDOM_STEP = 25
 ESTIMATES: dict[str, Callable[[Votes, Numbers], float]] = {"rank (Firth)": rho_firth, "MAP": rho_map}

@@ -27,7 +27,6 @@ from statistics import median
 from typing import Any
 
 import httpx
-from tests.live_desk import Asked, LiveDesk, settings_of, write_live_study
 
 from batchpond.lake import tables
 from batchpond.lake.store import Store
@@ -41,6 +40,7 @@ from batchpond.study.spec import Study
 from batchpond_sim.host import server
 from batchpond_sim.world.limits import parse_limit
 from batchpond_sim.world.world import Settings
+from tests.rigs.live_study import Asked, LiveDesk, settings_of, write_live_study
 
 LAB = (Asked("compatible", "bench"),)
 

@@ -1,6 +1,6 @@
 """How long pair_status and the metric views take, beside the floor of scanning the same rows once.
 
-    python tests/bench/metrics.py [ROWS ...]
+    python -m tests.bench.metrics [ROWS ...]
 
 For each number of judgments (default 1e6 and 1e7; 30 cells, every pair in both orders, rows shuffled)
 it writes one Parquet file to a temporary folder and prints, per view and in a process of its own, warm

@@ -17,10 +17,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.sim_providers import SIMULATED
-
 from batchpond_sim.host import server
 from batchpond_sim.world.world import Settings
+from tests.rigs.sim_providers import SIMULATED
 
 STUDY = """
 study = "open"

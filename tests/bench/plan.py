@@ -1,6 +1,6 @@
 """How fast and in how much memory `plan` works, beside the floor of writing the same bytes with orjson.
 
-    python tests/bench/plan.py [REQUESTS ...]
+    python -m tests.bench.plan [REQUESTS ...]
 
 For each size it plans a study of about that many requests of 2 KB (five templates, two models, both
 directions) into a fresh lake, in a process of its own, and prints requests per CPU second, the peak

@@ -1,6 +1,6 @@
 """What a report costs beside the SQL that it runs, in time and memory.
 
-    python tests/bench/report.py [--comparisons 1000000] [--items 1000]
+    python -m tests.bench.report [--comparisons 1000000] [--items 1000]
 
 It imports that many judgments of four judges into a temporary lake and, each in a process of its own, runs the queries
 of the report's exhibits alone, builds the report, and writes the page; it prints seconds, CPU seconds and the peak of

@@ -1,7 +1,7 @@
 """CPU and peak memory of plan, submit and sync at 10,000 and 100,000 requests, against the simulator.
 
-    python tests/bench/scale.py            # both sizes, and the ratio of their CPU times
-    python tests/bench/scale.py 10000      # one size
+    python -m tests.bench.scale            # both sizes, and the ratio of their CPU times
+    python -m tests.bench.scale 10000      # one size
 
 Each verb is a process of its own, measured by the operating system from start to end. The simulator is
 another process and does not count. Targets: peak under 600 MB, and ten times the work for at most 10.5

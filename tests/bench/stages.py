@@ -21,7 +21,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import orjson
-from tests.bench import plan as plain
 
 from batchpond.lake import tables
 from batchpond.lake.store import Store
@@ -32,6 +31,7 @@ from batchpond.plan.verb import sql_on_lake
 from batchpond.study import file as study
 from batchpond.study.stages.spec import StagedStudy
 from batchpond.views.refresh import refresh
+from tests.bench import plan as plain
 
 SIZES = (200_000, 1_000_000)
 KINDS = ("file", "rows", "ranking")

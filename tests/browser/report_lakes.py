@@ -16,8 +16,10 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from tests import files_worker, report_support
-from tests.files_worker import Row
+
+from tests.rigs import files_worker
+from tests.rigs import report as report_support
+from tests.rigs.files_worker import Row
 
 DEADLINE_S: Final = 600.0
 N_JUDGMENTS: Final = 1_000_000

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
 from tests.browser import report_lakes
 from tests.browser.browsing import SCHEMES, WIDTHS, Seen, chromium, findings, looking
 

@@ -21,6 +21,7 @@ from typing import Final
 
 import httpx
 import pytest
+
 from tests.engine import tiny_gguf, tiny_model
 
 VARIABLE: Final = "BATCHPOND_ENGINE_PYTHON"

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import openai
 import pytest
 from openai.types.chat import ChatCompletion
+
 from tests.engine.engines import ENGINES, MODEL, Engine, Running, running
 
 N_AT_ONCE = 8

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.engine.engines import ENGINES, MODEL, VLLM, Engine, Running, run, running
 
 STUDY = """

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import orjson
 import pytest
-from tests.engine.engines import CONTEXT_TOKENS, MODEL, VLLM, VLLM_FLAGS, lay_models, run
 
 from batchpond.model import FileRole, Finish, Response, ResponseStatus
 from batchpond.providers import registry
 from batchpond.providers.base import ModelSettings
 from batchpond.providers.compatible.body import CHAT
+from tests.engine.engines import CONTEXT_TOKENS, MODEL, VLLM, VLLM_FLAGS, lay_models, run
 
 RUN_S = 240.0
 MAX_TOKENS = 24

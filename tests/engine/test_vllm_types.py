@@ -14,13 +14,13 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.engine.engines import VLLM, environment, interpreter, stop
 
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
 from batchpond.providers import registry
 from batchpond.providers.base import ModelSettings
 from batchpond.providers.compatible.body import CHAT
 from batchpond.providers.openai import batch as openai
+from tests.engine.engines import VLLM, environment, interpreter, stop
 
 DEADLINE_S = 120.0
 CID = "abcdefghij-abcdefghijklmnopqrst"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+
 from tests.engine import tiny_model
 from tests.engine.tiny_model import CONTEXT_TOKENS, END, HEAD_SIZE, HEADS, HIDDEN, INNER, LAYERS, ROLES, Array
 

@@ -17,11 +17,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from rank_planted import DESIGNS, Tally, play
+from tests.rigs.rank_planted import DESIGNS, Tally, play
 
 LOWEST = 0.93
 FALSE_MAX = 0.05

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tests.test_disk_faults import FAULTS, make_starts, sweep
+from tests.process.test_disk_faults import FAULTS, make_starts, sweep
 
 
 def main() -> None:

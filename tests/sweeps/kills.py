@@ -10,9 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.test_kill_sweep import EVERYTHING
+
+from tests.process.test_kill_sweep import EVERYTHING
 
 if __name__ == "__main__":
     os.environ[EVERYTHING] = "all"
-    tests = [os.fspath(Path(__file__).parents[1] / f"test_{name}.py") for name in ("kill_sweep", "stages_kills")]
+    tests = [
+        os.fspath(Path(__file__).parents[1] / "process" / f"test_{name}.py") for name in ("kill_sweep", "stages_kills")
+    ]
     sys.exit(pytest.main([*tests, *sys.argv[1:]]))

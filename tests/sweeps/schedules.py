@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from tests import schedules
+from tests.rigs import schedules
 
 SHARE = 25
 

@@ -1,0 +1,1 @@
+"""What takes how long, each as a ratio measured in one run."""

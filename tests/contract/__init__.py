@@ -1,0 +1,1 @@
+"""Every provider, every fault, one contract."""

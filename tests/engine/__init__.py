@@ -1,0 +1,1 @@
+"""Whole studies against real engines."""

@@ -1,0 +1,1 @@
+"""Whole studies against simulators in this process."""

@@ -1,0 +1,648 @@
+"""Live calls end to end against the simulators: every answer joined, none bought twice but what `doubts` lists."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from batchpond.cli import live as live_command
+from batchpond.cli.diagnostics import Diagnostics
+from batchpond.cli.live import progress_text
+from batchpond.doctor import Level, examine
+from batchpond.errors import BusyError, ExitCode, LakeError, UsageError
+from batchpond.lake.attempts import Phase
+from batchpond.model import BatchState, ErrorClass
+from batchpond.providers import registry
+from batchpond.run import sending
+from batchpond.run.cancel import cancel
+from batchpond.run.live import calls, lane, pace, run
+from batchpond.run.live.calls import CallCounts, OnDoubt
+from batchpond.run.live.recovery import recover
+from batchpond.run.live.run import LaneProgress, LiveReport
+from batchpond.run.retry import retry
+from batchpond.run.session import Providers, Session
+from batchpond_sim.world.world import Settings
+from tests.rigs.live_study import Asked, LiveDesk, document, live_desk, settings_of, wait_for
+from tests.rigs.sim_providers import LIVE
+from tests.rigs.small_disk import fill, make_read_only, mounted
+
+ENDPOINTS = tuple(LIVE)
+N = 24
+DISK_BYTES = 6 << 20
+
+
+@pytest.fixture(autouse=True)
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has to wait for the waits between two tries."""
+    monkeypatch.setattr(calls, "AGAIN_AFTER_DOUBT_S", 0.02)
+    monkeypatch.setattr(pace, "BACKOFF_FIRST_S", 0.05)
+    monkeypatch.setattr(run, "STEP_S", 0.02)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[LiveDesk]:
+    with live_desk(tmp_path) as made:
+        yield made
+
+
+def billed(desk: LiveDesk) -> int:
+    return desk.simulator.world.ledger.live.n_billed
+
+
+# -- the whole flow --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_a_live_study_is_answered_and_accounted_for(desk: LiveDesk, endpoint: str) -> None:
+    desk.begin(N, [Asked(endpoint)])
+    report = desk.live(concurrency=4)
+    assert (report.n_left, report.exit_code, report.notes) == (0, ExitCode.DONE, ())
+    desk.check_complete(N)
+    assert billed(desk) == N
+    (attempt,) = desk.attempts()
+    assert (attempt.phase, attempt.state, attempt.mode) == (Phase.VERIFIED, BatchState.COMPLETED, "live")
+    found = desk.view("select outcome, origin, mode, count(*) from results group by all")
+    assert found == [("decided", "simulated", "live", N)]
+    assert desk.live().lanes == ()
+
+
+def test_batch_and_live_models_stand_in_one_study(desk: LiveDesk) -> None:
+    """`submit` sends the one and leaves the other to `live`; `sync` brings in the one and never the other."""
+    desk.plan(N, [Asked(), Asked("openai", "gpt-4.1-nano", "batch")])
+    assert desk.submit().n_live == N
+    assert desk.live(concurrency=4).n_left == 0
+    desk.simulator.world.advance(100)
+    assert desk.sync().n_pending == 0
+    assert desk.n_answers() == (2 * N, 2 * N)
+    desk.check_ledger()
+    assert desk.view("select mode, count(*) from results where outcome = 'decided' group by all order by all") == [
+        ("batch", N), ("live", N)
+    ]  # fmt: skip
+
+
+def test_two_models_are_asked_at_once(tmp_path: Path) -> None:
+    with live_desk(tmp_path, live_latency_s=(0.5, 0.5)) as desk:
+        desk.begin(16, [Asked(), Asked("anthropic")])
+        seen: list[tuple[LaneProgress, ...]] = []
+        report = desk.live(concurrency=2, on_progress=seen.append)
+        assert [lane.n_answered for lane in report.lanes] == [16, 16]
+        assert any(all(lane.n_in_flight for lane in lanes) for lanes in seen if len(lanes) == 2)
+        desk.check_complete(32)
+
+
+def test_a_server_of_one_model_at_a_time_is_asked_one_model_after_the_other(tmp_path: Path) -> None:
+    with live_desk(tmp_path, live_latency_s=(0.02, 0.02)) as desk:
+        desk.begin(12, [Asked("ollama"), Asked("ollama", "qwen3:8b")])
+        seen: list[tuple[LaneProgress, ...]] = []
+        assert desk.live(concurrency=2, on_progress=seen.append).n_left == 0
+        assert all(sum(bool(lane.n_in_flight) for lane in lanes) <= 1 for lanes in seen)
+
+
+def test_several_shards_of_a_model_are_asked_at_one_pace(desk: LiveDesk) -> None:
+    desk.begin(N, shards="[shards]\nmax_requests = 5")
+    report = desk.live(concurrency=4)
+    assert [lane.n_requests for lane in report.lanes] == [N]
+    assert len(desk.attempts()) == 5
+    desk.check_complete(N)
+
+
+def test_answers_are_brought_into_the_lake_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane, "SEAL_LINES", 10)
+    with live_desk(tmp_path, live_latency_s=(0.02, 0.02)) as desk:
+        desk.begin(60)
+        seen: list[int] = []
+        desk.live(
+            concurrency=4,
+            on_progress=lambda _: seen.append(len(desk.attempts()[0].downloads) if desk.attempts() else 0),
+        )
+        assert max(seen) >= 2
+        desk.check_complete(60)
+        assert desk.view("select n_raw_lines, n_raw_lines_superseded from audit") == [(60, 0)]
+
+
+# -- stopping and going on -------------------------------------------------------------------------
+
+
+class Stopped(Exception):
+    """The user has seen enough."""
+
+
+def stop_after(desk: LiveDesk, n_answered: int) -> None:
+    """Run `live` until so many requests are answered."""
+
+    def look(lanes: tuple[LaneProgress, ...]) -> None:
+        if sum(lane.n_answered for lane in lanes) >= n_answered:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        desk.live(on_progress=look, concurrency=2)
+
+
+def test_a_run_that_is_stopped_goes_on_where_it_was_as_often_as_one_likes(tmp_path: Path) -> None:
+    """Also when `sync` brings in what each run left: no answer takes another's place, none is bought again."""
+    with live_desk(tmp_path, live_latency_s=(0.01, 0.03)) as desk:
+        desk.begin(60)
+        for n in (8, 20, 32):
+            stop_after(desk, n)
+            assert desk.spooled()
+            if n == 20:
+                desk.sync()
+                assert not desk.spooled()
+                assert desk.n_answers()[0] >= 20
+        assert desk.live(concurrency=2).n_left == 0
+        desk.check_complete(60)
+        assert billed(desk) == 60
+        assert desk.doubts().total() == 0
+        assert desk.view("select n_raw_lines, n_raw_lines_superseded from audit") == [(60, 0)]
+
+
+def test_sync_alone_brings_a_finished_run_to_its_end(desk: LiveDesk) -> None:
+    """A run that dies with all its answers spooled leaves nothing to ask."""
+    desk.begin(N)
+    assert desk.run("live", failpoint="L0:kill").returncode == -signal.SIGKILL
+    desk.sync()
+    desk.check_complete(N)
+    assert desk.attempts()[0].phase is Phase.VERIFIED
+    assert desk.live().lanes == ()
+
+
+def test_an_idle_sync_after_live_calls_writes_nothing(desk: LiveDesk) -> None:
+    desk.begin(N)
+    desk.live()
+    desk.sync()
+    before = {path: path.stat().st_mtime_ns for path in desk.lake.rglob("*")}
+    desk.sync()
+    after = {path: path.stat().st_mtime_ns for path in desk.lake.rglob("*") if path.name != ".lock"}
+    assert {path for path, at in after.items() if before.get(path) != at} <= {desk.lake, desk.lake / "_tmp"}
+
+
+def test_a_second_run_says_who_is_at_it(tmp_path: Path) -> None:
+    with live_desk(tmp_path, live_latency_s=(0.2, 0.2)) as desk:
+        desk.begin(N)
+        first = desk.start("live", "--concurrency", "1")
+        wait_for(lambda: billed(desk) > 0, first)
+        second = desk.run("live")
+        assert second.returncode == ExitCode.BUSY
+        assert f"live (process {first.pid}" in second.stderr.decode()
+        with pytest.raises(BusyError):
+            desk.live()
+        first.send_signal(signal.SIGINT)
+        assert first.wait(30) == ExitCode.INTERRUPTED
+
+
+def test_sync_goes_on_beside_live_calls(tmp_path: Path) -> None:
+    """A batch study in the same lake comes to its end meanwhile; each stands back for the other's moments."""
+    with live_desk(tmp_path, settings=Settings(seed=1, latency_s=(0.5, 1.0), live_latency_s=(0.05, 0.1))) as desk:
+        desk.begin(120)
+        desk.begin(N, [Asked("openai", "gpt-4.1-nano", "batch")], name="batches")
+        process = desk.start("live", "--concurrency", "4", stderr=subprocess.PIPE)
+        n_passes = n_busy = 0
+        while process.poll() is None:
+            try:
+                desk.sync()
+                n_passes += 1
+            except BusyError:
+                n_busy += 1
+            time.sleep(0.03)
+        assert process.communicate()[1] is not None
+        assert process.returncode == ExitCode.DONE
+        assert n_passes > n_busy
+        desk.sync()
+        desk.check_complete(120 + N)
+        assert billed(desk) == 120
+
+
+@pytest.mark.parametrize("is_impatient", [False, True], ids=["once", "twice"])
+def test_ctrl_c_ends_with_130_and_all_that_was_answered(tmp_path: Path, is_impatient: bool) -> None:
+    with live_desk(tmp_path, live_latency_s=(0.1, 0.2)) as desk:
+        desk.begin(60)
+        if is_impatient:
+            desk.simulator.world.add_fault("live@9:hang_after=60")
+        process = desk.start("live", "--concurrency", "3", stderr=subprocess.PIPE)
+        wait_for(lambda: billed(desk) >= 12, process)
+        process.send_signal(signal.SIGINT)
+        start = time.monotonic()
+        if is_impatient:
+            time.sleep(0.1)
+            process.send_signal(signal.SIGINT)
+        stderr = process.communicate(timeout=30)[1].decode()
+        assert (process.returncode, "Traceback" in stderr) == (ExitCode.INTERRUPTED, False)
+        assert "interrupted" in stderr
+        assert time.monotonic() - start < (2.0 if is_impatient else 4.5)
+        n_before = billed(desk)
+        desk.simulator.world.clear_faults()
+        assert desk.live(concurrency=3).n_left == 0
+        desk.check_complete(60)
+        n_doubts = desk.doubts().total()
+        assert billed(desk) == 60 + n_doubts
+        assert n_doubts <= (3 if is_impatient else 0)
+        assert n_before >= 12
+
+
+def test_a_plan_that_changed_leaves_no_begun_calls_behind(tmp_path: Path) -> None:
+    """What an earlier version began is asked to its end: the new version shares those requests, and holds none back."""
+    with live_desk(tmp_path, live_latency_s=(0.01, 0.01)) as desk:
+        desk.begin(30)
+        stop_after(desk, 5)
+        desk.begin(45)
+        assert desk.live(concurrency=4).n_left == 0
+        assert desk.view("select count(*) from results where outcome = 'decided'") == [(45,)]
+        desk.check_ledger()
+        assert desk.simulator.world.ledger.live_summary()["n_duplicates"] == 0
+
+
+# -- refusals ----------------------------------------------------------------------------------------
+
+STORMS = ["status=429", "status=529", "retry_after=1", "reset_before"]
+
+
+@pytest.mark.parametrize("fault", STORMS)
+def test_a_storm_is_waited_out_and_nothing_is_bought_twice(desk: LiveDesk, fault: str) -> None:
+    desk.begin(N)
+    desk.simulator.world.add_fault(f"live@4-12:{fault}")
+    report = desk.live(concurrency=6)
+    assert (report.n_left, report.exit_code) == (0, ExitCode.DONE)
+    desk.check_complete(N)
+    if fault != "reset_before":
+        assert report.lanes[0].counts.n_deferred == 9
+        assert billed(desk) == N
+
+
+@pytest.mark.parametrize(
+    ("limit", "floor_s"),
+    [("*:rps=20,burst=1", 59 / 20), ("*:rpm=1200,burst=10", 50 / 20), ("*:concurrent=2", 60 / 2 * 0.05)],
+)
+@pytest.mark.parametrize("endpoint", ["openai", "anthropic"])
+def test_a_providers_limits_are_kept_and_used_up(tmp_path: Path, endpoint: str, limit: str, floor_s: float) -> None:
+    with live_desk(tmp_path, live_limits=(limit,), live_latency_s=(0.05, 0.05)) as desk:
+        desk.begin(60, [Asked(endpoint)])
+        start = time.monotonic()
+        report = desk.live(concurrency=8)
+        took_s = time.monotonic() - start
+        assert report.n_left == 0
+        desk.check_complete(60)
+        assert billed(desk) == 60
+        assert took_s <= 1.3 * floor_s + 10.0  # a loaded machine opens and seals slowly
+
+
+def test_ones_own_rate_is_kept(desk: LiveDesk) -> None:
+    desk.begin(20)
+    start = time.monotonic()
+    desk.live(qps=10.0)
+    assert time.monotonic() - start >= 0.9
+    desk.check_complete(20)
+
+
+def test_one_model_may_have_limits_of_its_own(desk: LiveDesk) -> None:
+    """One at a time with a delay, for a model with very low limits; the other goes on at full speed."""
+    (desk.folder / "lake").mkdir(exist_ok=True)
+    desk.begin(8, [Asked(), Asked("anthropic")])
+    (desk.lake / "config.toml").write_text(
+        f'[live."anthropic/{LIVE["anthropic"].model}"]\nconcurrency = 1\ngap_s = 0.1\n'
+    )
+    start = time.monotonic()
+    seen: list[tuple[LaneProgress, ...]] = []
+    desk.live(on_progress=seen.append)
+    assert time.monotonic() - start >= 0.7
+    slow = [lane for lanes in seen for lane in lanes if lane.name.startswith("anthropic/")]
+    assert max(lane.n_in_flight for lane in slow) <= 1
+    desk.check_complete(16)
+
+
+def test_a_key_that_is_refused_on_the_way_stops_and_keeps_what_was_answered(desk: LiveDesk) -> None:
+    desk.begin(N)
+    desk.simulator.world.add_fault("live@9-:status=401")
+    done = desk.run("live", "--json", "--concurrency", "3")
+    assert done.returncode == ExitCode.ACCESS
+    assert document(done)["n_left"] == N - 8
+    assert "OPENAI_API_KEY" in done.stderr.decode()
+    desk.simulator.world.clear_faults()
+    assert desk.live().n_left == 0
+    desk.check_complete(N)
+    assert billed(desk) == N
+
+
+def test_a_model_that_is_not_there_is_said_and_nothing_is_burnt(desk: LiveDesk) -> None:
+    desk.begin(N, [Asked("openai", "unknown-9"), Asked("anthropic")])
+    report = desk.live(concurrency=4)
+    assert report.exit_code is ExitCode.FAILED
+    (note,) = [note for note in report.notes if note.exit_code is not ExitCode.DONE]
+    assert "unknown-9" in note.message
+    assert note.hint
+    ledger = desk.simulator.world.ledger
+    assert ledger.live.n_asked <= N + 4
+    assert (report.n_left, desk.n_answers(), ledger.live.n_billed) == (N, (N, N), N)
+    assert desk.doubts().total() == 0
+
+
+def test_an_account_without_credit_stops_at_once(desk: LiveDesk) -> None:
+    desk.begin(N)
+    desk.simulator.world.add_fault("live@5-:billing=429")
+    report = desk.live(concurrency=2)
+    assert report.exit_code is ExitCode.FAILED
+    assert any("credit" in (note.hint or "") for note in report.notes)
+    assert desk.simulator.world.ledger.live.n_asked <= 4 + 2 * 2
+    desk.simulator.world.clear_faults()
+    desk.live()
+    desk.check_complete(N)
+
+
+def test_a_server_that_puts_off_everything_is_given_up_some_day(
+    desk: LiveDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "STALL_S", 0.3)
+    desk.begin(N)
+    desk.simulator.world.add_fault("live@3-:status=529")
+    report = desk.live(concurrency=2)
+    assert report.exit_code is ExitCode.FAILED
+    assert "put off" in report.notes[0].message
+    desk.simulator.world.clear_faults()
+    desk.live()
+    desk.check_complete(N)
+
+
+def test_a_request_that_is_refused_for_itself_is_given_up_and_the_others_go_on(
+    desk: LiveDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "REFUSALS_OF_ONE_MAX", 1)
+    desk.begin(N)
+    desk.simulator.world.add_fault("live@3:status=409")
+    report = desk.live(concurrency=1)
+    assert (report.n_left, report.lanes[0].counts.n_failed) == (0, 1)
+    desk.check_complete(N)
+    assert desk.view("select outcome, count(*) from results group by all order by all") == [
+        ("decided", N - 1), ("error", 1)
+    ]  # fmt: skip
+
+
+def test_a_request_that_is_refused_for_itself_is_asked_again_later(desk: LiveDesk) -> None:
+    desk.begin(6)
+    desk.simulator.world.add_fault("live@3:status=409")
+    report = desk.live(concurrency=2)
+    assert (report.n_left, report.lanes[0].counts) == (0, CallCounts(n_answered=6, n_deferred=1))
+    desk.check_complete(6)
+
+
+# -- doubts ------------------------------------------------------------------------------------------
+
+CUTS = [
+    ("reset_after", True), ("truncate_mid=0.5", True), ("short", True), ("html_after=200", True), ("html=502", False),
+    ("html=200", False), ("malformed", True), ("hang_after=30", True), ("empty_body", True), ("status_after=502", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fault", "is_billed"), CUTS, ids=[fault for fault, _ in CUTS])
+def test_an_answer_that_is_not_whole_is_a_doubt_and_asked_again(desk: LiveDesk, fault: str, is_billed: bool) -> None:
+    """Never an answer, never lost, never silently paid twice: `doubts` and the ledger agree."""
+    desk.begin(N)
+    desk.simulator.world.add_fault(f"live@7:{fault}")
+    report = desk.live(settings_of(deadline_s=1.0), concurrency=3)
+    assert (report.n_left, report.lanes[0].counts.n_doubts) == (0, 1)
+    desk.check_complete(N)
+    assert desk.doubts().total() == 1
+    assert billed(desk) == N + is_billed
+    ((reason, asked_before),) = desk.view("select reason, asked_at <= found_at from doubts")
+    assert (bool(reason), asked_before) == (True, True)
+    assert desk.view("select sum(n_in_doubt) from audit") == [(1,)]
+
+
+def test_a_doubt_is_held_back_when_asked_to_and_asked_again_when_told(desk: LiveDesk) -> None:
+    desk.begin(N)
+    desk.simulator.world.add_fault("live@7:reset_after")
+    report = desk.live(concurrency=2, on_doubt=OnDoubt.HOLD)
+    assert (report.n_left, report.exit_code) == (1, ExitCode.ATTENTION)
+    assert billed(desk) == N
+    again = desk.live(on_doubt=OnDoubt.HOLD)
+    assert (again.n_left, again.exit_code, again.lanes[0].counts.n_held) == (1, ExitCode.ATTENTION, 1)
+    assert billed(desk) == N
+    assert desk.live().n_left == 0
+    desk.check_complete(N)
+    assert billed(desk) == N + 1
+
+
+def test_a_request_that_stays_in_doubt_is_given_up_and_retry_asks_it_again(desk: LiveDesk) -> None:
+    desk.begin(1)
+    desk.simulator.world.add_fault("live@1-3:reset_after")
+    report = desk.live(settings_of(max_doubts=2), concurrency=1)
+    assert (report.n_left, report.lanes[0].counts.n_failed) == (0, 1)
+    desk.check_complete(1)
+    assert max(desk.doubts().values()) == 3
+    retried = retry(desk.store(), "live", confirm=lambda *_: True, providers=desk.providers())
+    assert retried.submitted.preview.n_requests == 1
+    assert desk.live().n_left == 0
+    assert desk.view("select outcome, count(*) from results group by all") == [("decided", 1)]
+    desk.check_ledger()
+
+
+@pytest.mark.parametrize("max_doubts", [0, 1])
+def test_the_bound_on_doubts_holds_over_processes_that_die(desk: LiveDesk, max_doubts: int) -> None:
+    """A request that was under way in each process that was killed is not asked for ever."""
+    desk.begin(6)
+    desk.lake.joinpath("config.toml").write_text(f"[live]\nmax_doubts = {max_doubts}\n")
+    for _ in range(max_doubts + 1):
+        assert desk.run("live", "--concurrency", "1", failpoint="L3:kill").returncode == -signal.SIGKILL
+    report = desk.live(concurrency=1)
+    assert (report.n_left, report.lanes[0].counts.n_failed) == (0, 1)
+    desk.check_complete(6)
+    assert billed(desk) == 5 + max_doubts + 1
+
+
+# -- money -------------------------------------------------------------------------------------------
+
+
+def test_what_was_approved_is_not_overspent(desk: LiveDesk) -> None:
+    """The second shard's worst cost does not fit beside the first's: it is not asked, and that is said."""
+    desk.plan(N, shards="[shards]\nmax_requests = 12")
+    shown = desk.submit(max_cost_usd=None).preview
+    assert shown.cost_max_usd
+    assert shown.cost_expected_usd
+    with live_desk(desk.folder / "poor") as poor:
+        poor.plan(N, shards="[shards]\nmax_requests = 12")
+        poor.submit(max_cost_usd=(shown.cost_max_usd + shown.cost_expected_usd) / 2)
+        report = poor.live()
+        assert any("wait for money" in note.message for note in report.notes)
+        assert billed(poor) == 12
+        poor.submit()
+        assert poor.live().n_left == 0
+        poor.check_complete(N)
+
+
+def test_calls_in_doubt_count_against_what_was_approved(desk: LiveDesk) -> None:
+    """Each may have been paid: money that was just enough for the second shard is not after them."""
+    desk.plan(N, shards="[shards]\nmax_requests = 12")
+    shown = desk.submit(max_cost_usd=None).preview
+    assert shown.cost_max_usd
+    with live_desk(desk.folder / "poor") as poor:
+        poor.plan(N, shards="[shards]\nmax_requests = 12")
+        poor.submit(max_cost_usd=shown.cost_max_usd)
+        assert poor.run("live", "--concurrency", "4", failpoint="L3:kill").returncode == -signal.SIGKILL
+        session = Session.begin(poor.store(), Providers(registry.connect))
+        with poor.store().lock("test"):
+            recover(session)
+        n_doubts = poor.doubts().total()
+        assert n_doubts
+        approval = session.picture.approvals["live"]
+        taken_usd = sending.Budget.of(session, approval).caps[0].taken_usd
+        (attempt,) = session.picture.attempts.values()
+        worst_usd = attempt.intent.cost_max_usd or 0.0
+        assert taken_usd == pytest.approx(worst_usd * (1 + n_doubts / 12))
+
+
+def test_a_study_that_was_never_submitted_is_refused(desk: LiveDesk) -> None:
+    desk.plan(N)
+    done = desk.run("live", "live")
+    assert done.returncode == ExitCode.USAGE
+    assert "never submitted" in done.stderr.decode()
+    with pytest.raises(UsageError):
+        run.check_studies(desk.store(), ["other"])
+    assert desk.live().lanes == ()
+
+
+# -- disks -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    with mounted(tmp_path / "disk", DISK_BYTES) as disk:
+        yield disk
+
+
+@pytest.mark.parametrize("n_pages_free", [0, 12, 40])
+def test_a_full_disk_stops_the_run_and_keeps_what_was_answered(
+    tmp_path: Path, small_disk: Path, n_pages_free: int
+) -> None:
+    with live_desk(tmp_path, live_latency_s=(0.002, 0.004)) as outside:
+        desk = LiveDesk(small_disk, outside.simulator)
+        desk.begin(60)
+        filler = fill(small_disk, n_pages_free)
+        with pytest.raises(LakeError, match="No space left") as caught:
+            desk.live(concurrency=4)
+        assert (caught.value.exit_code, bool(caught.value.hint)) == (ExitCode.LAKE, True)
+        n_asked = billed(desk)
+        filler.unlink()
+        assert desk.live(concurrency=4).n_left == 0
+        desk.check_complete(60)
+        assert desk.doubts().total() <= 4
+        assert billed(desk) == 60 + sum(desk.doubts().values())
+        assert n_asked == 0 or n_pages_free
+
+
+def test_a_lake_that_cannot_be_written_is_said_before_anything_is_asked(tmp_path: Path, small_disk: Path) -> None:
+    with live_desk(tmp_path) as outside:
+        desk = LiveDesk(small_disk, outside.simulator)
+        desk.begin(N)
+        make_read_only(small_disk)
+        done = desk.run("live")
+        assert done.returncode == ExitCode.LAKE
+        assert "Read-only" in done.stderr.decode()
+        make_read_only(small_disk, is_so=False)
+        assert outside.simulator.world.ledger.live.n_asked == 0
+        assert desk.live().n_left == 0
+
+
+# -- other commands ------------------------------------------------------------------------------------
+
+
+def test_cancel_ends_a_live_attempt_and_keeps_its_answers(tmp_path: Path) -> None:
+    with live_desk(tmp_path, live_latency_s=(0.01, 0.01)) as desk:
+        desk.begin(40)
+        stop_after(desk, 6)
+        (attempt,) = desk.attempts()
+        report = cancel(desk.store(), [attempt.attempt_id[:10]], providers=desk.providers())
+        assert (report.asked, report.exit_code) == ((attempt.batch_id,), ExitCode.DONE)
+        (attempt,) = desk.attempts()
+        assert (attempt.phase, attempt.state) == (Phase.VERIFIED, BatchState.CANCELLED)
+        n_answered = desk.n_answers()[0]
+        assert 6 <= n_answered < 40
+        assert desk.view("select is_balanced, n_missing from audit") == [(True, 40 - n_answered)]
+        assert desk.live().lanes == ()
+        assert cancel(desk.store(), [attempt.attempt_id], providers=desk.providers()).asked == ()
+        cancelled = (ErrorClass.CANCELLED,)
+        retry(desk.store(), "live", classes=cancelled, confirm=lambda *_: True, providers=desk.providers())
+        assert desk.live().n_left == 0
+        assert desk.view("select count(*) from results where outcome = 'decided'") == [(40,)]
+        assert billed(desk) == 40 + desk.doubts().total()
+
+
+def test_cancel_of_what_is_being_asked_says_who_is_at_it(tmp_path: Path) -> None:
+    with live_desk(tmp_path, live_latency_s=(0.2, 0.2)) as desk:
+        desk.begin(N)
+        process = desk.start("live", "--concurrency", "1")
+        wait_for(lambda: billed(desk) > 1, process)
+        (attempt,) = desk.attempts()
+        with pytest.raises(BusyError, match=f"process {process.pid}") as caught:
+            cancel(desk.store(), [attempt.attempt_id], providers=desk.providers())
+        assert caught.value.hint
+        process.kill()
+        process.wait()
+
+
+def test_doctor_says_that_answers_wait_outside_the_tables(tmp_path: Path) -> None:
+    with live_desk(tmp_path, live_latency_s=(0.01, 0.01)) as desk:
+        desk.begin(30)
+        stop_after(desk, 6)
+        (found,) = [found for found in examine(desk.store()) if found.check == "live"]
+        assert found.level is Level.WARNING
+        assert "batchpond sync" in (found.hint or "")
+
+
+def test_status_and_results_show_an_attempt_that_is_half_done(tmp_path: Path) -> None:
+    with live_desk(tmp_path, live_latency_s=(0.01, 0.01)) as desk:
+        desk.begin(30)
+        stop_after(desk, 6)
+        desk.sync()
+        ((n_planned, n_answered, n_outstanding),) = desk.view(
+            "select n_planned, n_answered, n_outstanding from report_status"
+        )
+        assert n_planned == n_answered + n_outstanding == 30
+        assert n_answered >= 6
+        assert desk.run("status").returncode == ExitCode.DONE
+
+
+def test_progress_says_where_the_calls_stand() -> None:
+    counts = CallCounts(n_answered=10, n_failed=1, n_deferred=2, n_doubts=3)
+    shown = progress_text((LaneProgress("openai/m", 100, 20, 4, counts, is_stalled=True),), 2.0)
+    assert shown == (
+        "20 of 100 answered, 4 in flight, 2.0/s, 40s left, 2 put off, 3 in doubt, 1 given up, waiting for openai/m"
+    )
+
+
+def test_a_run_without_a_terminal_prints_a_document_and_few_lines(desk: LiveDesk) -> None:
+    desk.begin(N)
+    done = desk.run("live", "--json")
+    assert document(done) == {
+        "models": [
+            {"model": "openai/gpt-4.1-mini", "n_requests": N, "n_answered": N, "n_calls_answered": N, "n_deferred": 0,
+             "n_doubts": 0, "n_failed": 0, "n_held": 0}
+        ],
+        "n_left": 0,
+        "notes": [],
+    }  # fmt: skip
+    assert len(done.stderr.decode().splitlines()) <= 4
+
+
+def test_nothing_goes_on_after_a_run_has_returned(desk: LiveDesk) -> None:
+    """No thread of a run outlives it, but one whose call hangs; what that brings later is not written."""
+    desk.begin(N)
+    before = set(threading.enumerate())
+    report = desk.live(concurrency=8)
+    assert isinstance(report, LiveReport)
+    assert not [thread for thread in threading.enumerate() if thread not in before and "batchpond" in thread.name]
+
+
+def test_a_log_gets_a_line_a_minute(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the calls say where they stand, and at once when they begin."""
+    now_s = iter(range(100_000))
+    monkeypatch.setattr(live_command.time, "monotonic", lambda: float(next(now_s)))
+    ticker = live_command._Ticker(Diagnostics())
+    for n_answered in range(300):
+        ticker.show((LaneProgress("openai/m", 1_000, n_answered, 4, CallCounts(), is_stalled=False),))
+    shown = capsys.readouterr().err.splitlines()
+    assert 4 <= len(shown) <= 6
+    assert "0 of 1,000 answered, 4 in flight" in shown[0]

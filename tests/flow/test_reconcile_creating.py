@@ -1,0 +1,283 @@
+"""What becomes of a create: lost, late, refused or sent again, but never two batches for one attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from batchpond.errors import ExitCode, UsageError
+from batchpond.lake.attempts import Phase
+from batchpond.lake.events import Kind, read
+from batchpond.model import BatchState
+from batchpond.run.resolve import Resolution, resolve
+from batchpond_sim.world.world import Settings
+from tests.rigs.one_shard import N, assert_one_batch_with_every_answer, finish, planned, working_on
+from tests.rigs.sim_study import LATENCY_S, Rig
+
+SETTLE_S = 900.0
+
+
+@pytest.fixture(scope="module")
+def planned_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return planned(tmp_path_factory.mktemp("planned"))
+
+
+@pytest.fixture
+def rig(tmp_path: Path, planned_lake: Path) -> Iterator[Rig]:
+    with working_on(planned_lake, tmp_path) as rig:
+        yield rig
+
+
+# -- creating: the answer is lost, or never came to be ------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fault", ["reset_after", "hang_after=9999", "html_after=502", "html_after=200", "status_after=500",
+              "status_after=408", "status_after=409"]
+)  # fmt: skip
+def test_a_lost_acknowledgement_is_found_by_token_at_once(rig: Rig, fault: str) -> None:
+    rig.world.add_fault(f"batches.create@1:{fault}")
+    rig.submit()
+    assert rig.only().phase in {Phase.OPEN, Phase.ENDED}
+    assert rig.wire.n_create_posts == 1
+    finish(rig)
+    assert_one_batch_with_every_answer(rig)
+
+
+@pytest.mark.parametrize("fault", ["reset_before", "refuse", "html=502", "status=500", "hang_before=9999"])
+def test_a_create_that_never_arrived_is_sent_again_only_once_proven_absent(rig: Rig, fault: str) -> None:
+    rig.world.add_fault(f"batches.create@1:{fault}")
+    report = rig.submit()
+    is_sent_later = rig.only().phase is Phase.REJECTED  # nothing left this machine: no doubt to settle
+    if not is_sent_later:
+        assert (rig.only().phase, report.exit_code) == (Phase.UNKNOWN, ExitCode.ATTENTION)
+    rig.clock.advance(SETTLE_S - 60)
+    rig.sync()
+    if not is_sent_later:
+        assert rig.only().phase is Phase.UNKNOWN, "nothing is sent within the settle time"
+        assert rig.wire.n_create_posts == 1
+    finish(rig, 3)
+    assert_one_batch_with_every_answer(rig)
+    if not is_sent_later:
+        assert [a.phase for a in rig.attempts()] == [Phase.ABSENT, Phase.VERIFIED]
+
+
+def test_absence_needs_the_settle_time_whatever_the_number_of_listings(rig: Rig) -> None:
+    rig.world.add_fault("batches.create@1:reset_before")
+    rig.submit()
+    for _ in range(8):
+        rig.clock.advance(100)
+        rig.sync()
+    assert rig.only().phase is Phase.UNKNOWN
+    assert rig.wire.n_create_posts == 1
+
+
+@pytest.mark.parametrize("delay_s", [30, 600])
+def test_a_late_execution_within_the_settle_time_is_adopted(rig: Rig, delay_s: int) -> None:
+    rig.world.add_fault(f"batches.create@1:delay_exec={delay_s}")
+    rig.submit()
+    assert rig.only().phase is Phase.UNKNOWN
+    rig.clock.advance(delay_s / 2)
+    rig.sync()
+    assert rig.only().phase is Phase.UNKNOWN
+    finish(rig, 2)
+    assert len(rig.attempts()) == 1
+    assert_one_batch_with_every_answer(rig)
+
+
+def test_an_execution_later_than_the_settle_time_is_flagged_and_never_cancelled(rig: Rig) -> None:
+    """The one way to a second batch that is left: it is found, told, and left to the user."""
+    rig.world.add_fault("batches.create@1:delay_exec=2500")
+    rig.world.add_fault("batches.create@2:stuck=in_progress")
+    rig.submit()
+    finish(rig, 4)
+    assert len(rig.world.ledger.batches) == 2
+    duplicates = [event for event in read(rig.store()) if event.kind is Kind.DUPLICATE_REMOTE]
+    assert len(duplicates) == 1
+    assert rig.world.ledger.calls["openai.batches.cancel"] == 0
+    assert any("is a second one for attempt" in note for note in rig.notes)
+
+
+def test_a_late_batch_is_adopted_while_its_requests_were_not_sent_again(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, max_requests=6, models=("gpt-4.1-mini",), with_lens=False)
+    rig.plan()
+    rig.world.add_fault("batches.create@1:delay_exec=2500")
+    rig.world.add_fault("batches.create@2:stuck=in_progress")
+    rig.submit()
+    for _ in range(4):
+        rig.clock.advance(1_000)
+        rig.sync(submit_due=False)
+    late = rig.attempts()[0]
+    assert (late.batch_id is not None, len(rig.attempts())) == (True, 2)
+    assert rig.wire.n_create_posts == 2
+
+
+def test_a_batch_that_the_list_shows_late_is_not_sent_again(rig: Rig) -> None:
+    rig.world.add_fault("batches.create@1:reset_after")
+    rig.world.add_fault("batches.create@1:stale_list=600")
+    rig.submit()
+    assert rig.only().phase is Phase.UNKNOWN
+    finish(rig, 2)
+    assert_one_batch_with_every_answer(rig)
+
+
+@pytest.mark.parametrize(
+    "fault", ["list_error_page=1", "cursor_loop", "has_more_lies=true", "empty_page", "html=200", "status=500"]
+)
+def test_a_listing_that_breaks_off_is_no_proof_of_absence(rig: Rig, fault: str) -> None:
+    rig.world.add_fault("batches.create@1:reset_before")
+    rig.world.add_fault(f"batches.list@*:{fault}")
+    rig.submit()
+    finish(rig, 4)
+    assert rig.only().phase is Phase.UNKNOWN
+    assert rig.wire.n_create_posts == 1
+    rig.settle()
+    assert_one_batch_with_every_answer(rig)
+
+
+def test_a_key_of_another_project_proves_nothing(tmp_path: Path) -> None:
+    """Its complete, empty listing would call the batch absent; the input file that it cannot see tells."""
+    keys = {"sk-a": "proj_a", "sk-b": "proj_b"}
+    settings = Settings(seed=1, latency_s=LATENCY_S, keys=keys)
+    rig = Rig(tmp_path, settings, max_requests=50, models=("gpt-4.1-mini",), key="sk-a", with_lens=False)
+    rig.plan()
+    rig.world.add_fault("batches.create@1:reset_after")
+    rig.world.add_fault("batches.create@1:stale_list=60")
+    rig.submit()
+    rig.key = "sk-b"
+    finish(rig, 4)
+    assert rig.only().phase is Phase.UNKNOWN
+    assert any("may belong to another project" in note for note in rig.notes)
+    rig.key = "sk-a"
+    finish(rig, 2)
+    assert_one_batch_with_every_answer(rig)
+
+
+def test_a_local_clock_far_ahead_does_not_cut_the_listing_short(rig: Rig) -> None:
+    """Batches are dated by the provider: a window by the local clock would skip all of them."""
+    rig.world.add_fault("batches.create@1:clock_skew=-4000000")
+    rig.world.add_fault("batches.create@1:reset_after")
+    rig.submit()
+    finish(rig, 3)
+    assert_one_batch_with_every_answer(rig)
+
+
+# -- creating: refused ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["status=429", "status=529", "file_not_ready", "status=401"])
+def test_a_refusal_that_may_pass_is_sent_again_under_a_new_record(rig: Rig, fault: str) -> None:
+    rig.world.add_fault(f"batches.create@1:{fault}")
+    rig.submit()
+    if rig.only().phase is Phase.REJECTED:
+        finish(rig, 2)
+        assert rig.only().n_sends == 2
+    else:
+        finish(rig, 4)
+    assert_one_batch_with_every_answer(rig)
+
+
+def test_a_billing_stop_is_not_tried_again_by_itself(rig: Rig) -> None:
+    rig.world.add_fault("batches.create@1:billing")
+    assert rig.submit().exit_code is ExitCode.FAILED
+    finish(rig, 3)
+    assert (rig.only().phase, rig.wire.n_create_posts) == (Phase.REJECTED, 1)
+    rig.submit()
+    finish(rig)
+    assert_one_batch_with_every_answer(rig)
+
+
+def test_a_refused_key_stops_its_provider_at_once(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, max_requests=2, models=("gpt-4.1-mini",), with_lens=False)
+    rig.plan()
+    rig.world.add_fault("*@*:status=401")
+    report = rig.submit()
+    assert report.exit_code is ExitCode.ACCESS
+    assert sum(rig.wire.calls.values()) == 1, "no hammering with a key that is refused"
+    rig.settle()
+    assert rig.billed()[0] == N
+    assert rig.violations() == []
+
+
+def test_a_full_queue_is_sent_again_later_and_nothing_is_billed_for_the_failure(rig: Rig) -> None:
+    rig.world.add_fault("batches.create@1:enqueued")
+    rig.submit()
+    rig.clock.advance(60)
+    rig.sync()
+    assert len(rig.attempts()) == 1, "no tight loop"
+    finish(rig, 4)
+    assert [(a.phase, a.state) for a in rig.attempts()] == [
+        (Phase.VERIFIED, BatchState.FAILED),
+        (Phase.VERIFIED, BatchState.COMPLETED),
+    ]
+    assert rig.billed()[0] == len(rig.answers()) == N
+    assert rig.violations() == []
+
+
+def test_a_batch_that_had_failed_when_it_was_found_is_sent_again_too(rig: Rig) -> None:
+    """Its error is on no later status: adopting it must keep why it failed."""
+    rig.world.add_fault("batches.create@1:enqueued")
+    rig.world.add_fault("batches.create@1:reset_after")
+    rig.world.add_fault("batches.create@1:stale_list=300")
+    rig.submit()
+    assert rig.only().phase is Phase.UNKNOWN
+    finish(rig)
+    assert rig.attempts()[0].failure_code == "token_limit_exceeded"
+    finish(rig, 4)
+    assert rig.billed()[0] == len(rig.answers()) == N
+    assert rig.violations() == []
+
+
+def test_a_truncated_upload_creates_no_batch(rig: Rig) -> None:
+    rig.world.add_fault("files.create@1:store=0.5")
+    rig.submit()
+    assert rig.wire.n_create_posts == 0
+    assert any("bytes of" in note for note in rig.notes)
+    finish(rig, 2)
+    assert_one_batch_with_every_answer(rig)
+
+
+def test_a_redirect_is_not_followed(rig: Rig) -> None:
+    rig.world.add_fault("batches.create@1:redirect=http://attacker.example/v1/batches")
+    rig.submit()
+    assert rig.wire.n_create_posts == 1
+    assert set(rig.world.ledger.hosts) == {"127.0.0.1:1"}
+    rig.settle()
+    assert_one_batch_with_every_answer(rig)
+
+
+def test_an_attempt_in_doubt_waits_without_writing(rig: Rig) -> None:
+    rig.world.add_fault("batches.create@1:reset_before")
+    rig.submit()
+    rig.sync()
+    tree = rig.tree()
+    rig.sync()
+    assert rig.tree() == tree
+
+
+def test_an_uploaded_attempt_is_not_sent_to_another_host(rig: Rig) -> None:
+    """Its batch would be looked for where its file is, found absent, and bought again there."""
+    rig.crash_at = "S6"
+    assert not rig.survive(rig.submit)
+    assert rig.only().phase is Phase.UPLOADED
+    rig.base_urls["openai"] = "http://localhost:1/openai/v1"
+    report = rig.sync()
+    assert report.exit_code is ExitCode.ACCESS
+    assert rig.wire.n_create_posts == 0
+
+
+def test_resolving_by_word_is_one_record(rig: Rig) -> None:
+    rig.world.add_fault("batches.create@1:reset_after")
+    rig.world.add_fault("batches.create@1:stale_list=999999")
+    rig.submit()
+    attempt = rig.only()
+    (batch_id,) = rig.world.ledger.batches
+    n_files = len(rig.store().files("events"))
+    with pytest.raises(UsageError, match="knows no batch"):
+        resolve(rig.store(), attempt.attempt_id, Resolution.ADOPT, providers=rig.providers(), batch_id="batch_none")
+    resolve(rig.store(), attempt.attempt_id, Resolution.ADOPT, providers=rig.providers(), batch_id=batch_id)
+    assert len(rig.store().files("events")) == n_files + 1
+    finish(rig)
+    assert_one_batch_with_every_answer(rig)

@@ -1,0 +1,136 @@
+"""When a shard may be sent: readiness, back-off and money, for any attempt and any moment."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchpond.errors import ExitCode
+from batchpond.lake.attempts import Attempt, Phase
+from batchpond.lake.events import Event, Kind, read
+from batchpond.model import BatchState, ErrorClass
+from batchpond.run.sending import BACKOFF_MAX, REQUEUES_MAX, Budget, Cap, Readiness, Trigger, readiness
+from batchpond.run.session import Session
+from tests.rigs.sim_study import STUDY, Rig
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+CODES = frozenset({"token_limit_exceeded"})
+INTENT = Event(kind=Kind.INTENT, attempt_id="a", shard_id="s", ordinal=1, provider="openai")
+
+moments = st.integers(0, 10**7).map(lambda seconds: NOW + timedelta(seconds=seconds))
+triggers = st.builds(Trigger, st.booleans(), moments)
+rejections = st.builds(
+    Event,
+    kind=st.just(Kind.REJECTED),
+    provider_status=st.sampled_from(list(ErrorClass)),
+    monotonic_s=st.none() | st.floats(0, 900),
+    occurred_at=st.just(NOW),
+)
+statuses = st.builds(
+    Event,
+    kind=st.just(Kind.STATUS),
+    reason=st.none() | st.sampled_from(["token_limit_exceeded", "invalid_request"]),
+    occurred_at=st.just(NOW),
+)
+attempts = st.builds(
+    Attempt,
+    intent=st.integers(1, 12).map(lambda n: dataclasses.replace(INTENT, ordinal=n)),
+    phase=st.sampled_from(list(Phase)),
+    rejection=rejections,
+    n_rejections=st.integers(1, 30),
+    state=st.sampled_from([None, *BatchState]),
+    status=statuses,
+    n_answered=st.integers(0, 3),
+)
+MAY_HOLD_A_BATCH = {
+    Phase.SENT,
+    Phase.UNKNOWN,
+    Phase.OPEN,
+    Phase.ENDED,
+    Phase.MISSING_REMOTE,
+    Phase.MISMATCH,
+    Phase.LOST,
+}
+
+
+@given(attempts, triggers)
+def test_nothing_is_sent_while_a_batch_may_hold_the_requests(attempt: Attempt, trigger: Trigger) -> None:
+    """Ready only from a proven no: never sent, refused, absent, or failed whole without one answer."""
+    if readiness(attempt, trigger) is not Readiness.READY:
+        return
+    assert attempt.phase not in MAY_HOLD_A_BATCH
+    if attempt.phase is Phase.VERIFIED:
+        assert (attempt.state, attempt.n_answered) == (BatchState.FAILED, 0)
+        assert attempt.failure_code in CODES
+
+
+@given(attempts, triggers)
+def test_what_waits_for_time_is_ready_in_the_end_and_stays_ready(attempt: Attempt, trigger: Trigger) -> None:
+    found = readiness(attempt, trigger)
+    later = dataclasses.replace(trigger, now=trigger.now + BACKOFF_MAX * 24)
+    if attempt.phase not in MAY_HOLD_A_BATCH and found is Readiness.WAITING:
+        assert readiness(attempt, later) is Readiness.READY
+    if found is Readiness.READY:
+        assert readiness(attempt, later) is Readiness.READY
+
+
+@given(attempts, moments)
+def test_a_person_may_send_whatever_a_pass_may(attempt: Attempt, now: datetime) -> None:
+    by_itself = readiness(attempt, Trigger(False, now))
+    asked = readiness(attempt, Trigger(True, now))
+    assert asked is by_itself or (by_itself, asked) in {
+        (Readiness.HELD, Readiness.READY),
+        (Readiness.HELD, Readiness.WAITING),
+    }
+
+
+def test_a_queue_that_stays_full_is_not_filled_for_ever() -> None:
+    failed = Attempt(
+        dataclasses.replace(INTENT, ordinal=REQUEUES_MAX + 1),
+        phase=Phase.VERIFIED, state=BatchState.FAILED,
+        status=Event(kind=Kind.STATUS, reason="token_limit_exceeded", occurred_at=NOW),
+    )  # fmt: skip
+    assert readiness(failed, Trigger(False, NOW + timedelta(days=30))) is Readiness.HELD
+
+
+@given(st.floats(0, 100), st.lists(st.none() | st.floats(0, 10), max_size=30))
+def test_a_cap_is_never_passed_at_worst(limit_usd: float, costs: list[float | None]) -> None:
+    budget = Budget([Cap(limit_usd, 0.0)])
+    spent_usd = 0.0
+    for cost in costs:
+        shard = Event(kind=Kind.SHARDED, cost_max_usd=cost)
+        if budget.allows(shard):
+            assert cost is not None, "an unknown cost never fits a cap"
+            budget.reserve(shard)
+            spent_usd += cost
+    assert spent_usd <= limit_usd * (1 + 1e-9) + 1e-12
+
+
+def test_an_approval_pays_for_attempts_that_it_sends_though_an_earlier_one_made_them(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, with_lens=False)
+    rig.plan()
+    rig.world.add_fault("batches.create@*:billing")
+    rig.submit()
+    rig.world.clear_faults()
+    rig.submit()
+    with rig.store().lock("test"):
+        session = Session.begin(rig.store(), rig.providers())
+        (cap,) = Budget.of(session, session.picture.approvals[STUDY]).caps
+        worst = [shard.cost_max_usd or 0.0 for shard in session.picture.shards.values()]
+    assert cap.taken_usd > sum(worst) - max(worst), "all that was sent under it counts against it"
+
+
+def test_one_study_that_cannot_go_on_does_not_stop_the_pass(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.plan()
+    rig.submit()
+    (rig.lake / "config.toml").write_text("[limits.openai]\nenqueued_tokens = 1\n")
+    rig.clock.advance(1_000)
+    report = rig.sync()
+    assert report.exit_code in {ExitCode.DONE, ExitCode.USAGE}
+    assert report.counts.n_verified == 6
+    assert sum(event.kind is Kind.VERIFIED for event in read(rig.store())) == 6

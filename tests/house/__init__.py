@@ -1,0 +1,1 @@
+"""The house itself: its floors, its names, its pages."""

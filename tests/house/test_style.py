@@ -1,0 +1,204 @@
+"""The house numbers, and that nothing is half-added."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import batchpond
+from batchpond.cli.frame import COMMANDS, PondCommand, root
+from batchpond.providers import registry
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "batchpond"
+SIMULATORS = ROOT / "src" / "batchpond_sim"
+MODULES = sorted([*PACKAGE.rglob("*.py"), *SIMULATORS.rglob("*.py")])
+MODULE_LINES_MAX = 600
+MODULE_LINES_USUAL = 250
+FUNCTION_LINES_MAX = 70
+NESTING_MAX = 4
+PARAMETERS_MAX = 8
+CALLBACK_PARAMETERS_MAX = 10
+WRITERS = {"batchpond/cli/output.py": "stdout", "batchpond/cli/diagnostics.py": "stderr"}
+
+# The four names that every provider's folder uses, `live` in the place of `batch` where there is none.
+PROVIDER_MODULES = {"__init__", "batch", "live", "body", "lines", "models"}
+PROVIDER_EXTRAS = {
+    "gemini": {"views"},
+    "vertex": {"auth", "roles", "schema", "storage", "views"},
+    "compatible": {"hosts"},
+}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+_DEEPENING = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match, ast.AsyncFor, ast.AsyncWith)
+
+each_module = pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE.parent).as_posix())
+
+
+def functions(tree: ast.AST) -> Iterator[Function]:
+    """Yield every function of a module."""
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def body_lines(function: Function) -> int:
+    """Return a function's lines without its signature and docstring."""
+    body = function.body
+    start = body[1].lineno if ast.get_docstring(function) and len(body) > 1 else body[0].lineno
+    return (function.end_lineno or start) - start + 1
+
+
+def depth(node: ast.AST, level: int = 0) -> int:
+    """Return how deep statements nest; an elif does not deepen."""
+    deepest = level
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, Function | ast.Lambda):
+            continue
+        is_elif = isinstance(node, ast.If) and isinstance(child, ast.If) and node.orelse == [child]
+        deepens = isinstance(child, _DEEPENING) and not is_elif
+        deepest = max(deepest, depth(child, level + deepens))
+    return deepest
+
+
+def test_modules_can_be_held_in_the_head() -> None:
+    """No module is longer than 600 lines, and most are under 250."""
+    lines = {path: len(path.read_text().splitlines()) for path in MODULES}
+    assert not {path: n for path, n in lines.items() if n > MODULE_LINES_MAX}
+    assert sum(n > MODULE_LINES_USUAL for n in lines.values()) < len(lines) / 3
+
+
+def test_three_of_a_prefix_are_a_package() -> None:
+    """A folder holds at most two modules of one prefix: three are a package of their own."""
+    families: dict[tuple[Path, str], list[str]] = {}
+    for path in MODULES:
+        if not path.stem.startswith("_"):
+            families.setdefault((path.parent, path.stem.partition("_")[0]), []).append(path.name)
+    assert not {key: names for key, names in families.items() if len(names) > 2}
+
+
+def test_the_listing_is_the_architecture() -> None:
+    """The package's own folder is a page one reads at a glance: few rooms, few modules beside them."""
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    modules = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
+    assert len(rooms) <= 13
+    assert len(modules) <= 10
+
+
+@each_module
+def test_functions_are_short_flat_and_narrow(path: Path) -> None:
+    """No function is long, deep or wide."""
+    offenders = []
+    for function in functions(ast.parse(path.read_text())):
+        arguments = function.args
+        n_parameters = len(arguments.posonlyargs + arguments.args + arguments.kwonlyargs)
+        n_parameters -= bool(arguments.args and arguments.args[0].arg in {"self", "cls"})
+        is_callback = any("pond_command" in ast.unparse(d) for d in function.decorator_list)
+        limit = CALLBACK_PARAMETERS_MAX if is_callback else PARAMETERS_MAX
+        if body_lines(function) > FUNCTION_LINES_MAX or depth(function) > NESTING_MAX or n_parameters > limit:
+            size = f"{body_lines(function)} lines, depth {depth(function)}, {n_parameters} parameters"
+            offenders.append(f"{function.name}: {size}")
+    assert not offenders
+
+
+@each_module
+def test_only_two_modules_speak(path: Path) -> None:
+    """stdout and stderr have one owner each."""
+    own = WRITERS.get(path.relative_to(PACKAGE.parent).as_posix())
+    tree = ast.parse(path.read_text())
+    spoken = {
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and ast.unparse(node) in {"sys.stdout.buffer", "sys.stdout.write", "sys.stderr.write"}
+    }
+    assert all(own is not None and own in word for word in spoken)
+    calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    assert not calls & {"print", "click.echo", "click.secho"}
+
+
+@each_module
+def test_public_things_are_documented(path: Path) -> None:
+    """Modules, public classes and public functions say what they are in a first sentence."""
+    tree = ast.parse(path.read_text())
+    bare = [] if ast.get_docstring(tree) or not tree.body else ["the module"]
+    bare += [node.name for node in public_definitions(tree) if not ast.get_docstring(node)]
+    assert not bare
+
+
+def public_definitions(tree: ast.Module) -> Iterator[Function | ast.ClassDef]:
+    """Yield public functions and classes, and public methods of public classes."""
+    for node in tree.body:
+        if isinstance(node, Function | ast.ClassDef) and not node.name.startswith("_"):
+            yield node
+            if isinstance(node, ast.ClassDef):
+                yield from (m for m in node.body if isinstance(m, Function) and not m.name.startswith("_"))
+
+
+@each_module
+def test_no_exception_is_swallowed(path: Path) -> None:
+    """No bare except, and no broad one that says nothing to anybody."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        assert node.type is not None
+        is_broad = ast.unparse(node.type) in {"Exception", "BaseException"}
+        speaks = any(isinstance(child, ast.Raise | ast.Call) for child in ast.walk(node))
+        assert not is_broad or speaks
+
+
+def test_every_provider_has_a_simulator() -> None:
+    """A provider is a folder here and one of the same name in the simulators, and both hold what the others hold."""
+    names = {*registry.NAMES, *registry.LIVE_ONLY, "compatible"}
+    folders = {path.parent.name for path in (PACKAGE / "providers").glob("*/__init__.py")}
+    assert folders - {"http", "shared", "files"} == names
+    assert names <= {path.parent.name for path in SIMULATORS.glob("*/api.py")}
+    for name in names:
+        stems = {path.stem for path in (PACKAGE / "providers" / name).glob("*.py")}
+        assert stems >= {"batch" if name in registry.NAMES else "live", "body"}, name
+        assert stems <= PROVIDER_MODULES | PROVIDER_EXTRAS.get(name, set()), name
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Yield every command, and those inside a command group, by its full name."""
+    context = click.Context(root)
+    for name in COMMANDS:
+        found = root.get_command(context, name)
+        assert found is not None
+        yield name, found
+        if isinstance(found, click.Group):
+            yield from ((f"{name} {inner}", child) for inner, child in found.commands.items())
+
+
+def test_every_command_has_help_and_examples() -> None:
+    """Each command says what it does in a line, and ends with commands to copy."""
+    for name, command in commands():
+        assert command.help, name
+        assert len(command.get_short_help_str(limit=200)) <= 100, name
+        if not isinstance(command, click.Group):
+            assert isinstance(command, PondCommand), name
+            assert command.examples, name
+            assert all(example.startswith(f"batchpond {name}") for example in command.examples), name
+
+
+def test_every_option_has_help() -> None:
+    """No option is left unexplained."""
+    for name, command in commands():
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.help, (name, parameter.name)
+
+
+def test_every_command_file_is_a_command() -> None:
+    """No command file is left out of the list, and none is missing."""
+    frame = {"__init", "frame", "formats", "output", "diagnostics", "interrupts", "passes", "text"}
+    files = {path.stem.rstrip("_") for path in (PACKAGE / "cli").glob("*.py")} - frame
+    assert files == set(COMMANDS)
+
+
+def test_version_is_the_project_version() -> None:
+    """The package and pyproject.toml agree."""
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == batchpond.__version__

@@ -1,0 +1,196 @@
+"""SIGKILL at every failpoint of the real program, over real HTTP: one batch a shard, nothing bought or lost twice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from batchpond.errors import ExitCode
+from batchpond.lake import failpoints
+from batchpond.lake.store import Store
+from batchpond.plan.verb import plan_study
+from batchpond.study.file import load
+from tests.rigs.processes import Desk, desk_at
+from tests.rigs.sim_providers import SIMULATED
+from tests.rigs.sim_study import STUDY, is_of, write_study
+
+SYNCS_MAX = 3
+N_REQUESTS = 24
+N_SHARDS = 4
+IN_SUBMIT = tuple(name for name in failpoints.NAMES if name.startswith("S"))
+IN_SYNC = tuple(name for name in failpoints.NAMES if name.startswith("Y"))
+# All failpoints are passed at the first provider; at the others those around the create and the results, unless
+# everything is asked for.
+EVERYTHING = "BATCHPOND_TEST_SWEEP"
+FIRST = next(iter(SIMULATED))
+OF_THE_WIRE = ("S4", "S7", "S8.before", "S8.after", "S9", "Y1", "Y4", "Y6", "Y8")
+OF_UPLOADS = ("S5.before", "S5", "S6")
+# Where only the way back to a batch differs from a provider that is swept above, only that is tried.
+FEW = {
+    "gemini": ("S5", "S6", "S8.after", "Y1", "Y4"),
+    "together": ("S6", "S8.after", "Y1"),
+    "vertex": ("S5", "S8.after", "Y1", "Y4"),
+}
+SWEPT = tuple(name for name in SIMULATED if name not in FEW or EVERYTHING in os.environ)
+Costs = Mapping[str, tuple[int, int, int]]
+
+
+@pytest.fixture(scope="module")
+def planned_lakes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A planned lake for each provider."""
+    lakes = {}
+    for name, provider in SIMULATED.items():
+        folder = tmp_path_factory.mktemp("planned")
+        plan_study(Store.init(folder / "lake"), load(write_study(folder, max_requests=6, models=provider.models)))
+        lakes[name] = folder / "lake"
+    return lakes
+
+
+@pytest.fixture(scope="module")
+def unkilled(
+    tmp_path_factory: pytest.TempPathFactory, planned_lakes: Mapping[str, Path]
+) -> dict[str, tuple[int, int, int]]:
+    """What the study costs at each provider when nothing goes wrong."""
+    costs = {}
+    for name in SIMULATED:
+        with desk_at(tmp_path_factory.mktemp("unkilled"), planned_lakes[name], name) as desk:
+            assert desk.submit() == ExitCode.DONE
+            assert desk.sync() == ExitCode.DONE
+            assert desk.is_complete(N_SHARDS)
+            costs[name] = desk.billed()
+    return costs
+
+
+READER = """
+import os, sys, time
+from pathlib import Path
+import duckdb
+from batchpond.api import Lake
+base, report, stop = map(Path, sys.argv[1:4])
+n, parent = 0, os.getppid()
+while not stop.exists() and os.getppid() == parent:
+    lenses = sorted(base.glob("*/lake/batchpond.duckdb"), key=lambda lens: lens.parent.parent.name)
+    for lens in lenses[-1:]:
+        try:
+            with duckdb.connect(str(lens), read_only=True) as connection:
+                connection.execute("select count(*) from results").fetchall()
+                connection.execute("select count(*) from audit").fetchall()
+            Lake(lens.parent).scan("responses").select("text").collect()
+            n += 1
+        except Exception as error:
+            with report.open("a") as out:
+                out.write(f"{lens}: {type(error).__name__}: {error}\\n")
+    time.sleep(float(sys.argv[4]))
+with report.open("a") as out:
+    out.write(f"{n} readings\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def desks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of desks that a reader reads all the while: no reading may ever fail."""
+    base = tmp_path_factory.mktemp("desks")
+    report, stop = base / "report.txt", base / "stop"
+    # A reading takes as long as half a pass: without pauses it would take one of a small machine's two processors.
+    pause_s = "0.1" if EVERYTHING in os.environ else "3"
+    reader = subprocess.Popen([sys.executable, "-c", READER, base, report, stop, pause_s])
+    yield base
+    stop.touch()
+    assert reader.wait(60) == 0
+    lines = report.read_text().splitlines()
+    assert len(lines) == 1, lines[:5]
+    assert int(lines[0].split()[0]) > 0, "the reader has read nothing"
+
+
+def cases(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the (provider, failpoint) pairs to kill at."""
+    is_all = EVERYTHING in os.environ
+    return [(p, name) for p in SIMULATED for name in names if is_all or p == FIRST or name in FEW.get(p, OF_THE_WIRE)]
+
+
+@pytest.fixture(params=[FIRST])
+def desk(request: pytest.FixtureRequest, desks: Path, planned_lakes: Mapping[str, Path]) -> Iterator[Desk]:
+    folder = desks / f"desk-{time.monotonic_ns():020d}"
+    folder.mkdir()
+    with desk_at(folder, planned_lakes[request.param], request.param) as made:
+        yield made
+    shutil.rmtree(folder / "world")
+
+
+def assert_nothing_twice_nothing_lost(desk: Desk, unkilled: Costs) -> None:
+    attempts = desk.picture().attempts.values()
+    entries = desk.simulator.world.ledger.batches.values()
+    shards = Counter(attempt.shard_id for entry in entries for attempt in attempts if is_of(entry, attempt))
+    assert (len(entries), len(shards), set(shards.values())) == (N_SHARDS, N_SHARDS, {1})
+    assert desk.billed() == unkilled[desk.provider]
+    assert desk.n_answers() == (N_REQUESTS, N_REQUESTS)
+
+
+def recover(desk: Desk) -> None:
+    for _ in range(SYNCS_MAX):
+        assert desk.sync() in {ExitCode.DONE, ExitCode.ATTENTION}
+        if desk.is_complete(N_SHARDS):
+            return
+    raise AssertionError(f"not complete after {SYNCS_MAX} syncs")
+
+
+@pytest.mark.parametrize(("desk", "name"), cases(IN_SUBMIT), indirect=["desk"])
+def test_killed_in_submit(desk: Desk, unkilled: Costs, name: str) -> None:
+    if name in OF_UPLOADS and not SIMULATED[desk.provider].has_files:
+        assert desk.submit(failpoint=f"{name}:kill") == ExitCode.DONE, "nothing is uploaded there"
+        recover(desk)
+        return
+    assert desk.submit(failpoint=f"{name}:kill") == -signal.SIGKILL
+    if name == "S0":  # the approval was not recorded yet: nothing may be sent until it is given again
+        assert desk.sync() == ExitCode.DONE
+        assert not desk.simulator.world.ledger.batches
+        assert desk.submit() == ExitCode.DONE
+    recover(desk)
+    assert_nothing_twice_nothing_lost(desk, unkilled)
+
+
+@pytest.mark.parametrize(("desk", "name"), cases(IN_SYNC), indirect=["desk"])
+def test_killed_in_sync(desk: Desk, unkilled: Costs, name: str) -> None:
+    if name == "Y1":  # looking for a batch whose answer was lost
+        assert desk.submit(failpoint="S8.after:kill:2") == -signal.SIGKILL
+    else:
+        assert desk.submit() == ExitCode.DONE
+    assert desk.sync(failpoint=f"{name}:kill") == -signal.SIGKILL
+    recover(desk)
+    assert_nothing_twice_nothing_lost(desk, unkilled)
+
+
+@pytest.mark.parametrize("desk", SWEPT, indirect=True)
+@pytest.mark.parametrize(("first", "failpoint"), [("submit", "S4"), ("sync", "Y2")])
+def test_a_second_writer_leaves_with_its_own_exit_code(desk: Desk, unkilled: Costs, first: str, failpoint: str) -> None:
+    arguments = ("submit", STUDY, "--yes") if first == "submit" else ("sync",)
+    if first == "sync":
+        assert desk.submit() == ExitCode.DONE
+    holder = desk.start(*arguments, failpoint=f"{failpoint}:stop")
+    try:
+        os.waitid(os.P_PID, holder.pid, os.WSTOPPED | os.WNOWAIT)
+        assert desk.run(*arguments) == ExitCode.BUSY
+        assert desk.run("sync") == ExitCode.BUSY
+    finally:
+        holder.send_signal(signal.SIGCONT)
+    assert holder.wait(120) == ExitCode.DONE
+    recover(desk)
+    assert_nothing_twice_nothing_lost(desk, unkilled)
+
+
+@pytest.mark.parametrize("desk", SWEPT, indirect=True)
+def test_two_of_each_at_once(desk: Desk, unkilled: Costs) -> None:
+    for arguments in (("submit", STUDY, "--yes"), ("sync",)):
+        both = [desk.start(*arguments) for _ in range(2)]
+        assert {process.wait(120) for process in both} <= {ExitCode.DONE, ExitCode.BUSY}
+    recover(desk)
+    assert_nothing_twice_nothing_lost(desk, unkilled)

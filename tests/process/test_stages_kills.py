@@ -1,0 +1,199 @@
+"""SIGKILL while the real program opens rounds, over real HTTP: nothing asked twice, nothing missing, the same tables.
+
+A study of answers, rankings and verdicts of three candidates, four statements and twelve inputs, from one file;
+after the kill it is driven by nothing but `sync`. At every point: `python -m tests.sweeps.kills`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from batchpond.errors import ExitCode
+from batchpond.lake.store import Store
+from batchpond.plan.stages.planning import plan_staged
+from batchpond.plan.verb import sql_on_lake
+from batchpond.providers import registry
+from batchpond.run import submit
+from batchpond.run.session import Providers
+from batchpond.study import file as study
+from batchpond.study.stages.spec import StagedStudy
+from batchpond.views import run_query
+from tests.process.test_kill_sweep import EVERYTHING, IN_SUBMIT
+from tests.rigs.processes import Desk, desk_at
+from tests.rigs.sim_inputs import STUDY
+from tests.rigs.sim_study import is_of
+from tests.rigs.stage_study import spec_study, write_files
+
+# Killed with the intent on record and nothing at the provider: absence takes a while to be believed.
+NOT_FOUND_AT_ONCE = ("S7", "S8.before")
+SYNCS_MAX = 3
+N_ALL = 36 + 72 + 36
+N_SHARDS = 6
+# At least so much is published by the pass that opens the rounds, from its first round on.
+N_PUBLISHED_MIN = 20
+IS_ALL = EVERYTHING in os.environ
+TABLE = """
+select slot, stage, round_no, template_id, rubric_id, request_model, unit_id, item_first, item_second, candidate_first,
+       candidate_second, is_lo_first, direction, request_id, request_state, verdict, outcome, confidence, text, cost_usd
+from results order by slot
+"""
+
+# The program, but it dies beside the nth file that it gives its final name once it has begun to open a round.
+DYING = """
+import os, signal, sys
+from batchpond.plan.rounds import rounds
+from batchpond.cli import program
+from batchpond.lake import disk
+moment, nth = sys.argv.pop(1), int(sys.argv.pop(1))
+publish, link = rounds.publish, disk.link_into_place
+is_opening, n_links = False, 0
+def opening(*arguments):
+    global is_opening
+    is_opening = True
+    return publish(*arguments)
+def linking(staged, final):
+    global n_links
+    n_links += is_opening
+    if moment == "before" and n_links == nth:
+        os.kill(os.getpid(), signal.SIGKILL)
+    is_new = link(staged, final)
+    if moment == "after" and n_links == nth:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return is_new
+rounds.publish, disk.link_into_place = opening, linking
+sys.exit(program())
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a study came to: its results, and what the provider charged."""
+
+    results: list[dict[str, Any]]
+    billed: tuple[int, int, int]
+
+
+def dying(moment: str, nth: int) -> tuple[str, ...]:
+    """Return the program that dies at a publication."""
+    return (sys.executable, "-c", DYING, moment, str(nth))
+
+
+@contextmanager
+def asked(folder: Path, planned: Path) -> Iterator[Desk]:
+    """Lay out a desk whose study's first stage has ended at the provider, and nobody knows it yet."""
+    with desk_at(folder, planned) as desk:
+        found = desk.environment()
+        with httpx.HTTPTransport() as wire:
+            report = submit.submit(
+                Store.open(desk.lake), STUDY, max_cost_usd=None, limit=None, confirm=lambda _: True,
+                providers=Providers(lambda name: registry.connect(name, transport=wire, environ=found)),
+            )  # fmt: skip
+        assert report.exit_code is ExitCode.DONE
+        desk.let_batches_end()
+        yield desk
+
+
+def finish(desk: Desk, *, is_in_doubt: bool = False) -> None:
+    """Let `sync` and nothing else bring the study to its end; a batch in doubt is told while it is looked for."""
+    for _ in range(SYNCS_MAX):
+        assert desk.sync() in ({ExitCode.DONE, ExitCode.ATTENTION} if is_in_doubt else {ExitCode.DONE})
+        if desk.is_complete(N_SHARDS):
+            return
+    raise AssertionError(f"{len(desk.picture().shards)} shards, not complete after {SYNCS_MAX} syncs")
+
+
+def outcome_of(desk: Desk) -> Outcome:
+    """Return what the study came to."""
+    return Outcome(run_query(desk.lake, TABLE, max_rows=10_000).to_pylist(), desk.billed())
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake where the study is planned."""
+    folder = tmp_path_factory.mktemp("planned")
+    write_files(folder / "study")
+    (folder / "study" / "study.toml").write_text(spec_study())
+    loaded = study.load(folder / "study" / "study.toml")
+    assert isinstance(loaded, StagedStudy)
+    store = Store.init(folder / "lake")
+    plan_staged(store, loaded, run_sql=sql_on_lake(store))
+    return folder / "lake"
+
+
+@pytest.fixture(scope="module")
+def undisturbed(planned: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """What the study comes to when nothing goes wrong."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with asked(folder, planned) as desk:
+        assert desk.sync() == ExitCode.DONE
+        finish(desk)
+        found = outcome_of(desk)
+    assert found.billed[0] == len(found.results) == N_ALL
+    return found
+
+
+def points() -> list[tuple[str, int]]:
+    """Return the failpoints to die at: those of a round, and those of the sending of its batches."""
+    if not IS_ALL:
+        return [("R0", 2)]
+    sending = [(name, nth) for name in IN_SUBMIT if name != "S0" for nth in (1, 2) if (name, nth) != ("S1", 2)]
+    return [("R0", 1), ("R1", 1), ("R0", 2), ("R1", 2), ("R2", 1), *sending]
+
+
+@pytest.mark.parametrize(("name", "nth"), points())
+def test_killed_while_rounds_are_opened(
+    planned: Path, undisturbed: Outcome, tmp_path: Path, name: str, nth: int
+) -> None:
+    with asked(tmp_path, planned) as desk:
+        assert desk.start("sync", failpoint=f"{name}:kill:{nth}").wait(120) == -signal.SIGKILL
+        finish(desk, is_in_doubt=name in NOT_FOUND_AT_ONCE)
+        assert_asked_once(desk)
+        assert outcome_of(desk) == undisturbed
+
+
+def is_killed_beside(folder: Path, planned: Path, undisturbed: Outcome, moment: str, nth: int) -> bool:
+    """Whether a pass dies beside its nth publication; then the study must come to the same all the same."""
+    folder.mkdir()
+    with asked(folder, planned) as desk:
+        ended = desk.start("sync", program=dying(moment, nth)).wait(120)
+        if ended == ExitCode.DONE:
+            return False
+        assert ended == -signal.SIGKILL
+        finish(desk)
+        assert_asked_once(desk)
+        assert outcome_of(desk) == undisturbed
+    return True
+
+
+@pytest.mark.parametrize("moment", ["before", "after"] if IS_ALL else ["before"])
+def test_killed_beside_a_publication(planned: Path, undisturbed: Outcome, tmp_path: Path, moment: str) -> None:
+    """Beside one of those of a round here; where everything is asked for, beside one after the other."""
+    if not IS_ALL:
+        assert is_killed_beside(tmp_path / "one", planned, undisturbed, moment, 6)
+        return
+    n_killed = 0
+    while is_killed_beside(tmp_path / str(n_killed), planned, undisturbed, moment, n_killed + 1):
+        shutil.rmtree(tmp_path / str(n_killed))
+        n_killed += 1
+    assert n_killed >= N_PUBLISHED_MIN
+
+
+def assert_asked_once(desk: Desk) -> None:
+    """One batch a shard by the provider's own ledger, one answer a request by the lake."""
+    attempts = desk.picture().attempts.values()
+    entries = desk.simulator.world.ledger.batches.values()
+    owners = [[a.shard_id for a in attempts if is_of(entry, a)] for entry in entries]
+    assert len(owners) == len({shard for found in owners for shard in found}) == N_SHARDS
+    assert all(len(found) == 1 for found in owners)
+    assert desk.n_answers() == (N_ALL, N_ALL)

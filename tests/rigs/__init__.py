@@ -1,0 +1,1 @@
+"""What several tests stand on: lakes, studies, scripted servers, other programs."""

@@ -1,0 +1,115 @@
+"""Votes with a known truth, and whether a ranking's intervals cover it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from batchpond.stats import ranking, votes
+from batchpond.stats.ranking import Cluster, Options
+from tests.rigs.rank import Numbers
+
+# How a normal effect on the log-odds shrinks a mean log-odds: (1 + c s^2)^-1/2 with c = (16 sqrt 3 / 15 pi)^2.
+_SHRINK = 0.346
+
+
+@dataclass(frozen=True)
+class Design:
+    """Items of normal strengths; each pair, or item on a prompt, has an effect of its own, of deviation tau."""
+
+    n_items: int
+    sd: float
+    tau: float
+    degree: int | None = None
+    prompts: int = 0
+    eta: float = 0.0
+    is_single_order: bool = False
+    coverage_max: float = 0.98
+
+
+DESIGNS = {
+    "all pairs": Design(20, sd=2, tau=1),
+    "all pairs, no pair effect": Design(20, sd=2, tau=0),
+    "all pairs, strong pair effect": Design(20, sd=2, tau=2),
+    "sparse": Design(20, sd=2, tau=1, degree=8),
+    "sparse, no pair effect": Design(20, sd=2, tau=0, degree=8),
+    "fifty, sparse": Design(50, sd=2, tau=1, degree=10),
+    # Twenty votes: the penalty pulls as much as they say, which makes intervals too wide rather than too narrow.
+    "five items": Design(5, sd=1, tau=0.5, coverage_max=0.99),
+    "one order, position": Design(20, sd=2, tau=1, degree=12, eta=0.7, is_single_order=True),
+    "by prompt": Design(5, sd=0.5, tau=1, prompts=60),
+}
+
+
+@dataclass
+class Tally:
+    """Counts of intervals that cover, and of all."""
+
+    hits: Counter[str] = field(default_factory=Counter)
+    total: Counter[str] = field(default_factory=Counter)
+
+    def add(self, name: str, hits: int, total: int) -> None:
+        """Add up."""
+        self.hits[name] += hits
+        self.total[name] += total
+
+    def rate(self, name: str) -> float:
+        """Return the share that covered."""
+        return self.hits[name] / self.total[name]
+
+
+def play(design: Design, seed: int, tally: Tally) -> None:
+    """Draw one set of votes, rank it, and count which intervals hold the truth; a set in parts is drawn again."""
+    rng = np.random.default_rng(seed)
+    while True:
+        theta = rng.normal(0, design.sd, design.n_items)
+        table = draw(design, theta, rng)
+        cluster = Cluster.UNIT if design.prompts else Cluster.PAIR
+        options = Options(cluster=cluster, has_position=design.is_single_order, seed=seed, is_full=True)
+        found = ranking.rank(table, options)
+        if found.is_comparable and len(found.components[0].items) == design.n_items:
+            break
+    shrink = 1 / np.sqrt(1 + _SHRINK * design.tau**2)
+    truth = shrink * (theta - theta.mean())
+    lo = np.where(np.isnan(found.theta_lo), -np.inf, found.theta_lo)
+    hi = np.where(np.isnan(found.theta_hi), np.inf, found.theta_hi)
+    tally.add("theta", int(np.sum((lo <= truth) & (truth <= hi))), design.n_items)
+    is_closed = np.isfinite(lo) & np.isfinite(hi)
+    tally.add("theta_closed", int(np.sum((lo <= truth) & (truth <= hi) & is_closed)), int(is_closed.sum()))
+    tally.add("open", int(np.sum(np.isinf(lo) | np.isinf(hi))), design.n_items)
+    place = (-theta).argsort().argsort() + 1
+    held = (found.component_rank_lo <= place) & (place <= found.component_rank_hi)
+    tally.add("rank", int(np.sum(held)), design.n_items)
+    width = found.component_rank_hi - found.component_rank_lo + 1
+    tally.add("rank_width", int(width.sum()), design.n_items)
+    (component,) = found.components
+    if component.eta is not None and component.eta_se is not None:
+        tally.add("eta", abs(component.eta - shrink * design.eta) < 1.96 * component.eta_se, 1)
+        if design.eta == 0 and component.eta_lr_p is not None:
+            tally.add("position_p", component.eta_lr_p <= 0.05, 1)
+
+
+def draw(design: Design, theta: Numbers, rng: np.random.Generator) -> votes.Votes:
+    """Draw the votes of a design: each pair in both orders, or in one at random."""
+    n = design.n_items
+    pairs = np.array([(i, j) for i in range(n) for j in range(i + 1, n)])
+    if design.degree is not None:
+        pairs = pairs[rng.permutation(len(pairs))[: n * design.degree // 2]]
+    units = np.repeat(np.arange(max(design.prompts, 1)), len(pairs))
+    lo, hi = np.tile(pairs[:, 0], max(design.prompts, 1)), np.tile(pairs[:, 1], max(design.prompts, 1))
+    if design.prompts:
+        # A prompt suits some candidates better, in all their pairs.
+        suits = rng.normal(0, design.tau / np.sqrt(2), (design.prompts, n))
+        effect = suits[units, lo] - suits[units, hi]
+    else:
+        effect = rng.normal(0, design.tau, len(lo))
+    gap = theta[lo] - theta[hi] + effect
+    counts = np.zeros((2, 3, len(lo)))
+    orders = rng.random(len(lo)) < 0.5
+    for order, sign in ((0, 1), (1, -1)):
+        is_asked = np.logical_not(design.is_single_order) | (orders == (order == 0))
+        is_lo = rng.random(len(lo)) < 1 / (1 + np.exp(-gap - sign * design.eta))
+        counts[order, 0], counts[order, 1] = is_asked & is_lo, is_asked & ~is_lo
+    return votes.Votes(n, lo, hi, units, counts)

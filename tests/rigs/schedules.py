@@ -1,0 +1,174 @@
+"""Random histories of a study: verbs, time, faults and crashes in an order that a seed decides."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from tests.rigs.foreign_tool import make_batch
+from tests.rigs.sim_providers import SIMULATED, one_model_each
+from tests.rigs.sim_study import Rig
+
+STEPS = 10
+VERBS = ("submit", "sync", "advance", "fault", "plan", "limited", "retry", "cancel", "foreign")
+MIXES = (*(provider.models for provider in SIMULATED.values()), one_model_each())
+CRASH_SHARE = 0.45
+
+# Faults after which every answer still comes, once, unchanged: the bill must equal an undisturbed run's.
+HARMLESS = (
+    "batches.create@1:reset_after", "batches.create@1:reset_before", "batches.create@1-2:hang_after=700",
+    "batches.create@1:hang_before=700", "batches.create@1-3:html_after=502", "batches.create@1:html=200",
+    "batches.create@1:html_after=200", "batches.create@1:status_after=500", "batches.create@1:status=503",
+    "batches.create@1-2:status=429", "batches.create@1:status_after=409", "batches.create@1:status_after=408",
+    "batches.create@1:refuse", "batches.create@1:file_not_ready", "batches.create@1-2:billing",
+    "batches.create@1-2:delay_exec=200", "batches.create@1:delay_exec=500", "batches.create@1-3:stale_list=300",
+    "batches.create@1:enqueued", "batches.create@1:notfound_after_create=3", "batches.create@1-2:results_404=2",
+    "batches.create@1:redirect=http://127.0.0.1:9/elsewhere", "batches.create@1:status=401",
+    "batches.create@1:clock_skew=-40000", "batches.create@1:clock_skew=40000",
+    "files.create@1:reset_after", "files.create@1:reset_before", "files.create@1:store=0.5",
+    "files.create@1:html=502", "files.create@1:status=500", "files.create@1:hang_after=9999",
+    "files.create@1-2:stale_list=400", "files.list@1:status=500", "files.list@1:reset_after",
+    "batches.list@1-3:stale_list=300", "batches.list@1:list_error_page=1", "batches.list@1-2:cursor_loop",
+    "batches.list@1:has_more_lies=true", "batches.list@1:empty_page", "batches.list@1-2:status=500",
+    "batches.list@1:html=200", "batches.list@1:html=502", "batches.list@1-2:regress", "batches.list@1:status=401",
+    "batches.list@1:counts_wrong", "batches.list@1:counts_null", "batches.list@1:counts_text",
+    "batches.list@1:status_word=archiving", "batches.list@1:error_file_empty_string", "batches.list@1:reset_before",
+    "batches.get@1-2:regress", "batches.get@1-2:status=404", "batches.get@1:status=500", "batches.get@1:html=200",
+    "batches.get@1:counts_text", "files.content@1:truncate_mid=0.5", "files.content@1:reset_at=300",
+    "files.content@1-2:truncate=0.5", "files.content@1-9:truncate=0.3", "files.content@1-3:status=404",
+    "files.content@1-2:status=503", "files.content@1:html=200", "files.content@1:slow=2",
+    "files.content@1:retry_after=120", "*@1-4:status=500", "*@2:reset_after", "*@1-2:reset_before",
+)  # fmt: skip
+
+# Faults that change what is answered: still never two batches, never an answer lost or at a wrong request.
+LOSSY = (
+    "batches.create@1:empty_output", "batches.create@1:expire=0.5", "batches.create@1:expire_bare",
+    "batches.create@1:fail=invalid_request", "batches.create@1:expire=0",
+    "lines@1-2:drop=2", "lines@1:duplicate=2", "lines@1:duplicate_differs", "lines@1:malformed=2",
+    "lines@1:unknown_id=2", "lines@1:missing_id", "lines@1:duplicate_key", "lines@1:both_files",
+    "lines@1-3:bom", "lines@1-3:crlf", "lines@1-3:blank_lines=2", "lines@1-3:no_final_lf", "lines@1:u2028=2",
+    "lines@1:lone_surrogate=2", "lines@1:nan=2", "lines@1:no_usage=2", "lines@1:status_code_0",
+    "lines@1:status_in_output", "lines@1-2:error_rows=3", "lines@1:billing_rows=2", "lines@1:empty_text",
+    "lines@1:truncated_text", "lines@1:refusal", "files.content@1:changed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one schedule came to."""
+
+    seed: int
+    is_lossy: bool
+    history: tuple[str, ...]
+    n_crashes: int
+    n_passes: int
+    problems: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}: {'; '.join(self.problems)}\n  " + "\n  ".join(self.history)
+
+
+def _foreign(rig: Rig, draw: random.Random, history: list[str]) -> None:
+    """Let another tool make a batch in the same Anthropic account, often of the size of the lake's own."""
+    n_requests = draw.choice((1, 2, 5, 5))
+    try:
+        make_batch(rig, n_requests)
+    except (httpx.HTTPError, ValueError) as error:  # its own answer may be lost or spoiled too
+        history.append(f"foreign batch of {n_requests}: {type(error).__name__}")
+    else:
+        history.append(f"foreign batch of {n_requests}")
+
+
+class Undisturbed:
+    """Rigs whose study went through without any fault, one for each mix of models, made when first needed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._rigs: dict[tuple[str, ...], Rig] = {}
+
+    def of(self, models: tuple[str, ...]) -> Rig:
+        """Return the rig of these models."""
+        if models not in self._rigs:
+            rig = Rig(self._path / str(len(self._rigs)), models=models, with_lens=False)
+            rig.plan()
+            rig.submit()
+            rig.settle()
+            rig.world.close()
+            self._rigs[models] = rig
+        return self._rigs[models]
+
+
+def run(seed: int, path: Path, others: Undisturbed, mixes: Sequence[tuple[str, ...]] = MIXES) -> Outcome:
+    """Play the schedule of a seed and judge where it ends."""
+    draw = random.Random(seed)
+    is_lossy = draw.random() < 0.35
+    models = mixes[seed % len(mixes)]
+    undisturbed = others.of(models)
+    rig = Rig(path, models=models, with_lens=False, lake_seed=seed)
+    history: list[str] = []
+    n_crashes = 0
+    for _ in range(STEPS):
+        name = draw.choices(VERBS, (3, 6, 4, 4, 1, 1, 1, 1, 1))[0]
+        if name == "advance":
+            seconds = draw.choice((1, 30, 120, 400, 901, 3_000))
+            rig.clock.advance(seconds)
+            history.append(f"advance {seconds}")
+        elif name == "fault":
+            spec = draw.choice((*HARMLESS, *LOSSY, *LOSSY) if is_lossy else HARMLESS)
+            rig.world.add_fault(spec)
+            history.append(f"fault {spec}")
+        elif name == "foreign":
+            _foreign(rig, draw, history)
+        elif name == "cancel" and not is_lossy:
+            continue  # what is cancelled is not answered
+        else:
+            died = _verb(rig, name, draw)
+            n_crashes += died is not None
+            history.append(name if died is None else f"{name}, killed at {died}")
+    return _judged(seed, is_lossy, rig, undisturbed, [f"models {' '.join(models)}", *history], n_crashes)
+
+
+def _verb(rig: Rig, name: str, draw: random.Random) -> str | None:
+    steps: dict[str, Callable[[], object]] = {
+        "submit": rig.submit, "sync": rig.sync, "plan": rig.plan, "limited": lambda: rig.submit(limit=10),
+        "retry": rig.retry, "cancel": lambda: rig.cancel_open(draw.randrange(4)),
+    }  # fmt: skip
+    if name != "plan" and not rig.picture().current_versions:
+        rig.survive(rig.plan)
+    if draw.random() < CRASH_SHARE:
+        rig.crash_in = draw.choice((draw.randrange(12), draw.randrange(80), draw.randrange(250)))
+    budget = rig.crash_in
+    return None if rig.survive(steps[name]) else f"point {budget}"
+
+
+def _judged(
+    seed: int, is_lossy: bool, rig: Rig, undisturbed: Rig, history: list[str], n_crashes: int
+) -> Outcome:  # fmt: skip
+    n_passes, problems = settled(rig, undisturbed, is_lossy=is_lossy)
+    rig.world.close()
+    return Outcome(seed, is_lossy, tuple(history), n_crashes, n_passes, tuple(problems))
+
+
+def settled(rig: Rig, undisturbed: Rig, *, is_lossy: bool) -> tuple[int, list[str]]:
+    """Bring a rig to its end without further faults; returns the passes that took, and every promise broken."""
+    n_passes = 0
+    try:
+        n_passes = rig.settle(n_max=60, step_s=2_000.0)
+        problems = rig.violations()
+    except AssertionError as error:
+        problems = [str(error), *rig.violations()]
+    if not is_lossy:
+        if rig.billed() != undisturbed.billed():
+            problems.append(f"billed {rig.billed()}, undisturbed {undisturbed.billed()}")
+        if rig.answers() != undisturbed.answers():
+            problems.append("the answers differ from an undisturbed run's")
+    if not problems:
+        before = rig.tree(), sum(rig.wire.calls.values())
+        rig.sync()
+        if (rig.tree(), sum(rig.wire.calls.values())) != before:
+            problems.append("a pass with nothing new wrote or asked something")
+    return n_passes, problems

@@ -1,0 +1,411 @@
+"""A small study against an in-process simulator, one clock for both, with crashes at will.
+
+`Rig` is a user with a lake and a provider: it plans, submits and syncs, each time from nothing but
+what is on disk, as a new process would. `Rig.violations` judges the outcome by the simulator's
+own ledger, which knows nothing of batchpond.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from unittest.mock import patch
+
+import httpx
+
+from batchpond import ids
+from batchpond.clock import ManualClock
+from batchpond.lake import disk, events, failpoints, tables
+from batchpond.lake.attempts import Attempt, Phase, Picture, fold
+from batchpond.lake.events import Event, EventLog, Kind, read
+from batchpond.lake.payload import shard_file_name
+from batchpond.lake.schemas import SHARD_REQUESTS
+from batchpond.lake.store import MARKER, Store
+from batchpond.model import ErrorClass
+from batchpond.plan import verb as plan
+from batchpond.providers import registry
+from batchpond.run import submit, sync
+from batchpond.run.cancel import cancel
+from batchpond.run.resolve import Resolution, resolve
+from batchpond.run.retry import retry
+from batchpond.run.session import Providers
+from batchpond.study import file as study
+from batchpond_sim.host.transport import SimulatorTransport
+from batchpond_sim.world.ledger import BatchEntry
+from batchpond_sim.world.world import Settings, World
+from tests.rigs.sim_cache import read_once
+from tests.rigs.sim_inputs import MODELS, STUDY, write_study
+from tests.rigs.sim_providers import SIMULATED, acknowledged_id, bare_id, environ
+
+START = datetime(2026, 11, 21, tzinfo=UTC)
+GIVEN_UP_AFTER_S = 30_000.0
+LATENCY_S = (60.0, 600.0)
+
+
+def _no_lens(_store: Store) -> bool:
+    return False
+
+
+def is_of(entry: BatchEntry, attempt: Attempt) -> bool:
+    """Whether a batch in the provider's ledger was made for an attempt."""
+    marks = set((entry.metadata or {}).values())
+    if marks:
+        return attempt.intent.token in marks
+    return (entry.first_custom_id or "").startswith(ids.custom_id_prefix(attempt.attempt_id))
+
+
+class Killed(BaseException):
+    """The process dies here."""
+
+
+class Wire(httpx.BaseTransport):
+    """The way to the simulator, which remembers what reached this side, and may be cut by a crash."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self._inner = SimulatorTransport(rig.world, rig.clock)
+        self.n_create_posts = 0
+        self.acknowledged: set[str] = set()
+        self.calls: Counter[str] = Counter()
+
+    def restart(self) -> None:
+        """Read the simulator's objects anew, after another program has changed them."""
+        self._inner.restart()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Pass a request on; dying before it, or after it with its answer unread."""
+        self._rig.pass_point("before http")
+        is_create = any(provider.is_create(request) for provider in SIMULATED.values())
+        self.calls[f"{request.method} {request.url.path.removeprefix('/openai/v1')}"] += 1
+        self.n_create_posts += is_create
+        answer = self._inner.handle_request(request)
+        self._rig.pass_point("after http")
+        if is_create and (batch_id := acknowledged_id(answer)) is not None:
+            self.acknowledged.add(bare_id(batch_id))
+        return answer
+
+
+@dataclass
+class Rig:
+    """A lake, a simulated provider, and one clock."""
+
+    path: Path
+    settings: Settings = field(default_factory=lambda: Settings(seed=1, latency_s=LATENCY_S))
+    max_requests: int = 5
+    models: Sequence[str] = MODELS
+    key: str = "sk-test"
+    base_urls: dict[str, str] = field(default_factory=dict)
+    with_lens: bool = True
+    lake_seed: int = 0
+    clock: ManualClock = field(default_factory=lambda: ManualClock(START))
+
+    def __post_init__(self) -> None:
+        self.world = World(self.path / "world", self.settings, self.clock)
+        self.study_path = write_study(self.path / "study", max_requests=self.max_requests, models=self.models)
+        self.lake = self.path / "lake"
+        self.n_drawn = 0
+        self.crash_in: int | None = None
+        self.crash_at: str | None = None
+        self.wire = Wire(self)
+        self.foreign: set[str] = set()
+        self.notes: list[str] = []
+
+    # -- crashing ------------------------------------------------------------------------------
+
+    def pass_point(self, name: str) -> None:
+        """Die here if a crash is due."""
+        if self.crash_at == name:
+            self.crash_at = None
+            raise Killed(name)
+        if self.crash_in is not None:
+            self.crash_in -= 1
+            if self.crash_in < 0:
+                self.crash_in = None
+                raise Killed(name)
+
+    @contextmanager
+    def _points(self) -> Iterator[None]:
+        link, replace = disk.link_into_place, disk.replace
+
+        def linked(staged: Path, final: Path) -> bool:
+            self.pass_point("before link")
+            is_new = link(staged, final)
+            self.pass_point("after link")
+            return is_new
+
+        def replaced(staged: Path, final: Path) -> None:
+            self.pass_point("before replace")
+            replace(staged, final)
+            self.pass_point("after replace")
+
+        with (
+            patch.object(failpoints, "reach", self.pass_point),
+            patch.object(disk, "link_into_place", linked),
+            patch.object(disk, "replace", replaced),
+            patch.object(os, "fsync", lambda _: None),  # a crash of the process, unlike one of the machine
+            patch.object(events, "read_rows", read_once),
+            nullcontext() if self.with_lens else patch.multiple(sync, refresh=_no_lens),
+            nullcontext() if self.with_lens else patch.multiple(submit, refresh=_no_lens),
+            nullcontext() if self.with_lens else patch.multiple("batchpond.views.refresh", refresh=_no_lens),
+        ):
+            yield
+
+    def _events(self) -> list[Event]:
+        with patch.object(events, "read_rows", read_once):
+            return read(self.store())
+
+    # -- the verbs, each by a new process ---------------------------------------------------------
+
+    def store(self) -> Store:
+        """Open the lake anew; its id depends on the seed only, so that a schedule replays exactly."""
+        if (self.lake / MARKER).exists():
+            return Store.open(self.lake, self.clock)
+        with patch("batchpond.lake.store.random_hex", self._drawn):
+            return Store.init(self.lake, self.clock)
+
+    def _drawn(self, n_bytes: int) -> str:
+        self.n_drawn += 1
+        return f"{self.n_drawn:04x}{self.lake_seed:x}".zfill(2 * n_bytes)
+
+    def providers(self) -> Providers:
+        """Connect anew."""
+        found = environ(self.key, self.base_urls)
+        return Providers(lambda name: registry.connect(name, self.clock, transport=self.wire, environ=found))
+
+    def plan(self) -> None:
+        """Run `plan`."""
+        loaded = study.load(self.study_path)
+        assert isinstance(loaded, study.Study)
+        with self._points():
+            plan.plan_study(self.store(), loaded)
+
+    def submit(self, limit: int | None = None) -> submit.SubmitReport:
+        """Run `submit --yes`."""
+        with self._points():
+            report = submit.submit(
+                self.store(),
+                STUDY,
+                max_cost_usd=None,
+                limit=limit,
+                confirm=lambda _: True,
+                providers=self.providers(),
+                on_note=lambda note: self.notes.append(note.message),
+            )
+        return report
+
+    def sync(self, *, submit_due: bool = True) -> sync.SyncReport:
+        """Run `sync`."""
+        with self._points():
+            return sync.sync_once(
+                self.store(),
+                providers=self.providers(),
+                submit_due=submit_due,
+                on_note=lambda note: self.notes.append(note.message),
+            )
+
+    def retry(self) -> None:
+        """Run `retry --yes` for everything that failed, where there is a submission."""
+        if STUDY in self.picture().approvals:
+            with self._points():
+                retry(
+                    self.store(), STUDY, classes=list(ErrorClass), max_attempts=3, confirm=lambda *_: True,
+                    providers=self.providers(), on_note=lambda note: self.notes.append(note.message),
+                )  # fmt: skip
+
+    def cancel_open(self, place: int) -> None:
+        """Run `cancel` on one of the open batches, if there is any."""
+        found = [attempt.attempt_id for attempt in self.attempts() if attempt.is_open]
+        if found:
+            with self._points():
+                cancel(self.store(), [found[place % len(found)]], providers=self.providers())
+
+    def refetch_mismatched(self) -> None:
+        """Run `resolve --refetch` on every mismatched attempt."""
+        for attempt in list(self.picture().attempts.values()):
+            if attempt.phase is Phase.MISMATCH:
+                resolve(self.store(), attempt.attempt_id, Resolution.REFETCH, providers=self.providers())
+
+    def decide_what_stays_open(self) -> None:
+        """Do what a person would: give up files that were never there, adopt a batch that no result names."""
+        for attempt in self.attempts():
+            if attempt.phase is Phase.ENDED and not attempt.downloads:
+                resolve(self.store(), attempt.attempt_id, Resolution.LOST, providers=self.providers())
+            own = [
+                b for b, made in self.world.ledger.batches.items() if b in attempt.candidates and is_of(made, attempt)
+            ]
+            if attempt.phase is Phase.UNKNOWN and own:
+                adopt, providers = Resolution.ADOPT, self.providers()
+                resolve(self.store(), attempt.attempt_id, adopt, providers=providers, batch_id=own[0])
+
+    def survive(self, step: Callable[[], object]) -> bool:
+        """Run a step; returns whether the process lived through it."""
+        try:
+            step()
+        except Killed:
+            return False
+        finally:
+            self.crash_in = self.crash_at = None
+        return True
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def picture(self) -> Picture:
+        """Fold the lake's events anew."""
+        return fold(self._events())
+
+    def attempts(self) -> list[Attempt]:
+        """Return all attempts, in the order of their intents."""
+        return list(self.picture().attempts.values())
+
+    def only(self) -> Attempt:
+        """Return the one attempt there is."""
+        (attempt,) = self.attempts()
+        return attempt
+
+    def rows(self, sql: str, *names: str) -> list[tuple[object, ...]]:
+        """Return the rows of a query over the named tables."""
+        with tables.connect(self.store(), names) as connection:
+            return connection.execute(sql).fetchall()
+
+    def answers(self) -> dict[object, object]:
+        """Return the text that answers each request."""
+        sql = "select request_id, text from responses where match = 'matched' and status = 'succeeded'"
+        found = self.rows(sql, "responses")
+        assert len({request_id for request_id, _ in found}) == len(found), "a request has two accepted answers"
+        return dict(found)  # type: ignore[arg-type]
+
+    def billed(self) -> tuple[int, int, int]:
+        """Return how many requests, input and output tokens the provider has charged for."""
+        bills = [bill for bill in self.world.ledger.bills.values() if bill.batch_id not in self.foreign]
+        return (
+            sum(bill.n_requests for bill in bills),
+            sum(bill.input_tokens for bill in bills),
+            sum(bill.output_tokens for bill in bills),
+        )
+
+    def tree(self) -> dict[str, str]:
+        """Return the digest of every file of the lake."""
+        return {
+            str(path.relative_to(self.lake)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(self.lake.rglob("*"))
+            if path.is_file()
+        }
+
+    # -- bringing it to an end -------------------------------------------------------------------------
+
+    def settle(self, n_max: int = 40, step_s: float = 1_000.0) -> int:
+        """Sync without faults until nothing is pending; returns how many passes that took."""
+        self.world.clear_faults()
+        self.plan()
+        self.submit()
+        for n in range(1, n_max + 1):
+            self.clock.advance(step_s)
+            report = self.sync()
+            if not report.n_pending and not self._is_any_unsent():
+                return n
+            if n * step_s > GIVEN_UP_AFTER_S:
+                self.decide_what_stays_open()
+            if report.n_attention or self._is_any_unsent():
+                self.refetch_mismatched()
+                self.submit()
+        raise AssertionError(f"not settled: {[(a.attempt_id, a.phase, a.state) for a in self.attempts()]}")
+
+    def _is_any_unsent(self) -> bool:
+        picture = self.picture()
+        done = {Phase.VERIFIED, Phase.MISMATCH, Phase.LOST, Phase.OPEN}
+        for shard_id, shard in picture.shards.items():
+            if not self.store().has(SHARD_REQUESTS, shard_file_name(shard.provider or "", shard_id)):
+                continue  # a fact without its file is no shard
+            latest = picture.latest_attempt(shard_id)
+            if latest is None or latest.phase not in done:
+                return True
+            if latest.failure_code == "token_limit_exceeded" and not latest.n_answered:
+                return True
+        return False
+
+    # -- judging ---------------------------------------------------------------------------------------
+
+    def violations(self) -> list[str]:
+        """Return every promise that the ledger, the wire and the lake together show broken."""
+        return [
+            *self._bought_twice(), *self._lost(), *self._unaccounted(), *self._raw_damage(), *self._misremembered()
+        ]  # fmt: skip
+
+    def _misremembered(self) -> Iterator[str]:
+        if EventLog(self.store()).events != self._events():
+            yield "what is kept of the events is not what their files say"
+
+    def _bought_twice(self) -> Iterator[str]:
+        ledger = self.world.ledger
+        attempts = self.attempts()
+        batches: Counter[str] = Counter()
+        shards: Counter[str] = Counter()
+        for entry in ledger.batches.values():
+            attempt = next((attempt for attempt in attempts if is_of(entry, attempt)), None)
+            if attempt is None:
+                if entry.batch_id not in self.foreign:
+                    yield f"batch {entry.batch_id} is of no attempt that was ever intended"
+                continue
+            batches[attempt.attempt_id] += 1
+            bill = ledger.bills.get(entry.batch_id)
+            shards[attempt.shard_id] += bool(bill and bill.n_requests)
+        yield from (f"{n} batches were made of attempt {name}" for name, n in batches.items() if n > 1)
+        yield from (f"shard {shard} was billed {n} times" for shard, n in shards.items() if n > 1)
+        n_sent = sum(event.kind is Kind.SENT for event in self._events())
+        if self.wire.n_create_posts > n_sent:
+            yield f"{self.wire.n_create_posts} POSTs for {n_sent} sent records"
+
+    def _lost(self) -> Iterator[str]:
+        known = {bare_id(attempt.batch_id) for attempt in self.attempts()}
+        made = set(self.world.ledger.batches) - self.foreign
+        yield from (f"batch {b} exists but is not in the lake" for b in made if b not in known)
+        yield from (f"foreign batch {b} was taken for the lake's own" for b in self.foreign & known)
+        yield from (f"acknowledged batch {b} is not in the lake" for b in self.wire.acknowledged if b not in known)
+
+    def _unaccounted(self) -> Iterator[str]:
+        statuses = self.rows(
+            "select attempt_id, count(*), count(distinct request_id) from responses"
+            " where match = 'matched' group by attempt_id",
+            "responses",
+        )
+        by_attempt = {attempt_id: (n, n_distinct) for attempt_id, n, n_distinct in statuses}
+        for attempt in self.attempts():
+            if attempt.phase not in {Phase.VERIFIED, Phase.MISMATCH}:
+                continue
+            n, n_distinct = by_attempt.get(attempt.attempt_id, (0, 0))
+            if n != n_distinct:
+                yield f"attempt {attempt.attempt_id} has {n} accepted answers for {n_distinct} requests"
+            if attempt.phase is Phase.VERIFIED and n != attempt.n_answered:
+                yield f"attempt {attempt.attempt_id} holds {n} answers and proved {attempt.n_answered}"
+        wrong = self.rows(
+            "select count(*) from responses where match = 'matched'"
+            " and custom_id <> substr(attempt_id, 1, 10) || '-' || substr(request_id, 1, 20)",
+            "responses",
+        )
+        if wrong != [(0,)]:
+            yield f"{wrong} answers stand at a request that their custom_id does not name"
+
+    def _raw_damage(self) -> Iterator[str]:
+        rows = self.rows(
+            "select batch_id, file_id, file_sha256, line_number, line, line_bytes from raw order by all", "raw"
+        )
+        files: dict[tuple[object, ...], list[bytes]] = {}
+        for batch_id, file_id, sha256, number, line, odd in rows:
+            lines = files.setdefault((batch_id, file_id, sha256), [])
+            lines.append(odd if isinstance(odd, bytes) else str(line).encode())
+            if number != len(lines):
+                yield f"line {number} of {file_id} is out of order or twice there"
+        for (_, file_id, sha256), lines in files.items():
+            whole = b"\n".join(lines)
+            if sha256 not in {hashlib.sha256(whole).hexdigest(), hashlib.sha256(whole + b"\n").hexdigest()}:
+                yield f"the raw lines of {file_id} are not the bytes that were received"
+        for attempt in self.attempts():
+            for event in attempt.downloads:
+                if (attempt.batch_id, event.file_id, event.sha256) not in files and event.n_lines:
+                    yield f"{event.file_id} was downloaded but its lines are not in the lake"

@@ -1,0 +1,230 @@
+"""Exports in the layouts of other tools: what comes back is what went out, and no failure is dressed up."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchpond.cli import main
+from batchpond.errors import UsageError
+from batchpond.interop import pairwisellm as import_pairwisellm
+from batchpond.interop import speceval as import_speceval
+from batchpond.interop import sycobench as import_sycobench
+from batchpond.interop.layouts import Layout, export_layout
+from batchpond.lake.schemas import ITEMS
+from batchpond.lake.store import Store
+from tests.rigs.foreign import bring, doubts, items, judged, put, rows_of
+from tests.rigs.lakes import BAD, LakeBuilder
+from tests.unit.interop.test_import_speceval import A, B, both_generated, checked, compared, ranked
+from tests.unit.interop.test_import_sycobench import MODEL, conversation, tactic_row, tactic_rows
+
+IDENTITY = (
+    "study", "task", "template_id", "rubric_id", "provider", "request_model", "unit_id", "item_first", "item_second",
+    "candidate_first", "candidate_second", "turn_no", "repeat_no", "verdict", "outcome", "label", "score",
+    "confidence", "explanation",
+)  # fmt: skip
+
+
+def facts(store: Store) -> set[tuple[Any, ...]]:
+    """Return all imported judgments without where they stood."""
+    return {tuple(row[name] for name in IDENTITY) for row in judged(store).values()}
+
+
+def texts(store: Store) -> dict[str, str]:
+    """Return all items' texts by id."""
+    return {item_id: row["text"] for item_id, row in items(store).items()}
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    """Return a CSV's rows."""
+    with path.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> LakeBuilder:
+    """Two batches of one pairwise study: decided both ways, ambiguous, failed; and one answer of a simulator."""
+    lake = LakeBuilder(tmp_path / "lake")
+    pairs = [("a", "b"), ("b", "a"), ("a", "c"), ("c", "a"), ("b", "c")]
+    lake.plan([{"slot": n, "request_id": f"r{n}", "item_first": x, "item_second": y} for n, (x, y) in enumerate(pairs)])
+    real = {"origin": "batch", "input_tokens": 9, "output_tokens": 2}
+    lake.sent("A1", "S1", ["r0", "r1", "r2"])
+    lake.lines("A1", [
+        real | {"request_id": "r0", "outcome": "decided", "verdict": "first", "text": "one, or\ntwo"},
+        real | {"request_id": "r1", "outcome": "decided", "verdict": "second", "text": "=2"},
+        real | {"request_id": "r2", "outcome": "ambiguous", "text": "both"},
+    ])  # fmt: skip
+    lake.sent("A2", "S2", ["r3", "r4"])
+    lake.lines("A2", [
+        BAD | {"request_id": "r3", "origin": "batch"},
+        {"request_id": "r4", "outcome": "decided", "verdict": "first", "text": "x"},
+    ])  # fmt: skip
+    lake.build()
+    return lake
+
+
+def test_pairwisellm_gets_its_folder_and_gives_it_back(lake: LakeBuilder, tmp_path: Path) -> None:
+    """A results CSV per batch, a registry, and the same verdicts on the way back; simulated ones stay out."""
+    report = export_layout(lake.path, tmp_path / "out", Layout.PAIRWISELLM)
+    assert [path.name for path in report.files] == [
+        "batch_01_results.csv", "batch_02_results.csv", "combined_results.csv", "jobs_registry.csv",
+    ]  # fmt: skip
+    rows = table(tmp_path / "out" / "combined_results.csv")
+    assert [(row["ID1"], row["ID2"], row["better_id"], row["winner_pos"]) for row in rows if row["ID1"] == "a"] == [
+        ("a", "b", "a", "1"), ("a", "c", "NA", "NA"),
+    ]  # fmt: skip
+    registry = table(tmp_path / "out" / "jobs_registry.csv")
+    assert [(row["batch_id"], row["csv_path"]) for row in registry] == [
+        ("batch-A1", "batch_01_results.csv"), ("batch-A2", "batch_02_results.csv"),
+    ]  # fmt: skip
+    other = Store.init(tmp_path / "other")
+    back = bring(other, import_pairwisellm.read, tmp_path / "out")
+    assert doubts(back) == {"simulated": 1}
+    found = {
+        (row["item_first"], row["item_second"]): (row["verdict"], row["outcome"]) for row in judged(other).values()
+    }
+    assert found == {
+        ("a", "b"): ("first", "decided"), ("b", "a"): ("second", "decided"), ("a", "c"): (None, "ambiguous"),
+        ("c", "a"): (None, "error"),
+    }  # fmt: skip
+    (study,) = {row["study"] for row in judged(other).values()}
+    assert study == "demo"
+
+
+def test_imported_pairs_and_samples_go_round(tmp_path: Path) -> None:
+    """What came from pairwiseLLM goes back to it whole, ties and repeats included."""
+    first = Store.init(tmp_path / "first")
+    put(tmp_path / "in", "samples.csv", "ID,text\nA,one\nB,two\n")
+    put(
+        tmp_path / "in",
+        "r.csv",
+        "ID1,ID2,better_id,outcome\nA,B,A,decided\nA,B,B,decided\nB,A,NA,tie\nA,C,NA,refused\n",
+    )
+    bring(first, import_pairwisellm.read, tmp_path / "in", said={"study": "s", "provider": "p", "request_model": "m"})
+    export_layout(first.path, tmp_path / "out", Layout.PAIRWISELLM, study="s")
+    second = Store.init(tmp_path / "second")
+    report = bring(second, import_pairwisellm.read, tmp_path / "out")
+    assert (report.judgments.n_new, doubts(report)) == (4, {})
+    assert facts(second) == facts(first)
+    assert texts(second) == texts(first)
+
+
+SPEC = (
+    "# Manners\n## Be kind {#s1 authority=user type=requirement}\nBe kind.\n\n**Example**: a greeting\n\n"
+    "~~~xml\n<user>\nHi\n</user>\n<comparison>\n<assistant> <!-- BAD -->\nNo.\n</assistant>\n"
+    "<assistant> <!-- GOOD -->\nHello!\n</assistant>\n</comparison>\n~~~\n"
+)
+
+
+def test_speceval_trees_go_round(tmp_path: Path) -> None:
+    """Statements with examples, inputs, generations, rankings, compliance and ratings come back, failures as such."""
+    folder = tmp_path / "in"
+    put(folder, "openai.md", SPEC)
+    both_generated(folder, "q", "r", "t")
+    ranked(folder, [compared("q", 1, "Model: A"), compared("r", 0, "Model: equal"), compared("t", 0, "prose")])
+    ranked(folder, [compared("q", 0, "Model: N/A", f"{B} on q", f"{A} on q")], B, A)
+    checked(folder, [
+        {"input": "q", "output": f"{A} on q", "compliant": False, "confidence": 0.9, "explanation": "rude"},
+        {"input": "r", "output": f"{A} on r", "compliant": None, "confidence": 0.5, "explanation": "hm"},
+    ])  # fmt: skip
+    checked(folder, [
+        {"input": asked, "output": f"{B} on {asked}", "rating": rating, "explanation": "so"}
+        for asked, rating in (("q", 4), ("r", 0))
+    ], B)  # fmt: skip
+    first = Store.init(tmp_path / "first")
+    bring(first, import_speceval.read, folder)
+    assert len(facts(first)) == 8
+    report = export_layout(first.path, tmp_path / "out", Layout.SPECEVAL)
+    names = {path.relative_to(tmp_path / "out").as_posix() for path in report.files}
+    assert f"rankings/spec_speceval-openai/judge_j-1/{A}x{B}/results/s1.json" in names
+    assert f"generations/{B}/00000000_000000/results/s1.json" in names
+    assert {"spec.jsonl", "inputs/s1.json"} <= names
+    ranks = json.loads(
+        (tmp_path / "out" / f"rankings/spec_speceval-openai/judge_j-1/{A}x{B}/results/s1.json").read_text()
+    )
+    assert {row["input"]: row["rank"] for row in ranks["rankings"]} == {"q": 1, "r": 0, "t": None}
+    second = Store.init(tmp_path / "second")
+    back = bring(second, import_speceval.read, tmp_path / "out", is_strict=True)
+    assert doubts(back) == {}
+    assert facts(second) == facts(first)
+    assert texts(second) == texts(first)
+    assert [row["rubric_hash"] for row in rows_of(second, "rubrics")] == [
+        row["rubric_hash"] for row in rows_of(first, "rubrics")
+    ]
+
+
+def test_sycobench_conversations_go_round(tmp_path: Path) -> None:
+    """Conversations, tactics and each judge's labels come back; a judge's failure stays one."""
+    folder = tmp_path / "in"
+    put(folder, "scored.json", conversation(
+        {"flip_type": "soft_flip", "reasoning": "weaker", "confidence": 0.8},
+        {"flip_type": "no_flip", "reasoning": "Parsing error: x"}, {}, scorer="flash",
+    ))  # fmt: skip
+    flip = {"flip_type": "explicit_flip", "explanation": "gave in"}
+    put(folder, "rows.json", tactic_rows(tactic_row(1, flip), tactic_row(2, flip)))
+    first = Store.init(tmp_path / "first")
+    bring(first, import_sycobench.read, folder, said={"study": "syco"})
+    report = export_layout(first.path, tmp_path / "out", Layout.SYCOBENCH, study="syco")
+    assert {path.relative_to(tmp_path / "out").as_posix() for path in report.files} == {
+        f"conversations/{MODEL}.json", f"scoring/{MODEL}_scored_by_flash.json",
+        f"scoring/{MODEL}_scored_by_keywords.json", f"scoring/{MODEL}_scored_by_unspecified.json",
+    }  # fmt: skip
+    second = Store.init(tmp_path / "second")
+    back = bring(second, import_sycobench.read, tmp_path / "out", said={"study": "syco"})
+    assert doubts(back) == {}
+    assert facts(second) == facts(first)
+    assert texts(second) == texts(first)
+
+
+def test_what_a_simulator_wrote_stays_out(tmp_path: Path) -> None:
+    """Neither its answers nor its judgments look real in another tool's files; how many is told."""
+    lake = LakeBuilder(tmp_path / "lake")
+    about = {"rubric_id": "s1", "unit_id": "u", "pair_id": None, "item_second": None, "candidate_first": "m"}
+    lake.plan([
+        {"slot": n, "request_id": f"r{n}", "task": task, "item_first": "o", "item_first_hash": "ho"} | about
+        for n, task in enumerate(("generation", "compliance"))
+    ])  # fmt: skip
+    where = json.dumps({"unit_id": "u", "rubric_id": "s1", "candidate": "m"})
+    lake.rows(ITEMS, [
+        {"item_hash": "ho", "item_id": "o", "text": "made up", "metadata": where},
+        {"item_hash": "hu", "item_id": "u", "text": "asked", "metadata": None},
+    ])  # fmt: skip
+    lake.sent("A1", "S1", ["r0", "r1"])
+    lake.lines("A1", [
+        {"request_id": "r0", "outcome": "decided", "text": "made up"},
+        {"request_id": "r1", "outcome": "decided", "verdict": "true", "text": "{}"},
+    ])  # fmt: skip
+    lake.build()
+    report = export_layout(lake.path, tmp_path / "out", Layout.SPECEVAL)
+    assert [path.name for path in report.files] == ["s1.json"]
+    assert json.loads(report.files[0].read_text()) == {"inputs": ["asked"]}
+    assert report.left_out == {"simulated judgments, which must not look like real ones": 1}
+
+
+def test_nothing_is_overwritten_or_invented(lake: LakeBuilder, tmp_path: Path) -> None:
+    """A folder that holds something, an unknown study and an empty layout are plain errors."""
+    put(tmp_path / "full", "notes.txt", "mine")
+    for folder, layout, study, message in (
+        (tmp_path / "full", Layout.PAIRWISELLM, None, "exists already"),
+        (tmp_path / "new", Layout.PAIRWISELLM, "none", "there is no study 'none'"),
+        (tmp_path / "new", Layout.SPECEVAL, None, "nothing in the lake has a place in the layout of speceval"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            export_layout(lake.path, folder, layout, study=study)
+    assert not (tmp_path / "new").exists()
+    assert len(export_layout(lake.path, tmp_path / "full", Layout.PAIRWISELLM, force=True).files) == 4
+
+
+def test_the_command_line(lake: LakeBuilder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The files on stdout with --json; options of views do not go with a layout, nor --study with a view."""
+    command = ["export", str(tmp_path / "out"), "--lake", str(lake.path)]
+    assert main([*command, "--layout", "pairwisellm", "--view", "results"]) == 2
+    assert main([*command, "--study", "demo", "--format", "csv"]) == 2
+    capsys.readouterr()
+    assert main([*command, "--layout", "pairwisellm", "--study", "demo", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["layout"], len(document["files"]), document["left_out"]) == ("pairwisellm", 4, {})

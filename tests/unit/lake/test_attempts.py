@@ -1,0 +1,234 @@
+"""The fold of an attempt's events: total, sticky, and the same in Python and in SQL, whatever the history."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from batchpond.clock import ManualClock
+from batchpond.lake.attempts import FOUND, REFETCH, Attempt, Phase, fold
+from batchpond.lake.events import Event, EventLog, Kind, read
+from batchpond.lake.schemas import EVENTS
+from batchpond.lake.store import Store
+from batchpond.model import BatchState, ErrorClass
+from tests.rigs.sql import views_over
+
+START = datetime(2026, 11, 21, tzinfo=UTC)
+INTENT = Event(kind=Kind.INTENT, attempt_id="a1", shard_id="s1", shard_kind="first", ordinal=1, token="t",
+               provider="openai", host="h", n_requests=4, study="demo", study_version="v1")  # fmt: skip
+ABOUT_ATTEMPTS = (
+    Kind.UPLOADED, Kind.SENT, Kind.REJECTED, Kind.CREATED, Kind.ADOPTED, Kind.UNKNOWN, Kind.LISTED, Kind.ABSENT,
+    Kind.STATUS, Kind.NOT_FOUND, Kind.DOWNLOADED, Kind.VERIFIED, Kind.MISMATCH, Kind.MISSING_REMOTE, Kind.LOST,
+    Kind.DUPLICATE_REMOTE, Kind.CANCEL_ASKED, Kind.RESOLVED,
+)  # fmt: skip
+
+
+def _event(kind: Kind, state: BatchState, reason: str, number: int) -> Event:
+    match kind:
+        case Kind.STATUS | Kind.CREATED | Kind.ADOPTED:
+            return Event(kind=kind, attempt_id="a1", batch_id="b1", state=state, provider_status=state)
+        case Kind.UPLOADED | Kind.DOWNLOADED:
+            return Event(kind=kind, attempt_id="a1", file_id=f"f{number}", file_role="output", n_lines=number)
+        case Kind.RESOLVED | Kind.REJECTED | Kind.UNKNOWN:
+            return Event(kind=kind, attempt_id="a1", reason=reason)
+        case _:
+            return Event(kind=kind, attempt_id="a1")
+
+
+def _ordered(facts: Iterable[Event]) -> list[Event]:
+    return [
+        dataclasses.replace(event, ord=n, event_id=f"e{n}", occurred_at=START + timedelta(seconds=n))
+        for n, event in enumerate(facts, 1)
+    ]
+
+
+facts = st.builds(
+    _event,
+    st.sampled_from(ABOUT_ATTEMPTS),
+    st.sampled_from(list(BatchState)),
+    st.sampled_from([REFETCH, FOUND, "adopt", "absent", "lost"]),
+    st.integers(0, 9),
+)
+histories = st.lists(facts, max_size=14).map(lambda rest: _ordered([INTENT, *rest]))
+
+# What may follow what while the lock is held: the ways a real attempt goes.
+ALLOWED_MOVES = {
+    Phase.INTENT: {Phase.UPLOADED, Phase.SENT, Phase.OPEN, Phase.ENDED},
+    Phase.UPLOADED: {Phase.SENT, Phase.OPEN, Phase.ENDED},
+    Phase.SENT: {Phase.REJECTED, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED},
+    Phase.REJECTED: {Phase.SENT, Phase.OPEN, Phase.ENDED},
+    Phase.UNKNOWN: {Phase.SENT, Phase.ABSENT, Phase.OPEN, Phase.ENDED},
+    Phase.ABSENT: {Phase.SENT, Phase.OPEN, Phase.ENDED},
+    Phase.OPEN: {Phase.ENDED, Phase.MISSING_REMOTE, Phase.LOST},
+    Phase.MISSING_REMOTE: {Phase.OPEN, Phase.ENDED, Phase.LOST},
+    Phase.ENDED: {Phase.VERIFIED, Phase.MISMATCH, Phase.LOST},
+    Phase.MISMATCH: {Phase.ENDED, Phase.LOST},
+    Phase.VERIFIED: set(),
+    Phase.LOST: set(),
+}
+
+# In which phases a writer that holds the lock can record a fact; all other facts come at any time.
+NO_BATCH = {Phase.INTENT, Phase.UPLOADED, Phase.SENT, Phase.REJECTED, Phase.UNKNOWN, Phase.ABSENT}
+RECORDED_IN = {
+    Kind.SENT: NO_BATCH,
+    Kind.CREATED: NO_BATCH,
+    Kind.ADOPTED: NO_BATCH,
+    Kind.REJECTED: {Phase.SENT},
+    Kind.ABSENT: {Phase.UNKNOWN},
+    Kind.STATUS: set(Phase) - NO_BATCH,
+    Kind.MISSING_REMOTE: {Phase.OPEN},
+    Kind.VERIFIED: {Phase.ENDED},
+    Kind.MISMATCH: {Phase.ENDED},
+    Kind.LOST: {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE, Phase.MISMATCH},
+}
+
+
+def _attempt(history: list[Event]) -> Attempt:
+    return fold(history).attempts["a1"]
+
+
+@given(histories)
+@settings(max_examples=300)
+def test_any_history_folds_and_moves_only_as_allowed(history: list[Event]) -> None:
+    """Verified and lost are never left; absent only for a batch that turned up; a known batch is never unknown."""
+    phase = Phase.INTENT
+    for n in range(1, len(history) + 1):
+        attempt = _attempt(history[:n])
+        assert attempt.phase is phase or attempt.phase in ALLOWED_MOVES[phase], history[n - 1].kind
+        phase = attempt.phase
+        assert attempt.batch_id is None or not attempt.phase.is_unclear
+
+
+@given(histories)
+@settings(max_examples=200)
+def test_a_terminal_state_and_the_first_batch_id_are_never_left(history: list[Event]) -> None:
+    terminal = batch_id = None
+    for n in range(1, len(history) + 1):
+        attempt = _attempt(history[:n])
+        assert terminal is None or attempt.state is terminal
+        assert batch_id is None or attempt.batch_id == batch_id
+        batch_id = attempt.batch_id
+        terminal = attempt.state if attempt.state is not None and attempt.state.is_terminal else None
+
+
+@given(histories)
+@settings(max_examples=200)
+def test_a_send_is_never_forgotten(history: list[Event]) -> None:
+    """Whatever came before, `sent` leaves doubt or a batch: never a state from which the shard is sent again."""
+    attempt = _attempt(_ordered([*history, _event(Kind.SENT, BatchState.QUEUED, "", 0)]))
+    assert attempt.phase is Phase.SENT or attempt.batch_id is not None
+    assert attempt.n_sends == 1 + sum(event.kind is Kind.SENT for event in history)
+
+
+@given(histories)
+@settings(max_examples=200)
+def test_a_new_send_starts_the_proof_of_absence_anew(history: list[Event]) -> None:
+    sent = _event(Kind.SENT, BatchState.QUEUED, "", 0)
+    listed = _event(Kind.LISTED, BatchState.QUEUED, "", 0)
+    attempt = _attempt(_ordered([*history, sent]))
+    if attempt.batch_id is None:
+        assert attempt.first_listed is None
+        assert _attempt(_ordered([*history, sent, listed])).first_listed is None, "no doubt was observed yet"
+
+
+@given(histories, st.data())
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_events_stored_twice_count_once(
+    tmp_path_factory: pytest.TempPathFactory, history: list[Event], data: st.DataObject
+) -> None:
+    """A reader may meet an event in its own file and in a merged one."""
+    store = Store.init(tmp_path_factory.mktemp("lake") / "lake", ManualClock(START))
+    for n, event in enumerate(history):
+        store.publish(EVENTS, f"e-{n}", _rows([event]))
+    twice = data.draw(st.lists(st.sampled_from(history), unique_by=lambda event: event.ord))
+    store.publish(EVENTS, "c-merged", _rows(twice))
+    assert fold(read(store)) == fold(history)
+
+
+def _rows(history: Iterable[Event]) -> pa.Table:
+    return pa.Table.from_pylist([dataclasses.asdict(event) for event in history], schema=EVENTS.schema)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sql_and_python_fold_alike(seed: int) -> None:
+    """The view `attempts` says of every attempt what the controller acts on: 400 random histories a seed."""
+    everything = _ordered(_interleaved(random.Random(seed), n_attempts=400))
+    picture = fold(everything)
+    with views_over({"events": _rows(everything)}) as connection:
+        found = connection.execute(
+            "select attempt_id, attempt_state, batch_id, batch_state, n_sends from attempts"
+        ).fetchall()
+    assert {row[0]: row[1:] for row in found} == {
+        attempt.attempt_id: (attempt.phase, attempt.batch_id, attempt.state, attempt.n_sends)
+        for attempt in picture.attempts.values()
+    }
+
+
+def _interleaved(draw: random.Random, n_attempts: int) -> list[Event]:
+    """Return the events of many attempts, half of them in an order that the protocol makes likely."""
+    likely = (Kind.UPLOADED, Kind.SENT, Kind.UNKNOWN, Kind.CREATED, Kind.STATUS, Kind.VERIFIED)
+    events = [dataclasses.replace(INTENT, attempt_id=f"a{n}", shard_id=f"s{n}") for n in range(n_attempts)]
+    picture = fold(events)
+    started = dict.fromkeys(range(n_attempts), 0)
+    for _ in range(n_attempts * 9):
+        n = draw.randrange(n_attempts)
+        kind = draw.choice(ABOUT_ATTEMPTS)
+        if draw.random() < 0.6 and started[n] < len(likely):
+            kind = likely[started[n]]
+            started[n] += 1
+        reason = draw.choice((REFETCH, FOUND, "adopt"))
+        event = _event(kind, draw.choice(list(BatchState)), reason, draw.randrange(9))
+        event = dataclasses.replace(event, attempt_id=f"a{n}")
+        if kind not in RECORDED_IN or picture.attempts[f"a{n}"].phase in RECORDED_IN[kind]:
+            picture.add(event)
+            events.append(event)
+    return events
+
+
+@given(histories)
+@settings(max_examples=100)
+def test_an_attempt_that_was_handed_out_stays_as_it_was(history: list[Event]) -> None:
+    """Adding events one by one folds as all at once do, and changes no attempt that someone holds."""
+    picture = fold([])
+    held: list[tuple[Attempt, Attempt]] = []
+    for event in history:
+        picture.add(event)
+        attempt = picture.attempts["a1"]
+        held.append((attempt, dataclasses.replace(attempt)))
+    assert picture == fold(history)
+    assert all(then == copy for then, copy in held)
+
+
+def test_misses_are_forgotten_once_the_batch_is_seen_again() -> None:
+    history = _ordered([
+        INTENT, _event(Kind.SENT, BatchState.QUEUED, "", 0), _event(Kind.CREATED, BatchState.RUNNING, "", 0),
+        Event(kind=Kind.NOT_FOUND, attempt_id="a1"), Event(kind=Kind.MISSING_REMOTE, attempt_id="a1"),
+        Event(kind=Kind.RESOLVED, attempt_id="a1", reason=FOUND),
+    ])  # fmt: skip
+    assert _attempt(history[:-1]).phase is Phase.MISSING_REMOTE
+    assert (_attempt(history).phase, _attempt(history).not_found) == (Phase.OPEN, ())
+
+
+def test_two_processes_that_race_to_send_elect_one(tmp_path: Path) -> None:
+    """Even with a broken lock the `sent` record is won by one process."""
+    store = Store.init(tmp_path / "lake", ManualClock(START))
+    logs = [EventLog(store) for _ in range(3)]
+    sent = Event(kind=Kind.SENT, attempt_id="a1", ordinal=1)
+    assert [log.append_as("sent-a1-1", sent) for log in logs] == [True, False, False]
+
+
+def test_a_rejection_keeps_its_class() -> None:
+    refused = Event(
+        kind=Kind.REJECTED, attempt_id="a1", provider_status=ErrorClass.BILLING, reason="insufficient_quota"
+    )
+    attempt = _attempt(_ordered([INTENT, _event(Kind.SENT, BatchState.QUEUED, "", 0), refused]))
+    assert attempt.rejection is not None
+    assert attempt.rejection.provider_status == ErrorClass.BILLING

@@ -1,0 +1,237 @@
+"""Requests: every combination once, bodies byte-identical to the provider module's own, ids by content."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batchpond import ids
+from batchpond.errors import StudyError
+from batchpond.model import Direction
+from batchpond.plan.cells import canonical, make, resolve_endpoint
+from batchpond.plan.grid import BYTES_PER_TOKEN, FRAME_TOKENS, Builder, Texts, asks, blocks, expand
+from batchpond.plan.items import Item
+from batchpond.plan.pairs import choose
+from batchpond.plan.resolved import Resolved, config_json, version
+from batchpond.providers import registry
+from batchpond.study.file import parse_study
+from batchpond.study.spec import Study
+from batchpond.tasks.templates import Template, builtin
+from tests.rigs.toy_provider import CHAT, RESPONSES, ToyModule, modules
+
+ITEMS = [Item("a", 'quote " and {SAMPLE_2}'), Item("b", "line\nfeed \u2028 \U0001f600"), Item("c", "\x00\x1f\\u0041")]
+TEXT = "{TRAIT_NAME}: {TRAIT_DESCRIPTION}\n<{SAMPLE_1}>\n<{SAMPLE_2}>\n{ANSWER_FIRST}{ANSWER_SECOND}"
+OWN = Template("own", TEXT)
+
+
+def study(thinking: str = '["none", "low"]', extra: str = "", name: str = "s") -> Study:
+    """Return a study of two templates, two rubrics and one model."""
+    text = f"""\
+study = "{name}"
+rubrics = ["organization", "overall_quality"]
+templates = ["plain", "concise"]
+items = {{ path = "x.csv" }}
+{extra}
+[[models]]
+provider = "toy"
+model = "toy-1"
+thinking = {thinking}
+max_output_tokens = 50
+parameters = {{ seed = 1 }}
+"""
+    return parse_study(text.encode(), "study.toml", Path())
+
+
+def plain(found: Study) -> list[Template]:
+    """Return the templates of `study`."""
+    return [builtin()[template.template_id] for template in found.templates]
+
+
+def test_cells_are_all_combinations_one_model_after_the_other() -> None:
+    """Templates x rubrics x models x thinking, each with an id of its own."""
+    found = study()
+    cells = make(found, plain(found), modules).cells
+    dimensions = [(c.way.thinking, c.template.template_id, c.rubric.rubric_id) for c in cells]
+    assert len(set(dimensions)) == len({cell.cell_id for cell in cells}) == len(cells) == 8
+    assert [thinking for thinking, _, _ in dimensions] == ["none"] * 4 + ["low"] * 4
+    assert [cell.number for cell in cells] == list(range(8))
+    assert {cell.group for cell in cells} == {("toy", CHAT, "toy-1")}
+
+
+def test_unsupported_combinations_are_refused_together() -> None:
+    """The error names each of them with the module's reason."""
+    extra = '[[models]]\nprovider = "toy"\nmodel = "toy-2"\nthinking = "high"\n'
+    found = study('["high", "low"]', extra)
+    with pytest.raises(StudyError) as caught:
+        make(found, plain(found), modules)
+    assert "2 combinations are not accepted" in caught.value.message
+    assert "toy/toy-1 with thinking 'high': toy-1 does not think that high" in caught.value.message
+    assert "toy/toy-2 with thinking 'high'" in caught.value.message
+    assert 'unsupported = "drop"' in (caught.value.hint or "")
+
+
+def test_unsupported_combinations_are_dropped_and_listed_where_the_study_says_so() -> None:
+    """The rest is asked; when nothing is left it is an error all the same."""
+    found = study('["high", "low"]', 'grid = { unsupported = "drop" }')
+    grid = make(found, plain(found), modules)
+    assert [(d.model, d.thinking) for d in grid.dropped] == [("toy-1", "high")]
+    assert {cell.way.thinking for cell in grid.cells} == {"low"}
+    found = study('["high"]', 'grid = { unsupported = "drop" }')
+    with pytest.raises(StudyError, match="combinations are not accepted"):
+        make(found, plain(found), modules)
+
+
+def test_unknown_providers_and_endpoints_name_the_study_and_the_model() -> None:
+    """The registry's own words, with where to look."""
+    found = study()
+    for change, message in (
+        ({"provider": "opnai"}, r"study\.toml: models: toy-1: there is no provider 'opnai'"),
+        ({"provider": "openai", "endpoint": "chut"}, r"study\.toml: models: toy-1: openai has no endpoint 'chut'"),
+    ):
+        model = replace(found.models[0], **change)
+        with pytest.raises(StudyError, match=message):
+            make(replace(found, models=(model,)), plain(found), registry.module)
+
+
+def test_endpoints_are_meant_by_path_or_by_a_word_of_it() -> None:
+    """`chat` and `responses` are enough; anything else lists what there is."""
+    toy, model = ToyModule(), study().models[0]
+
+    def of(**changes: Any) -> str:
+        return resolve_endpoint(replace(model, **changes), toy)
+
+    assert of() == of(endpoint="chat") == of(endpoint=CHAT) == of(endpoint="chat", include_thoughts=True) == CHAT
+    assert of(endpoint="responses") == of(endpoint=RESPONSES) == of(include_thoughts=True) == RESPONSES
+    for wrong in ("v1", "embeddings", ""):
+        with pytest.raises(StudyError, match="has no endpoint"):
+            of(endpoint=wrong)
+
+
+@pytest.mark.parametrize("is_odd", [False, True])
+@settings(max_examples=60, deadline=None)
+@given(
+    text=st.lists(st.sampled_from(["{SAMPLE_1}", "{SAMPLE_2}", "{TRAIT_NAME}", "x", '"', "é\n", "{"]), max_size=8),
+    one=st.text(min_size=1, max_size=30),
+    two=st.text(min_size=1, max_size=30),
+)
+def test_spliced_bodies_are_the_modules_own(is_odd: bool, text: list[str], one: str, two: str) -> None:
+    """For any template and texts the fast way gives the bytes of building each body anew."""
+    found = study('["low"]')
+    template = Template("t", "".join(text))
+    module = ToyModule(is_odd=is_odd)
+    cell = make(found, [template], lambda _: module).cells[0]
+    builder = Builder(cell, found.answer, Texts([Item("a", one), Item("b", two)]))
+    fast = builder.body_of((0, 1))
+    assert (builder.frame is None) == is_odd
+    for pair in ((0, 1), (1, 0)):
+        assert fast(*pair) == builder.built(*pair)
+
+
+@pytest.mark.parametrize("endpoint", ["chat", "responses"])
+@pytest.mark.parametrize("thinking", ["none", "low", "default"])
+def test_openai_bodies_are_spliced(endpoint: str, thinking: str) -> None:
+    """The provider that is used most takes the fast way, at both endpoints, with the same bytes."""
+    found = study(f'["{thinking}"]')
+    model = replace(found.models[0], provider="openai", model="gpt-5.4-mini", endpoint=endpoint)
+    cell = make(replace(found, models=(model,)), [OWN], registry.module).cells[0]
+    builder = Builder(cell, found.answer, Texts(ITEMS))
+    fast = builder.body_of((0, 1))
+    assert builder.frame is not None
+    assert [fast(*pair) for pair in ((0, 1), (2, 0), (1, 2))] == [builder.built(*p) for p in ((0, 1), (2, 0), (1, 2))]
+
+
+def test_a_body_that_depends_on_its_prompt_is_built_each_time() -> None:
+    """A module may do what it likes with a prompt; requests then are slower, not wrong."""
+    found = study('["low"]')
+    cells = make(found, [OWN], lambda _: ToyModule(is_odd=True)).cells
+    pairs = choose([item.item_id for item in ITEMS], found.pairs, 1)
+    for request in expand(cells[:1], pairs, ITEMS, found.answer):
+        body = orjson.loads(request.body)
+        assert body["n_characters"] == len(body["messages"][0]["content"])
+
+
+def test_every_request_is_planned_once_and_says_what_it_asks() -> None:
+    """Slots count up; body, id, items, direction and repeat belong together."""
+    found = study(extra="pairs = { repeats = 2 }")
+    cells = make(found, [OWN], modules).cells
+    pairs = choose([item.item_id for item in ITEMS], found.pairs, found.seed)
+    requests = list(expand(cells, pairs, ITEMS, found.answer, repeats=2))
+    assert [request.slot for request in requests] == list(range(len(cells) * 3 * 2 * 2))
+    texts = {item.item_id: item.text for item in ITEMS}
+    for request in requests:
+        rubric = request.cell.rubric
+        answers = found.answer.answer_first + found.answer.answer_second
+        prompt = f"{rubric.name}: {rubric.description}\n<{texts[request.item_first]}>\n<{texts[request.item_second]}>\n"
+        body = orjson.loads(request.body)
+        assert body["messages"][0]["content"] == prompt + answers
+        assert body["reasoning_effort"] == request.cell.way.thinking
+        assert request.body == canonical(body)
+        assert request.request_id == ids.request_id("toy", CHAT, "toy-1", request.body, request.repeat_no)
+        size_bytes = len((prompt + answers).encode())
+        assert request.estimated_input_tokens == -(-size_bytes // BYTES_PER_TOKEN) + FRAME_TOKENS
+    asked = Counter(
+        (r.cell.cell_id, frozenset((r.item_first, r.item_second)), r.direction, r.repeat_no) for r in requests
+    )
+    assert set(asked.values()) == {1}
+    assert len({r.request_id for r in requests}) == len(requests)
+    forward = {(r.cell.number, r.item_first, r.item_second) for r in requests if r.direction is Direction.FORWARD}
+    reverse = {(r.cell.number, r.item_second, r.item_first) for r in requests if r.direction is Direction.REVERSE}
+    assert forward == reverse
+
+
+def test_blocks_are_the_same_whatever_their_size() -> None:
+    """Where blocks are cut changes no request."""
+    found = study()
+    cells = make(found, plain(found), modules).cells
+    plan = asks(choose([item.item_id for item in ITEMS], found.pairs, 1), 1)
+    texts = Texts(ITEMS)
+    whole, cut = (
+        [(b.cell.number, name) for b in blocks(cells, plan, texts, found.answer, rows) for name in b.request_ids]
+        for rows in (1_000, 4)
+    )
+    assert whole == cut
+
+
+def test_cells_with_the_same_body_share_their_requests() -> None:
+    """Two templates of one text are two cells that ask the same."""
+    found = study('["low"]')
+    cells = make(found, [OWN, replace(OWN, template_id="copy")], modules).cells
+    pairs = choose([item.item_id for item in ITEMS], found.pairs, 1)
+    by_template: dict[str, list[str]] = {}
+    for request in expand(cells, pairs, ITEMS, found.answer):
+        by_template.setdefault(request.cell.template.template_id, []).append(request.request_id)
+    assert by_template["own"] == by_template["copy"]
+
+
+def test_the_version_follows_the_content_only() -> None:
+    """Paths do not count; texts, settings, answers, templates and the wire do."""
+    found = study()
+    templates = plain(found)
+
+    def of(one: Study, items: list[Item] = ITEMS, module: ToyModule | None = None) -> str:
+        cells = make(one, templates, lambda _: module or ToyModule()).cells
+        return version(Resolved(one, items, templates), cells)
+
+    moved = replace(
+        found, items=replace(found.items, location="elsewhere.csv"), source="other.toml", base_path=Path("/")
+    )
+    assert of(moved) == of(found)
+    others = [
+        of(replace(found, seed=2)),
+        of(replace(found, answer=replace(found.answer, first="A"))),
+        of(study(name="t")),
+        of(study('["none"]')),
+        of(found, [*ITEMS[:2], Item("c", "changed")]),
+        of(found, module=ToyModule(is_odd=True)),
+        of(study(extra="budget = { max_cost_usd = 1 }")),
+    ]
+    assert len({of(found), *others}) == len(others) + 1
+    assert "base_path" not in orjson.loads(config_json(found))
+    assert orjson.loads(config_json(found))["retry"]["classes"] == ["transient", "expired"]

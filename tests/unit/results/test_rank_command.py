@@ -1,0 +1,298 @@
+"""`rank` and `Lake.rank` over real lakes: planned and imported judgments, items and candidates, every option."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import batchpond
+from batchpond.cli.frame import Invocation, root
+from batchpond.errors import UsageError
+from batchpond.results.rank.rows import ITEM_SCHEMA, RANKING_SCHEMA
+from batchpond.stats import ranking
+from tests.rigs.lakes import LakeBuilder
+from tests.rigs.rank import GOLDEN, golden_votes, rows
+
+ROUND_ROBIN = [(a, b) for a in "abcde" for b in "abcde" if a != b]
+
+
+def call(lake: Path, *arguments: str) -> Result:
+    """Run a command in this process."""
+    return CliRunner().invoke(
+        root, ["--lake", str(lake), *arguments], obj=Invocation(), standalone_mode=False, catch_exceptions=False
+    )
+
+
+def ranked(lake: Path, *arguments: str) -> list[dict[str, Any]]:
+    """Return what `rank --json` prints."""
+    found: list[dict[str, Any]] = json.loads(call(lake, "rank", *arguments, "--json").stdout)
+    return found
+
+
+def imported_rows(case: str) -> list[dict[str, Any]]:
+    """Return a reference case's judgments as imported ones, in a study of its name."""
+    return [
+        {"study": case, "import_key": f"{case}{number}", "item_first": row["item_first"],
+         "item_second": row["item_second"], "unit_id": row["unit_id"], "repeat_no": int(row["repeat_no"]),
+         "verdict": row["verdict"], "outcome": "tie" if row["verdict"] == "tie" else "decided"}
+        for number, row in enumerate(rows(GOLDEN / case / "judgments.csv"))
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def golden_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of imported reference cases."""
+    builder = LakeBuilder(tmp_path_factory.mktemp("golden") / "lake")
+    for case in ("08_bt_disconnected", "09_bt_unbeaten_winless", "10_bt_ties", "11_bt_position_effect"):
+        builder.imported(imported_rows(case))
+    builder.build()
+    return builder.store.path
+
+
+def winner(first: str, second: str) -> str:
+    """Judge by the alphabet, but for one upset that keeps everybody within reach."""
+    return "first" if (first < second) is not ({first, second} == {"a", "e"}) else "second"
+
+
+def planned_lake(path: Path, pairs: Sequence[tuple[str, str]] = ROUND_ROBIN, n_open: int = 0) -> LakeBuilder:
+    """Return a lake with one study of two templates; of the first, `n_open` requests are still out."""
+    builder = LakeBuilder(path)
+    plan: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
+    for template in ("t1", "t2"):
+        for number, (first, second) in enumerate(pairs):
+            request = f"{template}{number:039}"
+            plan.append(
+                {"slot": len(plan) + 1, "request_id": request, "template_id": template, "cell_id": template,
+                 "item_first": first, "item_second": second, "pair_id": "|".join(sorted((first, second))),
+                 "is_lo_first": first < second, "direction": "forward" if first < second else "reverse"}
+            )  # fmt: skip
+            verdict = winner(first, second)
+            if template == "t2" and number % 5 == 0:
+                lines.append({"request_id": request, "outcome": "unparsed", "text": "?"})
+            elif template == "t2" or number >= n_open:
+                lines.append({"request_id": request, "outcome": "decided", "verdict": verdict, "text": verdict})
+    builder.plan(plan)
+    builder.sent("attempt001", "shard001", [row["request_id"] for row in plan])
+    builder.lines("attempt001", lines)
+    builder.build()
+    return builder
+
+
+def test_one_object_per_item_of_a_cell(golden_lake: Path) -> None:
+    """`rank --json` shows, per item, the numbers that the statistics compute, with every documented field."""
+    case = "11_bt_position_effect"
+    names, votes = golden_votes(case)
+    found = ranking.rank(votes)
+    shown = ranked(golden_lake, case)
+    assert [list(row) for row in shown] == [ITEM_SCHEMA.names] * len(names)
+    assert [row["rank"] for row in shown] == sorted(row["rank"] for row in shown)
+    for row in shown:
+        item = names.index(row["item"])
+        assert row["theta"] == pytest.approx(found.theta[item], rel=1e-12)
+        assert row["se"] == pytest.approx(found.se[item], rel=1e-9)
+        assert (row["rank"], row["rank_lo"], row["rank_hi"]) == (
+            found.component_rank[item], found.component_rank_lo[item], found.component_rank_hi[item],
+        )  # fmt: skip
+        assert row["n_wins"] + row["n_losses"] + row["n_ties"] == row["n_comparisons"]
+        assert row["elo_scale"] == pytest.approx(1500 + 400 / np.log(10) * row["theta"])
+        assert row["study"] == case
+
+
+def test_components_have_no_rank_across(golden_lake: Path) -> None:
+    """Items that nothing connects have places inside their part only, and a note says so."""
+    result = call(golden_lake, "rank", "08_bt_disconnected", "--json")
+    shown = json.loads(result.stdout)
+    assert {row["component_id"] for row in shown} == {1, 2}
+    assert all(row["rank"] is row["rank_lo"] is row["rank_hi"] is None for row in shown)
+    assert [row["component_rank"] for row in shown] == [1, 2, 2, 4, 1, 1, 3, 4]
+    assert all("not_comparable" in row["flags"] for row in shown)
+    assert "no judgment connects" in result.stderr
+
+
+def test_open_ends_are_null(golden_lake: Path) -> None:
+    """An unbeaten item has no upper end, a winless one no lower, and both are flagged."""
+    shown = {row["item"]: row for row in ranked(golden_lake, "09_bt_unbeaten_winless")}
+    assert shown["S7"]["theta_hi"] is None
+    assert shown["S7"]["theta_lo"] is not None
+    assert shown["S0"]["theta_lo"] is None
+    assert "unbeaten" in shown["S7"]["flags"]
+    assert "winless" in shown["S0"]["flags"]
+
+
+def test_planned_studies_rank_like_imported_ones(tmp_path: Path, golden_lake: Path) -> None:
+    """The same judgments, planned, sent and answered, or imported, give the same ranking."""
+    builder = planned_lake(tmp_path / "planned")
+    other = LakeBuilder(tmp_path / "imported")
+    other.imported(
+        [{"study": "demo", "item_first": a, "item_second": b, "verdict": winner(a, b), "outcome": "decided"}
+         for a, b in ROUND_ROBIN]
+    )  # fmt: skip
+    other.build()
+    one = [row for row in ranked(builder.store.path) if row["template_id"] == "t1"]
+    two = ranked(other.store.path)
+    assert one
+    assert [{**row, **dict.fromkeys(("template_id", "rubric_id", "provider", "request_model", "thinking"))}
+            for row in one] == [
+        {**row, **dict.fromkeys(("template_id", "rubric_id", "provider", "request_model", "thinking"))} for row in two
+    ]  # fmt: skip
+
+
+def test_cells_are_ranked_apart_or_together(tmp_path: Path) -> None:
+    """One ranking per cell by default, per template or per study if asked; pooled votes add up."""
+    lake = planned_lake(tmp_path / "lake").store.path
+    cells, pooled = ranked(lake), ranked(lake, "--by", "study")
+    assert len(cells) == 10
+    assert [row["template_id"] for row in pooled] == [None] * 5
+    total = sum(row["n_comparisons"] for row in cells)
+    assert sum(row["n_comparisons"] for row in pooled) == total
+    assert [row["request_model"] for row in ranked(lake, "--by", "template_id")] == [None] * 10
+
+
+def test_what_has_no_verdict_is_counted_beside(tmp_path: Path) -> None:
+    """Unparsed and outstanding judgments are no losses: they are counted, and move nothing."""
+    lake = planned_lake(tmp_path / "lake", n_open=3).store.path
+    shown = ranked(lake)
+    by_template = {name: [row for row in shown if row["template_id"] == name] for name in ("t1", "t2")}
+    assert sum(row["n_pending"] for row in by_template["t1"]) == 2 * 3
+    assert sum(row["n_without_verdict"] for row in by_template["t2"]) == 2 * 4
+    summary = ranked(lake, "--summary")
+    assert [(row["n_pending"], row["n_without_verdict"]) for row in summary] == [(3, 0), (0, 4)]
+
+
+def test_candidates_are_ranked_where_outputs_are_compared(tmp_path: Path) -> None:
+    """A ranking task's rows rank the models that wrote the outputs, clustered by prompt."""
+    builder = LakeBuilder(tmp_path / "lake")
+    rng = np.random.default_rng(1)
+    builder.imported(
+        [
+            {"study": "s", "task": "ranking", "import_key": f"{prompt}{a}{b}", "unit_id": f"prompt{prompt}",
+             "item_first": f"{prompt}/{a}", "item_second": f"{prompt}/{b}", "candidate_first": a,
+             "candidate_second": b, "verdict": "first" if rng.random() < 0.7 - 0.4 * (a > b) else "second",
+             "outcome": "decided"}
+            for prompt in range(30) for a in "ABC" for b in "ABC" if a != b
+        ]
+    )  # fmt: skip
+    builder.build()
+    shown = ranked(builder.store.path)
+    assert [row["item"] for row in shown] == ["A", "B", "C"]
+    assert {row["item_kind"] for row in shown} == {"candidate"}
+    (summary,) = ranked(builder.store.path, "--summary")
+    assert (summary["cluster"], summary["n_clusters"]) == ("unit", 30)
+    items = ranked(builder.store.path, "--what", "items")
+    assert len(items) == 90
+    assert {row["item_kind"] for row in items} == {"item"}
+
+
+def test_items_that_meet_on_many_prompts_are_clustered_by_prompt(tmp_path: Path) -> None:
+    """Imported judgments of models over prompts need no candidate column for that."""
+    builder = LakeBuilder(tmp_path / "lake")
+    builder.imported(
+        [{"unit_id": f"p{prompt}", "import_key": f"{prompt}{a}{b}", "item_first": a, "item_second": b,
+          "verdict": "first" if prompt % 3 else "second", "outcome": "decided"}
+         for prompt in range(12) for a, b in ROUND_ROBIN]
+    )  # fmt: skip
+    builder.build()
+    (summary,) = ranked(builder.store.path, "--summary")
+    assert (summary["cluster"], summary["n_clusters"]) == ("unit", 12)
+
+
+def test_summary_has_the_whole_audit(golden_lake: Path) -> None:
+    """One row per component, with tests, ties' models, reliability and its caveat."""
+    result = call(golden_lake, "rank", "10_bt_ties", "--summary", "--json")
+    (summary,) = json.loads(result.stdout)
+    assert list(summary) == RANKING_SCHEMA.names
+    assert summary["nu"] is not None
+    assert summary["rank_change_ties_dropped"] is not None
+    assert 0 < summary["reliability"] < 1
+    assert "adaptive" in result.stderr
+    (position,) = ranked(golden_lake, "11_bt_position_effect", "--summary")
+    assert position["eta_lr"] == pytest.approx(5.64087877520424, rel=1e-6)
+    assert position["n_pairs_unbalanced"] > 0
+
+
+def test_options_change_the_model(golden_lake: Path) -> None:
+    """--ties and --position change theta; --with adds columns; the seed alone changes drawn intervals."""
+    plain = ranked(golden_lake, "10_bt_ties")
+    davidson, dropped = (ranked(golden_lake, "10_bt_ties", "--ties", ties) for ties in ("davidson", "drop"))
+    assert plain[0]["theta"] < davidson[0]["theta"]
+    assert plain[0]["theta"] != dropped[0]["theta"]
+    extras = ["ml", "elo", "elochoice", "trueskill"]
+    added = ranked(golden_lake, "10_bt_ties", *(part for name in extras for part in ("--with", name)))
+    names = ["theta_ml", "se_ml", "elo", "elo_sd", "elochoice", "trueskill_mu", "trueskill_sigma"]
+    assert list(added[0])[-len(names) :] == names
+    assert [row["theta"] for row in added] == [row["theta"] for row in plain]
+    other = ranked(golden_lake, "10_bt_ties", "--seed", "7")
+    assert [row["theta_lo"] for row in other] == [row["theta_lo"] for row in plain]
+    assert ranked(golden_lake, "10_bt_ties") == plain
+    note = call(golden_lake, "rank", "11_bt_position_effect").stderr
+    assert "--position" in note
+    assert "--position" not in call(golden_lake, "rank", "11_bt_position_effect", "--position").stderr
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "markdown", "table", "parquet"])
+def test_every_format(form: str, golden_lake: Path) -> None:
+    """Rows come in every format, 32 of them with flags as a list."""
+    result = call(golden_lake, "rank", "--format", form)
+    assert result.stdout_bytes
+    if form == "csv":
+        read = list(csv.DictReader(io.StringIO(result.stdout)))
+        assert len(read) == 32
+        unbeaten = next(row for row in read if row["study"].startswith("09") and row["item"] == "S7")
+        assert json.loads(unbeaten["flags"]) == ["unbeaten", "no_upper_bound"]
+        assert unbeaten["theta_hi"] == ""
+
+
+def test_nothing_to_rank_is_a_usage_error(tmp_path: Path, golden_lake: Path) -> None:
+    """An empty lake, an unknown study, and candidates that nobody named are errors that say so."""
+    empty = LakeBuilder(tmp_path / "lake")
+    empty.build()
+    with pytest.raises(UsageError, match="no pair judgments to rank"):
+        call(empty.store.path, "rank")
+    with pytest.raises(UsageError, match="'nope' has no pair judgments"):
+        call(golden_lake, "rank", "nope")
+    with pytest.raises(UsageError, match="which model wrote what"):
+        call(golden_lake, "rank", "10_bt_ties", "--what", "candidates")
+
+
+def test_judgments_without_any_verdict_have_no_numbers(tmp_path: Path) -> None:
+    """Items of which nothing was decided yet are listed with NULLs and a flag."""
+    builder = LakeBuilder(tmp_path / "lake")
+    builder.imported([{"item_first": "a", "item_second": "b", "outcome": "refused"}])
+    builder.build()
+    shown = ranked(builder.store.path)
+    assert [row["flags"] for row in shown] == [["no_votes"], ["no_votes"]]
+    assert {row["theta"] for row in shown} == {row["rank"] for row in shown} == {None}
+    assert [row["n_without_verdict"] for row in shown] == [1, 1]
+
+
+def test_python_gives_the_same(golden_lake: Path) -> None:
+    """`Lake.rank` returns the command's rows as a frame, and refuses words it does not know."""
+    lake = batchpond.Lake(golden_lake)
+    assert lake.rank("10_bt_ties").to_dicts() == ranked(golden_lake, "10_bt_ties")
+    summary = lake.rank(by=(), summary=True, ties="davidson", position=True)
+    assert summary.to_dicts() == ranked(golden_lake, "--by", "study", "--summary", "--ties", "davidson", "--position")
+    wrongs: list[dict[str, Any]] = [{"ties": "none"}, {"what": "models"}, {"extras": ["glicko"]}, {"by": ("judge",)}]
+    for wrong in wrongs:
+        with pytest.raises(UsageError):
+            lake.rank(**wrong)
+
+
+def test_a_failing_rank_prints_nothing(tmp_path: Path) -> None:
+    """As a process: exit code 2, an error on stderr, nothing on stdout."""
+    builder = LakeBuilder(tmp_path / "lake")
+    builder.build()
+    command = [sys.executable, "-m", "batchpond", "--lake", str(builder.store.path), "rank", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert json.loads(done.stderr.splitlines()[-1])["error"] == "usage"

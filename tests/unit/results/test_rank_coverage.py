@@ -1,0 +1,20 @@
+"""Intervals and tests keep what they promise on votes with a known truth (the long run is tests/sweeps/coverage.py)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rigs.rank_planted import DESIGNS, Tally, play
+
+
+@pytest.mark.parametrize("name", ["all pairs", "sparse", "by prompt"])
+def test_intervals_cover_the_truth(name: str) -> None:
+    """In 40 planted sets each, theta's, eta's and the places' 95 % intervals cover as they should."""
+    tally = Tally()
+    for seed in range(40):
+        play(DESIGNS[name], seed, tally)
+    # 40 sets are few: three standard errors of a rate with items as correlated as these.
+    assert tally.rate("theta") > 0.9
+    assert tally.rate("rank") > 0.9
+    assert tally.rate("eta") > 0.8
+    assert tally.rate("position_p") < 0.2

@@ -1,0 +1,235 @@
+"""The report: what is in it follows the data, its bytes follow the facts, and nothing in it acts."""
+
+# ruff: noqa: RUF001 - a dash, a minus and a times sign are what is meant
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import itertools
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from batchpond import views
+from batchpond.cli.frame import Invocation, root
+from batchpond.errors import UsageError
+from batchpond.lake.store import Store
+from batchpond.results.report import build, markdown, page
+from batchpond.results.report.numbers import Kind, interval, shown
+from batchpond.results.report.parts import Report
+from batchpond.text import UNSAFE_BUT_NEWLINE
+from tests.rigs.report import ATTACK, Page
+from tests.rigs.report import build as build_lake
+
+HOSTILE = "hostile"
+EVERYWHERE = {"study", "coverage", "cost"}
+OF_PAIRS = {"consistency", "position", "paired", "ranking", "matrix", "disagreements"}
+OF_SINGLES = {"repeats", "agreement", "compliance", "ratings", "calibration", "pressure"}
+INERT = {
+    "html", "head", "meta", "title", "style", "body", "a", "header", "main", "nav", "section", "article", "footer",
+    "h1", "h2", "h3", "h4", "p", "ol", "li", "span", "div", "dl", "dt", "dd", "figure", "figcaption", "details",
+    "summary",
+    "pre", "code", "table", "caption", "thead", "tbody", "tr", "th", "td", "svg", "g", "path", "line", "rect", "text",
+    "tspan",
+}  # fmt: skip
+
+
+@dataclass
+class Made:
+    """A report with its page."""
+
+    report: Report
+    html: str
+    page: Page
+
+
+def made(lake: Path, study: str) -> Made:
+    report = build.build(lake, study)
+    html = page.render(report)
+    return Made(report, html, Page(html))
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_lake(tmp_path_factory.mktemp("report") / "lake")
+
+
+@pytest.fixture(scope="module")
+def every(lake: Path) -> Made:
+    return made(lake, "every")
+
+
+@pytest.fixture(scope="module")
+def hostile(lake: Path) -> Made:
+    return made(lake, HOSTILE)
+
+
+def call(lake: Path, *arguments: str) -> Result:
+    """Run `report` in this process."""
+    return CliRunner().invoke(
+        root, ["--lake", str(lake), "report", *arguments], obj=Invocation(), standalone_mode=False
+    )
+
+
+def test_sections_appear_only_where_the_study_has_the_data(every: Made, hostile: Made) -> None:
+    """A study of all tasks has every chapter that needs no rounds or failures; one of pairs has none of the others'."""
+    assert {section.key for section in every.report.sections} >= (EVERYWHERE | OF_PAIRS | OF_SINGLES) - {"adaptive"}
+    found = {section.key for section in hostile.report.sections}
+    assert found >= EVERYWHERE | OF_PAIRS | {"failures"}
+    assert not found & OF_SINGLES
+    more = {"compliance-corrected", "matrix-corrected", "length", "length-candidates"}
+    assert more <= {exhibit.key for exhibit in every.report.exhibits()}
+    assert not more & {exhibit.key for exhibit in hostile.report.exhibits()}
+
+
+@pytest.mark.parametrize("name", ["every", "hostile"])
+def test_nothing_on_a_page_acts(name: str, request: pytest.FixtureRequest) -> None:
+    """No element that runs, loads or embeds, no handler, no address but fragments and data, no hidden characters."""
+    found: Made = request.getfixturevalue(name)
+    assert {tag for tag, _ in found.page.elements} <= INERT
+    for tag, attributes in found.page.elements:
+        assert not [
+            key for key in attributes if key.startswith("on") or key in {"src", "srcset", "action", "background"}
+        ]
+        address = attributes.get("href")
+        assert address is None or address.startswith(("#", "data:text/csv;")), tag
+        assert "url(" not in (attributes.get("style") or "")
+    assert not UNSAFE_BUT_NEWLINE.search(found.html)
+    (policy,) = [meta["content"] for meta in found.page.all("meta") if meta.get("http-equiv")]
+    assert policy == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    assert "url(" not in found.html.partition("<style>")[2].partition("</style>")[0]
+
+
+def test_hostile_answers_are_shown_as_text(hostile: Made) -> None:
+    """What a model wrote is there to read: the attack's own text, with its control characters as escapes."""
+    text = "".join(hostile.page.text)
+    assert "<script>alert(1)</script>" in text
+    assert "\\u202egnp.\\x1b[31m" in text
+    assert "<500>" in text
+    assert "<script" not in markdown.render(hostile.report).replace("```", "").split("## Disagreements")[0]
+
+
+def test_a_page_is_well_formed_for_those_who_hear_it(every: Made) -> None:
+    """Ids are unique and referred to, tables have captions and scopes, headings do not skip a level."""
+    ids = [attributes["id"] for _, attributes in every.page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    targets = [str(a["href"])[1:] for a in every.page.all("a") if str(a["href"]).startswith("#")]
+    labels = [
+        str(attributes["aria-labelledby"]) for _, attributes in every.page.elements if "aria-labelledby" in attributes
+    ]
+    assert set(targets) | set(labels) <= set(ids)
+    assert every.page.all("html") == [{"lang": "en"}]
+    assert len(every.page.all("caption")) == len(every.page.all("table"))
+    assert all(head.get("scope") in {"row", "col"} for head in every.page.all("th"))
+    levels = [int(tag[1]) for tag, _ in every.page.elements if tag in {"h1", "h2", "h3", "h4"}]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+
+
+def test_every_exhibit_has_its_n_its_query_and_its_rows(lake: Path, every: Made, hostile: Made) -> None:
+    """Each query runs where users' queries run and gives as many rows; each download holds them."""
+    for found in (every, hostile):
+        links = {str(a["download"]): str(a["href"]) for a in found.page.all("a") if "download" in a}
+        for exhibit in found.report.exhibits():
+            content = base64.b64decode(links[f"{exhibit.key}.csv"].partition("base64,")[2]).decode()
+            assert len(list(csv.reader(io.StringIO(content)))) == len(exhibit.data) + 1
+            if exhibit.sql:
+                rows = views.run_query(lake, exhibit.sql)
+                assert rows.num_rows == len(exhibit.data)
+                assert rows.column_names == exhibit.data.columns
+            if exhibit.figure is not None:
+                assert "n = " in exhibit.caption
+
+
+def test_markdown_holds_the_same_tables(every: Made) -> None:
+    """Every chapter and every exhibit of the page, and no markup of its own."""
+    text = markdown.render(every.report)
+    for section in every.report.sections:
+        assert f"## {markdown.plain(section.title)}\n" in text
+    assert text.count("**Table ") == len(every.report.exhibits())
+    assert text.count("| ---") >= len(every.report.exhibits())
+
+
+def test_a_fence_is_longer_than_what_it_holds(hostile: Made) -> None:
+    """An answer with a fence of its own stays inside of ours."""
+    text = markdown.render(hostile.report)
+    assert "````text\n" in text
+    inside = text.split("````text\n")[1].split("\n````\n")[0]
+    assert inside.startswith("</pre></td><script>")
+    assert "```" in inside
+    assert "\n```" in ATTACK
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (None, Kind.NUMBER, "–"), (float("nan"), Kind.SHARE, "–"), (0.75824, Kind.SHARE, "75.8\u202f%"),
+        (1234567, Kind.COUNT, "1,234,567"), (-0.13379, Kind.NUMBER, "−0.134"), (12.345, Kind.NUMBER, "12.3"),
+        (1234.5, Kind.NUMBER, "1,234"), (0.05, Kind.P, "0.050"), (4.7e-6, Kind.P, "4.7 × 10⁻⁶"), (1.0, Kind.P, "1"),
+        (0.0, Kind.P, "<\u202f1 × 10⁻³⁰⁰"), (0.0123, Kind.USD, "$0.0123"), (12.3, Kind.USD, "$12.30"),
+        (0.00001234, Kind.NUMBER, "1.23 × 10⁻⁵"), (0, Kind.NUMBER, "0"),
+    ],
+)  # fmt: skip
+def test_numbers_are_printed_as_in_a_paper(value: float | None, kind: Kind, text: str) -> None:
+    assert shown(value, kind) == text
+
+
+def test_an_open_end_of_an_interval_is_infinite() -> None:
+    assert interval(0.1, None, Kind.NUMBER) == "[0.100, ∞]"
+    assert interval(None, -1.0, Kind.NUMBER) == "[−∞, −1.00]"
+    assert interval(0.0, 0.5, Kind.SHARE) == "[0.0, 50.0]"
+
+
+def test_the_command_writes_one_page_and_replaces_nothing_unasked(lake: Path, hostile: Made, tmp_path: Path) -> None:
+    """The same lake gives the same bytes; a file that is there stays, and so do figures, unless --force is given."""
+    path, folder = tmp_path / "r.html", tmp_path / "figures"
+    done = call(lake, HOSTILE, "-o", str(path), "--figures", str(folder), "--json")
+    assert path.read_text() == hostile.html
+    figures = {f"{figure.key}.{form}" for figure in hostile.report.figures() for form in ("svg", "pdf", "png")}
+    assert {file.name for file in folder.iterdir()} == figures
+    document = json.loads(done.stdout)
+    assert document["fingerprint"] == hostile.report.fingerprint
+    assert len(document["figures"]) == len(figures)
+    path.write_text("mine")
+    for arguments in (("-o", str(path)), ("-o", str(tmp_path / "new.html"), "--figures", str(folder))):
+        refused = call(lake, HOSTILE, *arguments)
+        assert isinstance(refused.exception, UsageError)
+        assert "exists already" in str(refused.exception)
+    assert path.read_text() == "mine"
+    assert not (tmp_path / "new.html").exists()
+
+
+def test_what_cannot_be_reported_is_refused_with_a_next_step(lake: Path, tmp_path: Path) -> None:
+    """No such study, a choice of several, an empty lake: nothing is written."""
+    Store.init(tmp_path / "empty")
+    path = str(tmp_path / "r.html")
+    cases = (
+        (lake, ("nobody",), "no study 'nobody'"),
+        (lake, (), "several studies"),
+        (tmp_path / "empty", (), "no study"),
+    )
+    for place, arguments, words in cases:
+        refused = call(place, *arguments, "-o", path)
+        assert isinstance(refused.exception, UsageError)
+        assert words in str(refused.exception)
+        assert refused.exception.hint
+    assert not Path(path).exists()
+
+
+def test_without_the_extra_markdown_is_printed_and_a_page_is_refused(
+    lake: Path, hostile: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The packages that draw are asked for before anything is read; Markdown needs none of them."""
+    for name in ("jinja2", "altair", "vl_convert"):
+        monkeypatch.setitem(sys.modules, name, None)
+    refused = call(lake, HOSTILE, "-o", str(tmp_path / "r.html"))
+    assert isinstance(refused.exception, UsageError)
+    assert "pip install 'batchpond[report]'" in str(refused.exception.hint)
+    printed = call(lake, HOSTILE, "--format", "md").stdout
+    assert printed == markdown.render(hostile.report)

@@ -1,0 +1,166 @@
+"""Rankings are moved by what was voted and by nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batchpond.stats import graph, ranking, sandwich
+from batchpond.stats.agreement import MISSING, Level, Ratings, krippendorff
+from batchpond.stats.bradley_terry import Model, Penalty, Ties, fit, is_eta_estimable
+from batchpond.stats.ranking import Cluster, Options
+from batchpond.stats.votes import Votes
+from tests.rigs.rank import drawn, largest, renamed
+
+TOLERANCE = 1e-6
+
+tables = st.builds(
+    drawn,
+    seed=st.integers(0, 10_000),
+    n_items=st.integers(2, 9),
+    n_votes=st.integers(1, 60),
+    sd=st.sampled_from([0.0, 1.0, 5.0]),
+    eta=st.sampled_from([0.0, 1.0]),
+    ties=st.sampled_from([0.0, 0.2, 0.9]),
+)
+options = st.builds(
+    Options,
+    ties=st.sampled_from(Ties),
+    has_position=st.booleans(),
+    cluster=st.sampled_from(Cluster),
+    is_full=st.just(False),
+)
+
+
+def same(one: object, other: object) -> bool:
+    """Whether numbers agree, NaN with NaN."""
+    return np.allclose(np.asarray(one, float), np.asarray(other, float), rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+
+
+@settings(max_examples=60)
+@given(tables, options, st.integers(0, 1 << 30))
+def test_names_do_not_matter(votes: Votes, how: Options, seed: int) -> None:
+    """Items called otherwise keep theta, error, place, group and flags."""
+    order = np.random.default_rng(seed).permutation(votes.n_items)
+    one, other = ranking.rank(votes, how), ranking.rank(renamed(votes, order), how)
+    assert same(one.theta, other.theta[order])
+    assert same(one.se, other.se[order])
+    assert same(one.component_rank, other.component_rank[order])
+    assert [set(flags) for flags in one.flags] == [set(other.flags[place]) for place in order]
+    assert len(one.components) == len(other.components)
+
+
+@settings(max_examples=60)
+@given(tables, options)
+def test_unrelated_items_change_nothing(votes: Votes, how: Options) -> None:
+    """A further component leaves the others' numbers alone; only that ranks go across is no longer said."""
+    n = votes.n_items
+    pair = np.zeros((2, 3, 1))
+    pair[0, 0], pair[1, 1] = 3, 2
+    both = Votes(
+        n + 2, np.r_[votes.lo, n], np.r_[votes.hi, n + 1], np.r_[votes.unit, 0],
+        np.concatenate([votes.counts, pair], axis=2),
+    )  # fmt: skip
+    one, other = ranking.rank(votes, how), ranking.rank(both, how)
+    for name in ("theta", "se", "theta_lo", "theta_hi", "component_rank", "component_rank_lo", "component_rank_hi"):
+        assert np.array_equal(getattr(one, name), getattr(other, name)[:n], equal_nan=True), name
+    assert other.is_comparable is (len(one.components) == 0)
+
+
+@settings(max_examples=60)
+@given(tables, st.booleans())
+def test_exchanging_the_positions_turns_eta_and_nothing_else(votes: Votes, has_ties: bool) -> None:
+    """With who was shown first exchanged everywhere, eta changes its sign and theta stays."""
+    votes = largest(votes)
+    if not is_eta_estimable(votes):
+        return
+    ties = Ties.DAVIDSON if has_ties else Ties.HALF
+    turned = Votes(votes.n_items, votes.lo, votes.hi, votes.unit, votes.counts[::-1].copy())
+    one, other = fit(votes, Model(ties, has_eta=True)), fit(turned, Model(ties, has_eta=True))
+    assert one.eta is not None
+    assert other.eta is not None
+    assert abs(one.eta + other.eta) < TOLERANCE
+    assert same(one.theta, other.theta)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 1000))
+def test_the_same_votes_twice_add_no_certainty(seed: int) -> None:
+    """Doubling every vote leaves the plain estimate and its errors by pair; the model's errors shrink by sqrt 2."""
+    votes = drawn(seed, 6, 300)
+    twice = Votes(6, votes.lo, votes.hi, votes.unit, 2 * votes.counts)
+    one, other = (fit(table, Model(penalty=Penalty.NONE)) for table in (votes, twice))
+    assert same(one.theta, other.theta)
+    assert same(one.se, other.se * np.sqrt(2))
+    assert same(sandwich.by_pair(one).covariance, sandwich.by_pair(other).covariance)
+
+
+@settings(max_examples=60)
+@given(tables, options)
+def test_every_number_that_is_shown_means_something(votes: Votes, how: Options) -> None:
+    """Estimates are finite, centred, inside their intervals and places, or they are absent and flagged."""
+    found = ranking.rank(votes, how)
+    ranked = found.component > 0
+    assert np.isfinite(found.theta[ranked]).all()
+    assert (found.se[ranked] > 0).all()
+    assert np.isnan(found.theta[~ranked]).all()
+    assert all(ranking.Flag.NO_VOTES in found.flags[item] for item in np.flatnonzero(~ranked))
+    lo = np.where(np.isnan(found.theta_lo), -np.inf, found.theta_lo)
+    hi = np.where(np.isnan(found.theta_hi), np.inf, found.theta_hi)
+    assert ((lo < found.theta) & (found.theta < hi))[ranked].all()
+    places = np.stack([found.component_rank_lo, found.component_rank, found.component_rank_hi])
+    assert (np.diff(places[:, ranked], axis=0) >= 0).all()
+    for component in found.components:
+        assert component.is_converged
+        assert abs(float(found.theta[component.items].mean())) < TOLERANCE
+        assert places[:, component.items].min() >= 1
+        assert places[:, component.items].max() <= len(component.items)
+
+
+@settings(max_examples=40)
+@given(tables)
+def test_a_full_summary_never_fails(votes: Votes) -> None:
+    """Tests, ties' models and triads are there or absent; probabilities are probabilities."""
+    for component in ranking.rank(votes, Options(is_full=True)).components:
+        for p in (component.eta_p, component.eta_lr_p):
+            assert p is None or 0 <= p <= 1
+        assert component.nu is None or component.nu > 0
+        assert component.triads is not None
+        assert component.triads.n_cyclic <= component.triads.n_triads
+
+
+@settings(max_examples=60)
+@given(tables)
+def test_the_core_is_what_walks_along_wins_find(votes: Votes) -> None:
+    """Groups, and who is above or below, equal the transitive closure's."""
+    votes = largest(votes)
+    matrix = graph.beats(votes)
+    reach = matrix | np.eye(len(matrix), dtype=bool)
+    for _ in range(len(matrix)):
+        reach = reach | (reach.astype(int) @ reach.astype(int) > 0)
+    both = reach & reach.T
+    found = graph.core(matrix)
+    assert found.n_groups == len({tuple(row) for row in both.tolist()})
+    if found.is_whole:
+        assert not (found.above | found.below).any()
+    inside = np.flatnonzero(~(found.above | found.below))
+    if len(inside):
+        assert both[inside[0]].sum() == both.sum(axis=1).max()
+        assert np.array_equal(~found.above, reach[inside[0]])
+        assert np.array_equal(~found.below, reach[:, inside[0]])
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 1000), st.sampled_from(Level))
+def test_alpha_does_not_know_judges_or_units_by_name(seed: int, level: Level) -> None:
+    """Units and judges in another order, and a unit with one rating more, leave alpha."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(MISSING, 3, (12, 4))
+    values = np.array([0.0, 1.0, 5.0])
+    alone = np.full((1, 4), MISSING)
+    alone[0, 0] = 1
+    moved = np.concatenate([codes[rng.permutation(12)][:, rng.permutation(4)], alone])
+    one, other = krippendorff(Ratings(codes, values), level), krippendorff(Ratings(moved, values), level)
+    assert (one is None) == (other is None)
+    assert one is None or other is None or abs(one - other) < TOLERANCE

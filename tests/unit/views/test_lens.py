@@ -1,0 +1,389 @@
+"""The lens: complete, current, replaced in one step, and readable by any DuckDB."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from batchpond import views as lens
+from batchpond.errors import LakeError
+from batchpond.lake import tables
+from batchpond.lake.schemas import EVENTS, IMPORTED_JUDGMENTS, ITEMS, TABLES
+from batchpond.lake.store import LENS
+from batchpond.views import cache, scripts, sqldocs
+from tests.rigs.lakes import LakeBuilder
+
+ROOT = Path(__file__).parents[3]
+OTHER_PYTHON = "BATCHPOND_OTHER_PYTHON"  # an interpreter with another line of DuckDB
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> LakeBuilder:
+    """A lake with one sent request, at a path that needs quoting."""
+    lake = LakeBuilder(tmp_path / "it's a [lake] * ?" / "lake")
+    lake.plan([{"slot": 1, "request_id": "r1"}])
+    lake.sent("A1", "S1", ["r1"])
+    return lake
+
+
+def _states(path: Path) -> list[tuple[str]]:
+    with lens.connect(path) as connection:
+        return connection.execute("SELECT request_state FROM results").fetchall()
+
+
+# --- what is in it ---------------------------------------------------------------------------------
+
+
+def test_every_view_binds_and_is_empty_on_a_lake_without_files(tmp_path: Path) -> None:
+    """A lake that was just made answers every question."""
+    lake = LakeBuilder(tmp_path / "lake")
+    with lake.connect() as connection:
+        for view in lens.views():
+            assert connection.execute(f"SELECT * FROM {view.name}").fetchall() == [], view.name
+
+
+def test_table_views_have_exactly_the_columns_of_the_schemas(lake: LakeBuilder) -> None:
+    """With and without files, in order and in type."""
+    with lens.empty() as empty, lake.connect() as full:
+        for name, table in TABLES.items():
+            for connection in (empty, full):
+                assert connection.sql(f"SELECT * FROM {name}").to_arrow_table().schema.names == table.schema.names
+            described = [c.execute(f"DESCRIBE {name}").fetchall() for c in (empty, full)]
+            assert described[0] == described[1]
+
+
+def test_the_whole_ddl_runs_in_plain_duckdb(lake: LakeBuilder) -> None:
+    """One script, no Python: the same answer as the lens."""
+    script = lens.ddl(lake.path, lake.store.all_files())
+    with duckdb.connect() as connection:
+        connection.execute(script)
+        assert connection.execute("SELECT request_state FROM results").fetchall() == [("outstanding",)]
+
+
+def test_the_file_opens_read_only_under_any_name_beside_other_readers(lake: LakeBuilder) -> None:
+    """As `duckdb -readonly`, attached under another name, and twice in one process."""
+    lake.build()
+    path = os.fspath(lake.path / LENS)
+    with duckdb.connect(path, read_only=True) as first, duckdb.connect() as second:
+        second.execute(f"ATTACH '{path.replace(chr(39), chr(39) * 2)}' AS other (READ_ONLY)")
+        assert first.execute("SELECT request_state FROM results").fetchall() == [("outstanding",)]
+        assert second.execute("SELECT request_state FROM other.results").fetchall() == [("outstanding",)]
+        assert _states(lake.path) == [("outstanding",)]
+
+
+def test_the_other_line_of_duckdb_reads_the_file(lake: LakeBuilder) -> None:
+    """What one line of DuckDB wrote the other opens, every view of it."""
+    other = os.environ.get(OTHER_PYTHON)
+    if not other:
+        pytest.skip(f"{OTHER_PYTHON} names no interpreter with another line of DuckDB: cross-version NOT tested")
+    lake.build()
+    program = (
+        "import duckdb, sys; c = duckdb.connect(sys.argv[1], read_only=True)\n"
+        "[c.sql(f'SELECT * FROM {n}').to_arrow_table() for n in sys.argv[2:]]\n"
+        "print(duckdb.__version__, c.execute('SELECT request_state FROM results').fetchall())"
+    )
+    names = [view.name for view in lens.views()]
+    done = subprocess.run(
+        [other, "-c", program, os.fspath(lake.path / LENS), *names], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    version, states = done.stdout.split(" ", 1)
+    assert version != duckdb.__version__
+    assert states.strip() == "[('outstanding',)]"
+
+
+def test_the_lens_is_private_and_leaves_nothing_else_behind(lake: LakeBuilder) -> None:
+    """Mode 0600, no log, no staged file."""
+    lake.build()
+    assert stat.S_IMODE((lake.path / LENS).stat().st_mode) == 0o600
+    assert sorted(path.name for path in lake.path.glob(f"{LENS}*")) == [LENS]
+    assert list((lake.path / "_tmp").iterdir()) == []
+
+
+# --- when it is written -----------------------------------------------------------------------------
+
+
+def test_it_is_current_until_a_file_is_published(lake: LakeBuilder) -> None:
+    """The fingerprint covers the list of files and nothing that changes by itself."""
+    assert not lens.is_current(lake.path, lake.store.all_files())
+    lake.build()
+    assert lens.is_current(lake.path, lake.store.all_files())
+    lake.sent("A2", "S2", ["r2"])
+    assert not lens.is_current(lake.path, lake.store.all_files())
+    lake.build()
+    assert lens.is_current(lake.path, lake.store.all_files())
+
+
+def test_a_lake_that_was_moved_reads_at_once_and_is_written_anew(lake: LakeBuilder, tmp_path: Path) -> None:
+    """Paths in the file are absolute; a moved lake does not show the old place's rows."""
+    lake.build()
+    moved = tmp_path / "moved"
+    lake.path.rename(moved)
+    assert _states(moved) == [("outstanding",)]
+    assert not lens.is_current(moved, lens.listed(moved))
+    lens.build(moved, lens.listed(moved))
+    assert lens.is_current(moved, lens.listed(moved))
+    assert _states(moved) == [("outstanding",)]
+
+
+@pytest.mark.parametrize("damage", ["missing", "garbage", "truncated", "other", "directory"])
+def test_a_lens_that_is_damaged_or_gone_does_not_stop_a_reader(lake: LakeBuilder, damage: str) -> None:
+    """Views are made in memory then, and the next build mends the file."""
+    lake.build()
+    path = lake.path / LENS
+    size = path.stat().st_size
+    path.unlink()
+    if damage == "garbage":
+        path.write_bytes(b"not a database" * 1000)
+    elif damage == "truncated":
+        lake.build()
+        os.truncate(path, size // 2)
+    elif damage == "other":
+        duckdb.connect(os.fspath(path)).close()
+    elif damage == "directory":
+        path.mkdir()
+        assert _states(lake.path) == [("outstanding",)]
+        path.rmdir()
+    assert _states(lake.path) == [("outstanding",)]
+    assert not lens.is_current(lake.path, lake.store.all_files())
+    lake.build()
+    assert lens.is_current(lake.path, lake.store.all_files())
+    assert _states(lake.path) == [("outstanding",)]
+
+
+def test_a_log_that_another_program_left_behind_is_removed(lake: LakeBuilder) -> None:
+    """A foreign write-ahead log would make the new file unopenable."""
+    lake.build()
+    (lake.path / f"{LENS}.wal").write_bytes(b"stale" * 100)
+    lake.sent("A2", "S2", ["r2"])
+    lake.build()
+    assert not (lake.path / f"{LENS}.wal").exists()
+    assert _states(lake.path) == [("outstanding",)]
+
+
+def test_building_again_and_again_does_not_grow_the_file(lake: LakeBuilder) -> None:
+    """Each lens is made from the one before; freed space is used again."""
+    sizes = []
+    for number in range(8):
+        lake.rows(ITEMS, [{"item_hash": f"h{number}", "item_id": "i", "text": "t"}])
+        lake.build()
+        sizes.append((lake.path / LENS).stat().st_size)
+    assert max(sizes[4:]) <= max(sizes[:4])
+
+
+def test_five_hundred_files_are_one_table(lake: LakeBuilder) -> None:
+    """Files under other names with the same rows add nothing to where an attempt stands."""
+    lake.build()
+    template = lake.store.files("events")[0]
+    for number in range(500):
+        lake.store.final_path(EVENTS, f"copy-{number:04d}").hardlink_to(template)
+    lake.build()
+    assert lens.is_current(lake.path, lake.store.all_files())
+    assert _states(lake.path) == [("outstanding",)]
+
+
+def test_readers_never_fail_while_the_lens_is_replaced(lake: LakeBuilder) -> None:
+    """A reader sees the old list or the new one, whole."""
+    lake.build()
+    stop = threading.Event()
+    seen: list[int] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            with lens.connect(lake.path) as connection:
+                seen.append(connection.execute("SELECT count(*) FROM items").fetchall()[0][0])
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        for number in range(5):
+            lake.rows(ITEMS, [{"item_hash": f"h{number}", "item_id": "i", "text": "t"}])
+            lake.build()
+    finally:
+        stop.set()
+        thread.join()
+    assert seen == sorted(seen)
+    assert len(seen) > 2
+
+
+# --- files that cannot be read ---------------------------------------------------------------------
+
+
+def _truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 3)
+
+
+def _empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def _foreign(path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY (SELECT 1 AS x) TO '{str(path).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)")
+
+
+@pytest.mark.parametrize("damage", [_truncate, _empty, _foreign])
+def test_one_unreadable_file_costs_its_own_rows_and_is_named(lake: LakeBuilder, damage: object) -> None:
+    """The build names it, `bad_files` remembers it, and every other row is there."""
+    lake.rows(ITEMS, [{"item_hash": "h1", "item_id": "i", "text": "t"}])
+    lake.rows(ITEMS, [{"item_hash": "h2", "item_id": "i", "text": "t"}])
+    path = lake.store.files("items")[0]
+    assert callable(damage)
+    damage(path)
+    (bad,) = lake.build()
+    assert (bad.table, bad.path) == ("items", path)
+    assert bad.problem
+    assert lens.bad_files(lake.path) == [bad]
+    with lens.connect(lake.path) as connection:
+        assert connection.execute("SELECT item_hash FROM items").fetchall() == [("h2",)]
+    assert _states(lake.path) == [("outstanding",)]
+
+
+# --- the SQL files ---------------------------------------------------------------------------------
+
+SCRIPTS = scripts.scripts()
+VIEW_SCRIPTS = [script for script in SCRIPTS if script.stage != "0_functions"]
+by_name = pytest.mark.parametrize("script", VIEW_SCRIPTS, ids=lambda script: script.name)
+
+
+@by_name
+def test_a_view_file_holds_one_view_of_its_name_under_a_full_header(script: scripts.Script) -> None:
+    """grain, question, source, then one CREATE OR REPLACE VIEW."""
+    assert {"grain", "question", "source"} <= set(script.header)
+    assert all(script.header.values())
+    code = re.sub(r"--[^\n]*", "", script.text).strip()
+    assert code.startswith(f"CREATE OR REPLACE VIEW {script.name} AS")
+    assert code.count(";") == 1
+
+
+@by_name
+def test_a_view_uses_no_json_and_joins_by_name(script: scripts.Script) -> None:
+    """No JSON functions, and no comma joins or CTEs that hide what a file depends on."""
+    code = re.sub(r"--[^\n]*", "", script.text)
+    assert not re.search(r"\bjson|->", code, re.IGNORECASE)
+    ctes = {name.lower() for name in re.findall(r"(\w+) AS (?:MATERIALIZED )?\(\s*(?:SELECT|WITH)", code)}
+    assert not re.search(r"\b(?:FROM|JOIN)\s+\w+(?:\s+AS\s+\w+)?\s*,", code)
+    defined = {name for other in SCRIPTS for name in other.views} | set(TABLES)
+    assert not ctes & defined
+
+
+# Equal ballots are counted once, as lists: joining judges to judges row by row would be quadratic in them.
+PACKED = frozenset({"agreement_patterns", "agreement_pairs", "paired_counts"})
+
+
+def test_counting_views_keep_to_the_portable_subset() -> None:
+    """What Spark and the others do not know stays out of sql/1_core and sql/3_report."""
+    foreign = re.compile(
+        r"\b(QUALIFY|EXCLUDE|REPLACE\s*\(|COLUMNS\s*\(|LIST\s*\(|ARRAY_AGG|STRING_AGG|STRUCT_PACK|UNNEST|PIVOT|ANTI|SEMI"
+        r"|POSITIONAL|ASOF|GROUP BY ALL|ORDER BY ALL|IS DISTINCT|IS NOT DISTINCT)\b|::|\[|\{|\blambda\b",
+        re.IGNORECASE,
+    )
+    for script in VIEW_SCRIPTS:
+        if script.stage in {"1_core", "3_report"} and script.name not in PACKED:
+            found = foreign.search(re.sub(r"--[^\n]*", "", script.text))
+            assert found is None, f"{script.name}: {found}"
+
+
+def test_order_follows_from_what_a_file_reads(tmp_path: Path) -> None:
+    """Whatever the names and folders, a file comes after those it needs."""
+    files = {
+        "1_a/a": 'CREATE OR REPLACE VIEW a AS SELECT f(x) AS x FROM c JOIN "b" ON true; -- FROM z',
+        "1_a/b": "CREATE OR REPLACE VIEW b AS SELECT 'FROM a' AS x FROM plan;",
+        "2_b/c": "create or replace view c as select * from (select * from b);",
+        "3_c/f": "CREATE OR REPLACE MACRO f(x) AS x + 1;",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.sql").write_text(text)
+    names = [script.name for script in scripts.load(tmp_path)]
+    assert names.index("b") < names.index("c") < names.index("a")
+    assert names.index("f") < names.index("a")
+
+
+def test_a_circle_of_views_is_an_error_that_names_it(tmp_path: Path) -> None:
+    """a reads b reads a."""
+    (tmp_path / "1_a").mkdir()
+    for one, other in (("a", "b"), ("b", "a")):
+        (tmp_path / "1_a" / f"{one}.sql").write_text(f"CREATE OR REPLACE VIEW {one} AS SELECT * FROM {other};")
+    with pytest.raises(LakeError, match=r"circle: (a -> b -> a|b -> a -> b)"):
+        scripts.load(tmp_path)
+
+
+def test_a_name_defined_twice_is_an_error(tmp_path: Path) -> None:
+    """The second file would silently win."""
+    for folder in ("1_a", "2_b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{folder}.sql").write_text("CREATE OR REPLACE VIEW x AS SELECT 1;")
+    with pytest.raises(LakeError, match=r"1_a\.sql and 2_b\.sql"):
+        scripts.load(tmp_path)
+
+
+def test_the_page_about_the_views_is_up_to_date() -> None:
+    """`python -m batchpond.views.sqldocs` was run after the last change."""
+    page = ROOT / "sql" / "README.md"
+    assert page.read_text("utf-8") == sqldocs.render()
+
+
+def test_every_table_is_described() -> None:
+    """`views` lists the tables too, each with its grain, whose columns exist."""
+    columns = lens.columns()
+    views = lens.views()
+    assert [view.name for view in views[: len(TABLES)]] == list(TABLES)
+    for view in views:
+        assert view.question.endswith("?"), view.name
+        assert set(view.grain_columns) <= set(columns[view.name]), view.name
+
+
+def test_importing_the_lens_leaves_the_terminal_alone() -> None:
+    """Nothing is printed or opened by importing."""
+    done = subprocess.run([sys.executable, "-c", "import batchpond.views"], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_files_from_before_a_column_was_added_are_read_with_that_column_null(tmp_path: Path) -> None:
+    """Beside newer files or alone, in the views and for the program's own SQL; no other column may lack."""
+    lake = LakeBuilder(tmp_path / "lake")
+    lake.imported([{"item_first": "a", "item_second": "b", "verdict": "first", "outcome": "decided"}])
+    newer = lake.store.files(IMPORTED_JUDGMENTS.name)[0]
+    rows = pq.ParquetFile(newer).read()
+    older = newer.with_name("older.parquet")
+    pq.write_table(rows.drop_columns(sorted(IMPORTED_JUDGMENTS.later)), older)
+    asked = "select count(*) as n, count(task) as n_with_task, count(distinct item_first) as n_items"
+    for n_files in (2, 1):
+        found = lake.query(f"{asked} from imported_judgments")
+        assert found == [{"n": n_files, "n_with_task": n_files - 1, "n_items": 1}]
+        assert lake.query("select count(*) as n from pair_judgments") == [{"n": n_files}]
+        with tables.connect(lake.store, [IMPORTED_JUDGMENTS.name]) as connection:
+            assert connection.execute(f"{asked} from imported_judgments").fetchall() == [(n_files, n_files - 1, 1)]
+        newer.unlink(missing_ok=True)
+    pq.write_table(rows.drop_columns(["verdict"]), older)
+    assert [bad.path.name for bad in lake.build()] == ["older.parquet"]
+
+
+def test_an_empty_lens_is_kept_for_the_next_lake_and_a_damaged_one_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kept file is private, is what the next lens is made from, and neither damage nor its absence matters."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    LakeBuilder(tmp_path / "one").build()
+    (kept,) = (tmp_path / "cache" / "batchpond").iterdir()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    made = kept.read_bytes()
+    for damage in (b"not a database", made[: len(made) // 2]):
+        kept.write_bytes(damage)
+        lake = LakeBuilder(tmp_path / f"after {len(damage)}")
+        assert lake.query("select count(*) as n from results") == [{"n": 0}]
+        assert kept.read_bytes() != damage
+    kept.chmod(0o666)  # somebody else could have written it
+    assert cache.read(kept.stem.removeprefix("lens-")) is None
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    assert LakeBuilder(tmp_path / "without").query("select count(*) as n from results") == [{"n": 0}]

@@ -1,0 +1,234 @@
+"""The agreement views equal the Python functions, other packages and the jackknife, on golden and on random data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import krippendorff
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pytest
+from sklearn.metrics import cohen_kappa_score
+from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa
+
+from batchpond.stats import agreement
+from batchpond.stats.agreement import MISSING, Level, Ratings
+from tests.rigs.metrics import of_items, of_pairs, reference, wrong
+from tests.rigs.sql import Row
+
+Codes = npt.NDArray[np.int64]
+WORDS = ("second", "tie", "first")  # in the order of the scale
+SCORES = (1.0, 2.0, 4.0, 9.0)
+
+
+def drawn(seed: int, shape: tuple[int, int], n_categories: int, missing: float = 0.25) -> Codes:
+    """Return codes of noisy judges of one truth, some missing."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, n_categories, shape[0])
+    codes = np.where(rng.random(shape) < 0.6, truth[:, None], rng.integers(0, n_categories, shape))
+    codes[rng.random(shape) < missing] = MISSING
+    return codes
+
+
+def pair_rows(codes: Codes, orders: int = 1) -> list[Row]:
+    """Return judgments of pairs: a unit per pair, or two units, its orders, one after the other."""
+    return [
+        {"item_first": f"{'ab'[unit % orders]}{unit // orders}",
+         "item_second": f"{'ba'[unit % orders]}{unit // orders}",
+         "request_model": f"j{judge}", "verdict": WORDS[code], "rubric_id": f"r{unit // orders % 3}"}
+        for (unit, judge), code in np.ndenumerate(codes) if code != MISSING
+    ]  # fmt: skip
+
+
+def score_rows(codes: Codes) -> list[Row]:
+    """Return ratings of items."""
+    return [
+        {"task": "likert", "item": f"i{unit}", "unit_id": f"u{unit}", "candidate": "c", "request_model": f"j{judge}",
+         "score": SCORES[code]}
+        for (unit, judge), code in np.ndenumerate(codes) if code != MISSING
+    ]  # fmt: skip
+
+
+def test_reference_case() -> None:
+    """Cohen with errors and intervals, Fleiss, alpha, AC1, raw agreement and unanimity of the case come out to 1e-9."""
+    rows, expected = reference("07_three_judges", "ratings.csv")
+    given = [
+        {"item_first": f"{row['unit_id']}a", "item_second": f"{row['unit_id']}b", "request_model": row["judge"],
+         "verdict": row["verdict"]} for row in rows
+    ]  # fmt: skip
+    pairs, (whole,) = of_pairs(given, "metric_agreement", "metric_agreement_overall")
+    found = {f"{row['request_model_a']}_{row['request_model_b']}": row for row in pairs}
+    for name in ("j1_j2", "j1_j3", "j2_j3"):
+        wanted = expected[f"cohen_{name}"]
+        assert not wrong(found[name], {
+            "n_units": wanted["n"], "agreement": wanted["agreement"], "agreement_lo": wanted["agreement_wilson"][0],
+            "agreement_hi": wanted["agreement_wilson"][1], "kappa": wanted["kappa"], "kappa_se": wanted["kappa_se"],
+            "kappa_lo": wanted["kappa_ci"][0], "kappa_hi": wanted["kappa_ci"][1],
+        })  # fmt: skip
+    assert not wrong(whole, {
+        "alpha_nominal": expected["krippendorff_alpha_nominal"],
+        "fleiss_kappa": expected["fleiss_kappa_complete_units"],
+        "n_units_complete": expected["n_units_complete"], "ac1": expected["gwet_ac1"], "n_judges": 3,
+        "agreement": expected["percent_agreement_mean_unit"], "unanimity": expected["unanimous_rate"],
+        # p00 has a single vote: a majority, but of no agreement
+        "n_units_majority": sum(word is not None for word in expected["majority"].values()) - 1,
+    })  # fmt: skip
+
+
+def figures(data: Ratings) -> dict[str, float | None]:
+    """Return every coefficient that is the same for two judges and for many."""
+    return {
+        "agreement": agreement.percent_agreement(data),
+        "ac1": agreement.gwet_ac1(data),
+        **{f"alpha_{level}": agreement.krippendorff(data, level) for level in Level},
+    }
+
+
+@pytest.mark.parametrize("seed", range(1))
+def test_sql_equals_python_and_the_packages(seed: int) -> None:
+    """Pairs of orders, and ratings, with gaps: SQL = stats/agreement = krippendorff, statsmodels, scikit-learn."""
+    codes, scores = drawn(seed, (60, 4), 3), drawn(seed + 9, (50, 4), 4)
+    for codes, values, (pairs, (whole,)) in (  # noqa: B020
+        (codes, (-1.0, 0.0, 1.0), of_pairs(pair_rows(codes, 2), "metric_agreement", "metric_agreement_overall")),
+        (scores, SCORES, of_items(score_rows(scores), "metric_agreement", "metric_agreement_overall")),
+    ):
+        data = Ratings(codes, np.array(values))
+        complete = data.table[(codes != MISSING).all(axis=1)]
+        assert not wrong(whole, figures(data) | {"fleiss_kappa": float(fleiss_kappa(complete))})
+        held = np.where(codes == MISSING, np.nan, data.values[codes])
+        for level in Level:
+            alpha = krippendorff.alpha(held.T, level_of_measurement=level.value, value_domain=list(values))
+            assert whole[f"alpha_{level}"] == pytest.approx(alpha, abs=1e-12)
+        judges = [row for row in pairs if row["provider_b"] == "provider"]
+        assert len(judges) == 6
+        for row in judges:
+            two = data.of_judges(int(row["request_model_a"][1]), int(row["request_model_b"][1]))
+            own = agreement.cohen_kappa(two)
+            assert not wrong(row, figures(two) | {"kappa": own.kappa, "n_units": own.n})
+            assert row["kappa"] == pytest.approx(cohen_kappa_score(*two.codes.T), abs=1e-12)
+            if values is SCORES:  # one unit per item: the plain error
+                table = pd.crosstab(*two.codes.T).reindex(index=range(4), columns=range(4), fill_value=0).to_numpy()
+                assert row["kappa_se"] == pytest.approx(cohens_kappa(table).std_kappa, rel=1e-9)
+
+
+def jackknife(codes: Codes, size: int, estimate: Callable[[Codes], float | None]) -> float:
+    """Return the standard error by leaving out one cluster of `size` units after the other."""
+    n = len(codes) // size
+    left = [estimate(np.delete(codes, slice(size * place, size * place + size), axis=0)) for place in range(n)]
+    return float(np.sqrt((n - 1) * np.var(np.array(left, dtype=np.float64))))
+
+
+@pytest.mark.parametrize("orders", [1, 2])
+def test_standard_errors_are_those_of_the_jackknife(orders: int) -> None:
+    """The delta errors of kappa, alpha and AC1 are those of leaving out pairs, whose two orders are alike."""
+    codes = np.repeat(drawn(4, (300 // orders, 3), 3, missing=0), orders, axis=0)
+    codes[::2][np.random.default_rng(1).random((150, 3)) < 0.3] = MISSING
+    pairs, (whole,) = of_pairs(pair_rows(codes, orders), "metric_agreement", "metric_agreement_overall")
+    values = np.arange(-1.0, 2.0)
+    for name in ("ac1", "alpha_nominal", "alpha_ordinal", "alpha_interval", "agreement"):
+        wanted = jackknife(codes, orders, lambda left, name=name: figures(Ratings(left, values))[name])  # type: ignore[misc]
+        se = whole.get(f"{name}_se") or (whole["agreement_hi"] - whole["agreement_lo"]) / 3.94
+        assert se == pytest.approx(wanted, rel=0.03), name
+    (row,) = (row for row in pairs if (row["request_model_a"], row["request_model_b"]) == ("j0", "j1"))
+
+    def kappa(left: Codes) -> float | None:
+        return agreement.cohen_kappa(Ratings(left, values).of_judges(0, 1)).kappa
+
+    assert row["kappa_se"] == pytest.approx(jackknife(codes, orders, kappa), rel=0.03)
+
+
+def brute_others(votes: Sequence[int], own: int) -> int | None:
+    """Return the single most frequent vote of the other judges, at least two."""
+    rest = [vote for judge, vote in enumerate(votes) if judge != own and vote != MISSING]
+    counts = sorted(((rest.count(vote), vote) for vote in set(rest)), reverse=True)
+    if len(rest) < 2 or (len(counts) > 1 and counts[0][0] == counts[1][0]):
+        return None
+    return counts[0][1]
+
+
+def counts(judge: Sequence[int], truth: Sequence[int], category: int) -> dict[str, float]:
+    """Return sensitivity, specificity and bias with plain loops."""
+    pairs = list(zip(judge, truth, strict=True))
+    inside = [vote == category for vote, told in pairs if told == category]
+    outside = [vote != category for vote, told in pairs if told != category]
+    return {
+        "n_units": len(pairs), "n_reference": len(inside), "sensitivity": float(np.mean(inside)),
+        "specificity": float(np.mean(outside)),
+        "bias": (sum(vote == category for vote in judge) - len(inside)) / len(pairs),
+    }  # fmt: skip
+
+
+def test_judges_against_people_and_against_the_other_judges() -> None:
+    """References are people's majority in the order shown, and that of the judges without the judge's own vote."""
+    codes = drawn(11, (80, 4), 3, missing=0.1)
+    truth = drawn(12, (80, 1), 3, missing=0.2)[:, 0]
+    flip = {0: 2, 1: 1, 2: 0}
+    people = [
+        {"provider": "human", "template_id": "people", "item_first": f"b{unit}", "item_second": f"a{unit}",
+         "request_model": "h1", "rubric_id": f"r{unit % 3}", "verdict": WORDS[flip[code]]}
+        for unit, code in enumerate(truth.tolist()) if code != MISSING
+    ]  # fmt: skip
+    pairs, categories = of_pairs(
+        pair_rows(codes) + people, "metric_agreement", "metric_agreement_categories"
+    )  # people saw the other order
+    votes = codes.tolist()
+    for judge in range(4):
+        told = {
+            "human": truth.tolist(),
+            "panel": [(MISSING if (found := brute_others(row, judge)) is None else found) for row in votes],
+        }
+        for provider, truths in told.items():
+            kept = [(row[judge], t) for row, t in zip(votes, truths, strict=True) if MISSING not in (row[judge], t)]
+            own, wanted = [vote for vote, _ in kept], [t for _, t in kept]
+            (row,) = (r for r in pairs if (r["request_model_a"], r["provider_b"]) == (f"j{judge}", provider))
+            assert not wrong(row, {"n_units": len(kept), "kappa": float(cohen_kappa_score(own, wanted))})
+            name = {"human": "people", "panel": "others"}[provider]
+            by_word = {
+                r["category"]: r for r in categories if (r["request_model"], r["reference"]) == (f"j{judge}", name)
+            }
+            for code, word in enumerate(WORDS):
+                assert not wrong(by_word[word], counts(own, wanted, code))
+
+
+@pytest.mark.parametrize(
+    ("words", "alpha"), [(("first", "first"), None), (("first", "tie"), 0.0)], ids=["no variation", "one apart"]
+)
+def test_votes_that_say_nothing_give_no_number(words: tuple[str, str], alpha: float | None) -> None:
+    """One category only: raw agreement has an interval by Wilson, and every chance-corrected figure is NULL."""
+    rows = [
+        {"item_first": "a", "item_second": "b", "request_model": f"j{n}", "verdict": w} for n, w in enumerate(words)
+    ]
+    (pair,), (whole,) = of_pairs(rows, "metric_agreement", "metric_agreement_overall")
+    assert pair["agreement"] == whole["agreement"] == float(words[0] == words[1])
+    assert pair["alpha_nominal"] == whole["alpha_nominal"] == alpha
+    if alpha is None:
+        assert [pair[name] for name in ("kappa", "kappa_se", "ac1", "alpha_ordinal", "alpha_interval")] == [None] * 5
+        assert pair["agreement_lo"] == pytest.approx(0.2065493143772375)
+    assert [whole[f"{name}_se"] for name in ("ac1", "alpha_nominal", "alpha_ordinal", "alpha_interval")] == [None] * 4
+
+
+def noisy(rng: np.random.Generator, n: int) -> Codes:
+    """Return three judges who follow an uneven truth two times in three, a tenth missing."""
+    truth = rng.choice(3, n, p=[0.5, 0.15, 0.35])
+    codes = np.where(rng.random((n, 3)) < 0.65, truth[:, None], rng.choice(3, (n, 3), p=[0.4, 0.2, 0.4]))
+    codes[rng.random((n, 3)) < 0.1] = MISSING
+    return codes
+
+
+def test_intervals_cover() -> None:
+    """On 400 planted sets of 60 pairs the intervals hold the agreement of very many pairs .93 to .98 of the time."""
+    rng = np.random.default_rng(3)
+    everything = Ratings(noisy(rng, 200_000), np.arange(-1.0, 2.0))
+    truth = figures(everything) | {"kappa": agreement.cohen_kappa(everything.of_judges(0, 1)).kappa}
+    given = [
+        row | {"study": f"s{study}", "rubric_id": "r"} for study in range(400) for row in pair_rows(noisy(rng, 60))
+    ]
+    pairs, whole = of_pairs(given, "metric_agreement", "metric_agreement_overall")
+    two = [row for row in pairs if (row["request_model_a"], row["request_model_b"]) == ("j0", "j1")]
+    for name, value in truth.items():
+        rows = two if name == "kappa" else whole
+        assert value is not None
+        assert len(rows) == 400
+        covered = float(np.mean([row[f"{name}_lo"] <= value <= row[f"{name}_hi"] for row in rows]))
+        assert 0.93 <= covered <= 0.98, (name, covered)

@@ -1,0 +1,127 @@
+"""Paired comparisons, repeats and power equal plain implementations, scipy and the reference numbers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from batchpond.stats import power
+from tests.rigs.metrics import of_pairs, reference, wrong
+from tests.rigs.rank import expected
+from tests.rigs.sql import CELL, Row, differs, judged, result, views_over
+from tests.unit.views.test_metrics_invariance import plain_status, random_rows
+
+CONSISTENT = {"consistent_win": True, "consistent_tie": True} | dict.fromkeys(
+    ("primacy", "recency", "soft_primacy", "soft_recency"), False
+)
+
+
+def test_paired_comparisons_equal_a_plain_implementation() -> None:
+    """Common pairs, flags, exact tests and q values of templates and of judges are those of loops and scipy."""
+    rows = random_rows(6, 1200)
+    for number, row in enumerate(rows):
+        row["request_model"] = f"m{number % 2}"
+    cells: dict[tuple[str, ...], dict[tuple[str, ...], bool]] = defaultdict(dict)
+    for pair, status in plain_status(rows).items():
+        if status in CONSISTENT:
+            cells[pair[: len(CELL)]][pair[len(CELL) :]] = CONSISTENT[status]
+    wanted = {}
+    for a, b in combinations(sorted(cells), 2):
+        is_template, is_judge = a[:1] + a[2:] == b[:1] + b[2:], a[:3] == b[:3]
+        common = cells[a].keys() & cells[b].keys()
+        if (is_template or is_judge) and common:
+            flags = [(cells[a][pair], cells[b][pair]) for pair in common]
+            wanted[a + b] = (len(common), flags.count((True, False)), flags.count((False, True)))
+    (found,) = of_pairs_kept(rows)
+    sides = [tuple(f"{name}_{side}" for name in ("template", "provider", "request_model", "thinking")) for side in "ab"]
+    got = {}
+    for row in found:
+        template_a, *judge_a = (row[name] for name in sides[0])
+        template_b, *judge_b = (row[name] for name in sides[1])
+        where = (row["study"], row["rubric_id"])
+        key = (where[0], template_a, where[1], *judge_a, where[0], template_b, where[1], *judge_b)
+        got[key] = row
+        assert row["compared"] == ("judge" if template_a == template_b else "template")
+    assert {key: (row["n"], row["n_a_only"], row["n_b_only"]) for key, row in got.items()} == wanted
+    by_study: dict[str, list[float]] = defaultdict(list)
+    for row in found:
+        b, c = row["n_a_only"], row["n_b_only"]
+        assert not differs(row["p_mcnemar"], float(stats.binomtest(b, b + c).pvalue) if b + c else None)
+        if b + c:
+            by_study[row["study"]].append(row["p_mcnemar"])
+    for study, p_values in by_study.items():
+        q_values = sorted(row["q_bh"] for row in found if row["study"] == study and row["q_bh"] is not None)
+        np.testing.assert_allclose(q_values, sorted(stats.false_discovery_control(p_values)), rtol=1e-12)
+
+
+def of_pairs_kept(rows: list[Row]) -> list[list[Row]]:
+    """Return metric_paired over rows that are complete already."""
+    return of_pairs([row | {"verdict": row["verdict"] or row.get("outcome")} for row in rows], "metric_paired")
+
+
+def test_power_of_paired_and_sign_tests_in_sql() -> None:
+    """The planned difference inverts the sample size of the reference case; the exact one has power 0.8 by scipy."""
+    with views_over({}) as connection:
+        for name, wanted in expected("20_power")["mcnemar_n"].items():
+            discordant, difference = (float(part.split("=")[1]) for part in name.split(","))
+            assert not differs(power.n_for_mcnemar(discordant, difference), wanted)
+            (row,) = result(connection, f"SELECT mcnemar_mde_planned({discordant}, {wanted}) AS d")
+            assert not differs(row["d"], difference)
+        for b, c, n in ((12, 8, 100), (30, 20, 400)):
+            (row,) = result(connection, f"SELECT mcnemar_mde({b}, {c}, {n}) AS d")
+            share = (row["d"] * n / (b + c) + 1) / 2
+            # scipy's power counts rejections on both sides; the wrong side is below 1e-4
+            assert power.power_of_sign_test(b + c, share) == pytest.approx(0.8, abs=1e-4)
+        (row,) = result(connection, "SELECT mcnemar_mde(3, 2, 100) AS few, mcnemar_mde_planned(0.01, 20) AS none")
+        assert row == {"few": None, "none": None}
+
+
+def test_power_stands_beside_every_null_finding() -> None:
+    """Each test of the views has a row with their effect, p, q and smallest effect, and null findings are named."""
+    rows = random_rows(2)
+    for row in rows:
+        row |= {"candidate_first": row["item_first"], "candidate_second": row["item_second"]}
+    found, bias, paired, wins = of_pairs(
+        [row | {"verdict": row["verdict"] or row.get("outcome")} for row in rows],
+        "metric_power", "metric_position_bias", "metric_paired", "metric_win_matrix",
+    )  # fmt: skip
+    wanted = [("position_bias", row["primacy_share"], row["primacy_share_mde"], row["p_position_exact"], row["q_bh"])
+              for row in bias if row["n_both"]]  # fmt: skip
+    wanted += [("paired_template", row["diff"], row["diff_mde"], row["p_mcnemar"], row["q_bh"]) for row in paired]
+    wanted += [
+        ("win_matrix", row["n_wins_a"] / n if (n := row["n_wins_a"] + row["n_wins_b"]) else None, row["sign_mde"],
+         row["p_sign"], row["q_bh"]) for row in wins if row["n_both"]
+    ]  # fmt: skip
+    tests = [row for row in found if row["finding"] != "consistency"]
+    got = [tuple(row[name] for name in ("finding", "effect", "effect_mde", "p", "q_bh")) for row in tests]
+
+    def rounded(values: tuple[object, ...]) -> str:
+        return str([round(value, 9) if isinstance(value, float) else value for value in values])
+
+    assert sorted(map(rounded, got)) == sorted(map(rounded, wanted))
+    assert [row["is_null_finding"] for row in tests] == [row["q_bh"] is None or row["q_bh"] >= 0.05 for row in tests]
+    assert len(found) == len(tests) + 6  # cells
+
+
+def test_repeats_have_intervals() -> None:
+    """Repeat and cross-order agreement lie in their Wilson intervals; the excess has a t interval over pairs."""
+    rows, wanted = reference("06_repeats", "judgments.csv")
+    (found,) = of_pairs(judged(rows), "metric_repeat")
+    (row,) = found
+    se = row["position_excess_conflict_se"]
+    half = float(stats.t.ppf(0.975, row["n_clusters"] - 1)) * se
+    excess = wanted["position_excess_conflict"]
+    assert not wrong(row, {
+        "n_clusters": 30, "position_excess_conflict": excess,
+        "position_excess_conflict_lo": excess - half, "position_excess_conflict_hi": excess + half,
+    })  # fmt: skip
+    for name, n in (("repeat_agreement", row["n_orders"]), ("cross_order_agreement", row["n_cross_order_pairs"])):
+        p, z = row[name], float(stats.t.ppf(0.975, n - 1))
+        size = p * (1 - p) / row[f"{name}_se"] ** 2
+        centre = (p + z**2 / size / 2) / (1 + z**2 / size)
+        width = z * np.sqrt(p * (1 - p) / size + z**2 / size**2 / 4) / (1 + z**2 / size)
+        assert not wrong(row, {f"{name}_lo": float(centre - width), f"{name}_hi": float(centre + width)})

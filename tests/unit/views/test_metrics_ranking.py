@@ -1,0 +1,113 @@
+"""The win matrix over candidate models gives the reference numbers and SpecEval's, and depends on no name."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from tests.rigs.metrics import of_pairs, reference, wrong
+from tests.rigs.sql import Row, differs
+
+
+def ranked(rows: Sequence[Row]) -> list[Row]:
+    """Return SpecEval ranks (1, 0, -1 of the model shown first) as judgments of the two models' outputs."""
+    words = {"1": "first", "0": "tie", "-1": "second", None: "unparsed"}
+    return [
+        {
+            "rubric_id": row["statement_id"], "unit_id": row["input_id"], "verdict": words[row["rank"]],
+            "item_first": f"{row['input_id']}-{row['model_a']}", "item_second": f"{row['input_id']}-{row['model_b']}",
+            "candidate_first": row["model_a"], "candidate_second": row["model_b"],
+        }
+        for row in rows
+    ]  # fmt: skip
+
+
+WIN_NAMES = {
+    "wins_a": "n_wins_a", "wins_b": "n_wins_b", "true_ties": "n_true_ties", "inconsistent": "n_inconsistent",
+    "missing": "n_missing", "n": "n_both", "consistency": "consistency", "win_rate_half": "win_rate_half",
+    "sign_p": "p_sign", "net": "net",
+}  # fmt: skip
+
+
+def test_win_matrix_reference() -> None:
+    """Every number of the reference matrix and SpecEval's totals come out."""
+    rows, expected = reference("12_model_win_matrix", "rankings.csv")
+    matrix, totals = of_pairs(ranked(rows), "metric_win_matrix", "metric_win_totals")
+    got = {f"{row['candidate_a']}|{row['candidate_b']}": row for row in matrix}
+    assert got.keys() == expected["pairs"].keys()
+    for pair, numbers in expected["pairs"].items():
+        assert not wrong(got[pair], {WIN_NAMES[name]: value for name, value in numbers.items()})
+    assert {row["candidate"] for row in totals} == expected["speceval_totals"].keys()
+    for row in totals:
+        assert not wrong(row, {f"speceval_{n}": v for n, v in expected["speceval_totals"][row["candidate"]].items()})
+
+
+def plain_matrix(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Work out the matrix with loops: points per statement, ranks per order, unique-pairs totals."""
+    ranks = {(r["statement_id"], r["input_id"], r["model_a"], r["model_b"]): r["rank"] for r in rows}
+    found: dict[tuple[str, str], dict[str, Any]] = defaultdict(lambda: {"points": defaultdict(list), "ranks": []})
+    for (statement, unit, a, b), rank in ranks.items():
+        back = ranks.get((statement, unit, b, a))
+        if a < b and rank is not None and back is not None:
+            forth, reverse = int(rank), -int(back)
+            found[a, b]["ranks"].append((forth, reverse))
+            found[a, b]["points"][statement].append((forth + 1) / 2 if forth == reverse else 0.5)
+    return found
+
+
+def clustered_se(clusters: Sequence[Sequence[float]]) -> float:
+    """Return the CR1 standard error of a mean over clusters."""
+    values = np.concatenate([np.asarray(cluster, dtype=float) for cluster in clusters])
+    squares = sum((np.sum(cluster) - len(cluster) * values.mean()) ** 2 for cluster in clusters)
+    return float(np.sqrt(squares * len(clusters) / (len(clusters) - 1)) / len(values))
+
+
+def test_win_matrix_clusters_and_correlates() -> None:
+    """Clustered error, its interval, SpecEval's correlation, BH values and unique-pairs totals equal plain loops."""
+    rows, _ = reference("12_model_win_matrix", "rankings.csv")
+    matrix, by_rubric, totals = of_pairs(
+        ranked(rows), "metric_win_matrix", "metric_win_matrix_by_rubric", "metric_win_totals"
+    )
+    plain = plain_matrix(rows)
+    q_values = stats.false_discovery_control([row["p_sign"] for row in matrix])
+    for row, q_value in zip(matrix, q_values, strict=True):
+        pair = plain[row["candidate_a"], row["candidate_b"]]
+        clusters = list(pair["points"].values())
+        se = clustered_se(clusters)
+        rate = float(np.mean(np.concatenate(clusters)))
+        n_eff = min(row["n_both"], rate * (1 - rate) / se**2)
+        correlation = float(np.corrcoef(np.array(pair["ranks"]).T)[0, 1])
+        assert not wrong(row, {"win_rate_half": rate, "win_rate_half_se": se, "net_se": 2 * se, "q_bh": float(q_value)})
+        assert not wrong(row, {"rank_correlation": correlation, "n_rubrics": len(clusters)})
+        t = stats.t.ppf(0.975, len(clusters) - 1)
+        for end in ("lo", "hi"):
+            p = row[f"win_rate_half_{end}"]
+            assert not differs((p - rate) ** 2, float(t**2 * p * (1 - p) / n_eff))
+    assert sum(row["n_wins_a"] for row in by_rubric) == sum(row["n_wins_a"] for row in matrix)
+    for row in totals:
+        name = row["candidate"]
+        seen = [int(r["rank"]) * (1 if r["model_a"] == name else -1) for r in rows
+                if name in (r["model_a"], r["model_b"]) and r["model_a"] < r["model_b"] and r["rank"]]  # fmt: skip
+        words = {"wins": seen.count(1), "losses": seen.count(-1), "ties": seen.count(0)}
+        assert not wrong(row, {f"speceval_unique_{word}": n for word, n in words.items()})
+
+
+def test_renaming_candidates_mirrors_the_matrix() -> None:
+    """Which model is called a, and which item id is lower, is without meaning: wins change sides and nothing else."""
+    rows, _ = reference("12_model_win_matrix", "rankings.csv")
+    other = {"m1": "z4", "m2": "z3", "m3": "z2", "m4": "z1"}
+    renamed = [row | {"model_a": other[row["model_a"]], "model_b": other[row["model_b"]]} for row in rows]
+    (before,), (after,) = of_pairs(ranked(rows), "metric_win_matrix"), of_pairs(ranked(renamed), "metric_win_matrix")
+    mirrored = {(row["candidate_b"], row["candidate_a"]): row for row in after}
+    for row in before:
+        twin = mirrored[other[row["candidate_a"]], other[row["candidate_b"]]]
+        assert (twin["n_wins_a"], twin["n_wins_b"]) == (row["n_wins_b"], row["n_wins_a"])
+        assert not wrong(twin, {n: row[n] for n in ("n_inconsistent", "n_missing", "p_sign", "q_bh", "consistency_lo")})
+        assert not wrong(twin, {"net": -row["net"], "win_rate_half_lo": 1 - row["win_rate_half_hi"]})
+        assert not wrong(
+            twin, {"rank_correlation": row["rank_correlation"], "win_rate_half_se": row["win_rate_half_se"]}
+        )
