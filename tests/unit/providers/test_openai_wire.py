@@ -30,6 +30,7 @@ from batchpond.model import (
 from batchpond.providers.base import BatchProvider, ProviderModule
 from batchpond.providers.openai.batch import DESCRIPTOR, OpenAI, build_body, connect, payload_line, read_line
 from batchpond.providers.registry import module
+from tests.rigs import simulator
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 KEY = "sk-canary-wire-0123456789"
