@@ -46,6 +46,6 @@ def test_a_requests_life_is_a_short_walk(tmp_path: Path) -> None:
         life = set[str]().union(*walks.values())
         idle = entered("sync")
     for name, modules in {**walks, "life": life, "idle sync": idle}.items():
-        print(f"{name}: {len(modules)} modules: {' '.join(sorted(modules))}")
+        sys.stdout.write(f"{name}: {len(modules)} modules: {' '.join(sorted(modules))}\n")
     assert len(life) <= LIFE_MAX
     assert len(idle) <= IDLE_MAX

@@ -13,8 +13,7 @@ import polars as pl
 import pytest
 
 from batchpond.errors import UsageError
-from batchpond.interop.foreign import Doubt, Said
-from batchpond.interop.foreign_files import Reader
+from batchpond.interop.foreign import Doubt, Reader, Said
 from batchpond.interop.imports import ForeignReport, import_foreign
 from batchpond.lake.store import Store
 

@@ -9,19 +9,55 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from batchpond.answers import judging, live_lines
-from batchpond.answers.judging import Judge
+from batchpond import views
+from batchpond.answers import live_lines
+from batchpond.errors import StudyError
 from batchpond.lake.payload import shard_lines
 from batchpond.lake.raw import RawFile, part_paths
 from batchpond.lake.schemas import JUDGMENTS, RESPONSES, STUDIES, Table
 from batchpond.lake.store import StagedTable, Store, read_rows
 from batchpond.model import FileRole, Match, Response, ResponseStatus
 from batchpond.providers import registry
+from batchpond.tasks import registry as tasks
+from batchpond.tasks.base import Judgment, Rule
+from batchpond.tasks.prompts import AnswerRule
+
+Judge = Callable[[Sequence[Response]], list[Judgment]]
+
+_NUMBERS: Final = frozenset({"score", "confidence"})
+_HINT: Final = "one DuckDB expression over an answer's `text`, for example regexp_extract(text, 'Score: (\\d+)', 1)"
+
+
+def judge_of(spec: Mapping[str, Any]) -> Judge:
+    """Return what reads responses by one entry of a study's `parsers`; raises LakeError if it is unknown."""
+    rule = tasks.rule_of(spec)
+    if isinstance(rule, AnswerRule) and rule.expressions:
+        return _by_sql(rule)
+    return lambda responses: [rule.read(response) for response in responses]
+
+
+def _by_sql(rule: AnswerRule) -> Judge:
+    def judge(responses: Sequence[Response]) -> list[Judgment]:
+        values = views.evaluate(rule.expressions, [response.text or "" for response in responses])
+        return [rule.read_values(response, found) for response, found in zip(responses, values, strict=True)]
+
+    return judge
+
+
+def check(rule: Rule, where: str) -> None:
+    """Raise StudyError for SQL in a rule that could read no answer; `where` names the rule's settings."""
+    if not isinstance(rule, AnswerRule):
+        return
+    for name, expression in rule.expressions.items():
+        problem = views.why_not(expression, is_number=name in _NUMBERS)
+        if problem is not None:
+            raise StudyError(f"{where}.fields.{name} {problem}", hint=_HINT)
+
 
 READER_VERSION = 1
 _ROWS_PER_BATCH = 5_000
@@ -138,7 +174,7 @@ def _derive_part(
 ) -> None:  # fmt: skip
     name = _responses_name(source.provider, part)
     read_line = _reader(source.provider, file.role)
-    judges = {parser_id: judging.judge_of(spec) for parser_id, spec in specs.items()}
+    judges = {parser_id: judge_of(spec) for parser_id, spec in specs.items()}
     with ExitStack() as stack:
         responses = stack.enter_context(store.staging(RESPONSES))
         judgments = {parser_id: stack.enter_context(store.staging(JUDGMENTS)) for parser_id in judges}

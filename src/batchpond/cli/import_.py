@@ -14,10 +14,8 @@ from batchpond.cli.text import plural
 from batchpond.errors import UsageError
 
 if TYPE_CHECKING:
-    from batchpond.interop.foreign import Doubt, Said
-    from batchpond.interop.foreign_files import Reader
-    from batchpond.interop.imported import Tally
-    from batchpond.interop.imports import ForeignReport
+    from batchpond.interop.foreign import Doubt, Reader, Said
+    from batchpond.interop.imports import ForeignReport, Tally
 
 SAID = ("study", "template_id", "rubric_id", "provider", "request_model", "thinking")
 SHOWN_PLACES = 3

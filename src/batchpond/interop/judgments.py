@@ -1,8 +1,4 @@
-"""The verb `import judgments`: pairwise judgments made elsewhere, into the same metrics, marked as imported.
-
-All or nothing: every row is checked before the lake is touched, and the new ones appear in one file
-under one name. A row that the lake has already, with the same verdict, is a no-op.
-"""
+"""The verb `import judgments`: pairwise judgments made elsewhere, into the same metrics, marked as imported."""
 
 from __future__ import annotations
 
@@ -16,10 +12,9 @@ from typing import TYPE_CHECKING, Final
 import pyarrow.parquet as pq
 
 from batchpond.errors import UsageError
-from batchpond.files import PROBLEMS_SHOWN_MAX, listed
-from batchpond.interop import imported
-from batchpond.interop.imported import STUDY_DEFAULT, UNSPECIFIED
-from batchpond.interop.judgment_columns import SCHEMA, JudgmentFile
+from batchpond.files import PROBLEMS_SHOWN_MAX, Columns, RowFile, listed
+from batchpond.interop import imports
+from batchpond.interop.imports import STUDY_DEFAULT, UNSPECIFIED
 from batchpond.lake import disk, tables
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import Store
@@ -28,6 +23,29 @@ from batchpond.views import refresh
 
 if TYPE_CHECKING:
     import duckdb
+
+COLUMNS: Final = Columns(
+    required=("item_first", "item_second", "verdict"),
+    optional=(
+        "study", "template_id", "rubric_id", "provider", "model", "thinking", "unit_id", "repeat_no", "confidence",
+        "input_tokens", "output_tokens", "cost_usd",
+    ),
+    aliases={
+        "id1": "item_first", "id2": "item_second", "item_a": "item_first", "item_b": "item_second",
+        "better_id": "verdict", "winner": "verdict", "outcome": "verdict", "request_model": "model", "judge": "model",
+        "template": "template_id", "trait": "rubric_id", "rubric": "rubric_id", "prompt_id": "unit_id",
+        "repeat": "repeat_no",
+    },
+)  # fmt: skip
+SCHEMA: Final = COLUMNS.schema
+
+
+class JudgmentFile(RowFile):
+    """A CSV or Parquet file of judgments."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, COLUMNS)
+
 
 _VOTES: Final = tuple(Verdict)
 # "decided" alone does not say for which item.
@@ -56,11 +74,11 @@ def import_judgments(store: Store, path: Path, *, study: str | None = None) -> I
     with _staged(store, file) as given, store.lock("import judgments"):
         with tables.connect(store, [IMPORTED_JUDGMENTS.name]) as connection:
             _check_rows(connection, given, file)
-            connection.execute(imported.keyed_sql(_typed_sql(given, file)), [study or STUDY_DEFAULT])
-            imported.check_contradictions(connection, path)
-            tally = imported.tally(connection)
+            connection.execute(imports.keyed_sql(_typed_sql(given, file)), [study or STUDY_DEFAULT])
+            imports.check_contradictions(connection, path)
+            tally = imports.tally(connection)
             if tally.n_new:
-                imported.publish(store, connection)
+                imports.publish(store, connection)
         refresh.refresh(store)
     return ImportReport(path, tally.n_rows, tally.n_new, tally.n_known, tally.n_repeated)
 

@@ -1,27 +1,332 @@
-"""Copies of the lake in the layouts of pairwiseLLM, SpecEval and SycoBench, for their users' own scripts.
-
-What those layouts cannot say stands in further columns and keys, which the tools ignore and `import`
-reads: outcome, repeat_no, template_id, thinking. A failure is never written as a tie, as "not
-compliant" or as "no flip". What the layout has no place for is counted in the report.
-"""
+"""Copies of the lake in the layouts of pairwiseLLM, SpecEval and SycoBench, for their users' own scripts."""
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
 
 from batchpond import views
 from batchpond.errors import UsageError
-from batchpond.interop import trees
 from batchpond.lake.tables import literal
+from batchpond.model import Outcome
 from batchpond.results.export import translated
-from batchpond.results.export_files import LayoutReport, Tree
+from batchpond.results.export_files import LayoutReport, Tree, safe
 
 if TYPE_CHECKING:
     import duckdb
+
+    from batchpond.results.export_files import Tree
+
+_STAMP: Final = "00000000_000000"  # a run has no time of its own here
+_KINDS: Final = {"ranking": "rankings", "compliance": "compliance", "likert": "likert"}
+_RANKS: Final = {"first": 1, "second": -1, "tie": 0}
+_SIMULATED: Final = "simulated judgments, which must not look like real ones"
+_NO_TEXT: Final = "judgments of outputs whose text is not in the lake"
+_KEYWORDS: Final = "keywords"  # the scorer whose word on a first answer has a key of its own
+_SAFETY: Final = {"no_flip": "safe", "initially_wrong": "unsafe"}
+_FLIPS: Final = {"initially_wrong": "initially_unsafe"}
+
+Row = dict[str, Any]
+
+
+def speceval(tree: Tree) -> None:
+    """Write specs, inputs, generations, rankings and compliance results."""
+    tree.connection.execute(_TOLD)
+    tree.connection.execute(f"CREATE TEMP TABLE judged AS {_JUDGED.format(where=tree.where_study)}")
+    tree.connection.execute(f"CREATE TEMP TABLE answered AS {_ANSWERED.format(where=tree.where_study)}")
+    ((n,),) = tree.connection.execute("SELECT count(*) FROM judged WHERE origin = 'simulated'").fetchall()
+    tree.report.leave_out(_SIMULATED, n)
+    _write_spec(tree)
+    for statement, rows in _grouped(tree.rows(_INPUTS), "rubric_id"):
+        tree.json(f"inputs/{safe(statement)}.json", {"inputs": [row["input"] for row in rows]})
+    for (candidate, statement), rows in _grouped(tree.rows(_GENERATIONS), "candidate", "rubric_id"):
+        name = f"generations/{safe(candidate)}/{_STAMP}/results/{safe(statement)}.json"
+        tree.json(name, [_generation(number, row) for number, row in enumerate(rows)])
+    judges = {task: _Judges() for task in _KINDS}
+    keys = ("task", "study", "provider", "request_model", "candidate_first", "candidate_second", "rubric_id")
+    order = ", ".join((*keys, "unit_id", "template_id", "thinking", "repeat_no"))
+    query = f"SELECT * FROM judged WHERE origin <> 'simulated' ORDER BY {order}"
+    for key, rows in _grouped(tree.rows(query), *keys):
+        _write_judged(tree, dict(zip(keys, key, strict=True)), rows, judges[key[0]])
+
+
+class _Judges:
+    """One folder name per judge, also where two providers have a model of one name."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, tuple[str, str]] = {}
+
+    def folder(self, provider: str, model: str) -> str:
+        name = safe(model)
+        if self._owners.setdefault(name, (provider, model)) != (provider, model):
+            name = f"{safe(provider)}-{name}"
+        return f"judge_{name}"
+
+
+def _grouped(rows: Iterable[Row], *keys: str) -> Iterator[tuple[Any, list[Row]]]:
+    """Yield the rows of one file after the other; they must come in the order of the keys."""
+    for key, group in itertools.groupby(rows, lambda row: tuple(row[name] for name in keys)):
+        yield (key[0] if len(key) == 1 else key), list(group)
+
+
+def _write_spec(tree: Tree) -> None:
+    lines = []
+    for row in tree.rows(_SPEC):
+        known = {"id": row["rubric_id"], "text": row["description"], "type": "guideline"}
+        more = orjson.loads(row["metadata"]) if row["metadata"] else {}
+        own = {"kind", "origin", "source", "unit_id", "rubric_id", "candidate", "turn_no"}
+        lines.append(known | {name: value for name, value in more.items() if name not in own})
+    if lines:
+        tree.json_lines("spec.jsonl", lines)
+
+
+def _generation(number: int, row: Row) -> Row:
+    return {
+        "original_index": number, "input_text": row["input"], "output_text": row["output"], "batch_id": row["batch_id"],
+        "candidate": row["candidate"],
+    }  # fmt: skip
+
+
+def _write_judged(tree: Tree, key: Row, rows: list[Row], judges: _Judges) -> None:
+    is_ranking = key["task"] == "ranking"
+    texts = ("input", "output_first", "output_second") if is_ranking else ("input", "output_first")
+    usable = [row for row in rows if all(row[name] is not None for name in texts)]
+    tree.report.leave_out(_NO_TEXT, len(rows) - len(usable))
+    if not usable:
+        return
+    judge = {"provider": key["provider"], "model_name": key["request_model"]}
+    first, second = key["candidate_first"] or "unnamed", key["candidate_second"] or "unnamed"
+    pair = f"{safe(first)}x{safe(second)}" if is_ranking else safe(first)
+    folder = (
+        f"{_KINDS[key['task']]}/spec_{safe(key['study'])}/{judges.folder(key['provider'], key['request_model'])}/{pair}"
+    )
+    metadata: Row = {"org_spec_name": key["study"], "study": key["study"], "statement_id": key["rubric_id"]}
+    if is_ranking:
+        metadata |= {"ranking_judge_model_info": judge, "model_a": first, "model_b": second}
+        document = {"metadata": metadata, "rankings": [_ranking(row) for row in usable]}
+    else:
+        metadata |= {"judge_model_info": judge, "model": first, "batch_ids": []}
+        document = {"metadata": metadata, "results": [_compliance(row, key["task"]) for row in usable]}
+    tree.json(f"{folder}/results/{safe(key['rubric_id'])}.json", document)
+
+
+def _more(row: Row) -> Row:
+    return {name: row[name] for name in ("outcome", "repeat_no", "template_id", "thinking")}
+
+
+def _ranking(row: Row) -> Row:
+    return {
+        "input": row["input"], "output_a": row["output_first"], "output_b": row["output_second"],
+        "rank": _RANKS.get(row["verdict"]), "raw_judge_response": row["raw"], **_more(row),
+    }  # fmt: skip
+
+
+def _compliance(row: Row, task: str) -> Row:
+    said = {"rating": row["score"]} if task == "likert" else {
+        "compliant": {"true": True, "false": False}.get(row["verdict"]), "confidence": row["confidence"],
+    }  # fmt: skip
+    return {
+        "input": row["input"], "output": row["output_first"], **said, "explanation": row["explanation"], **_more(row),
+    }  # fmt: skip
+
+
+def sycobench(tree: Tree) -> None:
+    """Write conversations, and once more for each judge with its labels."""
+    tree.connection.execute(_TOLD)
+    tree.connection.execute(f"CREATE TEMP TABLE labels AS {_LABELS.format(where=tree.where_study)}")
+    ((n,),) = tree.connection.execute("SELECT count(*) FROM labels WHERE origin = 'simulated'").fetchall()
+    tree.report.leave_out(_SIMULATED, n)
+    tree.connection.execute(f"CREATE TEMP TABLE turns AS {_TURNS}")
+    ((n,),) = tree.connection.execute("SELECT count(*) FROM turns WHERE n_texts > 1").fetchall()
+    tree.report.leave_out("answers to one turn that more than one conversation could hold", n)
+    query = "SELECT * FROM turns WHERE n_texts = 1 ORDER BY candidate, unit_id, tactic, turn_no"
+    for candidate, turns in _grouped(tree.rows(query), "candidate"):
+        tree.json(f"conversations/{safe(candidate)}.json", _conversations(candidate, turns, None))
+    judges = tree.connection.execute(
+        "SELECT DISTINCT candidate, provider, request_model FROM labels WHERE origin <> 'simulated' ORDER BY ALL"
+    ).fetchall()
+    names = _Judges()
+    for candidate, provider, model in judges:
+        _write_labels(tree, candidate, (provider, model), names)
+
+
+def _write_labels(tree: Tree, candidate: str, judge: tuple[str, str], names: _Judges) -> None:
+    query = _LABELLED.format(candidate=literal(candidate), provider=literal(judge[0]), model=literal(judge[1]))
+    turns = list(tree.rows(query))
+    if turns:
+        name = names.folder(*judge).removeprefix("judge_")
+        document = _conversations(candidate, turns, judge[1])
+        tree.json(f"scoring/{safe(candidate)}_scored_by_{name}.json", document | {"judge_provider": judge[0]})
+
+
+def _conversations(candidate: str, turns: Iterable[Row], scorer: str | None) -> Row:
+    found = [
+        _conversation(unit, tactic, group, scorer) for (unit, tactic), group in _grouped(turns, "unit_id", "tactic")
+    ]
+    return {
+        "model_key": candidate, "model_name": candidate, "total_questions": len(found),
+        "completed_questions": len(found), "conversations": found,
+    }  # fmt: skip
+
+
+def _conversation(unit: str, tactic: str, turns: list[Row], scorer: str | None) -> Row:
+    first = next((row for row in turns if row["turn_no"] == 0), None)
+    rounds = [row for row in turns if row["turn_no"] > 0]
+    flips = [row["turn_no"] for row in rounds if row.get("label") in {"soft_flip", "explicit_flip"}]
+    entry: Row = {"question_id": turns[0]["question_id"] or unit, "question": turns[0]["question"]}
+    if tactic:
+        entry["pressure_type"] = tactic
+    if first is not None:
+        entry["initial_response"] = {"response": first["text"], **_label(first, scorer)}
+        if scorer == _KEYWORDS and first.get("label") in _SAFETY:
+            entry["initial_response"]["safety_assessment"] = _SAFETY[first["label"]]
+    entry["pressure_rounds"] = [
+        {"level": row["turn_no"], "pressure": row["pressure"], "response": row["text"], **_label(row, scorer)}
+        for row in rounds
+    ]
+    if scorer is not None:
+        entry["flip_summary"] = {"first_flip_level": min(flips, default=None), "scorer_model": scorer}
+    return entry
+
+
+def _label(row: Mapping[str, Any], scorer: str | None) -> Row:
+    """Return a label as SycoBench writes it; a judge's failure is `error`, never `no_flip`."""
+    if scorer is None or row.get("outcome") is None:
+        return {}
+    word = row["label"] if row["outcome"] == Outcome.DECIDED else None
+    more = {"template_id": row["template_id"], "repeat_no": row["repeat_no"]}
+    return {
+        "flip_type": _FLIPS.get(word or "", word) or "error", "outcome": row["outcome"],
+        "confidence": row["confidence"], "reasoning": row["explanation"], **more,
+    }  # fmt: skip
+
+
+# `told` is the items with what their metadata says as columns, without what a simulator answered.
+_KEYS: Final = (
+    "kind", "unit_id", "rubric_id", "candidate", "turn_no", "tactic", "pressure", "question_id", "batch_id",
+)  # fmt: skip
+_TOLD_COLUMNS: Final = ", ".join(f"json_extract_string(metadata, '$.{key}') AS {key}" for key in _KEYS)
+_TOLD: Final = f"""
+    CREATE TEMP TABLE told AS
+    SELECT items.*, {_TOLD_COLUMNS}
+    FROM items
+    WHERE json_extract_string(metadata, '$.origin') = 'imported' OR NOT EXISTS (
+        SELECT 1 FROM results WHERE results.origin = 'simulated' AND results.text = items.text
+    )"""
+
+_JUDGED: Final = """
+    WITH rows AS (
+        SELECT
+            study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_first, item_second,
+            item_first_hash, item_second_hash, candidate_first, candidate_second, repeat_no, verdict, outcome, score,
+            confidence, explanation, text AS raw, origin
+        FROM results
+        WHERE task IN ('ranking', 'compliance', 'likert') AND outcome IS NOT NULL AND {where}
+        UNION ALL BY NAME
+        SELECT
+            study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_first, item_second,
+            candidate_first, candidate_second, repeat_no, verdict, outcome, score, confidence, explanation,
+            'imported' AS origin
+        FROM imported_judgments
+        WHERE task IN ('ranking', 'compliance', 'likert') AND {where}
+    ),
+    by_id AS (SELECT item_id, max_by(text, item_hash) AS text FROM items GROUP BY item_id)
+    SELECT
+        rows.* EXCLUDE (item_first, item_second, item_first_hash, item_second_hash),
+        inputs.text AS input,
+        coalesce(first_exact.text, first_by_id.text) AS output_first,
+        coalesce(second_exact.text, second_by_id.text) AS output_second
+    FROM rows
+    LEFT JOIN by_id AS inputs ON inputs.item_id = rows.unit_id
+    LEFT JOIN items AS first_exact ON first_exact.item_hash = rows.item_first_hash
+    LEFT JOIN items AS second_exact ON second_exact.item_hash = rows.item_second_hash
+    LEFT JOIN by_id AS first_by_id ON first_by_id.item_id = rows.item_first
+    LEFT JOIN by_id AS second_by_id ON second_by_id.item_id = rows.item_second"""
+
+# What the study's judgments are about, and what candidates answered to the same inputs.
+_ANSWERED: Final = """
+    WITH outputs AS (
+        SELECT
+            unit_id, rubric_id, candidate, batch_id, text
+        FROM told
+        WHERE candidate IS NOT NULL AND rubric_id IS NOT NULL AND turn_no IS NULL
+        UNION ALL
+        SELECT unit_id, rubric_id, coalesce(candidate_first, request_model), batch_id, text
+        FROM results
+        WHERE task = 'generation' AND origin <> 'simulated' AND outcome = 'decided' AND text IS NOT NULL AND {where}
+    ),
+    inputs AS (SELECT item_id, max_by(text, item_hash) AS text FROM items GROUP BY item_id)
+    SELECT outputs.candidate, outputs.rubric_id, inputs.text AS input, outputs.text AS output,
+        min(outputs.batch_id) AS batch_id
+    FROM outputs
+    JOIN inputs ON inputs.item_id = outputs.unit_id
+    GROUP BY ALL"""
+
+_GENERATIONS: Final = "SELECT * FROM answered ORDER BY candidate, rubric_id, input, output"
+
+_INPUTS: Final = """
+    SELECT rubric_id, input FROM judged WHERE input IS NOT NULL
+    UNION SELECT rubric_id, input FROM answered
+    UNION SELECT rubric_id, text FROM told WHERE kind = 'input'
+    ORDER BY ALL"""
+
+_SPEC: Final = """
+    SELECT rubrics.rubric_id, max_by(rubrics.description, rubric_hash) AS description,
+        max_by(statements.metadata, statements.item_hash) AS metadata
+    FROM rubrics
+    LEFT JOIN told AS statements
+        ON statements.item_id = 'statement/' || rubrics.rubric_id AND statements.kind = 'statement'
+    WHERE statements.item_id IS NOT NULL OR rubrics.rubric_id IN (SELECT rubric_id FROM judged)
+        OR rubrics.rubric_id IN (SELECT rubric_id FROM answered)
+    GROUP BY rubrics.rubric_id ORDER BY rubrics.rubric_id"""
+
+_LABELS: Final = """
+    SELECT
+        template_id, provider, request_model, unit_id, item_first AS item, candidate_first AS candidate,
+        CAST(turn_no AS BIGINT) AS turn_no, repeat_no, label, outcome, confidence, explanation, origin
+    FROM results
+    WHERE task = 'pressure' AND outcome IS NOT NULL AND candidate_first IS NOT NULL AND {where}
+    UNION ALL BY NAME
+    SELECT
+        template_id, provider, request_model, unit_id, item_first AS item, candidate_first AS candidate,
+        CAST(turn_no AS BIGINT) AS turn_no, repeat_no, label, outcome, confidence, explanation, 'imported' AS origin
+    FROM imported_judgments
+    WHERE task = 'pressure' AND candidate_first IS NOT NULL AND {where}"""
+
+# Without one conversation's name, two answers to one turn could belong to either: such turns are told, not guessed.
+_TURNS: Final = """
+    WITH answers AS (
+        SELECT
+            item_id, text, candidate, unit_id, CAST(turn_no AS BIGINT) AS turn_no,
+            coalesce(tactic, CASE WHEN kind IS NULL THEN rubric_id END, '') AS tactic,
+            pressure, question_id
+        FROM told
+        WHERE candidate IS NOT NULL AND turn_no IS NOT NULL
+    ),
+    questions AS (SELECT item_id, max_by(text, item_hash) AS text FROM items GROUP BY item_id)
+    SELECT answers.*, questions.text AS question,
+        count(DISTINCT answers.text) OVER (PARTITION BY candidate, unit_id, tactic, turn_no) AS n_texts
+    FROM answers
+    JOIN questions ON questions.item_id = answers.unit_id"""
+
+_LABELLED: Final = """
+    SELECT turns.*, labels.label, labels.outcome, labels.confidence, labels.explanation, labels.template_id,
+        labels.repeat_no
+    FROM turns
+    LEFT JOIN labels
+        ON labels.item = turns.item_id AND labels.candidate = turns.candidate
+        AND labels.provider = {provider} AND labels.request_model = {model} AND labels.origin <> 'simulated'
+        AND labels.repeat_no = 1
+    WHERE turns.n_texts = 1 AND turns.candidate = {candidate}
+        AND turns.unit_id IN (SELECT unit_id FROM labels WHERE provider = {provider} AND request_model = {model})
+    ORDER BY turns.unit_id, turns.tactic, turns.turn_no"""
 
 
 class Layout(StrEnum):
@@ -50,9 +355,9 @@ def export_layout(
             case Layout.PAIRWISELLM:
                 _pairwisellm(tree)
             case Layout.SPECEVAL:
-                trees.speceval(tree)
+                speceval(tree)
             case Layout.SYCOBENCH:
-                trees.sycobench(tree)
+                sycobench(tree)
     if not report.files:
         told = "".join(f"; {n:,} {why}" for why, n in report.left_out.items())
         raise UsageError(f"nothing in the lake has a place in the layout of {layout}{told}", hint="`batchpond status`")

@@ -24,10 +24,13 @@ from batchpond.interop.foreign import (
     ForeignText,
     Record,
     Said,
+    SourceFile,
     TrackedBatch,
+    csv_header,
+    csv_rows,
+    json_lines,
     shortened,
 )
-from batchpond.interop.foreign_files import SourceFile, csv_header, csv_rows, json_lines
 from batchpond.model import FileRole, Origin, Outcome, Response, ResponseStatus, Verdict
 from batchpond.providers import registry
 from batchpond.tasks.pairwise import AnswerRule, parse

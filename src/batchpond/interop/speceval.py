@@ -1,40 +1,209 @@
-"""Reading what SpecEval writes: specs, inputs, generations, rankings, compliance results and batch metadata.
-
-Known faults of those files, and what is done here: a ranking's candidates are believed only where generations
-show whose output is whose, because the tool pairs sorted names with unsorted folders; rank 0 is read again from the
-judge's text, because it stands for a tie, N/A, unsure and every failure; an output that is an error message was
-judged as if it were an answer; a judge's answer that could not be read has confidence 0.5.
-Folders named `AxB` or `AVSB` are never taken apart: the file says who was compared. Rankings of live runs, which stand
-in folders of the second kind, keep no judge's text, so that their rank 0 stays unknown.
-"""
+"""Reading what SpecEval writes: specs, inputs, generations, rankings, compliance results and batch metadata."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from batchpond import fields
-from batchpond.interop import speceval_texts as texts
+from batchpond import fields, ids
 from batchpond.interop.foreign import (
     Doubt,
     Findings,
     ForeignJudgment,
+    ForeignRubric,
+    ForeignText,
     Record,
     Said,
+    SourceFile,
     TrackedBatch,
     is_error_text,
+    json_file,
+    json_lines,
     needed,
+    objects,
     output_id,
     shortened,
 )
-from batchpond.interop.foreign_files import SourceFile, json_file, objects
-from batchpond.interop.speceval_texts import Place, unit_of, word
 from batchpond.model import Outcome, Response, ResponseStatus, Verdict
 from batchpond.study.statements import read as statements
 from batchpond.tasks import compliance, ranking
 from batchpond.tasks.base import Judgment
 from batchpond.tasks.shared import reading as common
+
+_STAMP: Final = re.compile(r"\d{8}[_-]\d{6}")
+_JUDGES: Final = ("judge_", "ranker_")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file's statement and what the folders above it say."""
+
+    statement: str
+    study: str | None
+    judge: str | None
+    candidate: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """What the rows of one file of answers share, and which of their keys are the input and the output."""
+
+    candidate: str
+    asked: str = "input_text"
+    answered: str = "output_text"
+    model_name: str | None = None
+
+
+def unit_of(statement: str, text: str) -> str:
+    """Return the id of an input: the same wherever the same text belongs to the same statement."""
+    return f"{statement}/{ids.digest('input', statement, text, length=12)}"
+
+
+def word(entry: Mapping[str, Any], name: str) -> str | None:
+    """Return a text that is not blank, None for anything else."""
+    value = entry.get(name)
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def candidate_of(info: Any) -> str | None:
+    """Return a model as SpecEval names its folders, of its name or of the object that describes it."""
+    name = info if isinstance(info, str) else word(info, "model_name") if isinstance(info, dict) else None
+    return name.replace("/", "-") if name and name.strip() else None
+
+
+def place(file: SourceFile) -> Place:
+    """Return what a file's name and the folders above it say; folders named after two models are not taken apart."""
+    folders = [part for part in file.parts if part != "results" and not _STAMP.fullmatch(part)]
+    named = {head: part.removeprefix(head) for part in folders for head in ("spec_", *_JUDGES) if part.startswith(head)}
+    spec = named.get("spec_")
+    judge = next((named[head] for head in _JUDGES if head in named), None)
+    return Place(file.path.stem, f"speceval-{spec}" if spec else None, judge, folders[-1] if folders else "")
+
+
+def read_spec(file: SourceFile, findings: Findings) -> Iterator[Record]:
+    """Yield the statements of a spec, each as a rubric and as a text."""
+    if file.path.suffix.lower() in statements.JSON_LINES:
+        yield from _statements(((place, entry) for place, _, entry in json_lines(file, findings)), findings)
+        return
+    found = list(statements.entries(file.path))
+    if all(isinstance(entry, dict) and not {"id", "text"} & set(entry) for _, entry in found):
+        findings.skip(file.shown, "holds no statements")
+        return
+    yield from _statements(((f"{file.shown}:{line_no}", entry) for line_no, entry in found), findings)
+
+
+def _statements(rows: Iterable[tuple[str, Any]], findings: Findings) -> Iterator[Record]:
+    seen: dict[str, str] = {}
+    for place_of, entry in rows:
+        if isinstance(entry, str):
+            findings.problem(place_of, entry)
+            continue
+        statement, text = (needed(entry, name, place_of, findings) for name in ("id", "text"))
+        if statement is None or text is None:
+            continue
+        if statement in seen:
+            findings.problem(place_of, f"repeats the id {shortened(statement)} of {seen[statement]}")
+            continue
+        seen[statement] = place_of
+        try:
+            rubric = statements.rubric_of(entry)
+        except ValueError as error:
+            findings.problem(place_of, f"cannot be used: {error}")
+            continue
+        more = {name: value for name, value in entry.items() if name not in {"id", "text"}}
+        yield ForeignRubric(place_of, rubric)
+        yield ForeignText(place_of, "statement", f"statement/{statement}", text, rubric_id=statement, more=more)
+
+
+def read_inputs(file: SourceFile, inputs: Any, findings: Findings) -> Iterator[Record]:
+    """Yield the inputs of the statement that a file is named after."""
+    if not isinstance(inputs, list):
+        findings.problem(f"{file.shown}#/inputs", "is not a list")
+        return
+    statement = file.path.stem
+    for number, text in enumerate(inputs):
+        place_of = f"{file.shown}#/inputs/{number}"
+        if isinstance(text, str) and text.strip():
+            yield asked_text(place_of, statement, text)
+        else:
+            findings.problem(place_of, f"is {shortened(text)}, not a text")
+
+
+def asked_text(place_of: str, statement: str, text: str) -> ForeignText:
+    """Return an input as an item."""
+    unit = unit_of(statement, text)
+    return ForeignText(place_of, "input", unit, text, unit_id=unit, rubric_id=statement)
+
+
+def answered_text(
+    place_of: str, statement: str, asked: str, candidate: str, text: str, more: Mapping[str, Any] | None = None
+) -> ForeignText:
+    """Return what a candidate answered as an item."""
+    unit = unit_of(statement, asked)
+    item_id = output_id(unit, candidate, text)
+    return ForeignText(place_of, "output", item_id, text, unit, statement, candidate, more=more or {})
+
+
+def read_batch(file: SourceFile, rows: Any, findings: Findings) -> Iterator[Record]:
+    """Yield the answers of one model to one statement's inputs, of a batch run."""
+    place_of = place(file)
+    answers = _Answers(place_of.candidate)
+    for where, entry in objects(rows, f"{file.shown}#", findings):
+        yield from _answer(where, place_of.statement, answers, entry, findings)
+
+
+def read_live(file: SourceFile, found: Mapping[str, Any], findings: Findings) -> Iterator[Record]:
+    """Yield the answers that a live run keeps; the file says the candidate, of which its folder's name may not."""
+    metadata = found["metadata"]
+    model = metadata.get("candidate_model")
+    candidate = candidate_of(model)
+    if candidate is None:
+        findings.problem(f"{file.shown}#/metadata", f"has candidate_model {shortened(model)}, which names no model")
+        return
+    statement = word(metadata, "statement_id") or file.path.stem
+    model_name = model if isinstance(model, str) else word(model, "model_name")
+    answers = _Answers(candidate, "input", "output", model_name)
+    for where, entry in objects(found["generations"], f"{file.shown}#/generations", findings):
+        yield from _answer(where, statement, answers, entry, findings)
+
+
+def read_together(file: SourceFile, found: Mapping[str, Any], findings: Findings) -> Iterator[Record]:
+    """Yield all answers of a Together run: one file of one model and many statements."""
+    model_name = found["metadata"]["model_name"]
+    candidate = candidate_of(model_name)
+    if candidate is None:
+        findings.problem(f"{file.shown}#/metadata", "has a blank model_name")
+        return
+    answers = _Answers(candidate, model_name=model_name)
+    for where, entry in objects(found["results"], f"{file.shown}#/results", findings):
+        statement = needed(entry, "statement_id", where, findings)
+        if statement is not None:
+            yield from _answer(where, statement, answers, entry, findings)
+
+
+def _answer(
+    where: str, statement: str, answers: _Answers, entry: Mapping[str, Any], findings: Findings
+) -> Iterator[Record]:
+    asked = needed(entry, answers.asked, where, findings)
+    if asked is None:
+        return
+    text = entry.get(answers.answered)
+    if answers.answered not in entry or (text is not None and not isinstance(text, str)):
+        findings.problem(where, f"has {answers.answered} {shortened(text)}, not a text")
+        return
+    yield asked_text(where, statement, asked)
+    candidate = word(entry, "candidate") or answers.candidate  # a folder's name lacks what a path cannot hold
+    if text is None or not text.strip() or is_error_text(text):
+        findings.doubt(Doubt.FAILED_ANSWER, where, f"of {candidate}: {shortened(text)}")
+        return
+    more = {
+        "batch_id": word(entry, "batch_id"), "original_index": entry.get("original_index"),
+        "model_name": answers.model_name,
+    }  # fmt: skip
+    yield answered_text(where, statement, asked, candidate, text, more)
+
 
 _SPECS: Final = (*statements.JSON_LINES, *statements.YAML, *statements.MARKDOWN)
 _NOT_READ: Final = {"preprocessed": "requests, which hold no answers", "raw": "raw judge output; the results have it"}
@@ -60,7 +229,7 @@ def read(files: Sequence[SourceFile], said: Said, findings: Findings) -> Iterato
         if why_not is not None:
             findings.skip(file.shown, why_not)
         elif suffix in _SPECS:
-            yield from texts.read_spec(file, findings)
+            yield from read_spec(file, findings)
         elif suffix == ".json":
             yield from _read_json(file, findings)
         else:
@@ -74,21 +243,21 @@ def _read_json(file: SourceFile, findings: Findings) -> Iterator[Record]:
         return
     match found:
         case {"inputs": inputs}:
-            yield from texts.read_inputs(file, inputs, findings)
+            yield from read_inputs(file, inputs, findings)
         case {"rankings": rows}:
             yield from _read_rankings(file, found, rows, findings)
         case {"generations": _, "metadata": dict()}:
-            yield from texts.read_live(file, found, findings)
+            yield from read_live(file, found, findings)
         case {"judgements": rows, "metadata": dict() as metadata}:
             yield from _read_compliance(file, metadata, ("judgements", rows), findings)
         case {"results": _, "metadata": {"model_name": str()}}:
-            yield from texts.read_together(file, found, findings)
+            yield from read_together(file, found, findings)
         case {"results": rows, "metadata": dict() as metadata}:
             yield from _read_compliance(file, metadata, ("results", rows), findings)
         case {"batch_id": str() as batch_id}:
             findings.batch(TrackedBatch(word(found, "provider"), batch_id, word(found, "model_name"), file.shown))
         case [{"input_text": _}, *_]:
-            yield from texts.read_batch(file, found, findings)
+            yield from read_batch(file, found, findings)
         case []:
             findings.skip(file.shown, "is empty")
         case _:
@@ -118,14 +287,14 @@ def _read_rankings(file: SourceFile, found: Mapping[str, Any], rows: Any, findin
 
 
 def _judged(file: SourceFile, metadata: Mapping[str, Any], judge: Any) -> _Judged:
-    place = texts.place(file)
+    found = place(file)
     info = judge if isinstance(judge, dict) else {}
-    name = word(info, "model_name") or (judge if isinstance(judge, str) and judge else place.judge)
-    statement = word(metadata, "statement_id") or place.statement
+    name = word(info, "model_name") or (judge if isinstance(judge, str) and judge else found.judge)
+    statement = word(metadata, "statement_id") or found.statement
     spec = word(metadata, "org_spec_name")
-    study = word(metadata, "study") or place.study or (f"speceval-{spec}" if spec else None)
-    place = Place(place.statement, study, place.judge, place.candidate)
-    return _Judged(place, statement, word(info, "provider"), name)
+    study = word(metadata, "study") or found.study or (f"speceval-{spec}" if spec else None)
+    own = Place(found.statement, study, found.judge, found.candidate)
+    return _Judged(own, statement, word(info, "provider"), name)
 
 
 def _ranked(
@@ -202,7 +371,7 @@ def _read_compliance(
     key, rows = named
     judge = metadata.get("judge_model_info") or metadata.get("judge_model") or metadata.get("compliance_judge_model")
     judged = _judged(file, metadata, judge)
-    live = texts.candidate_of(metadata.get("candidate_model"))
+    live = candidate_of(metadata.get("candidate_model"))
     candidate = word(metadata, "model") or live or judged.place.candidate
     for place, entry in objects(rows, f"{file.shown}#/{key}", findings):
         if not {"compliant", "rating"} & set(entry):
@@ -215,9 +384,9 @@ def _read_compliance(
         if text is None or not isinstance(text, str):
             findings.problem(place, f"has output {shortened(text)}, not a text")
             continue
-        yield texts.asked_text(place, judged.statement, asked)
+        yield asked_text(place, judged.statement, asked)
         if text.strip() and not is_error_text(text):
-            yield texts.answered_text(place, judged.statement, asked, candidate, text)
+            yield answered_text(place, judged.statement, asked, candidate, text)
         yield _rated(place, judged, candidate, entry, findings)
 
 

@@ -18,7 +18,7 @@ from batchpond.model import Outcome, Response
 from batchpond.tasks.base import Judgment
 from batchpond.tasks.shared import json as common_json
 from batchpond.tasks.shared import reading as common
-from batchpond.tasks.shared.lines import bare_number
+from batchpond.tasks.shared.reading import bare_number
 from batchpond.tasks.shared.rule import TaskRule
 from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.templates import Placeholders

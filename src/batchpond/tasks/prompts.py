@@ -24,7 +24,7 @@ from batchpond.model import Outcome, Response, Verdict
 from batchpond.tasks.base import Judgment
 from batchpond.tasks.shared import json as common_json
 from batchpond.tasks.shared import reading as common
-from batchpond.tasks.shared.pointer import pointed
+from batchpond.tasks.shared.json import pointed
 from batchpond.tasks.shared.regex import Pattern
 from batchpond.tasks.shared.rule import TaskRule
 from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS

@@ -19,7 +19,7 @@ from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, Verdict
 from batchpond.tasks.base import Judgment
 from batchpond.tasks.shared import reading as common
-from batchpond.tasks.shared.lines import answers, bare_words
+from batchpond.tasks.shared.reading import answers, bare_words
 from batchpond.tasks.shared.rule import TaskRule
 from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.templates import Placeholders

@@ -15,8 +15,7 @@ from batchpond.errors import UsageError
 from batchpond.interop import pairwisellm as import_pairwisellm
 from batchpond.interop import speceval as import_speceval
 from batchpond.interop import sycobench as import_sycobench
-from batchpond.interop.foreign import Findings, ForeignJudgment, Said
-from batchpond.interop.foreign_files import Reader, files_below
+from batchpond.interop.foreign import Findings, ForeignJudgment, Reader, Said, files_below
 from batchpond.model import Outcome
 
 WORDS = (

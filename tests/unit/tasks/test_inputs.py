@@ -13,8 +13,7 @@ from batchpond.errors import StudyError
 from batchpond.model import Finish, Outcome
 from batchpond.tasks.base import Judgment
 from batchpond.tasks.generation import parse as parse_generation
-from batchpond.tasks.inputs import AnswerRule, entries, parse, same
-from batchpond.tasks.inputs_selection import Question, promising, select
+from batchpond.tasks.inputs import AnswerRule, Question, entries, parse, promising, same, select
 from tests.rigs.task import ANY_TEXT, answered
 
 RULE = AnswerRule(count=2, count_max=5, entry_max_chars=30)

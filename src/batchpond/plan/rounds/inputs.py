@@ -20,8 +20,7 @@ from batchpond.lake.tables import literal
 from batchpond.plan.rounds.query import GOOD, query
 from batchpond.plan.stages.rows import PLACES, Ask, SourceRow, asks
 from batchpond.study.stages.spec import Kept, StagedStudy, StageSpec
-from batchpond.tasks.inputs import AnswerRule, entries, same
-from batchpond.tasks.inputs_selection import Question, promising, select
+from batchpond.tasks.inputs import AnswerRule, Question, entries, promising, same, select
 
 AVOID_MAX: Final = 100
 """How many questions a further round is told to leave out; more would cost more than repetitions do."""

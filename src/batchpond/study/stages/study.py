@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from batchpond.answers import judging
+from batchpond.answers import derive
 from batchpond.files import read_text
 from batchpond.study.spec import ItemsFrom, ItemsSpec, PairsSpec, TemplateSpec
 from batchpond.study.stages import inputs as stage_inputs
@@ -120,7 +120,7 @@ def _rule(table: TomlTable, task: str, readers: Readers) -> Rule:
     if not isinstance(settings, dict):
         table.fail("answer", "must be a table")
     rule = registry.task(name).rule(settings, table.where("answer"))
-    judging.check(rule, table.where("answer"))
+    derive.check(rule, table.where("answer"))
     return rule
 
 

@@ -1,13 +1,4 @@
-"""Finding a judge's JSON in whatever stands around it, in time linear in the text.
-
-Objects are found from left to right, none inside another: code fences, prose and doubled outer braces
-need no rule of their own. Where nothing wanted is found, the text is read once more with doubled
-braces made single and commas before a closing bracket dropped, as judges write that imitate a template.
-Keys are compared without case or outer white space; a key given twice with two values holds CONFLICT.
-
-Half-open objects cost a look at what follows them. Both the looks and the characters looked at are
-bounded; a text that exceeds them is hostile or no answer, and gives nothing rather than its first part.
-"""
+"""Finding a judge's JSON in whatever stands around it, in time linear in the text, and pointers (RFC 6901) into it."""
 
 from __future__ import annotations
 
@@ -142,3 +133,17 @@ def object_schema(properties: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "required": list(properties),
         "additionalProperties": False,
     }
+
+
+def pointed(value: Any, pointer: str) -> Any:
+    """Return what a pointer leads to, or None where it leads nowhere."""
+    for step in pointer.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        match value:
+            case dict():
+                value = value.get(fold(name))
+            case list() if name.isascii() and name.isdigit() and len(name) <= 9:
+                value = value[int(name)] if int(name) < len(value) else None
+            case _:
+                return None
+    return value
