@@ -6,8 +6,7 @@ import difflib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from batchpond import __version__
+from batchpond.cli._startup import linear_algebra
 from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.formats import Format
 from batchpond.cli.interrupts import Interrupts
@@ -50,7 +50,7 @@ class Invocation:
 
     def store(self) -> Store:
         """Open the lake."""
-        with linear_algebra(threads=1):  # nothing here calls it, and its threads spin longer than a pass takes
+        with linear_algebra(threads=1):
             from batchpond.lake.store import Store
 
         return Store.open(self.lake_path)
@@ -65,20 +65,6 @@ class Invocation:
     def color_stdout(self) -> bool:
         """Return whether tables on stdout are coloured."""
         return self.diagnostics.has_color(sys.stdout.isatty())
-
-
-@contextmanager
-def linear_algebra(threads: int) -> Iterator[None]:
-    """Let numpy load with so many threads of linear algebra: it reads their number only then."""
-    name = "OPENBLAS_NUM_THREADS"
-    asked = os.environ.get(name)
-    os.environ[name] = str(threads)
-    try:
-        yield
-    finally:
-        del os.environ[name]
-        if asked is not None:
-            os.environ[name] = asked
 
 
 pass_invocation = click.make_pass_decorator(Invocation, ensure=True)

@@ -7,8 +7,9 @@ import os
 import click
 
 from batchpond.cli import output
+from batchpond.cli._startup import linear_algebra
 from batchpond.cli.formats import Format
-from batchpond.cli.frame import Invocation, format_option, linear_algebra, pass_invocation, pond_command
+from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
 
 TERMINAL_COLUMNS = ("item", "rank", "rank_lo", "rank_hi", "tied_group", "theta", "theta_lo", "theta_hi",
                     "n_comparisons", "win_rate", "flags")  # fmt: skip
