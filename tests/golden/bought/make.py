@@ -18,8 +18,8 @@ from tests.golden.bought import record
 
 # What opens later rounds is brought to its end; of most others the plan says all, and some show what is sent.
 FINISHED = (
-    "adaptive", "adaptive_top", "pressure_everywhere", "stages_inputs_by_hand", "stages_inputs",
-    "stages_pairs_of_pairs", "stages_ratings", "stages_screening", "stages_sources", "stages_structured",
+    "adaptive", "adaptive_top", "pressure_everywhere", "stages_inputs_by_hand", "stages_inputs_one_round",
+    "stages_pairs_of_pairs", "stages_ratings", "stages_sources", "stages_structured",
 )  # fmt: skip
 SUBMITTED = (
     "init_stages",

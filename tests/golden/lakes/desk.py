@@ -68,6 +68,10 @@ class Desk:
         """Run `submit --yes`."""
         self.lake.submit(self.study, confirm=lambda _: True)
 
+    def n_due(self) -> int:
+        """Return how many requests `submit --dry-run` would send."""
+        return self.lake.submit(self.study, dry_run=True).preview.n_requests
+
     def sync(self, *, submit_due: bool = True) -> bool:
         """Run `sync` when some time has passed; returns whether there is more to come."""
         self.pass_time(STEP_S)
@@ -81,7 +85,7 @@ class Desk:
         self.pass_time(max(0.0, time.time() - self.ledger()["now"]))
         for _ in doors.deadline():
             self.submit()  # renews an approval that has ended, as far as anything is due
-            if not self.sync():
+            if not self.sync() and not self.n_due():
                 return
 
     def results(self) -> list[str]:
