@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from tests.golden import doors
 
 import batchpond
+from tests.golden import doors
 
 HERE = Path(__file__).parent
 STUDIES = HERE / "studies"

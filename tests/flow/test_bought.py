@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.golden import doors
 from tests.golden.bought import record
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
 from tests.golden.bought import record
 
 Asked = Callable[[str], dict[str, Any]]

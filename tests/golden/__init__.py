@@ -1,0 +1,1 @@
+"""What was computed or bought once, and may not change."""
