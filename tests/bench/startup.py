@@ -34,7 +34,8 @@ WAYS = {
     "httpx's command line": "spare = _startup.spare\n"
     "def loading():\n    spare(); del sys.modules['httpx._main']\n_startup.spare = loading",
     "searching at exit": "_startup.spare_exit = lambda: None",
-    "threads of linear algebra": "import contextlib\n_startup.linear_algebra = lambda threads: contextlib.nullcontext()",
+    "threads of linear algebra": "from contextlib import nullcontext\n"
+    "_startup.linear_algebra = lambda threads: nullcontext()",
 }
 
 
