@@ -19,10 +19,9 @@ from batchpond.errors import LakeError
 from batchpond.lake import tables
 from batchpond.lake.schemas import EVENTS, IMPORTED_JUDGMENTS, ITEMS, TABLES
 from batchpond.lake.store import LENS
-from batchpond.views import cache, scripts, sqldocs
+from batchpond.views import cache, scripts
 from tests.rigs.lakes import LakeBuilder
 
-ROOT = Path(__file__).parents[3]
 OTHER_PYTHON = "BATCHPOND_OTHER_PYTHON"  # an interpreter with another line of DuckDB
 
 
@@ -325,12 +324,6 @@ def test_a_name_defined_twice_is_an_error(tmp_path: Path) -> None:
         (tmp_path / folder / f"{folder}.sql").write_text("CREATE OR REPLACE VIEW x AS SELECT 1;")
     with pytest.raises(LakeError, match=r"1_a\.sql and 2_b\.sql"):
         scripts.load(tmp_path)
-
-
-def test_the_page_about_the_views_is_up_to_date() -> None:
-    """`python -m batchpond.views.sqldocs` was run after the last change."""
-    page = ROOT / "sql" / "README.md"
-    assert page.read_text("utf-8") == sqldocs.render()
 
 
 def test_every_table_is_described() -> None:

@@ -1,4 +1,4 @@
-"""The page `sql/README.md`, made from the headers of the SQL files: `python -m batchpond.views.sqldocs` writes it."""
+"""The page `sql/README.md`, made from the headers of the SQL files: `python -m tests.rigs.sql_readme` writes it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from batchpond.views import scripts
 _HEAD: Final = """\
 # The views
 
-This page is made from the headers of the files in this folder by `python -m batchpond.views.sqldocs`; do not edit it.
+This page is made from the headers of the files in this folder by `python -m tests.rigs.sql_readme`; do not edit it.
 
 A file is a view of the same name, and the folder is its stage; the files in `0_functions` define macros. The order in
 which they run is derived from what they read. `batchpond views` lists them, `batchpond views --ddl` prints one script
