@@ -1,12 +1,17 @@
 -- question: What are the regularised incomplete beta function and its inverse, the base of all exact results?
 -- macros: ibeta(x, a, b), beta_quantile(p, a, b); the others are steps of these two.
--- source: the factor x^a y^b / (a B(a, b)) in Loader's saddle-point form (2000), because differences of lgamma lose
---   1e-9 at n = 1e6; the continued fraction 26.5.8 of Abramowitz and Stegun, evaluated backwards; the inverse by
---   Newton steps on ln I against the log-odds of x, a concave function, so that the steps cannot diverge.
+-- estimators:
+--   - ibeta: P(Beta(a, b) <= x), the factor times the fraction
+--   - ibeta_ln_factor: ln of x^a y^b / (a B(a, b)) in Loader's saddle-point form, because differences of lgamma lose
+--     1e-9 at n = 1e6
+--   - ibeta_fraction: the continued fraction, evaluated backwards
+--   - beta_quantile: Newton steps on ln I against the log-odds of x, a concave function, so that the steps cannot
+--     diverge
+-- reference: Loader 2000 (the factor); Abramowitz and Stegun 26.5.8 (the fraction).
 -- accuracy: 1e-10 relative against scipy for a, b from 0.5 to 1e6, in both tails.
--- note: list_transform([v], lambda ...) binds v once; the bp_ names keep callers' columns from being captured. Seeds
---   of list_reduce are prepended to the list: given as its third argument, DuckDB 1.5 mixes up the rows' captured
---   values.
+-- nulls: NULL unless a and b are above 0; the quantile also for p outside 0 to 1.
+-- note: list_transform([v], lambda ...) binds v once; the bp_ names keep callers' columns from being captured. Seeds of
+--   list_reduce are prepended to the list: given as its third argument, DuckDB 1.5 mixes up the rows' captured values.
 
 -- ln Gamma(x + 1) less Stirling's ln(sqrt(2 pi x) (x/e)^x), for x > 0
 CREATE OR REPLACE MACRO stirling_error(x) AS

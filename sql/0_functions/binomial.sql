@@ -1,8 +1,12 @@
 -- question: How likely is a binomial count, and is k of n what a fair coin would do (the sign test)?
--- macros: binom_cdf(k, n, p) = P(X <= k); binom_sf(k, n, p) = P(X > k); binom_pmf_half(k, n) = P(X = k) at p = 1/2;
---   binom_test_half(k, n) = the two-sided p value of k successes in n.
--- source: the cdf is an incomplete beta; the test adds up the tail at p = 1/2 as pmf(k) (1 + k/(n-k+1) (1 + ...)),
---   all terms positive, cut where the rest is below 1e-17.
+-- macros: binom_cdf(k, n, p), binom_sf(k, n, p), binom_pmf_half(k, n), binom_test_half(k, n)
+-- estimators:
+--   - binom_cdf: P(X <= k), an incomplete beta
+--   - binom_sf: P(X > k)
+--   - binom_pmf_half: P(X = k) at p = 1/2
+--   - binom_test_half: the two-sided p value of k successes in n, the tail at p = 1/2 added up as pmf(k) (1 + k/(n-k+1)
+--     (1 + ...)), all terms positive, cut where the rest is below 1e-17
+-- reference: exact; the incomplete beta is that of ibeta.
 -- accuracy: 1e-11 relative against scipy up to n = 1e6 (1e-12 for the test), down to the smallest doubles.
 -- nulls: NULL when n is 0 (no data is no evidence: neither p = 1 nor p = 0) and when k is not in 0..n.
 

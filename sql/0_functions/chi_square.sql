@@ -1,9 +1,12 @@
 -- question: How likely is a chi-square value at least this large, for any degrees of freedom above 0?
 -- macros: chi2_sf(x, df)
--- source: the incomplete gamma functions of df/2 and x/2: below the mean by the power series 6.5.29 of Abramowitz and
---   Stegun (subtracted from 1), above by the continued fraction 6.5.31; the common factor in Loader's saddle-point
---   form.
+-- estimators:
+--   - chi2_sf: the incomplete gamma functions of df/2 and x/2: below the mean by the power series (subtracted from 1),
+--     above by the continued fraction
+--   - gamma_factor: the common factor in Loader's saddle-point form
+-- reference: Abramowitz and Stegun 6.5.29 (the series) and 6.5.31 (the fraction).
 -- accuracy: 1e-11 relative against scipy for df from 0.5 to 1e5, to the smallest doubles.
+-- nulls: NULL unless df is above 0.
 
 -- h^a e^-h / Gamma(a + 1)
 CREATE OR REPLACE MACRO gamma_factor(a, h) AS

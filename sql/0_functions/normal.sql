@@ -1,8 +1,14 @@
 -- question: What are the tails and the quantile of the standard normal distribution (DuckDB has no erf)?
--- macros: normal_sf(z) = P(Z > z); normal_cdf(z) = P(Z <= z); normal_two_sided(z) = P(|Z| >= |z|); normal_quantile(p)
--- source: erfc by the all-positive series 7.1.6 of Abramowitz and Stegun below 2.5 and the continued fraction 7.1.14
---   above; the quantile by Newton steps on the logarithm of the tail, a concave function.
+-- macros: normal_sf(z), normal_cdf(z), normal_two_sided(z), normal_quantile(p)
+-- estimators:
+--   - erfc_positive: the all-positive series below 2.5 and the continued fraction above
+--   - normal_sf: P(Z > z)
+--   - normal_cdf: P(Z <= z)
+--   - normal_two_sided: P(|Z| >= |z|)
+--   - normal_quantile: Newton steps on the logarithm of the tail, a concave function
+-- reference: Abramowitz and Stegun 7.1.6 (the series) and 7.1.14 (the fraction).
 -- accuracy: 1e-11 relative against scipy in both tails, to the smallest doubles.
+-- nulls: normal_quantile is NULL for p outside (0, 1).
 
 CREATE OR REPLACE MACRO erfc_positive(x) AS
   CASE WHEN x < 2.5 THEN

@@ -1,8 +1,10 @@
 -- question: Which means fit n values between 0 and 1 whose mean p has the standard error se?
 -- macros: wilson_mean(p, n, se), a struct of lo and hi
--- source: Wilson's interval with the effective size p (1-p) / se^2 in place of n and the t(n-1) quantile in place of
---   the normal one (after Korn and Graubard 1998), so that the ends stay between 0 and 1. Values without any spread,
---   and a single value, count as n observations of a proportion.
+-- estimators:
+--   - wilson_mean: Wilson's interval with the effective size p (1-p) / se^2 in place of n and the t(n-1) quantile in
+--     place of the normal one, so that the ends stay between 0 and 1; values without any spread, and a single value,
+--     count as n observations of a proportion
+-- reference: after Korn and Graubard 1998.
 -- nulls: NULL when n is 0 or NULL.
 
 -- list_transform binds the numbers once
