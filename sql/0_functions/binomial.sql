@@ -29,7 +29,7 @@ CREATE OR REPLACE MACRO binom_pmf_half(k, n) AS
 CREATE OR REPLACE MACRO binom_tail_ratio_half(k, n) AS
   1 + list_reduce(
     list_prepend(0.0::DOUBLE, range(least(k, (30 + 4.5::DOUBLE * sqrt(n))::BIGINT) - 1, -1, -1)::DOUBLE[]),
-    lambda bp_acc, bp_i: (k - bp_i) / (n - k + 1 + bp_i) * (1 + bp_acc));
+    LAMBDA bp_acc, bp_i: (k - bp_i) / (n - k + 1 + bp_i) * (1 + bp_acc));
 
 CREATE OR REPLACE MACRO binom_test_half(k, n) AS
   CASE WHEN n > 0 AND k >= 0 AND k <= n THEN

@@ -15,12 +15,12 @@ CREATE OR REPLACE MACRO gamma_factor(a, h) AS
 CREATE OR REPLACE MACRO gamma_p_series(a, h) AS
   gamma_factor(a, h) * (1 + list_reduce(
     list_prepend(0.0::DOUBLE, range((60 + 9 * sqrt(a))::BIGINT, 0, -1)::DOUBLE[]),
-    lambda bp_acc, bp_i: h / (a + bp_i) * (1 + bp_acc)));
+    LAMBDA bp_acc, bp_i: h / (a + bp_i) * (1 + bp_acc)));
 
 CREATE OR REPLACE MACRO gamma_q_fraction(a, h) AS
   gamma_factor(a, h) * a / list_reduce(
     list_prepend(h - a + 2 * (120 + 5 * sqrt(a))::BIGINT + 1, range((120 + 5 * sqrt(a))::BIGINT, 0, -1)::DOUBLE[]),
-    lambda bp_acc, bp_i: h - a + 2 * bp_i - 1 - bp_i * (bp_i - a) / bp_acc);
+    LAMBDA bp_acc, bp_i: h - a + 2 * bp_i - 1 - bp_i * (bp_i - a) / bp_acc);
 
 CREATE OR REPLACE MACRO chi2_sf(x, df) AS
   CASE WHEN NOT df > 0 THEN NULL WHEN x <= 0 THEN 1.0::DOUBLE

@@ -13,9 +13,9 @@ CREATE OR REPLACE MACRO sign_test_critical(n, alpha := 0.05::DOUBLE) AS
   list_max(list_filter(range(
       greatest(0, floor(n / 2.0 + normal_quantile(alpha / 2) * sqrt(n) / 2) - 3)::BIGINT,
       greatest(0, floor(n / 2.0 + normal_quantile(alpha / 2) * sqrt(n) / 2) + 3)::BIGINT),
-    lambda bp_k: binom_test_half(bp_k, n) <= alpha AND 2 * bp_k < n));
+    LAMBDA bp_k: binom_test_half(bp_k, n) <= alpha AND 2 * bp_k < n));
 
 CREATE OR REPLACE MACRO sign_test_mde(n, alpha := 0.05::DOUBLE, power := 0.8::DOUBLE) AS
-  CASE WHEN n > 0 THEN list_extract(list_transform([sign_test_critical(n, alpha)], lambda bp_c:
+  CASE WHEN n > 0 THEN list_extract(list_transform([sign_test_critical(n, alpha)], LAMBDA bp_c:
     CASE WHEN bp_c IS NOT NULL
          THEN 1 / (1 + exp(beta_quantile_logit(1 - power, bp_c + 1, n - bp_c))) END), 1) END;

@@ -14,12 +14,12 @@ CREATE OR REPLACE MACRO effective_size(p, n, se) AS
 -- list_transform binds the two numbers once
 CREATE OR REPLACE MACRO wilson_clustered_lo(p, n, se, g, alpha := 0.05::DOUBLE) AS
   CASE WHEN g >= 5 AND n > 0 THEN
-    list_extract(list_transform([effective_size(p, n, se)::DOUBLE], lambda bp_n:
-      list_extract(list_transform([t_two_sided_quantile(alpha, g - 1)], lambda bp_t:
+    list_extract(list_transform([effective_size(p, n, se)::DOUBLE], LAMBDA bp_n:
+      list_extract(list_transform([t_two_sided_quantile(alpha, g - 1)], LAMBDA bp_t:
         wilson_lo(p * bp_n, bp_n, bp_t)), 1)), 1) END;
 
 CREATE OR REPLACE MACRO wilson_clustered_hi(p, n, se, g, alpha := 0.05::DOUBLE) AS
   CASE WHEN g >= 5 AND n > 0 THEN
-    list_extract(list_transform([effective_size(p, n, se)::DOUBLE], lambda bp_n:
-      list_extract(list_transform([t_two_sided_quantile(alpha, g - 1)], lambda bp_t:
+    list_extract(list_transform([effective_size(p, n, se)::DOUBLE], LAMBDA bp_n:
+      list_extract(list_transform([t_two_sided_quantile(alpha, g - 1)], LAMBDA bp_t:
         wilson_hi(p * bp_n, bp_n, bp_t)), 1)), 1) END;

@@ -13,5 +13,5 @@ CREATE OR REPLACE MACRO wilson_mean(p, n, se) AS
     list_extract(list_transform([{
         'n': CASE WHEN se > 0 AND p > 0 AND p < 1 THEN p * (1 - p) / (se::DOUBLE * se) ELSE n::DOUBLE END,
         't': CASE WHEN se > 0 THEN t_two_sided_quantile(0.05, n - 1) ELSE 1.959963984540054::DOUBLE END
-      }], lambda bp_s: {'lo': wilson_lo(p * bp_s.n, bp_s.n, bp_s.t), 'hi': wilson_hi(p * bp_s.n, bp_s.n, bp_s.t)}
+      }], LAMBDA bp_s: {'lo': wilson_lo(p * bp_s.n, bp_s.n, bp_s.t), 'hi': wilson_hi(p * bp_s.n, bp_s.n, bp_s.t)}
     ), 1) END;

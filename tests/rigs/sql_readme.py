@@ -84,9 +84,9 @@ The *grain* is what names one row. A *cell* is study, template_id, rubric_id, pr
 _ADD: Final = """\
 ## How to add a metric
 
-1. Write `sql/2_metrics/metric_ties.sql`: one view, named as the file. The header above it has the keys {keys}, in this
-   order (`note` may follow); each estimator names columns of the view, and every number that is no count has one.
-   `_lo`, `_hi` and `_se` go with the column before them.
+1. Write `sql/2_metrics/metric_ties.sql`: one view, named as the file. The header above it has, in this order, the keys
+   {keys}; `note` may follow. Each estimator names columns of
+   the view, and every number that is no count has one; `_lo`, `_hi` and `_se` go with the column before them.
 
    ```sql
    -- grain: study, provider, request_model
@@ -220,7 +220,7 @@ def _graphs(by_stage: Mapping[str, Sequence[Script]]) -> list[str]:
         others = sorted({name for names in reads.values() for name in names} - set(reads))
         lines = ["```mermaid", "flowchart LR"]
         lines += [f"  {name}([{name}])" for name in others if name in tables]
-        lines += [f"  subgraph {stage}", *(f"    {name}" for name in reads), "  end"]
+        lines += [f'  subgraph stage ["{stage}"]', *(f"    {name}" for name in reads), "  end"]
         lines += [f"  {' & '.join(names)} --> {name}" for name, names in reads.items()]
         parts += [f"### Into {stage}\n", "\n".join([*lines, "```", ""])]
     return parts
@@ -228,11 +228,14 @@ def _graphs(by_stage: Mapping[str, Sequence[Script]]) -> list[str]:
 
 def _words(by_stage: Mapping[str, Sequence[Script]]) -> str:
     texts = {script.name: script.text for group in by_stage.values() for script in group}
-    rows = [(f"{column} of `{view}`", ", ".join(words(texts[view], column)), "") for view, column in _CASES]
+    rows = [
+        (f"{column} of `{view}`", ", ".join(words(texts[view], column)), f"[{view}](#{view})")
+        for view, column in _CASES
+    ]
     rows += [
         (column, ", ".join(kind), (kind.__doc__ or "").splitlines()[0].rstrip(".")) for column, kind in _ENUMS.items()
     ]
-    told = "Each of these columns holds one of these words, or NULL, in whichever view it stands.\n"
+    told = "What these columns hold, in whichever view they stand; `origin` is `mixed` where a row adds up several.\n"
     return f"## Words\n\n{told}\n" + _table(("column", "words", "what it says"), rows)
 
 

@@ -1,14 +1,11 @@
-"""The SQL files, their order and headers; the page about them, and that its checklist for a metric is enough."""
+"""The SQL files, their order and headers, and the page about them."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from batchpond import views
@@ -19,9 +16,9 @@ from batchpond.views import scripts
 from tests.rigs import sql_readme
 from tests.rigs.sql import views_over
 
-ROOT = Path(__file__).parents[3]
 SCRIPTS = {script.name: script for script in scripts.scripts()}
 METRICS = [name for name, script in SCRIPTS.items() if script.stage == sql_readme.METRICS]
+CLAUSES = "between by exists is join macro materialized nulls over partition recursive rows"
 OF_A_COLUMN = ("_lo", "_hi", "_se")
 VIEW_SCRIPTS = [script for script in SCRIPTS.values() if script.stage != "0_functions"]
 by_name = pytest.mark.parametrize("script", VIEW_SCRIPTS, ids=lambda script: script.name)
@@ -46,6 +43,15 @@ def test_a_view_uses_no_json_and_joins_by_name(script: scripts.Script) -> None:
     assert not re.search(r"\b(?:FROM|JOIN)\s+\w+(?:\s+AS\s+\w+)?\s*,", code)
     defined = {name for other in SCRIPTS.values() for name in other.views} | set(TABLES)
     assert not ctes & defined
+
+
+def test_keywords_are_upper_case() -> None:
+    """What DuckDB reserves, and the words that clauses are made of, stand in one case in every file."""
+    reserved = duckdb.sql("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category = 'reserved'").fetchall()
+    keywords = {name for (name,) in reserved} | set(CLAUSES.split())
+    for script in SCRIPTS.values():
+        code = re.sub(r"--[^\n]*|'(?:[^']|'')*'", " ", script.text)
+        assert not set(re.findall(r"(?<![\w.])[a-z]+(?![\w.])", code)) & keywords, script.name
 
 
 # Equal ballots are counted once, as lists: joining judges to judges row by row would be quadratic in them.
@@ -192,44 +198,3 @@ def test_the_graph_has_every_view_and_leads_only_forward() -> None:
     order = [view.name for view in views.views()]
     assert {name for _, name in arrows} == {name for name, script in SCRIPTS.items() if script.views}
     assert all(order.index(one) < order.index(other) and one in SCRIPTS[other].needs for one, other in arrows)
-
-
-def test_the_checklist_for_a_metric_is_enough(tmp_path: Path) -> None:
-    """A copy of the project, the page's two files written into it, the page's two commands: the metric is there."""
-    steps = sql_readme.render().partition("## How to add a metric")[2].partition("\n## ")[0]
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    for folder in ("sql", "tests/cases", "tests/rigs", "tests/unit/views"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("tests/__init__.py", "tests/unit/__init__.py", "tests/conftest.py", "pyproject.toml"):
-        shutil.copy(ROOT / file, tmp_path / file)
-    written = re.findall(r"Write `(\S+)`.*?\n   ```\w+\n(.*?)   ```\n", steps, re.DOTALL)
-    assert [path for path, _ in written] == ["sql/2_metrics/metric_ties.sql", "tests/cases/metric_ties.yaml"]
-    for path, block in written:
-        (tmp_path / path).write_text(re.sub(r"^   ", "", block, flags=re.MULTILINE), "utf-8")
-    make, check = re.findall(r"`python (-m [^`]+)`", steps.partition("\n3. ")[2])
-    _python(tmp_path, make)
-    assert "](#metric_ties)" in (tmp_path / "sql" / "README.md").read_text("utf-8")
-    assert "metric_ties" in _python(tmp_path, "-m batchpond views --format csv")
-    chosen = "metric_ties or page or graph or (every and case)"
-    told = _python(tmp_path, check, "-q", "-rA", "-p", "no:cacheprovider", "-k", chosen)
-    assert "PASSED tests/unit/views/test_sql_cases.py::test_case[metric_ties: one verdict of four" in told
-    for test in (
-        "test_sql_cases.py::test_a_view_binds_on_an_empty_lake_and_states_its_grain[metric_ties]",
-        "test_sql_cases.py::test_a_metrics_columns_have_plain_types_and_names[metric_ties]",
-        "test_sql_files.py::test_a_view_file_holds_one_view_of_its_name_under_a_full_header[metric_ties]",
-        "test_sql_files.py::test_a_header_has_the_keys_of_its_stage[metric_ties]",
-        "test_sql_files.py::test_each_number_of_a_metric_has_an_estimator[metric_ties]",
-        "test_sql_files.py::test_the_page_about_the_views_is_up_to_date",
-    ):
-        assert f"PASSED tests/unit/views/{test}" in told
-
-
-def _python(folder: Path, command: str, *more: str) -> str:
-    """Run a command of the page in a copy of the project and return what it printed."""
-    path = os.pathsep.join(str(folder / part) for part in ("src", ""))
-    done = subprocess.run(
-        [sys.executable, *command.split(), *more],
-        cwd=folder, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
