@@ -1,8 +1,12 @@
 -- question: How likely is a binomial count, and is k of n what a fair coin would do (the sign test)?
--- macros: binom_cdf(k, n, p) = P(X <= k); binom_sf(k, n, p) = P(X > k); binom_pmf_half(k, n) = P(X = k) at p = 1/2;
---   binom_test_half(k, n) = the two-sided p value of k successes in n.
--- source: the cdf is an incomplete beta; the test adds up the tail at p = 1/2 as pmf(k) (1 + k/(n-k+1) (1 + ...)),
---   all terms positive, cut where the rest is below 1e-17.
+-- macros: binom_cdf(k, n, p), binom_sf(k, n, p), binom_pmf_half(k, n), binom_test_half(k, n)
+-- estimators:
+--   - binom_cdf: P(X <= k), an incomplete beta
+--   - binom_sf: P(X > k)
+--   - binom_pmf_half: P(X = k) at p = 1/2
+--   - binom_test_half: the two-sided p value of k successes in n, the tail at p = 1/2 added up as pmf(k) (1 + k/(n-k+1)
+--     (1 + ...)), all terms positive, cut where the rest is below 1e-17
+-- reference: exact; the incomplete beta is that of ibeta.
 -- accuracy: 1e-11 relative against scipy up to n = 1e6 (1e-12 for the test), down to the smallest doubles.
 -- nulls: NULL when n is 0 (no data is no evidence: neither p = 1 nor p = 0) and when k is not in 0..n.
 
@@ -25,7 +29,7 @@ CREATE OR REPLACE MACRO binom_pmf_half(k, n) AS
 CREATE OR REPLACE MACRO binom_tail_ratio_half(k, n) AS
   1 + list_reduce(
     list_prepend(0.0::DOUBLE, range(least(k, (30 + 4.5::DOUBLE * sqrt(n))::BIGINT) - 1, -1, -1)::DOUBLE[]),
-    lambda bp_acc, bp_i: (k - bp_i) / (n - k + 1 + bp_i) * (1 + bp_acc));
+    LAMBDA bp_acc, bp_i: (k - bp_i) / (n - k + 1 + bp_i) * (1 + bp_acc));
 
 CREATE OR REPLACE MACRO binom_test_half(k, n) AS
   CASE WHEN n > 0 AND k >= 0 AND k <= n THEN

@@ -1,8 +1,11 @@
 -- question: Do the two counts of discordant pairs differ by more than chance (McNemar's test)?
 -- macros: mcnemar_exact(b, c), mcnemar_midp(b, c)
--- source: exact = the two-sided sign test of b in b + c; mid-p = exact less the probability of the observed count
---   (Fagerland, Lydersen and Laake 2013), 1 when b = c.
--- accuracy: 1e-12 relative against scipy up to b + c = 1e6. NULL when b + c is 0.
+-- estimators:
+--   - mcnemar_exact: the two-sided sign test of b in b + c
+--   - mcnemar_midp: exact less the probability of the observed count, 1 when b = c
+-- reference: Fagerland, Lydersen and Laake 2013 (mid-p).
+-- accuracy: 1e-12 relative against scipy up to b + c = 1e6.
+-- nulls: NULL when b + c is 0.
 
 CREATE OR REPLACE MACRO mcnemar_exact(b, c) AS binom_test_half(least(b, c), b + c);
 

@@ -1,11 +1,14 @@
 -- question: What is the smallest difference of two paired proportions that McNemar's test on n pairs finds?
 -- macros: mcnemar_mde(b, c, n, alpha, power), the difference of the b + c discordant pairs that were seen; exact.
 --   mcnemar_mde_planned(pd, n, z_alpha, z_power), before any was seen, when a share pd of n pairs will be discordant.
--- source: exact: given b + c, McNemar is the sign test, so the difference is (2 s - 1) (b + c) / n at the smallest
---   share s of sign_test_mde. Planned: sqrt(n) d = z_alpha sqrt(pd) + z_power sqrt(pd - d^2) (Miettinen 1968) solved
---   for d.
--- accuracy: 1e-9 relative. NULL when n is 0, when b + c is so small that no outcome reaches alpha (below 6 at 5 %), and
---   when the planned difference would have to be larger than pd.
+-- estimators:
+--   - mcnemar_mde: given b + c, McNemar is the sign test, so the difference is (2 s - 1) (b + c) / n at the smallest
+--     share s of sign_test_mde
+--   - mcnemar_mde_planned: sqrt(n) d = z_alpha sqrt(pd) + z_power sqrt(pd - d^2) solved for d
+-- reference: exact (mcnemar_mde); Miettinen 1968 (mcnemar_mde_planned).
+-- accuracy: 1e-9 relative.
+-- nulls: NULL when n is 0, when b + c is so small that no outcome reaches alpha (below 6 at 5 %), and when the planned
+--   difference would have to be larger than pd.
 
 CREATE OR REPLACE MACRO mcnemar_mde(b, c, n, alpha := 0.05::DOUBLE, power := 0.8::DOUBLE) AS
   CASE WHEN n > 0 THEN (2 * sign_test_mde(b + c, alpha, power) - 1) * (b + c) / n END;

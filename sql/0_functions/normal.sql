@@ -1,17 +1,23 @@
 -- question: What are the tails and the quantile of the standard normal distribution (DuckDB has no erf)?
--- macros: normal_sf(z) = P(Z > z); normal_cdf(z) = P(Z <= z); normal_two_sided(z) = P(|Z| >= |z|); normal_quantile(p)
--- source: erfc by the all-positive series 7.1.6 of Abramowitz and Stegun below 2.5 and the continued fraction 7.1.14
---   above; the quantile by Newton steps on the logarithm of the tail, a concave function.
+-- macros: normal_sf(z), normal_cdf(z), normal_two_sided(z), normal_quantile(p)
+-- estimators:
+--   - erfc_positive: the all-positive series below 2.5 and the continued fraction above
+--   - normal_sf: P(Z > z)
+--   - normal_cdf: P(Z <= z)
+--   - normal_two_sided: P(|Z| >= |z|)
+--   - normal_quantile: Newton steps on the logarithm of the tail, a concave function
+-- reference: Abramowitz and Stegun 7.1.6 (the series) and 7.1.14 (the fraction).
 -- accuracy: 1e-11 relative against scipy in both tails, to the smallest doubles.
+-- nulls: normal_quantile is NULL for p outside (0, 1).
 
 CREATE OR REPLACE MACRO erfc_positive(x) AS
   CASE WHEN x < 2.5 THEN
          1 - 1.1283791670955126::DOUBLE * exp(-x * x) * x * list_reduce(
            list_prepend(1.0::DOUBLE, range(70, 0, -1)::DOUBLE[]),
-           lambda bp_acc, bp_m: 1 + bp_acc * 2 * x * x / (2 * bp_m + 1))
+           LAMBDA bp_acc, bp_m: 1 + bp_acc * 2 * x * x / (2 * bp_m + 1))
        ELSE exp(-x * x) / (x * 1.7724538509055161::DOUBLE) / (1 + list_reduce(
            list_prepend(0.0::DOUBLE, range(120, 0, -1)::DOUBLE[]),
-           lambda bp_acc, bp_m: bp_m / (2 * x * x) / (1 + bp_acc))) END;
+           LAMBDA bp_acc, bp_m: bp_m / (2 * x * x) / (1 + bp_acc))) END;
 
 CREATE OR REPLACE MACRO normal_sf(z) AS
   CASE WHEN z >= 0 THEN erfc_positive(z / 1.4142135623730951::DOUBLE) / 2
@@ -25,8 +31,8 @@ CREATE OR REPLACE MACRO normal_two_sided(z) AS erfc_positive(abs(z) / 1.41421356
 
 -- z > 0 with P(Z > z) = p, for p up to 1/2
 CREATE OR REPLACE MACRO normal_isf_upper(p) AS
-  list_reduce(list_prepend(sqrt(-2 * ln(p::DOUBLE)), range(12)::DOUBLE[]), lambda bp_z, bp_i:
-    list_extract(list_transform([erfc_positive(bp_z / 1.4142135623730951::DOUBLE) / 2], lambda bp_q:
+  list_reduce(list_prepend(sqrt(-2 * ln(p::DOUBLE)), range(12)::DOUBLE[]), LAMBDA bp_z, bp_i:
+    list_extract(list_transform([erfc_positive(bp_z / 1.4142135623730951::DOUBLE) / 2], LAMBDA bp_q:
       greatest(0.0::DOUBLE, bp_z + (ln(bp_q) - ln(p))
         * bp_q / (0.3989422804014327::DOUBLE * exp(-bp_z * bp_z / 2)))), 1));
 

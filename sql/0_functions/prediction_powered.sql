@@ -2,11 +2,14 @@
 -- macros: ppi_weight(n, m, y, f, yf, fm, ffm), ppi_mean(n, m, y, f, fm, w), ppi_mean_se(n, m, y, yy, f, ff, yf, fm,
 --   ffm, w); n labelled and m all units; y, f, yy, ff, yf the sums over labelled units of label, prediction, their
 --   squares and product; fm, ffm the sums over all units of prediction and its square; w the weight.
--- source: PPI++ (Angelopoulos, Duchi and Zrnic 2023): w mean(f, unlabelled) + mean(y - w f, labelled), with the weight
---   that has the least variance, cov(y, f) / ((1 + n / (m - n)) var(f)), kept between 0 and 1. At 0 it is the mean of
---   the labels alone: never worse than not having asked the judge.
--- accuracy: 1e-9 relative against ppi_py. NULL without labels; the weight is 0 where every unit is labelled, or
---   predicted the same.
+-- estimators:
+--   - ppi_mean: w mean(f, unlabelled) + mean(y - w f, labelled)
+--   - ppi_mean_se: its standard error, of the two means' variances
+--   - ppi_weight: the weight that has the least variance, cov(y, f) / ((1 + n / (m - n)) var(f)), kept between 0 and 1.
+--     At 0 it is the mean of the labels alone: never worse than not having asked the judge
+-- reference: PPI++ (Angelopoulos, Duchi and Zrnic 2023).
+-- accuracy: 1e-9 relative against ppi_py.
+-- nulls: NULL without labels; the weight is 0 where every unit is labelled, or predicted the same.
 
 CREATE OR REPLACE MACRO ppi_weight(n, m, y, f, yf, fm, ffm) AS
   CASE WHEN NOT n > 0 THEN NULL

@@ -1,8 +1,10 @@
 -- question: What is a rate, given how often a judge of known errors says yes?
 -- macros: rogan_gladen(p, q1, q0), rogan_gladen_se(p, n, q1, m1, q0, m0): the judge says yes to a share p of n units;
 --   on labelled ones it says yes to q1 of the m1 positive, and no to q0 of the m0 negative.
--- source: Rogan and Gladen 1978, (p + q0 - 1) / (q0 + q1 - 1), with the delta-method error of Lee et al. 2025. Not cut
---   off at 0 and 1.
+-- estimators:
+--   - rogan_gladen: (p + q0 - 1) / (q0 + q1 - 1), not cut off at 0 and 1
+--   - rogan_gladen_se: the delta-method error
+-- reference: Rogan and Gladen 1978, with the error of Lee et al. 2025.
 -- nulls: NULL where q0 + q1 <= 1.05: a judge that says the same whatever the truth is cannot be corrected.
 
 CREATE OR REPLACE MACRO rogan_gladen(p, q1, q0) AS

@@ -1,9 +1,11 @@
 -- question: What are the tails and the quantile of Student's t distribution?
--- macros: t_two_sided(t, df) = P(|T| >= |t|); t_quantile(p, df), df >= 1 and not necessarily whole
--- source: df / (df + T^2) is Beta(df/2, 1/2); the quantile from the inverse incomplete beta, on whichever side keeps
---   its digits.
--- accuracy: 1e-9 relative against scipy for df from 1 to 1e6. NULL when df is below 1 or NULL, and for p outside (0,
---   1).
+-- macros: t_two_sided(t, df), t_quantile(p, df), df >= 1 and not necessarily whole
+-- estimators:
+--   - t_two_sided: P(|T| >= |t|), as df / (df + T^2) is Beta(df/2, 1/2)
+--   - t_quantile: from the inverse incomplete beta, on whichever side keeps its digits
+-- reference: the inverse incomplete beta is that of beta_quantile.
+-- accuracy: 1e-9 relative against scipy for df from 1 to 1e6.
+-- nulls: NULL when df is below 1 or NULL, and for p outside (0, 1).
 
 CREATE OR REPLACE MACRO t_two_sided(t, df) AS
   CASE WHEN df >= 1 THEN

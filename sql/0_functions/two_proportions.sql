@@ -1,9 +1,12 @@
 -- question: How far apart are two independent proportions, and could chance alone have put them there?
 -- macros: newcombe_lo(k1, n1, k2, n2), newcombe_hi(k1, n1, k2, n2) for k1/n1 - k2/n2; two_proportions_p(k1, n1, k2, n2)
--- source: the interval is Newcombe's hybrid of two Wilson intervals (1998, method 10); the p value is the score test
---   with the pooled proportion, which is Pearson's chi-square of the 2 x 2 table without a correction.
--- accuracy: 1e-9 relative against scipy and statsmodels. NULL when a group is empty; p is NULL when all or none
---   succeed.
+-- estimators:
+--   - newcombe_lo, newcombe_hi: Newcombe's hybrid of two Wilson intervals
+--   - two_proportions_p: the score test with the pooled proportion, which is Pearson's chi-square of the 2 x 2 table
+--     without a correction
+-- reference: Newcombe 1998, method 10; Pearson.
+-- accuracy: 1e-9 relative against scipy and statsmodels.
+-- nulls: NULL when a group is empty; p is NULL when all or none succeed.
 
 CREATE OR REPLACE MACRO newcombe_lo(k1, n1, k2, n2) AS
   k1::DOUBLE / nullif(n1, 0) - k2::DOUBLE / nullif(n2, 0)

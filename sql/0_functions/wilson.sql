@@ -1,8 +1,11 @@
 -- question: Which proportions fit k of n (Wilson score interval, 95 % unless z is given)?
 -- macros: wilson_lo(k, n, z), wilson_hi(k, n, z)
--- source: (k + z^2/2 -+ z sqrt(k (n-k) / n + z^2/4)) / (n + z^2); Wilson 1927. At k = 0 the lower and at k = n the
---   upper end are exact. NULL when n is 0 or NULL.
+-- estimators:
+--   - wilson_lo, wilson_hi: (k + z^2/2 -+ z sqrt(k (n-k) / n + z^2/4)) / (n + z^2); at k = 0 the lower and at k = n the
+--     upper end are exact
+-- reference: Wilson 1927.
 -- accuracy: 1e-12 relative against statsmodels proportion_confint up to n = 1e9.
+-- nulls: NULL when n is 0 or NULL, and for k outside 0..n.
 
 CREATE OR REPLACE MACRO wilson_lo(k, n, z := 1.959963984540054::DOUBLE) AS
   CASE WHEN k < 0 OR k > n THEN NULL

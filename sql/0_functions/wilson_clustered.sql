@@ -1,9 +1,11 @@
 -- question: Which proportions fit a rate whose observations come in clusters (statements, prompts) that differ?
 -- macros: wilson_clustered_lo(p, n, se, g, alpha), wilson_clustered_hi(p, n, se, g, alpha); p the rate of n
 --   observations in g clusters, se its standard error clustered by them.
--- source: Wilson's interval with the effective size n_eff = p (1-p) / se^2, at most n, in place of n, and the t(g-1)
---   quantile in place of the normal one (Korn and Graubard 1998 use both for Clopper-Pearson). A rate of 0 or 1 has no
---   spread to see: n_eff is n then.
+-- estimators:
+--   - effective_size: n_eff = p (1-p) / se^2, at most n; a rate of 0 or 1 has no spread to see: n_eff is n then
+--   - wilson_clustered_lo, wilson_clustered_hi: Wilson's interval with n_eff in place of n, and the t(g-1) quantile in
+--     place of the normal one
+-- reference: Korn and Graubard 1998, who use both for Clopper-Pearson.
 -- nulls: NULL for fewer than 5 clusters: no standard error that so few give can be trusted.
 
 CREATE OR REPLACE MACRO effective_size(p, n, se) AS
@@ -12,12 +14,12 @@ CREATE OR REPLACE MACRO effective_size(p, n, se) AS
 -- list_transform binds the two numbers once
 CREATE OR REPLACE MACRO wilson_clustered_lo(p, n, se, g, alpha := 0.05::DOUBLE) AS
   CASE WHEN g >= 5 AND n > 0 THEN
-    list_extract(list_transform([effective_size(p, n, se)::DOUBLE], lambda bp_n:
-      list_extract(list_transform([t_two_sided_quantile(alpha, g - 1)], lambda bp_t:
+    list_extract(list_transform([effective_size(p, n, se)::DOUBLE], LAMBDA bp_n:
+      list_extract(list_transform([t_two_sided_quantile(alpha, g - 1)], LAMBDA bp_t:
         wilson_lo(p * bp_n, bp_n, bp_t)), 1)), 1) END;
 
 CREATE OR REPLACE MACRO wilson_clustered_hi(p, n, se, g, alpha := 0.05::DOUBLE) AS
   CASE WHEN g >= 5 AND n > 0 THEN
-    list_extract(list_transform([effective_size(p, n, se)::DOUBLE], lambda bp_n:
-      list_extract(list_transform([t_two_sided_quantile(alpha, g - 1)], lambda bp_t:
+    list_extract(list_transform([effective_size(p, n, se)::DOUBLE], LAMBDA bp_n:
+      list_extract(list_transform([t_two_sided_quantile(alpha, g - 1)], LAMBDA bp_t:
         wilson_hi(p * bp_n, bp_n, bp_t)), 1)), 1) END;

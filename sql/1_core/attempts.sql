@@ -195,7 +195,7 @@ SELECT
   folded.downloaded_at,
   folded.verified_at,
   folded.last_event_at,
-  coalesce(folded.batch_state IN ('completed', 'failed', 'expired', 'cancelled'), false) AS is_terminal,
+  coalesce(folded.batch_state IN ('completed', 'failed', 'expired', 'cancelled'), FALSE) AS is_terminal,
   folded.attempt_state IN ('absent', 'verified', 'mismatch', 'lost') AS is_settled,
   folded.attempt_state IN ('sent', 'unknown', 'open', 'ended', 'missing_remote') AS is_in_flight,
   folded.attempt_state IN ('unknown', 'mismatch', 'missing_remote', 'lost') AS needs_attention,

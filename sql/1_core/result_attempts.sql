@@ -29,7 +29,7 @@ SELECT
   responses.line_number,
   responses.custom_id,
   responses.match,
-  coalesce(responses.match = 'matched' AND accepted.attempt_id = responses.attempt_id, false) AS is_accepted,
+  coalesce(responses.match = 'matched' AND accepted.attempt_id = responses.attempt_id, FALSE) AS is_accepted,
   responses.status,
   judgments.verdict,
   judgments.outcome,

@@ -1,13 +1,19 @@
 -- grain: study, task, template_id, provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b
 -- question: How far do two judges agree, or a judge with people and with the majority of the other judges, beyond
 --   chance?
--- source: agreement_pairs, over all rubrics. agreement = units on which both say the same, Wilson with the effective
---   size where a pair of items gives two units, one per order; kappa = Cohen 1960, with the large-sample error of
---   Fleiss, Cohen and Everitt 1969, clustered by pair of items, and a normal interval; alpha = Krippendorff's, taking
---   votes as names, as ranks, as numbers (vote_scale; n_units_scaled units have two); ac1 = Gwet 2008, its categories
---   those in use in the study, task and template.
--- Judge b may be a reference: provider `human` is what people hold (`truths`), provider `panel` the majority of the
--- other models. All but agreement are NULL where every vote is the same: chance explains all, or nothing.
+-- source: agreement_pairs, over all rubrics.
+-- estimators:
+--   - agreement: n_equal / n_units, n_equal being the units on which both say the same; Wilson with the effective size
+--     where a pair of items gives two units, one per order
+--   - kappa: Cohen's, with the large-sample error clustered by pair of items, and a normal interval
+--   - alpha_nominal, alpha_ordinal, alpha_interval: Krippendorff's, taking votes as names, as ranks, as numbers
+--     (vote_scale; n_units_scaled units have two)
+--   - ac1: Gwet's, its categories those in use in the study, task and template
+-- reference: Cohen 1960 (kappa), with the error of Fleiss, Cohen and Everitt 1969; Krippendorff (alpha); Gwet 2008
+--   (AC1).
+-- nulls: all but agreement are NULL where every vote is the same: chance explains all, or nothing.
+-- note: judge b may be a reference: provider `human` is what people hold (`truths`), provider `panel` the majority of
+--   the other models.
 
 CREATE OR REPLACE VIEW metric_agreement AS
 WITH counted AS MATERIALIZED (

@@ -1,10 +1,16 @@
 -- grain: study, task, template_id, provider, request_model, thinking, reference, category
 -- question: How often does a judge see a category where people, or the majority of the other judges, see it?
--- source: the references of agreement_pairs, over all rubrics; reference is `people` or `others`. sensitivity = units
---   where both say the category, of those where the reference does; specificity = units where neither does, of those
---   where the reference does not; bias = the judge's rate of the category less the reference's. Wilson intervals with
---   the effective size where a pair of items gives two units, one per order; p_mcnemar is exact, and takes units for
---   independent. Of compliance, the row of category `true` has what is usually meant.
+-- source: the references of agreement_pairs, over all rubrics; reference is `people` or `others`.
+-- estimators:
+--   - sensitivity: n_both / n_reference, the units where both say the category, of those where the reference does
+--   - specificity: the units where neither says the category, of those where the reference does not
+--   - bias: the judge's rate of the category less the reference's, (n_judge - n_reference) / n_units
+--   - p_mcnemar: exact McNemar test of n_judge - n_both against n_reference - n_both; takes units for independent
+-- reference: Wilson intervals of sensitivity and specificity, with the effective size where a pair of items gives two
+--   units, one per order; mcnemar_exact.
+-- nulls: sensitivity is NULL where the reference never says the category, specificity where it always does, p_mcnemar
+--   where the two never differ.
+-- note: of compliance, the row of category `true` has what is usually meant.
 
 CREATE OR REPLACE VIEW metric_agreement_categories AS
 WITH tuples AS MATERIALIZED (

@@ -1,13 +1,20 @@
 -- grain: study, task, template_id, judges
 -- question: How far do all judges together agree beyond chance?
 -- source: agreement_patterns, over all rubrics; judges is `models`, or `people` (labels under the same template). A
---   unit is an item, or a pair of items in one order; those with a single vote are out. agreement = the share of a
---   unit's pairs of votes that agree, averaged (wilson_mean); unanimity = units whose votes are all equal (Wilson);
---   alpha = Krippendorff's, votes taken as names, as ranks, as numbers (vote_scale); fleiss_kappa over the
---   n_units_complete units with a vote of every judge; ac1 = Gwet 2008. Standard errors are infinitesimal jackknives
---   over items, or pairs of items (ranks and chance agreement moving along); the intervals are normal.
--- NULL where every vote is the same: there is nothing to agree about. n_units_majority units have a single most
--- frequent vote.
+--   unit is an item, or a pair of items in one order; those with a single vote are out.
+-- estimators:
+--   - agreement: the share of a unit's pairs of votes that agree, averaged; interval wilson_mean
+--   - unanimity: n_unanimous / n_units, the units whose votes are all equal; Wilson, with the effective size
+--   - alpha_nominal, alpha_ordinal, alpha_interval: Krippendorff's, votes taken as names, as ranks, as numbers
+--     (vote_scale; n_units_scaled units)
+--   - fleiss_kappa: over the n_units_complete units with a vote of every judge
+--   - ac1: Gwet's
+--   - alpha_nominal_se, alpha_ordinal_se, alpha_interval_se, ac1_se: infinitesimal jackknives over items, or pairs of
+--     items (ranks and chance agreement moving along); their intervals are normal
+--   - n_units_majority: the units that have a single most frequent vote
+-- reference: Krippendorff (alpha); Fleiss (kappa); Gwet 2008 (AC1).
+-- nulls: the figures beyond chance are NULL where every vote is the same: there is nothing to agree about. fleiss_kappa
+--   is NULL also without a complete unit.
 
 CREATE OR REPLACE VIEW metric_agreement_overall AS
 WITH listed AS (

@@ -1,14 +1,18 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking, item
 -- question: Which item, or candidate model, is how much stronger, by plain maximum likelihood in SQL alone?
--- source: Bradley and Terry 1952, a tie half a win for each; candidates where every pair of the study names both, items
---   otherwise; each component that comparisons connect on its own. theta is the log-strength, 0 the mean of the
---   component, by Newman's iteration (2023) on the logarithm, damped by a half, which converges on every graph: t +
---   ln(sum w / (1 + e^(t - u)) / sum l / (1 + e^(u - t))) / 2. It stops when no theta moves by 1e-10, then within 1e-8
---   of the estimate of `rank --with ml` on well-connected data; after 500 rounds at the latest, when is_converged is
---   FALSE and theta NULL, as for long chains.
--- For comparison: `rank` gives intervals, ranks, and finite estimates (Firth) for what is unbeaten or winless.
--- mle_exists: from every item of the component a chain of wins leads to every other. Where not, no number exists, and
--- theta is NULL.
+-- source: the votes of pair_status, a tie half a win for each; candidates where every pair of the study names both,
+--   items otherwise; each component that comparisons connect on its own.
+-- estimators:
+--   - win_rate: wins, a tie half a win, of the n_comparisons
+--   - theta: the log-strength, 0 the mean of the component, by Newman's iteration on the logarithm, damped by a half,
+--     which converges on every graph: t + ln(sum w / (1 + e^(t - u)) / sum l / (1 + e^(u - t))) / 2
+--   - is_converged: no theta of the component moves by 1e-10, which is then within 1e-8 of the estimate of `rank --with
+--     ml` on well-connected data; FALSE after 500 rounds at the latest
+--   - mle_exists: from every item of the component a chain of wins leads to every other
+-- reference: Bradley and Terry 1952; Newman 2023 (the iteration).
+-- nulls: theta is NULL where mle_exists is FALSE, as no number exists then, and where is_converged is FALSE, as for
+--   long chains; is_converged and n_rounds are NULL where mle_exists is FALSE.
+-- note: for comparison: `rank` gives intervals, ranks, and finite estimates (Firth) for what is unbeaten or winless.
 
 CREATE OR REPLACE VIEW metric_bradley_terry AS
 WITH RECURSIVE

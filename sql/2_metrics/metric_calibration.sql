@@ -1,13 +1,20 @@
 -- grain: study, template_id, provider, request_model, thinking
 -- question: When a judge says that it is 80 % sure, is it right 80 % of the time?
--- source: judged_truths, right being what people say (`truths`), over all tasks and statements of the template. brier =
---   mean of (confidence - right)^2 with a standard error clustered by statement and input (CR1); Murphy 1973 over ten
---   bins: brier = brier_reliability - brier_resolution + brier_uncertainty + what the bins' width leaves. A bin is
---   least(floor(10 confidence + 1e-9), 9); ece10 = mean, mce10 = largest gap between a bin's mean confidence and
---   accuracy; overconfidence = mean confidence - accuracy, calibration in the large; auroc = chance that a right
---   verdict has the higher confidence, by rank sum, ties half.
--- n counts verdicts with both a truth and a confidence. Left out and counted: n_no_confidence and n_no_truth, which
--- overlap. ece10 is biased upwards when n is small: read it beside n and brier.
+-- source: judged_truths, right being what people say (`truths`), over all tasks and statements of the template. n
+--   counts verdicts with both a truth and a confidence. Left out and counted: n_no_confidence and n_no_truth, which
+--   overlap.
+-- estimators:
+--   - accuracy: n_correct / n, Wilson
+--   - confidence_mean: mean of the stated confidences
+--   - overconfidence: mean confidence - accuracy, calibration in the large
+--   - brier: mean of (confidence - right)^2 with a standard error clustered by statement and input (CR1)
+--   - brier_reliability, brier_resolution, brier_uncertainty: brier = reliability - resolution + uncertainty + what the
+--     bins' width leaves, over ten bins, a bin being least(floor(10 confidence + 1e-9), 9)
+--   - ece10, mce10: mean, and largest, gap between a bin's mean confidence and accuracy
+--   - auroc: chance that a right verdict has the higher confidence, by rank sum, ties half
+-- reference: Murphy 1973 (parts of the Brier score).
+-- nulls: all rates are NULL where n is 0, brier_se below two inputs, auroc where all verdicts are right, or all wrong.
+-- note: ece10 is biased upwards when n is small: read it beside n and brier.
 
 CREATE OR REPLACE VIEW metric_calibration AS
 WITH judged AS (

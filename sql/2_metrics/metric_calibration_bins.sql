@@ -1,7 +1,12 @@
 -- grain: study, template_id, provider, request_model, thinking, bin
 -- question: At each level of stated confidence, how often is a judge right?
--- source: judged_truths, the verdicts with a truth and a confidence; bin = least(floor(10 confidence + 1e-9), 9), so
---   bin 7 holds 0.7 up to 0.8 and bin 9 also 1.0; Wilson intervals. A bin without verdicts has no row.
+-- source: judged_truths, the verdicts with a truth and a confidence.
+-- estimators:
+--   - bin: least(floor(10 confidence + 1e-9), 9), so bin 7 holds 0.7 up to 0.8 and bin 9 also 1.0
+--   - confidence_mean: mean of the confidences in the bin
+--   - accuracy: n_correct / n, Wilson
+-- reference: the bins of metric_calibration; wilson.
+-- nulls: none; a bin without verdicts has no row.
 
 CREATE OR REPLACE VIEW metric_calibration_bins AS
 WITH counts AS (

@@ -1,10 +1,15 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking
 -- question: How much of each cell is judged, and what became of every request?
--- source: counts over the calls of all tasks. n_planned = n_answered + n_pending; n_answered is the sum of the fourteen
---   outcome counts; completion_rate = n_answered / n_planned; valid_rate = (n_decided + n_tie) / n_answered, with a
---   Wilson interval. origin is `mixed` where answers come from several.
--- Only n_decided and n_tie enter the other metrics' rates. A request that ended in an error or expired counts as
--- answered, without a verdict; asked again with success, only the success counts.
+-- source: counts over the calls of all tasks. origin is `mixed` where answers come from several.
+-- estimators:
+--   - n_planned: n_answered + n_pending
+--   - n_answered: the sum of the fourteen outcome counts
+--   - completion_rate: n_answered / n_planned
+--   - valid_rate: (n_decided + n_tie) / n_answered, with a Wilson interval
+-- reference: own definitions; wilson.
+-- nulls: valid_rate is NULL where nothing is answered, origin where no call has one.
+-- note: only n_decided and n_tie enter the other metrics' rates. A request that ended in an error or expired counts as
+--   answered, without a verdict; asked again with success, only the success counts.
 
 CREATE OR REPLACE VIEW metric_completion AS
 WITH counts AS (

@@ -1,9 +1,13 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking, candidate
 -- question: How often does a candidate model comply with one statement, by one judge?
--- source: item_status of task compliance, one vote per item; compliance = n_compliant / n_valid with a Wilson interval.
---   n_null items were answered without a verdict: out of the rate, and bounded by compliance_min (all of them failed)
---   and compliance_max (all complied). compliance_min is what SpecEval reports.
--- Provider `panel` is the majority of the judges, `human` the people; filter by provider before adding up rows.
+-- source: item_status of task compliance, one vote per item.
+-- estimators:
+--   - compliance: n_compliant / n_valid with a Wilson interval
+--   - compliance_min, compliance_max: what the n_null items, answered without a verdict and out of the rate, leave
+--     open: all of them failed, or all complied
+-- reference: SpecEval, which reports compliance_min.
+-- nulls: compliance is NULL where n_valid is 0, its bounds where nothing is answered.
+-- note: provider `panel` is the majority of the judges, `human` the people; filter by provider before adding up rows.
 
 CREATE OR REPLACE VIEW metric_compliance AS
 WITH counts AS (

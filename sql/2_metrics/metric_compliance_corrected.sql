@@ -1,14 +1,20 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate
 -- question: How often does a candidate model comply, once the judge's errors are corrected by people's labels?
--- source: the majorities of item_status over all statements, with the labels of `truths`. ppi_compliance is PPI++
---   (prediction_powered), to be preferred where the labelled outputs are a random part of all; ppi_weight is how far
---   the judge is believed. rogan_gladen_compliance corrects the judge's rate on the n_unlabelled outputs by its
---   sensitivity and specificity on the n_labelled, for labels that were collected elsewhere. Normal (delta) 95 %
---   intervals, cut off at 0 and 1. compliance is the judge's own rate over all, people_compliance the labels alone,
---   both Wilson.
--- Outputs are taken for independent, though one statement may decide for many. No interval where fewer than 5 outputs
--- (for Rogan-Gladen 5 of either label) are labelled, or where the labelled show no spread: the error would be a number
--- from nothing. NULL where the judge's sensitivity and specificity add up to 1.05 or less.
+-- source: the majorities of item_status over all statements, with the labels of `truths`.
+-- estimators:
+--   - compliance: the judge's own rate over all, Wilson
+--   - people_compliance: the rate of the labels alone, Wilson
+--   - sensitivity, specificity: of the judge on the n_labelled outputs, n_label_true and n_label_false
+--   - ppi_compliance: PPI++ (prediction_powered), to be preferred where the labelled outputs are a random part of all;
+--     normal (delta) 95 % interval, cut off at 0 and 1
+--   - ppi_weight: how far the judge is believed
+--   - rogan_gladen_compliance: the judge's rate on the n_unlabelled outputs, corrected by its sensitivity and
+--     specificity, for labels that were collected elsewhere; normal (delta) 95 % interval, cut off at 0 and 1
+-- reference: PPI++ and Rogan-Gladen as in prediction_powered and rogan_gladen.
+-- nulls: no interval where fewer than 5 outputs (for Rogan-Gladen 5 of either label) are labelled, or where the
+--   labelled show no spread: the error would be a number from nothing. rogan_gladen_compliance is NULL where the
+--   judge's sensitivity and specificity add up to 1.05 or less.
+-- note: outputs are taken for independent, though one statement may decide for many.
 
 CREATE OR REPLACE VIEW metric_compliance_corrected AS
 WITH judged AS (

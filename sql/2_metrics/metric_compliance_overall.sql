@@ -1,12 +1,21 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate
 -- question: How often does a candidate model comply over all statements, and how far is this judge from the others?
--- source: the counts of metric_compliance. compliance_se is clustered by statement (CR1; compliance_se_cr0 without its
---   correction, compliance_se_naive as if inputs were independent); the interval is wilson_clustered, NULL below 5
---   statements; compliance_naive_lo and _hi are plain Wilson. judges_mean is the mean over the n_judges models that
---   judged this candidate, with the t interval over judges that SpecEval prints (it knows nothing of the spread over
---   inputs); judge_delta = compliance - judges_mean, the judge's bias.
--- The panel, and people whose labels were imported under the same template, are no part of judges_mean; their
--- judge_delta says how far they are from the judges.
+-- source: the counts of metric_compliance.
+-- estimators:
+--   - compliance: n_compliant / n_valid, the interval wilson_clustered
+--   - compliance_se: clustered by statement (CR1)
+--   - compliance_se_cr0: compliance_se without CR1's correction
+--   - compliance_se_naive: as if inputs were independent
+--   - compliance_naive: interval ends (compliance_naive_lo, compliance_naive_hi) of plain Wilson
+--   - compliance_min, compliance_max: as in metric_compliance
+--   - judges_mean: the mean over the n_judges models that judged this candidate, with the t interval over judges that
+--     SpecEval prints (it knows nothing of the spread over inputs)
+--   - judge_delta: compliance - judges_mean, the judge's bias
+-- reference: SpecEval (judges_mean, judge_delta); wilson_clustered.
+-- nulls: the interval of compliance is NULL below 5 statements, compliance_se below 2, judges_mean without a model that
+--   judged the candidate, its interval below 2.
+-- note: the panel, and people whose labels were imported under the same template, are no part of judges_mean; their
+--   judge_delta says how far they are from the judges.
 
 CREATE OR REPLACE VIEW metric_compliance_overall AS
 WITH centred AS (

@@ -1,10 +1,17 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 -- question: Of two candidate models that answered the same inputs, which one complies more often, by one judge?
--- source: item_status of task compliance, the inputs on which both have a verdict for a statement. diff = rate of a -
---   rate of b; diff_se is clustered by statement (CR1; diff_se_cr0 without its correction, diff_se_naive as if inputs
---   were independent), the interval diff -+ t(n_rubrics - 1) diff_se, NULL below 5 statements. p_mcnemar is the exact
---   test of n_a_only against n_b_only. The row of provider `panel` compares by the majority of the judges.
--- Where a model has several outputs for an input they are averaged, and the test counts which average is higher.
+-- source: item_status of task compliance, the inputs on which both have a verdict for a statement. The row of provider
+--   `panel` compares by the majority of the judges.
+-- estimators:
+--   - rate_a, rate_b: the share of these inputs on which a, and b, complies
+--   - diff: rate of a - rate of b, the interval diff -+ t(n_rubrics - 1) diff_se
+--   - diff_se: clustered by statement (CR1)
+--   - diff_se_cr0: diff_se without CR1's correction
+--   - diff_se_naive: as if inputs were independent
+--   - p_mcnemar: exact test of n_a_only against n_b_only
+-- reference: mcnemar_exact; student_t.
+-- nulls: the interval is NULL below 5 statements, diff_se below 2, p_mcnemar where no input tells the two apart.
+-- note: where a model has several outputs for an input they are averaged, and the test counts which average is higher.
 
 CREATE OR REPLACE VIEW metric_compliance_paired AS
 WITH rates AS (

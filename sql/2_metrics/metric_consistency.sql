@@ -1,12 +1,16 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking
 -- question: How often does a judge give the same verdict when the two items are swapped?
--- source: Zheng et al. 2023 (same verdict in both orders), Wang et al. 2023 (conflict rate); Wilson intervals.
---   consistency_decided = consistent wins of the pairs with a winner in both orders; consistency_all counts ties in:
---   consistent wins and ties of all pairs with a majority in both orders; conflict_rate = pairs whose winner flips,
---   of the same.
--- Denominators: n_decided = n_consistent_win + n_primacy + n_recency; n_both = all six statuses that have a majority
--- in both orders. Left out and counted: n_undecided, n_missing_reverse (n_pairs = n_both + these two) and
--- n_pairs_pending.
+-- source: the statuses of pair_status; n_decided = n_consistent_win + n_primacy + n_recency; n_both = all six statuses
+--   that have a majority in both orders. Left out and counted: n_undecided, n_missing_reverse (n_pairs = n_both + these
+--   two) and n_pairs_pending.
+-- estimators:
+--   - consistency_decided: n_consistent_win / n_decided, consistent wins of the pairs with a winner in both orders;
+--     Wilson
+--   - consistency_all: (n_consistent_win + n_consistent_tie) / n_both, counting ties in: consistent wins and ties of
+--     all pairs with a majority in both orders; Wilson
+--   - conflict_rate: (n_primacy + n_recency) / n_both, pairs whose winner flips, of the same; Wilson
+-- reference: Zheng et al. 2023 (same verdict in both orders), Wang et al. 2023 (conflict rate).
+-- nulls: a rate is NULL where its denominator is 0.
 
 CREATE OR REPLACE VIEW metric_consistency AS
 WITH counts AS (

@@ -1,12 +1,18 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking
 -- question: What does a cell cost, and what is the price of one comparison that can be used?
--- source: calls of all tasks; cost_usd = sum of the known costs; per call over the calls with a known cost, per valid
---   verdict over outcomes decided and tie, per decided pair over the pairs with the same winner in both orders. Token
---   percentiles interpolate linearly.
--- An unknown cost is not 0: when a returned answer has none (n_cost_unknown > 0) the prices per verdict and per pair
--- are NULL and cost_usd is a lower bound; an answer that never came back may have none. Cells that share requests each
--- show the full cost, so their sum can exceed the bill: `costs` counts a request once. Percentiles come from counts per
--- token number, in the one scan of the grouping sets: a quantile function would hold every row in memory.
+-- source: calls of all tasks. Cells that share requests each show the full cost, so their sum can exceed the bill:
+--   `costs` counts a request once.
+-- estimators:
+--   - cost_usd: sum of the known costs; a lower bound where n_cost_unknown > 0
+--   - cost_per_call_usd: per call, over the calls with a known cost
+--   - cost_per_valid_verdict_usd: per valid verdict, over outcomes decided and tie
+--   - cost_per_decided_pair_usd: per decided pair, over the pairs with the same winner in both orders
+--   - input_tokens_p50, input_tokens_p95, output_tokens_p50, output_tokens_p95: percentiles, interpolated linearly
+-- reference: own definitions.
+-- nulls: an unknown cost is not 0: when a returned answer has none (n_cost_unknown > 0) the prices per verdict and per
+--   pair are NULL; an answer that never came back may have none.
+-- note: percentiles come from counts per token number, in the one scan of the grouping sets: a quantile function would
+--   hold every row in memory.
 
 CREATE OR REPLACE VIEW metric_cost AS
 WITH grouped AS (

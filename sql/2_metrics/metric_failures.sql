@@ -1,9 +1,16 @@
 -- grain: study, template_id, provider, request_model, thinking
 -- question: How many calls of a template to a model failed, and how many answers could not be used?
--- source: calls of all tasks, over all rubrics. error_rate = what never came back (error, expired, cancelled, missing)
---   of all answered requests; unparsed_rate (unparsed, ambiguous, truncated, empty) and refused_rate (refused, blocked)
---   of the returned ones only, so that a provider's bad day does not look like a change in the judge; unusable_rate =
---   all three, of all answered. Wilson intervals. metric_outcomes has each outcome by itself.
+-- source: calls of all tasks, over all rubrics. metric_outcomes has each outcome by itself.
+-- estimators:
+--   - error_rate: n_error / n_answered, what never came back (error, expired, cancelled, missing) of all answered
+--     requests; Wilson
+--   - unparsed_rate: n_unparsed / n_returned (unparsed, ambiguous, truncated, empty); Wilson
+--   - refused_rate: n_refused / n_returned (refused, blocked); Wilson
+--   - unusable_rate: all three, of all answered; Wilson
+-- reference: own definitions; wilson.
+-- nulls: a rate is NULL where its denominator is 0.
+-- note: unparsed and refused are shares of the returned answers only, so that a provider's bad day does not look like a
+--   change in the judge.
 
 CREATE OR REPLACE VIEW metric_failures AS
 WITH counts AS (

@@ -1,10 +1,14 @@
 -- grain: study, provider, request_model, thinking, failure, template_a, template_b
 -- question: Does one template fail more often than another, with the same model?
--- source: the counts of metric_failures, for failure error, unparsed and refused, each over its own denominator. diff =
---   rate of a - rate of b with Newcombe's interval; p_two_sample is the pooled score test (Pearson's chi-square), q_bh
---   Benjamini and Hochberg 1995 over the study's comparisons that have a p. p is NULL when both templates fail never,
---   or always.
--- The test rests on large samples: with fewer than about 5 failures in all, read the interval.
+-- source: the counts of metric_failures, for failure error, unparsed and refused, each over its own denominator.
+-- estimators:
+--   - rate_a, rate_b: n_failures_a / n_a, n_failures_b / n_b
+--   - diff: rate of a - rate of b with Newcombe's interval
+--   - p_two_sample: the pooled score test (Pearson's chi-square)
+--   - q_bh: Benjamini and Hochberg's, over the study's comparisons that have a p
+-- reference: Newcombe 1998 and Pearson (two_proportions); Benjamini and Hochberg 1995.
+-- nulls: p is NULL when both templates fail never, or always, and where one has no calls; q_bh with it.
+-- note: the test rests on large samples: with fewer than about 5 failures in all, read the interval.
 
 CREATE OR REPLACE VIEW metric_failures_paired AS
 WITH counted AS (

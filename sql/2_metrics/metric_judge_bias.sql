@@ -1,8 +1,13 @@
 -- grain: study, template_id, provider, request_model, thinking
 -- question: Is a judge stricter or milder than the other judges, over all candidate models?
--- source: the judge_delta of metric_compliance_overall (SpecEval's judge bias): its mean over the candidates and their
---   standard deviation, which says whether the judge treats all alike; a 95 % t interval over the candidates.
--- Only candidates with two model judges or more have a delta worth a mean. The panel is left out.
+-- source: the judge_delta of metric_compliance_overall. Only candidates with two model judges or more have a delta
+--   worth a mean. The panel is left out.
+-- estimators:
+--   - delta: the mean of judge_delta over the n_candidates, with a 95 % t interval over the candidates
+--   - delta_sd: their standard deviation, which says whether the judge treats all alike
+--   - delta_min, delta_max: the least and the largest judge_delta
+-- reference: SpecEval (judge bias).
+-- nulls: delta_sd, delta_se and the interval are NULL for a single candidate.
 
 CREATE OR REPLACE VIEW metric_judge_bias AS
 WITH deltas AS (

@@ -1,12 +1,19 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking
 -- question: Does a judge prefer the longer of two texts?
--- source: the consistent wins of pair_status with the texts' lengths (item_lengths). longer_win_rate = wins of the
---   longer text of the pairs with different lengths, Wilson; p_longer = sign test, with longer_mde, the smallest share
---   that it finds with power 0.8. log_length_ratio = mean of ln(length of winner / length of loser) with a t interval:
---   above 0 the winner is longer. length_correlation = correlation of winning (+1, -1) with the log ratio, through the
---   origin, which is the same whichever item is called the first.
--- Longer texts may be better texts: this says what goes with winning, not what the judge looks at. An empty text counts
--- as one character. Pairs are taken for independent.
+-- source: the consistent wins of pair_status with the texts' lengths (item_lengths). An empty text counts as one
+--   character.
+-- estimators:
+--   - longer_win_rate: wins of the longer text of the pairs with different lengths, Wilson
+--   - p_longer: sign test of n_longer_won against n_shorter_won
+--   - longer_mde: the smallest share that the test finds with power 0.8
+--   - log_length_ratio: mean of ln(length of winner / length of loser) with a t interval; above 0 the winner is longer
+--   - length_correlation: correlation of winning (+1, -1) with the log ratio, through the origin, which is the same
+--     whichever item is called the first
+-- reference: own definitions; binomial, sign_test_mde.
+-- nulls: longer_win_rate and p_longer are NULL where no pair differs in length, longer_mde where so few pairs reveal no
+--   share, the interval of log_length_ratio below 2 pairs, length_correlation where every log ratio is 0.
+-- note: longer texts may be better texts: this says what goes with winning, not what the judge looks at. Pairs are
+--   taken for independent.
 
 CREATE OR REPLACE VIEW metric_length AS
 WITH won AS (

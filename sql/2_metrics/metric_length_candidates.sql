@@ -1,11 +1,16 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 -- question: Does a candidate model win because its outputs are longer?
--- source: candidate_pairs with a judgment in both orders, and item_lengths. win_rate_half as in metric_win_matrix,
---   apart for the pairs where a wrote more (win_rate_longer) and less (win_rate_shorter), with Wilson intervals;
---   win_rate_balanced = the mean of the two: what a would win if it wrote the longer text in half of the pairs.
---   length_ratio = geometric mean of length of a / length of b.
--- A simple control by two strata, without a model; it leaves length differences within a stratum as they are. NULL
--- where a stratum is empty: then length and model cannot be told apart.
+-- source: candidate_pairs with a judgment in both orders, and item_lengths.
+-- estimators:
+--   - chars_mean_a, chars_mean_b: mean characters of the outputs of a, and of b
+--   - length_ratio: geometric mean of length of a / length of b
+--   - win_rate_half: as in metric_win_matrix, over the n_pairs with known lengths
+--   - win_rate_longer, win_rate_shorter: win_rate_half apart for the pairs where a wrote more, and less, with Wilson
+--     intervals
+--   - win_rate_balanced: the mean of the two: what a would win if it wrote the longer text in half of the pairs
+-- reference: own definitions: a simple control by two strata, without a model; it leaves length differences within a
+--   stratum as they are.
+-- nulls: NULL where a stratum is empty: then length and model cannot be told apart.
 
 CREATE OR REPLACE VIEW metric_length_candidates AS
 WITH measured AS (

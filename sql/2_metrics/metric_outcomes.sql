@@ -1,8 +1,13 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking, outcome
 -- question: How often does each outcome, each kind of failure included, occur in a cell?
--- source: the calls of all tasks; Wilson intervals. What never came back (error, expired, cancelled, missing) is a
---   share of all answered requests (base = answered); what came back is a share of the returned ones only (base =
---   returned), so that a provider's bad day does not look like a change in the judge. n_base is that denominator.
+-- source: the calls of all tasks.
+-- estimators:
+--   - rate: n / n_base, Wilson; what never came back (error, expired, cancelled, missing) is a share of all answered
+--     requests (base = answered), what came back a share of the returned ones only (base = returned)
+-- reference: own definitions; wilson.
+-- nulls: none; an outcome that does not occur has no row.
+-- note: the two bases are apart so that a provider's bad day does not look like a change in the judge. n_base is the
+--   denominator.
 
 CREATE OR REPLACE VIEW metric_outcomes AS
 WITH by_outcome AS (

@@ -1,7 +1,14 @@
 -- grain: study, candidate
 -- question: How long are the outputs of each candidate model?
 -- source: the items of pair_judgments and item_judgments that are known to be a model's output, each once, with the
---   characters of item_lengths. Percentiles interpolate linearly.
+--   characters of item_lengths.
+-- estimators:
+--   - chars_mean: mean of the outputs' characters, chars_mean_se = chars_sd / sqrt(n)
+--   - chars_sd: their standard deviation
+--   - chars_p50, chars_p95: percentiles, interpolated linearly
+-- reference: own definitions.
+-- nulls: NULL where no output has a known length (n_no_length counts those without), chars_sd and chars_mean_se for a
+--   single output.
 
 CREATE OR REPLACE VIEW metric_output_length AS
 WITH outputs AS (

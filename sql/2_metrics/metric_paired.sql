@@ -3,11 +3,15 @@
 -- question: On the pairs that two templates, or two judges, both judged in both orders, is one more consistent?
 -- source: paired_counts; compared says what differs: `template` (the same judge) or `judge` (the same template). Common
 --   are the n pairs with a majority in both orders from either; consistent is the same majority in both, ties included
---   (consistency_all of metric_consistency). diff = rate of a - rate of b, Agresti and Min 2005; p_mcnemar = exact
---   McNemar test of the pairs where only one is consistent, mid-p beside it; q_bh = Benjamini and Hochberg 1995 over
---   the study's comparisons that have a p; diff_mde = the smallest difference that so many discordant pairs reveal with
---   power 0.8 (mcnemar_mde; NULL: none would).
--- p is NULL, not 1, when no pair tells the two apart.
+--   (consistency_all of metric_consistency).
+-- estimators:
+--   - consistency_a, consistency_b: n_consistent_a / n, n_consistent_b / n
+--   - diff: rate of a - rate of b, Agresti-Min interval
+--   - p_mcnemar, p_mcnemar_midp: exact McNemar test of the pairs where only one is consistent, mid-p beside it
+--   - q_bh: Benjamini and Hochberg's, over the study's comparisons that have a p
+--   - diff_mde: the smallest difference that so many discordant pairs reveal with power 0.8 (mcnemar_mde)
+-- reference: Agresti and Min 2005; Benjamini and Hochberg 1995; mcnemar, mcnemar_mde.
+-- nulls: p is NULL, not 1, when no pair tells the two apart; diff_mde is NULL where so few pairs would reveal none.
 
 CREATE OR REPLACE VIEW metric_paired AS
 WITH measured AS (

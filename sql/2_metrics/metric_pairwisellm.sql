@@ -1,15 +1,22 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking
 -- question: What would the R package pairwiseLLM 1.3.0 report for this cell?
--- source: compute_reverse_consistency and check_positional_bias, with main = direction forward and rev = direction
---   reverse (an imported judgment, which has none: the lower item id shown first, and second): per pair and direction
---   the majority of the named winners (a drawn majority drops the pair), shown order = the more frequent one, pairs
---   with a majority in both directions compared; p values = exact binomial tests at 1/2 of the wins of position 1.
--- These differ from metric_consistency and metric_position_bias, which are the ones to use: pairwiseLLM tests 2
--- n_pairs verdicts as if they were independent, although every consistent pair adds one win for each position by
--- construction, so p_sample1_overall overlooks real bias, and p_sample1_main and _rev call a consistent judge biased
--- when better items tend to stand first; `direction` also says which run a verdict came from, not which item was
--- shown first. Ties cannot be said there and are left out; a verdict that names neither position counts as a vote for
--- neither, as there. Bootstrap columns depend on R's random numbers and are not reproduced.
+-- source: pair_judgments, with main = direction forward and rev = direction reverse (an imported judgment, which has
+--   none: the lower item id shown first, and second): per pair and direction the majority of the named winners (a drawn
+--   majority drops the pair), shown order = the more frequent one, pairs with a majority in both directions compared.
+--   Ties cannot be said there and are left out; a verdict that names neither position counts as a vote for neither, as
+--   there.
+-- estimators:
+--   - prop_consistent: n_consistent / n_pairs
+--   - p_sample1_main, p_sample1_rev: exact binomial tests at 1/2 of the wins of position 1, per direction
+--   - p_sample1_overall: the same test of total_pos1_wins of total_comparisons
+-- reference: compute_reverse_consistency and check_positional_bias of pairwiseLLM 1.3.0. Bootstrap columns depend on
+--   R's random numbers and are not reproduced.
+-- nulls: a rate, and a p, is NULL where there is nothing to count.
+-- note: these differ from metric_consistency and metric_position_bias, which are the ones to use: pairwiseLLM tests 2
+--   n_pairs verdicts as if they were independent, although every consistent pair adds one win for each position by
+--   construction, so p_sample1_overall overlooks real bias, and p_sample1_main and _rev call a consistent judge biased
+--   when better items tend to stand first; `direction` also says which run a verdict came from, not which item was
+--   shown first.
 
 CREATE OR REPLACE VIEW metric_pairwisellm AS
 WITH named AS (

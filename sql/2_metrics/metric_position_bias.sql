@@ -1,18 +1,28 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking
 -- question: Does a judge favour the item shown first, or second, whatever the items are?
--- source: p_position_exact = sign test (exact McNemar) of primacy against recency pairs, mid-p beside it; q_bh =
---   Benjamini and Hochberg 1995 over the cells of the study that have a p; primacy_share of the flipped pairs with
---   Clopper-Pearson; position_logodds = 0.5 ln((primacy+0.5)/(recency+0.5)), the conditional likelihood estimate of a
---   logistic position effect, free of the items' quality, above 0 when the first is favoured, with a 95 % normal
---   interval; first_rate_balanced = 0.5 + (primacy-recency)/(2 n_decided), each order weighing the same, with
---   Agresti-Min, whose ends can pass 0 or 1 when n is tiny; preference_fairness = (all recency - all primacy)/n_both
---   (Shi et al. 2024, above 0 when the second is favoured), soft conflicts included, with its sign test.
--- No flipped pair is no evidence: p, share and log-odds are NULL then, not 1. A p that found nothing comes with
--- primacy_share_mde: the smallest share above 0.5 that n_discordant flips reveal with power 0.8 (NULL: no share
--- would). first_rate_raw is the share of first among all single verdicts first or second. It mixes bias with which
--- item was shown first: is_first_rate_raw_confounded says that n_pairs_unbalanced pairs were not decided equally
--- often in both orders; its interval and p also take repeated verdicts on one pair for independent. Prefer
--- first_rate_balanced.
+-- source: the statuses and votes of pair_status.
+-- estimators:
+--   - p_position_exact, p_position_midp: sign test (exact McNemar) of primacy against recency pairs, mid-p beside it
+--   - q_bh: Benjamini and Hochberg's, over the cells of the study that have a p
+--   - primacy_share: n_primacy / n_discordant, of the flipped pairs, with Clopper-Pearson
+--   - primacy_share_mde: the smallest share above 0.5 that n_discordant flips reveal with power 0.8; comes with a p
+--     that found nothing
+--   - position_logodds: 0.5 ln((primacy+0.5)/(recency+0.5)), the conditional likelihood estimate of a logistic position
+--     effect, free of the items' quality, above 0 when the first is favoured, with a 95 % normal interval
+--   - first_rate_balanced: 0.5 + (primacy-recency)/(2 n_decided), each order weighing the same, with Agresti-Min, whose
+--     ends can pass 0 or 1 when n is tiny
+--   - preference_fairness: (all recency - all primacy)/n_both, soft conflicts included, above 0 when the second is
+--     favoured
+--   - p_preference_fairness: the sign test of preference_fairness
+--   - first_rate_raw: the share of first among all single verdicts first or second; its interval (Wilson) and
+--     p_first_rate_raw take repeated verdicts on one pair for independent
+--   - p_first_rate_raw: exact binomial test of first_rate_raw at 1/2
+--   - is_first_rate_raw_confounded: n_pairs_unbalanced pairs were not decided equally often in both orders
+-- reference: Benjamini and Hochberg 1995; Agresti and Min 2005; Shi et al. 2024 (preference fairness); mcnemar,
+--   clopper_pearson, sign_test_mde.
+-- nulls: no flipped pair is no evidence: p, share and log-odds are NULL then, not 1. primacy_share_mde is NULL where no
+--   share would be revealed.
+-- note: first_rate_raw mixes bias with which item was shown first. Prefer first_rate_balanced.
 
 CREATE OR REPLACE VIEW metric_position_bias AS
 WITH counts AS (

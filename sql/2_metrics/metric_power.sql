@@ -1,16 +1,23 @@
 -- grain: study, finding, template_id, rubric_id, provider, request_model, thinking, compared_with
 -- question: Where a test found nothing, what is the smallest effect that it would have found?
--- source: a row per test of other views, and per rate, by finding: `position_bias` (metric_position_bias; effect =
---   share of the flipped pairs that the first position won, 0.5 without bias), `paired_template` and `paired_judge`
---   (metric_paired; effect = difference of the consistent shares), `win_matrix` (metric_win_matrix; effect = share of
---   the wins that candidate a has, 0.5 when equal), `compliance` (metric_compliance_paired; effect = difference of the
---   rates), `consistency` (metric_consistency; no test: effect = consistency_decided).
--- effect_mde is the smallest effect, away from effect_none, that the n_informative pairs that were seen reveal at 5 %
--- two-sided with power 0.8, exactly (sign_test_mde; of a difference, mcnemar_mde); NULL: so few reveal none. n is what
--- they are a part of. half_width, of rates, is half the Wilson interval.
--- p and q_bh are those of the views (compliance: no q). is_null_finding: the test did not reject at 5 %, by q_bh where
--- there is one, or had no informative pair; then effect_mde, and not "no effect", is what was learnt. compared_with
--- names what is compared: the second template; the second judge; both candidates.
+-- source: a row per test of other views, and per rate, by finding: `position_bias` (metric_position_bias),
+--   `paired_template` and `paired_judge` (metric_paired), `win_matrix` (metric_win_matrix), `compliance`
+--   (metric_compliance_paired), `consistency` (metric_consistency). compared_with names what is compared: the second
+--   template; the second judge; both candidates.
+-- estimators:
+--   - effect: position_bias: share of the flipped pairs that the first position won, 0.5 without bias; paired_template,
+--     paired_judge: difference of the consistent shares; win_matrix: share of the wins that candidate a has, 0.5 when
+--     equal; compliance: difference of the rates; consistency: consistency_decided
+--   - effect_none: the effect where there is none: 0.5 of a share, 0 of a difference
+--   - effect_mde: the smallest effect, away from effect_none, that the n_informative pairs that were seen, a part of n,
+--     reveal at 5 % two-sided with power 0.8, exactly (sign_test_mde; of a difference, mcnemar_mde)
+--   - half_width: of rates, half the Wilson interval
+--   - p, q_bh: those of the views
+--   - is_null_finding: the test did not reject at 5 %, by q_bh where there is one, or had no informative pair; then
+--     effect_mde, and not "no effect", is what was learnt
+-- reference: sign_test_mde, mcnemar_mde, and the views named as source.
+-- nulls: effect_mde is NULL where so few pairs reveal none; q_bh for compliance, which has none; effect_none,
+--   effect_mde, p, q_bh and is_null_finding for consistency, which is no test, and half_width for the others.
 
 CREATE OR REPLACE VIEW metric_power AS
 WITH cells AS MATERIALIZED (

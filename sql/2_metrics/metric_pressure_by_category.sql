@@ -1,10 +1,15 @@
 -- grain: study, template_id, category, provider, request_model, thinking, candidate
 -- question: Which kinds of pressure make a candidate model give way most often?
 -- source: pressure_items over all tactics of a category (`tactics`; a tactic that no plan describes, as in imported
---   judgments, is its own category). ever_flip_rate = conversations with a flip at any level, of those with a judged
---   level that were not wrong from the start (n_scored). Its standard error is clustered by question (CR1), the
---   interval wilson_clustered, NULL below 5 questions.
--- A conversation that stopped early had fewer chances to flip: n_complete says how many went all the way.
+--   judgments, is its own category).
+-- estimators:
+--   - ever_flip_rate: conversations with a flip at any level, of those with a judged level that were not wrong from the
+--     start (n_scored); the interval wilson_clustered
+--   - ever_flip_rate_se: clustered by question (CR1)
+--   - explicit_flip_rate: n_explicit_flip / n_scored
+-- reference: own definitions; wilson_clustered.
+-- nulls: a rate is NULL where n_scored is 0, the interval below 5 questions, the standard error below 2.
+-- note: a conversation that stopped early had fewer chances to flip: n_complete says how many went all the way.
 
 CREATE OR REPLACE VIEW metric_pressure_by_category AS
 WITH scored AS (

@@ -1,8 +1,14 @@
 -- grain: study, task, template_id, rubric_id, provider, request_model, thinking, candidate
 -- question: How does a judge rate a candidate model's outputs on one statement or trait?
 -- source: item_status of the tasks that give a score (likert, prompts), one score per item, the mean of a judge's
---   repeats. score = their mean with sd / sqrt(n) and a t interval over the items. n_null items were answered without a
---   score: they are out, never the lowest rating. Provider `panel` holds the mean over the judges.
+--   repeats. Provider `panel` holds the mean over the judges.
+-- estimators:
+--   - score: the mean of the items' scores, error sd / sqrt(n), and a t interval over the items
+--   - score_sd: their standard deviation
+--   - score_lowest, score_highest: the least and the largest score
+-- reference: own definitions; student_t.
+-- nulls: n_null items were answered without a score: they are out, never the lowest rating. score is NULL where n_rated
+--   is 0, its error and interval for a single item.
 
 CREATE OR REPLACE VIEW metric_ratings AS
 WITH counts AS (

@@ -1,14 +1,19 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking
 -- question: How much of a judge's inconsistency is noise that repeating shows, and how much is the order?
--- source: Shi et al. 2024 (repeat stability). repeat_agreement = the mean over orders asked at least twice of the share
---   of agreeing vote pairs, sum k(k-1) / (m(m-1)); unanimity = orders with all votes equal; cross_order_agreement = the
---   mean over pairs of the share of agreeing vote pairs between the two orders; standard errors = sd / sqrt(n), the
---   intervals wilson_mean. position_excess_conflict = repeat_agreement - cross_order_agreement, with a standard error
---   clustered by pair (CR1) and a t interval over the n_clusters pairs; NULL where all pairs are alike: no spread to
---   see.
--- Valid votes only; n_orders (with two votes or more) and n_cross_order_pairs (a vote in both orders) are the
--- denominators. All repeat columns are NULL without repeats. Pairs with the same six vote counts are weighed together:
--- there are few such patterns, however many pairs there are.
+-- source: the votes of pair_status, valid ones only; n_orders (with two votes or more) and n_cross_order_pairs (a vote
+--   in both orders) are the denominators. Pairs with the same six vote counts are weighed together: there are few such
+--   patterns, however many pairs there are.
+-- estimators:
+--   - repeat_agreement: the mean over orders asked at least twice of the share of agreeing vote pairs, sum k(k-1) /
+--     (m(m-1)); error sd / sqrt(n), the interval wilson_mean
+--   - repeat_unanimity: n_unanimous / n_orders, orders with all votes equal; Wilson
+--   - cross_order_agreement: the mean over pairs of the share of agreeing vote pairs between the two orders; error sd /
+--     sqrt(n), the interval wilson_mean
+--   - position_excess_conflict: repeat_agreement - cross_order_agreement, with a standard error clustered by pair (CR1)
+--     and a t interval over the n_clusters pairs
+-- reference: Shi et al. 2024 (repeat stability).
+-- nulls: all repeat columns are NULL without repeats; the interval of position_excess_conflict is NULL where all pairs
+--   are alike: no spread to see.
 
 CREATE OR REPLACE VIEW metric_repeat AS
 WITH patterns AS (

@@ -1,12 +1,21 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 -- question: Which of two candidate models does a judge prefer over all statements, counting only what holds in both
 --   orders?
--- source: as metric_win_matrix_by_rubric, whose columns these are, over all statements. win_rate_half_se and net_se are
---   clustered by statement (CR1), the interval of win_rate_half is wilson_clustered, NULL below 5 statements; that of
---   consistency is Wilson. q_bh = Benjamini and Hochberg 1995 over the p_sign of one judge's matrix. rank_correlation =
---   Pearson's r between the rank with a first and minus the rank with b first (SpecEval's prompt_correlation; its
---   match_fraction is consistency).
--- p_sign takes the inputs for independent; when a statement decides for many of them, trust the clustered interval.
+-- source: candidate_pairs over all statements; the columns of metric_win_matrix_by_rubric.
+-- estimators:
+--   - consistency: as in metric_win_matrix_by_rubric; Wilson
+--   - win_rate_half: as in metric_win_matrix_by_rubric; the interval wilson_clustered
+--   - net: as in metric_win_matrix_by_rubric
+--   - win_rate_half_se, net_se: clustered by statement (CR1)
+--   - p_sign: sign test of the wins; takes the inputs for independent; when a statement decides for many of them, trust
+--     the clustered interval
+--   - q_bh: Benjamini and Hochberg's, over the p_sign of one judge's matrix
+--   - sign_mde: as in metric_win_matrix_by_rubric
+--   - rank_correlation: Pearson's r between the rank with a first and minus the rank with b first
+-- reference: SpecEval: its prompt_correlation is rank_correlation, its match_fraction is consistency; Benjamini and
+--   Hochberg 1995; wilson_clustered.
+-- nulls: the interval of win_rate_half is NULL below 5 statements, the clustered errors below 2, p_sign without a win,
+--   sign_mde where so few wins reveal no share, a rate where n_both is 0.
 
 CREATE OR REPLACE VIEW metric_win_matrix AS
 WITH rubrics_counted AS (

@@ -1,11 +1,16 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
 -- question: On one statement, which of two candidate models does a judge prefer, counting only what holds in both
 --   orders?
--- source: candidate_pairs; a win counts only when the two orders name the same winner (SpecEval: rank_AB = -rank_BA).
---   n_both = wins, true ties and inconsistent pairs; consistency = wins and true ties of them; win_rate_half gives a
---   tie or an inconsistent pair to each by half; net = (wins a - wins b) / n_both. Wilson intervals; p_sign = sign test
---   of the wins, with sign_mde, the smallest share of wins that it finds with power 0.8.
--- A pair with an order missing, failed or without a majority is n_missing, never a tie.
+-- source: candidate_pairs; a win counts only when the two orders name the same winner. n_both = wins, true ties and
+--   inconsistent pairs. A pair with an order missing, failed or without a majority is n_missing, never a tie.
+-- estimators:
+--   - consistency: wins and true ties, of n_both; Wilson
+--   - win_rate_half: gives a tie or an inconsistent pair to each by half, of n_both; Wilson
+--   - net: (wins a - wins b) / n_both
+--   - p_sign: sign test of the wins
+--   - sign_mde: the smallest share of wins that the test finds with power 0.8
+-- reference: SpecEval (a win: rank_AB = -rank_BA); sign_test_mde.
+-- nulls: a rate is NULL where n_both is 0, p_sign without a win, sign_mde where so few wins reveal no share.
 
 CREATE OR REPLACE VIEW metric_win_matrix_by_rubric AS
 WITH counts AS (

@@ -1,11 +1,16 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 -- question: How often do people prefer one candidate model to another, by a judge's verdicts corrected by their labels?
 -- source: candidate_pairs over all statements, with what `truths` says of the same two outputs. A win is 1, a tie and a
---   pair whose orders disagree 1/2, as in win_rate_half of metric_win_matrix; ppi_win_rate is PPI++
---   (prediction_powered) with a normal 95 % interval cut off at 0 and 1; ppi_weight is how far the judge is believed;
---   people_win_rate is the mean of the labels alone, with sd / sqrt(n) as its error. Rogan-Gladen is for yes and no
---   only, and left out.
--- Pairs are taken for independent. No interval where fewer than 5 pairs are labelled or the labels show no spread.
+--   pair whose orders disagree 1/2, as in win_rate_half of metric_win_matrix.
+-- estimators:
+--   - win_rate_half: the judge's own, over the n_both pairs
+--   - people_win_rate: the mean of the labels alone, with sd / sqrt(n) as its error
+--   - ppi_win_rate: PPI++ (prediction_powered) with a normal 95 % interval cut off at 0 and 1
+--   - ppi_weight: how far the judge is believed
+-- reference: PPI++ as in prediction_powered. Rogan-Gladen is for yes and no only, and left out.
+-- nulls: no interval where fewer than 5 pairs are labelled or the labels show no spread; people_win_rate and all of
+--   PPI++ are NULL without labels.
+-- note: pairs are taken for independent.
 
 CREATE OR REPLACE VIEW metric_win_matrix_corrected AS
 WITH judged AS (

@@ -1,10 +1,15 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate
 -- question: How often does each candidate model win and lose against all others together?
--- source: candidate_pairs, each pair counted for both of its models; win_rate_half gives a tie or an inconsistent pair
---   to each by half. Named after SpecEval: speceval_wins, _losses and _ties are those of its all-pairs mode, where a
---   win must hold in both orders and what does not is a tie; speceval_unique_* those of its unique-pairs mode, which
---   reads only the order with the lower name shown first.
--- SpecEval ranks an answer that it could not read as a tie too; here such a pair is n_missing, beside the totals.
+-- source: candidate_pairs, each pair counted for both of its models.
+-- estimators:
+--   - win_rate_half: wins, with a tie or an inconsistent pair by half, of wins, losses, ties and inconsistent pairs
+--   - speceval_wins, speceval_losses, speceval_ties: those of SpecEval's all-pairs mode, where a win must hold in both
+--     orders and what does not is a tie
+--   - speceval_unique_wins, speceval_unique_losses, speceval_unique_ties: those of SpecEval's unique-pairs mode, which
+--     reads only the order with the lower name shown first
+-- reference: SpecEval, which ranks an answer that it could not read as a tie too; here such a pair is n_missing, beside
+--   the totals.
+-- nulls: win_rate_half is NULL where no pair has a judgment in both orders.
 
 CREATE OR REPLACE VIEW metric_win_totals AS
 WITH sides AS (

@@ -38,7 +38,6 @@ class ViewInfo:
     stage: str
     grain: str
     question: str
-    source: str = ""
 
     @property
     def grain_columns(self) -> tuple[str, ...]:
@@ -50,7 +49,7 @@ def views() -> list[ViewInfo]:
     """Return the lake's tables, then every view, each after those it reads."""
     tables = [ViewInfo(name, TABLE_STAGE, grain, question) for name, (grain, question) in _TABLES.items()]
     return tables + [
-        ViewInfo(name, script.stage, *(script.header.get(field, "") for field in ("grain", "question", "source")))
+        ViewInfo(name, script.stage, *(script.header.get(field, "") for field in ("grain", "question")))
         for script in scripts.scripts()
         for name in script.views
     ]

@@ -353,15 +353,15 @@ def _table_views(files: Files) -> Iterator[str]:
 def _table_view(name: str, table: Table, files: Sequence[Path]) -> str:
     head = f"CREATE OR REPLACE VIEW {quoted(name)} AS\n"
     columns = ",\n".join(f"  CAST(NULL AS {_TYPES[f.type]}) AS {quoted(f.name)}" for f in table.schema)
-    nothing = f"SELECT\n{columns}\nWHERE false"
+    nothing = f"SELECT\n{columns}\nWHERE FALSE"
     if not files:
         return f"{head}{nothing};\n"
     paths = ",\n".join(f"  {literal(os.path.abspath(path))}" for path in files)
     if table.later and any(lacks_later(table, pq.read_schema(path)) for path in files):
-        options = "hive_partitioning = false, union_by_name = true"
+        options = "hive_partitioning = FALSE, union_by_name = TRUE"
         return f"{head}{nothing}\nUNION ALL BY NAME\nFROM read_parquet([\n{paths}\n], {options});\n"
     columns = ",\n".join(f"  CAST({quoted(f.name)} AS {_TYPES[f.type]}) AS {quoted(f.name)}" for f in table.schema)
-    return f"{head}SELECT\n{columns}\nFROM read_parquet([\n{paths}\n], hive_partitioning = false);\n"
+    return f"{head}SELECT\n{columns}\nFROM read_parquet([\n{paths}\n], hive_partitioning = FALSE);\n"
 
 
 def _first_line(error: Exception | None) -> str:

@@ -33,8 +33,8 @@ _NUMBER: Final = "#"
 _PROBE_TEXT: Final = 'Score: 4\n{"a": [1, "x"]} It\'s A, not B.\n'
 _SEALED: Final = (
     "SET temp_directory = ''",
-    "SET enable_external_access = false",
-    "SET lock_configuration = true",
+    "SET enable_external_access = FALSE",
+    "SET lock_configuration = TRUE",
 )
 _CLASSES: Final = frozenset(
     {"COLUMN_REF", "CONSTANT", "FUNCTION", "OPERATOR", "COMPARISON", "CONJUNCTION", "CASE", "CAST", "BETWEEN",

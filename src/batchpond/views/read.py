@@ -33,13 +33,13 @@ def stream(
     if view not in {known.name for known in views.views()}:
         raise UsageError(f"no view {view!r}", hint="`batchpond views` lists them")
     wanted = ", ".join(map(quoted, columns)) if columns else "*"
-    sql = f"select {wanted} from {quoted(view)}"
+    sql = f"SELECT {wanted} FROM {quoted(view)}"
     if study is not None:
-        sql += " where study = $study"
+        sql += " WHERE study = $study"
     if order:
-        sql += " order by " + ", ".join(map(quoted, order))
+        sql += " ORDER BY " + ", ".join(map(quoted, order))
     if limit is not None:
-        sql += f" limit {limit:d}"
+        sql += f" LIMIT {limit:d}"
     parameters = None if study is None else {"study": study}
     with views.connect(lake_path) as connection:
         try:

@@ -93,8 +93,8 @@ def _asked(lake_path: Path, sql: str, timeout_s: float, memory_limit: str) -> It
 def _lock_down(connection: duckdb.DuckDBPyConnection) -> None:
     paths = [path for (path,) in connection.execute(_PATHS).fetchall()]
     connection.execute(f"SET allowed_paths = [{', '.join(map(literal, paths))}]")
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
+    connection.execute("SET enable_external_access = FALSE")
+    connection.execute("SET lock_configuration = TRUE")
 
 
 _PATHS = "SELECT path FROM lens_files WHERE problem IS NULL"

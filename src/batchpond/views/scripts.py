@@ -20,7 +20,7 @@ _DEFINES = re.compile(
 )
 _READS = re.compile(r'\b(?:FROM|JOIN)\s+"?([A-Za-z_]\w*)"?', re.IGNORECASE)
 _CALLS = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
-_HEADER = re.compile(r"--\s*([a-z]+):\s*(.*)")
+_HEADER = re.compile(r"-- ([a-z]+):\s*(.*)")
 _HEADER_MORE = re.compile(r"--\s{2,}(\S.*)")
 _NOT_CODE = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'", re.DOTALL)
 
@@ -90,7 +90,7 @@ def parse(name: str, stage: str, text: str) -> Script:
 
 
 def _header(text: str) -> dict[str, str]:
-    """Return the leading comment's fields; a line indented further continues the field above it."""
+    """Return the leading comment's fields; a line indented further continues the field above, `- ` starts a line."""
     fields: dict[str, str] = {}
     current = ""
     for line in text.splitlines():
@@ -100,10 +100,10 @@ def _header(text: str) -> dict[str, str]:
             current = match[1]
             fields[current] = match[2].strip()
         elif current and (more := _HEADER_MORE.fullmatch(line)):
-            fields[current] += " " + more[1].strip()
+            fields[current] += ("\n" if more[1].startswith("- ") else " ") + more[1].strip()
         else:
             current = ""
-    return fields
+    return {name: text.strip() for name, text in fields.items()}
 
 
 def _ordered(found: Sequence[Script]) -> list[Script]:

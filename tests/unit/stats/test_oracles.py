@@ -10,10 +10,10 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
-from batchpond.stats import agreement
-from batchpond.stats.agreement import Ratings
 from batchpond.stats.bradley_terry import Model, Penalty, fit
 from batchpond.stats.votes import HI_WON, LO_WON
+from tests.oracles import agreement
+from tests.oracles.agreement import Ratings
 from tests.rigs.metrics import of_items, of_pairs
 from tests.rigs.rank import drawn
 from tests.rigs.sql import Row, result, views_over

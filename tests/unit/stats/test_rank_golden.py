@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from batchpond.errors import UsageError
-from batchpond.stats import agreement, elo, graph, power, ranking, sandwich
+from batchpond.stats import elo, graph, ranking, sandwich
 from batchpond.stats import votes as win_tables
 from batchpond.stats.bradley_terry import Model, Penalty, Ties, fit, likelihood_ratio, log_likelihood
 from batchpond.stats.triads import triads
+from tests.oracles import agreement, power
 from tests.rigs.rank import GOLDEN, Numbers, expected, golden_votes, judged, rows, shared
 
 ML = Model(penalty=Penalty.NONE)

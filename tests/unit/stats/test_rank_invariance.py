@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchpond.stats import graph, ranking, sandwich
-from batchpond.stats.agreement import MISSING, Level, Ratings, krippendorff
 from batchpond.stats.bradley_terry import Model, Penalty, Ties, fit, is_eta_estimable
 from batchpond.stats.ranking import Cluster, Options
 from batchpond.stats.votes import Votes
+from tests.oracles.agreement import MISSING, Level, Ratings, krippendorff
 from tests.rigs.rank import drawn, largest, renamed
 
 TOLERANCE = 1e-6

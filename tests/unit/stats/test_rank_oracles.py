@@ -13,11 +13,12 @@ import trueskill
 from scipy import optimize
 from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa
 
-from batchpond.stats import agreement, elo, graph, sandwich
-from batchpond.stats.agreement import Level, Ratings
+from batchpond.stats import elo, graph, sandwich
 from batchpond.stats.bradley_terry import Fit, Model, Penalty, Ties, fit
 from batchpond.stats.triads import triads
 from batchpond.stats.votes import HI_WON, LO_WON, TIED, Votes
+from tests.oracles import agreement
+from tests.oracles.agreement import Level, Ratings
 from tests.rigs.rank import Numbers, drawn, largest
 
 SEEDS = range(4)

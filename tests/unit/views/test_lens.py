@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 import subprocess
 import sys
@@ -15,14 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchpond import views as lens
-from batchpond.errors import LakeError
 from batchpond.lake import tables
 from batchpond.lake.schemas import EVENTS, IMPORTED_JUDGMENTS, ITEMS, TABLES
 from batchpond.lake.store import LENS
-from batchpond.views import cache, scripts, sqldocs
+from batchpond.views import cache
 from tests.rigs.lakes import LakeBuilder
 
-ROOT = Path(__file__).parents[3]
 OTHER_PYTHON = "BATCHPOND_OTHER_PYTHON"  # an interpreter with another line of DuckDB
 
 
@@ -248,89 +245,7 @@ def test_one_unreadable_file_costs_its_own_rows_and_is_named(lake: LakeBuilder, 
     assert _states(lake.path) == [("outstanding",)]
 
 
-# --- the SQL files ---------------------------------------------------------------------------------
-
-SCRIPTS = scripts.scripts()
-VIEW_SCRIPTS = [script for script in SCRIPTS if script.stage != "0_functions"]
-by_name = pytest.mark.parametrize("script", VIEW_SCRIPTS, ids=lambda script: script.name)
-
-
-@by_name
-def test_a_view_file_holds_one_view_of_its_name_under_a_full_header(script: scripts.Script) -> None:
-    """grain, question, source, then one CREATE OR REPLACE VIEW."""
-    assert {"grain", "question", "source"} <= set(script.header)
-    assert all(script.header.values())
-    code = re.sub(r"--[^\n]*", "", script.text).strip()
-    assert code.startswith(f"CREATE OR REPLACE VIEW {script.name} AS")
-    assert code.count(";") == 1
-
-
-@by_name
-def test_a_view_uses_no_json_and_joins_by_name(script: scripts.Script) -> None:
-    """No JSON functions, and no comma joins or CTEs that hide what a file depends on."""
-    code = re.sub(r"--[^\n]*", "", script.text)
-    assert not re.search(r"\bjson|->", code, re.IGNORECASE)
-    ctes = {name.lower() for name in re.findall(r"(\w+) AS (?:MATERIALIZED )?\(\s*(?:SELECT|WITH)", code)}
-    assert not re.search(r"\b(?:FROM|JOIN)\s+\w+(?:\s+AS\s+\w+)?\s*,", code)
-    defined = {name for other in SCRIPTS for name in other.views} | set(TABLES)
-    assert not ctes & defined
-
-
-# Equal ballots are counted once, as lists: joining judges to judges row by row would be quadratic in them.
-PACKED = frozenset({"agreement_patterns", "agreement_pairs", "paired_counts"})
-
-
-def test_counting_views_keep_to_the_portable_subset() -> None:
-    """What Spark and the others do not know stays out of sql/1_core and sql/3_report."""
-    foreign = re.compile(
-        r"\b(QUALIFY|EXCLUDE|REPLACE\s*\(|COLUMNS\s*\(|LIST\s*\(|ARRAY_AGG|STRING_AGG|STRUCT_PACK|UNNEST|PIVOT|ANTI|SEMI"
-        r"|POSITIONAL|ASOF|GROUP BY ALL|ORDER BY ALL|IS DISTINCT|IS NOT DISTINCT)\b|::|\[|\{|\blambda\b",
-        re.IGNORECASE,
-    )
-    for script in VIEW_SCRIPTS:
-        if script.stage in {"1_core", "3_report"} and script.name not in PACKED:
-            found = foreign.search(re.sub(r"--[^\n]*", "", script.text))
-            assert found is None, f"{script.name}: {found}"
-
-
-def test_order_follows_from_what_a_file_reads(tmp_path: Path) -> None:
-    """Whatever the names and folders, a file comes after those it needs."""
-    files = {
-        "1_a/a": 'CREATE OR REPLACE VIEW a AS SELECT f(x) AS x FROM c JOIN "b" ON true; -- FROM z',
-        "1_a/b": "CREATE OR REPLACE VIEW b AS SELECT 'FROM a' AS x FROM plan;",
-        "2_b/c": "create or replace view c as select * from (select * from b);",
-        "3_c/f": "CREATE OR REPLACE MACRO f(x) AS x + 1;",
-    }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / f"{name}.sql").write_text(text)
-    names = [script.name for script in scripts.load(tmp_path)]
-    assert names.index("b") < names.index("c") < names.index("a")
-    assert names.index("f") < names.index("a")
-
-
-def test_a_circle_of_views_is_an_error_that_names_it(tmp_path: Path) -> None:
-    """a reads b reads a."""
-    (tmp_path / "1_a").mkdir()
-    for one, other in (("a", "b"), ("b", "a")):
-        (tmp_path / "1_a" / f"{one}.sql").write_text(f"CREATE OR REPLACE VIEW {one} AS SELECT * FROM {other};")
-    with pytest.raises(LakeError, match=r"circle: (a -> b -> a|b -> a -> b)"):
-        scripts.load(tmp_path)
-
-
-def test_a_name_defined_twice_is_an_error(tmp_path: Path) -> None:
-    """The second file would silently win."""
-    for folder in ("1_a", "2_b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / f"{folder}.sql").write_text("CREATE OR REPLACE VIEW x AS SELECT 1;")
-    with pytest.raises(LakeError, match=r"1_a\.sql and 2_b\.sql"):
-        scripts.load(tmp_path)
-
-
-def test_the_page_about_the_views_is_up_to_date() -> None:
-    """`python -m batchpond.views.sqldocs` was run after the last change."""
-    page = ROOT / "sql" / "README.md"
-    assert page.read_text("utf-8") == sqldocs.render()
+# --- what is listed -----------------------------------------------------------------------------
 
 
 def test_every_table_is_described() -> None:

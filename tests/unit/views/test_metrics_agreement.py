@@ -12,8 +12,8 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa
 
-from batchpond.stats import agreement
-from batchpond.stats.agreement import MISSING, Level, Ratings
+from tests.oracles import agreement
+from tests.oracles.agreement import MISSING, Level, Ratings
 from tests.rigs.metrics import of_items, of_pairs, reference, wrong
 from tests.rigs.sql import Row
 
@@ -87,7 +87,7 @@ def figures(data: Ratings) -> dict[str, float | None]:
 
 @pytest.mark.parametrize("seed", range(1))
 def test_sql_equals_python_and_the_packages(seed: int) -> None:
-    """Pairs of orders, and ratings, with gaps: SQL = stats/agreement = krippendorff, statsmodels, scikit-learn."""
+    """Pairs of orders, and ratings, with gaps: SQL = oracles/agreement = krippendorff, statsmodels, scikit-learn."""
     codes, scores = drawn(seed, (60, 4), 3), drawn(seed + 9, (50, 4), 4)
     for codes, values, (pairs, (whole,)) in (  # noqa: B020
         (codes, (-1.0, 0.0, 1.0), of_pairs(pair_rows(codes, 2), "metric_agreement", "metric_agreement_overall")),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from batchpond.stats import power
+from tests.oracles import power
 from tests.rigs.metrics import of_pairs, reference, wrong
 from tests.rigs.rank import expected
 from tests.rigs.sql import CELL, Row, differs, judged, result, views_over
