@@ -35,8 +35,8 @@ from batchpond.providers.anthropic.batch import DESCRIPTOR, Anthropic, build_bod
 from batchpond.providers.anthropic.models import FAMILIES
 from batchpond.providers.base import BatchProvider, ModelSettings, ProviderModule
 from batchpond.providers.http.client import HttpClient, HttpError, HttpLimits, JsonStream
-from batchpond.providers.http.keys import Secret
 from batchpond.providers.registry import module
+from batchpond.text import Secret
 from batchpond_sim.host.control import PROVIDERS
 from tests.rigs.hostile_server import Act, eof, hostile, raw, reply, reset
 from tests.rigs.simulator import api

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.providers.base import NO_HINTS, RateHints
-from batchpond.providers.http.answers import Answer, answer_of
+from batchpond.providers.http.errors import Answer, answer_of
 from batchpond.providers.http.retry import RETRY_AFTER_MAX_S, duration_s, retry_after_s
 from batchpond.providers.shared import rates as common_rates
 from batchpond.providers.shared.rates import RateNames, read_hints

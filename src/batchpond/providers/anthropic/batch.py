@@ -34,12 +34,12 @@ from batchpond.providers.anthropic.lines import read_answer, read_line
 from batchpond.providers.anthropic.models import accepted_thinking, caveats
 from batchpond.providers.base import LIVE_CONNECTIONS, Descriptor
 from batchpond.providers.http import keys
-from batchpond.providers.http.answers import AckRule, Answer
 from batchpond.providers.http.client import HttpClient, JsonStream
-from batchpond.providers.http.outcomes import error_class_of
+from batchpond.providers.http.errors import AckRule, Answer, error_class_of
 from batchpond.providers.shared import rates as common_rates
 from batchpond.providers.shared import wire as common
 from batchpond.providers.shared.live import LiveAccess, LiveApi, LiveWire
+from batchpond.text import Secret
 
 __all__ = [
     "DESCRIPTOR",
@@ -136,7 +136,7 @@ def connect_live(
     return AnthropicLive(_LIVE, live, clock, transport, max_connections)
 
 
-def _headers(access: keys.Access) -> dict[str, str | keys.Secret]:
+def _headers(access: keys.Access) -> dict[str, str | Secret]:
     return {"x-api-key": access.key, "anthropic-version": VERSIONS[MESSAGES]}
 
 

@@ -26,6 +26,7 @@ from batchpond.providers.openai.body import payload_line
 from batchpond.providers.shared import chat as common_chat
 from batchpond.providers.shared.lines import load_row, unreadable
 from batchpond.providers.shared.live import LiveAccess, LiveApi, LiveWire
+from batchpond.text import Secret
 
 PREFIX: Final = "compatible-"
 NAMES: Final = tuple(host.name for host in HOSTS)
@@ -86,7 +87,7 @@ class Compatible:
         url, access = keys.resolve_live(self.DESCRIPTOR, environ, base_url=base_url)
         if not urlsplit(url).path:
             url += self.host.base_path
-        headers = {"Authorization": keys.Secret(f"Bearer {access.key.reveal()}")} if access else {}
+        headers = {"Authorization": Secret(f"Bearer {access.key.reveal()}")} if access else {}
         live = LiveAccess(url, headers, keys.name_of(self.DESCRIPTOR, access))
         return LiveWire(LiveApi(self.DESCRIPTOR, self.host.rates), live, clock, transport, max_connections)
 

@@ -45,11 +45,9 @@ from batchpond.providers.gemini.views import (
     responses_file,
 )
 from batchpond.providers.http import downloads, keys
-from batchpond.providers.http.answers import AckRule, Answer
 from batchpond.providers.http.client import HttpClient
-from batchpond.providers.http.outcomes import error_class_of
-from batchpond.providers.http.uploads import Start
-from batchpond.providers.http.uploads_google import Commands
+from batchpond.providers.http.errors import AckRule, Answer, error_class_of
+from batchpond.providers.http.uploads import Commands, Start
 from batchpond.providers.shared import rates as common_rates
 from batchpond.providers.shared import wire as common
 from batchpond.providers.shared.lines import load_row

@@ -18,6 +18,7 @@ from batchpond.providers.ollama.body import CHAT, accepted_thinking, build_body,
 from batchpond.providers.ollama.lines import read_answer, read_line
 from batchpond.providers.shared import rates as common_rates
 from batchpond.providers.shared.live import LiveAccess, LiveApi, LiveWire
+from batchpond.text import Secret
 
 __all__ = [
     "DESCRIPTOR",
@@ -78,7 +79,7 @@ def connect_live(
 ) -> Ollama:
     """Return the wire of live calls; reads OLLAMA_HOST in all of its forms, and OLLAMA_API_KEY, as the SDK does."""
     url, access = keys.resolve_live(DESCRIPTOR, environ, base_url=base_url)
-    headers = {"Authorization": keys.Secret(f"Bearer {access.key.reveal()}")} if access else {}
+    headers = {"Authorization": Secret(f"Bearer {access.key.reveal()}")} if access else {}
     live = LiveAccess(url, headers, keys.name_of(DESCRIPTOR, access))
     return Ollama(_LIVE, live, clock, transport, max_connections)
 

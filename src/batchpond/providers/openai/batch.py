@@ -32,17 +32,15 @@ from batchpond.model import (
 )
 from batchpond.providers.base import LIVE_CONNECTIONS, Descriptor
 from batchpond.providers.http import keys
-from batchpond.providers.http.answers import Answer
-from batchpond.providers.http.api_errors import ApiError
 from batchpond.providers.http.client import HttpClient
-from batchpond.providers.http.outcomes import error_class_of
+from batchpond.providers.http.errors import Answer, ApiError, error_class_of
 from batchpond.providers.openai.body import CHAT, RESPONSES, build_body, endpoint_for, payload_line
 from batchpond.providers.openai.lines import read_answer, read_line
 from batchpond.providers.openai.models import accepted_thinking, caveats
 from batchpond.providers.shared import rates as common_rates
 from batchpond.providers.shared import wire as common
 from batchpond.providers.shared.live import LiveAccess, LiveApi, LiveWire
-from batchpond.text import redact
+from batchpond.text import Secret, redact
 
 __all__ = [
     "DESCRIPTOR",
@@ -152,8 +150,8 @@ def connect_live(
     return LiveWire(_LIVE, live, clock, transport, max_connections)
 
 
-def _headers(access: keys.Access, environ: Mapping[str, str]) -> dict[str, str | keys.Secret]:
-    headers: dict[str, str | keys.Secret] = {"Authorization": keys.Secret(f"Bearer {access.key.reveal()}")}
+def _headers(access: keys.Access, environ: Mapping[str, str]) -> dict[str, str | Secret]:
+    headers: dict[str, str | Secret] = {"Authorization": Secret(f"Bearer {access.key.reveal()}")}
     if organization := keys.setting(environ, "OPENAI_ORG_ID"):
         headers["OpenAI-Organization"] = organization
     if project := keys.setting(environ, "OPENAI_PROJECT_ID"):

@@ -29,11 +29,8 @@ from batchpond.providers.base import (
     LiveStart,
     RateHints,
 )
-from batchpond.providers.http.answers import Answer
-from batchpond.providers.http.api_errors import ApiError, classify, read_any
-from batchpond.providers.http.asking import Asker, Broken, Unsent
-from batchpond.providers.http.client import USER_AGENT, HttpClient
-from batchpond.providers.http.outcomes import Fault, HttpError, Shape, redirect_host
+from batchpond.providers.http.client import Broken, HttpClient, HttpLimits, Unsent
+from batchpond.providers.http.errors import Answer, ApiError, Fault, HttpError, Shape, classify, read_any, redirect_host
 from batchpond.providers.http.retry import RetryPolicy
 from batchpond.providers.shared import wire as common
 from batchpond.providers.shared.lines import load_answer
@@ -92,12 +89,15 @@ class LiveWire(common.Wire):
         max_connections: int = LIVE_CONNECTIONS,
     ) -> None:
         http = HttpClient(
-            access.base_url, access.headers, clock, transport, key_name=access.key_name, retries=_START_RETRIES
+            access.base_url,
+            access.headers,
+            clock,
+            transport,
+            key_name=access.key_name,
+            retries=_START_RETRIES,
+            limits=HttpLimits(max_connections=max_connections),
         )
         super().__init__(http, clock)
-        self._asker = Asker(
-            access.base_url, access.headers, clock, transport, user_agent=USER_AGENT, max_connections=max_connections
-        )
         self._api = api
         self._access = access
 
@@ -137,7 +137,7 @@ class LiveWire(common.Wire):
         meet too: no credit, no such model, no such address, an invalid certificate.
         """
         path, headers = self.address(endpoint, request_model)
-        result = self._asker.ask(path, body, deadline_s, headers)
+        result = self._http.ask(path, body, deadline_s, headers)
         match result:
             case Unsent():
                 return Deferred(result.detail, is_shared=not result.is_own)
@@ -150,7 +150,6 @@ class LiveWire(common.Wire):
 
     def close(self) -> None:
         """Close all connections."""
-        self._asker.close()
         self._http.close()
 
     def _judged(self, answer: Answer, path: str, request_model: str) -> LiveAnswer:

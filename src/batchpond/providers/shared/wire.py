@@ -13,9 +13,8 @@ from batchpond import fields
 from batchpond.clock import Clock
 from batchpond.errors import ProviderError
 from batchpond.model import Download, ErrorClass, FileRole, Rejected, RemoteBatch, RemoteFile
-from batchpond.providers.http.answers import Answer
-from batchpond.providers.http.api_errors import ApiError
 from batchpond.providers.http.client import HttpClient
+from batchpond.providers.http.errors import Answer, ApiError
 from batchpond.text import redact
 
 _SCOPE_CHARS: Final = 100

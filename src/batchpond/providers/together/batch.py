@@ -33,9 +33,8 @@ from batchpond.model import (
 )
 from batchpond.providers.base import LIVE_CONNECTIONS, Descriptor
 from batchpond.providers.http import keys
-from batchpond.providers.http.answers import AckRule, Answer
-from batchpond.providers.http.api_errors import ApiError, classify
 from batchpond.providers.http.client import HttpClient
+from batchpond.providers.http.errors import AckRule, Answer, ApiError, classify
 from batchpond.providers.shared import rates as common_rates
 from batchpond.providers.shared import wire as common
 from batchpond.providers.shared.live import LiveAccess, LiveApi, LiveWire
@@ -49,7 +48,7 @@ from batchpond.providers.together.body import (
     payload_line,
 )
 from batchpond.providers.together.lines import class_of_text, read_answer, read_line
-from batchpond.text import redact
+from batchpond.text import Secret, redact
 
 __all__ = [
     "DESCRIPTOR",
@@ -141,7 +140,7 @@ def connect(
     OpenAI's SDK needs there, is understood.
     """
     access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
-    headers = {"Authorization": keys.Secret(f"Bearer {access.key.reveal()}")}
+    headers = {"Authorization": Secret(f"Bearer {access.key.reveal()}")}
     http = HttpClient(
         access.base_url.removesuffix("/v1"),
         headers,
@@ -163,7 +162,7 @@ def connect_live(
 ) -> LiveWire:
     """Return the wire of live calls for the same key; raises AccessError when there is none."""
     access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
-    headers = {"Authorization": keys.Secret(f"Bearer {access.key.reveal()}")}
+    headers = {"Authorization": Secret(f"Bearer {access.key.reveal()}")}
     live = LiveAccess(f"{access.base_url.removesuffix('/v1')}/v1", headers, access.key_env)
     return LiveWire(_LIVE, live, clock, transport, max_connections)
 

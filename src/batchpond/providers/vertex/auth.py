@@ -24,8 +24,8 @@ from batchpond.clock import Clock
 from batchpond.errors import AccessError, ProviderError, UsageError
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http import keys
-from batchpond.providers.http.addresses import checked_base, origin_of
 from batchpond.providers.http.connections import Auth, FixedAuth
+from batchpond.providers.http.keys import checked_base, origin_of
 from batchpond.providers.vertex.storage import checked_bucket
 from batchpond.text import Secret, redact
 

@@ -35,9 +35,8 @@ from batchpond.providers.base import Descriptor
 from batchpond.providers.gemini import models as gemini_models
 from batchpond.providers.gemini.body import GENERATE, endpoint_for
 from batchpond.providers.gemini.lines import read_answer
-from batchpond.providers.http.answers import AckRule, Answer
 from batchpond.providers.http.client import HttpClient, HttpError
-from batchpond.providers.http.outcomes import error_class_of
+from batchpond.providers.http.errors import AckRule, Answer, error_class_of
 from batchpond.providers.shared import wire as common
 from batchpond.providers.vertex import auth as vertex_auth
 from batchpond.providers.vertex.auth import Access, Place
