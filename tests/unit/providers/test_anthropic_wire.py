@@ -31,7 +31,7 @@ from batchpond.model import (
     ResponseStatus,
     Unclear,
 )
-from batchpond.providers.anthropic.batch import DESCRIPTOR, Anthropic, build_body, connect, payload_line, read_line
+from batchpond.providers.anthropic.batch import DESCRIPTOR, Anthropic, build_body, payload_line, read_line
 from batchpond.providers.anthropic.models import FAMILIES
 from batchpond.providers.base import BatchProvider, ModelSettings, ProviderModule
 from batchpond.providers.http.client import HttpClient, HttpError, HttpLimits, JsonStream
@@ -67,7 +67,7 @@ class Script:
         self.requests: list[httpx.Request] = []
         self.clock = ManualClock(START)
         transport = httpx.MockTransport(self._answer)
-        self.wire: Anthropic = connect(self.clock, transport=transport, environ={"ANTHROPIC_API_KEY": KEY})
+        self.wire = Anthropic.connect(self.clock, transport=transport, environ={"ANTHROPIC_API_KEY": KEY})
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         request.read()
@@ -191,7 +191,7 @@ def test_a_large_create_never_stands_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "large.jsonl"
     path.write_bytes(line * (48_000_000 // len(line)))
     sink = Sink()
-    wire = connect(ManualClock(START), transport=sink, environ={"ANTHROPIC_API_KEY": KEY})
+    wire = Anthropic.connect(ManualClock(START), transport=sink, environ={"ANTHROPIC_API_KEY": KEY})
     assert isinstance(wire.create(spec(path)), Created)
     assert sum(sink.sizes) == sink.declared > 47_000_000
     assert max(sink.sizes) <= 1 << 20
@@ -203,7 +203,7 @@ def test_create_streams_over_a_real_socket(payload_path: Path) -> None:
     payload_path.write_bytes(payload_path.read_bytes() * 20_000)
     with hostile(reply(batch(), request_id="req_1")) as server:
         base_url = f"http://127.0.0.1:{server.port}/anthropic"
-        wire = connect(SystemClock(), environ={}, base_url=base_url)
+        wire = Anthropic.connect(SystemClock(), environ={}, base_url=base_url)
         answer = wire.create(spec(payload_path, n=40_000))
     assert isinstance(answer, Created)
     assert answer.scope == f"anthropic/127.0.0.1:{server.port}/-/-"
@@ -336,7 +336,7 @@ def test_any_doubt_about_create_is_unclear_after_one_post(payload_path: Path, an
 def test_a_create_whose_connection_breaks_is_sent_once(payload_path: Path, act: Act) -> None:
     """Over real sockets: whatever comes back, one POST leaves."""
     with hostile(act) as server:
-        wire = connect(SystemClock(), environ={}, base_url=f"http://127.0.0.1:{server.port}")
+        wire = Anthropic.connect(SystemClock(), environ={}, base_url=f"http://127.0.0.1:{server.port}")
         assert isinstance(wire.create(spec(payload_path)), Unclear)
     assert server.posts() == 1
 
@@ -616,7 +616,7 @@ def simulated(path: Path, *faults: str) -> Iterator[tuple[Anthropic, ManualClock
         pytest.skip("NOT CHECKED: there is no simulated Anthropic")
     with api(path, *faults) as world:
         environ = {"ANTHROPIC_BASE_URL": "http://127.0.0.1:1/anthropic", "ANTHROPIC_API_KEY": KEY}
-        yield connect(world.clock, transport=world.transport, environ=environ), world.clock
+        yield Anthropic.connect(world.clock, transport=world.transport, environ=environ), world.clock
 
 
 def rows_of(wire: Anthropic, batch_id: str, path: Path) -> list[Response]:

@@ -30,7 +30,7 @@ from batchpond.model import (
     Unclear,
 )
 from batchpond.providers.base import BatchProvider, ModelSettings, ProviderModule
-from batchpond.providers.gemini.batch import DESCRIPTOR, Gemini, build_body, connect, payload_line, read_line
+from batchpond.providers.gemini.batch import DESCRIPTOR, Gemini, build_body, payload_line, read_line
 from batchpond.providers.http.retry import retry_after_s
 from batchpond.providers.registry import module
 from batchpond.study.prices import Prices
@@ -599,7 +599,7 @@ def test_a_batch_lives_its_whole_life_over_the_simulators_transport(tmp_path: Pa
     """Upload, find, create, list, get, download, read: every request answered once, by its own id."""
     with simulator.api(tmp_path / "world") as api:
         environ = {"GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:1/gemini", "GEMINI_API_KEY": KEY}
-        wire = connect(api.clock, transport=api.transport, environ=environ)
+        wire = Gemini.connect(api.clock, transport=api.transport, environ=environ)
         assert wire.is_loopback
         assert wire.check() == "gemini/127.0.0.1:1/-"
         custom_ids = payload(tmp_path / "p.jsonl", 12, ModelSettings(model, "generateContent", **more))
@@ -659,7 +659,7 @@ def test_what_simulated_faults_leave_of_a_batch_is_read(
     """Each place and shape that answers were seen in; a row without its key is kept, and is nobody's."""
     with simulator.api(tmp_path / "world", fault) as api:
         environ = {"GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:1/gemini", "GEMINI_API_KEY": KEY}
-        wire = connect(api.clock, transport=api.transport, environ=environ)
+        wire = Gemini.connect(api.clock, transport=api.transport, environ=environ)
         model = "gemini-2.5-flash"
         custom_ids = payload(tmp_path / "p.jsonl", 12, ModelSettings(model, "generateContent", thinking="low"))
         remote = wire.upload(tmp_path / "p.jsonl", f"{TOKEN}.jsonl")

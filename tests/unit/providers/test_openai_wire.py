@@ -28,7 +28,7 @@ from batchpond.model import (
     Unclear,
 )
 from batchpond.providers.base import BatchProvider, ProviderModule
-from batchpond.providers.openai.batch import DESCRIPTOR, OpenAI, build_body, connect, payload_line, read_line
+from batchpond.providers.openai.batch import DESCRIPTOR, OpenAI, build_body, payload_line, read_line
 from batchpond.providers.registry import module
 from tests.rigs import simulator
 
@@ -48,7 +48,7 @@ class Script:
         self.requests: list[httpx.Request] = []
         self.clock = ManualClock(START)
         environ = {"OPENAI_API_KEY": KEY, "OPENAI_ORG_ID": "org-1", "OPENAI_PROJECT_ID": "proj_1"}
-        self.wire: OpenAI = connect(self.clock, transport=httpx.MockTransport(self._answer), environ=environ)
+        self.wire = OpenAI.connect(self.clock, transport=httpx.MockTransport(self._answer), environ=environ)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         request.read()
@@ -389,7 +389,7 @@ def test_a_batch_lives_its_whole_life_over_the_simulators_transport(tmp_path: Pa
     """Upload, find, create, list, get, download, read: every request answered once, by its own id."""
     with simulator.api(tmp_path / "world") as api:
         environ = {"OPENAI_BASE_URL": "http://127.0.0.1:1/openai/v1", "OPENAI_API_KEY": KEY}
-        wire = connect(api.clock, transport=api.transport, environ=environ)
+        wire = OpenAI.connect(api.clock, transport=api.transport, environ=environ)
         assert wire.is_loopback
         assert wire.check().startswith("openai/127.0.0.1:1/")
         custom_ids = payload(tmp_path / "p.jsonl", 12, endpoint, **more)

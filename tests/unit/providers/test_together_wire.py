@@ -27,7 +27,7 @@ from batchpond.model import (
 )
 from batchpond.providers.base import BatchProvider, ProviderModule
 from batchpond.providers.registry import module
-from batchpond.providers.together.batch import DESCRIPTOR, Together, connect
+from batchpond.providers.together.batch import DESCRIPTOR, Together
 from batchpond.run.find.unknowns import list_since
 from tests.rigs.simulator import START
 from tests.rigs.together import KEY, SPEC, Script, job, payload, together
@@ -352,7 +352,7 @@ def test_a_whole_life_against_the_simulator(tmp_path: Path) -> None:
     """Upload, create, find again by file, poll, download, cancel."""
     with together(tmp_path / "world") as sim:
         url = "http://127.0.0.1:1/together"
-        wire = connect(sim.clock, transport=sim.transport, environ={"TOGETHER_API_KEY": KEY}, base_url=url)
+        wire = Together.connect(sim.clock, transport=sim.transport, environ={"TOGETHER_API_KEY": KEY}, base_url=url)
         path = tmp_path / "in.jsonl"
         path.write_bytes(payload(5))
         remote = wire.upload(path, "token-1.jsonl")

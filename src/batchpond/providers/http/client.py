@@ -163,6 +163,16 @@ class HttpClient:
         return self._origin.name
 
     @property
+    def base_url(self) -> str:
+        """Return what paths are below."""
+        return self._base_url
+
+    @property
+    def key_name(self) -> str:
+        """Return what messages call the key."""
+        return self._key_name
+
+    @property
     def is_loopback(self) -> bool:
         """Whether the base URL is on this machine."""
         return self._origin.is_loopback

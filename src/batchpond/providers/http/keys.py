@@ -199,6 +199,19 @@ def resolve_live(
     return url, Access(Secret(_checked_key(environ[name], name)), name, url, url == descriptor.default_base_url)
 
 
+def headers(descriptor: Descriptor, access: Access | None, environ: Mapping[str, str]) -> dict[str, str | Secret]:
+    """Return the headers that let calls in: the key, and what the descriptor sends with it; none without a key."""
+    if access is None:
+        return {}
+    is_bearer = descriptor.key_header == "Authorization"
+    found: dict[str, str | Secret] = {
+        descriptor.key_header: Secret(f"Bearer {access.key.reveal()}") if is_bearer else access.key,
+        **dict(descriptor.headers),
+    }
+    named = ((header, setting(environ, variable)) for header, variable in descriptor.header_env)
+    return found | {header: value for header, value in named if value}
+
+
 def name_of(descriptor: Descriptor, access: Access | None) -> str:
     """Return what messages call a key, or the want of one."""
     return access.key_env if access else f"no key ({descriptor.key_env[0]} is not set)"
