@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import httpx
 
@@ -16,6 +17,8 @@ Answer = httpx.Response | Exception
 
 class Script:
     """One answer after the other, the last for ever, or a function of the request; remembers what was asked."""
+
+    wire: Any
 
     def __init__(self, *answers: Answer | Callable[[httpx.Request], Answer]) -> None:
         self.answers = list(answers)

@@ -44,7 +44,10 @@ class Descriptor:
     Without `needs_key` calls are made without a key where none is set. With a `default_port` an address
     may lack scheme, host or port. Without `lists_state` the listing names
     the batches, but not how they stand. `takes_schema` says that answers can be held to a JSON schema, by some of its
-    models at least.
+    models at least. `key_header` carries the key, as a bearer token where it is `Authorization`; `headers` go with
+    every call, and those of `header_env` with the value of their variable where it is set. The answers' headers
+    `scope_headers`, in lower case, say which account a key belongs to; an empty name stands for a part that none says.
+    `price_name` is what the price data call the provider.
     """
 
     name: str
@@ -78,6 +81,11 @@ class Descriptor:
     needs_key: bool = True
     default_port: int | None = None
     takes_schema: bool = False
+    key_header: str = "Authorization"
+    headers: tuple[tuple[str, str], ...] = ()
+    header_env: tuple[tuple[str, str], ...] = ()
+    scope_headers: tuple[str, ...] = ()
+    price_name: str | None = None
 
     @property
     def is_opaque(self) -> bool:

@@ -25,28 +25,8 @@ from batchpond.providers.files import folder as common_folder
 from batchpond.providers.http.keys import KeyRow, listing
 
 NAMES: Final = ("openai", "anthropic", "gemini", "vertex", "together")
-
-
 LIVE_ONLY: Final = ("ollama",)
 _COMPATIBLE: Final = "batchpond.providers.compatible.live"
-
-
-class _Connectable(Protocol):
-    def connect(
-        self, clock: Clock, *, transport: Any = None, environ: Mapping[str, str] = ..., base_url: str | None = None
-    ) -> BatchProvider: ...
-
-
-class _Live(Protocol):
-    def connect_live(
-        self,
-        clock: Clock,
-        *,
-        transport: Any = None,
-        environ: Mapping[str, str] = ...,
-        base_url: str | None = None,
-        max_connections: int = ...,
-    ) -> LiveProvider: ...
 
 
 class _Checkable(Protocol):
@@ -108,13 +88,13 @@ def connect(
     if name.endswith(FILES_MARK):
         folder = common_folder.folder(os.environ if environ is None else environ, lake_path)
         return common_files.Files(module(name.removesuffix(FILES_MARK)), folder, clock or SystemClock())
-    provider = cast(_Connectable, _import(name))
-    return provider.connect(
+    wire: BatchProvider = _import(name).BATCH.connect(
         clock or SystemClock(),
         transport=transport,
         environ=os.environ if environ is None else environ,
         base_url=base_url,
     )
+    return wire
 
 
 def connect_live(
@@ -135,13 +115,14 @@ def connect_live(
         raise UsageError(
             f"{name} takes no live calls", hint=f"live: {', '.join(found.name for found in live_descriptors())}"
         )
-    return cast(_Live, provider).connect_live(
+    wire: LiveProvider = provider.LIVE.connect(
         clock or SystemClock(),
         transport=transport,
         environ=os.environ if environ is None else environ,
         base_url=base_url,
         max_connections=max_connections,
     )
+    return wire
 
 
 def check_keys(clock: Clock | None = None, environ: Mapping[str, str] | None = None) -> Iterator[KeyCheck]:

@@ -11,7 +11,7 @@ from batchpond.lake.store import Store
 from batchpond.model import BatchState, ErrorClass
 from batchpond.plan.planned import Again
 from batchpond.providers import registry
-from batchpond.providers.http.api_errors import ApiError, classify
+from batchpond.providers.http.errors import ApiError, classify
 
 OVER_PHASES: Final = frozenset({Phase.VERIFIED, Phase.MISMATCH, Phase.LOST})
 

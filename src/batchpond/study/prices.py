@@ -36,7 +36,6 @@ BATCH_PRICES_BEGIN: Final = datetime(2026, 10, 14, tzinfo=UTC)
 PER_TOKENS: Final = 1_000_000
 PRICE_MAX_USD: Final = 100_000.0
 _PRICED: Final = ("input_mtok", "output_mtok")
-_PROVIDER_IDS: Final = {"gemini": "google", "vertex": "google", "xai": "x-ai"}
 
 # Output tokens per request: an answer with a tag alone, and one with some sentences around it.
 ANSWER_TOKENS_LOW: Final = 12
@@ -231,14 +230,15 @@ def _bundled(asked: PricedModel, when: datetime) -> UnitPrices | None:
     if descriptor is not None and descriptor.is_free:
         return UnitPrices((Tier(0, 0.0, 0.0, 0.0, 0.0),), "a server of one's own")
     share = 1.0
+    name = asked.provider if descriptor is None else descriptor.price_name or asked.provider
     match asked.mode:
         case Mode.BATCH if descriptor is not None and descriptor.batch_discounts is not None:
-            found = _looked_up(asked, when, None)
+            found = _looked_up(asked, name, when, None)
             share -= descriptor.batch_discounts.get(asked.model, 0.0)
         case Mode.BATCH:
-            found = _batch_price(asked, when)
+            found = _batch_price(asked, name, when)
         case Mode.LIVE:
-            found = _looked_up(asked, when, None)
+            found = _looked_up(asked, name, when, None)
         case Mode.FILES:  # whoever answers the files sends the bill
             found = None
     if found is None or any(getattr(found, field) is None for field in _PRICED):
@@ -255,22 +255,22 @@ def _descriptor(provider: str) -> Descriptor | None:
         return None
 
 
-def _batch_price(asked: PricedModel, when: datetime) -> Any:
-    batch, standard = (_looked_up(asked, when, context) for context in ({"processing": "batch"}, None))
+def _batch_price(asked: PricedModel, name: str, when: datetime) -> Any:
+    batch, standard = (_looked_up(asked, name, when, context) for context in ({"processing": "batch"}, None))
     if batch is None or standard is None:
         return None
     is_same = all(getattr(batch, field) == getattr(standard, field) for field in _PRICED)
     return None if is_same else batch
 
 
-def _looked_up(asked: PricedModel, when: datetime, context: dict[str, str] | None) -> Any:
+def _looked_up(asked: PricedModel, name: str, when: datetime, context: dict[str, str] | None) -> Any:
     from genai_prices import Usage, calc_price  # slow to import, and an idle pass prices nothing
 
     try:
         return calc_price(
             Usage(input_tokens=0, output_tokens=0),
             asked.model.removeprefix("publishers/google/models/"),
-            provider_id=_PROVIDER_IDS.get(asked.provider, asked.provider),
+            provider_id=name,
             genai_request_timestamp=when,
             price_context=context,
         ).model_price

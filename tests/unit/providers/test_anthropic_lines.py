@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
-import orjson
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
 from batchpond.providers.anthropic.batch import read_line
@@ -207,70 +203,6 @@ def test_an_error_keeps_the_request_id_that_support_asks_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        b"",
-        b"\r",
-        b"null",
-        b"7",
-        b"[]",
-        b'"x"',
-        b"{",
-        b"\xff\xfe{\x00}\x00",
-        b"[" * 100_000,
-        b'{"a":' * 100_000,
-        b'{"custom_id":"a","custom_id":"b","result":{"type":"expired"}}',
-        b"{}",
-        row(None),
-        row({}),
-        row("expired"),
-        row({"type": "novelty"}),
-        row({"type": "x" * 10_000}),
-        row({"type": 7}),
-        row({"type": "succeeded"}),
-        row({"type": "succeeded", "message": "Hello"}),
-        json.dumps({"custom_id": CID, "message": {}}).encode(),
-    ],
-)
-def test_what_cannot_be_read_is_unreadable_and_not_an_exception(line: bytes) -> None:
-    """Broken, foreign, too deep, doubled: the line is kept raw and counted."""
-    got = read(line)
-    assert got.status is ResponseStatus.UNREADABLE
-    assert got.error_class is ErrorClass.UNREADABLE
-    assert got.error_message
-    assert len(got.error_message) < 400
-
-
-@pytest.mark.parametrize("value", [None, 7, 7.0, True, [], {}, ""])
-def test_only_a_string_is_a_custom_id(value: Any) -> None:
-    """Nothing is trimmed, converted or guessed."""
-    assert read(row(succeeded(), custom_id=value)).custom_id is None
-    assert read(row(succeeded(), custom_id="7 ")).custom_id == "7 "
-
-
-def test_custom_id_as_a_value_or_nested_key_is_no_duplicate() -> None:
-    """Only two at the top of the row make it unreadable."""
-    got = read(row(succeeded(text('say "custom_id"'), custom_id="x")))
-    assert (got.custom_id, got.text) == (CID, 'say "custom_id"')
-
-
-@pytest.mark.parametrize(
-    ("raw", "expected"),
-    [
-        (rb"a\ud83d b", "a\ufffd b"),
-        (rb"\ud83d\ude00", "\U0001f600"),
-        (b"a\xffb", "a\ufffdb"),
-        (b"\xe2\x80\xa8\xc2\x85", "\u2028\u0085"),
-        (rb"a\u0000b", "a\x00b"),
-    ],
-)
-def test_text_is_always_valid_utf8(raw: bytes, expected: str) -> None:
-    """Lone surrogates and invalid bytes become U+FFFD, in text and in thoughts."""
-    got = read(row(succeeded(thought("@@"), text("@@"))).replace(b"@@", raw))
-    assert got.text == got.thoughts == expected
-
-
-@pytest.mark.parametrize(
     ("usage", "expected"),
     [
         ({"input_tokens": 9, "output_tokens": 4}, (9, 4, None, None, None)),
@@ -291,98 +223,6 @@ def test_usage_adds_the_cache_to_the_prompt_and_never_guesses(usage: Any, expect
     tokens = (got.input_tokens, got.output_tokens, got.reasoning_tokens, got.cached_tokens, got.cache_write_tokens)
     assert tokens == expected
     assert got.text == "Hello"
-
-
-@pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"1e999", b"9" * 5000, b"1.5"])
-def test_numbers_that_json_parsers_choke_on_do_not_cost_the_answer(number: bytes) -> None:
-    """The text survives; a count that is no count is None."""
-    got = read(row(succeeded(usage=USAGE | {"input_tokens": 12345678})).replace(b"12345678", number))
-    assert got.text == "Hello"
-    assert got.input_tokens is None
-    assert got.output_tokens == 40
-
-
-def test_a_byte_order_mark_and_a_carriage_return_are_ignored() -> None:
-    """Files that passed through other tools keep their answers."""
-    assert read(b"\xef\xbb\xbf" + row(succeeded()) + b"\r").text == "Hello"
-
-
-def check(got: Response) -> None:
-    """What every Response must be: typed, storable, and never an error that looks answered."""
-    assert isinstance(got.status, ResponseStatus)
-    for field in dataclasses.fields(Response):
-        value = getattr(got, field.name)
-        if isinstance(value, str):
-            value.encode("utf-8")
-        elif isinstance(value, int):
-            assert 0 <= value < 2**63
-        else:
-            assert value is None, (field.name, value)
-    if got.status is ResponseStatus.SUCCEEDED:
-        assert got.error_class is None
-    else:
-        assert got.error_class is not None
-        assert got.text is None
-
-
-@settings(max_examples=400)
-@given(st.binary(max_size=300))
-def test_any_bytes_give_a_response(line: bytes) -> None:
-    """Total: no bytes raise."""
-    check(read(line))
-
-
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-def thing(**members: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.fixed_dictionaries({}, optional={name: value | ANYTHING for name, value in members.items()})
-
-
-BLOCK = thing(
-    type=st.sampled_from(["text", "thinking", "redacted_thinking"]),
-    text=st.text(st.characters()),
-    thinking=st.text(st.characters()),
-)
-MESSAGE = thing(
-    id=st.text(),
-    model=st.text(),
-    content=st.lists(BLOCK | ANYTHING, max_size=3),
-    stop_reason=st.sampled_from(["end_turn", "max_tokens", "refusal"]),
-    stop_details=thing(category=st.text(), explanation=st.text(st.characters())),
-    usage=thing(input_tokens=st.integers(), cache_read_input_tokens=st.integers(), output_tokens_details=ANYTHING),
-)
-ERROR = thing(
-    type=st.sampled_from(["api_error", "not_found_error"]),
-    message=st.text(st.characters()),
-    details=thing(error_code=st.text()),
-)
-RESULT = thing(
-    type=st.sampled_from(["succeeded", "errored", "canceled", "expired"]),
-    message=MESSAGE,
-    error=thing(error=ERROR, request_id=st.text()) | ERROR,
-)
-ROW = thing(custom_id=st.text(st.characters()), result=RESULT)
-
-
-@settings(max_examples=400)
-@given(ROW)
-def test_any_row_of_roughly_the_right_shape_gives_a_response(value: Any) -> None:
-    """Wrong types in every place, lone surrogates and NaN included."""
-    check(read(json.dumps(value).encode("utf-8", "surrogatepass")))
-
-
-@given(st.text(st.characters(codec="utf-8")))
-def test_the_two_parsers_agree(content: str) -> None:
-    """A line that the fast parser reads gives the same Response through the careful one."""
-    fast = orjson.dumps({"custom_id": CID, "result": succeeded(thought(content), text(content))})
-    slow = b"\xef\xbb\xbf" + fast
-    assert read(fast) == read(slow)
-    assert read(fast).text == content
 
 
 def test_rows_are_of_the_official_type() -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from batchpond import ids
 from batchpond.clock import ManualClock, SystemClock
-from batchpond.errors import AccessError, LakeError, ProviderError, UsageError
+from batchpond.errors import LakeError, ProviderError, UsageError
 from batchpond.model import (
     BatchState,
     Created,
@@ -31,18 +31,20 @@ from batchpond.model import (
     ResponseStatus,
     Unclear,
 )
-from batchpond.providers.anthropic.batch import DESCRIPTOR, Anthropic, build_body, connect, payload_line, read_line
+from batchpond.providers.anthropic.batch import DESCRIPTOR, Anthropic, build_body, payload_line, read_line
 from batchpond.providers.anthropic.models import FAMILIES
-from batchpond.providers.base import BatchProvider, ModelSettings, ProviderModule
+from batchpond.providers.base import ModelSettings
 from batchpond.providers.http.client import HttpClient, HttpError, HttpLimits, JsonStream
-from batchpond.providers.http.keys import Secret
-from batchpond.providers.registry import module
+from batchpond.text import Secret
 from batchpond_sim.host.control import PROVIDERS
-from tests.rigs.hostile_server import Act, eof, hostile, raw, reply, reset
+from tests.rigs import wire_script
+from tests.rigs.batch_wires import KEY
+from tests.rigs.batch_wires import anthropic_batch as batch
+from tests.rigs.batch_wires import anthropic_no as refusal
+from tests.rigs.hostile_server import hostile, reply
 from tests.rigs.simulator import api
+from tests.rigs.wire_script import START, Answer
 
-START = datetime(2026, 11, 21, tzinfo=UTC)
-KEY = "sk-ant-canary-wire-0123456789"
 NEW, OLD = DESCRIPTOR.endpoints
 IDS = {"request-id": "req_1", "anthropic-organization-id": "org-7", "anthropic-workspace-id": "wrkspc_7"}
 
@@ -59,23 +61,13 @@ def spec(path: Path, endpoint: str = NEW, n: int = 2) -> CreateSpec:
     return CreateSpec("batchpond1-x", endpoint, "claude-haiku-4-5", None, path, n, (("batchpond", "batchpond1-x"),))
 
 
-class Script:
-    """An in-process server: one answer after the other, the last for ever."""
+class Script(wire_script.Script):
+    """A scripted Anthropic."""
 
-    def __init__(self, *answers: httpx.Response | Exception) -> None:
-        self.answers = list(answers)
-        self.requests: list[httpx.Request] = []
-        self.clock = ManualClock(START)
-        transport = httpx.MockTransport(self._answer)
-        self.wire: Anthropic = connect(self.clock, transport=transport, environ={"ANTHROPIC_API_KEY": KEY})
-
-    def _answer(self, request: httpx.Request) -> httpx.Response:
-        request.read()
-        self.requests.append(request)
-        answer = self.answers[min(len(self.requests), len(self.answers)) - 1]
-        if isinstance(answer, Exception):
-            raise answer
-        return httpx.Response(answer.status_code, headers=answer.headers, stream=httpx.ByteStream(answer.content))
+    def __init__(self, *answers: Answer) -> None:
+        super().__init__(*answers)
+        environ = {"ANTHROPIC_API_KEY": KEY}
+        self.wire = Anthropic.connect(self.clock, transport=self.transport, environ=environ)
 
 
 def ok(body: Any, **headers: str) -> httpx.Response:
@@ -84,45 +76,13 @@ def ok(body: Any, **headers: str) -> httpx.Response:
     )
 
 
-def error_body(kind: str, message: str = "no", **more: Any) -> dict[str, Any]:
-    return {"type": "error", "error": {"type": kind, "message": message} | more, "request_id": "req_1"}
-
-
-def refusal(
-    status: int, kind: str = "invalid_request_error", message: str = "no", headers: Any = None, **more: Any
-) -> httpx.Response:
-    return httpx.Response(status, json=error_body(kind, message, **more), headers=IDS | (headers or {}))
-
-
 def counts(**more: int) -> dict[str, int]:
     return {"processing": 0, "succeeded": 0, "errored": 0, "canceled": 0, "expired": 0} | more
-
-
-def batch(**more: Any) -> dict[str, Any]:
-    return {
-        "id": "msgbatch_1",
-        "type": "message_batch",
-        "processing_status": "in_progress",
-        "request_counts": counts(processing=2),
-        "created_at": "2026-11-21T10:00:00.123456+00:00",
-        "expires_at": "2026-11-22T10:00:00.123456+00:00",
-        "ended_at": None,
-        "cancel_initiated_at": None,
-        "archived_at": None,
-        "results_url": None,
-    } | more
 
 
 def ended(**more: Any) -> dict[str, Any]:
     evil = "https://evil.example/v1/messages/batches/msgbatch_9/results"
     return batch(processing_status="ended", ended_at="2026-11-21T11:00:00Z", results_url=evil) | more
-
-
-def test_the_class_and_the_module_are_what_the_rest_expects() -> None:
-    """The protocols of providers/base.py, member by member."""
-    for protocol, thing in ((BatchProvider, Anthropic), (ProviderModule, module("anthropic"))):
-        wanted = {name for name in (*vars(protocol), *protocol.__annotations__) if not name.startswith("_")}
-        assert {name for name in wanted if not hasattr(thing, name)} == set()
 
 
 # --- create -------------------------------------------------------------------------------------------
@@ -191,7 +151,7 @@ def test_a_large_create_never_stands_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "large.jsonl"
     path.write_bytes(line * (48_000_000 // len(line)))
     sink = Sink()
-    wire = connect(ManualClock(START), transport=sink, environ={"ANTHROPIC_API_KEY": KEY})
+    wire = Anthropic.connect(ManualClock(START), transport=sink, environ={"ANTHROPIC_API_KEY": KEY})
     assert isinstance(wire.create(spec(path)), Created)
     assert sum(sink.sizes) == sink.declared > 47_000_000
     assert max(sink.sizes) <= 1 << 20
@@ -203,7 +163,7 @@ def test_create_streams_over_a_real_socket(payload_path: Path) -> None:
     payload_path.write_bytes(payload_path.read_bytes() * 20_000)
     with hostile(reply(batch(), request_id="req_1")) as server:
         base_url = f"http://127.0.0.1:{server.port}/anthropic"
-        wire = connect(SystemClock(), environ={}, base_url=base_url)
+        wire = Anthropic.connect(SystemClock(), environ={}, base_url=base_url)
         answer = wire.create(spec(payload_path, n=40_000))
     assert isinstance(answer, Created)
     assert answer.scope == f"anthropic/127.0.0.1:{server.port}/-/-"
@@ -249,54 +209,6 @@ def test_what_making_a_body_raises_comes_out_as_it_is() -> None:
     assert KEY not in repr(caught.value) + repr(caught.value.__context__)
 
 
-@pytest.mark.parametrize(
-    ("answer", "error_class", "code"),
-    [
-        (
-            refusal(400, message="requests.0.custom_id: String should have at most 64 characters"),
-            ErrorClass.PERMANENT,
-            None,
-        ),
-        (refusal(400, message="Your credit balance is too low to access the API"), ErrorClass.BILLING, None),
-        (refusal(400, message="You have reached your specified API usage limits."), ErrorClass.BILLING, None),
-        (refusal(400, message="You have reached your specified workspace API usage limits"), ErrorClass.BILLING, None),
-        (refusal(400, details={"error_code": "organization_on_hold"}), ErrorClass.ACCESS, "organization_on_hold"),
-        (refusal(401, "authentication_error"), ErrorClass.ACCESS, "authentication_error"),
-        (refusal(402, "billing_error"), ErrorClass.BILLING, "billing_error"),
-        (refusal(403, "permission_error"), ErrorClass.ACCESS, "permission_error"),
-        (refusal(413, "request_too_large"), ErrorClass.PERMANENT, "request_too_large"),
-        (refusal(429, "rate_limit_error", headers={"retry-after": "30"}), ErrorClass.TRANSIENT, "rate_limit_error"),
-        (
-            refusal(429, "rate_limit_error", details={"error_code": "enforced_spend_limit_reached"}),
-            ErrorClass.BILLING,
-            "enforced_spend_limit_reached",
-        ),
-        (
-            refusal(429, "rate_limit_error", details={"error_code": "contract_spend_limit_reached"}),
-            ErrorClass.BILLING,
-            "contract_spend_limit_reached",
-        ),
-        (
-            refusal(429, "rate_limit_error", details={"error_code": "ramp_limit_exceeded"}),
-            ErrorClass.TRANSIENT,
-            "ramp_limit_exceeded",
-        ),
-        (refusal(529, "overloaded_error"), ErrorClass.TRANSIENT, "overloaded_error"),
-    ],
-)
-def test_a_definite_no_to_create_is_a_rejection_with_its_class(
-    payload_path: Path, answer: httpx.Response, error_class: ErrorClass, code: str | None
-) -> None:
-    """One POST, and what the caller may do next."""
-    script = Script(answer)
-    got = script.wire.create(spec(payload_path))
-    assert isinstance(got, Rejected)
-    assert (got.error_class, got.status_code) == (error_class, answer.status_code)
-    assert got.code == (code or "invalid_request_error")
-    assert got.retry_after_s == (30 if "retry-after" in answer.headers else None)
-    assert len(script.requests) == 1
-
-
 def test_a_413_is_a_clear_no_whoever_says_it(payload_path: Path) -> None:
     """What a gateway would not take in was not executed, and sending it again would come to the same."""
     script = Script(httpx.Response(413, html="<html>too large</html>"))
@@ -304,41 +216,6 @@ def test_a_413_is_a_clear_no_whoever_says_it(payload_path: Path) -> None:
     assert isinstance(answer, Rejected)
     assert answer.error_class is ErrorClass.PERMANENT
     assert "too large" in answer.message
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        httpx.ReadTimeout("x"),
-        httpx.ConnectError("x"),
-        httpx.RemoteProtocolError("x"),
-        ConnectionResetError("x"),
-        refusal(409, "conflict_error"),
-        refusal(500, "api_error"),
-        refusal(504, "timeout_error"),
-        httpx.Response(400, json=error_body("invalid_request_error")),
-        httpx.Response(429, text="slow down"),
-        ok({"type": "message_batch"}),
-        httpx.Response(200, html="<html>"),
-        httpx.Response(307, headers={"location": "https://evil.example/"}),
-    ],
-)
-def test_any_doubt_about_create_is_unclear_after_one_post(payload_path: Path, answer: Any) -> None:
-    """Timeouts, resets and answers that a proxy may have given raise nothing and are never repeated."""
-    script = Script(answer, ok(batch()))
-    assert isinstance(script.wire.create(spec(payload_path)), Unclear)
-    assert len(script.requests) == 1
-
-
-@pytest.mark.parametrize(
-    "act", [reset, eof, raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"), raw(b"junk\r\n\r\n")]
-)
-def test_a_create_whose_connection_breaks_is_sent_once(payload_path: Path, act: Act) -> None:
-    """Over real sockets: whatever comes back, one POST leaves."""
-    with hostile(act) as server:
-        wire = connect(SystemClock(), environ={}, base_url=f"http://127.0.0.1:{server.port}")
-        assert isinstance(wire.create(spec(payload_path)), Unclear)
-    assert server.posts() == 1
 
 
 # --- batch objects ------------------------------------------------------------------------------------
@@ -423,23 +300,6 @@ def test_results_exist_from_the_end_until_the_archive() -> None:
     assert "2026-12-20" in archived.errors[0].message
 
 
-@settings(max_examples=150)
-@given(
-    st.fixed_dictionaries(
-        {"id": st.just("msgbatch_1")},
-        optional={
-            name: st.none() | st.integers() | st.text(max_size=5) | st.lists(st.none() | st.just({}), max_size=2)
-            for name in ("processing_status", "created_at", "ended_at", "archived_at", "request_counts", "results_url")
-        },
-    )
-)
-def test_any_object_with_the_right_id_is_a_batch(value: dict[str, Any]) -> None:
-    """Wrong types everywhere still give a RemoteBatch."""
-    got = Script(httpx.Response(200, content=json.dumps(value).encode())).wire.get("msgbatch_1")
-    assert isinstance(got, RemoteBatch)
-    assert (got.n_total, got.token, got.input_file_id) == (None, None, None)
-
-
 def test_a_batch_of_the_official_type_is_read() -> None:
     """What these tests call a batch is one to the official SDK too."""
     messages = pytest.importorskip("anthropic.types.messages", reason="NOT CHECKED: the official SDK is not installed")
@@ -447,47 +307,15 @@ def test_a_batch_of_the_official_type_is_read() -> None:
         assert messages.MessageBatch.model_validate_json(json.dumps(value), strict=True).id == value["id"]
 
 
-def test_a_missing_batch_is_none_and_another_one_is_an_error() -> None:
-    """404 is no proof of loss; an answer about something else is no answer."""
-    missing = refusal(404, "not_found_error", "Message Batch msgbatch_1 not found.")
-    script = Script(missing, ok(batch()))
-    assert script.wire.get("msgbatch_1") is None
-    assert script.wire.get("msgbatch_1") is not None
-    for body in (batch(id="msgbatch_2"), {"error": {"message": "gone"}}, {}):
-        with pytest.raises(ProviderError):
-            Script(ok(body)).wire.get("msgbatch_1")
-
-
-def test_ids_cannot_leave_their_place_in_the_path(tmp_path: Path) -> None:
-    """An id from a provider is data: slashes, dots and queries do not address anything else."""
+def test_an_address_for_an_id_stays_in_its_place_in_the_path(tmp_path: Path) -> None:
+    """An id from a provider is data."""
     script = Script(refusal(404, "not_found_error"))
-    script.wire.get("../files?x=1#y")
     script.wire.download("https://evil.example/x", tmp_path / "x")
-    assert [request.url.raw_path for request in script.requests] == [
-        b"/v1/messages/batches/..%2Ffiles%3Fx%3D1%23y",
-        b"/v1/messages/batches/https%3A%2F%2Fevil.example%2Fx/results",
-    ]
-    for bad in ("", ".", ".."):
-        with pytest.raises(ProviderError):
-            script.wire.get(bad)
+    (request,) = script.requests
+    assert request.url.raw_path == b"/v1/messages/batches/https%3A%2F%2Fevil.example%2Fx/results"
 
 
 # --- the other calls ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("status", [400, 404, 409])
-def test_cancel_that_comes_too_late_is_none(status: int) -> None:
-    """The final state is for the next look to tell."""
-    assert Script(refusal(status)).wire.cancel("msgbatch_1") is None
-
-
-def test_cancel_is_repeated_safely_and_returns_the_batch() -> None:
-    """Cancelling twice is cancelling once."""
-    script = Script(httpx.ReadTimeout("x"), ok(batch(processing_status="canceling")))
-    got = script.wire.cancel("msgbatch_1")
-    assert got is not None
-    assert got.state is BatchState.CANCELLING
-    assert {request.url.path for request in script.requests} == {"/v1/messages/batches/msgbatch_1/cancel"}
 
 
 def test_overload_is_waited_out_and_a_spend_limit_is_not() -> None:
@@ -503,43 +331,6 @@ def test_overload_is_waited_out_and_a_spend_limit_is_not() -> None:
         script.wire.get("msgbatch_1")
     assert caught.value.error_class is ErrorClass.BILLING
     assert len(script.requests) == 1
-
-
-def page(*numbers: int, more: Any = False, **extra: Any) -> dict[str, Any]:
-    rows = [batch(id=f"msgbatch_{number}") for number in numbers]
-    return {"data": rows, "has_more": more, "first_id": None, "last_id": None} | extra
-
-
-def test_a_listing_goes_on_by_its_cursor() -> None:
-    """1000 a page, `after_id` the last; none on the last page."""
-    script = Script(ok(page(2, 1, more=True, last_id="msgbatch_1")), ok(page(0)))
-    first = script.wire.list_page(None)
-    assert [each.batch_id for each in first.batches] == ["msgbatch_2", "msgbatch_1"]
-    assert first.next_cursor == "msgbatch_1"
-    assert script.wire.list_page("msgbatch_1").next_cursor is None
-    assert [dict(request.url.params) for request in script.requests] == [
-        {"limit": "1000"},
-        {"limit": "1000", "after_id": "msgbatch_1"},
-    ]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        page(1, more=True, last_id="msgbatch_9"),
-        page(9, more=True),
-        page(more=True),
-        {"type": "list"},
-        {"data": None},
-        {"data": [{"type": "message_batch"}]},
-        {"data": [None]},
-        [],
-    ],
-)
-def test_a_listing_that_lies_is_an_error_and_never_looks_complete(body: Any) -> None:
-    """A cursor that stands still, an empty page with more, a row without an id: no proof of absence."""
-    with pytest.raises(ProviderError):
-        Script(ok(body)).wire.list_page("msgbatch_9")
 
 
 def test_results_come_from_the_keys_own_host(tmp_path: Path) -> None:
@@ -573,20 +364,12 @@ def test_there_is_no_file_to_upload_or_to_find(tmp_path: Path) -> None:
         wire.upload(tmp_path / "p", "x")
 
 
-def test_check_names_the_scope_or_the_variable() -> None:
-    """One free GET under the newest version; a refusal names ANTHROPIC_API_KEY; absent headers are dashes."""
-    script = Script(httpx.Response(200, json=page()))
-    assert script.wire.check() == "anthropic/api.anthropic.com/-/-"
+def test_check_asks_under_the_newest_version() -> None:
+    """One row of the listing, which is free."""
+    script = Script(httpx.Response(200, json={"data": [], "has_more": False}))
+    script.wire.check()
     assert [dict(request.url.params) for request in script.requests] == [{"limit": "1"}]
     assert script.requests[0].headers["anthropic-version"] == "2026-10-21"
-    with pytest.raises(AccessError, match="ANTHROPIC_API_KEY"):
-        Script(refusal(401, "authentication_error", "API key is invalid.")).wire.check()
-
-
-def test_the_key_is_in_no_public_representation() -> None:
-    """Nothing that a debugger or log prints of the wire shows the key."""
-    wire = Script(ok({})).wire
-    assert KEY not in repr(wire) + repr(vars(wire)) + repr(vars(vars(wire._http)["_auth"]))
 
 
 def test_limits_hold_the_envelope_and_the_settle_time_two_deadlines() -> None:
@@ -616,7 +399,7 @@ def simulated(path: Path, *faults: str) -> Iterator[tuple[Anthropic, ManualClock
         pytest.skip("NOT CHECKED: there is no simulated Anthropic")
     with api(path, *faults) as world:
         environ = {"ANTHROPIC_BASE_URL": "http://127.0.0.1:1/anthropic", "ANTHROPIC_API_KEY": KEY}
-        yield connect(world.clock, transport=world.transport, environ=environ), world.clock
+        yield Anthropic.connect(world.clock, transport=world.transport, environ=environ), world.clock
 
 
 def rows_of(wire: Anthropic, batch_id: str, path: Path) -> list[Response]:
@@ -632,30 +415,6 @@ def rows_of(wire: Anthropic, batch_id: str, path: Path) -> list[Response]:
     assert head is not None
     assert data.startswith(head)
     return [read_line(each, role) for each in data.split(b"\n") if each.strip()]
-
-
-@pytest.mark.parametrize(("endpoint", "more"), [(NEW, {"thinking": "low"}), (OLD, {"temperature": 0.5})])
-def test_a_batch_lives_its_whole_life_over_the_simulators_transport(tmp_path: Path, endpoint: str, more: Any) -> None:
-    """Create, list, get, download, read: every request answered once, by its own id."""
-    with simulated(tmp_path / "world") as (wire, clock):
-        assert wire.is_loopback
-        assert wire.check().startswith("anthropic/127.0.0.1:1/")
-        custom_ids = payload(tmp_path / "p.jsonl", 12, endpoint, **more)
-        created = wire.create(spec(tmp_path / "p.jsonl", endpoint, 12))
-        assert isinstance(created, Created)
-        assert created.scope == wire.check()
-        assert created.batch.n_total == 12
-        assert wire.download(created.batch.batch_id, tmp_path / "early") is None
-        clock.advance(3600)
-        listed = wire.list_page(None).batches
-        assert [(each.batch_id, each.n_total, each.token) for each in listed] == [(created.batch.batch_id, 12, None)]
-        assert listed[0].state is BatchState.COMPLETED
-        seen = rows_of(wire, created.batch.batch_id, tmp_path / "out")
-        assert sorted(each.custom_id or "" for each in seen) == sorted(custom_ids)
-        answered = [each for each in seen if each.status is ResponseStatus.SUCCEEDED]
-        assert answered
-        assert all(each.text and each.input_tokens for each in answered)
-        assert wire.download("msgbatch_none", tmp_path / "none") is None
 
 
 @pytest.mark.parametrize("endpoint", [NEW, OLD])

@@ -17,7 +17,7 @@ from batchpond.providers.compatible.body import CHAT
 from batchpond.providers.compatible.hosts import HOSTS
 from batchpond.providers.compatible.live import NAMES, Compatible
 from batchpond.providers.http import keys
-from batchpond.providers.http.addresses import checked_base
+from batchpond.providers.http.keys import checked_base
 from tests.rigs.hostile_server import hostile, reply
 from tests.rigs.http import CANARY
 

@@ -23,9 +23,8 @@ from batchpond.errors import AccessError, ProviderError, UsageError
 from batchpond.model import ErrorClass, Response, ResponseStatus
 from batchpond.providers import registry
 from batchpond.providers.base import Answered, Deferred, Doubtful, LiveAnswer, LiveProvider, ModelSettings
-from batchpond.providers.http.answers import answer_of
-from batchpond.providers.http.asking import Asker, Broken, Unsent
-from batchpond.providers.http.outcomes import HttpError
+from batchpond.providers.http.client import Broken, HttpClient, Unsent
+from batchpond.providers.http.errors import HttpError, answer_of
 from batchpond.providers.shared.live import Stop, judge
 from batchpond.text import Secret
 from batchpond_sim.host.control import PROVIDERS
@@ -443,10 +442,9 @@ def test_connections_that_failed_are_not_used_again() -> None:
 def test_a_key_goes_over_http_to_this_machine_alone() -> None:
     """Without a key, another machine may be asked over http; with one, it may not."""
     clock = SystemClock()
-    Asker("http://gpu-1:8000/v1", {}, clock, user_agent="x", max_connections=1).close()
+    HttpClient("http://gpu-1:8000/v1", {}, clock).close()
     with pytest.raises(UsageError, match="https"):
-        Asker("http://gpu-1:8000/v1", {"Authorization": Secret(f"Bearer {CANARY}")}, clock, user_agent="x",
-              max_connections=1)  # fmt: skip
+        HttpClient("http://gpu-1:8000/v1", {"Authorization": Secret(f"Bearer {CANARY}")}, clock)
 
 
 def test_the_key_never_leaves_in_a_failure() -> None:
@@ -455,8 +453,9 @@ def test_the_key_never_leaves_in_a_failure() -> None:
     def fail(request: httpx.Request) -> httpx.Response:
         raise httpx.ReadError(f"lost: {request.headers}, {CANARY}", request=request)
 
-    asker = Asker("https://api.example/v1", {"x-api-key": Secret(CANARY)}, SystemClock(), httpx.MockTransport(fail),
-                  user_agent="x", max_connections=1)  # fmt: skip
+    asker = HttpClient(
+        "https://api.example/v1", {"x-api-key": Secret(CANARY)}, SystemClock(), httpx.MockTransport(fail)
+    )
     found = asker.ask("/x", BODY, 1.0)
     assert isinstance(found, Broken)
     assert CANARY not in found.detail
@@ -479,8 +478,7 @@ def test_only_what_comes_before_the_first_byte_is_unsent(failure: Exception, kin
     def fail(request: httpx.Request) -> httpx.Response:
         raise failure
 
-    asker = Asker("https://api.example/v1", {}, SystemClock(), httpx.MockTransport(fail), user_agent="x",
-                  max_connections=1)  # fmt: skip
+    asker = HttpClient("https://api.example/v1", {}, SystemClock(), httpx.MockTransport(fail))
     assert isinstance(asker.ask("/x", BODY, 1.0), kind)
 
 

@@ -16,7 +16,7 @@ from batchpond.errors import ProviderError, UsageError
 from batchpond.model import Mode, PricedModel, ResponseStatus
 from batchpond.providers import registry
 from batchpond.providers.base import Answered, ModelSettings
-from batchpond.providers.http.addresses import checked_base, completed
+from batchpond.providers.http.keys import checked_base, completed
 from batchpond.providers.ollama.body import ANSWER_TOKENS, CHAT, CONTEXT_MIN_TOKENS, TEMPLATE_TOKENS, context_tokens
 from batchpond.providers.ollama.live import DESCRIPTOR, build_body, caveats, payload_line, read_answer
 from batchpond.study.prices import Prices

@@ -9,14 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchpond.providers import registry
 from batchpond.providers.base import NO_HINTS, RateHints
-from batchpond.providers.http.answers import Answer, answer_of
+from batchpond.providers.http.errors import Answer, answer_of
 from batchpond.providers.http.retry import RETRY_AFTER_MAX_S, duration_s, retry_after_s
-from batchpond.providers.shared import rates as common_rates
-from batchpond.providers.shared.rates import RateNames, read_hints
+from batchpond.providers.shared.rates import ANY, RateNames, read_hints
 
 NOW = datetime(2026, 11, 21, 10, 0, 0, tzinfo=UTC)
-ALL = [value for value in vars(common_rates).values() if isinstance(value, RateNames)]
+
+
+def of(name: str) -> RateNames:
+    """Return where a provider tells its limits."""
+    rates: RateNames = registry.module(name).LIVE.rates  # type: ignore[attr-defined]
+    return rates
+
+
+ALL = list(dict.fromkeys((ANY, *(of(descriptor.name) for descriptor in registry.live_descriptors()))))
 NAMED = sorted(
     {name for names in ALL for row in (*names.requests, *names.tokens) for name in (row.limit, row.left, row.reset)}
 )
@@ -67,23 +75,23 @@ def test_openais_headers() -> None:
         limit_requests="5000", remaining_requests="4999", reset_requests="12ms",
         limit_tokens="500000", remaining_tokens="499000", reset_tokens="6m0s",
     )  # fmt: skip
-    assert read_hints(headers, common_rates.OPENAI, NOW) == RateHints(5000, 4999, 0.012, 500_000, 499_000, 360.0)
+    assert read_hints(headers, of("openai"), NOW) == RateHints(5000, 4999, 0.012, 500_000, 499_000, 360.0)
 
 
 def test_azures_minus_one_says_nothing() -> None:
     """A server that does not count answers -1."""
     headers = openai(limit_requests="-1", remaining_requests="-1", reset_requests="-1")
-    assert read_hints(headers, common_rates.OPENAI, NOW) == NO_HINTS
+    assert read_hints(headers, of("openai"), NOW) == NO_HINTS
 
 
 def test_groqs_requests_are_per_day() -> None:
     """The limit of a day is told with its reset, and is nothing without it: it must not pass for a minute's."""
     headers = openai(limit_requests="14400", remaining_requests="14370", reset_requests="2m59.56s")
-    hints = read_hints(headers, common_rates.GROQ, NOW)
+    hints = read_hints(headers, of("groq"), NOW)
     assert (hints.request_limit, hints.requests_left) == (14_400, 14_370)
     assert hints.requests_reset_s == pytest.approx(179.56)
     del headers["x-ratelimit-reset-requests"]
-    assert read_hints(headers, common_rates.GROQ, NOW) == RateHints(None, 14_370, None)
+    assert read_hints(headers, of("groq"), NOW) == RateHints(None, 14_370, None)
 
 
 @pytest.mark.parametrize(("date", "expected_s"), [(None, 30.0), ("Sat, 21 Nov 2026 09:59:50 GMT", 40.0), ("x", 30.0)])
@@ -97,7 +105,7 @@ def test_anthropics_resets_are_dates_by_its_own_clock(date: str | None, expected
         "anthropic-ratelimit-input-tokens-remaining": "39000",
         "anthropic-ratelimit-input-tokens-reset": "2026-11-21T10:00:30Z",
     } | ({"date": date} if date else {})
-    hints = read_hints(headers, common_rates.ANTHROPIC, NOW)
+    hints = read_hints(headers, of("anthropic"), NOW)
     assert hints == RateHints(50, 49, expected_s, 40_000, 39_000, expected_s)
 
 
@@ -108,7 +116,7 @@ def test_anthropics_tokens_before_its_input_tokens() -> None:
         "anthropic-ratelimit-tokens-remaining": "1",
         "anthropic-ratelimit-input-tokens-limit": "40000",
     }
-    assert read_hints(headers, common_rates.ANTHROPIC, NOW).token_limit == 80_000
+    assert read_hints(headers, of("anthropic"), NOW).token_limit == 80_000
 
 
 def test_togethers_limits_are_per_second() -> None:
@@ -117,7 +125,7 @@ def test_togethers_limits_are_per_second() -> None:
         "x-ratelimit-limit": "10", "x-ratelimit-remaining": "3", "x-ratelimit-reset": "1",
         "x-tokenlimit-limit": "3000", "x-tokenlimit-remaining": "3000",
     }  # fmt: skip
-    hints = read_hints(headers, common_rates.TOGETHER, NOW)
+    hints = read_hints(headers, of("together"), NOW)
     assert (hints.request_limit, hints.requests_left, hints.token_limit, hints.tokens_left) == (10, 3, 3000, 3000)
     assert hints.requests_reset_s == pytest.approx(0.7)
     assert hints.tokens_reset_s == pytest.approx(1 / 3000)
@@ -127,7 +135,7 @@ def test_openrouters_reset_is_unix_milliseconds() -> None:
     """A number that large is a date."""
     reset_ms = int((NOW + timedelta(seconds=42)).timestamp() * 1000)
     headers = {"x-ratelimit-limit": "20", "x-ratelimit-remaining": "0", "x-ratelimit-reset": str(reset_ms)}
-    assert read_hints(headers, common_rates.ANY, NOW) == RateHints(20, 0, 42.0)
+    assert read_hints(headers, ANY, NOW) == RateHints(20, 0, 42.0)
 
 
 def test_silence_says_nothing() -> None:

@@ -6,8 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
 from batchpond.providers.together.batch import read_answer, read_line
@@ -145,34 +143,3 @@ def test_errors_of_live_calls(status_code: int, body: Any, error_class: ErrorCla
 def test_a_success_that_is_no_answer_is_unreadable() -> None:
     assert read_answer(200, b"<html>sign in</html>").status is ResponseStatus.UNREADABLE
     assert read_answer(200, b"[]").status is ResponseStatus.UNREADABLE
-
-
-ANY = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ("error", "response", "body", "choices", "message", "content", "usage", "status_code", "code")
-            ),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=12,
-)
-
-
-@settings(max_examples=200)
-@given(ANY, st.integers(0, 999))
-def test_any_json_gives_a_response(value: Any, status_code: int) -> None:
-    data = json.dumps(value).encode()
-    assert isinstance(read_line(data, FileRole.OUTPUT), Response)
-    assert isinstance(read_answer(status_code, data), Response)
-
-
-@settings(max_examples=200)
-@given(st.binary(max_size=60))
-def test_any_bytes_give_a_response(data: bytes) -> None:
-    assert isinstance(read_line(data, FileRole.ERROR), Response)
-    assert isinstance(read_answer(200, data), Response)

@@ -10,24 +10,15 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from batchpond.errors import AccessError, ProviderError
 from batchpond.model import (
     BatchState,
     Created,
-    CreateSpec,
     Download,
-    ErrorClass,
     FileRole,
-    Rejected,
-    RemoteBatch,
-    Unclear,
 )
-from batchpond.providers.base import BatchProvider, ProviderModule
-from batchpond.providers.registry import module
-from batchpond.providers.together.batch import DESCRIPTOR, Together, connect
+from batchpond.providers.together.batch import DESCRIPTOR, Together
 from batchpond.run.find.unknowns import list_since
 from tests.rigs.simulator import START
 from tests.rigs.together import KEY, SPEC, Script, job, payload, together
@@ -43,13 +34,6 @@ def ok(body: Any, status: int = 200) -> httpx.Response:
 
 def refusal(status: int, error: Any = "no", headers: Any = None, **more: Any) -> httpx.Response:
     return httpx.Response(status, json={"error": error, **more}, headers=RAY if headers is None else headers)
-
-
-def test_the_class_and_the_module_are_what_the_rest_expects() -> None:
-    """The protocols of providers/base.py, member by member."""
-    for protocol, thing in ((BatchProvider, Together), (ProviderModule, module("together"))):
-        wanted = {name for name in (*vars(protocol), *protocol.__annotations__) if not name.startswith("_")}
-        assert {name for name in wanted if not hasattr(thing, name)} == set()
 
 
 def test_a_batch_is_known_by_its_file_alone() -> None:
@@ -78,60 +62,6 @@ def test_create_sends_one_post_with_the_file_and_keeps_the_scope() -> None:
     assert (request.method, request.url.path) == ("POST", "/v1/batches")
     sent = {"input_file_id": "file-1", "endpoint": "/v1/chat/completions", "completion_window": "24h"}
     assert json.loads(request.content) == sent
-
-
-def test_without_a_file_nothing_is_sent() -> None:
-    script = Script(ok({}))
-    with pytest.raises(ProviderError, match="uploaded file"):
-        script.wire.create(CreateSpec("t", SPEC.endpoint, SPEC.request_model, None, Path("x"), 1, ()))
-    assert script.requests == []
-
-
-@pytest.mark.parametrize(
-    ("answer", "error_class"),
-    [
-        (refusal(400, "Invalid endpoint"), ErrorClass.PERMANENT),
-        (refusal(400, "Invalid endpoint", {}, request_id="r-1"), ErrorClass.PERMANENT),
-        (refusal(401, {"message": "Invalid API key provided.", "code": "invalid_api_key"}), ErrorClass.ACCESS),
-        (refusal(402, "Insufficient credits"), ErrorClass.BILLING),
-        (refusal(400, "Invalid model ID: Unable to access non-serverless model x"), ErrorClass.MODEL_GONE),
-        (refusal(400, "Failed to download input file"), ErrorClass.TRANSIENT),
-        (refusal(429, "Too many requests", RAY | {"retry-after": "30"}), ErrorClass.TRANSIENT),
-    ],
-)
-def test_a_definite_no_to_create_is_a_rejection_with_its_class(answer: httpx.Response, error_class: ErrorClass) -> None:
-    """An error as text or as an object, and a sign that Together itself said it."""
-    script = Script(answer)
-    got = script.wire.create(SPEC)
-    assert isinstance(got, Rejected)
-    assert (got.error_class, got.status_code) == (error_class, answer.status_code)
-    assert got.retry_after_s == (30 if "retry-after" in answer.headers else None)
-    assert got.message in answer.text
-    assert not got.message.startswith("{")
-    assert len(script.requests) == 1
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        httpx.ReadTimeout("x"),
-        httpx.ConnectError("x"),
-        ConnectionResetError("x"),
-        refusal(400, "a proxy says so", {}),
-        refusal(409),
-        refusal(500),
-        refusal(503, "overloaded"),
-        ok({"job": {"status": "VALIDATING"}}, 201),
-        ok([job()], 201),
-        httpx.Response(403, text="error code: 1010", headers=RAY),
-        httpx.Response(200, html="<html>"),
-    ],
-)
-def test_any_doubt_about_create_is_unclear_after_one_post(answer: Any) -> None:
-    """Also a 503, which Together gives for an overloaded model: no document says that nothing was made."""
-    script = Script(answer, ok({"job": job()}, 201))
-    assert isinstance(script.wire.create(SPEC), Unclear)
-    assert len(script.requests) == 1
 
 
 # --- looking --------------------------------------------------------------------------------------
@@ -191,37 +121,6 @@ def test_a_failed_job_says_why_in_a_bare_text(error: Any, expected: list[str | N
     assert [found.code for found in got.errors] == expected
 
 
-@settings(max_examples=150)
-@given(
-    st.fixed_dictionaries(
-        {"id": st.just("b1")},
-        optional={
-            name: st.none() | st.integers() | st.text(max_size=5) | st.lists(st.none(), max_size=2) | st.just({})
-            for name in ("status", "created_at", "job_deadline", "error", "output_file_id", "completed_at", "job")
-        },
-    )
-)
-def test_any_object_with_the_right_id_is_a_batch(value: dict[str, Any]) -> None:
-    got = Script(httpx.Response(200, content=json.dumps(value).encode())).wire.get("b1")
-    assert isinstance(got, RemoteBatch)
-
-
-def test_a_missing_batch_is_none_and_another_one_is_an_error() -> None:
-    assert Script(refusal(404, "Job not found", request_id="r")).wire.get(JOB) is None
-    others: tuple[Any, ...] = (job(id="other"), {"error": "gone"}, {}, [])
-    for body in others:
-        with pytest.raises(ProviderError):
-            Script(ok(body)).wire.get(JOB)
-
-
-@pytest.mark.parametrize("status", [404, 409])
-def test_cancel_that_comes_too_late_is_none(status: int) -> None:
-    assert Script(refusal(status, "Cannot cancel job - already in terminal state")).wire.cancel(JOB) is None
-    got = Script(httpx.ReadTimeout("x"), ok(job(status="CANCELING"))).wire.cancel(JOB)
-    assert got is not None
-    assert got.state is BatchState.CANCELLING
-
-
 # --- listing --------------------------------------------------------------------------------------
 
 
@@ -236,12 +135,6 @@ def test_the_list_is_one_array_and_comes_newest_first() -> None:
     assert [batch.batch_id for batch in page.batches] == [f"b{i}" for i in reversed(range(7))]
     assert page.next_cursor is None
     assert Script(ok([])).wire.list_page(None).batches == ()
-
-
-@pytest.mark.parametrize("body", [{"data": []}, {"data": [job()], "has_more": False}, {}, None, [{"status": "X"}], [7]])
-def test_a_list_that_is_no_array_of_jobs_is_an_error_and_never_looks_complete(body: Any) -> None:
-    with pytest.raises(ProviderError):
-        Script(ok(body)).wire.list_page(None)
 
 
 def test_a_cut_array_is_an_error(tmp_path: Path) -> None:
@@ -277,23 +170,6 @@ def test_the_scope_is_told_only_where_all_batches_agree() -> None:
 
 
 # --- files ----------------------------------------------------------------------------------------
-
-
-def test_an_upload_is_one_form_to_the_api_itself(tmp_path: Path) -> None:
-    """Not the announced way, whose bytes go to a storage host: the key and the content stay with one host."""
-    path = tmp_path / "p.jsonl"
-    path.write_bytes(b'{"a":1}\n')
-    script = Script(ok({"id": "file-1", "bytes": 8, "filename": "t.jsonl", "created_at": 1795200000}))
-    got = script.wire.upload(path, "t.jsonl")
-    assert (got.file_id, got.size_bytes, got.filename) == ("file-1", 8, "t.jsonl")
-    (request,) = script.requests
-    assert request.url.path == "/v1/files/upload"
-    for name, value in (("purpose", "batch-api"), ("file_name", "t.jsonl"), ("file_type", "jsonl")):
-        assert f'name="{name}"\r\n\r\n{value}\r\n'.encode() in request.content
-    with pytest.raises(ProviderError, match="without a file id"):
-        Script(ok({"bytes": 8})).wire.upload(path, "x")
-    with pytest.raises(ProviderError, match="redirect"):
-        Script(httpx.Response(302, headers={"location": "https://elsewhere.test/x"})).wire.upload(path, "x")
 
 
 def test_content_that_is_there_already_is_the_same_file(tmp_path: Path) -> None:
@@ -348,28 +224,13 @@ def test_content_may_come_from_its_storage_which_never_sees_the_key(
         assert KEY not in str(request.headers)
 
 
-def test_a_whole_life_against_the_simulator(tmp_path: Path) -> None:
-    """Upload, create, find again by file, poll, download, cancel."""
+def test_the_same_content_is_the_same_file(tmp_path: Path) -> None:
+    """The simulator stores it once, as Together does."""
     with together(tmp_path / "world") as sim:
         url = "http://127.0.0.1:1/together"
-        wire = connect(sim.clock, transport=sim.transport, environ={"TOGETHER_API_KEY": KEY}, base_url=url)
+        wire = Together.connect(sim.clock, transport=sim.transport, environ={"TOGETHER_API_KEY": KEY}, base_url=url)
         path = tmp_path / "in.jsonl"
         path.write_bytes(payload(5))
         remote = wire.upload(path, "token-1.jsonl")
-        assert wire.upload(path, "token-1.jsonl") == remote, "the same content is the same file"
+        assert wire.upload(path, "token-1.jsonl") == remote
         assert wire.find_uploads("token-1.jsonl", START) == [remote]
-        made = wire.create(CreateSpec("token-1", SPEC.endpoint, SPEC.request_model, remote.file_id, path, 5, ()))
-        assert isinstance(made, Created)
-        (listed,) = wire.list_page(None).batches
-        assert (listed.batch_id, listed.input_file_id) == (made.batch.batch_id, remote.file_id)
-        sim.clock.advance(100)
-        batch = wire.get(listed.batch_id)
-        assert batch is not None
-        assert batch.state is BatchState.COMPLETED
-        ((role, file_id),) = wire.result_files(batch)
-        assert role is FileRole.OUTPUT
-        assert wire.download(file_id, tmp_path / "out") is not None
-        assert len((tmp_path / "out").read_bytes().splitlines()) == 5
-        assert wire.cancel(batch.batch_id) is None
-        assert wire.download("file-none", tmp_path / "no") is None
-        assert wire.get("no-such-job") is None

@@ -82,18 +82,6 @@ def test_a_row_whose_status_says_something_failed_whatever_its_response(
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("response", ["", None, [], 3])
-def test_a_row_with_neither_answer_nor_error_is_unreadable(response: object) -> None:
-    """Silence is not an answer."""
-    assert read(row(response=response)).status is ResponseStatus.UNREADABLE
-
-
-@pytest.mark.parametrize("found", [0, 17, None, ["k"], {"id": 1}, ""])
-def test_an_id_that_came_back_as_another_type_is_none(found: object) -> None:
-    """Text that looks like a number comes back as one: such a row belongs to no request, rather than to a wrong one."""
-    assert read(row(custom_id=found, response=ANSWER)).custom_id is None
-
-
 def test_what_is_sent_begins_with_a_letter_and_comes_back_as_it_was() -> None:
     """Even an id of digits and a dash alone; a foreign id is left as it is."""
     line = vertex.payload_line(OURS, "generateContent", orjson.dumps(REQUEST))
@@ -104,28 +92,11 @@ def test_what_is_sent_begins_with_a_letter_and_comes_back_as_it_was() -> None:
     assert read(row(custom_id="k-req-0001", response=ANSWER)).custom_id == "k-req-0001"
 
 
-def test_two_ids_in_a_row_are_unreadable() -> None:
-    """The last of two keys of one name is not taken for granted."""
-    assert read(b'{"custom_id":"ka",' + row(response=ANSWER)[1:]).status is ResponseStatus.UNREADABLE
-
-
-@given(st.binary(max_size=300))
-def test_any_bytes_give_a_response(line: bytes) -> None:
-    """No result line can stop a pass."""
-    assert isinstance(read(line), Response)
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abcA"), inner, max_size=3),
     max_leaves=8,
 )
-
-
-@given(JSON, JSON, JSON)
-def test_any_values_in_a_row_give_a_response(status: Any, response: Any, error: Any) -> None:
-    """Whatever stands where something else was expected."""
-    assert isinstance(read(row(status=status, response=response, error=error)), Response)
 
 
 # --- what can be loaded as a table -----------------------------------------------------------------

@@ -14,11 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchpond.errors import AccessError, ProviderError
-from batchpond.model import BatchState, Created, ErrorClass, FileRole, PricedModel, Rejected, Unclear
-from batchpond.providers.base import BatchProvider, ProviderModule
+from batchpond.model import BatchState, Created, ErrorClass, FileRole, PricedModel, Rejected
 from batchpond.providers.http import uploads
-from batchpond.providers.registry import module
-from batchpond.providers.vertex.batch import DESCRIPTOR, Vertex
+from batchpond.providers.vertex.batch import DESCRIPTOR
 from batchpond.providers.vertex.views import read_job
 from batchpond.study.prices import Prices
 from tests.rigs.vertex_script import (
@@ -54,13 +52,6 @@ def ended(state: str = "SUCCEEDED", **more: Any) -> dict[str, Any]:
     return job(state, outputInfo={"gcsOutputDirectory": folder}, endTime="2026-11-21T11:00:00Z", **more)
 
 
-def test_the_class_and_the_module_are_what_the_rest_expects() -> None:
-    """The protocols of providers/base.py, member by member."""
-    for protocol, thing in ((BatchProvider, Vertex), (ProviderModule, module("vertex"))):
-        wanted = {name for name in (*vars(protocol), *protocol.__annotations__) if not name.startswith("_")}
-        assert {name for name in wanted if not hasattr(thing, name)} == set()
-
-
 def test_a_model_costs_what_it_costs_at_the_gemini_api_under_either_name() -> None:
     """A path before the name would leave the price unknown, and the study unpriced."""
     prices = Prices(now=START)
@@ -89,21 +80,6 @@ def test_a_create_is_one_post_that_carries_the_token_three_times() -> None:
     assert body["model"] == "publishers/google/models/gemini-2.5-flash"
     assert body["inputConfig"]["gcsSource"]["uris"] == [INPUT]
     assert body["outputConfig"]["gcsDestination"]["outputUriPrefix"] == f"{BUCKET}/{TOKEN}-output"
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        httpx.ReadTimeout("late"), httpx.ReadError("reset"), refusal(500, "INTERNAL"), refusal(503, "UNAVAILABLE"),
-        httpx.Response(200, text="<html>hello</html>"), ok({"displayName": TOKEN}), refusal(409, "ABORTED"),
-        httpx.Response(403, text="a proxy"), refusal(400, "INVALID_ARGUMENT", http=401),
-    ],
-)  # fmt: skip
-def test_what_is_neither_yes_nor_no_leaves_the_attempt_in_doubt(answer: httpx.Response | Exception) -> None:
-    """Sent once, whatever came back."""
-    script = Script(answer)
-    assert isinstance(script.wire.create(SPEC), Unclear)
-    assert len(script.requests) == 1
 
 
 @pytest.mark.parametrize(

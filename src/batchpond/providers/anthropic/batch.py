@@ -10,46 +10,38 @@ import os
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from batchpond import fields
-from batchpond.clock import Clock
 from batchpond.errors import LakeError, ProviderError
 from batchpond.model import (
     BatchError,
-    BatchPage,
     BatchState,
-    CreateAnswer,
-    Created,
     CreateSpec,
     Download,
-    FileRole,
     Mode,
     RemoteBatch,
     RemoteFile,
-    Unclear,
 )
 from batchpond.providers.anthropic.body import MESSAGES, VERSIONS, build_body, endpoint_for, payload_line, version_of
 from batchpond.providers.anthropic.lines import read_answer, read_line
 from batchpond.providers.anthropic.models import accepted_thinking, caveats
-from batchpond.providers.base import LIVE_CONNECTIONS, Descriptor
-from batchpond.providers.http import keys
-from batchpond.providers.http.answers import AckRule, Answer
-from batchpond.providers.http.client import HttpClient, JsonStream
-from batchpond.providers.http.outcomes import error_class_of
-from batchpond.providers.shared import rates as common_rates
-from batchpond.providers.shared import wire as common
-from batchpond.providers.shared.live import LiveAccess, LiveApi, LiveWire
+from batchpond.providers.base import Descriptor
+from batchpond.providers.http.client import JsonStream
+from batchpond.providers.http.errors import AckRule
+from batchpond.providers.shared.batches import BatchWire, Order
+from batchpond.providers.shared.live import LiveApi, LiveWire
+from batchpond.providers.shared.rates import Names, RateNames
 
 __all__ = [
+    "BATCH",
     "DESCRIPTOR",
+    "LIVE",
     "Anthropic",
     "AnthropicLive",
     "accepted_thinking",
     "build_body",
     "caveats",
-    "connect",
-    "connect_live",
     "endpoint_for",
     "payload_line",
     "read_answer",
@@ -88,56 +80,24 @@ DESCRIPTOR: Final = Descriptor(
         "settle time: twice the create deadline and 5 minutes, rounded up",
     ),
     takes_files=False,
+    key_header="x-api-key",
+    headers=(("anthropic-version", VERSIONS[MESSAGES]),),
+    scope_headers=("anthropic-organization-id", "anthropic-workspace-id"),
     modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
 )
 
-_BATCHES: Final = "/v1/messages/batches"
 _STATES: Final = {
     "in_progress": BatchState.RUNNING,
     "canceling": BatchState.CANCELLING,
     "cancelling": BatchState.CANCELLING,
     "ended": BatchState.COMPLETED,
 }
-_SCOPE_HEADERS: Final = ("anthropic-organization-id", "anthropic-workspace-id")
-_LIVE: Final = LiveApi(DESCRIPTOR, common_rates.ANTHROPIC, "/v1/models", dict, ("request-id",), _SCOPE_HEADERS)
-_ACK: Final = AckRule(request_id_headers=("request-id",))
-_NOT_FOUND: Final = frozenset({404})
-_TOO_LATE: Final = frozenset({400, 404, 409})
 _BLOCK_BYTES: Final = 1 << 20
 
 
-def connect(
-    clock: Clock,
-    *,
-    transport: Any = None,
-    environ: Mapping[str, str] = os.environ,
-    base_url: str | None = None,
-) -> Anthropic:
-    """Return the wire for the environment's key; raises AccessError when there is none.
-
-    Reads ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL (without `/v1`), as the SDK does.
-    """
-    access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
-    headers = _headers(access)
-    return Anthropic(HttpClient(access.base_url, headers, clock, transport, key_name=access.key_env), clock)
-
-
-def connect_live(
-    clock: Clock,
-    *,
-    transport: Any = None,
-    environ: Mapping[str, str] = os.environ,
-    base_url: str | None = None,
-    max_connections: int = LIVE_CONNECTIONS,
-) -> AnthropicLive:
-    """Return the wire of live calls for the same key; raises AccessError when there is none."""
-    access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
-    live = LiveAccess(access.base_url, _headers(access), access.key_env)
-    return AnthropicLive(_LIVE, live, clock, transport, max_connections)
-
-
-def _headers(access: keys.Access) -> dict[str, str | keys.Secret]:
-    return {"x-api-key": access.key, "anthropic-version": VERSIONS[MESSAGES]}
+def _rate(what: str) -> Names:
+    begin = f"anthropic-ratelimit-{what}"
+    return Names(f"{begin}-limit", f"{begin}-remaining", f"{begin}-reset")
 
 
 class AnthropicLive(LiveWire):
@@ -148,13 +108,13 @@ class AnthropicLive(LiveWire):
         return MESSAGES, {"anthropic-version": version_of(endpoint, request_model)}
 
 
-class Anthropic(common.Wire):
-    """The wire of Anthropic's Message Batches, bound to one key and base URL."""
+class Anthropic(BatchWire):
+    """The wire of Anthropic's Message Batches, bound to one key and base URL (without `/v1`, as its SDK has it)."""
 
-    @property
-    def descriptor(self) -> Descriptor:
-        """Return Anthropic's limits and caveats."""
-        return DESCRIPTOR
+    descriptor = DESCRIPTOR
+    batches_path = "/v1/messages/batches"
+    cursor_name = "after_id"
+    ack = AckRule(request_id_headers=("request-id",))
 
     def upload(self, path: Path, filename: str) -> RemoteFile:  # noqa: ARG002
         """Refuse: requests travel inside the create call."""
@@ -164,84 +124,39 @@ class Anthropic(common.Wire):
         """Return nothing: there are no uploads."""
         return []
 
-    def create(self, spec: CreateSpec) -> CreateAnswer:
-        """Send the payload's lines in exactly one POST and classify its answer.
+    def order(self, spec: CreateSpec) -> Order:
+        """Return the payload's lines as one body, and the version that the endpoint means.
 
-        Raises nothing for network faults; LakeError when the payload cannot be read, and UsageError
-        for an endpoint that is no API version, before anything is sent.
+        Raises LakeError when the payload cannot be read, and UsageError for an endpoint that is no API version.
         """
-        answer = self._http.post_once(
-            _BATCHES,
-            _requests(spec.payload_path),
-            deadline_s=DESCRIPTOR.create_deadline_s,
-            rule=_ACK,
-            headers={"anthropic-version": version_of(spec.endpoint, spec.request_model)},
-        )
-        if isinstance(answer, Unclear):
-            return answer
-        if not answer.is_success:
-            return common.rejection(answer, error_class_of(answer), self._clock.now())
-        batch = _batch(answer.json)
-        if batch is None:
-            return Unclear("the answer has no batch id")
-        return Created(batch, self._scope(answer))
-
-    def list_page(self, cursor: str | None) -> BatchPage:
-        """Return one page of the workspace's batches, newest first.
-
-        Raises ProviderError when the listing does not go on as it says: an incomplete list must
-        never look like a complete one.
-        """
-        params: dict[str, str | int] = {"limit": DESCRIPTOR.list_page_size}
-        rows, next_cursor = common.page_by_last_id(self._http, _BATCHES, params, cursor, "after_id")
-        batches = [_batch(row) for row in rows]
-        if any(batch is None for batch in batches):
-            raise ProviderError(f"{self.host} lists a batch without an id")
-        return BatchPage(tuple(batch for batch in batches if batch is not None), next_cursor)
-
-    def get(self, batch_id: str) -> RemoteBatch | None:
-        """Return a batch, or None on 404, which Anthropic was seen to answer for batches that exist."""
-        path = f"{_BATCHES}/{common.segment(batch_id)}"
-        answer = self._http.request_json("GET", path, allow=_NOT_FOUND)
-        if not answer.is_success:
-            return None
-        batch = _batch(answer.json)
-        if batch is None or batch.batch_id != batch_id:
-            raise ProviderError(f"GET {path} at {self.host} answered with another object: {answer.excerpt()}")
-        return batch
-
-    def cancel(self, batch_id: str) -> RemoteBatch | None:
-        """Ask for cancellation; None when Anthropic says it is too late (400, 409) or unknown (404)."""
-        path = f"{_BATCHES}/{common.segment(batch_id)}/cancel"
-        answer = self._http.request_json("POST", path, allow=_TOO_LATE)
-        return _batch(answer.json) if answer.is_success else None
-
-    def result_files(self, batch: RemoteBatch) -> tuple[tuple[FileRole, str], ...]:
-        """Return the one result stream of a batch that has ended and is not archived; its id is the batch's."""
-        return ((FileRole.OUTPUT, batch.output_file_id),) if batch.output_file_id else ()
+        requests = _requests(spec.payload_path)
+        return Order(self.batches_path, requests, {"anthropic-version": version_of(spec.endpoint, spec.request_model)})
 
     def download(self, file_id: str, path: Path) -> Download | None:
-        """Stream a batch's results to `path`; None on 404 and 410.
+        """Stream a batch's results, whose id is the batch's, to `path`; None on 404 and 410.
 
         The address is made from the id: a `results_url` is never followed, so no answer can send
         the key to another host.
         """
-        return self._http.download(_results_path(file_id), path)
+        return self._http.download(f"{self.path_of(file_id)}/results", path)
 
     def peek(self, file_id: str, max_bytes: int) -> bytes | None:
         """Return the first bytes of a batch's results; None on 404 and 410."""
-        return self._http.peek(_results_path(file_id), max_bytes)
+        return self._http.peek(f"{self.path_of(file_id)}/results", max_bytes)
 
-    def check(self) -> str:
-        """List one batch, which is free, and return the scope that the key belongs to."""
-        return self._scope(self._http.request_json("GET", _BATCHES, params={"limit": 1}))
-
-    def _scope(self, answer: Answer) -> str:
-        return common.scope(DESCRIPTOR.name, self.host, answer.headers, _SCOPE_HEADERS)
+    def read_batch(self, value: object) -> RemoteBatch | None:
+        """Return a batch object made uniform, None when it has no id; an unknown status is RUNNING."""
+        return _batch(value)
 
 
-def _results_path(batch_id: str) -> str:
-    return f"{_BATCHES}/{common.segment(batch_id)}/results"
+BATCH: Final = Anthropic
+LIVE: Final = LiveApi(
+    DESCRIPTOR,
+    RateNames((_rate("requests"),), (_rate("tokens"), _rate("input-tokens"))),
+    models_path="/v1/models",
+    request_id_headers=("request-id",),
+    wire=AnthropicLive,
+)
 
 
 def _requests(path: Path) -> JsonStream:

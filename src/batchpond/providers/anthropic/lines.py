@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from batchpond import fields
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
-from batchpond.providers.http.api_errors import ApiError, classify, read_error
+from batchpond.providers.http.errors import ApiError, classify, read_error
 from batchpond.providers.shared.lines import PARTS_MAX, failed, load_row, success_of, unreadable
 
 _INT64_MAX: Final = 2**63 - 1

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from batchpond.providers.shared import rates as common_rates
-from batchpond.providers.shared.rates import RateNames
+from batchpond.providers.shared import rates
+from batchpond.providers.shared.rates import Per, RateNames, rate_limit
 
 Words = Mapping[str, Mapping[str, Any]]
 """Thinking words, and what each puts into a body."""
@@ -51,6 +51,7 @@ class Host:
 
     `schema_prefixes` begin the names of the models whose answers can be held to a JSON schema; () is none.
     `reasoning_is_apart` where `completion_tokens` leave the reasoning out. `is_free` for servers of one's own.
+    `price_name` is what the price data call the host.
     """
 
     name: str
@@ -61,13 +62,18 @@ class Host:
     source: str
     limit_name: str = "max_tokens"
     base_path: str = ""
-    rates: RateNames = common_rates.ANY
+    rates: RateNames = rates.ANY
     is_free: bool = False
     reasoning_is_apart: bool = False
     schema_prefixes: tuple[str, ...] = _ANY_MODEL
     caveats: tuple[str, ...] = ()
+    price_name: str | None = None
 
 
+_GROQ_RATES: Final = RateNames((rate_limit("requests", Per.UNKNOWN),), (rate_limit("tokens"),))
+_MISTRAL_RATES: Final = RateNames(
+    (rate_limit("req-minute"), rate_limit("requests")), (rate_limit("tokens-minute"), rate_limit("tokens"))
+)
 _LOW_TO_HIGH: Final = ("low", "medium", "high")
 _NONE: Final[Words] = {}
 _GPT_OSS: Final = Family("gpt-oss", _efforts(*_LOW_TO_HIGH), "[vllm] [groq]")
@@ -107,6 +113,7 @@ HOSTS: Final = (
             Family("grok-4", _efforts("none", *_LOW_TO_HIGH, "xhigh"), "[sdk]; xhigh for some models only: uncertain"),
         ),
         "[sdk] for the key; base URL: docs.x.ai; variable [us]",
+        price_name="x-ai",
         limit_name="max_completion_tokens",
         reasoning_is_apart=True,
     ),
@@ -117,7 +124,7 @@ HOSTS: Final = (
         ("DEEPSEEK_API_KEY",),
         (Family("deepseek-v4", _DEEPSEEK, "[ds]"),),
         "[ds]; variable of the base URL [us]",
-        rates=common_rates.NONE,
+        rates=rates.NONE,
         schema_prefixes=(),  # [ds]: an answer can be held to JSON, not to a schema
         caveats=(
             'DeepSeek\'s models think unless told not to (`thinking = ["none"]`), and then ignore a temperature',
@@ -138,7 +145,7 @@ HOSTS: Final = (
         "[sdk]",
         limit_name="max_completion_tokens",
         base_path="/openai/v1",
-        rates=common_rates.GROQ,
+        rates=_GROQ_RATES,
         schema_prefixes=("gpt-oss",),  # [groq]: other models refuse a strict schema
         caveats=("Groq limits requests per day and tokens per minute, for the whole organisation",),
     ),
@@ -152,7 +159,7 @@ HOSTS: Final = (
             Family("mistral-", _efforts("none", "minimal", *_LOW_TO_HIGH, "xhigh"), "[mis]; newer models: uncertain"),
         ),
         "[mis]; variable of the base URL [us]",
-        rates=common_rates.MISTRAL,
+        rates=_MISTRAL_RATES,
     ),
     Host(
         "fireworks",

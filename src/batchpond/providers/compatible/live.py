@@ -6,7 +6,6 @@ environment alone: no file of a repository says where prompts or a key go.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,18 +13,16 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from batchpond.clock import Clock
 from batchpond.errors import UsageError
 from batchpond.model import FileRole, Mode, Prompt, Response
-from batchpond.providers.base import LIVE_CONNECTIONS, BuiltBody, Descriptor, ModelSettings, live_descriptor
+from batchpond.providers.base import BuiltBody, Descriptor, ModelSettings, live_descriptor
 from batchpond.providers.compatible import body as compatible_body
 from batchpond.providers.compatible.body import CHAT
 from batchpond.providers.compatible.hosts import HOSTS, OWN_FAMILIES, Host
-from batchpond.providers.http import keys
 from batchpond.providers.openai.body import payload_line
 from batchpond.providers.shared import chat as common_chat
 from batchpond.providers.shared.lines import load_row, unreadable
-from batchpond.providers.shared.live import LiveAccess, LiveApi, LiveWire
+from batchpond.providers.shared.live import LiveApi
 
 PREFIX: Final = "compatible-"
 NAMES: Final = tuple(host.name for host in HOSTS)
@@ -69,26 +66,13 @@ class Compatible:
         """Return a live call's whole answer made uniform."""
         return common_chat.read_answer(status_code, body, self._read_body)
 
-    def connect_live(
-        self,
-        clock: Clock,
-        *,
-        transport: Any = None,
-        environ: Mapping[str, str] = os.environ,
-        base_url: str | None = None,
-        max_connections: int = LIVE_CONNECTIONS,
-    ) -> LiveWire:
-        """Return the wire of live calls.
+    @property
+    def LIVE(self) -> LiveApi:  # named as in the modules of the other providers
+        """What tells this host's live calls from another's."""
+        return LiveApi(self.DESCRIPTOR, self.host.rates, base_of=self._base_of)
 
-        Raises AccessError when a key is needed and there is none, UsageError when no variable says where
-        the server is.
-        """
-        url, access = keys.resolve_live(self.DESCRIPTOR, environ, base_url=base_url)
-        if not urlsplit(url).path:
-            url += self.host.base_path
-        headers = {"Authorization": keys.Secret(f"Bearer {access.key.reveal()}")} if access else {}
-        live = LiveAccess(url, headers, keys.name_of(self.DESCRIPTOR, access))
-        return LiveWire(LiveApi(self.DESCRIPTOR, self.host.rates), live, clock, transport, max_connections)
+    def _base_of(self, base_url: str, environ: Mapping[str, str]) -> str:  # noqa: ARG002
+        return base_url if urlsplit(base_url).path else base_url + self.host.base_path
 
     def _read_body(
         self, custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None
@@ -140,6 +124,7 @@ def _descriptor(host: Host) -> Descriptor:
         is_free=host.is_free,
         needs_key=not host.is_free and not host.name.startswith(PREFIX),
         caveats=host.caveats,
+        price_name=host.price_name,
         takes_schema=bool(host.schema_prefixes),
         notes=(host.source, *(f"thinking of {family.prefix}*: {family.source}" for family in host.families)),
     )

@@ -13,26 +13,22 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from batchpond import fields
 from batchpond.clock import Clock
 from batchpond.errors import ProviderError, UsageError
 from batchpond.model import (
     BatchPage,
-    CreateAnswer,
-    Created,
     CreateSpec,
     Download,
     ErrorClass,
-    FileRole,
     Mode,
     Rejected,
     RemoteBatch,
     RemoteFile,
-    Unclear,
 )
-from batchpond.providers.base import LIVE_CONNECTIONS, Descriptor
+from batchpond.providers.base import Descriptor
 from batchpond.providers.gemini.body import GENERATE, build_body, endpoint_for, payload_line
 from batchpond.providers.gemini.lines import read_answer, read_line
 from batchpond.providers.gemini.models import accepted_thinking, caveats
@@ -45,25 +41,24 @@ from batchpond.providers.gemini.views import (
     responses_file,
 )
 from batchpond.providers.http import downloads, keys
-from batchpond.providers.http.answers import AckRule, Answer
 from batchpond.providers.http.client import HttpClient
-from batchpond.providers.http.outcomes import error_class_of
-from batchpond.providers.http.uploads import Start
-from batchpond.providers.http.uploads_google import Commands
-from batchpond.providers.shared import rates as common_rates
+from batchpond.providers.http.errors import AckRule, Answer, error_class_of
+from batchpond.providers.http.uploads import Commands, Start
+from batchpond.providers.shared import rates
 from batchpond.providers.shared import wire as common
+from batchpond.providers.shared.batches import BatchWire, Order
 from batchpond.providers.shared.lines import load_row
-from batchpond.providers.shared.live import LiveAccess, LiveApi, LiveWire
+from batchpond.providers.shared.live import LiveApi, LiveWire
 
 __all__ = [
+    "BATCH",
     "DESCRIPTOR",
+    "LIVE",
     "Gemini",
     "GeminiLive",
     "accepted_thinking",
     "build_body",
     "caveats",
-    "connect",
-    "connect_live",
     "endpoint_for",
     "payload_line",
     "read_answer",
@@ -86,6 +81,9 @@ DESCRIPTOR: Final = Descriptor(
     has_token=True,
     takes_schema=True,
     input_retention_s=172_800.0,
+    key_header="x-goog-api-key",
+    scope_headers=("",),  # no answer of Google's says which project a key is of
+    price_name="google",
     modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
     caveats=(
         "a Gemini batch that has not ended 48 hours after its creation expires and gives no results at all: "
@@ -103,11 +101,8 @@ DESCRIPTOR: Final = Descriptor(
     ),
 )
 
-_LIVE: Final = LiveApi(DESCRIPTOR, common_rates.NONE, request_id_headers=(), scope_headers=("",))
-_ACK: Final = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
 _FILE_NOT_READY: Final = re.compile(r"(?i)file .*not in an active state")
 _MAYBE_GONE: Final = frozenset({403, 404})
-_TOO_LATE: Final = frozenset({400, 403, 404, 409})
 _VERSION: Final = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
 _DEFAULT_VERSION: Final = "v1beta"
 _MIME_TYPE: Final = "application/jsonl"
@@ -116,40 +111,6 @@ _CLOCK_SKEW: Final = timedelta(hours=1)
 _READY_WAITS: Final = 30
 _READY_WAIT_S: Final = 2.0
 _INLINE_BYTES_MAX: Final = 256 << 20
-
-
-def connect(
-    clock: Clock,
-    *,
-    transport: Any = None,
-    environ: Mapping[str, str] = os.environ,
-    base_url: str | None = None,
-) -> Gemini:
-    """Return the wire for the environment's key; raises AccessError when there is none.
-
-    Reads GOOGLE_API_KEY before GEMINI_API_KEY, GOOGLE_GEMINI_BASE_URL and GOOGLE_GENAI_API_VERSION, as the
-    SDK does. The version is that of the base URL's last part if it names one, else the variable's,
-    else v1beta, where all recorded batches were made.
-    """
-    access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
-    root, version = _versioned(access.base_url, keys.setting(environ, "GOOGLE_GENAI_API_VERSION"))
-    http = HttpClient(root, {"x-goog-api-key": access.key}, clock, transport, key_name=access.key_env)
-    return Gemini(http, clock, version)
-
-
-def connect_live(
-    clock: Clock,
-    *,
-    transport: Any = None,
-    environ: Mapping[str, str] = os.environ,
-    base_url: str | None = None,
-    max_connections: int = LIVE_CONNECTIONS,
-) -> GeminiLive:
-    """Return the wire of live calls for the same key and version; raises AccessError when there is none."""
-    access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
-    root, version = _versioned(access.base_url, keys.setting(environ, "GOOGLE_GENAI_API_VERSION"))
-    live = LiveAccess(f"{root}/{version}", {"x-goog-api-key": access.key}, access.key_env)
-    return GeminiLive(_LIVE, live, clock, transport, max_connections)
 
 
 class GeminiLive(LiveWire):
@@ -170,17 +131,43 @@ def _versioned(base_url: str, wish: str | None) -> tuple[str, str]:
     return base_url, version
 
 
-class Gemini(common.Wire):
+def _base_of(base_url: str, environ: Mapping[str, str]) -> str:
+    return "/".join(_versioned(base_url, keys.setting(environ, "GOOGLE_GENAI_API_VERSION")))
+
+
+LIVE: Final = LiveApi(DESCRIPTOR, rates.NONE, request_id_headers=(), base_of=_base_of, wire=GeminiLive)
+
+
+class Gemini(BatchWire):
     """The wire of the Gemini API's batch mode, bound to one key and base URL."""
+
+    descriptor = DESCRIPTOR
+    ack = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
+    missing = _MAYBE_GONE
+    too_late = frozenset({400, 403, 404, 409})
 
     def __init__(self, http: HttpClient, clock: Clock, version: str = _DEFAULT_VERSION) -> None:
         super().__init__(http, clock)
         self._version = version
 
-    @property
-    def descriptor(self) -> Descriptor:
-        """Return Gemini's limits and caveats."""
-        return DESCRIPTOR
+    @classmethod
+    def connect(
+        cls,
+        clock: Clock,
+        *,
+        transport: Any = None,
+        environ: Mapping[str, str] = os.environ,
+        base_url: str | None = None,
+    ) -> Self:
+        """Return the wire for the environment's key; raises AccessError when there is none.
+
+        Reads GOOGLE_API_KEY before GEMINI_API_KEY, GOOGLE_GEMINI_BASE_URL and GOOGLE_GENAI_API_VERSION, as the
+        SDK does. The version is that of the base URL's last part if it names one, else the variable's,
+        else v1beta, where all recorded batches were made.
+        """
+        access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
+        root, version = _versioned(access.base_url, keys.setting(environ, "GOOGLE_GENAI_API_VERSION"))
+        return cls(cls.client(root, access, clock, transport, environ), clock, version)
 
     def upload(self, path: Path, filename: str) -> RemoteFile:
         """Upload a payload and wait until Google has taken it in; safe to repeat, since files cost nothing."""
@@ -208,22 +195,25 @@ class Gemini(common.Wire):
                 return sorted(kept, key=lambda file: file.created_at or since, reverse=True)
         raise ProviderError(f"{self.host} lists more than {_PAGES_MAX} pages of files")
 
-    def create(self, spec: CreateSpec) -> CreateAnswer:
-        """Send exactly one POST and classify its answer; raises nothing for network faults.
-
-        Raises ProviderError, with nothing sent, when there is no input file.
-        """
+    def order(self, spec: CreateSpec) -> Order:
+        """Return a batch of an uploaded file; raises ProviderError when there is none."""
         if spec.input_file_id is None:
             raise ProviderError("a Gemini batch is made of an uploaded file, and none was given")
         path = f"/{self._version}/{_model_path(spec.request_model)}:batchGenerateContent"
-        payload = {"batch": {"displayName": spec.token, "inputConfig": {"fileName": spec.input_file_id}}}
-        answer = self._http.post_once(path, payload, deadline_s=DESCRIPTOR.create_deadline_s, rule=_ACK)
-        if isinstance(answer, Unclear):
-            return answer
-        if not answer.is_success:
-            return self._rejection(answer, spec.input_file_id)
-        batch = read_batch(answer.json)
-        return Unclear("the answer has no batch name") if batch is None else Created(batch, self._scope())
+        return Order(path, {"batch": {"displayName": spec.token, "inputConfig": {"fileName": spec.input_file_id}}})
+
+    def read_batch(self, value: object) -> RemoteBatch | None:
+        """Return a batch made uniform, None when it has no name."""
+        return read_batch(value)
+
+    def path_of(self, batch_id: str) -> str:
+        """Return the path of a batch."""
+        return self._resource(batch_id, "batches/")
+
+    @staticmethod
+    def is_of(batch: RemoteBatch, batch_id: str) -> bool:
+        """Return whether an id, with or without its collection, means a batch."""
+        return batch.batch_id == operation_name(batch_id)
 
     def list_page(self, cursor: str | None) -> BatchPage:
         """Return one page of the project's batches, newest first, without the answers that are inline.
@@ -231,32 +221,12 @@ class Gemini(common.Wire):
         Raises ProviderError when the listing does not go on as it says: an incomplete list must
         never look like a complete one.
         """
-        rows, cursor = common.filled_page_by_token(self._http, *self._listing("batches"), cursor, "operations")
-        batches = [read_batch(row) for row in rows]
-        if any(batch is None for batch in batches):
-            raise ProviderError(f"{self.host} lists a batch without a name")
-        return BatchPage(tuple(batch for batch in batches if batch is not None), cursor)
-
-    def get(self, batch_id: str) -> RemoteBatch | None:
-        """Return a batch, or None on 404 or Google's 403 for it, which are no proof of loss."""
-        path = self._resource(batch_id, "batches/")
-        answer = self._http.request_json("GET", path, allow=_MAYBE_GONE)
-        if not answer.is_success:
-            return None
-        batch = read_batch(answer.json)
-        if batch is None or batch.batch_id != operation_name(batch_id):
-            raise ProviderError(f"GET {path} at {self.host} answered with another object: {answer.excerpt()}")
-        return batch
+        return self.page_of(*common.filled_page_by_token(self._http, *self._listing("batches"), cursor, "operations"))
 
     def cancel(self, batch_id: str) -> RemoteBatch | None:
         """Ask for cancellation, and for what came of it; None when Google says it is too late or unknown."""
-        path = f"{self._resource(batch_id, 'batches/')}:cancel"
-        answer = self._http.request_json("POST", path, payload={}, allow=_TOO_LATE)
+        answer = self._http.request_json("POST", f"{self.path_of(batch_id)}:cancel", payload={}, allow=self.too_late)
         return self.get(batch_id) if answer.is_success else None
-
-    def result_files(self, batch: RemoteBatch) -> tuple[tuple[FileRole, str], ...]:
-        """Return the result file of a batch that ended, or `inline:` and its id where the answers are in the batch."""
-        return ((FileRole.OUTPUT, batch.output_file_id),) if batch.output_file_id else ()
 
     def download(self, file_id: str, path: Path) -> Download | None:
         """Stream a result file to `path`; None on 404, 410 and Google's 403 for what may be gone.
@@ -267,7 +237,7 @@ class Gemini(common.Wire):
         if not file_id.startswith(INLINE):
             return self._http.download(self._content_path(file_id), path)
         batch_id = file_id.removeprefix(INLINE)
-        if self._http.download(self._resource(batch_id, "batches/"), path) is None:
+        if self._http.download(self.path_of(batch_id), path) is None:
             return None
         operation = self._operation(path, batch_id)
         if output := responses_file(operation):
@@ -278,8 +248,8 @@ class Gemini(common.Wire):
         """Return the first bytes of what `download` gives; None where it gives None."""
         if not file_id.startswith(INLINE):
             return self._http.peek(self._content_path(file_id), max_bytes)
-        path = self._resource(file_id.removeprefix(INLINE), "batches/")
-        answer = self._http.request_json("GET", path, allow=_MAYBE_GONE)
+        path = self.path_of(file_id.removeprefix(INLINE))
+        answer = self._http.request_json("GET", path, allow=self.missing)
         if not answer.is_success:
             return None
         if output := responses_file(answer.json):
@@ -288,12 +258,7 @@ class Gemini(common.Wire):
 
     def check(self) -> str:
         """List one batch, which is free, and return the scope that the key belongs to."""
-        self._http.request_json("GET", f"/{self._version}/batches", params={"pageSize": 1})
-        return self._scope()
-
-    def _scope(self) -> str:
-        """Return the scope: no answer of Google's says which project a key is of."""
-        return f"{DESCRIPTOR.name}/{self.host}/-"
+        return self.scope_of(self._http.request_json("GET", f"/{self._version}/batches", params={"pageSize": 1}), ())
 
     def _resource(self, name: str, prefix: str) -> str:
         return f"/{self._version}/{prefix}{common.segment(name.removeprefix(prefix))}"
@@ -329,15 +294,18 @@ class Gemini(common.Wire):
             raise ProviderError(f"{self.host} answered for {batch_id} without a batch: {operation}")
         return operation
 
-    def _rejection(self, answer: Answer, file_id: str) -> Rejected:
+    def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:
         """Return a definite no; a 404 not about the file is about the model; a file gets ready by itself."""
         error_class = error_class_of(answer)
         message = answer.error.message if answer.error else ""
-        if answer.status_code == 404 and "file" not in message.lower() and file_id not in message:
+        if answer.status_code == 404 and "file" not in message.lower() and (spec.input_file_id or "") not in message:
             error_class = ErrorClass.MODEL_GONE
         if error_class is ErrorClass.PERMANENT and _FILE_NOT_READY.search(message):
             error_class = ErrorClass.TRANSIENT
         return common.rejection(answer, error_class, self._clock.now())
+
+
+BATCH: Final = Gemini
 
 
 def _model_path(model: str) -> str:

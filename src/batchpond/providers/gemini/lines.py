@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from batchpond import fields
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
-from batchpond.providers.http.api_errors import ApiError, classify, read_error
+from batchpond.providers.http.errors import ApiError, classify, read_error
 from batchpond.providers.shared.lines import PARTS_MAX, failed, load_row, success_of, unreadable
 
 # google.rpc.Code, with the HTTP status that its definition gives each.

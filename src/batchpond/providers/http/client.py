@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -20,17 +21,35 @@ import orjson
 from batchpond.clock import Clock
 from batchpond.errors import LakeError, ProviderError
 from batchpond.model import Download, ErrorClass, Unclear
-from batchpond.providers.http import deadline, downloads, uploads
-from batchpond.providers.http.addresses import checked_base, origin_of, redirect_target
-from batchpond.providers.http.answers import AckRule, Answer, answer_of, judge_create
-from batchpond.providers.http.connections import Auth, FixedAuth, KeyGuard, PoolTransport, failure
-from batchpond.providers.http.outcomes import Fault, HttpError, Place, Shape, error_class_of, final, redirect_host
+from batchpond.providers.http import downloads, uploads
+from batchpond.providers.http.connections import Auth, Deadline, FixedAuth, KeyGuard, LaneTransport, failure, within
+from batchpond.providers.http.errors import (
+    AckRule,
+    Answer,
+    Fault,
+    HttpError,
+    Place,
+    Shape,
+    answer_of,
+    error_class_of,
+    final,
+    judge_create,
+    redirect_host,
+)
+from batchpond.providers.http.keys import checked_base, origin_of, redirect_target
 from batchpond.providers.http.retry import Again, RetryPolicy, RetryReason, reason_for_status, run
-from batchpond.text import Secret, guard_loggers
+from batchpond.text import Secret, guard_loggers, redact
 
-__all__ = ["USER_AGENT", "HttpClient", "HttpError", "HttpLimits", "JsonStream"]
+__all__ = ["Broken", "HttpClient", "HttpError", "HttpLimits", "JsonStream", "Unsent"]
 
-USER_AGENT: Final = "batchpond/0.1"
+_USER_AGENT: Final = "batchpond/0.1"
+_URLS_MAX: Final = 256
+_ASKING: Final = {
+    "User-Agent": _USER_AGENT,
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",
+    "Content-Type": "application/json",
+}
 _HOPS_MAX: Final = 3
 
 _log = logging.getLogger("batchpond.http")
@@ -39,7 +58,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """Bounds of one try; retries have their own bound in RetryPolicy.
+    """Bounds of one try, and of how many are under way at a time; retries have their own bound in RetryPolicy.
 
     A download slower than `min_bytes_per_s` over a whole `slow_window_s` is given up.
     """
@@ -53,6 +72,7 @@ class HttpLimits:
     slow_window_s: float = 60.0
     json_bytes: int = 64 << 20
     download_bytes: int = 16 << 30
+    max_connections: int = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +84,24 @@ class JsonStream:
 
     size_bytes: int
     parts: Callable[[], Iterable[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """A live call of which nothing reached the server: it may be made again.
+
+    `is_own` says that the reason is on this side: too few connections for so many callers.
+    """
+
+    detail: str
+    is_own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A live call that left, and whose answer did not come back whole: it may have been computed."""
+
+    detail: str
 
 
 def _whole(body: JsonStream) -> Iterator[bytes]:
@@ -83,8 +121,8 @@ class HttpClient:
     The headers of `auth` go to the base URL's origin only, checked again where requests leave the
     process; a call that may be repeated is made once more when they were refused and can be
     renewed. `key_name` is what messages call the key (`OPENAI_API_KEY`); `content_hosts` are the
-    hosts to which a download may be redirected, without the key. Raises UsageError for a base URL
-    that is not https (http is allowed on this machine, and where no key is sent).
+    hosts to which a download may be redirected, without the key. `transport` replaces the network. Raises
+    UsageError for a base URL that is not https (http is allowed on this machine, and where no key is sent).
     """
 
     def __init__(
@@ -107,20 +145,32 @@ class HttpClient:
         self._retries = retries or RetryPolicy()
         self._content_hosts = frozenset(host.lower() for host in content_hosts)
         guard_loggers()
-        guarded = KeyGuard(transport or PoolTransport(self._origin), self._origin, self._auth)
+        lanes = transport or LaneTransport(self._origin, self._limits.max_connections)
+        self._transport = KeyGuard(lanes, self._origin, self._auth)
+        self._url = lru_cache(maxsize=_URLS_MAX)(httpx.URL)
         self._client = httpx.Client(
-            transport=guarded,
+            transport=self._transport,
             trust_env=False,
             follow_redirects=False,
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
             timeout=httpx.Timeout(self._limits.idle_s, connect=self._limits.connect_s),
-            headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
+            headers={"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"},
         )
 
     @property
     def host(self) -> str:
         """Return the host the key is bound to, with its port unless that is the scheme's own."""
         return self._origin.name
+
+    @property
+    def base_url(self) -> str:
+        """Return what paths are below."""
+        return self._base_url
+
+    @property
+    def key_name(self) -> str:
+        """Return what messages call the key."""
+        return self._key_name
 
     @property
     def is_loopback(self) -> bool:
@@ -182,6 +232,36 @@ class HttpClient:
                 return Unclear(result.detail)
             case _:
                 return judge_create(result, rule or AckRule())
+
+    def ask(
+        self, path: str, body: bytes, deadline_s: float, headers: Mapping[str, str] | None = None
+    ) -> Answer | Unsent | Broken | Fault:
+        """Send exactly one POST and return the whole answer, or what kept it from arriving; for many threads.
+
+        Never retries, never follows a redirect, ends after `deadline_s` in all, and raises nothing for
+        what the network or the server does. The answer's body is exactly what arrived. A
+        `Fault` is of the connection as such, and no other call would fare better. `headers` replace
+        those of the same name. `path` begins with one slash.
+        """
+        limits = {"connect": self._limits.connect_s, "read": deadline_s, "write": deadline_s, "pool": deadline_s}
+        sent = _ASKING | _revealed(self._auth) | dict(headers or {})
+        url = self._url(self._base_url + path)
+        # Past the library's client, whose work per call is felt where thousands are made.
+        request = httpx.Request("POST", url, headers=sent, content=body, extensions={"timeout": limits})
+        with within(self._clock, deadline_s) as until:
+            try:
+                response = self._transport.handle_request(request)
+                try:
+                    result = self._read_answer(response, until)
+                finally:
+                    response.close()
+            except httpx.PoolTimeout as error:
+                return Unsent(str(error), is_own=True)
+            except (downloads.Refused, httpx.DecodingError, httpx.StreamError) as error:
+                return Broken(str(error))
+            except (httpx.HTTPError, httpx.InvalidURL, ConnectionError, TimeoutError) as error:
+                return _kept_from(failure(error))
+        return result if isinstance(result, Answer) else Broken(result.detail)
 
     def upload_multipart(
         self, path: str, file: Path, filename: str, fields: Mapping[str, str], allow: frozenset[int] = frozenset()
@@ -249,7 +329,7 @@ class HttpClient:
     def peek(self, path: str, max_bytes: int) -> bytes | None:
         """Return the first bytes of a file, with retries, and leave the rest; None on 404 and 410."""
 
-        def consume(response: httpx.Response, until: deadline.Deadline) -> bytes | Answer | Again | Fault:
+        def consume(response: httpx.Response, until: Deadline) -> bytes | Answer | Again | Fault:
             if response.status_code != 200:
                 return self._read_answer(response, until)
             head = bytearray()
@@ -280,8 +360,7 @@ class HttpClient:
         **parts: Any,
     ) -> httpx.Request:
         url = self._address(path)
-        auth = self._auth.headers().items()
-        sent = {name: value.reveal() if isinstance(value, Secret) else value for name, value in auth}
+        sent = _revealed(self._auth)
         if isinstance(payload, JsonStream):
             parts["content"] = _whole(payload)
             sent["Content-Length"] = str(payload.size_bytes)
@@ -307,11 +386,11 @@ class HttpClient:
         self,
         request: httpx.Request,
         seconds: float,
-        consume: Callable[[httpx.Response, deadline.Deadline], T],
+        consume: Callable[[httpx.Response, Deadline], T],
     ) -> T | Again | Fault:
         # Failures leave as values: an exception raised inside `except` would keep the library's
         # own, and with it the request and its headers, in its context.
-        with deadline.within(self._clock, seconds) as until:
+        with within(self._clock, seconds) as until:
             try:
                 response = self._client.send(request, stream=True)
                 try:
@@ -323,22 +402,24 @@ class HttpClient:
             except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ConnectionError, TimeoutError) as error:
                 return failure(error)
 
-    def _read_answer(self, response: httpx.Response, until: deadline.Deadline) -> Answer | Again | Fault:
+    def _read_answer(self, response: httpx.Response, until: Deadline) -> Answer | Again:
+        """Return the whole answer, or why it is none; raises Refused for one that is too large."""
+        headers = response.headers
+        declared = headers.get("content-length", "") if "content-encoding" not in headers else ""
+        n_declared = int(declared[:19]) if declared.isascii() and declared.isdigit() else None
         body = bytearray()
         for chunk in response.iter_bytes():
             body += chunk
             if len(body) > self._limits.json_bytes:
-                return Fault(f"the answer is larger than {self._limits.json_bytes} bytes")
-            if until.remaining_s <= 0:
+                raise downloads.Refused(f"the answer is larger than {self._limits.json_bytes} bytes")
+            if until.remaining_s <= 0 and len(body) != n_declared:
                 return Again(RetryReason.TIMEOUT, "the call's total deadline has passed")
-        declared = response.headers.get("content-length", "")
-        is_plain = "content-encoding" not in response.headers
-        if is_plain and declared.isascii() and declared.isdigit() and int(declared[:19]) != len(body):
-            return Again(RetryReason.SHORT_BODY, f"{len(body)} of {declared[:19]} bytes arrived")
-        return answer_of(response.status_code, response.headers, bytes(body))
+        if n_declared is not None and n_declared != len(body):
+            return Again(RetryReason.SHORT_BODY, f"{len(body)} of {n_declared} bytes arrived")
+        return answer_of(response.status_code, headers, bytes(body))
 
     def _download_once(self, path: str, dest: Path) -> Download | Answer | Again | Fault:
-        def consume(response: httpx.Response, until: deadline.Deadline) -> Download | Answer | Again | Fault:
+        def consume(response: httpx.Response, until: Deadline) -> Download | Answer | Again | Fault:
             if response.status_code != 200:
                 return self._read_answer(response, until)
             if "text/html" in response.headers.get("content-type", ""):
@@ -353,7 +434,7 @@ class HttpClient:
         return self._followed(path, self._limits.download_s, consume)
 
     def _followed(
-        self, path: str, seconds: float, consume: Callable[[httpx.Response, deadline.Deadline], T]
+        self, path: str, seconds: float, consume: Callable[[httpx.Response, Deadline], T]
     ) -> T | Again | Fault:
         """Get content from where it is, following redirects to the hosts of content without the key."""
         request = self._request("GET", path)
@@ -396,3 +477,17 @@ class HttpClient:
     def _final(self, result: object, call: str, allow: frozenset[int] = frozenset(), shape: Shape = dict) -> Answer:
         place = Place(f"{call} at {self.host}", self._base_url, self._key_name)
         return final(result, place, allow, shape)
+
+
+def _revealed(auth: Auth) -> dict[str, str]:
+    return {name: value.reveal() if isinstance(value, Secret) else value for name, value in auth.headers().items()}
+
+
+def _kept_from(problem: Again | Fault) -> Unsent | Broken | Fault:
+    match problem:
+        case Again(reason=RetryReason.CONNECT):
+            return Unsent(f"{problem.reason}: {redact(problem.detail)}")
+        case Again():
+            return Broken(f"{problem.reason}: {redact(problem.detail)}")
+        case Fault():
+            return problem

@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 from batchpond.clock import Clock
 from batchpond.errors import LakeError
 from batchpond.model import Download
-from batchpond.providers.http.deadline import Deadline
+from batchpond.providers.http.connections import Deadline
 from batchpond.providers.http.retry import Again, RetryReason
 
 _INFLATE_BYTES: Final = 1 << 20

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from batchpond import fields
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
-from batchpond.providers.http.api_errors import ApiError
+from batchpond.providers.http.errors import ApiError
 from batchpond.providers.shared.chat import without_thoughts
 from batchpond.providers.shared.lines import failed, success_of, unreadable
 

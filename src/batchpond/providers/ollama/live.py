@@ -5,27 +5,24 @@ Shapes: ollama 0.6.3 `_client.py` (addresses, Authorization), `_types.py`.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from batchpond import fields
-from batchpond.clock import Clock
 from batchpond.errors import ProviderError
-from batchpond.providers.base import LIVE_CONNECTIONS, LiveStart, live_descriptor
-from batchpond.providers.http import keys
+from batchpond.providers.base import LiveStart, live_descriptor
 from batchpond.providers.ollama.body import CHAT, accepted_thinking, build_body, endpoint_for, payload_line
 from batchpond.providers.ollama.lines import read_answer, read_line
-from batchpond.providers.shared import rates as common_rates
-from batchpond.providers.shared.live import LiveAccess, LiveApi, LiveWire
+from batchpond.providers.shared import rates
+from batchpond.providers.shared.live import LiveApi, LiveWire
 
 __all__ = [
     "DESCRIPTOR",
+    "LIVE",
     "Ollama",
     "accepted_thinking",
     "build_body",
     "caveats",
-    "connect_live",
     "endpoint_for",
     "payload_line",
     "read_answer",
@@ -56,7 +53,6 @@ DESCRIPTOR: Final = live_descriptor(
     ),
 )
 
-_LIVE: Final = LiveApi(DESCRIPTOR, common_rates.NONE, models_path="/api/tags", request_id_headers=())
 _NOT_THERE: Final = frozenset({400, 404})
 _MODELS_MAX: Final = 10_000
 
@@ -68,23 +64,8 @@ def caveats(model: str) -> tuple[str, ...]:
     return ()
 
 
-def connect_live(
-    clock: Clock,
-    *,
-    transport: Any = None,
-    environ: Mapping[str, str] = os.environ,
-    base_url: str | None = None,
-    max_connections: int = LIVE_CONNECTIONS,
-) -> Ollama:
-    """Return the wire of live calls; reads OLLAMA_HOST in all of its forms, and OLLAMA_API_KEY, as the SDK does."""
-    url, access = keys.resolve_live(DESCRIPTOR, environ, base_url=base_url)
-    headers = {"Authorization": keys.Secret(f"Bearer {access.key.reveal()}")} if access else {}
-    live = LiveAccess(url, headers, keys.name_of(DESCRIPTOR, access))
-    return Ollama(_LIVE, live, clock, transport, max_connections)
-
-
 class Ollama(LiveWire):
-    """The wire of Ollama's native chat."""
+    """The wire of Ollama's native chat; OLLAMA_HOST is read in all of its forms, as the SDK does."""
 
     def address(self, endpoint: str, request_model: str) -> tuple[str, None]:  # noqa: ARG002
         """Return the path of an endpoint, which is the endpoint."""
@@ -115,6 +96,9 @@ class Ollama(LiveWire):
                 self._http.request_json(
                     "POST", "/api/generate", payload={"model": name, "keep_alive": 0}, allow=_NOT_THERE
                 )
+
+
+LIVE: Final = LiveApi(DESCRIPTOR, rates.NONE, models_path="/api/tags", request_id_headers=(), wire=Ollama)
 
 
 def _names(listing: object) -> set[str]:

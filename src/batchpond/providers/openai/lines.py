@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from batchpond import fields
 from batchpond.model import FileRole, Finish, Response, ResponseStatus
-from batchpond.providers.http.api_errors import ApiError
+from batchpond.providers.http.errors import ApiError
 from batchpond.providers.shared import chat as common_chat
 from batchpond.providers.shared.chat import content_of, usage_of
 from batchpond.providers.shared.lines import PARTS_MAX, failed, load_row, unreadable

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from batchpond import fields
 from batchpond.model import ErrorClass, Finish, Response, ResponseStatus
-from batchpond.providers.http.api_errors import MESSAGE_LIMIT, ApiError, classify, read_any, read_error
+from batchpond.providers.http.errors import MESSAGE_LIMIT, ApiError, classify, read_any, read_error
 from batchpond.providers.shared.lines import PARTS_MAX, failed, success_of, unreadable
 
 ReadBody = Callable[[str | None, int | None, dict[str, Any], str | None], Response]

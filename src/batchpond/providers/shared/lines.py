@@ -11,7 +11,7 @@ import orjson
 
 from batchpond import fields
 from batchpond.model import ErrorClass, Response, ResponseStatus
-from batchpond.providers.http.api_errors import ApiError, classify, read_any
+from batchpond.providers.http.errors import ApiError, classify, read_any
 
 PARTS_MAX: Final = 10_000
 _INT_DIGITS_MAX: Final = 300  # past the largest double, and past what int() reads by default

@@ -8,8 +8,9 @@ raised     what every further call would meet too: a refused key, an empty accou
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -29,16 +30,14 @@ from batchpond.providers.base import (
     LiveStart,
     RateHints,
 )
-from batchpond.providers.http.answers import Answer
-from batchpond.providers.http.api_errors import ApiError, classify, read_any
-from batchpond.providers.http.asking import Asker, Broken, Unsent
-from batchpond.providers.http.client import USER_AGENT, HttpClient
-from batchpond.providers.http.outcomes import Fault, HttpError, Shape, redirect_host
+from batchpond.providers.http import keys
+from batchpond.providers.http.client import Broken, HttpClient, HttpLimits, Unsent
+from batchpond.providers.http.errors import Answer, ApiError, Fault, HttpError, Shape, classify, read_any, redirect_host
 from batchpond.providers.http.retry import RetryPolicy
 from batchpond.providers.shared import wire as common
 from batchpond.providers.shared.lines import load_answer
 from batchpond.providers.shared.rates import RateNames, read_hints
-from batchpond.text import Secret, redact
+from batchpond.text import redact
 
 SIMULATOR_HEADER: Final = "x-batchpond-simulator"
 _START_RETRIES: Final = RetryPolicy(attempts=3, total_s=60.0)
@@ -52,30 +51,6 @@ _ACCESS_HINT: Final = "check it with `batchpond keys --check`; what was answered
 _BILLING_HINT: Final = "add credit at the provider, then run the same command: what was answered is kept"
 
 
-@dataclass(frozen=True, slots=True)
-class LiveApi:
-    """What tells one provider's live calls from another's; header names are lower case.
-
-    `models_path` is what a first free call gets.
-    """
-
-    descriptor: Descriptor
-    rates: RateNames
-    models_path: str = "/models"
-    models_shape: Shape = dict
-    request_id_headers: tuple[str, ...] = ("x-request-id",)
-    scope_headers: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LiveAccess:
-    """Where calls go and with what: the base URL, the headers that carry the key, and the key's name for messages."""
-
-    base_url: str
-    headers: Mapping[str, str | Secret]
-    key_name: str
-
-
 class LiveWire(common.Wire):
     """The wire of one provider's live calls; `ask` may be called by many threads at once.
 
@@ -83,28 +58,10 @@ class LiveWire(common.Wire):
     OpenAI's does; others override `address`.
     """
 
-    def __init__(
-        self,
-        api: LiveApi,
-        access: LiveAccess,
-        clock: Clock,
-        transport: Any = None,
-        max_connections: int = LIVE_CONNECTIONS,
-    ) -> None:
-        http = HttpClient(
-            access.base_url, access.headers, clock, transport, key_name=access.key_name, retries=_START_RETRIES
-        )
+    def __init__(self, api: LiveApi, http: HttpClient, clock: Clock) -> None:
         super().__init__(http, clock)
-        self._asker = Asker(
-            access.base_url, access.headers, clock, transport, user_agent=USER_AGENT, max_connections=max_connections
-        )
+        self.descriptor = api.descriptor
         self._api = api
-        self._access = access
-
-    @property
-    def descriptor(self) -> Descriptor:
-        """Return the provider's limits and caveats."""
-        return self._api.descriptor
 
     def address(self, endpoint: str, request_model: str) -> tuple[str, Mapping[str, str] | None]:  # noqa: ARG002
         """Return the path below the base URL of an endpoint, and headers that it needs."""
@@ -127,7 +84,7 @@ class LiveWire(common.Wire):
 
     def started(self, answer: Answer) -> LiveStart:
         """Return what the headers of a first answer say: the account, and whether a simulator speaks."""
-        scope = common.scope(self.descriptor.name, self.host, answer.headers, self._api.scope_headers)
+        scope = common.scope(self.descriptor.name, self.host, answer.headers, self.descriptor.scope_headers)
         return LiveStart(scope, answer.headers.get(SIMULATOR_HEADER) == "1")
 
     def ask(self, endpoint: str, request_model: str, body: bytes, deadline_s: float) -> LiveAnswer:
@@ -137,7 +94,7 @@ class LiveWire(common.Wire):
         meet too: no credit, no such model, no such address, an invalid certificate.
         """
         path, headers = self.address(endpoint, request_model)
-        result = self._asker.ask(path, body, deadline_s, headers)
+        result = self._http.ask(path, body, deadline_s, headers)
         match result:
             case Unsent():
                 return Deferred(result.detail, is_shared=not result.is_own)
@@ -147,11 +104,6 @@ class LiveWire(common.Wire):
                 raise HttpError(f"POST {path} at {self.host} failed: {redact(result.detail)}")
             case Answer():
                 return self._judged(result, path, request_model)
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._asker.close()
-        self._http.close()
 
     def _judged(self, answer: Answer, path: str, request_model: str) -> LiveAnswer:
         now = self._clock.now()
@@ -170,7 +122,7 @@ class LiveWire(common.Wire):
         said = f"{call} at {self.host} answered {answer.status_code}: {_excerpt(answer)}"
         match stop.error_class:
             case ErrorClass.ACCESS:
-                return AccessError(f"{self._access.key_name} was refused: {said}", hint=_ACCESS_HINT)
+                return AccessError(f"{self._http.key_name} was refused: {said}", hint=_ACCESS_HINT)
             case ErrorClass.BILLING:
                 hint = _BILLING_HINT
             case ErrorClass.MODEL_GONE:
@@ -178,10 +130,57 @@ class LiveWire(common.Wire):
                 hint = f"check the model's name, and {self.descriptor.base_url_env} if it is set"
             case _:
                 location = answer.headers.get("location")
-                said += f" (to {redirect_host(self._access.base_url, location)}, not followed)" if location else ""
+                said += f" (to {redirect_host(self._http.base_url, location)}, not followed)" if location else ""
                 hint = f"check {self.descriptor.base_url_env}: the address of the API, not of a page before it"
         code = (read_any(answer.json) or ApiError("")).code
         return HttpError(said, hint=hint, status_code=answer.status_code, error_class=stop.error_class, code=code)
+
+
+def _as_it_is(base_url: str, environ: Mapping[str, str]) -> str:  # noqa: ARG001
+    return base_url
+
+
+@dataclass(frozen=True, slots=True)
+class LiveApi:
+    """What tells one provider's live calls from another's, beside its descriptor; header names are lower case.
+
+    `models_path` is what a first free call gets. `base_of` returns what endpoints are below, by the base URL that the
+    user gave and the environment; `wire` is what makes the calls.
+    """
+
+    descriptor: Descriptor
+    rates: RateNames
+    models_path: str = "/models"
+    models_shape: Shape = dict
+    request_id_headers: tuple[str, ...] = ("x-request-id",)
+    base_of: Callable[[str, Mapping[str, str]], str] = _as_it_is
+    wire: type[LiveWire] = LiveWire
+
+    def connect(
+        self,
+        clock: Clock,
+        *,
+        transport: Any = None,
+        environ: Mapping[str, str] = os.environ,
+        base_url: str | None = None,
+        max_connections: int = LIVE_CONNECTIONS,
+    ) -> LiveWire:
+        """Return the wire for the environment's key and base URL.
+
+        Raises AccessError when a key is needed and there is none, UsageError when no variable says where
+        the server is. `transport` replaces the network.
+        """
+        url, access = keys.resolve_live(self.descriptor, environ, base_url=base_url)
+        http = HttpClient(
+            self.base_of(url, environ),
+            keys.headers(self.descriptor, access, environ),
+            clock,
+            transport,
+            key_name=keys.name_of(self.descriptor, access),
+            limits=HttpLimits(max_connections=max_connections),
+            retries=_START_RETRIES,
+        )
+        return self.wire(self, http, clock)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Rate limits as answers' headers tell them, made uniform: who sends which names is data.
+"""Rate limits as answers' headers tell them, made uniform: who sends which names is data of each provider.
 
 Sources: [oai] OpenAI's rate-limit guide (durations such as `6m0s`, `120ms`), Azure's integers and `-1`; [groq]
 console.groq.com/docs/rate-limits (requests are per day, tokens per minute); [ant] Anthropic's rate-limit page
@@ -51,27 +51,14 @@ class RateNames:
     tokens: tuple[Names, ...]
 
 
-def _ratelimit(what: str, per: Per = Per.MINUTE) -> Names:
+def rate_limit(what: str, per: Per = Per.MINUTE) -> Names:
+    """Return the headers of one limit as OpenAI names them, and most others."""
     return Names(f"x-ratelimit-limit-{what}", f"x-ratelimit-remaining-{what}", f"x-ratelimit-reset-{what}", per)
 
 
-def _anthropic(what: str) -> Names:
-    begin = f"anthropic-ratelimit-{what}"
-    return Names(f"{begin}-limit", f"{begin}-remaining", f"{begin}-reset")
-
-
-_PLAIN: Final = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
-OPENAI: Final = RateNames((_ratelimit("requests"),), (_ratelimit("tokens"),))
-GROQ: Final = RateNames((_ratelimit("requests", Per.UNKNOWN),), (_ratelimit("tokens"),))
-ANTHROPIC: Final = RateNames((_anthropic("requests"),), (_anthropic("tokens"), _anthropic("input-tokens")))
-TOGETHER: Final = RateNames(
-    (Names(*_PLAIN, Per.SECOND),),
-    (Names("x-tokenlimit-limit", "x-tokenlimit-remaining", "x-tokenlimit-reset", Per.SECOND),),
-)
-MISTRAL: Final = RateNames(
-    (_ratelimit("req-minute"), _ratelimit("requests")), (_ratelimit("tokens-minute"), _ratelimit("tokens"))
-)
-ANY: Final = RateNames((_ratelimit("requests"), Names(*_PLAIN, Per.UNKNOWN)), (_ratelimit("tokens"),))
+PLAIN: Final = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
+REQUESTS_AND_TOKENS: Final = RateNames((rate_limit("requests"),), (rate_limit("tokens"),))
+ANY: Final = RateNames((rate_limit("requests"), Names(*PLAIN, Per.UNKNOWN)), (rate_limit("tokens"),))
 NONE: Final = RateNames((), ())
 
 

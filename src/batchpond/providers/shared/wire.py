@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 from batchpond import fields
 from batchpond.clock import Clock
 from batchpond.errors import ProviderError
-from batchpond.model import Download, ErrorClass, FileRole, Rejected, RemoteBatch, RemoteFile
-from batchpond.providers.http.answers import Answer
-from batchpond.providers.http.api_errors import ApiError
+from batchpond.model import ErrorClass, Rejected, RemoteBatch, RemoteFile
+from batchpond.providers.base import Descriptor
 from batchpond.providers.http.client import HttpClient
+from batchpond.providers.http.errors import Answer, ApiError
 from batchpond.text import redact
 
 _SCOPE_CHARS: Final = 100
@@ -24,7 +23,9 @@ _CLOCK_SKEW: Final = timedelta(hours=1)
 
 
 class Wire:
-    """What every wire has: one key at one host, and a clock."""
+    """What every wire has: one provider's descriptor, one key at one host, and a clock."""
+
+    descriptor: Descriptor
 
     def __init__(self, http: HttpClient, clock: Clock) -> None:
         self._http = http
@@ -40,28 +41,13 @@ class Wire:
         """Whether the base URL is on this machine, that is, a simulator."""
         return self._http.is_loopback
 
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
     def find_batches(self, token: str) -> tuple[RemoteBatch, ...]:  # noqa: ARG002
         """Return nothing: most listings cannot be asked for a token."""
         return ()
-
-
-class FilesWire(Wire):
-    """A wire whose inputs and results are file objects at `files_path`."""
-
-    files_path = "/files"
-
-    def result_files(self, batch: RemoteBatch) -> tuple[tuple[FileRole, str], ...]:
-        """Return the result files that a batch names, output first."""
-        named = ((FileRole.OUTPUT, batch.output_file_id), (FileRole.ERROR, batch.error_file_id))
-        return tuple((role, file_id) for role, file_id in named if file_id)
-
-    def download(self, file_id: str, path: Path) -> Download | None:
-        """Stream a file's bytes to `path`; None on 404 and 410."""
-        return self._http.download(f"{self.files_path}/{segment(file_id)}/content", path)
-
-    def peek(self, file_id: str, max_bytes: int) -> bytes | None:
-        """Return the first bytes of a file; None on 404 and 410."""
-        return self._http.peek(f"{self.files_path}/{segment(file_id)}/content", max_bytes)
 
 
 def file_object(value: object) -> RemoteFile | None:

@@ -7,38 +7,31 @@ that a job is known as ours.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from batchpond import fields
-from batchpond.clock import Clock
 from batchpond.errors import ProviderError
 from batchpond.model import (
     BatchError,
     BatchPage,
     BatchState,
-    CreateAnswer,
-    Created,
     CreateSpec,
     ErrorClass,
     Mode,
     Rejected,
     RemoteBatch,
     RemoteFile,
-    Unclear,
 )
-from batchpond.providers.base import LIVE_CONNECTIONS, Descriptor
-from batchpond.providers.http import keys
-from batchpond.providers.http.answers import AckRule, Answer
-from batchpond.providers.http.api_errors import ApiError, classify
-from batchpond.providers.http.client import HttpClient
-from batchpond.providers.shared import rates as common_rates
-from batchpond.providers.shared import wire as common
-from batchpond.providers.shared.live import LiveAccess, LiveApi, LiveWire
+from batchpond.providers.base import Descriptor
+from batchpond.providers.http.errors import AckRule, Answer, ApiError, classify
+from batchpond.providers.shared.batches import FilesWire
+from batchpond.providers.shared.live import LiveApi
+from batchpond.providers.shared.rates import PLAIN, Names, Per, RateNames
+from batchpond.providers.shared.wire import file_object, is_before, rejection, scope
 from batchpond.providers.together.body import (
     CHAT,
     DISCOUNTS,
@@ -52,13 +45,13 @@ from batchpond.providers.together.lines import class_of_text, read_answer, read_
 from batchpond.text import redact
 
 __all__ = [
+    "BATCH",
     "DESCRIPTOR",
+    "LIVE",
     "Together",
     "accepted_thinking",
     "build_body",
     "caveats",
-    "connect",
-    "connect_live",
     "endpoint_for",
     "payload_line",
     "read_answer",
@@ -86,6 +79,7 @@ DESCRIPTOR: Final = Descriptor(
     modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
     batch_discounts=DISCOUNTS,
     content_hosts=(".r2.cloudflarestorage.com",),
+    scope_headers=("", ""),  # organisation and project: only batches say them
     caveats=(
         "Together does not say how long it keeps results: sync within a day",
         "Together does not say what becomes of answers when a batch passes 24 hours: small shards lose less",
@@ -106,115 +100,43 @@ DESCRIPTOR: Final = Descriptor(
     ),
 )
 
-_STATES: Final = {
-    "VALIDATING": BatchState.QUEUED,
-    "IN_PROGRESS": BatchState.RUNNING,
-    "CANCELING": BatchState.CANCELLING,
-    "CANCELLING": BatchState.CANCELLING,
-    "COMPLETED": BatchState.COMPLETED,
-    "FAILED": BatchState.FAILED,
-    "EXPIRED": BatchState.EXPIRED,
-    "CANCELLED": BatchState.CANCELLED,
-    "CANCELED": BatchState.CANCELLED,
-}
-_ACK: Final = AckRule(request_id_headers=("cf-ray", "x-request-id"), within="job", has_text_errors=True)
-_LIVE: Final = LiveApi(DESCRIPTOR, common_rates.TOGETHER, "/models", list, ("x-request-id", "cf-ray"), ("", ""))
 _NO_FILE: Final = re.compile(r"(?i)failed to download input file")
-_NOT_FOUND: Final = frozenset({404})
-_TOO_LATE: Final = frozenset({400, 404, 409})
-_ALREADY_THERE: Final = frozenset({409})
+_OWNER: Final = ("organization_id", "project_id")
 # What a server that cuts lists off might cut them off at: no document names any such bound.
 _LIKELY_BOUNDS: Final = frozenset({20, 25, 50, 100, 200, 250, 500, 1_000, 2_000, 5_000, 10_000})
 _CUT: Final = "cut"
 
 
-def connect(
-    clock: Clock,
-    *,
-    transport: Any = None,
-    environ: Mapping[str, str] = os.environ,
-    base_url: str | None = None,
-) -> Together:
-    """Return the wire for the environment's key; raises AccessError when there is none.
-
-    Reads TOGETHER_API_KEY and TOGETHER_BASE_URL, as the SDK does; a `/v1` at the end of the base URL, which
-    OpenAI's SDK needs there, is understood.
-    """
-    access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
-    headers = {"Authorization": keys.Secret(f"Bearer {access.key.reveal()}")}
-    http = HttpClient(
-        access.base_url.removesuffix("/v1"),
-        headers,
-        clock,
-        transport,
-        key_name=access.key_env,
-        content_hosts=DESCRIPTOR.content_hosts,
-    )
-    return Together(http, clock)
-
-
-def connect_live(
-    clock: Clock,
-    *,
-    transport: Any = None,
-    environ: Mapping[str, str] = os.environ,
-    base_url: str | None = None,
-    max_connections: int = LIVE_CONNECTIONS,
-) -> LiveWire:
-    """Return the wire of live calls for the same key; raises AccessError when there is none."""
-    access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
-    headers = {"Authorization": keys.Secret(f"Bearer {access.key.reveal()}")}
-    live = LiveAccess(f"{access.base_url.removesuffix('/v1')}/v1", headers, access.key_env)
-    return LiveWire(_LIVE, live, clock, transport, max_connections)
-
-
-class Together(common.FilesWire):
+class Together(FilesWire):
     """The wire of Together's Batch API, bound to one key and base URL."""
 
+    descriptor = DESCRIPTOR
+    batches_path = "/v1/batches"
     files_path = "/v1/files"
+    upload_path = "/v1/files/upload"
+    already_there = frozenset({409})
+    expires_at = "job_deadline"
+    ended_at = MappingProxyType({state: "completed_at" for state in BatchState if state.is_terminal})
+    ack = AckRule(request_id_headers=("cf-ray", "x-request-id"), within="job", has_text_errors=True)
 
-    @property
-    def descriptor(self) -> Descriptor:
-        """Return Together's limits and caveats."""
-        return DESCRIPTOR
+    @staticmethod
+    def base_of(base_url: str) -> str:
+        """Return the base URL without the `/v1` at its end, which OpenAI's SDK needs there."""
+        return base_url.removesuffix("/v1")
 
-    def upload(self, path: Path, filename: str) -> RemoteFile:
-        """Upload a payload for batch use; safe to repeat: content that is there already is found, not stored again."""
-        form = {"purpose": "batch-api", "file_name": filename, "file_type": "jsonl"}
-        answer = self._http.upload_multipart(f"{self.files_path}/upload", path, filename, form, allow=_ALREADY_THERE)
-        found = common.file_object(answer.json)
-        if not answer.is_success:
-            known = fields.identifier(fields.mapping(answer.json).get("file_id"))
-            found = None if known is None else self._file(known)
-        if found is None:
-            raise ProviderError(f"{self.host} took the upload of {filename} but answered without a file id")
-        return found
+    def form(self, filename: str) -> dict[str, str]:
+        """Return the members of an upload's form beside the file."""
+        return {"purpose": "batch-api", "file_name": filename, "file_type": "jsonl"}
 
     def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
         """Return the uploaded files of that name, newest first, made since then or at an unknown time."""
         rows = self._http.request_json("GET", self.files_path).json.get("data")
         if not isinstance(rows, list):
             raise ProviderError(f"GET {self.files_path} at {self.host} answered without a list")
-        files = (common.file_object(row) for row in rows)
+        files = (file_object(row) for row in rows)
         found = [file for file in files if file is not None and file.filename == filename]
-        kept = [file for file in found if not common.is_before(file, since)]
+        kept = [file for file in found if not is_before(file, since)]
         return sorted(kept, key=lambda file: file.created_at or since, reverse=True)
-
-    def create(self, spec: CreateSpec) -> CreateAnswer:
-        """Send exactly one POST and classify its answer; raises nothing for network faults.
-
-        Raises ProviderError, with nothing sent, when there is no input file.
-        """
-        if spec.input_file_id is None:
-            raise ProviderError("a Together batch is made of an uploaded file, and none was given")
-        payload = {"input_file_id": spec.input_file_id, "endpoint": spec.endpoint, "completion_window": "24h"}
-        answer = self._http.post_once("/v1/batches", payload, deadline_s=DESCRIPTOR.create_deadline_s, rule=_ACK)
-        if isinstance(answer, Unclear):
-            return answer
-        if not answer.is_success:
-            return self._rejection(answer)
-        batch = _batch(answer.json)
-        return Unclear("the answer has no job id") if batch is None else Created(batch, self._scope([batch]))
 
     def list_page(self, cursor: str | None) -> BatchPage:
         """Return all of the account's batches, newest first: there are no pages.
@@ -227,11 +149,8 @@ class Together(common.FilesWire):
         if cursor is not None:
             oldest = None if cursor == _CUT else self.get(cursor)
             return BatchPage(() if oldest is None else (oldest,), _CUT)
-        rows = self._http.request_json("GET", "/v1/batches", shape=list).json
-        batches = [_batch(row) for row in rows]
-        found = [batch for batch in batches if batch is not None]
-        if len(found) < len(batches):
-            raise ProviderError(f"{self.host} lists a batch without an id")
+        page = self.page_of(self._http.request_json("GET", self.batches_path, shape=list).json, None)
+        found = list(page.batches)
         dates = [batch.created_at for batch in found if batch.created_at is not None]
         if len(dates) == len(found):
             found.sort(key=lambda batch: batch.created_at or dates[0], reverse=True)
@@ -239,77 +158,53 @@ class Together(common.FilesWire):
             return BatchPage(tuple(found[:-1]), found[-1].batch_id)
         return BatchPage(tuple(found), None)
 
-    def get(self, batch_id: str) -> RemoteBatch | None:
-        """Return a batch, or None on 404, which is not proof of loss."""
-        path = f"/v1/batches/{common.segment(batch_id)}"
-        answer = self._http.request_json("GET", path, allow=_NOT_FOUND)
-        if not answer.is_success:
-            return None
-        batch = _batch(answer.json)
-        if batch is None or batch.batch_id != batch_id:
-            raise ProviderError(f"GET {path} at {self.host} answered with another object: {answer.excerpt()}")
-        return batch
-
-    def cancel(self, batch_id: str) -> RemoteBatch | None:
-        """Ask for cancellation; None when Together says it is too late (409) or unknown (404)."""
-        path = f"/v1/batches/{common.segment(batch_id)}/cancel"
-        answer = self._http.request_json("POST", path, allow=_TOO_LATE)
-        return _batch(answer.json) if answer.is_success else None
-
     def check(self) -> str:
         """List the batches, which is free, and return the scope that the key belongs to, as far as they show it."""
         return self._scope(self.list_page(None).batches)
 
-    def _file(self, file_id: str) -> RemoteFile | None:
-        return common.file_object(self._http.request_json("GET", f"{self.files_path}/{common.segment(file_id)}").json)
+    def scope_of(self, answer: Answer, batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
+        """Return the scope as far as the batches show it."""
+        return self._scope(batches)
 
     def _scope(self, batches: Sequence[RemoteBatch]) -> str:
         """Return the scope: only batches say which organisation and project a key is of, and they must agree."""
-        names = ("organization_id", "project_id")
-        owners = {tuple(fields.text(batch.seen.get(name)) or "" for name in names) for batch in batches}
+        owners = {tuple(fields.text(batch.seen.get(name)) or "" for name in _OWNER) for batch in batches}
         owner = owners.pop() if len(owners) == 1 else ("", "")
-        return common.scope(DESCRIPTOR.name, self.host, dict(zip(names, owner, strict=True)), names)
+        return scope(DESCRIPTOR.name, self.host, dict(zip(_OWNER, owner, strict=True)), _OWNER)
 
-    def _rejection(self, answer: Answer) -> Rejected:
+    def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:  # noqa: ARG002
+        """Return what a definite no comes to: the text of the error decides where its status does not."""
         error = answer.error or ApiError(answer.error_text or answer.excerpt())
         error_class = classify(answer.status_code, error)
         if error_class is ErrorClass.PERMANENT:
             is_early = _NO_FILE.search(error.message) is not None
             error_class = ErrorClass.TRANSIENT if is_early else class_of_text(error.message) or error_class
-        return common.rejection(answer, error_class, self._clock.now(), error)
+        return rejection(answer, error_class, self._clock.now(), error)
+
+    def read_batch(self, value: object) -> RemoteBatch | None:
+        """Return a job made uniform, bare or wrapped."""
+        return super().read_batch(fields.mapping(fields.mapping(value).get("job")) or value)
+
+    def errors_of(self, found: Mapping[str, Any]) -> tuple[BatchError, ...]:
+        """Return the error of a failed job, a bare text, with a code where the text is known to mean one."""
+        value = found.get("error")
+        message = fields.identifier(value) or fields.identifier(fields.mapping(value).get("message"))
+        if message is None:
+            return ()
+        code = _NO_FILE_CODE if _NO_FILE.search(message) else None
+        if class_of_text(message) is ErrorClass.MODEL_GONE:
+            code = "model_not_available"
+        return (BatchError(code, redact(message)),)
 
 
-def _batch(value: object) -> RemoteBatch | None:
-    """Return a job made uniform, bare or wrapped, None when it has no id; an unknown status is RUNNING."""
-    found = fields.mapping(value)
-    found = fields.mapping(found.get("job")) or found
-    batch_id = fields.identifier(found.get("id"))
-    if batch_id is None:
-        return None
-    status = fields.word(found.get("status")) or ""
-    state = _STATES.get(status.strip().upper(), BatchState.RUNNING)
-    return RemoteBatch(
-        batch_id=batch_id,
-        state=state,
-        provider_status=status,
-        seen=found,
-        created_at=fields.moment(found.get("created_at")),
-        expires_at=fields.moment(found.get("job_deadline")),
-        ended_at=fields.moment(found.get("completed_at")) if state.is_terminal else None,
-        input_file_id=fields.identifier(found.get("input_file_id")),
-        output_file_id=fields.identifier(found.get("output_file_id")),
-        error_file_id=fields.identifier(found.get("error_file_id")),
-        endpoint=fields.text(found.get("endpoint")),
-        errors=_errors(found.get("error")),
-    )
-
-
-def _errors(value: object) -> tuple[BatchError, ...]:
-    """Return the error of a failed job, a bare text, with a code where the text is known to mean one."""
-    message = fields.identifier(value) or fields.identifier(fields.mapping(value).get("message"))
-    if message is None:
-        return ()
-    code = _NO_FILE_CODE if _NO_FILE.search(message) else None
-    if class_of_text(message) is ErrorClass.MODEL_GONE:
-        code = "model_not_available"
-    return (BatchError(code, redact(message)),)
+BATCH: Final = Together
+LIVE: Final = LiveApi(
+    DESCRIPTOR,
+    RateNames(
+        (Names(*PLAIN, Per.SECOND),),
+        (Names("x-tokenlimit-limit", "x-tokenlimit-remaining", "x-tokenlimit-reset", Per.SECOND),),
+    ),
+    models_shape=list,
+    request_id_headers=("x-request-id", "cf-ray"),
+    base_of=lambda url, _: f"{url.removesuffix('/v1')}/v1",
+)

@@ -24,8 +24,8 @@ from batchpond.clock import Clock
 from batchpond.errors import AccessError, ProviderError, UsageError
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http import keys
-from batchpond.providers.http.addresses import checked_base, origin_of
 from batchpond.providers.http.connections import Auth, FixedAuth
+from batchpond.providers.http.keys import checked_base, origin_of
 from batchpond.providers.vertex.storage import checked_bucket
 from batchpond.text import Secret, redact
 
@@ -177,10 +177,9 @@ def find(
 
 def _of_environment(descriptor: Descriptor, environ: Mapping[str, str], base_url: str | None) -> Access:
     access = keys.resolve(descriptor, environ, base_url=base_url)
-    headers: dict[str, str | Secret] = {"Authorization": Secret(f"Bearer {access.key.reveal()}")}
-    if quota_project := keys.setting(environ, QUOTA_ENV):
-        headers["x-goog-user-project"] = quota_project
-    return Access(FixedAuth(headers), access.key_env, f"the account of {access.key_env}")
+    return Access(
+        FixedAuth(keys.headers(descriptor, access, environ)), access.key_env, f"the account of {access.key_env}"
+    )
 
 
 def _of_google(clock: Clock) -> Access:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from batchpond.clock import Clock
 from batchpond.errors import AccessError, ProviderError
@@ -20,7 +20,6 @@ from batchpond.model import (
     BatchPage,
     BatchState,
     CreateAnswer,
-    Created,
     CreateSpec,
     Download,
     ErrorClass,
@@ -29,16 +28,15 @@ from batchpond.model import (
     Rejected,
     RemoteBatch,
     RemoteFile,
-    Unclear,
 )
 from batchpond.providers.base import Descriptor
 from batchpond.providers.gemini import models as gemini_models
 from batchpond.providers.gemini.body import GENERATE, endpoint_for
 from batchpond.providers.gemini.lines import read_answer
-from batchpond.providers.http.answers import AckRule, Answer
 from batchpond.providers.http.client import HttpClient, HttpError
-from batchpond.providers.http.outcomes import error_class_of
+from batchpond.providers.http.errors import AckRule, Answer, error_class_of
 from batchpond.providers.shared import wire as common
+from batchpond.providers.shared.batches import BatchWire, Order
 from batchpond.providers.vertex import auth as vertex_auth
 from batchpond.providers.vertex.auth import Access, Place
 from batchpond.providers.vertex.body import bare_model, build_body, model_path, payload_line
@@ -49,12 +47,12 @@ from batchpond.providers.vertex.storage import Storage
 from batchpond.providers.vertex.views import LABEL, read_job
 
 __all__ = [
+    "BATCH",
     "DESCRIPTOR",
     "Vertex",
     "accepted_thinking",
     "build_body",
     "caveats",
-    "connect",
     "endpoint_for",
     "payload_line",
     "read_answer",
@@ -76,6 +74,8 @@ DESCRIPTOR: Final = Descriptor(
     results_retention_days=365,
     has_token=True,
     takes_schema=True,
+    header_env=(("x-goog-user-project", vertex_auth.QUOTA_ENV),),
+    price_name="google",
     modes=(Mode.BATCH,),
     settings=(
         ("project", vertex_auth.PROJECT_ENV),
@@ -103,34 +103,12 @@ DESCRIPTOR: Final = Descriptor(
     ),
 )
 
-_ACK: Final = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
-_NOT_THERE: Final = frozenset({404})
-_TOO_LATE: Final = frozenset({400, 404, 409})
 _JOB: Final = re.compile(r"projects/[^/]+/locations/[^/]+/batchPredictionJobs/([^/]+)")
 _TOKEN: Final = re.compile(r"[a-z0-9-]{1,63}")
 _LABEL_CHARS: Final = 63
 _FILTERED_PAGES_MAX: Final = 10
 _OUTPUT: Final = re.compile(r"(?:incremental_predictions.*|.*\.jsonl)")
 _UNNAMED_MODEL: Final = re.compile(r"(?i)\bPublisher ?Model\b|\bmodel\b.*\bnot (?:found|exist)")
-
-
-def connect(
-    clock: Clock,
-    *,
-    transport: Any = None,
-    environ: Mapping[str, str] = os.environ,
-    base_url: str | None = None,
-) -> Vertex:
-    """Return the wire for the environment's token, or for the credentials that google-auth finds.
-
-    Raises AccessError when there are none, UsageError when project, location or bucket is not set.
-    """
-    place, access = vertex_auth.find(DESCRIPTOR, environ, clock, base_url)
-    http, storage = (
-        HttpClient(url, access.auth, clock, transport, key_name=access.key_name)
-        for url in (place.base_url, place.storage_url)
-    )
-    return Vertex(http, Storage(storage, lambda: access.caller), clock, place, access)
 
 
 def accepted_thinking(model: str, endpoint: str = "") -> tuple[str, ...]:
@@ -143,8 +121,11 @@ def caveats(model: str) -> tuple[str, ...]:
     return gemini_models.caveats(bare_model(model))
 
 
-class Vertex(common.Wire):
+class Vertex(BatchWire):
     """The wire of Vertex AI's batch prediction, bound to one project, location and bucket."""
+
+    descriptor = DESCRIPTOR
+    ack = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
 
     def __init__(self, http: HttpClient, storage: Storage, clock: Clock, place: Place, access: Access) -> None:
         super().__init__(http, clock)
@@ -152,10 +133,25 @@ class Vertex(common.Wire):
         self._place = place
         self._access = access
 
-    @property
-    def descriptor(self) -> Descriptor:
-        """Return Vertex AI's limits and caveats."""
-        return DESCRIPTOR
+    @classmethod
+    def connect(
+        cls,
+        clock: Clock,
+        *,
+        transport: Any = None,
+        environ: Mapping[str, str] = os.environ,
+        base_url: str | None = None,
+    ) -> Self:
+        """Return the wire for the environment's token, or for the credentials that google-auth finds.
+
+        Raises AccessError when there are none, UsageError when project, location or bucket is not set.
+        """
+        place, access = vertex_auth.find(DESCRIPTOR, environ, clock, base_url)
+        http, storage = (
+            HttpClient(url, access.auth, clock, transport, key_name=access.key_name)
+            for url in (place.base_url, place.storage_url)
+        )
+        return cls(http, Storage(storage, lambda: access.caller), clock, place, access)
 
     @property
     def host(self) -> str:
@@ -183,22 +179,24 @@ class Vertex(common.Wire):
         Without a token nothing is sent, which is a definite no. Raises ProviderError, with nothing sent, when there
         is no input object.
         """
-        if spec.input_file_id is None:
-            raise ProviderError("a Vertex AI batch is made of an object in Cloud Storage, and none was given")
+        self.order(spec)
         try:
             self._access.auth.headers()
         except AccessError as error:
             return Rejected(ErrorClass.ACCESS, "no_token", error.message, 401)
         except ProviderError as error:
             return Rejected(ErrorClass.TRANSIENT, "no_token", error.message, 401)
-        path, job = f"/v1/{self._place.parent}/batchPredictionJobs", _job_of(spec, spec.input_file_id)
-        answer = self._http.post_once(path, job, deadline_s=DESCRIPTOR.create_deadline_s, rule=_ACK)
-        if isinstance(answer, Unclear):
-            return answer
-        if not answer.is_success:
-            return self._rejection(answer)
-        batch = read_job(answer.json)
-        return Unclear("the answer has no job name") if batch is None else Created(batch, self._scope())
+        return super().create(spec)
+
+    def order(self, spec: CreateSpec) -> Order:
+        """Return a job of an input object; raises ProviderError when there is none."""
+        if spec.input_file_id is None:
+            raise ProviderError("a Vertex AI batch is made of an object in Cloud Storage, and none was given")
+        return Order(f"/v1/{self._place.parent}/batchPredictionJobs", _job_of(spec, spec.input_file_id))
+
+    def read_batch(self, value: object) -> RemoteBatch | None:
+        """Return a job made uniform, None when it has no name."""
+        return read_job(value)
 
     def list_page(self, cursor: str | None) -> BatchPage:
         """Return one page of the project's jobs at the location, newest first as far as is known.
@@ -231,22 +229,28 @@ class Vertex(common.Wire):
                 break
         return tuple(found)
 
+    def path_of(self, batch_id: str) -> str:
+        """Return the path of a job, by its full name or its number."""
+        name = batch_id if "/" in batch_id else f"{self._place.parent}/batchPredictionJobs/{batch_id}"
+        if not _JOB.fullmatch(name):
+            raise ProviderError(f"{batch_id!r} is not the name of a Vertex AI job")
+        return "/v1/" + "/".join(common.segment(part) for part in name.split("/"))
+
+    @staticmethod
+    def is_of(batch: RemoteBatch, batch_id: str) -> bool:
+        """Return whether a full name or a number means a job."""
+        return batch.batch_id.rpartition("/")[2] == batch_id.rpartition("/")[2]
+
     def get(self, batch_id: str) -> RemoteBatch | None:
         """Return a job, by its full name or its number; None on 404, which is no proof of loss."""
-        path = self._job_path(batch_id)
         with role_named(lambda: self._access.caller):
-            answer = self._http.request_json("GET", path, allow=_NOT_THERE)
-        if not answer.is_success:
-            return None
-        batch = read_job(answer.json)
-        if batch is None or batch.batch_id.rpartition("/")[2] != batch_id.rpartition("/")[2]:
-            raise ProviderError(f"GET {path} at {self.host} answered with another object: {answer.excerpt()}")
-        return batch
+            return super().get(batch_id)
 
     def cancel(self, batch_id: str) -> RemoteBatch | None:
         """Ask for cancellation, and for what came of it; None when Google says it is too late or unknown."""
+        path = f"{self.path_of(batch_id)}:cancel"
         with role_named(lambda: self._access.caller):
-            answer = self._http.request_json("POST", f"{self._job_path(batch_id)}:cancel", payload={}, allow=_TOO_LATE)
+            answer = self._http.request_json("POST", path, payload={}, allow=self.too_late)
         return self.get(batch_id) if answer.is_success else None
 
     def result_files(self, batch: RemoteBatch) -> tuple[tuple[FileRole, str], ...]:
@@ -286,29 +290,24 @@ class Vertex(common.Wire):
         self._storage.stat(self._input_uri("check"))
         return self._scope()
 
+    def scope_of(self, answer: Answer, batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
+        """Return project and location: nothing else tells one account from another."""
+        return self._scope()
+
     def _scope(self) -> str:
         return f"{DESCRIPTOR.name}/{self.host}"
 
     def _input_uri(self, filename: str) -> str:
         return f"gs://{self._place.bucket}/{self._place.folder}/{filename}"
 
-    def _job_path(self, batch_id: str) -> str:
-        name = batch_id if "/" in batch_id else f"{self._place.parent}/batchPredictionJobs/{batch_id}"
-        if not _JOB.fullmatch(name):
-            raise ProviderError(f"{batch_id!r} is not the name of a Vertex AI job")
-        return "/v1/" + "/".join(common.segment(part) for part in name.split("/"))
-
     def _page(self, cursor: str | None, params: Mapping[str, str | int]) -> BatchPage:
         path = f"/v1/{self._place.parent}/batchPredictionJobs"
         asked = {"pageSize": DESCRIPTOR.list_page_size, **params}
         with role_named(lambda: self._access.caller):
             rows, cursor = common.filled_page_by_token(self._http, path, asked, cursor, "batchPredictionJobs")
-        batches = [read_job(row) for row in rows]
-        if any(batch is None for batch in batches):
-            raise ProviderError(f"{self.host} lists a job without a name")
-        return BatchPage(tuple(batch for batch in batches if batch is not None), cursor)
+        return self.page_of(rows, cursor)
 
-    def _rejection(self, answer: Answer) -> Rejected:
+    def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:  # noqa: ARG002
         """Return a definite no, with the role that is missing; a token that only ran out is no lack of access."""
         error_class = error_class_of(answer)
         message = answer.error.message if answer.error else ""
@@ -327,6 +326,9 @@ class Vertex(common.Wire):
             return self._access.auth.renew()
         except (AccessError, ProviderError):
             return False
+
+
+BATCH: Final = Vertex
 
 
 def _job_of(spec: CreateSpec, input_uri: str) -> dict[str, Any]:

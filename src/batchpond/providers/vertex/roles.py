@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from batchpond.errors import AccessError
-from batchpond.providers.http.outcomes import HttpError
+from batchpond.providers.http.errors import HttpError
 
 _PERMISSION: Final = re.compile(r"\b(?:aiplatform|storage|serviceusage)\.(?!googleapis\b)[A-Za-z]+\.[A-Za-z]+\b")
 _ROLES: Final = (

@@ -17,8 +17,7 @@ from batchpond import fields
 from batchpond.errors import ProviderError, UsageError
 from batchpond.model import Download, RemoteFile
 from batchpond.providers.http.client import HttpClient, HttpError
-from batchpond.providers.http.uploads import Start
-from batchpond.providers.http.uploads_google import Ranges
+from batchpond.providers.http.uploads import Ranges, Start
 from batchpond.providers.shared import wire as common
 from batchpond.providers.vertex.roles import role_named
 

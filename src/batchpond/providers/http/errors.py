@@ -1,0 +1,422 @@
+"""What a provider's answer means: its own error in one classification, a create's yes or no, a call's end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+from urllib.parse import urljoin, urlsplit
+
+import orjson
+
+from batchpond import fields
+from batchpond.errors import AccessError, ProviderError
+from batchpond.model import ErrorClass, Unclear
+from batchpond.providers.http.retry import Again, retry_after_s
+from batchpond.text import redact
+
+MESSAGE_LIMIT: Final = 4_000
+_DETAILS_MAX: Final = 100
+
+# Codes and types seen in the providers' documentation, SDKs and recorded traffic.
+_BILLING: Final = frozenset(
+    {
+        "insufficient_quota",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+        "billing_error",
+        "enforced_spend_limit_reached",
+        "contract_spend_limit_reached",
+        "linked_organization_spend_limit_reached",
+        "linked_organization_billing_unavailable",
+        "insufficient_funds",
+        "payment_required",
+        "access_terminated",
+    }
+)
+_BILLING_TEXT: Final = re.compile(
+    r"(?i)credit balance is too low|exceeded your current quota|billing hard limit"
+    r"|reached your specified (?:workspace )?api usage limits|enable billing|billing must be enabled"
+    r"|insufficient (?:balance|credits?|funds)|out of credits|(?:any|no) credits (?:yet|left)"
+)
+# Google answers 429 RESOURCE_EXHAUSTED with "exceeded your current quota" for rates that pass by themselves.
+_GOOGLE_RATE: Final = "resource_exhausted"
+_GOOGLE_BILLING_TEXT: Final = re.compile(r"(?i)prepayment credits|spend(?:ing)? cap")
+_MODEL_GONE: Final = frozenset(
+    {"model_not_found", "model_deprecated", "model_not_available", "model_retired", "deprecated_model"}
+)
+_MODEL_GONE_TEXT: Final = re.compile(r"(?i)\bmodels/\S+ is (?:not found|no longer available)")
+_MAYBE_GONE_TEXT: Final = re.compile(r"(?i)or it may not exist")
+_ACCESS: Final = frozenset(
+    {
+        "invalid_api_key",
+        "authentication_error",
+        "permission_error",
+        "permission_denied",
+        "invalid_organization",
+        "mismatched_organization",
+        "account_deactivated",
+        "organization_on_hold",
+        "unsupported_country_region_territory",
+        "api_key_invalid",
+        "api_key_service_blocked",
+        "consumer_suspended",
+        "service_disabled",
+        "unauthenticated",
+    }
+)
+_ACCESS_TEXT: Final = re.compile(
+    r"(?i)api key not valid|api key expired|incorrect api key|invalid api key|user location is not supported"
+)
+_TRANSIENT: Final = frozenset(
+    {
+        "rate_limit_exceeded",
+        "resource_exhausted",
+        "rate_limit_error",
+        "request_timeout",
+        "timeout",
+        "timeout_error",
+        "server_error",
+        "internal",
+        "internal_error",
+        "internal_server_error",
+        "api_error",
+        "overloaded",
+        "overloaded_error",
+        "engine_overloaded",
+        "slow_down",
+        "service_unavailable",
+        "unavailable",
+        "token_limit_exceeded",
+        "resource_unavailable",
+    }
+)
+_TRANSIENT_TEXT: Final = re.compile(
+    r"(?i)an error occurred while processing your request|temporarily unavailable|please try again"
+)
+_TRANSIENT_STATUS: Final = frozenset({0, 408, 409, 425, 429, 499})
+_NOT_RUN: Final = {
+    "batch_expired": ErrorClass.EXPIRED,
+    "batch_cancelled": ErrorClass.CANCELLED,
+    "batch_canceled": ErrorClass.CANCELLED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ApiError:
+    """A provider's error in its own words; `code` falls back on `details.error_code`, then on `type`.
+
+    Google's has its word in `status`, which is the `code` here; its reason is the `kind`, and
+    `retry_delay` the time it asks to wait ("34s").
+    """
+
+    message: str
+    code: str | None = None
+    kind: str | None = None
+    retry_delay: str | None = None
+
+
+def read_envelope(body: object) -> ApiError | None:
+    """Return the error of a `{"error": {"message": ...}}` body, else None.
+
+    Only this shape counts as the provider's own words; `{"detail": ...}` and plain text do not.
+    """
+    error = fields.mapping(body).get("error")
+    if not isinstance(error, dict) or not isinstance(error.get("message"), str):
+        return None
+    return read_error(error)
+
+
+def read_any(body: object) -> ApiError | None:
+    """Return the error of a body in any shape that servers send, None for what is no error.
+
+    Besides `read_envelope`'s: `{"error": "text", "code": ...}` (xAI, Ollama, Together), `{"detail": "text"}` or a
+    list of `{msg, loc}` (FastAPI, Mistral), `{"object": "error", "message": ...}` and `{"message": ...}`.
+    """
+    found = fields.mapping(body)
+    error, detail = found.get("error"), found.get("detail")
+    if isinstance(error, dict):
+        return read_error(error)
+    if isinstance(error, str) and error:
+        return ApiError(error[:MESSAGE_LIMIT], fields.word(found.get("code")), fields.word(found.get("type")))
+    if isinstance(detail, dict):
+        return read_any(detail) or read_error(detail)
+    if isinstance(detail, str) and detail:
+        return ApiError(detail[:MESSAGE_LIMIT])
+    if isinstance(detail, list):
+        said = [fields.text(fields.mapping(row).get("msg")) or "" for row in detail[:_DETAILS_MAX]]
+        return ApiError("; ".join(filter(None, said))[:MESSAGE_LIMIT] or "the request is not valid")
+    return read_error(found) if isinstance(found.get("message"), str) else None
+
+
+def read_error(error: dict[str, object]) -> ApiError:
+    """Return an error object made uniform, whatever its members hold."""
+    message = (fields.text(error.get("message")) or "")[:MESSAGE_LIMIT]
+    kind = fields.word(error.get("type"))
+    if isinstance(error.get("status"), str) and not isinstance(error.get("code"), str):
+        return _read_google(error, message, kind)
+    detail = fields.word(fields.mapping(error.get("details")).get("error_code"))
+    return ApiError(message, fields.word(error.get("code")) or detail or kind, kind)
+
+
+def _read_google(error: dict[str, object], message: str, kind: str | None) -> ApiError:
+    """Read a google.rpc.Status as JSON, with the ErrorInfo and RetryInfo among its details."""
+    details = [fields.mapping(detail) for detail in fields.sequence(error.get("details"), _DETAILS_MAX)]
+    reason = next((word for detail in details if (word := fields.word(detail.get("reason")))), kind)
+    delay = next((word for detail in details if (word := fields.word(detail.get("retryDelay")))), None)
+    return ApiError(message, fields.word(error.get("status")) or fields.word(error.get("code")), reason, delay)
+
+
+def says_maybe_gone(status_code: int | None, error: ApiError) -> bool:
+    """Return whether this is Google's 403 for what may be gone: it does not tell that from forbidden."""
+    return status_code == 403 and _MAYBE_GONE_TEXT.search(error.message) is not None
+
+
+def classify(status_code: int | None, error: ApiError) -> ErrorClass:
+    """Return what kind of failure this is; what is not known to pass is PERMANENT.
+
+    Codes are looked at before the status: a 403 for a retired model and a 429 for an empty
+    account are neither access nor rate limits.
+    """
+    words = {error.code.lower() if error.code else "", error.kind.lower() if error.kind else ""}
+    if error.code is not None and (not_run := _NOT_RUN.get(error.code.lower())):
+        return not_run
+    if words & _BILLING or status_code == 402 or _is_about_money(words, error.message):
+        return ErrorClass.BILLING
+    if words & _MODEL_GONE or (status_code == 404 and _MODEL_GONE_TEXT.search(error.message)):
+        return ErrorClass.MODEL_GONE
+    if status_code is None and error.code is not None and error.code.isascii() and error.code.isdigit():
+        status_code = int(error.code[:4])  # some servers put the HTTP status there
+    is_access = status_code in (401, 403) or words & _ACCESS or _ACCESS_TEXT.search(error.message)
+    if is_access and not says_maybe_gone(status_code, error):
+        return ErrorClass.ACCESS
+    is_transient_status = status_code is not None and (status_code in _TRANSIENT_STATUS or status_code >= 500)
+    if is_transient_status or words & _TRANSIENT or _TRANSIENT_TEXT.search(error.message):
+        return ErrorClass.TRANSIENT
+    return ErrorClass.PERMANENT
+
+
+def _is_about_money(words: set[str], message: str) -> bool:
+    text = _GOOGLE_BILLING_TEXT if _GOOGLE_RATE in words else _BILLING_TEXT
+    return text.search(message) is not None
+
+
+# --- whole answers --------------------------------------------------------------------------------
+
+_EXCERPT_CHARS: Final = 200
+_WAIT_TEXT: Final = re.compile(r"(?i)\btry again in ((?:[\d.]{1,20}(?:ms|[smhd]))+)")
+_GONE: Final = frozenset({404, 410})
+_DEFINITE: Final = frozenset({400, 401, 402, 403, 404, 405, 413, 415, 422})
+_TOO_LARGE: Final = 413
+_DEFINITE_BY_ENVELOPE: Final = frozenset({429, 529})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole HTTP answer; header names are lower case, `json` is None when the body is not JSON."""
+
+    status_code: int
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+    json: Any = field(repr=False)
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status is 2xx."""
+        return 200 <= self.status_code <= 299
+
+    @property
+    def error(self) -> ApiError | None:
+        """Return the provider's own error envelope, None for any other body."""
+        return read_envelope(self.json)
+
+    @property
+    def error_text(self) -> str | None:
+        """Return the error that a provider gives as bare text, None for any other body."""
+        return fields.identifier(fields.mapping(self.json).get("error"))
+
+    @property
+    def may_be_gone(self) -> bool:
+        """Whether what was asked for may not exist: 404, 410, or a 403 that says so."""
+        return self.status_code in _GONE or says_maybe_gone(self.status_code, self.error or ApiError(""))
+
+    def retry_after_s(self, now: datetime) -> float | None:
+        """Return how long the server asks to wait, in a header or in its error; None when it does not say."""
+        error = read_any(self.json) or ApiError("")
+        written = _WAIT_TEXT.search(error.message)
+        return retry_after_s(self.headers, now, error.retry_delay or (written[1] if written else None))
+
+    def excerpt(self) -> str:
+        """Return the beginning of the body for a message: one line, without secrets."""
+        error = self.error
+        text = error.message if error else self.body[: 4 * _EXCERPT_CHARS].decode("utf-8", "replace")
+        return " ".join(redact(text).split())[:_EXCERPT_CHARS]
+
+
+@dataclass(frozen=True, slots=True)
+class AckRule:
+    """How a provider's own answers are told from a proxy's.
+
+    Where the envelope's `code` repeats the HTTP status beside a `status` word, as Google's does
+    (`repeats_status`), that takes the place of a request-id header, for every status. `within` names the
+    member that may hold the new object. Where errors may be bare text (`has_text_errors`), a `request_id`
+    beside it does as well as a header.
+    """
+
+    id_field: str = "id"
+    request_id_headers: tuple[str, ...] = ("x-request-id",)
+    repeats_status: bool = False
+    within: str | None = None
+    has_text_errors: bool = False
+
+
+def answer_of(status_code: int, headers: Mapping[str, str], body: bytes) -> Answer:
+    """Return an answer with its body parsed, if it is JSON."""
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        parsed = None
+    return Answer(status_code, {name.lower(): value for name, value in headers.items()}, body, parsed)
+
+
+def judge_create(answer: Answer, rule: AckRule) -> Answer | Unclear:
+    """Return the answer if it is a clear yes or a clear no, else why it is neither.
+
+    Yes: 2xx with JSON that has an id. No: a 4xx that cannot follow execution, in the provider's
+    own error envelope and with its request-id header (429 and 529: the envelope is enough).
+    A 413 is a no whoever says it: what was too large to take in has not been executed.
+    Everything else may come from something between, or follow a batch that was created.
+    """
+    if answer.is_success:
+        if fields.identifier(_created(answer, rule).get(rule.id_field)) is not None:
+            return answer
+        return Unclear(f"HTTP {answer.status_code} without a JSON {rule.id_field}: {answer.excerpt()}")
+    has_envelope = answer.error is not None or (rule.has_text_errors and answer.error_text is not None)
+    if rule.repeats_status:
+        is_own = _repeats_status(answer)
+        has_envelope = has_envelope and is_own
+    else:
+        is_own = any(answer.headers.get(name) for name in rule.request_id_headers)
+        is_own = is_own or (rule.has_text_errors and _names_request(answer))
+    if has_envelope and answer.status_code in _DEFINITE_BY_ENVELOPE:
+        return answer
+    if answer.status_code == _TOO_LARGE or (has_envelope and is_own and answer.status_code in _DEFINITE):
+        return answer
+    return Unclear(f"HTTP {answer.status_code} is no definite answer: {answer.excerpt()}")
+
+
+def _created(answer: Answer, rule: AckRule) -> dict[str, Any]:
+    found = fields.mapping(answer.json)
+    return fields.mapping(found.get(rule.within)) or found if rule.within else found
+
+
+def _names_request(answer: Answer) -> bool:
+    return fields.identifier(fields.mapping(answer.json).get("request_id")) is not None
+
+
+def _repeats_status(answer: Answer) -> bool:
+    error = fields.mapping(fields.mapping(answer.json).get("error"))
+    return fields.count(error.get("code")) == answer.status_code and isinstance(error.get("status"), str)
+
+
+# --- what a call comes to -------------------------------------------------------------------------
+
+_ACCESS_HINT: Final = "check it with `batchpond keys --check`"
+_LATER_HINT: Final = "run the same command again later; it goes on where this one stopped"
+_PROXY_HINT: Final = "a proxy or login page may have answered; try the same address in a browser"
+
+
+Shape = type[dict[str, Any]] | type[list[Any]]
+"""What a successful answer must be: a JSON object, or an array."""
+
+
+class HttpError(ProviderError):
+    """A call that failed for good, with what the provider said about it."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        status_code: int | None = None,
+        error_class: ErrorClass = ErrorClass.TRANSIENT,
+        code: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.status_code = status_code
+        self.error_class = error_class
+        self.code = code
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A failure of the transport that asking again would not change."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which call this is about, for messages."""
+
+    call: str
+    base_url: str
+    key_name: str
+
+
+def error_class_of(answer: Answer) -> ErrorClass:
+    """Return the class of an answer that is not a success, from its envelope if it has one."""
+    return classify(answer.status_code, answer.error or ApiError(""))
+
+
+def final(result: object, place: Place, allow: frozenset[int], shape: Shape = dict) -> Answer:
+    """Return a usable answer: 2xx with a JSON object (or array), or a status in `allow`; raise for all else.
+
+    An answer that refuses the key is never allowed, whatever its status.
+    """
+    match result:
+        case Answer(status_code=status_code) if status_code in allow and error_class_of(result) != ErrorClass.ACCESS:
+            return result
+        case Answer(is_success=True) if isinstance(result.json, shape):
+            return result
+        case Answer():
+            raise _refusal(result, place, shape)
+        case Again():
+            message = f"{place.call} failed: {result.reason}: {redact(result.detail)}"
+            raise HttpError(message, hint=_LATER_HINT, status_code=result.status_code, retry_after_s=result.after_s)
+        case Fault():
+            raise HttpError(f"{place.call} failed: {redact(result.detail)}", error_class=ErrorClass.PERMANENT)
+        case _:
+            raise TypeError(f"{place.call} came to {type(result).__name__}")
+
+
+def _refusal(answer: Answer, place: Place, shape: Shape) -> AccessError | HttpError:
+    status_code = answer.status_code
+    if answer.is_success:
+        wanted = "object" if shape is dict else "array"
+        message = f"{place.call} answered {status_code} without a JSON {wanted}: {answer.excerpt()}"
+        return HttpError(message, hint=_PROXY_HINT, status_code=status_code)
+    if 300 <= status_code <= 399:
+        host = redirect_host(place.base_url, answer.headers.get("location", ""))
+        message = f"{place.call} answered {status_code}, a redirect to {host}, which is not followed"
+        hint = f"if {place.key_name} may go to {host}, make that the base URL"
+        return HttpError(message, hint=hint, status_code=status_code, error_class=ErrorClass.PERMANENT)
+    error_class = error_class_of(answer)
+    message = f"{place.call} answered {status_code}: {answer.excerpt()}"
+    if error_class is ErrorClass.ACCESS:
+        return AccessError(f"{place.key_name} was refused: {message}", hint=_ACCESS_HINT)
+    advice = "add credit at the provider, then run the same command" if error_class is ErrorClass.BILLING else None
+    code = answer.error.code if answer.error else None
+    return HttpError(message, hint=advice, status_code=status_code, error_class=error_class, code=code)
+
+
+def redirect_host(base_url: str, location: str) -> str:
+    """Return the host that a redirect names, for a message."""
+    try:
+        return urlsplit(urljoin(base_url, location)).hostname or "nowhere"
+    except ValueError:
+        return "an unreadable address"

@@ -1,0 +1,336 @@
+"""What batch APIs have in common: an object a batch, made by one POST, listed, looked at, cancelled.
+
+`BatchWire` is every one of them, `FilesWire` those of the files kind (OpenAI's and whoever copies it): a JSONL file
+is uploaded, a batch names it, and ends with an output file and an error file. A provider says what differs.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, Self
+
+from batchpond import fields, ids
+from batchpond.clock import Clock
+from batchpond.errors import ProviderError
+from batchpond.model import (
+    BatchError,
+    BatchPage,
+    BatchState,
+    CreateAnswer,
+    Created,
+    CreateSpec,
+    Download,
+    FileRole,
+    Rejected,
+    RemoteBatch,
+    RemoteFile,
+    Unclear,
+)
+from batchpond.providers.http import keys
+from batchpond.providers.http.client import HttpClient, JsonStream
+from batchpond.providers.http.errors import AckRule, Answer, error_class_of
+from batchpond.providers.shared.wire import Wire, file_object, is_before, page_by_last_id, rejection, scope, segment
+from batchpond.text import redact
+
+STATES: Final = {
+    "validating": BatchState.QUEUED,
+    "queued": BatchState.QUEUED,
+    "pending": BatchState.QUEUED,
+    "in_progress": BatchState.RUNNING,
+    "finalizing": BatchState.RUNNING,
+    "cancelling": BatchState.CANCELLING,
+    "canceling": BatchState.CANCELLING,
+    "completed": BatchState.COMPLETED,
+    "failed": BatchState.FAILED,
+    "expired": BatchState.EXPIRED,
+    "cancelled": BatchState.CANCELLED,
+    "canceled": BatchState.CANCELLED,
+}
+_TOKEN_KEY: Final = "batchpond"
+_PAIRS_MAX, _KEY_CHARS, _VALUE_CHARS = 16, 64, 512
+_ERRORS_MAX: Final = 100
+_FILES_PER_PAGE: Final = 1_000
+_FILE_PAGES_MAX: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the one POST that makes a batch says, and where; `headers` replace those of the same name."""
+
+    path: str
+    payload: Mapping[str, Any] | JsonStream
+    headers: Mapping[str, str] | None = None
+
+
+class BatchWire(Wire, ABC):
+    """The wire of one batch API, bound to one key and base URL.
+
+    `ack` tells the provider's own answers from a proxy's; `missing` are the statuses of a batch that may not
+    exist, `too_late` those of a cancel that changes nothing.
+    """
+
+    batches_path = "/batches"
+    cursor_name = "after"
+    ack = AckRule()
+    missing = frozenset({404})
+    too_late = frozenset({400, 404, 409})
+
+    @classmethod
+    def connect(
+        cls,
+        clock: Clock,
+        *,
+        transport: Any = None,
+        environ: Mapping[str, str] = os.environ,
+        base_url: str | None = None,
+    ) -> Self:
+        """Return the wire for the environment's key, by the descriptor's names; raises AccessError when there is none.
+
+        `transport` replaces the network.
+        """
+        access = keys.resolve(cls.descriptor, environ, base_url=base_url)
+        return cls(cls.client(cls.base_of(access.base_url), access, clock, transport, environ), clock)
+
+    @classmethod
+    def client(
+        cls, url: str, access: keys.Access, clock: Clock, transport: Any, environ: Mapping[str, str]
+    ) -> HttpClient:
+        """Return the client of a URL, with the headers that the descriptor names."""
+        headers = keys.headers(cls.descriptor, access, environ)
+        hosts = cls.descriptor.content_hosts
+        return HttpClient(url, headers, clock, transport, key_name=access.key_env, content_hosts=hosts)
+
+    # --- what differs -----------------------------------------------------------------------------
+
+    @staticmethod
+    def base_of(base_url: str) -> str:
+        """Return what paths are below, by the base URL that the user gave."""
+        return base_url
+
+    @abstractmethod
+    def order(self, spec: CreateSpec) -> Order:
+        """Return what makes a batch; what it raises, it raises before anything is sent."""
+
+    @abstractmethod
+    def read_batch(self, value: object) -> RemoteBatch | None:
+        """Return a batch object made uniform, None when it has no id; an unknown status is RUNNING."""
+
+    def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:  # noqa: ARG002
+        """Return what a definite no to a create comes to."""
+        return rejection(answer, error_class_of(answer), self._clock.now())
+
+    def scope_of(self, answer: Answer, batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
+        """Return the account that an answer came from, and the batches in it."""
+        return scope(self.descriptor.name, self.host, answer.headers, self.descriptor.scope_headers)
+
+    def path_of(self, batch_id: str) -> str:
+        """Return the path of a batch; raises ProviderError for what would address something else."""
+        return f"{self.batches_path}/{segment(batch_id)}"
+
+    @staticmethod
+    def is_of(batch: RemoteBatch, batch_id: str) -> bool:
+        """Return whether an id means a batch."""
+        return batch.batch_id == batch_id
+
+    # --- the calls --------------------------------------------------------------------------------
+
+    def create(self, spec: CreateSpec) -> CreateAnswer:
+        """Send exactly one POST and classify its answer; raises nothing for network faults.
+
+        Raises ProviderError, LakeError or UsageError, with nothing sent, for what no batch can be made of.
+        """
+        order = self.order(spec)
+        answer = self._http.post_once(
+            order.path,
+            order.payload,
+            deadline_s=self.descriptor.create_deadline_s,
+            rule=self.ack,
+            headers=order.headers,
+        )
+        if isinstance(answer, Unclear):
+            return answer
+        if not answer.is_success:
+            return self.refusal(answer, spec)
+        batch = self.read_batch(answer.json)
+        if batch is None:
+            return Unclear("the answer has no batch id")
+        return Created(batch, self.scope_of(answer, (batch,)))
+
+    def list_page(self, cursor: str | None) -> BatchPage:
+        """Return one page of the account's batches, newest first.
+
+        Raises ProviderError when the listing does not go on as it says: an incomplete list must
+        never look like a complete one.
+        """
+        params: dict[str, str | int] = {"limit": self.descriptor.list_page_size}
+        return self.page_of(*page_by_last_id(self._http, self.batches_path, params, cursor, self.cursor_name))
+
+    def page_of(self, rows: Sequence[object], next_cursor: str | None) -> BatchPage:
+        """Return a page's rows made uniform; raises ProviderError for a row without an id."""
+        found = tuple(batch for batch in map(self.read_batch, rows) if batch is not None)
+        if len(found) < len(rows):
+            raise ProviderError(f"{self.host} lists a batch without an id")
+        return BatchPage(found, next_cursor)
+
+    def get(self, batch_id: str) -> RemoteBatch | None:
+        """Return a batch, or None where it may be missing, which is not proof of loss."""
+        path = self.path_of(batch_id)
+        answer = self._http.request_json("GET", path, allow=self.missing)
+        if not answer.is_success:
+            return None
+        batch = self.read_batch(answer.json)
+        if batch is None or not self.is_of(batch, batch_id):
+            raise ProviderError(f"GET {path} at {self.host} answered with another object: {answer.excerpt()}")
+        return batch
+
+    def cancel(self, batch_id: str) -> RemoteBatch | None:
+        """Ask for cancellation; None when the provider says that it is too late or the batch unknown."""
+        answer = self._http.request_json("POST", f"{self.path_of(batch_id)}/cancel", allow=self.too_late)
+        return self.read_batch(answer.json) if answer.is_success else None
+
+    def result_files(self, batch: RemoteBatch) -> tuple[tuple[FileRole, str], ...]:
+        """Return the result files that a batch names, output first."""
+        named = ((FileRole.OUTPUT, batch.output_file_id), (FileRole.ERROR, batch.error_file_id))
+        return tuple((role, file_id) for role, file_id in named if file_id)
+
+    def check(self) -> str:
+        """List one batch, which is free, and return the scope that the key belongs to."""
+        return self.scope_of(self._http.request_json("GET", self.batches_path, params={"limit": 1}), ())
+
+
+class FilesWire(BatchWire):
+    """The wire of a batch API of the files kind.
+
+    `already_there` are the statuses of an upload whose content the provider has; the answer names the file.
+    `expires_at` and `ended_at` are the members with those times.
+    """
+
+    files_path = "/files"
+    upload_path = "/files"
+    already_there: frozenset[int] = frozenset()
+    expires_at = "expires_at"
+    ended_at: Mapping[BatchState, str] = {
+        BatchState.COMPLETED: "completed_at",
+        BatchState.FAILED: "failed_at",
+        BatchState.EXPIRED: "expired_at",
+        BatchState.CANCELLED: "cancelled_at",
+    }
+
+    # --- what differs -----------------------------------------------------------------------------
+
+    def form(self, filename: str) -> dict[str, str]:  # noqa: ARG002  # some name the file again
+        """Return the members of an upload's form beside the file."""
+        return {"purpose": "batch"}
+
+    def errors_of(self, found: Mapping[str, Any]) -> tuple[BatchError, ...]:
+        """Return why a batch failed."""
+        value = found.get("errors")
+        rows = value if isinstance(value, list) else fields.mapping(value).get("data")
+        return tuple(
+            BatchError(
+                fields.word(row.get("code")),
+                redact(fields.text(row.get("message")) or ""),
+                fields.count(row.get("line")),
+            )
+            for row in map(fields.mapping, fields.sequence(rows, _ERRORS_MAX))
+            if row
+        )
+
+    # --- the calls --------------------------------------------------------------------------------
+
+    def upload(self, path: Path, filename: str) -> RemoteFile:
+        """Upload a payload for batch use; safe to repeat, since files cost nothing."""
+        answer = self._http.upload_multipart(
+            self.upload_path, path, filename, self.form(filename), allow=self.already_there
+        )
+        found = file_object(answer.json)
+        if not answer.is_success:
+            known = fields.identifier(fields.mapping(answer.json).get("file_id"))
+            found = None if known is None else self._file(known)
+        if found is None:
+            raise ProviderError(f"{self.host} took the upload of {filename} but answered without a file id")
+        return found
+
+    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
+        """Return the uploaded files of that name, made since then or at an unknown time."""
+        found: list[RemoteFile] = []
+        cursor: str | None = None
+        for _ in range(_FILE_PAGES_MAX):
+            params: dict[str, str | int] = {"purpose": "batch", "limit": _FILES_PER_PAGE, "order": "desc"}
+            rows, next_cursor = page_by_last_id(self._http, self.files_path, params, cursor, self.cursor_name)
+            files = [file for file in map(file_object, rows) if file is not None]
+            found += [file for file in files if file.filename == filename and not is_before(file, since)]
+            is_past = bool(files) and all(is_before(file, since) for file in files)
+            if next_cursor is None or is_past:
+                return found
+            cursor = next_cursor
+        raise ProviderError(f"{self.host} lists more than {_FILE_PAGES_MAX} pages of files")
+
+    def order(self, spec: CreateSpec) -> Order:
+        """Return a batch of an uploaded file, with its token in the metadata where the provider keeps them."""
+        if spec.input_file_id is None:
+            raise ProviderError(f"a batch of {self.descriptor.name} is made of an uploaded file, and none was given")
+        payload = {"input_file_id": spec.input_file_id, "endpoint": spec.endpoint, "completion_window": "24h"}
+        metadata = {"metadata": _metadata(spec)} if self.descriptor.has_token else {}
+        return Order(self.batches_path, payload | metadata)
+
+    def read_batch(self, value: object) -> RemoteBatch | None:
+        """Return a batch object made uniform, None when it has no id; an unknown status is RUNNING."""
+        found = fields.mapping(value)
+        batch_id = fields.identifier(found.get("id"))
+        if batch_id is None:
+            return None
+        status = fields.word(found.get("status")) or ""
+        state = STATES.get(status.strip().lower(), BatchState.RUNNING)
+        counts = fields.mapping(found.get("request_counts"))
+        return RemoteBatch(
+            batch_id=batch_id,
+            state=state,
+            provider_status=status,
+            seen=found,
+            created_at=fields.moment(found.get("created_at")),
+            expires_at=fields.moment(found.get(self.expires_at)),
+            ended_at=fields.moment(found.get(self.ended_at.get(state, ""))),
+            n_total=fields.count(counts.get("total")),
+            n_completed=fields.count(counts.get("completed")),
+            n_failed=fields.count(counts.get("failed")),
+            input_file_id=fields.identifier(found.get("input_file_id")),
+            output_file_id=fields.identifier(found.get("output_file_id")),
+            error_file_id=fields.identifier(found.get("error_file_id")),
+            endpoint=fields.text(found.get("endpoint")),
+            token=_token(found.get("metadata")),
+            errors=self.errors_of(found),
+        )
+
+    def download(self, file_id: str, path: Path) -> Download | None:
+        """Stream a file's bytes to `path`; None on 404 and 410."""
+        return self._http.download(f"{self.files_path}/{segment(file_id)}/content", path)
+
+    def peek(self, file_id: str, max_bytes: int) -> bytes | None:
+        """Return the first bytes of a file; None on 404 and 410."""
+        return self._http.peek(f"{self.files_path}/{segment(file_id)}/content", max_bytes)
+
+    def _file(self, file_id: str) -> RemoteFile | None:
+        return file_object(self._http.request_json("GET", f"{self.files_path}/{segment(file_id)}").json)
+
+
+def _metadata(spec: CreateSpec) -> dict[str, str]:
+    """Return the metadata within OpenAI's bounds, the token first so that it is never cut off."""
+    key = next((key for key, value in spec.metadata if value == spec.token), _TOKEN_KEY)
+    pairs = {key[:_KEY_CHARS]: spec.token}
+    for name, value in spec.metadata:
+        if len(pairs) < _PAIRS_MAX:
+            pairs.setdefault(name[:_KEY_CHARS], value[:_VALUE_CHARS])
+    return pairs
+
+
+def _token(metadata: object) -> str | None:
+    for value in fields.mapping(metadata).values():
+        if isinstance(value, str) and value.startswith(f"{ids.TOKEN_PREFIX}-"):
+            return value
+    return None
