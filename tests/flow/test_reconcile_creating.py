@@ -9,7 +9,8 @@ import pytest
 
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events import Kind, read
+from batchpond.lake.events.log import read
+from batchpond.lake.events.records import DuplicateRemote
 from batchpond.model import BatchState
 from batchpond.run.resolve import Resolution, resolve
 from batchpond_sim.world.world import Settings
@@ -94,7 +95,7 @@ def test_an_execution_later_than_the_settle_time_is_flagged_and_never_cancelled(
     rig.submit()
     finish(rig, 4)
     assert len(rig.world.ledger.batches) == 2
-    duplicates = [event for event in read(rig.store()) if event.kind is Kind.DUPLICATE_REMOTE]
+    duplicates = [event for event in read(rig.store()) if isinstance(event, DuplicateRemote)]
     assert len(duplicates) == 1
     assert rig.world.ledger.calls["openai.batches.cancel"] == 0
     assert any("is a second one for attempt" in note for note in rig.notes)

@@ -23,7 +23,8 @@ from batchpond import ids
 from batchpond.clock import ManualClock
 from batchpond.lake import disk, events, failpoints, tables
 from batchpond.lake.attempts import Attempt, Phase, Picture, fold
-from batchpond.lake.events import Event, EventLog, Kind, read
+from batchpond.lake.events.log import EventLog, read
+from batchpond.lake.events.records import Event, Sent
 from batchpond.lake.payload import shard_file_name
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import MARKER, Store
@@ -357,7 +358,7 @@ class Rig:
             shards[attempt.shard_id] += bool(bill and bill.n_requests)
         yield from (f"{n} batches were made of attempt {name}" for name, n in batches.items() if n > 1)
         yield from (f"shard {shard} was billed {n} times" for shard, n in shards.items() if n > 1)
-        n_sent = sum(event.kind is Kind.SENT for event in self._events())
+        n_sent = sum(isinstance(event, Sent) for event in self._events())
         if self.wire.n_create_posts > n_sent:
             yield f"{self.wire.n_create_posts} POSTs for {n_sent} sent records"
 
