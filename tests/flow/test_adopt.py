@@ -27,11 +27,11 @@ from batchpond.cli.frame import Invocation, root
 from batchpond.errors import AccessError, AttentionError, ExitCode, UsageError
 from batchpond.lake.attempts import Phase
 from batchpond.lake.events.log import read
-from batchpond.lake.events.records import Adopted, AdoptedShard, Intent
+from batchpond.lake.events.records import Adopted, AdoptedShard, Intent, Resolution
 from batchpond.run.adopt.account import AccountReport, Kin, providers_with_keys, strangers
 from batchpond.run.adopt.map import COLUMNS
 from batchpond.run.adopt.verb import Adoption, MapOrder, adopt_mapped, adopt_own
-from batchpond.run.resolve import Resolution, resolve
+from batchpond.run.resolve import resolve
 from batchpond_sim.host.server import running
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_providers import SIMULATED, one_model_each, provider_of

@@ -11,8 +11,8 @@ import pytest
 from batchpond.errors import UsageError
 from batchpond.lake.attempts import Phase
 from batchpond.lake.events.log import read
-from batchpond.lake.events.records import DuplicateRemote
-from batchpond.run.resolve import Resolution, resolve
+from batchpond.lake.events.records import DuplicateRemote, Resolution
+from batchpond.run.resolve import resolve
 from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_providers import SIMULATED

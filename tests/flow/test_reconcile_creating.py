@@ -10,9 +10,9 @@ import pytest
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.attempts import Phase
 from batchpond.lake.events.log import read
-from batchpond.lake.events.records import DuplicateRemote
+from batchpond.lake.events.records import DuplicateRemote, Resolution
 from batchpond.model import BatchState
-from batchpond.run.resolve import Resolution, resolve
+from batchpond.run.resolve import resolve
 from batchpond_sim.world.world import Settings
 from tests.rigs.one_shard import N, assert_one_batch_with_every_answer, finish, planned, working_on
 from tests.rigs.sim_study import LATENCY_S, Rig

@@ -21,10 +21,11 @@ import httpx
 
 from batchpond import ids
 from batchpond.clock import ManualClock
-from batchpond.lake import disk, events, failpoints, tables
+from batchpond.lake import disk, failpoints, tables
 from batchpond.lake.attempts import Attempt, Phase, Picture, fold
+from batchpond.lake.events import log
 from batchpond.lake.events.log import EventLog, read
-from batchpond.lake.events.records import Event, Sent
+from batchpond.lake.events.records import Event, Resolution, Sent
 from batchpond.lake.payload import shard_file_name
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import MARKER, Store
@@ -33,7 +34,7 @@ from batchpond.plan import verb as plan
 from batchpond.providers import registry
 from batchpond.run import submit, sync
 from batchpond.run.cancel import cancel
-from batchpond.run.resolve import Resolution, resolve
+from batchpond.run.resolve import resolve
 from batchpond.run.retry import retry
 from batchpond.run.session import Providers
 from batchpond.study import file as study
@@ -150,7 +151,7 @@ class Rig:
             patch.object(disk, "link_into_place", linked),
             patch.object(disk, "replace", replaced),
             patch.object(os, "fsync", lambda _: None),  # a crash of the process, unlike one of the machine
-            patch.object(events, "read_rows", read_once),
+            patch.object(log, "read_rows", read_once),
             nullcontext() if self.with_lens else patch.multiple(sync, refresh=_no_lens),
             nullcontext() if self.with_lens else patch.multiple(submit, refresh=_no_lens),
             nullcontext() if self.with_lens else patch.multiple("batchpond.views.refresh", refresh=_no_lens),
@@ -158,7 +159,7 @@ class Rig:
             yield
 
     def _events(self) -> list[Event]:
-        with patch.object(events, "read_rows", read_once):
+        with patch.object(log, "read_rows", read_once):
             return read(self.store())
 
     # -- the verbs, each by a new process ---------------------------------------------------------
