@@ -185,6 +185,9 @@ def test_a_billing_stop_is_not_tried_again_by_itself(rig: Rig) -> None:
     assert rig.submit().exit_code is ExitCode.FAILED
     finish(rig, 3)
     assert (rig.only().phase, rig.wire.n_create_posts) == (Phase.REJECTED, 1)
+    held = rig.sync()
+    assert [note.exit_code for note in held.notes] == [ExitCode.ATTENTION], "what only a person can mend ends with 3"
+    assert held.exit_code is ExitCode.ATTENTION
     rig.submit()
     finish(rig)
     assert_one_batch_with_every_answer(rig)

@@ -161,7 +161,8 @@ def _rows_of(paths: Iterable[Path]) -> pa.Table:
                 hint="restore the file from a backup; until then nothing is sent or downloaded",
             ) from None
     rows = pa.concat_tables(tables)
-    return rows.take(columns.in_order(rows.column("ord").to_pylist(), rows.column("event_id").to_pylist()))
+    order = columns.in_order(rows.column("ord").to_pylist(), rows.column("event_id").to_pylist())
+    return rows if order == list(range(len(rows))) else rows.take(order)
 
 
 def _events(rows: pa.Table) -> list[Event]:
