@@ -17,8 +17,8 @@ import duckdb
 
 from batchpond import views
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError
-from batchpond.lake import events
 from batchpond.lake.attempts import ATTENTION_PHASES, fold
+from batchpond.lake.events.log import read
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, SECRET, SPOOL, TMP, Store
 from batchpond.lake.tables import quoted
@@ -194,7 +194,7 @@ def _live(store: Store) -> Iterator[Finding]:
 
 def _attempts(store: Store) -> Iterator[Finding]:
     try:
-        picture = fold(events.read(store))
+        picture = fold(read(store))
     except LakeError as error:
         yield _damage("attempts", error.message, error.hint or "restore the file from a backup")
         return
@@ -214,7 +214,7 @@ def _attempts(store: Store) -> Iterator[Finding]:
 def _exchange(store: Store) -> Iterator[Finding]:
     """Look at the folders of mode `files`, where there are any: is one gone, does one hold what nobody reads?"""
     try:
-        attempts = list(fold(events.read(store)).attempts.values())
+        attempts = list(fold(read(store)).attempts.values())
     except LakeError:  # `attempts` has said so
         return
     for text in exchange.absent(attempts, store):

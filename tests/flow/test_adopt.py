@@ -26,11 +26,12 @@ from batchpond.cli.adopt import COLUMNS as COLUMNS_SHOWN
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import AccessError, AttentionError, ExitCode, UsageError
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events import Kind, read
+from batchpond.lake.events.log import read
+from batchpond.lake.events.records import Adopted, AdoptedShard, Intent, Resolution
 from batchpond.run.adopt.account import AccountReport, Kin, providers_with_keys, strangers
 from batchpond.run.adopt.map import COLUMNS
 from batchpond.run.adopt.verb import Adoption, MapOrder, adopt_mapped, adopt_own
-from batchpond.run.resolve import Resolution, resolve
+from batchpond.run.resolve import resolve
 from batchpond_sim.host.server import running
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_providers import SIMULATED, one_model_each, provider_of
@@ -433,8 +434,8 @@ def assert_adopted_once(rig: Rig, batch_id: str) -> None:
     attempt = rig.only()
     assert attempt.batch_id == batch_id
     assert len(rig.picture().shards) == 1
-    kinds = [event.kind for event in read(rig.store())]
-    assert [kinds.count(kind) for kind in (Kind.SHARDED, Kind.INTENT, Kind.ADOPTED)] == [1, 1, 1]
+    kinds = [type(event) for event in read(rig.store())]
+    assert [kinds.count(kind) for kind in (AdoptedShard, Intent, Adopted)] == [1, 1, 1]
     assert len(rig.answers()) == N
 
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from batchpond import views
 from batchpond.errors import ExitCode, StudyError, UsageError
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events import Kind
+from batchpond.lake.events.records import NotFound, Resolution
 from batchpond.lake.store import CONFIG
 from batchpond.model import BatchState, Created, CreateSpec, Mode, Origin
 from batchpond.plan.verb import plan_study
@@ -30,7 +30,7 @@ from batchpond.providers.files.folder import Folder
 from batchpond.providers.files.inbox import QUIET_S
 from batchpond.run import exchange
 from batchpond.run.cancel import cancel
-from batchpond.run.resolve import Resolution, resolve
+from batchpond.run.resolve import resolve
 from batchpond.run.session import Providers
 from batchpond.study import settings as config
 from batchpond.study.file import load
@@ -428,7 +428,7 @@ def test_a_removed_batch_is_not_found_and_not_lost(sent: FilesRig) -> None:
     data = record.read_bytes()
     record.unlink()
     sent.sync()
-    assert [event.kind for event in sent.only().not_found] == [Kind.NOT_FOUND]
+    assert [type(event) for event in sent.only().not_found] == [NotFound]
     assert len(sent.attempts()) == 1
     record.write_bytes(data)
     sent.work()

@@ -10,8 +10,9 @@ import pytest
 
 from batchpond.errors import UsageError
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events import Kind, read
-from batchpond.run.resolve import Resolution, resolve
+from batchpond.lake.events.log import read
+from batchpond.lake.events.records import DuplicateRemote, Resolution
+from batchpond.run.resolve import resolve
 from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_providers import SIMULATED
@@ -95,7 +96,7 @@ def test_a_batch_that_comes_to_be_after_its_absence_was_proven_is_noticed_by_its
     pass_time(rig, 8)
     assert rig.wire.n_create_posts == 2
     absent = next(attempt for attempt in rig.attempts() if attempt.phase is Phase.ABSENT)
-    found = [event for event in read(rig.store()) if event.kind is Kind.DUPLICATE_REMOTE]
+    found = [event for event in read(rig.store()) if isinstance(event, DuplicateRemote)]
     assert [event.attempt_id for event in found] == [absent.attempt_id]
     assert any("is a second one for attempt" in note for note in rig.notes)
 
@@ -109,7 +110,7 @@ def test_while_batches_are_open_a_second_one_of_the_same_file_is_a_duplicate(rig
         second = client.post(f"{TOGETHER.base_url}/v1/batches", json=job, headers=headers).json()["job"]["id"]
     rig.wire.restart()
     rig.sync()
-    found = [event.batch_id for event in read(rig.store()) if event.kind is Kind.DUPLICATE_REMOTE]
+    found = [event.batch_id for event in read(rig.store()) if isinstance(event, DuplicateRemote)]
     assert found == [second]
     assert any("is a second one for attempt" in note for note in rig.notes)
 

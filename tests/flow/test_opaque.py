@@ -9,8 +9,9 @@ import pytest
 
 from batchpond.errors import UsageError
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events import Kind, read
-from batchpond.run.resolve import Resolution, resolve
+from batchpond.lake.events.log import read
+from batchpond.lake.events.records import Foreign, Resolution
+from batchpond.run.resolve import resolve
 from batchpond_sim.world.world import Settings
 from tests.rigs.foreign_tool import make_batch
 from tests.rigs.sim_study import LATENCY_S, Rig
@@ -74,7 +75,7 @@ def test_a_create_that_never_arrived_is_sent_again_only_when_no_foreign_batch_ca
     rig.world.clear_faults()
     pass_time(rig, n_passes=4)
     assert rig.wire.n_create_posts == 2
-    assert [event.batch_id for event in read(rig.store()) if event.kind is Kind.FOREIGN] == list(rig.foreign)
+    assert [event.batch_id for event in read(rig.store()) if isinstance(event, Foreign)] == list(rig.foreign)
     assert_bought_once(rig)
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from batchpond.lake.attempts import Phase
+from batchpond.lake.events.records import Resolution
 from batchpond.model import BatchState
 from batchpond.run.cancel import cancel
-from batchpond.run.resolve import Resolution, resolve
+from batchpond.run.resolve import resolve
 from tests.rigs.one_shard import N, assert_one_batch_with_every_answer, counts, finish, planned, working_on
 from tests.rigs.sim_study import Rig
 

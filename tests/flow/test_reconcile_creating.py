@@ -9,9 +9,10 @@ import pytest
 
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events import Kind, read
+from batchpond.lake.events.log import read
+from batchpond.lake.events.records import DuplicateRemote, Resolution
 from batchpond.model import BatchState
-from batchpond.run.resolve import Resolution, resolve
+from batchpond.run.resolve import resolve
 from batchpond_sim.world.world import Settings
 from tests.rigs.one_shard import N, assert_one_batch_with_every_answer, finish, planned, working_on
 from tests.rigs.sim_study import LATENCY_S, Rig
@@ -94,7 +95,7 @@ def test_an_execution_later_than_the_settle_time_is_flagged_and_never_cancelled(
     rig.submit()
     finish(rig, 4)
     assert len(rig.world.ledger.batches) == 2
-    duplicates = [event for event in read(rig.store()) if event.kind is Kind.DUPLICATE_REMOTE]
+    duplicates = [event for event in read(rig.store()) if isinstance(event, DuplicateRemote)]
     assert len(duplicates) == 1
     assert rig.world.ledger.calls["openai.batches.cancel"] == 0
     assert any("is a second one for attempt" in note for note in rig.notes)
@@ -184,6 +185,9 @@ def test_a_billing_stop_is_not_tried_again_by_itself(rig: Rig) -> None:
     assert rig.submit().exit_code is ExitCode.FAILED
     finish(rig, 3)
     assert (rig.only().phase, rig.wire.n_create_posts) == (Phase.REJECTED, 1)
+    held = rig.sync()
+    assert [note.exit_code for note in held.notes] == [ExitCode.ATTENTION], "what only a person can mend ends with 3"
+    assert held.exit_code is ExitCode.ATTENTION
     rig.submit()
     finish(rig)
     assert_one_batch_with_every_answer(rig)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from batchpond.lake.attempts import Phase
+from batchpond.lake.events.records import Resolution
 from batchpond.model import BatchState
-from batchpond.run.resolve import Resolution, resolve
+from batchpond.run.resolve import resolve
 from tests.rigs.one_shard import assert_one_batch_with_every_answer, finish, planned, working_on
 from tests.rigs.sim_study import Rig
 

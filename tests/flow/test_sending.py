@@ -11,29 +11,31 @@ from hypothesis import strategies as st
 
 from batchpond.errors import ExitCode
 from batchpond.lake.attempts import Attempt, Phase
-from batchpond.lake.events import Event, Kind, read
+from batchpond.lake.events.log import read
+from batchpond.lake.events.records import Intent, Rejected, Sharded, Status, Verified
 from batchpond.model import BatchState, ErrorClass
 from batchpond.run.sending import BACKOFF_MAX, REQUEUES_MAX, Budget, Cap, Readiness, Trigger, readiness
 from batchpond.run.session import Session
+from tests.rigs.events import fact
 from tests.rigs.sim_study import STUDY, Rig
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 CODES = frozenset({"token_limit_exceeded"})
-INTENT = Event(kind=Kind.INTENT, attempt_id="a", shard_id="s", ordinal=1, provider="openai")
+INTENT = fact(Intent, attempt_id="a", shard_id="s", ordinal=1, provider="openai")
 
 moments = st.integers(0, 10**7).map(lambda seconds: NOW + timedelta(seconds=seconds))
 triggers = st.builds(Trigger, st.booleans(), moments)
 rejections = st.builds(
-    Event,
-    kind=st.just(Kind.REJECTED),
-    provider_status=st.sampled_from(list(ErrorClass)),
-    monotonic_s=st.none() | st.floats(0, 900),
+    fact,
+    st.just(Rejected),
+    error_class=st.sampled_from(list(ErrorClass)),
+    retry_at=st.none() | st.integers(0, 900).map(lambda seconds: NOW + timedelta(seconds=seconds)),
     occurred_at=st.just(NOW),
 )
 statuses = st.builds(
-    Event,
-    kind=st.just(Kind.STATUS),
-    reason=st.none() | st.sampled_from(["token_limit_exceeded", "invalid_request"]),
+    fact,
+    st.just(Status),
+    error_code=st.none() | st.sampled_from(["token_limit_exceeded", "invalid_request"]),
     occurred_at=st.just(NOW),
 )
 attempts = st.builds(
@@ -92,7 +94,7 @@ def test_a_queue_that_stays_full_is_not_filled_for_ever() -> None:
     failed = Attempt(
         dataclasses.replace(INTENT, ordinal=REQUEUES_MAX + 1),
         phase=Phase.VERIFIED, state=BatchState.FAILED,
-        status=Event(kind=Kind.STATUS, reason="token_limit_exceeded", occurred_at=NOW),
+        status=fact(Status, error_code="token_limit_exceeded", occurred_at=NOW),
     )  # fmt: skip
     assert readiness(failed, Trigger(False, NOW + timedelta(days=30))) is Readiness.HELD
 
@@ -102,7 +104,7 @@ def test_a_cap_is_never_passed_at_worst(limit_usd: float, costs: list[float | No
     budget = Budget([Cap(limit_usd, 0.0)])
     spent_usd = 0.0
     for cost in costs:
-        shard = Event(kind=Kind.SHARDED, cost_max_usd=cost)
+        shard = fact(Sharded, cost_max_usd=cost)
         if budget.allows(shard):
             assert cost is not None, "an unknown cost never fits a cap"
             budget.reserve(shard)
@@ -133,4 +135,4 @@ def test_one_study_that_cannot_go_on_does_not_stop_the_pass(tmp_path: Path) -> N
     report = rig.sync()
     assert report.exit_code in {ExitCode.DONE, ExitCode.USAGE}
     assert report.counts.n_verified == 6
-    assert sum(event.kind is Kind.VERIFIED for event in read(rig.store())) == 6
+    assert sum(isinstance(event, Verified) for event in read(rig.store())) == 6

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from batchpond.errors import StudyError
-from batchpond.lake.events import Event, Kind
+from batchpond.lake.events.records import Sharded
 from batchpond.lake.store import CONFIG
 from batchpond.plan.tiers import ALL, Precedence, in_order, of_model, of_provider
 from batchpond.run.due import new_shards
 from batchpond.study.file import load
 from batchpond_sim.world.world import Settings
+from tests.rigs.events import fact
 from tests.rigs.sim_study import LATENCY_S
 from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use
 
@@ -90,10 +91,10 @@ def test_money_that_ends_before_the_second_tier_leaves_the_first_whole(tmp_path:
     assert [tier for _, tier in sent(rig)] == [[1]] * len(first) + [[2]]
 
 
-def event(tier: int | None, provider: str = "openai", model: str = ONE) -> Event:
+def event(tier: int | None, provider: str = "openai", model: str = ONE) -> Sharded:
     """Return the fact of a shard."""
     name = f"{tier}{provider}{model}"
-    return Event(kind=Kind.SHARDED, shard_id=name, provider=provider, request_model=model, tier=tier)
+    return fact(Sharded, shard_id=name, provider=provider, request_model=model, tier=tier)
 
 
 def test_a_tier_holds_back_later_ones_where_they_would_take_what_it_waits_for() -> None:

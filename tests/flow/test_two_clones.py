@@ -16,7 +16,8 @@ import pytest
 
 from batchpond.errors import ExitCode
 from batchpond.ids import TOKEN_PREFIX
-from batchpond.lake.events import Event, Kind, read
+from batchpond.lake.events.log import read
+from batchpond.lake.events.records import DuplicateRemote, Event
 from batchpond.run.sending import Budget
 from batchpond.run.session import Session
 from batchpond_sim.world.world import Settings
@@ -53,7 +54,7 @@ def hide_from_each_other(rig: Rig) -> None:
 
 
 def duplicates(rig: Rig) -> list[Event]:
-    return [event for event in read(rig.store()) if event.kind is Kind.DUPLICATE_REMOTE]
+    return [event for event in read(rig.store()) if isinstance(event, DuplicateRemote)]
 
 
 def n_batches_per_mark(rig: Rig) -> Counter[str]:

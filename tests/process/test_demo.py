@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.lake.events import Event, Kind, append
+from batchpond.lake.events.log import append
+from batchpond.lake.events.records import Planned
 from batchpond.lake.store import Store
+from tests.rigs.events import fact
 
 PLANTED = {"claude-haiku-4-5": 0.0, "gpt-5.4-mini": 0.9, "gemini-2.5-flash-lite": -0.7}
 
@@ -57,7 +59,7 @@ def test_the_demo_again_buys_nothing(lake: Path) -> None:
 def test_a_lake_with_real_data_is_refused_untouched(tmp_path: Path) -> None:
     store = Store.init(tmp_path / "lake")
     with store.lock("test"):
-        append(store, [Event(kind=Kind.PLANNED, study="mine", study_version="v")])
+        append(store, [fact(Planned, study="mine", study_version="v")])
     before = {path: path.read_bytes() for path in store.path.rglob("*") if path.is_file()}
     done = _demo(store.path)
     assert done.returncode == 2

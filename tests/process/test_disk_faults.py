@@ -23,7 +23,8 @@ import pytest
 
 from batchpond.errors import ExitCode, LakeError
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events import Kind, read
+from batchpond.lake.events.log import read
+from batchpond.lake.events.records import Sent
 from batchpond.lake.store import TMP, Store
 from batchpond_sim.world.world import Settings
 from tests.rigs.processes import desk_at
@@ -179,7 +180,7 @@ def run(rig: DiskRig, verb: str, disk: Disk | None = None) -> LakeError | None:
 
 
 def check_record_before_post(rig: DiskRig) -> None:
-    n_sent = sum(event.kind is Kind.SENT for event in read(Store.open(rig.lake, rig.clock)))
+    n_sent = sum(isinstance(event, Sent) for event in read(Store.open(rig.lake, rig.clock)))
     assert rig.wire.n_create_posts <= n_sent
 
 

@@ -12,7 +12,19 @@ import duckdb
 
 from batchpond import ids, views
 from batchpond.clock import ManualClock
-from batchpond.lake.events import Event, EventLog, Kind
+from batchpond.lake.events.log import EventLog
+from batchpond.lake.events.records import (
+    Created,
+    Downloaded,
+    Event,
+    Intent,
+    OfAttempt,
+    Planned,
+    Sent,
+    Status,
+    Uploaded,
+    Verified,
+)
 from batchpond.lake.schemas import (
     IMPORTED_JUDGMENTS,
     JUDGMENTS,
@@ -25,6 +37,7 @@ from batchpond.lake.schemas import (
     Table,
 )
 from batchpond.lake.store import Store
+from tests.rigs.events import fact
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 PARSER = "pairwise-1-test"
@@ -55,10 +68,10 @@ class LakeBuilder:
         full = [{name: row.get(name) for name in table.schema.names} for row in rows]
         self.store.publish(table, f"{folder}f{self.n_files:06d}", full)
 
-    def event(self, kind: Kind, **columns: Any) -> None:
+    def event(self, record: type[Event], **columns: Any) -> None:
         """Append one event, a second after the one before."""
         self.clock.advance(1)
-        self.log.append(Event(kind=kind, **columns))
+        self.log.append(fact(record, **columns))
 
     def plan(self, rows: Sequence[dict[str, Any]], study: str = "demo", version: str = "v1") -> None:
         """Plan a study version: each row needs slot and request_id; the rest has defaults."""
@@ -71,7 +84,7 @@ class LakeBuilder:
         }  # fmt: skip
         self.rows(PLAN, [defaults | row for row in rows], f"p_study={study}/")
         self.rows(STUDIES, [{"study": study, "study_version": version, "n_plan_rows": len(rows)}])
-        self.event(Kind.PLANNED, study=study, study_version=version)
+        self.event(Planned, study=study, study_version=version)
 
     def shard(self, shard_id: str, requests: Sequence[str]) -> None:
         """Record the lines of a shard."""
@@ -88,7 +101,7 @@ class LakeBuilder:
             "endpoint": "/v1/chat/completions", "request_model": "m1", "origin": "simulated", "host": "127.0.0.1",
             "cost_expected_usd": 0.5, "cost_max_usd": 1.0, "input_tokens": 100,
         }  # fmt: skip
-        self.event(Kind.INTENT, attempt_id=attempt_id, shard_id=shard_id, n_requests=n_requests, **(defaults | columns))
+        self.event(Intent, attempt_id=attempt_id, shard_id=shard_id, n_requests=n_requests, **(defaults | columns))
 
     def sent(self, attempt_id: str, shard_id: str, requests: Sequence[str], **columns: Any) -> None:
         """Record a shard and an attempt for it, up to the provider's acknowledgement."""
@@ -98,21 +111,23 @@ class LakeBuilder:
     def again(self, attempt_id: str, shard_id: str, n_requests: int, **columns: Any) -> None:
         """Record an attempt for a shard that stands already, up to the provider's acknowledgement."""
         self.intent(attempt_id, shard_id, n_requests, **columns)
-        self.event(Kind.UPLOADED, attempt_id=attempt_id, file_id=f"file-{attempt_id}")
-        self.event(Kind.SENT, attempt_id=attempt_id, ordinal=1)
+        self.event(Uploaded, attempt_id=attempt_id, file_id=f"file-{attempt_id}")
+        self.event(Sent, attempt_id=attempt_id, ordinal=1)
         self.event(
-            Kind.CREATED, attempt_id=attempt_id, batch_id=f"batch-{attempt_id}", state="queued",
+            Created, attempt_id=attempt_id, batch_id=f"batch-{attempt_id}", state="queued",
             provider_status="validating", provider_created_at=START,
         )  # fmt: skip
 
-    def ended(self, attempt_id: str, state: str = "completed", kind: Kind = Kind.VERIFIED, **columns: Any) -> None:
+    def ended(
+        self, attempt_id: str, state: str = "completed", record: type[OfAttempt] = Verified, **columns: Any
+    ) -> None:
         """Record the end of a batch and that its lines were read."""
         self.event(
-            Kind.STATUS, attempt_id=attempt_id, batch_id=f"batch-{attempt_id}", state=state, provider_status=state,
+            Status, attempt_id=attempt_id, batch_id=f"batch-{attempt_id}", state=state, provider_status=state,
             **columns,
         )  # fmt: skip
-        self.event(Kind.DOWNLOADED, attempt_id=attempt_id, file_id=f"out-{attempt_id}", n_lines=1)
-        self.event(kind, attempt_id=attempt_id)
+        self.event(Downloaded, attempt_id=attempt_id, file_id=f"out-{attempt_id}", n_lines=1)
+        self.event(record, attempt_id=attempt_id)
 
     def lines(self, attempt_id: str, lines: Sequence[dict[str, Any]]) -> None:
         """Publish an attempt's raw lines, responses and judgments; verdict and outcome go to the judgment."""

@@ -21,9 +21,11 @@ import httpx
 
 from batchpond import ids
 from batchpond.clock import ManualClock
-from batchpond.lake import disk, events, failpoints, tables
+from batchpond.lake import disk, failpoints, tables
 from batchpond.lake.attempts import Attempt, Phase, Picture, fold
-from batchpond.lake.events import Event, EventLog, Kind, read
+from batchpond.lake.events import log
+from batchpond.lake.events.log import EventLog, read
+from batchpond.lake.events.records import Event, Resolution, Sent
 from batchpond.lake.payload import shard_file_name
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import MARKER, Store
@@ -32,7 +34,7 @@ from batchpond.plan import verb as plan
 from batchpond.providers import registry
 from batchpond.run import submit, sync
 from batchpond.run.cancel import cancel
-from batchpond.run.resolve import Resolution, resolve
+from batchpond.run.resolve import resolve
 from batchpond.run.retry import retry
 from batchpond.run.session import Providers
 from batchpond.study import file as study
@@ -149,7 +151,7 @@ class Rig:
             patch.object(disk, "link_into_place", linked),
             patch.object(disk, "replace", replaced),
             patch.object(os, "fsync", lambda _: None),  # a crash of the process, unlike one of the machine
-            patch.object(events, "read_rows", read_once),
+            patch.object(log, "read_rows", read_once),
             nullcontext() if self.with_lens else patch.multiple(sync, refresh=_no_lens),
             nullcontext() if self.with_lens else patch.multiple(submit, refresh=_no_lens),
             nullcontext() if self.with_lens else patch.multiple("batchpond.views.refresh", refresh=_no_lens),
@@ -157,7 +159,7 @@ class Rig:
             yield
 
     def _events(self) -> list[Event]:
-        with patch.object(events, "read_rows", read_once):
+        with patch.object(log, "read_rows", read_once):
             return read(self.store())
 
     # -- the verbs, each by a new process ---------------------------------------------------------
@@ -357,7 +359,7 @@ class Rig:
             shards[attempt.shard_id] += bool(bill and bill.n_requests)
         yield from (f"{n} batches were made of attempt {name}" for name, n in batches.items() if n > 1)
         yield from (f"shard {shard} was billed {n} times" for shard, n in shards.items() if n > 1)
-        n_sent = sum(event.kind is Kind.SENT for event in self._events())
+        n_sent = sum(isinstance(event, Sent) for event in self._events())
         if self.wire.n_create_posts > n_sent:
             yield f"{self.wire.n_create_posts} POSTs for {n_sent} sent records"
 

@@ -49,7 +49,8 @@ def command(
     Look at the provider's console first: every batch carries the study, the shard and
     batchpond's token. The decision is recorded, and `batchpond sync` goes on from it.
     """
-    from batchpond.run.resolve import Resolution, resolve
+    from batchpond.lake.events.records import Resolution
+    from batchpond.run.resolve import resolve
 
     asked = {
         Resolution.ADOPT: batch_id is not None,

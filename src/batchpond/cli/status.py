@@ -86,7 +86,7 @@ def _show(models: list[dict[str, Any]], live: list[dict[str, Any]], *, has_color
 
 def _stages(invocation: Invocation, study: str | None) -> list[StageStatus]:
     from batchpond.lake.attempts import fold
-    from batchpond.lake.events import read
+    from batchpond.lake.events.log import read
 
     store = invocation.store()
     picture = fold(read(store))

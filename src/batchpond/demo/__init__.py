@@ -11,7 +11,8 @@ import orjson
 
 from batchpond.errors import BatchpondError, UsageError
 from batchpond.lake.attempts import fold
-from batchpond.lake.events import Kind, read
+from batchpond.lake.events.log import read
+from batchpond.lake.events.records import Approval, Intent, Planned
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import MARKER, Store
 from batchpond.model import Origin
@@ -73,10 +74,10 @@ def _refuse_real_data(lake_path: Path) -> None:
         return
     store = Store.open(lake_path)
     foreign = {
-        event.study or "?"
+        event.study
         for event in read(store)
-        if (event.kind in {Kind.PLANNED, Kind.APPROVAL} and event.study != STUDY)
-        or (event.kind is Kind.INTENT and event.origin != Origin.SIMULATED)
+        if (isinstance(event, Planned | Approval) and event.study != STUDY)
+        or (isinstance(event, Intent) and event.origin is not Origin.SIMULATED)
     }
     if store.files(IMPORTED_JUDGMENTS.name):
         foreign.add("imported judgments")

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from batchpond import views
 from batchpond.lake import tables
-from batchpond.lake.events import Event, EventLog, Kind
+from batchpond.lake.events.log import EventLog
+from batchpond.lake.events.records import Planned
 from batchpond.lake.schemas import ITEMS, PLAN, REQUESTS, RUBRICS, STUDIES, TEMPLATES
 from batchpond.lake.store import CONFIG, Store
 from batchpond.model import PricedModel
@@ -177,10 +178,10 @@ def _study_row(draft: _Draft, n_requests: int) -> list[dict[str, Any]]:
 def _make_newest(store: Store, study: str, version: str) -> bool:
     """Record that this version is the study's newest, unless it is already; return whether it was recorded."""
     log = EventLog(store)
-    planned = [event for event in log.events if event.kind is Kind.PLANNED and event.study == study]
+    planned = [event for event in log.events if isinstance(event, Planned) and event.study == study]
     if planned and max(planned, key=lambda event: event.ord).study_version == version:
         return False
-    log.append(Event(kind=Kind.PLANNED, study=study, study_version=version))
+    log.append(Planned(study=study, study_version=version))
     return True
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.attempts import Attempt
-from batchpond.lake.events import Event, Kind
+from batchpond.lake.events.records import CancelAsked, DuplicateRemote
 from batchpond.lake.store import Store
 from batchpond.model import Mode
 from batchpond.run.find.unknowns import check_host
@@ -44,7 +44,7 @@ def cancel(store: Store, wanted: Sequence[str], *, providers: Providers) -> Canc
             with session.isolated(attempt.wire, f"cancelling batch {batch_id}"):
                 provider = session.providers.get(attempt.wire)
                 check_host(attempt, provider)
-                session.record(Event(kind=Kind.CANCEL_ASKED, attempt_id=attempt_id, batch_id=batch_id))
+                session.record(CancelAsked(attempt_id=attempt_id, batch_id=batch_id))
                 if provider.cancel(batch_id) is None:
                     session.note(
                         Severity.WARNING,
@@ -61,7 +61,7 @@ def _cancel_live(session: Session, attempt: Attempt, asked: list[str]) -> None:
     from batchpond.run.live import recovery  # only where there are live calls
 
     if recovery.cancel(session, attempt):
-        asked.append(attempt.batch_id or "")
+        asked.append(attempt.known_batch_id)
     else:
         session.note(Severity.WARNING, f"the live calls of attempt {attempt.attempt_id} have ended already")
 
@@ -69,8 +69,8 @@ def _cancel_live(session: Session, attempt: Attempt, asked: list[str]) -> None:
 def _target(session: Session, wanted: str) -> tuple[str, str]:
     """Return the attempt that a name is about, and the batch meant: its own, or a second one."""
     for event in session.log.events:
-        if event.kind is Kind.DUPLICATE_REMOTE and event.batch_id == wanted:
-            return event.attempt_id or "", wanted
+        if isinstance(event, DuplicateRemote) and event.batch_id == wanted:
+            return event.attempt_id, wanted
     attempt = find_attempt(session.picture, wanted)
     if attempt.batch_id is None:
         raise UsageError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from batchpond.answers import derive
 from batchpond.errors import ExitCode
 from batchpond.lake import failpoints, payload, raw, tables
 from batchpond.lake.attempts import Attempt, Phase
-from batchpond.lake.events import Event, Kind
+from batchpond.lake.events.records import Downloaded, Mismatch, Verified
 from batchpond.lake.store import CONFIG
 from batchpond.model import BatchState, Download, FileRole, Mode, PricedModel, RemoteBatch, Response
 from batchpond.providers.base import BatchProvider
@@ -51,7 +50,7 @@ def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
 
 
 def _collect(session: Session, provider: BatchProvider, attempt: Attempt, batch: RemoteBatch | None) -> None:
-    batch = batch or provider.get(attempt.batch_id or "")
+    batch = batch or provider.get(attempt.known_batch_id)
     if batch is None:
         _note_unavailable(session, provider, attempt, "the batch")
         return
@@ -92,7 +91,7 @@ def _is_whole(attempt: Attempt, provider: BatchProvider) -> bool:
     """Whether nothing more can be expected of a batch."""
     if not _owes_all(attempt, provider):
         return attempt.state is BatchState.FAILED or bool(attempt.downloads) or attempt.n_mismatches > 0
-    return _n_recorded(attempt) >= (attempt.intent.n_requests or 0)
+    return _n_recorded(attempt) >= attempt.intent.n_requests
 
 
 def _owes_all(attempt: Attempt, provider: BatchProvider) -> bool:
@@ -103,7 +102,7 @@ def _owes_all(attempt: Attempt, provider: BatchProvider) -> bool:
 
 
 def _n_recorded(attempt: Attempt) -> int:
-    return sum(event.n_lines or 0 for event in accepted_downloads(attempt))
+    return sum(event.n_lines for event in accepted_downloads(attempt))
 
 
 def _waited_s(session: Session, attempt: Attempt) -> float:
@@ -111,19 +110,19 @@ def _waited_s(session: Session, attempt: Attempt) -> float:
     return (session.store.clock.now() - ended).total_seconds() if ended else float("inf")
 
 
-def accepted_downloads(attempt: Attempt) -> list[Event]:
+def accepted_downloads(attempt: Attempt) -> list[Downloaded]:
     """Return one download per file: the one with the most lines, then bytes; the first of equals."""
-    best: dict[str, Event] = {}
+    best: dict[str, Downloaded] = {}
     for event in attempt.downloads:
-        known = best.get(event.file_id or "")
+        known = best.get(event.file_id)
         if known is None or _extent(event) > _extent(known):
-            best[event.file_id or ""] = event
+            best[event.file_id] = event
     return list(best.values())
 
 
-def _extent(event: Event) -> tuple[int, int]:
+def _extent(event: Downloaded) -> tuple[int, int]:
     # A download that was cut inside its last line has as many lines as the whole file, and fewer bytes.
-    return event.n_lines or 0, event.size_bytes or 0
+    return event.n_lines, event.size_bytes
 
 
 def _fetch_whole(
@@ -139,7 +138,7 @@ def _fetch_whole(
     count of lines shows it.
     """
     best: list[_Fetched] = []
-    n_due = _n_due(attempt, provider) - sum(event.n_lines or 0 for event in _not_among(attempt, wanted))
+    n_due = _n_due(attempt, provider) - sum(event.n_lines for event in _not_among(attempt, wanted))
     for _ in range(DOWNLOADS_MAX if wanted else 0):
         fetched = _fetch(session, provider, wanted, scratch)
         if best and _n_lines(fetched) <= _n_lines(best):
@@ -158,16 +157,16 @@ def _fetch_whole(
 def _n_due(attempt: Attempt, provider: BatchProvider) -> int:
     """Return how many lines an ended batch owes: all, or what it counted as answered."""
     if _owes_all(attempt, provider):
-        return attempt.intent.n_requests or 0
+        return attempt.intent.n_requests
     return _n_counted(attempt)
 
 
 def _n_counted(attempt: Attempt) -> int:
     n_completed = attempt.status.n_completed if attempt.status else None
-    return min(n_completed or 0, attempt.intent.n_requests or 0)
+    return min(n_completed or 0, attempt.intent.n_requests)
 
 
-def _not_among(attempt: Attempt, wanted: list[tuple[FileRole, str]]) -> list[Event]:
+def _not_among(attempt: Attempt, wanted: list[tuple[FileRole, str]]) -> list[Downloaded]:
     ids_wanted = {file_id for _, file_id in wanted}
     return [event for event in accepted_downloads(attempt) if event.file_id not in ids_wanted]
 
@@ -219,33 +218,46 @@ def _note_unavailable(session: Session, provider: BatchProvider, attempt: Attemp
     )
 
 
-def _raw_file(attempt: Attempt, event: Event) -> raw.RawFile:
+def file_of(attempt: Attempt, role: FileRole, file_id: str, sha256: str) -> raw.RawFile:
+    """Return where the raw lines of an attempt's result file are."""
     return raw.RawFile(
         provider=attempt.provider,
-        batch_id=attempt.batch_id or "",
+        batch_id=attempt.known_batch_id,
         attempt_id=attempt.attempt_id,
-        file_id=event.file_id or "",
-        role=FileRole(event.file_role or FileRole.OUTPUT),
-        sha256=event.sha256 or "",
+        file_id=file_id,
+        role=role,
+        sha256=sha256,
         created_at=attempt.created_at,
+    )
+
+
+def raw_file(attempt: Attempt, event: Downloaded) -> raw.RawFile:
+    """Return where the raw lines of a download are."""
+    return file_of(attempt, event.file_role, event.file_id, event.sha256)
+
+
+def record_download(session: Session, file: raw.RawFile, size_bytes: int, n_lines: int) -> None:
+    """Record that a result file is in the lake."""
+    session.record(
+        Downloaded(
+            attempt_id=file.attempt_id,
+            provider=file.provider,
+            batch_id=file.batch_id,
+            file_id=file.file_id,
+            file_role=file.role,
+            size_bytes=size_bytes,
+            sha256=file.sha256,
+            n_lines=n_lines,
+        )
     )
 
 
 def _publish(session: Session, attempt: Attempt, file: _Fetched) -> None:
     """Raw first: every byte is in the lake before anything tries to read it."""
-    event = Event(
-        kind=Kind.DOWNLOADED,
-        attempt_id=attempt.attempt_id,
-        provider=attempt.provider,
-        batch_id=attempt.batch_id,
-        file_id=file.file_id,
-        file_role=file.role,
-        size_bytes=file.download.size_bytes,
-        sha256=file.download.sha256,
-    )
-    n_lines = raw.publish(session.store, _raw_file(attempt, event), file.path)
+    place = file_of(attempt, file.role, file.file_id, file.download.sha256)
+    n_lines = raw.publish(session.store, place, file.path)
     failpoints.reach("Y6")
-    session.record(dataclasses.replace(event, n_lines=n_lines))
+    record_download(session, place, file.download.size_bytes, n_lines)
     failpoints.reach("Y7")
     file.path.unlink()
     session.counts.n_files_downloaded += 1
@@ -255,18 +267,16 @@ def _publish(session: Session, attempt: Attempt, file: _Fetched) -> None:
 def source_of(attempt: Attempt) -> derive.Source:
     """Return an attempt's accepted files, output before error."""
     files = sorted(
-        (_raw_file(attempt, event) for event in accepted_downloads(attempt)),
+        (raw_file(attempt, event) for event in accepted_downloads(attempt)),
         key=lambda f: f.role != FileRole.OUTPUT,
     )
-    return derive.Source(
-        attempt.shard_id, attempt.attempt_id, attempt.provider, attempt.intent.origin or "", tuple(files)
-    )
+    return derive.Source(attempt.shard_id, attempt.attempt_id, attempt.provider, attempt.intent.origin, tuple(files))
 
 
 def price_of(session: Session, attempt: Attempt) -> derive.PriceRow:
     """Return the price of a response of this attempt's model, None where no price is known."""
     book = prices.Prices.of_lake(session.store.path / CONFIG, attempt.created_at or session.store.clock.now())
-    asked = PricedModel(attempt.provider, attempt.intent.request_model or "", attempt.mode)
+    asked = PricedModel(attempt.provider, attempt.intent.request_model, attempt.mode)
 
     def price(response: Response) -> float | None:
         return book.cost(
@@ -305,11 +315,11 @@ def finish(session: Session, attempt: Attempt, *, n_files_absent: int = 0) -> No
 def _superseded(attempt: Attempt) -> list[raw.RawFile]:
     """Return downloads that a later, fuller one of the same file replaced."""
     accepted = {event.event_id for event in accepted_downloads(attempt)}
-    return [_raw_file(attempt, event) for event in attempt.downloads if event.event_id not in accepted]
+    return [raw_file(attempt, event) for event in attempt.downloads if event.event_id not in accepted]
 
 
 def _verify(session: Session, attempt: Attempt, tally: derive.Tally, n_files_absent: int) -> None:
-    n_sent = attempt.intent.n_requests or 0
+    n_sent = attempt.intent.n_requests
     n_missing = n_sent - tally.n_matched
     faults = []
     if n_missing and attempt.state is BatchState.COMPLETED:
@@ -323,18 +333,14 @@ def _verify(session: Session, attempt: Attempt, tally: derive.Tally, n_files_abs
     if tally.n_unmatched:
         faults.append(f"{tally.n_unmatched} lines belong to no request")
     failpoints.reach("Y9")
-    kind = Kind.MISMATCH if faults else Kind.VERIFIED
-    session.record(
-        Event(
-            kind=kind,
-            attempt_id=attempt.attempt_id,
-            batch_id=attempt.batch_id,
-            n_requests=n_sent,
-            n_completed=tally.n_succeeded,
-            n_failed=tally.n_matched - tally.n_succeeded,
-            reason="; ".join(faults) or None,
-        )
-    )
+    counts: dict[str, Any] = {
+        "attempt_id": attempt.attempt_id,
+        "batch_id": attempt.batch_id,
+        "n_requests": n_sent,
+        "n_completed": tally.n_succeeded,
+        "n_failed": tally.n_matched - tally.n_succeeded,
+    }
+    session.record(Mismatch(**counts, reason="; ".join(faults)) if faults else Verified(**counts))
     if faults:
         session.counts.n_mismatched += 1
         session.note(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from batchpond import ids
 from batchpond.lake import failpoints, tables
 from batchpond.lake.attempts import Phase, Picture
-from batchpond.lake.events import Event, Kind
+from batchpond.lake.events.records import Approval, Sharded, Voided
 from batchpond.lake.payload import shard_file_name
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import CONFIG, Store
@@ -101,7 +100,7 @@ class DueRequest(NamedTuple):
 class NewShard:
     """A shard that is about to be recorded: its fact, its lines, and their custom_ids in an adopted batch."""
 
-    event: Event
+    event: Sharded
     lines: list[DueRequest]
     custom_ids: list[str] | None = None
 
@@ -146,8 +145,7 @@ def new_shards(
             else:
                 parts = shard.split_segments(members, n_lines, rule.segments, limits)
             for lines in parts:
-                event = shard_event(study, version, lines, book, generation, expected)
-                yield NewShard(dataclasses.replace(event, shard_kind=kind), lines)
+                yield NewShard(shard_event(study, version, lines, kind, book, generation, expected), lines)
 
 
 def _chosen(picture: Picture, again: Again | None) -> tuple[str, dict[str, Any]]:
@@ -186,7 +184,7 @@ def is_voidable(picture: Picture, shard_id: str) -> bool:
     """Whether no batch of a shard exists or is on its way; an adopted batch is one from the start."""
     latest = picture.latest_attempt(shard_id)
     is_free = latest is None or latest.phase in {Phase.ABSENT, Phase.INTENT, Phase.UPLOADED, Phase.REJECTED}
-    return is_free and picture.shards[shard_id].shard_kind != ShardKind.ADOPTED
+    return is_free and picture.shards[shard_id].shard_kind is not ShardKind.ADOPTED
 
 
 def pending_shards(picture: Picture) -> list[str]:
@@ -211,27 +209,28 @@ def shard_event(
     study: str,
     version: str,
     lines: list[DueRequest],
+    kind: ShardKind,
     book: Prices,
     generation: int,
     expected_tokens: Mapping[str, int] = _UNSAID,
-) -> Event:
+) -> Sharded:
     """Return the fact of a shard of these lines, with what they are expected to cost.
 
     `expected_tokens` is the expected output of an answer by stage, where the study says it.
     """
-    first = lines[0]
+    first, mode = lines[0], Mode(lines[0].mode)
     tokens = sum(line.estimated_input_tokens for line in lines)
     cost = _estimate(book, lines, expected_tokens)
-    return Event(
-        kind=Kind.SHARDED,
+    return Sharded(
         study=study,
         study_version=version,
         shard_id=ids.shard_id(
-            (first.provider, first.endpoint, first.request_model, Mode(first.mode)),
+            (first.provider, first.endpoint, first.request_model, mode),
             generation,
             [line.request_id for line in lines],
         ),
-        mode=first.mode,
+        shard_kind=kind,
+        mode=mode,
         provider=first.provider,
         endpoint=first.endpoint,
         request_model=first.request_model,
@@ -240,14 +239,14 @@ def shard_event(
         input_tokens=tokens,
         cost_expected_usd=cost.expected_usd,
         cost_max_usd=cost.worst_usd,
-        detail=_cells_text(lines),
+        cells=_cells_text(lines),
         tier=None if first.tier == tiers.FIRST else first.tier,
     )
 
 
-def priced(shard: Event) -> PricedModel:
+def priced(shard: Sharded) -> PricedModel:
     """Return what a shard is billed as."""
-    return PricedModel(shard.provider or "", shard.request_model or "", Mode(shard.mode or Mode.BATCH))
+    return PricedModel(shard.provider, shard.request_model, shard.mode)
 
 
 def _estimate(book: Prices, lines: list[DueRequest], expected_tokens: Mapping[str, int]) -> Estimate:
@@ -272,48 +271,48 @@ def _cells_text(lines: list[DueRequest]) -> str:
     return "; ".join(parts)[:CELLS_TEXT_MAX]
 
 
-def form_shards(session: Session, study: str, approval: Event, again: Again | None = None) -> None:
+def form_shards(session: Session, study: str, approval: Approval, again: Again | None = None) -> None:
     """S1: record the shards that an approval's due requests make; the lock is held.
 
     The fact comes before the file: a shard is real once its file stands, and a fact without a
     file is harmless. A shard of an earlier plan that was never sent is voided first, for good:
     its requests would otherwise be in two shards that may both be sent.
     """
-    version = approval.study_version or ""
+    version = approval.study_version
     if again is None and _is_all_sharded(session, study, approval):
         return
     for shard_id in void_shards(session.picture, study, version):
-        session.record(Event(kind=Kind.VOIDED, study=study, shard_id=shard_id))
+        session.record(Voided(study=study, shard_id=shard_id))
     for new in new_shards(session.store, session.picture, study, version, approval.n_limit, again):
         session.record(new.event)
         publish_shard(session.store, new)
     failpoints.reach("S1")
 
 
-def _is_all_sharded(session: Session, study: str, approval: Event) -> bool:
+def _is_all_sharded(session: Session, study: str, approval: Approval) -> bool:
     """Whether the shards on record hold all that is approved; saves an idle pass the look at the plan."""
-    version = approval.study_version or ""
+    version = approval.study_version
     n_sharded = 0
     for event in session.picture.shards.values():
         is_mine = (event.study, event.study_version, event.shard_kind) == (study, version, ShardKind.FIRST)
         if is_mine and is_real(session.store, session.picture, event):
-            n_sharded += event.n_requests or 0
+            n_sharded += event.n_requests
     last_round = session.picture.rounds.get(version)
     found = last_round.n_requests if last_round else planned.study_column(session.store, version, "n_requests")
     n_wanted = _EVERYTHING if found is None else int(found)
     return n_sharded >= (n_wanted if approval.n_limit is None else min(n_wanted, approval.n_limit))
 
 
-def is_real(store: Store, picture: Picture, shard: Event) -> bool:
+def is_real(store: Store, picture: Picture, shard: Sharded) -> bool:
     """Whether a shard's file stands, as it does before the first attempt at it."""
-    if picture.latest_attempt(shard.shard_id or "") is not None:
+    if picture.latest_attempt(shard.shard_id) is not None:
         return True
-    return store.has(SHARD_REQUESTS, shard_file_name(shard.provider or "", shard.shard_id or ""))
+    return store.has(SHARD_REQUESTS, shard_file_name(shard.provider, shard.shard_id))
 
 
 def publish_shard(store: Store, new: NewShard) -> None:
     """Publish a shard's lines: from here on it is real."""
-    name = shard_file_name(new.event.provider or "", new.event.shard_id or "")
+    name = shard_file_name(new.event.provider, new.event.shard_id)
     store.publish(SHARD_REQUESTS, name, _shard_rows(store, new))
 
 

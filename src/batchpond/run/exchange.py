@@ -47,7 +47,7 @@ def tell_waiting(session: Session) -> None:
     if not session.counts.n_created:
         return
     for folder, attempts in _by_folder(mine, session.store):
-        n_requests = sum(attempt.intent.n_requests or 0 for attempt in attempts)
+        n_requests = sum(attempt.intent.n_requests for attempt in attempts)
         session.note(Severity.INFO, waiting_text(len(attempts), n_requests, folder), hint=NEXT_STEP)
 
 
@@ -60,7 +60,7 @@ def tell_strays(session: Session) -> None:
 def strays(attempts: Iterable[Attempt], store: Store) -> Iterator[str]:
     """Yield a sentence for each folder with result files that nobody will read."""
     for folder, mine in _by_folder(_attempts(attempts), store):
-        known = {attempt.intent.token or "": _read_files(attempt) for attempt in mine}
+        known = {attempt.token: _read_files(attempt) for attempt in mine}
         found = folder.strays(known)
         if found:
             names = ", ".join(found[:STRAYS_SHOWN_MAX])
@@ -79,7 +79,7 @@ def absent(attempts: Iterable[Attempt], store: Store) -> Iterator[str]:
 def _read_files(attempt: Attempt) -> frozenset[str] | None:
     if attempt.phase in _READING_PHASES:
         return None
-    return frozenset(event.file_id or "" for event in attempt.downloads)
+    return frozenset(event.file_id for event in attempt.downloads)
 
 
 def _attempts(attempts: Iterable[Attempt]) -> list[Attempt]:
@@ -89,7 +89,7 @@ def _attempts(attempts: Iterable[Attempt]) -> list[Attempt]:
 def _by_folder(attempts: Iterable[Attempt], store: Store) -> Iterator[tuple[Folder, list[Attempt]]]:
     by_host: dict[str, list[Attempt]] = {}
     for attempt in attempts:
-        by_host.setdefault(attempt.intent.host or "", []).append(attempt)
+        by_host.setdefault(attempt.intent.host, []).append(attempt)
     for host, mine in by_host.items():
         folder = folder_of(host, store.path)
         if folder is not None:

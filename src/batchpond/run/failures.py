@@ -86,7 +86,7 @@ def _class_without_row(attempt: Attempt) -> ErrorClass:
         return ErrorClass.LOST
     match attempt.state:
         case BatchState.FAILED:
-            message = (attempt.status.detail if attempt.status else None) or ""
+            message = attempt.status.detail or "" if attempt.status else ""
             return classify(None, ApiError(message, attempt.failure_code))
         case BatchState.EXPIRED:
             return ErrorClass.EXPIRED

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from batchpond.errors import UsageError
-from batchpond.lake.attempts import REFETCH, UNCLEAR_PHASES, Attempt, Phase, Picture, seen_event
-from batchpond.lake.events import Event, Kind
+from batchpond.lake.attempts import LOSABLE_PHASES, UNCLEAR_PHASES, Attempt, Phase, Picture, seen_as
+from batchpond.lake.events.records import Absent, Adopted, Event, Lost, Resolution, Resolved, Unknown
 from batchpond.lake.store import Store
 from batchpond.model import RemoteBatch
 from batchpond.run.find.candidates import Proof, prove
@@ -16,21 +14,13 @@ from batchpond.run.session import Providers, Session
 from batchpond.views.refresh import refresh
 
 _ID_PREFIX_MIN = 6
-
-
-class Resolution(StrEnum):
-    """What a person can say about an attempt."""
-
-    ADOPT = "adopt"
-    ABSENT = "absent"
-    LOST = "lost"
-    REFETCH = "refetch"
+_BY_A_PERSON = "a person's word"
 
 
 _ALLOWED = {
     Resolution.ADOPT: UNCLEAR_PHASES,
     Resolution.ABSENT: UNCLEAR_PHASES,
-    Resolution.LOST: frozenset({Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE, Phase.MISMATCH}),
+    Resolution.LOST: LOSABLE_PHASES,
     Resolution.REFETCH: frozenset({Phase.MISMATCH}),
 }
 
@@ -80,32 +70,18 @@ def find_attempt(picture: Picture, wanted: str) -> Attempt:
 
 def _events(session: Session, attempt: Attempt, resolution: Resolution, batch_id: str | None) -> list[Event]:
     attempt_id = attempt.attempt_id
-    resolved = Event(kind=Kind.RESOLVED, attempt_id=attempt_id, batch_id=batch_id, reason=resolution)
+    resolved = Resolved(attempt_id=attempt_id, batch_id=batch_id, resolution=resolution)
     match resolution:
         case Resolution.ADOPT:
-            batch = _adoptable(session, attempt, batch_id)
-            return [
-                resolved,
-                seen_event(Kind.ADOPTED, attempt, batch),
-            ]
+            return [resolved, Adopted(**seen_as(attempt, _adoptable(session, attempt, batch_id)))]
         case Resolution.ABSENT:
-            doubt = [
-                Event(
-                    kind=Kind.UNKNOWN,
-                    attempt_id=attempt_id,
-                    ordinal=attempt.n_sends,
-                    reason="a person's word",
-                )
-            ]
-            return [
-                resolved,
-                *(doubt if attempt.phase is Phase.SENT else []),
-                Event(kind=Kind.ABSENT, attempt_id=attempt_id, detail="a person's word"),
-            ]
+            doubt = Unknown(attempt_id=attempt_id, ordinal=attempt.n_sends, reason=_BY_A_PERSON)
+            absent = Absent(attempt_id=attempt_id, evidence=_BY_A_PERSON)
+            return [resolved, doubt, absent] if attempt.phase is Phase.SENT else [resolved, absent]
         case Resolution.LOST:
-            return [resolved, Event(kind=Kind.LOST, attempt_id=attempt_id, reason="a person's word")]
-        case Resolution.REFETCH:
-            return [Event(kind=Kind.RESOLVED, attempt_id=attempt_id, reason=REFETCH)]
+            return [resolved, Lost(attempt_id=attempt_id, reason=_BY_A_PERSON)]
+        case _:
+            return [Resolved(attempt_id=attempt_id, resolution=resolution)]
 
 
 def _adoptable(session: Session, attempt: Attempt, batch_id: str | None) -> RemoteBatch:

@@ -6,17 +6,16 @@ from which the next pass finds the batch again. Only the upload may be repeated 
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
-from batchpond import ids
+from batchpond import ids, model
 from batchpond.errors import AccessError, ExitCode, LakeError, ProviderError
 from batchpond.lake import failpoints, payload
-from batchpond.lake.attempts import Attempt, Phase, seen_event, wire_of
-from batchpond.lake.events import Event, Kind
-from batchpond.model import Created, CreateSpec, ErrorClass, Mode, Origin, Rejected, RemoteFile, Unclear
+from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, seen_as
+from batchpond.lake.events.records import Approval, Created, Intent, Rejected, Sent, Sharded, Unknown, Uploaded
+from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteFile, Unclear
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
 from batchpond.run.find import elsewhere
@@ -25,7 +24,6 @@ from batchpond.run.session import Session, Severity
 
 SEND_LEASE_S = 60.0
 FILE_MARGIN_S = 7_200.0
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Sending(StrEnum):
@@ -60,14 +58,14 @@ class Bearings:
         return cls(session.scope(provider), session.newest[name])
 
 
-def send_shard(session: Session, shard: Event, approval: Event) -> Sending:
+def send_shard(session: Session, shard: Sharded, approval: Approval) -> Sending:
     """Bring a shard's batch into being, or find out that it may not be; the lock is held.
 
     Goes on where an earlier process stopped. The caller has made sure that the shard's latest
     attempt, if any, is unsent, rejected, absent, or ended in a failure that may be sent again.
     Raises ProviderError or AccessError when the upload fails: nothing was created then.
     """
-    provider = session.providers.get(wire_of(shard))
+    provider = session.providers.get(shard.wire)
     attempt = _attempt_to_send(session, shard, approval, provider)
     # Where no batch carries a token, its input file names it.
     is_known_by_file = provider.descriptor.takes_files and not provider.descriptor.has_token
@@ -88,70 +86,59 @@ def _usable_file(session: Session, attempt: Attempt, provider: BatchProvider) ->
     """Return the attempt's uploaded file, unless the batch may have been refused because of it, or it is gone."""
     kept_s = provider.descriptor.input_retention_s
     if kept_s is not None and attempt.uploaded is not None:
-        age_s = (session.store.clock.now() - (attempt.uploaded.occurred_at or _EPOCH)).total_seconds()
+        age_s = (session.store.clock.now() - attempt.uploaded.occurred_at).total_seconds()
         if age_s > kept_s - FILE_MARGIN_S:
             return None
-    refused = attempt.rejection is not None and attempt.rejection.provider_status == ErrorClass.PERMANENT
+    refused = attempt.rejection is not None and attempt.rejection.error_class is ErrorClass.PERMANENT
     return None if refused else attempt.file_id
 
 
-def _attempt_to_send(session: Session, shard: Event, approval: Event, provider: BatchProvider) -> Attempt:
-    latest = session.picture.latest_attempt(shard.shard_id or "")
-    if latest is not None and latest.phase in {Phase.INTENT, Phase.UPLOADED, Phase.REJECTED}:
+def _attempt_to_send(session: Session, shard: Sharded, approval: Approval, provider: BatchProvider) -> Attempt:
+    latest = session.picture.latest_attempt(shard.shard_id)
+    if latest is not None and latest.phase in BEFORE_SENT_PHASES:
         # Its file and its token are at that host: a batch made elsewhere would never be looked for there.
         check_host(latest, provider)
         _rebuild_payload(session, latest)
         return latest
-    ordinal = 1 if latest is None else (latest.intent.ordinal or 0) + 1
+    ordinal = 1 if latest is None else latest.intent.ordinal + 1
     return _record_intent(session, shard, approval, provider, ordinal)
 
 
-def _record_intent(session: Session, shard: Event, approval: Event, provider: BatchProvider, ordinal: int) -> Attempt:
+def _record_intent(
+    session: Session, shard: Sharded, approval: Approval, provider: BatchProvider, ordinal: int
+) -> Attempt:
     """S2 to S4: payload on disk, then the durable intent that carries the token."""
     store = session.store
     bearings = Bearings.take(session, provider)
-    attempt_id = ids.attempt_id(store.lake_id, shard.shard_id or "", ordinal)
+    attempt_id = ids.attempt_id(store.lake_id, shard.shard_id, ordinal)
     built = payload.build(
         store,
-        registry.module(shard.provider or ""),
-        provider=shard.provider or "",
-        endpoint=shard.endpoint or "",
-        shard_id=shard.shard_id or "",
+        registry.module(shard.provider),
+        provider=shard.provider,
+        endpoint=shard.endpoint,
+        shard_id=shard.shard_id,
         attempt_id=attempt_id,
     )
+    said = shard.asked() | {"size_bytes": built.size_bytes}
     session.record(
-        Event(
-            kind=Kind.INTENT,
+        Intent(
+            **said,
             attempt_id=attempt_id,
-            shard_id=shard.shard_id,
-            shard_kind=shard.shard_kind,
             ordinal=ordinal,
             token=ids.token(store.lake_id, attempt_id, store.secret, built.sha256),
             approval_id=approval.approval_id,
-            study=shard.study,
-            study_version=shard.study_version,
-            provider=shard.provider,
             host=provider.host,
-            endpoint=shard.endpoint,
-            request_model=shard.request_model,
             origin=_origin(shard, provider),
-            mode=shard.mode,
-            n_requests=shard.n_requests,
-            size_bytes=built.size_bytes,
             sha256=built.sha256,
-            input_tokens=shard.input_tokens,
-            cost_expected_usd=shard.cost_expected_usd,
-            cost_max_usd=shard.cost_max_usd,
-            detail=shard.detail,
             scope=bearings.scope,
-            provider_created_at=bearings.newest,
+            newest_batch_at=bearings.newest,
         )
     )
     failpoints.reach("S4")
     return session.attempt(attempt_id)
 
 
-def _origin(shard: Event, provider: BatchProvider) -> Origin:
+def _origin(shard: Sharded, provider: BatchProvider) -> Origin:
     if shard.mode == Mode.FILES:
         return Origin.FILES
     return Origin.SIMULATED if provider.is_loopback else Origin.BATCH
@@ -163,7 +150,7 @@ def _rebuild_payload(session: Session, attempt: Attempt) -> None:
         session.store,
         registry.module(attempt.provider),
         provider=attempt.provider,
-        endpoint=intent.endpoint or "",
+        endpoint=intent.endpoint,
         shard_id=attempt.shard_id,
         attempt_id=attempt.attempt_id,
     )
@@ -189,8 +176,7 @@ def _upload(session: Session, attempt: Attempt, provider: BatchProvider) -> str:
             hint="run `batchpond sync` to upload it again",
         )
     session.record(
-        Event(
-            kind=Kind.UPLOADED,
+        Uploaded(
             attempt_id=attempt.attempt_id,
             file_id=remote.file_id,
             size_bytes=intent.size_bytes,
@@ -201,10 +187,8 @@ def _upload(session: Session, attempt: Attempt, provider: BatchProvider) -> str:
     return remote.file_id
 
 
-def _uploaded_before(session: Session, provider: BatchProvider, name: str, intent: Event) -> RemoteFile | None:
+def _uploaded_before(session: Session, provider: BatchProvider, name: str, intent: Intent) -> RemoteFile | None:
     """Return the file if it is there: a process that died left it or, where files name batches, a copy of the lake."""
-    if intent.occurred_at is None:
-        return None
     is_named = provider.descriptor.has_token
     found = provider.find_uploads(name, intent.occurred_at if is_named else elsewhere.since(session, intent.study))
     return next((file for file in found if file.size_bytes == intent.size_bytes), None)
@@ -214,8 +198,7 @@ def _create(session: Session, attempt: Attempt, file_id: str | None, provider: B
     """S7 to S9: a durable `sent`, one POST, and what its answer means."""
     clock = session.store.clock
     ordinal = attempt.n_sends + 1
-    sent = Event(
-        kind=Kind.SENT,
+    sent = Sent(
         attempt_id=attempt.attempt_id,
         ordinal=ordinal,
         file_id=file_id,
@@ -229,14 +212,15 @@ def _create(session: Session, attempt: Attempt, file_id: str | None, provider: B
         )
     failpoints.reach("S7")
     failpoints.reach("S8.before")
-    if clock.monotonic_s() - (sent.monotonic_s or 0.0) > SEND_LEASE_S:
-        return _rejected(session, attempt, Rejected(ErrorClass.TRANSIENT, "lease_expired", "the process was asleep", 0))
+    if clock.monotonic_s() - sent.monotonic_s > SEND_LEASE_S:
+        asleep = model.Rejected(ErrorClass.TRANSIENT, "lease_expired", "the process was asleep", 0)
+        return _rejected(session, attempt, asleep)
     answer = provider.create(_create_spec(session, attempt, file_id))
     failpoints.reach("S8.after")
     match answer:
-        case Created():
+        case model.Created():
             return _created(session, attempt, answer)
-        case Rejected():
+        case model.Rejected():
             return _rejected(session, attempt, answer)
         case Unclear():
             return _unclear(session, attempt, answer)
@@ -244,25 +228,24 @@ def _create(session: Session, attempt: Attempt, file_id: str | None, provider: B
 
 def _create_spec(session: Session, attempt: Attempt, file_id: str | None) -> CreateSpec:
     intent = attempt.intent
-    token = intent.token or ""
-    metadata = [("batchpond", token), ("study", intent.study or ""), ("shard", attempt.shard_id)]
-    if intent.detail:
-        metadata.append(("cells", intent.detail))
+    metadata = [("batchpond", attempt.token), ("study", intent.study), ("shard", attempt.shard_id)]
+    if intent.cells:
+        metadata.append(("cells", intent.cells))
     return CreateSpec(
-        token=token,
-        endpoint=intent.endpoint or "",
-        request_model=intent.request_model or "",
+        token=attempt.token,
+        endpoint=intent.endpoint,
+        request_model=intent.request_model,
         input_file_id=file_id,
         payload_path=session.store.payload_path(attempt.attempt_id),
-        n_requests=intent.n_requests or 0,
+        n_requests=intent.n_requests,
         metadata=tuple(metadata),
     )
 
 
-def _created(session: Session, attempt: Attempt, answer: Created) -> Sending:
+def _created(session: Session, attempt: Attempt, answer: model.Created) -> Sending:
     batch = answer.batch
     try:
-        session.record(dataclasses.replace(seen_event(Kind.CREATED, attempt, batch), scope=answer.scope))
+        session.record(Created(**seen_as(attempt, batch), scope=answer.scope))
     except LakeError as error:
         raise LakeError(
             f"batch {batch.batch_id} was created at {attempt.provider} but could not be recorded: {error.message}",
@@ -273,20 +256,20 @@ def _created(session: Session, attempt: Attempt, answer: Created) -> Sending:
     return Sending.CREATED
 
 
-def _rejected(session: Session, attempt: Attempt, answer: Rejected) -> Sending:
+def _rejected(session: Session, attempt: Attempt, answer: model.Rejected) -> Sending:
+    wait_s = answer.retry_after_s
     session.record(
-        Event(
-            kind=Kind.REJECTED,
+        Rejected(
             attempt_id=attempt.attempt_id,
             ordinal=session.attempt(attempt.attempt_id).n_sends,
-            provider_status=answer.error_class,
-            reason=answer.code,
-            monotonic_s=answer.retry_after_s,
-            detail=answer.message,
+            error_class=answer.error_class,
+            error_code=answer.code,
+            message=answer.message,
+            retry_at=None if wait_s is None else session.store.clock.now() + timedelta(seconds=wait_s),
         )
     )
     session.counts.n_rejected += 1
-    session.paused.add((attempt.wire, attempt.intent.request_model or ""))
+    session.paused.add((attempt.wire, attempt.intent.request_model))
     message = f"{attempt.provider} refused a batch of {attempt.intent.n_requests} requests: {answer.message}"
     match answer.error_class:
         case ErrorClass.ACCESS:
@@ -307,8 +290,7 @@ def _unclear(session: Session, attempt: Attempt, answer: Unclear) -> Sending:
     """Our request has ended on our side, so the absence clock may start now."""
     clock = session.store.clock
     session.record(
-        Event(
-            kind=Kind.UNKNOWN,
+        Unknown(
             attempt_id=attempt.attempt_id,
             ordinal=session.attempt(attempt.attempt_id).n_sends,
             boot_id=clock.boot_id(),

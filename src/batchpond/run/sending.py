@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,8 +10,8 @@ from enum import StrEnum
 
 from batchpond.errors import ExitCode
 from batchpond.lake import tables
-from batchpond.lake.attempts import UNSENT_PHASES, Attempt, Phase, Picture, wire_of
-from batchpond.lake.events import Event
+from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNSENT_PHASES, Attempt, Phase, Picture
+from batchpond.lake.events.records import Approval, Intent, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
 from batchpond.plan import planned, tiers
@@ -59,19 +60,19 @@ def readiness(attempt: Attempt | None, trigger: Trigger) -> Readiness:
 
 def _after_rejection(attempt: Attempt, trigger: Trigger) -> Readiness:
     rejection = attempt.rejection
-    if rejection is None or rejection.occurred_at is None:
+    if rejection is None:
         return Readiness.READY
-    if rejection.provider_status not in {ErrorClass.TRANSIENT, ErrorClass.ACCESS}:
+    if rejection.error_class not in {ErrorClass.TRANSIENT, ErrorClass.ACCESS}:
         return Readiness.READY if trigger.is_explicit else Readiness.HELD
     if attempt.n_rejections > REJECTIONS_MAX and not trigger.is_explicit:
         return Readiness.HELD
     wait = min(BACKOFF_FIRST * 2 ** (attempt.n_rejections - 1), BACKOFF_MAX)
-    wait = max(wait, timedelta(seconds=rejection.monotonic_s or 0.0))
-    return Readiness.READY if trigger.now - rejection.occurred_at >= wait else Readiness.WAITING
+    ready_at = max(rejection.occurred_at + wait, rejection.retry_at or rejection.occurred_at)
+    return Readiness.READY if trigger.now >= ready_at else Readiness.WAITING
 
 
 def _after_failure(attempt: Attempt, trigger: Trigger) -> Readiness:
-    ordinal = attempt.intent.ordinal or 1
+    ordinal = attempt.intent.ordinal
     if ordinal > REQUEUES_MAX:
         return Readiness.READY if trigger.is_explicit else Readiness.HELD
     failed_at = attempt.status.occurred_at if attempt.status else None
@@ -84,7 +85,7 @@ def _after_failure(attempt: Attempt, trigger: Trigger) -> Readiness:
 def send_due(session: Session, *, only_study: str | None = None, is_explicit: bool = False) -> None:
     """Send what approvals, budgets and queues allow, study by study; the lock is held."""
     trigger = Trigger(is_explicit, session.store.clock.now())
-    staged = {event.study or "" for event in session.picture.rounds.values()}
+    staged = {event.study for event in session.picture.rounds.values()}
     for study in sorted(staged | set(session.picture.approvals)):
         if only_study not in {None, study}:
             continue
@@ -112,17 +113,17 @@ def _open_rounds(session: Session, study: str) -> bool:
     return open_due(session, study)
 
 
-def _form_retries(session: Session, study: str, approval: Event) -> None:
+def _form_retries(session: Session, study: str, approval: Approval) -> None:
     """Ask failed requests again where the study wants that, once all that was asked has ended.
 
     Waiting for the end makes one further batch of what would otherwise be many small ones.
     """
-    again = planned.automatic_again(session.store, approval.study_version or "")
+    again = planned.automatic_again(session.store, approval.study_version)
     if again is not None and not due.is_under_way(session.picture, study):
         due.form_shards(session, study, approval, again)
 
 
-def is_valid(session: Session, study: str, approval: Event) -> bool:
+def is_valid(session: Session, study: str, approval: Approval) -> bool:
     """Whether an approval is of the study's present plan and has not ended; says so where it matters."""
     now = session.store.clock.now()
     current = session.picture.current_versions.get(study)
@@ -134,7 +135,7 @@ def is_valid(session: Session, study: str, approval: Event) -> bool:
                 hint=f"`batchpond submit {study}` approves the new plan",
             )
         return False
-    if approval.expires_at is not None and now >= approval.expires_at:
+    if now >= approval.expires_at:
         session.note(
             Severity.WARNING,
             f"the approval of study {study} ended on {approval.expires_at:%Y-%m-%d}",
@@ -147,33 +148,32 @@ def is_valid(session: Session, study: str, approval: Event) -> bool:
 def _has_unsent(session: Session, study: str) -> bool:
     """Whether shards of an earlier plan of the study were never sent."""
     return any(
-        shard.study == study and session.picture.latest_attempt(shard.shard_id or "") is None
+        shard.study == study and session.picture.latest_attempt(shard.shard_id) is None
         for shard in session.picture.shards.values()
     )
 
 
-def candidates(store: Store, picture: Picture, study: str) -> Iterator[tuple[Event, Attempt | None]]:
+def candidates(store: Store, picture: Picture, study: str) -> Iterator[tuple[Sharded, Attempt | None]]:
     """Yield the study's shards of the current version that are not done, with their latest attempt, tier by tier."""
     version = picture.current_versions.get(study)
     for shard in tiers.in_order(picture.shards.values()):
-        if shard.study != study or shard.study_version != version or shard.shard_kind == ShardKind.ADOPTED:
+        if shard.study != study or shard.study_version != version or shard.shard_kind is ShardKind.ADOPTED:
             continue
-        latest = picture.latest_attempt(shard.shard_id or "")
+        latest = picture.latest_attempt(shard.shard_id)
         if latest is not None and latest.phase is Phase.VERIFIED and latest.failure_code is None:
             continue
         if due.is_real(store, picture, shard):
             yield shard, latest
 
 
-def _send_study(session: Session, study: str, approval: Event, trigger: Trigger) -> None:
-    waiting_for: dict[str, int] = {}
+def _send_study(session: Session, study: str, approval: Approval, trigger: Trigger) -> None:
+    waiting_for: Counter[tuple[str, ExitCode]] = Counter()
     precedence = tiers.Precedence()
     budget: Budget | None = None
     settings = config.load(session.store.path)
     for shard, latest in candidates(session.store, session.picture, study):
-        wire = wire_of(shard)
-        if shard.mode == Mode.LIVE:
-            session.n_live += shard.n_requests or 0
+        if shard.mode is Mode.LIVE:
+            session.n_live += shard.n_requests
             continue
         match readiness(latest, trigger):
             case Readiness.DONE:
@@ -184,7 +184,7 @@ def _send_study(session: Session, study: str, approval: Event, trigger: Trigger)
                     precedence.hold(shard, tiers.of_model(shard))
                 continue
             case Readiness.HELD:
-                _count(waiting_for, "a person: the provider refused them")
+                waiting_for[_REFUSED.reason, _REFUSED.exit_code] += 1
                 continue
             case Readiness.READY:
                 budget = budget or Budget.of(session, approval)
@@ -192,24 +192,19 @@ def _send_study(session: Session, study: str, approval: Event, trigger: Trigger)
         if obstacle is not None:
             if obstacle.holds is not None:
                 precedence.hold(shard, obstacle.holds)
-            _count(waiting_for, obstacle.reason)
+            waiting_for[obstacle.reason, obstacle.exit_code] += 1
             session.n_waiting += obstacle.passes_by_itself
             continue
-        with session.isolated(wire, f"sending {shard.n_requests} requests to {wire}"):
+        with session.isolated(shard.wire, f"sending {shard.n_requests} requests to {shard.wire}"):
             send_shard(session, shard, approval)
             budget.reserve(shard)
-    for reason, n in waiting_for.items():
-        code = ExitCode.ATTENTION if reason.startswith("a person") else ExitCode.DONE
-        session.note(Severity.INFO, f"{n} shards of study {study} wait for {reason}", exit_code=code)
-
-
-def _count(tally: dict[str, int], reason: str) -> None:
-    tally[reason] = tally.get(reason, 0) + 1
+    for (reason, exit_code), n in waiting_for.items():
+        session.note(Severity.INFO, f"{n} shards of study {study} wait for {reason}", exit_code=exit_code)
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why a shard that is ready is not sent now, and whether waiting alone will help.
+    """Why a shard is not sent now, whether waiting alone will help, and what that says of the pass.
 
     `holds` is what it waits for and no later tier may take, as a scope of `tiers`.
     """
@@ -217,10 +212,14 @@ class Obstacle:
     reason: str
     passes_by_itself: bool = True
     holds: str | None = None
+    exit_code: ExitCode = ExitCode.DONE
+
+
+_REFUSED = Obstacle("a person: the provider refused them", passes_by_itself=False, exit_code=ExitCode.ATTENTION)
 
 
 def _obstacle(
-    session: Session, shard: Event, settings: config.Config, budget: Budget, precedence: tiers.Precedence
+    session: Session, shard: Sharded, settings: config.Config, budget: Budget, precedence: tiers.Precedence
 ) -> Obstacle | None:
     found = _refusal(session, shard) or _full_queue(session, shard, settings)
     if found is None and not budget.allows(shard):
@@ -231,22 +230,22 @@ def _obstacle(
     return found
 
 
-def _refusal(session: Session, shard: Event) -> Obstacle | None:
-    provider, model, wire = shard.provider or "", shard.request_model or "", wire_of(shard)
+def _refusal(session: Session, shard: Sharded) -> Obstacle | None:
+    provider, model, wire = shard.provider, shard.request_model, shard.wire
     if session.providers.is_refused(wire):
-        needed = "the folder that was used before" if shard.mode == Mode.FILES else f"a key that {provider} accepts"
+        needed = "the folder that was used before" if shard.mode is Mode.FILES else f"a key that {provider} accepts"
         return Obstacle(needed, passes_by_itself=False)
     if (wire, model) in session.paused:
         return Obstacle(f"{wire} to take {model} batches again")
-    is_opaque = shard.mode != Mode.FILES and registry.module(provider).DESCRIPTOR.is_opaque
+    is_opaque = shard.mode is not Mode.FILES and registry.module(provider).DESCRIPTOR.is_opaque
     if is_opaque and _is_any_unclear(session, wire):
         return Obstacle(f"an unacknowledged {provider} batch to be found or proven absent")
     return None
 
 
-def _full_queue(session: Session, shard: Event, settings: config.Config) -> Obstacle | None:
-    provider, model = shard.provider or "", shard.request_model or ""
-    if shard.mode == Mode.FILES:  # a folder has no queue
+def _full_queue(session: Session, shard: Sharded, settings: config.Config) -> Obstacle | None:
+    provider, model = shard.provider, shard.request_model
+    if shard.mode is Mode.FILES:  # a folder has no queue
         return None
     waiting = [
         a.intent
@@ -261,14 +260,14 @@ def _full_queue(session: Session, shard: Event, settings: config.Config) -> Obst
     return None if found is None else Obstacle(found, holds=tiers.of_model(shard))
 
 
-def _over(limits: config.Limits, name: str, shard: Event, waiting: list[Event]) -> str | None:
+def _over(limits: config.Limits, name: str, shard: Sharded, waiting: list[Intent]) -> str | None:
     """Return which limit a shard would pass beside what waits; alone it is always tried."""
     if limits.open_batches is not None and len(waiting) >= limits.open_batches:
         return f"room among the {limits.open_batches} open {name} batches"
-    n_requests = sum(intent.n_requests or 0 for intent in (*waiting, shard))
+    n_requests = sum(asked.n_requests for asked in (*waiting, shard))
     if limits.enqueued_requests is not None and waiting and n_requests > limits.enqueued_requests:
         return f"room in the queue of {limits.enqueued_requests:,} {name} requests"
-    tokens = sum(intent.input_tokens or 0 for intent in (*waiting, shard))
+    tokens = sum(asked.input_tokens for asked in (*waiting, shard))
     if limits.enqueued_tokens is not None and waiting and tokens > limits.enqueued_tokens:
         return f"room in the queue of {limits.enqueued_tokens:,} {name} tokens"
     return None
@@ -286,7 +285,7 @@ class Cap:
     limit_usd: float
     taken_usd: float
 
-    def allows(self, shard: Event) -> bool:
+    def allows(self, shard: Sharded) -> bool:
         """Whether the shard's worst cost fits; one of unknown cost never does."""
         return shard.cost_max_usd is not None and self.taken_usd + shard.cost_max_usd <= self.limit_usd * (1 + 1e-9)
 
@@ -298,9 +297,9 @@ class Budget:
     caps: list[Cap]
 
     @classmethod
-    def of(cls, session: Session, approval: Event) -> Budget:
+    def of(cls, session: Session, approval: Approval) -> Budget:
         """Add up the study's attempts: by usage once verified, at worst before that."""
-        limit_usd = planned.study_budget_usd(session.store, approval.study_version or "")
+        limit_usd = planned.study_budget_usd(session.store, approval.study_version)
         if approval.cost_max_usd is None and limit_usd is None:
             return cls([])
         attempts = [a for a in session.picture.attempts.values() if a.intent.study == approval.study]
@@ -315,17 +314,17 @@ class Budget:
             caps.append(Cap(limit_usd, sum(taken_usd.values())))
         return cls(caps)
 
-    def allows(self, shard: Event) -> bool:
+    def allows(self, shard: Sharded) -> bool:
         """Whether the shard's worst cost fits every cap."""
         return all(cap.allows(shard) for cap in self.caps)
 
-    def reserve(self, shard: Event) -> None:
+    def reserve(self, shard: Sharded) -> None:
         """Take a sent shard's worst cost."""
         for cap in self.caps:
             cap.taken_usd += shard.cost_max_usd or 0.0
 
 
-def _is_under(approval: Event, attempt: Attempt) -> bool:
+def _is_under(approval: Approval, attempt: Attempt) -> bool:
     """Whether an approval pays for an attempt: made under it, or made under an earlier one and sent since."""
     is_sent_since = attempt.sent is not None and attempt.sent.ord > approval.ord
     return attempt.intent.approval_id == approval.approval_id or is_sent_since
@@ -343,7 +342,7 @@ def _taken_usd(attempt: Attempt, actual: dict[str, float | None], n_doubts: int)
 
 def _own_usd(attempt: Attempt, actual: dict[str, float | None]) -> float:
     worst = attempt.intent.cost_max_usd or 0.0
-    if attempt.phase in {Phase.INTENT, Phase.UPLOADED, Phase.REJECTED, Phase.ABSENT}:
+    if attempt.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}:
         return 0.0
     if attempt.phase is not Phase.VERIFIED:
         return worst

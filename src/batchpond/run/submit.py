@@ -10,7 +10,8 @@ from batchpond import ids
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake import failpoints
 from batchpond.lake.attempts import UNCLEAR_PHASES, Phase, Picture, fold
-from batchpond.lake.events import Event, Kind, read
+from batchpond.lake.events.log import read
+from batchpond.lake.events.records import Approval, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import Mode, PricedModel
 from batchpond.plan import planned
@@ -100,13 +101,13 @@ def preview(
     shards += [new.event for new in due.new_shards(store, picture, study, version, limit, None)]
     repeated = [new.event for new in due.new_shards(store, picture, study, version, limit, again)] if again else []
     shards += repeated
-    groups: dict[PricedModel, list[Event]] = {}
+    groups: dict[PricedModel, list[Sharded]] = {}
     for shard in shards:
         groups.setdefault(due.priced(shard), []).append(shard)
     caveats = {caveat for asked in groups for caveat in _caveats(asked)}
     models = tuple(_model_cost(key, group) for key, group in sorted(groups.items()))
     largest_usd = max((shard.cost_max_usd or 0.0 for shard in shards), default=0.0)
-    n_again = sum(shard.n_requests or 0 for shard in repeated)
+    n_again = sum(shard.n_requests for shard in repeated)
     later = planned.later_cost(store, version, n_again) if shards else (0.0, 0.0)
     return SubmitPreview(study, version, models, tuple(sorted(caveats)), largest_usd, *later)
 
@@ -115,7 +116,7 @@ def _caveats(asked: PricedModel) -> tuple[str, ...]:
     return registry.caveats(registry.module(asked.provider), asked.model, asked.mode)
 
 
-def _unsent(store: Store, picture: Picture, study: str) -> list[Event]:
+def _unsent(store: Store, picture: Picture, study: str) -> list[Sharded]:
     """Return the study's shards that no batch holds or may hold, those that wait for their turn included."""
     trigger = Trigger(is_explicit=True, now=store.clock.now())
     return [
@@ -125,14 +126,14 @@ def _unsent(store: Store, picture: Picture, study: str) -> list[Event]:
     ]
 
 
-def _model_cost(asked: PricedModel, shards: list[Event]) -> ModelCost:
+def _model_cost(asked: PricedModel, shards: list[Sharded]) -> ModelCost:
     return ModelCost(
         provider=asked.provider,
         request_model=asked.model,
         mode=asked.mode,
-        n_requests=sum(shard.n_requests or 0 for shard in shards),
+        n_requests=sum(shard.n_requests for shard in shards),
         n_shards=len(shards),
-        input_tokens=sum(shard.input_tokens or 0 for shard in shards),
+        input_tokens=sum(shard.input_tokens for shard in shards),
         cost_expected_usd=_total([shard.cost_expected_usd for shard in shards]),
         cost_max_usd=_total([shard.cost_max_usd for shard in shards]),
     )
@@ -211,8 +212,7 @@ def _approve(session: Session, shown: SubmitPreview, max_cost_usd: float | None,
     now = session.store.clock.now()
     cap = max_cost_usd if max_cost_usd is not None else shown.cost_max_usd
     session.record(
-        Event(
-            kind=Kind.APPROVAL,
+        Approval(
             approval_id=ids.digest("approval", shown.study, shown.study_version, len(session.log.events)),
             study=shown.study,
             study_version=shown.study_version,

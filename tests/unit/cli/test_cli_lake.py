@@ -15,7 +15,8 @@ from batchpond.cli import adopt, cancel, formats, live, resolve, retry, submit, 
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.attempts import Attempt
-from batchpond.lake.events import Event, EventLog, Kind
+from batchpond.lake.events.log import EventLog
+from batchpond.lake.events.records import Created, Event, Intent, Sent, Unknown
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import Store
 from batchpond.plan.report import PlanReport
@@ -26,6 +27,7 @@ from batchpond.run.retry import RetryReport
 from batchpond.run.session import Counts
 from batchpond.run.submit import SubmitPreview, SubmitReport
 from batchpond.run.sync import SyncReport
+from tests.rigs.events import fact
 
 README = Path(formats.__file__).with_name("README.md")
 
@@ -40,14 +42,12 @@ def call(lake: Path, *arguments: str) -> Result:
 def flying(store: Store, attempt_id: str, *more: Event) -> None:
     """Record an attempt that was sent, and what followed."""
     now = datetime.now(UTC)
-    intent = Event(
-        kind=Kind.INTENT, attempt_id=attempt_id, shard_id=f"shard-{attempt_id}", shard_kind="first", ordinal=1,
+    intent = fact(Intent, attempt_id=attempt_id, shard_id=f"shard-{attempt_id}", shard_kind="first", ordinal=1,
         study="demo", study_version="v1", provider="openai", host="127.0.0.1", request_model="gpt-5.4-mini",
         origin="simulated", n_requests=7, cost_expected_usd=0.1, cost_max_usd=0.2,
     )  # fmt: skip
-    sent = Event(kind=Kind.SENT, attempt_id=attempt_id, ordinal=1)
-    created = Event(
-        kind=Kind.CREATED, attempt_id=attempt_id, provider="openai", batch_id=f"batch_{attempt_id}", state="running",
+    sent = fact(Sent, attempt_id=attempt_id, ordinal=1)
+    created = fact(Created, attempt_id=attempt_id, provider="openai", batch_id=f"batch_{attempt_id}", state="running",
         provider_status="in_progress", provider_created_at=now - timedelta(hours=2),
         expires_at=now + timedelta(hours=22), n_requests=7,
     )  # fmt: skip
@@ -81,7 +81,7 @@ def test_status_shows_open_batches_and_8_only_when_asked(store: Store) -> None:
 
 def test_status_of_an_unknown_attempt_is_3_and_says_what_to_do(store: Store) -> None:
     """An unclear send needs attention, always."""
-    unknown = Event(kind=Kind.UNKNOWN, attempt_id="bbbbbbbbbbbbbbbb", ordinal=1, reason="timeout")
+    unknown = fact(Unknown, attempt_id="bbbbbbbbbbbbbbbb", ordinal=1, reason="timeout")
     flying(store, "bbbbbbbbbbbbbbbb", unknown)
     done = call(store.path, "status")
     assert done.return_value == 3
@@ -112,7 +112,7 @@ def test_audit_does_not_judge_an_open_batch(store: Store) -> None:
 
 def test_doctor_names_what_needs_a_decision(store: Store) -> None:
     """doctor ends with 3 for an unknown attempt and names it."""
-    flying(store, "bbbbbbbbbbbbbbbb", Event(kind=Kind.UNKNOWN, attempt_id="bbbbbbbbbbbbbbbb", ordinal=1))
+    flying(store, "bbbbbbbbbbbbbbbb", fact(Unknown, attempt_id="bbbbbbbbbbbbbbbb", ordinal=1))
     done = call(store.path, "doctor", "--json")
     assert done.return_value == 3
     assert any(row["check"] == "attempts" and row["level"] == "warning" for row in json.loads(done.stdout))
@@ -128,7 +128,7 @@ def test_results_of_an_empty_lake(form: str, store: Store) -> None:
 
 def test_cancel_and_resolve_ask_before_they_act(store: Store) -> None:
     """Without a terminal and without --yes nothing is recorded, and the flag is named."""
-    flying(store, "bbbbbbbbbbbbbbbb", Event(kind=Kind.UNKNOWN, attempt_id="bbbbbbbbbbbbbbbb", ordinal=1))
+    flying(store, "bbbbbbbbbbbbbbbb", fact(Unknown, attempt_id="bbbbbbbbbbbbbbbb", ordinal=1))
     before = sorted(store.path.rglob("*.parquet"))
     for arguments in (["resolve", "bbbbbbbbbb", "--absent"], ["cancel", "bbbbbbbbbb"]):
         with pytest.raises(UsageError, match="needs a yes") as caught:
@@ -168,8 +168,8 @@ def shown() -> dict[str, set[str]]:
         "live": set(live.document(LiveReport((), 0, (), ExitCode.DONE))),
         "sync": set(sync.document(Counts(), synced)),
         "cancel": set(cancel.document(CancelReport((), (), ExitCode.DONE))),
-        "resolve": set(resolve.document(Attempt(Event(kind=Kind.INTENT)))),
-        "adopt": set(adopt.document(Adoption(Attempt(Event(kind=Kind.INTENT)), is_new=True))),
+        "resolve": set(resolve.document(Attempt(fact(Intent)))),
+        "adopt": set(adopt.document(Adoption(Attempt(fact(Intent)), is_new=True))),
     }
 
 

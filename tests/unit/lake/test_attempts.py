@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,33 +15,59 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchpond.clock import ManualClock
-from batchpond.lake.attempts import FOUND, REFETCH, Attempt, Phase, fold
-from batchpond.lake.events import Event, EventLog, Kind, read
+from batchpond.lake.attempts import Attempt, Phase, fold
+from batchpond.lake.events import columns
+from batchpond.lake.events.log import EventLog, read
+from batchpond.lake.events.records import (
+    Absent,
+    Adopted,
+    CancelAsked,
+    Created,
+    Downloaded,
+    DuplicateRemote,
+    Event,
+    Intent,
+    Listed,
+    Lost,
+    Mismatch,
+    MissingRemote,
+    NotFound,
+    OfAttempt,
+    Rejected,
+    Resolution,
+    Resolved,
+    Seen,
+    Sent,
+    Status,
+    Unknown,
+    Uploaded,
+    Verified,
+)
 from batchpond.lake.schemas import EVENTS
 from batchpond.lake.store import Store
 from batchpond.model import BatchState, ErrorClass
+from tests.rigs.events import fact
 from tests.rigs.sql import views_over
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
-INTENT = Event(kind=Kind.INTENT, attempt_id="a1", shard_id="s1", shard_kind="first", ordinal=1, token="t",
+INTENT = fact(Intent, attempt_id="a1", shard_id="s1", shard_kind="first", ordinal=1, token="t",
                provider="openai", host="h", n_requests=4, study="demo", study_version="v1")  # fmt: skip
-ABOUT_ATTEMPTS = (
-    Kind.UPLOADED, Kind.SENT, Kind.REJECTED, Kind.CREATED, Kind.ADOPTED, Kind.UNKNOWN, Kind.LISTED, Kind.ABSENT,
-    Kind.STATUS, Kind.NOT_FOUND, Kind.DOWNLOADED, Kind.VERIFIED, Kind.MISMATCH, Kind.MISSING_REMOTE, Kind.LOST,
-    Kind.DUPLICATE_REMOTE, Kind.CANCEL_ASKED, Kind.RESOLVED,
+ABOUT_ATTEMPTS: tuple[type[OfAttempt], ...] = (
+    Uploaded, Sent, Rejected, Created, Adopted, Unknown, Listed, Absent,
+    Status, NotFound, Downloaded, Verified, Mismatch, MissingRemote, Lost,
+    DuplicateRemote, CancelAsked, Resolved,
 )  # fmt: skip
 
 
-def _event(kind: Kind, state: BatchState, reason: str, number: int) -> Event:
-    match kind:
-        case Kind.STATUS | Kind.CREATED | Kind.ADOPTED:
-            return Event(kind=kind, attempt_id="a1", batch_id="b1", state=state, provider_status=state)
-        case Kind.UPLOADED | Kind.DOWNLOADED:
-            return Event(kind=kind, attempt_id="a1", file_id=f"f{number}", file_role="output", n_lines=number)
-        case Kind.RESOLVED | Kind.REJECTED | Kind.UNKNOWN:
-            return Event(kind=kind, attempt_id="a1", reason=reason)
-        case _:
-            return Event(kind=kind, attempt_id="a1")
+def _event(record: type[OfAttempt], state: BatchState, resolution: Resolution, number: int) -> OfAttempt:
+    said: dict[str, Any] = {}
+    if issubclass(record, Seen):
+        said = {"state": state, "provider_status": str(state)}
+    elif issubclass(record, Uploaded | Downloaded):
+        said = {"file_id": f"f{number}"}
+    elif issubclass(record, Resolved):
+        said = {"resolution": resolution}
+    return fact(record, **said)
 
 
 def _ordered(facts: Iterable[Event]) -> list[Event]:
@@ -54,7 +81,7 @@ facts = st.builds(
     _event,
     st.sampled_from(ABOUT_ATTEMPTS),
     st.sampled_from(list(BatchState)),
-    st.sampled_from([REFETCH, FOUND, "adopt", "absent", "lost"]),
+    st.sampled_from(list(Resolution)),
     st.integers(0, 9),
 )
 histories = st.lists(facts, max_size=14).map(lambda rest: _ordered([INTENT, *rest]))
@@ -78,16 +105,16 @@ ALLOWED_MOVES = {
 # In which phases a writer that holds the lock can record a fact; all other facts come at any time.
 NO_BATCH = {Phase.INTENT, Phase.UPLOADED, Phase.SENT, Phase.REJECTED, Phase.UNKNOWN, Phase.ABSENT}
 RECORDED_IN = {
-    Kind.SENT: NO_BATCH,
-    Kind.CREATED: NO_BATCH,
-    Kind.ADOPTED: NO_BATCH,
-    Kind.REJECTED: {Phase.SENT},
-    Kind.ABSENT: {Phase.UNKNOWN},
-    Kind.STATUS: set(Phase) - NO_BATCH,
-    Kind.MISSING_REMOTE: {Phase.OPEN},
-    Kind.VERIFIED: {Phase.ENDED},
-    Kind.MISMATCH: {Phase.ENDED},
-    Kind.LOST: {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE, Phase.MISMATCH},
+    Sent: NO_BATCH,
+    Created: NO_BATCH,
+    Adopted: NO_BATCH,
+    Rejected: {Phase.SENT},
+    Absent: {Phase.UNKNOWN},
+    Status: set(Phase) - NO_BATCH,
+    MissingRemote: {Phase.OPEN},
+    Verified: {Phase.ENDED},
+    Mismatch: {Phase.ENDED},
+    Lost: {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE, Phase.MISMATCH},
 }
 
 
@@ -102,7 +129,7 @@ def test_any_history_folds_and_moves_only_as_allowed(history: list[Event]) -> No
     phase = Phase.INTENT
     for n in range(1, len(history) + 1):
         attempt = _attempt(history[:n])
-        assert attempt.phase is phase or attempt.phase in ALLOWED_MOVES[phase], history[n - 1].kind
+        assert attempt.phase is phase or attempt.phase in ALLOWED_MOVES[phase], history[n - 1]
         phase = attempt.phase
         assert attempt.batch_id is None or not attempt.phase.is_unclear
 
@@ -123,16 +150,16 @@ def test_a_terminal_state_and_the_first_batch_id_are_never_left(history: list[Ev
 @settings(max_examples=200)
 def test_a_send_is_never_forgotten(history: list[Event]) -> None:
     """Whatever came before, `sent` leaves doubt or a batch: never a state from which the shard is sent again."""
-    attempt = _attempt(_ordered([*history, _event(Kind.SENT, BatchState.QUEUED, "", 0)]))
+    attempt = _attempt(_ordered([*history, _event(Sent, BatchState.QUEUED, Resolution.ADOPT, 0)]))
     assert attempt.phase is Phase.SENT or attempt.batch_id is not None
-    assert attempt.n_sends == 1 + sum(event.kind is Kind.SENT for event in history)
+    assert attempt.n_sends == 1 + sum(isinstance(event, Sent) for event in history)
 
 
 @given(histories)
 @settings(max_examples=200)
 def test_a_new_send_starts_the_proof_of_absence_anew(history: list[Event]) -> None:
-    sent = _event(Kind.SENT, BatchState.QUEUED, "", 0)
-    listed = _event(Kind.LISTED, BatchState.QUEUED, "", 0)
+    sent = _event(Sent, BatchState.QUEUED, Resolution.ADOPT, 0)
+    listed = _event(Listed, BatchState.QUEUED, Resolution.ADOPT, 0)
     attempt = _attempt(_ordered([*history, sent]))
     if attempt.batch_id is None:
         assert attempt.first_listed is None
@@ -154,7 +181,7 @@ def test_events_stored_twice_count_once(
 
 
 def _rows(history: Iterable[Event]) -> pa.Table:
-    return pa.Table.from_pylist([dataclasses.asdict(event) for event in history], schema=EVENTS.schema)
+    return pa.Table.from_pydict(columns.to_columns(list(history)), schema=EVENTS.schema)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -174,8 +201,8 @@ def test_sql_and_python_fold_alike(seed: int) -> None:
 
 def _interleaved(draw: random.Random, n_attempts: int) -> list[Event]:
     """Return the events of many attempts, half of them in an order that the protocol makes likely."""
-    likely = (Kind.UPLOADED, Kind.SENT, Kind.UNKNOWN, Kind.CREATED, Kind.STATUS, Kind.VERIFIED)
-    events = [dataclasses.replace(INTENT, attempt_id=f"a{n}", shard_id=f"s{n}") for n in range(n_attempts)]
+    likely = (Uploaded, Sent, Unknown, Created, Status, Verified)
+    events: list[Event] = [dataclasses.replace(INTENT, attempt_id=f"a{n}", shard_id=f"s{n}") for n in range(n_attempts)]
     picture = fold(events)
     started = dict.fromkeys(range(n_attempts), 0)
     for _ in range(n_attempts * 9):
@@ -184,8 +211,8 @@ def _interleaved(draw: random.Random, n_attempts: int) -> list[Event]:
         if draw.random() < 0.6 and started[n] < len(likely):
             kind = likely[started[n]]
             started[n] += 1
-        reason = draw.choice((REFETCH, FOUND, "adopt"))
-        event = _event(kind, draw.choice(list(BatchState)), reason, draw.randrange(9))
+        resolution = draw.choice((Resolution.REFETCH, Resolution.FOUND, Resolution.ADOPT))
+        event = _event(kind, draw.choice(list(BatchState)), resolution, draw.randrange(9))
         event = dataclasses.replace(event, attempt_id=f"a{n}")
         if kind not in RECORDED_IN or picture.attempts[f"a{n}"].phase in RECORDED_IN[kind]:
             picture.add(event)
@@ -209,9 +236,9 @@ def test_an_attempt_that_was_handed_out_stays_as_it_was(history: list[Event]) ->
 
 def test_misses_are_forgotten_once_the_batch_is_seen_again() -> None:
     history = _ordered([
-        INTENT, _event(Kind.SENT, BatchState.QUEUED, "", 0), _event(Kind.CREATED, BatchState.RUNNING, "", 0),
-        Event(kind=Kind.NOT_FOUND, attempt_id="a1"), Event(kind=Kind.MISSING_REMOTE, attempt_id="a1"),
-        Event(kind=Kind.RESOLVED, attempt_id="a1", reason=FOUND),
+        INTENT, fact(Sent), fact(Created, state=BatchState.RUNNING),
+        fact(NotFound), fact(MissingRemote),
+        fact(Resolved, resolution=Resolution.FOUND),
     ])  # fmt: skip
     assert _attempt(history[:-1]).phase is Phase.MISSING_REMOTE
     assert (_attempt(history).phase, _attempt(history).not_found) == (Phase.OPEN, ())
@@ -221,14 +248,13 @@ def test_two_processes_that_race_to_send_elect_one(tmp_path: Path) -> None:
     """Even with a broken lock the `sent` record is won by one process."""
     store = Store.init(tmp_path / "lake", ManualClock(START))
     logs = [EventLog(store) for _ in range(3)]
-    sent = Event(kind=Kind.SENT, attempt_id="a1", ordinal=1)
+    sent = fact(Sent, attempt_id="a1", ordinal=1)
     assert [log.append_as("sent-a1-1", sent) for log in logs] == [True, False, False]
 
 
 def test_a_rejection_keeps_its_class() -> None:
-    refused = Event(
-        kind=Kind.REJECTED, attempt_id="a1", provider_status=ErrorClass.BILLING, reason="insufficient_quota"
-    )
-    attempt = _attempt(_ordered([INTENT, _event(Kind.SENT, BatchState.QUEUED, "", 0), refused]))
+    refused = fact(Rejected, error_class=ErrorClass.BILLING, error_code="insufficient_quota")
+    sent = _event(Sent, BatchState.QUEUED, Resolution.ADOPT, 0)
+    attempt = _attempt(_ordered([INTENT, sent, refused]))
     assert attempt.rejection is not None
-    assert attempt.rejection.provider_status == ErrorClass.BILLING
+    assert attempt.rejection.error_class is ErrorClass.BILLING

@@ -11,9 +11,11 @@ import pytest
 
 from batchpond.clock import ManualClock
 from batchpond.errors import LakeError
-from batchpond.lake import events
-from batchpond.lake.events import Event, EventLog, Kind
+from batchpond.lake.events import log as log_module
+from batchpond.lake.events.log import MEMO, EventLog, read
+from batchpond.lake.events.records import Approval, Planned, Sent, Status, Unknown
 from batchpond.lake.store import Store
+from tests.rigs.events import fact
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -29,7 +31,7 @@ def store(tmp_path: Path, clock: ManualClock) -> Store:
 
 
 def test_a_fact_seen_again_adds_nothing(store: Store, clock: ManualClock) -> None:
-    status = Event(kind=Kind.STATUS, attempt_id="a", state="running", n_completed=1)
+    status = fact(Status, attempt_id="a", state="running", n_completed=1)
     log = EventLog(store)
     assert len(log.append(status)) == 1
     clock.advance(3600)
@@ -38,50 +40,50 @@ def test_a_fact_seen_again_adds_nothing(store: Store, clock: ManualClock) -> Non
 
 
 def test_an_occurrence_counts_each_time(store: Store) -> None:
-    planned = Event(kind=Kind.PLANNED, study="s", study_version="v1")
+    planned = fact(Planned, study="s", study_version="v1")
     log = EventLog(store)
     log.append(planned)
-    log.append(Event(kind=Kind.PLANNED, study="s", study_version="v2"))
+    log.append(fact(Planned, study="s", study_version="v2"))
     log.append(planned)
-    assert [event.study_version for event in events.read(store)] == ["v1", "v2", "v1"]
+    assert [event.study_version for event in read(store)] == ["v1", "v2", "v1"]
 
 
 def test_order_survives_a_clock_that_goes_back(tmp_path: Path) -> None:
     late = Store.init(tmp_path / "lake", ManualClock(START.replace(year=2030)))
-    EventLog(late).append(Event(kind=Kind.PLANNED, study="first"))
+    EventLog(late).append(fact(Planned, study="first"))
     early = Store.open(tmp_path / "lake", ManualClock(START))
-    EventLog(early).append(Event(kind=Kind.PLANNED, study="second"))
-    assert [event.study for event in events.read(early)] == ["first", "second"]
+    EventLog(early).append(fact(Planned, study="second"))
+    assert [event.study for event in read(early)] == ["first", "second"]
 
 
 def test_one_process_wins_the_right_to_send(store: Store) -> None:
-    sent = Event(kind=Kind.SENT, attempt_id="a", ordinal=1)
+    sent = fact(Sent, attempt_id="a", ordinal=1)
     first, second = EventLog(store), EventLog(store)
     assert first.append_as("sent-a-1", sent) is True
     assert second.append_as("sent-a-1", sent) is False
-    assert len(events.read(store)) == 1
+    assert len(read(store)) == 1
     assert second.events == []
 
 
 def test_an_unreadable_event_file_stops_everything_and_is_named(store: Store) -> None:
     """Going on without a fact could buy a batch twice."""
-    EventLog(store).append(Event(kind=Kind.PLANNED, study="s"))
+    EventLog(store).append(fact(Planned, study="s"))
     store.files("events")[0].write_bytes(b"PAR1 not really")
     with pytest.raises(LakeError, match=r"e-.*\.parquet cannot be read"):
-        events.read(store)
+        read(store)
 
 
 def test_compaction_keeps_every_event_and_drops_merged_files_a_day_later(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "COMPACT_ABOVE_FILES", 5)
+    monkeypatch.setattr(log_module, "COMPACT_ABOVE_FILES", 5)
     log = EventLog(store)
     for number in range(8):
-        log.append(Event(kind=Kind.PLANNED, study=f"s{number}"))
-    before = events.read(store)
+        log.append(fact(Planned, study=f"s{number}"))
+    before = read(store)
     old = set(store.files("events"))
     assert log.compact() is True
-    assert events.read(store) == before
+    assert read(store) == before
     assert set(map(str, old)) < set(store.published("events"))
     assert old.isdisjoint(store.files("events")), "no row is listed twice"
     assert log.compact() is False, "nothing is dropped while a reader may hold the old list"
@@ -91,36 +93,36 @@ def test_compaction_keeps_every_event_and_drops_merged_files_a_day_later(
     os.utime(merged, (long_ago, long_ago))
     assert log.compact() is True
     assert store.files("events") == [merged]
-    assert events.read(store) == before
+    assert read(store) == before
     log = EventLog(store)
-    log.append(Event(kind=Kind.PLANNED, study="after"))
-    assert events.read(store)[-1].study == "after"
+    log.append(fact(Planned, study="after"))
+    assert read(store)[-1].study == "after"
 
 
 @pytest.mark.parametrize("kept", ["as it was kept", "cut short", "of other files", "a changed letter", "no digest"])
 def test_what_is_kept_of_the_events_is_what_the_files_say(store: Store, kept: str) -> None:
     """Whatever is wrong with the memo, the files are read; and what it says is every column of every event."""
     log = EventLog(store)
-    log.append(Event(kind=Kind.PLANNED, study="s"), Event(kind=Kind.APPROVAL, cost_max_usd=0.1, expires_at=START))
-    log.append(Event(kind=Kind.UNKNOWN, attempt_id="a", monotonic_s=12.000000001, detail="\u2028 \U0001f300"))
+    log.append(fact(Planned, study="s"), fact(Approval, cost_max_usd=0.1, expires_at=START))
+    log.append(fact(Unknown, attempt_id="a", monotonic_s=12.000000001, reason="\u2028 \U0001f300"))
     log.keep()
-    memo = store.path / events.MEMO
+    memo = store.path / MEMO
     match kept:
         case "cut short":
             memo.write_bytes(memo.read_bytes()[:-9])
         case "of other files":
-            log.append(Event(kind=Kind.PLANNED, study="t"))
+            log.append(fact(Planned, study="t"))
         case "a changed letter":
             memo.write_bytes(memo.read_bytes().replace(b'"planned"', b'"rejects"'))
         case "no digest":
             memo.write_bytes(b"{}")
-    assert EventLog(store).events == events.read(store)
+    assert EventLog(store).events == read(store)
     assert (EventLog(store)._is_kept) is (kept == "as it was kept")
 
 
 def test_a_file_that_changed_is_read_whatever_was_kept(store: Store) -> None:
     log = EventLog(store)
-    log.append(Event(kind=Kind.PLANNED, study="s"))
+    log.append(fact(Planned, study="s"))
     log.keep()
     store.files("events")[0].write_bytes(b"PAR1 not really")
     with pytest.raises(LakeError, match=r"e-.*\.parquet cannot be read"):
@@ -129,21 +131,21 @@ def test_a_file_that_changed_is_read_whatever_was_kept(store: Store) -> None:
 
 def test_what_another_process_published_meanwhile_is_not_kept_unread(store: Store) -> None:
     ours, theirs = EventLog(store), EventLog(store)
-    theirs.append(Event(kind=Kind.PLANNED, study="theirs"))
-    ours.append(Event(kind=Kind.PLANNED, study="ours"))
+    theirs.append(fact(Planned, study="theirs"))
+    ours.append(fact(Planned, study="ours"))
     ours.keep()
     assert {event.study for event in EventLog(store).events} == {"theirs", "ours"}
 
 
 def test_a_pass_that_compacted_leaves_the_next_nothing_to_keep(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does a file get lost that another process published just before."""
-    monkeypatch.setattr(events, "COMPACT_ABOVE_FILES", 5)
+    monkeypatch.setattr(log_module, "COMPACT_ABOVE_FILES", 5)
     log, other = EventLog(store), EventLog(store)
     for number in range(8):
-        log.append(Event(kind=Kind.PLANNED, study=f"s{number}"))
-    other.append(Event(kind=Kind.PLANNED, study="other"))
+        log.append(fact(Planned, study=f"s{number}"))
+    other.append(fact(Planned, study="other"))
     assert log.compact() is True
     log.keep()
     following = EventLog(store)
-    assert (following._is_kept, len(following.events), len(events.read(store))) == (True, 9, 9)
+    assert (following._is_kept, len(following.events), len(read(store))) == (True, 9, 9)
     assert following.compact() is False

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchpond.lake.attempts import Attempt, fold
-from batchpond.lake.events import Event, Kind
+from batchpond.lake.events.records import Event, Intent, Sent, Unknown
 from batchpond.run.find.unknowns import _elapsed_s
+from tests.rigs.events import fact
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -53,13 +54,16 @@ class Story:
     def attempt(self) -> Attempt:
         return fold(self.events).attempts["a"]
 
-    def record(self, kind: Kind, **more: Any) -> None:
+    def record(self, record: type[Event], **more: Any) -> None:
         n = len(self.events) + 1
-        stamp = {"boot_id": self.boot_id(), "monotonic_s": self.monotonic_s(), "occurred_at": self.now()}
-        self.events.append(Event(kind=kind, attempt_id="a", event_id=f"e{n}", ord=n, **stamp, **more))
+        stamp = {"event_id": f"e{n}", "ord": n, "occurred_at": self.now()}
+        self.events.append(fact(record, attempt_id="a", **stamp, **more))
+
+    def record_clock(self, record: type[Sent | Unknown]) -> None:
+        self.record(record, boot_id=self.boot_id(), monotonic_s=self.monotonic_s())
 
     def send(self) -> None:
-        self.record(Kind.SENT)
+        self.record_clock(Sent)
         self.sent_at_s = self.true_s
 
     def look(self) -> float | None:
@@ -67,14 +71,14 @@ class Story:
         session: Any = SimpleNamespace(store=SimpleNamespace(clock=self))
         elapsed_s = _elapsed_s(session, self.attempt())
         if elapsed_s is None:
-            self.record(Kind.UNKNOWN)
+            self.record_clock(Unknown)
         return elapsed_s
 
 
 def told(steps: list[tuple[str, float]]) -> tuple[Story, list[float]]:
     """Tell a story; returns it, and by how much each pass underestimated the true time since the send."""
     story = Story(tuple(Machine(m.name, m.booted_at_s) for m in Story.machines))
-    story.record(Kind.INTENT, shard_id="s", provider="openai")
+    story.record(Intent, shard_id="s", provider="openai")
     story.send()
     slack: list[float] = []
     for name, amount in steps:

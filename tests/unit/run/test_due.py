@@ -13,7 +13,7 @@ from batchpond.clock import ManualClock
 from batchpond.errors import LakeError, UsageError
 from batchpond.lake import payload
 from batchpond.lake.attempts import fold
-from batchpond.lake.events import read
+from batchpond.lake.events.log import read
 from batchpond.lake.store import Store
 from batchpond.plan import verb as plan
 from batchpond.plan.planned import Again

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchpond import views
-from batchpond.lake.events import Kind
+from batchpond.lake.events.records import Absent, Adopted, Mismatch, Rejected, Sent, Unknown, Voided
 from tests.rigs.lakes import BAD, OK, LakeBuilder
 
 
@@ -35,12 +35,12 @@ def test_results_has_a_row_per_planned_request_and_says_where_each_stands(lake: 
     lake.sent("A2", "S2", ["waiting"])
     lake.shard("S3", ["unclear"])
     lake.intent("A3", "S3", 1)
-    lake.event(Kind.SENT, attempt_id="A3", ordinal=1)
-    lake.event(Kind.UNKNOWN, attempt_id="A3", reason="timeout")
+    lake.event(Sent, attempt_id="A3", ordinal=1)
+    lake.event(Unknown, attempt_id="A3", reason="timeout")
     lake.shard("S4", ["refused"])
     lake.intent("A4", "S4", 1)
-    lake.event(Kind.SENT, attempt_id="A4", ordinal=1)
-    lake.event(Kind.REJECTED, attempt_id="A4", reason="billing")
+    lake.event(Sent, attempt_id="A4", ordinal=1)
+    lake.event(Rejected, attempt_id="A4", error_class="billing", error_code="billing")
 
     rows = _by_request(lake, "request_state, outcome, verdict, attempt_id, custom_id, batch_id, better_item, origin")
 
@@ -102,13 +102,13 @@ def test_a_shard_accepted_twice_shows_each_request_once(lake: LakeBuilder) -> No
     lake.plan([{"slot": 1, "request_id": "r1"}, {"slot": 2, "request_id": "r2"}])
     lake.shard("S1", ["r1", "r2"])
     lake.intent("A1", "S1", 2)
-    lake.event(Kind.SENT, attempt_id="A1", ordinal=1)
-    lake.event(Kind.UNKNOWN, attempt_id="A1")
-    lake.event(Kind.ABSENT, attempt_id="A1")
+    lake.event(Sent, attempt_id="A1", ordinal=1)
+    lake.event(Unknown, attempt_id="A1")
+    lake.event(Absent, attempt_id="A1")
     lake.again("A2", "S1", 2, ordinal=2)
     lake.lines("A2", [{"request_id": "r1"} | OK, {"request_id": "r2"} | OK])
     lake.ended("A2")
-    lake.event(Kind.ADOPTED, attempt_id="A1", batch_id="batch-A1", state="completed")
+    lake.event(Adopted, attempt_id="A1", batch_id="batch-A1", state="completed")
     lake.lines("A1", [{"request_id": "r1"} | OK])
     lake.ended("A1")
     rows = lake.query("SELECT request_id, attempt_id FROM results ORDER BY ALL")
@@ -143,7 +143,7 @@ def test_duplicate_conflicting_and_foreign_lines_never_reach_results(lake: LakeB
             {"match": "blank", "status": "unreadable"},
         ],
     )
-    lake.ended("A1", kind=Kind.MISMATCH)
+    lake.ended("A1", record=Mismatch)
     assert [row["text"] for row in lake.query("SELECT text FROM results")] == ["yes"]
     (cover,) = lake.query("SELECT n_planned, n_answered, n_extra, n_duplicate, n_conflict, is_complete FROM coverage")
     assert tuple(cover.values()) == (1, 1, 0, 1, 1, True)
@@ -198,7 +198,7 @@ def test_a_voided_shard_gives_its_requests_back(lake: LakeBuilder) -> None:
     lake.plan([{"slot": 1, "request_id": "r1"}, {"slot": 2, "request_id": "r2"}])
     lake.shard("S1", ["r1", "r2"])
     lake.intent("A1", "S1", 2)
-    lake.event(Kind.VOIDED, study="demo", shard_id="S1")
+    lake.event(Voided, study="demo", shard_id="S1")
     rows = _by_request(lake, "request_state, attempt_id")
     assert {tuple(row.values())[1:] for row in rows.values()} == {("planned", None)}
     lake.sent("A2", "S2", ["r2", "r1"])

@@ -20,7 +20,7 @@ from typing import Final
 import orjson
 
 from batchpond.lake import failpoints, tables
-from batchpond.lake.events import Event, Kind
+from batchpond.lake.events.records import Event, Lost, Mismatch, Resolved, Rounds, Verified
 from batchpond.lake.store import Store
 from batchpond.plan.cells import make_ways
 from batchpond.plan.rounds.query import GOOD, query
@@ -34,7 +34,7 @@ from batchpond.views.refresh import refresh
 INPUT_TABLES: Final = ("items", "rubrics", "templates", "requests", "plan")
 COMPLETE: Final = "complete"
 INCOMPLETE: Final = "incomplete"
-_SETTLING: Final = frozenset({Kind.VERIFIED, Kind.MISMATCH, Kind.LOST, Kind.RESOLVED})
+_SETTLING: Final = (Verified, Mismatch, Lost, Resolved)
 # An answer that its task has not read yet is as good as on its way.
 _OPEN: Final = "outcome is null"
 
@@ -70,9 +70,9 @@ def standings_of(store: Store, study: str) -> dict[str, Standing]:
     return {row.pop("stage"): Standing(**row) for row in rows}
 
 
-def may_have_answers(events: Iterable[Event], last: Event) -> bool:
+def may_have_answers(events: Iterable[Event], last: Rounds) -> bool:
     """Whether a look at the answers is due by the version's latest `round` event."""
-    return last.state != COMPLETE or any(event.kind in _SETTLING and event.ord > last.ord for event in events)
+    return last.progress != COMPLETE or any(isinstance(event, _SETTLING) and event.ord > last.ord for event in events)
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Look:
 
     store: Store
     staged: StagedStudy
-    last: Event
+    last: Rounds
     looked: dict[str, str]
     record: Callable[[Event], object]
     standings: dict[str, Standing] = field(default_factory=dict)
@@ -93,10 +93,10 @@ class Look:
 
     @classmethod
     def at(
-        cls, store: Store, staged: StagedStudy, last: Event, record: Callable[[Event], object] = lambda _: None
+        cls, store: Store, staged: StagedStudy, last: Rounds, record: Callable[[Event], object] = lambda _: None
     ) -> Look:
         """Return a look that goes on from what the version's latest `round` event knows."""
-        return cls(store, staged, last, dict(orjson.loads(last.detail or "{}")), record)
+        return cls(store, staged, last, dict(orjson.loads(last.looked)), record)
 
     def stand(self, standings: dict[str, Standing]) -> None:
         """Take where the stages stand, and for which answers they were looked at, by now."""
@@ -110,7 +110,7 @@ class Look:
     @property
     def version(self) -> str:
         """The study's version."""
-        return self.last.study_version or ""
+        return self.last.study_version
 
     def basis(self, stage: StageSpec) -> str:
         """Return what the stage's asks depend on, as a text that changes when answers come."""
@@ -133,7 +133,7 @@ class Look:
     def is_half_planned(self, stage: StageSpec) -> bool:
         """Whether a process died after it planned files of an adaptive round and before it told of the round."""
         round_no = self.standing(stage.name).round_no or 0
-        return stage.pairs.adaptive is not None and round_no > (self.last.ordinal or 0)
+        return stage.pairs.adaptive is not None and round_no > self.last.round_no
 
     def is_done(self, stage: StageSpec) -> bool:
         """Whether a stage has ended: nothing on its way, nothing left to ask."""
@@ -161,7 +161,7 @@ class Look:
     def tell(self, state: str, stage: str | None = None, n_new: int | None = None) -> None:
         """Record how far the rounds are, unless that is on record."""
         self.last = round_event(self.store, self.staged.name, self.version, state, self.looked)
-        self.last = dataclasses.replace(self.last, reason=stage, n_limit=n_new)
+        self.last = dataclasses.replace(self.last, stage=stage, n_new=n_new)
         self.record(self.last)
 
 
@@ -170,17 +170,16 @@ def _stopped(stage: str) -> str:
     return f"{stage} stopped"
 
 
-def round_event(store: Store, study: str, version: str, state: str, looked: Mapping[str, str]) -> Event:
+def round_event(store: Store, study: str, version: str, state: str, looked: Mapping[str, str]) -> Rounds:
     """Return the event that says how many requests and rounds a version has by now."""
     n_requests, round_no = counts_of(store, study, version)
-    return Event(
-        kind=Kind.ROUND,
+    return Rounds(
         study=study,
         study_version=version,
-        ordinal=round_no,
+        round_no=round_no,
         n_requests=n_requests,
-        state=state,
-        detail=orjson.dumps(looked, option=orjson.OPT_SORT_KEYS).decode(),
+        progress=state,
+        looked=orjson.dumps(looked, option=orjson.OPT_SORT_KEYS).decode(),
     )
 
 
@@ -188,7 +187,7 @@ def open_rounds(
     store: Store,
     record: Callable[[Event], object],
     staged: StagedStudy,
-    last: Event,
+    last: Rounds,
     isolated: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
 ) -> list[tuple[str, int]]:
     """Plan every round that is due of a study's current version; return the stages with how many rows each adds.
@@ -226,14 +225,14 @@ def _open(look: Look, stage: StageSpec) -> int:
     """Plan what a stage asks by now; return how many rows that adds."""
     basis = look.basis(stage)
     stopped: Counter[str] = Counter()
-    asks = asks_by_now(look.store, look.staged, stage, look.last.ordinal, stopped)
-    n_new = publish_round(look.store, look.staged, look.version, (look.last.ordinal or 0) + 1, stage, asks)
+    asks = asks_by_now(look.store, look.staged, stage, look.last.round_no, stopped)
+    n_new = publish_round(look.store, look.staged, look.version, look.last.round_no + 1, stage, asks)
     failpoints.reach("R1")
     look.looked[stage.name] = basis
     look.stop(stage, stopped)
     look.stand(look.standings)
     _, round_no = counts_of(look.store, look.staged.name, look.version)
-    if n_new or round_no != look.last.ordinal:  # a process may have died before it told of its round
+    if n_new or round_no != look.last.round_no:  # a process may have died before it told of its round
         look.tell(INCOMPLETE, stage.name, n_new)
     return n_new
 

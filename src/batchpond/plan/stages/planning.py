@@ -18,7 +18,8 @@ import orjson
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.lake.attempts import fold
-from batchpond.lake.events import Event, EventLog, Kind
+from batchpond.lake.events.log import EventLog
+from batchpond.lake.events.records import Planned
 from batchpond.lake.schemas import STUDIES
 from batchpond.lake.store import CONFIG, TMP, Store
 from batchpond.plan.cells import Dropped, Modules, Way, make_ways
@@ -247,10 +248,10 @@ def _study_row(
 
 
 def _make_newest(log: EventLog, study: str, version: str) -> bool:
-    planned = [event for event in log.events if event.kind is Kind.PLANNED and event.study == study]
+    planned = [event for event in log.events if isinstance(event, Planned) and event.study == study]
     if planned and max(planned, key=lambda event: event.ord).study_version == version:
         return False
-    log.append(Event(kind=Kind.PLANNED, study=study, study_version=version))
+    log.append(Planned(study=study, study_version=version))
     return True
 
 

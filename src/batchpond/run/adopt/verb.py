@@ -7,7 +7,6 @@ it had been sent from here.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,8 @@ from batchpond.errors import AttentionError, UsageError
 from batchpond.files import RowFile
 from batchpond.lake import tables
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, Phase, Picture, fold
-from batchpond.lake.events import Event, read
+from batchpond.lake.events.log import read
+from batchpond.lake.events.records import AdoptedShard, Resolution
 from batchpond.lake.store import CONFIG, Store
 from batchpond.model import BatchState, Origin, RemoteBatch, ShardKind
 from batchpond.plan import planned
@@ -27,7 +27,7 @@ from batchpond.run.adopt import adoptions
 from batchpond.run.adopt.account import Kin, kin_of
 from batchpond.run.adopt.map import COLUMNS, TABLES, BatchMap, MapReader, Target
 from batchpond.run.find.candidates import Proof, first_custom_ids, prove
-from batchpond.run.resolve import Resolution, resolve
+from batchpond.run.resolve import resolve
 from batchpond.run.session import Providers, Session
 from batchpond.study.prices import Prices
 from batchpond.views.refresh import refresh
@@ -90,7 +90,7 @@ def adopt_mapped(
         session = Session.begin(store, providers)
         proposal = _propose(store, session.picture, provider, batch, order)
         adoptions.begin(session, proposal.shard)
-        attempt = adoptions.finish(session, session.picture.shards[proposal.shard.event.shard_id or ""], batch)
+        attempt = adoptions.finish(session, adoptions.adopted(session.picture)[proposal.shard.event.shard_id], batch)
         refresh(store)
     return Adoption(attempt, is_new=True)
 
@@ -114,10 +114,10 @@ def _propose(store: Store, picture: Picture, provider: BatchProvider, batch: Rem
         mapped = reader.read()
         _check_fit(batch, mapped, order)
         fact = _shard_fact(store, provider, batch, version, mapped, order)
-        known = picture.latest_attempt(fact.shard_id or "")
+        known = picture.latest_attempt(fact.shard_id)
         _check_same_map(store, picture, fact)
         if known is None and not order.is_forced:
-            reader.check_unasked(_live(picture, fact.shard_id or ""))
+            reader.check_unasked(_live(picture, fact.shard_id))
     shard = due.NewShard(fact, mapped.lines, mapped.custom_ids)
     return _Proposal(shard, AdoptPreview(order, batch, len(mapped.lines), mapped.example), known)
 
@@ -200,22 +200,22 @@ def _check_fit(batch: RemoteBatch, mapped: BatchMap, order: MapOrder) -> None:
 
 def _shard_fact(
     store: Store, provider: BatchProvider, batch: RemoteBatch, version: str, mapped: BatchMap, order: MapOrder
-) -> Event:
+) -> AdoptedShard:
     book = Prices.of_lake(store.path / CONFIG, batch.created_at or store.clock.now())
     pairs = zip(mapped.custom_ids, (line.request_id for line in mapped.lines), strict=True)
     names = (part for pair in pairs for part in pair)
-    return dataclasses.replace(
-        due.shard_event(order.study, version, mapped.lines, book, 0),
-        shard_id=ids.digest("adopted shard", order.provider, batch.batch_id, *names),
-        shard_kind=ShardKind.ADOPTED,
+    said = due.shard_event(order.study, version, mapped.lines, ShardKind.ADOPTED, book, 0).asked()
+    shard_id = ids.digest("adopted shard", order.provider, batch.batch_id, *names)
+    return AdoptedShard(
+        **said | {"shard_id": shard_id},
         batch_id=batch.batch_id,
         host=provider.host,
         origin=Origin.SIMULATED if provider.is_loopback else Origin.BATCH,
     )
 
 
-def _check_same_map(store: Store, picture: Picture, fact: Event) -> None:
-    for shard_id, other in picture.shards.items():
+def _check_same_map(store: Store, picture: Picture, fact: AdoptedShard) -> None:
+    for shard_id, other in adoptions.adopted(picture).items():
         is_same_batch = (other.batch_id, other.provider) == (fact.batch_id, fact.provider)
         if not is_same_batch or shard_id == fact.shard_id:
             continue
@@ -229,13 +229,16 @@ def _check_same_map(store: Store, picture: Picture, fact: Event) -> None:
 def _live(picture: Picture, own_shard_id: str) -> dict[str, str]:
     """Return where each shard stands whose requests are on their way; one that only waits is given up for the batch."""
     found = {}
+    adopted = adoptions.adopted(picture)
     for shard_id in due.pending_shards(picture):
         latest = picture.latest_attempt(shard_id)
         if shard_id == own_shard_id or due.is_voidable(picture, shard_id):
             continue
-        batch_id = latest.batch_id if latest is not None else picture.shards[shard_id].batch_id
-        what = f"batch {batch_id}" if batch_id or latest is None else f"attempt {latest.attempt_id}"
-        found[shard_id] = f"is in {what}, which is {latest.phase if latest is not None else 'being adopted'}"
+        if latest is None:
+            found[shard_id] = f"is in batch {adopted[shard_id].batch_id}, which is being adopted"
+        else:
+            what = f"batch {latest.batch_id}" if latest.batch_id else f"attempt {latest.attempt_id}"
+            found[shard_id] = f"is in {what}, which is {latest.phase}"
     return found
 
 

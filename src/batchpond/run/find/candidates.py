@@ -15,7 +15,7 @@ from enum import StrEnum
 from batchpond import ids
 from batchpond.errors import ExitCode
 from batchpond.lake.attempts import Attempt
-from batchpond.lake.events import Event, Kind
+from batchpond.lake.events.records import Candidate, Foreign, Possible
 from batchpond.model import RemoteBatch
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
@@ -49,12 +49,12 @@ def search(session: Session, provider: BatchProvider, attempt: Attempt, listed: 
         if not _is_candidate(session, session.attempt(attempt.attempt_id), batch):
             continue
         if batch.batch_id not in session.attempt(attempt.attempt_id).candidates:
-            session.record(_fact(Kind.CANDIDATE, attempt, batch))
+            session.record(_fact(Candidate, attempt, batch))
         match prove(provider, attempt, batch):
             case Proof.OURS:
                 return Search(batch, 0)
             case Proof.FOREIGN:
-                session.record(_fact(Kind.FOREIGN, attempt, batch))
+                session.record(_fact(Foreign, attempt, batch))
             case Proof.OPEN:
                 n_undecided += 1
                 _tell(session, attempt, batch)
@@ -67,7 +67,7 @@ def _is_candidate(session: Session, attempt: Attempt, batch: RemoteBatch) -> boo
     if attempt.is_settled or batch.batch_id in attempt.candidates:
         # What the listing after the settle time did not hold is too young to be the attempt's.
         return batch.batch_id in attempt.candidates
-    floor = attempt.intent.provider_created_at
+    floor = attempt.intent.newest_batch_at
     is_old = floor is not None and batch.created_at is not None and batch.created_at < floor - CLOCK_SLACK
     return not is_old and batch.n_total in {None, attempt.intent.n_requests}
 
@@ -97,9 +97,8 @@ def first_custom_ids(provider: BatchProvider, batch: RemoteBatch) -> Iterator[st
         yield from (custom_id for custom_id in found if custom_id is not None)
 
 
-def _fact(kind: Kind, attempt: Attempt, batch: RemoteBatch) -> Event:
-    return Event(
-        kind=kind,
+def _fact(record: type[Possible], attempt: Attempt, batch: RemoteBatch) -> Possible:
+    return record(
         attempt_id=attempt.attempt_id,
         provider=attempt.provider,
         batch_id=batch.batch_id,

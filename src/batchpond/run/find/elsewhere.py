@@ -16,7 +16,7 @@ from typing import Final
 from batchpond import fields, ids
 from batchpond.errors import AttentionError, ExitCode, ProviderError
 from batchpond.lake.attempts import Attempt
-from batchpond.lake.events import Kind
+from batchpond.lake.events.records import Planned
 from batchpond.model import RemoteBatch
 from batchpond.providers.base import BatchProvider
 from batchpond.run.find import candidates
@@ -28,10 +28,10 @@ AHEAD_MAX: Final = 8
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def since(session: Session, study: str | None) -> datetime:
+def since(session: Session, study: str) -> datetime:
     """Return from when on a copy may have sent a study's requests: a day before it was first planned."""
-    planned = (event.occurred_at for event in session.log.events if event.kind is Kind.PLANNED and event.study == study)
-    first = min((at for at in planned if at is not None), default=_EPOCH)
+    planned = (event for event in session.log.events if isinstance(event, Planned) and event.study == study)
+    first = min((event.occurred_at for event in planned), default=_EPOCH)
     return max(first, _EPOCH + WINDOW) - WINDOW
 
 
@@ -73,7 +73,7 @@ def _made(session: Session, provider: BatchProvider, attempt: Attempt, unknown: 
 
 def _listed(session: Session, provider: BatchProvider, attempt: Attempt) -> tuple[RemoteBatch, ...]:
     """Return the account's batches since the study was planned, listed once a pass."""
-    key = (attempt.wire, attempt.intent.study or "")
+    key = (attempt.wire, attempt.intent.study)
     if key not in session.listed:
         wanted = since(session, attempt.intent.study)
         wide_enough = (held for (wire, _), held in session.listed.items() if wire == attempt.wire and held[0] <= wanted)
@@ -101,15 +101,18 @@ def _check_explained(session: Session, attempt: Attempt, unknown: list[RemoteBat
     another: it may be of any.
     """
     mark = f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-"
-    own = [batch for batch in unknown if (batch.token or "").startswith(mark)]
+    own = [
+        (batch, batch.token.removeprefix(mark).partition("-")[0])
+        for batch in unknown
+        if batch.token is not None and batch.token.startswith(mark)
+    ]
     if not own:
         return
     known = {*session.picture.attempts, *_next_attempts(session)}
     strange = [
         batch.batch_id
-        for batch in own
-        if (batch.token or "").removeprefix(mark).partition("-")[0] not in known
-        and fields.mapping(batch.seen.get("metadata")).get("study") == attempt.intent.study
+        for batch, attempt_id in own
+        if attempt_id not in known and fields.mapping(batch.seen.get("metadata")).get("study") == attempt.intent.study
     ]
     if strange:
         raise AttentionError(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from batchpond import ids
 from batchpond.errors import ExitCode
 from batchpond.lake import failpoints
-from batchpond.lake.attempts import FOUND, NOT_FOUND_AGE_MIN_S, NOT_FOUND_POLLS_MIN, Attempt, Phase, seen_event
-from batchpond.lake.events import Event, Kind
+from batchpond.lake.attempts import NOT_FOUND_AGE_MIN_S, NOT_FOUND_POLLS_MIN, Attempt, Phase, seen_as
+from batchpond.lake.events.records import MissingRemote, NotFound, Resolution, Resolved, Status
 from batchpond.model import Mode, RemoteBatch
 from batchpond.providers.base import BatchProvider
 from batchpond.run.find.unknowns import PAGES_MAX, adopt, check_host, note_duplicate
@@ -39,7 +38,7 @@ def poll_open(session: Session) -> dict[str, RemoteBatch]:
 
 def _missing(session: Session, wire: str) -> dict[str, Attempt]:
     found = session.picture.attempts.values()
-    return {a.batch_id or "": a for a in found if a.phase is Phase.MISSING_REMOTE and a.wire == wire}
+    return {a.known_batch_id: a for a in found if a.phase is Phase.MISSING_REMOTE and a.wire == wire}
 
 
 def _poll(
@@ -47,7 +46,7 @@ def _poll(
 ) -> None:
     for attempt in attempts:
         check_host(attempt, provider)
-    waiting = {attempt.batch_id or "": attempt for attempt in attempts}
+    waiting = {attempt.known_batch_id: attempt for attempt in attempts}
     if provider.descriptor.lists_state:
         _poll_listed(session, wire, provider, waiting, seen)
     else:
@@ -78,7 +77,7 @@ def _poll_listed(
 
 
 def _ask(session: Session, provider: BatchProvider, attempt: Attempt, seen: dict[str, RemoteBatch]) -> None:
-    found = provider.get(attempt.batch_id or "")
+    found = provider.get(attempt.known_batch_id)
     if found is None and attempt.is_open:
         _not_found(session, attempt)
     elif found is not None:
@@ -88,7 +87,7 @@ def _ask(session: Session, provider: BatchProvider, attempt: Attempt, seen: dict
 
 def _listed(provider: BatchProvider, waiting: dict[str, Attempt]) -> Iterator[RemoteBatch]:
     """Yield listed batches until every waited-for one was seen or the list is past them all."""
-    oldest = min(attempt.created_at or attempt.intent.occurred_at or _EPOCH for attempt in waiting.values())
+    oldest = min(attempt.created_at or attempt.intent.occurred_at for attempt in waiting.values())
     cursor: str | None = None
     cursors: set[str] = set()
     for _ in range(PAGES_MAX):
@@ -107,14 +106,11 @@ def _observe(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
         session.note(Severity.WARNING, f"batch {batch.batch_id} cannot go on: {batch.errors[0].message}")
     if attempt.not_found:
         # A status seen before is no new fact, but that the batch is there again is one.
-        session.record(
-            Event(kind=Kind.RESOLVED, attempt_id=attempt.attempt_id, batch_id=attempt.batch_id, reason=FOUND)
-        )
+        found = Resolved(attempt_id=attempt.attempt_id, batch_id=attempt.batch_id, resolution=Resolution.FOUND)
+        session.record(found)
     if not _is_news(session, attempt, batch):
         return
-    status = dataclasses.replace(seen_event(Kind.STATUS, attempt, batch), n_requests=batch.n_total)
-    recorded = session.record(status)
-    session.counts.n_status_changes += recorded
+    session.counts.n_status_changes += session.record(Status(**seen_as(attempt, batch) | {"n_requests": batch.n_total}))
     failpoints.reach("Y3")
 
 
@@ -124,7 +120,7 @@ def _is_news(session: Session, attempt: Attempt, batch: RemoteBatch) -> bool:
         return True
     if (last.n_completed, last.n_failed) == (batch.n_completed, batch.n_failed):
         return False
-    return session.store.clock.now() - (last.occurred_at or _EPOCH) >= COUNTS_EVERY
+    return session.store.clock.now() - last.occurred_at >= COUNTS_EVERY
 
 
 def _owners(session: Session, wire: str) -> dict[str, str]:
@@ -141,8 +137,8 @@ def _check_stranger(session: Session, batch: RemoteBatch, owners: dict[str, str]
     """
     if batch.batch_id in session.picture.batch_ids:
         return
-    mark = batch.token or batch.input_file_id or ""
-    if mark in owners:
+    mark = batch.token or batch.input_file_id
+    if mark is not None and mark in owners:
         attempt = session.attempt(owners[mark])
         if attempt.phase.is_unclear or attempt.batch_id == batch.batch_id:
             return
@@ -176,13 +172,13 @@ def _not_found(session: Session, attempt: Attempt) -> None:
     """A 404 is not a loss: providers answer it for living batches, just created and in mid-life."""
     now = session.store.clock.now()
     last = attempt.not_found[-1] if attempt.not_found else None
-    if last is None or now - (last.occurred_at or _EPOCH) >= NOT_FOUND_EVERY:
-        session.record(Event(kind=Kind.NOT_FOUND, attempt_id=attempt.attempt_id, batch_id=attempt.batch_id))
+    if last is None or now - last.occurred_at >= NOT_FOUND_EVERY:
+        session.record(NotFound(attempt_id=attempt.attempt_id, batch_id=attempt.known_batch_id))
     misses = session.attempt(attempt.attempt_id).not_found
-    age_s = (now - (misses[0].occurred_at or now)).total_seconds()
+    age_s = (now - misses[0].occurred_at).total_seconds()
     if len(misses) < NOT_FOUND_POLLS_MIN or age_s < NOT_FOUND_AGE_MIN_S:
         return
-    session.record(Event(kind=Kind.MISSING_REMOTE, attempt_id=attempt.attempt_id, batch_id=attempt.batch_id))
+    session.record(MissingRemote(attempt_id=attempt.attempt_id, batch_id=attempt.known_batch_id))
     session.note(
         Severity.ERROR,
         f"{attempt.provider} has not known batch {attempt.batch_id} for a day; it was probably deleted",

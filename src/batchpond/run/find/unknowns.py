@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 
 from batchpond.errors import AccessError, ExitCode
 from batchpond.lake import failpoints
-from batchpond.lake.attempts import SETTLED, UNCLEAR_PHASES, Attempt, Phase, seen_event
-from batchpond.lake.events import Event, Kind
+from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, Phase, seen_as
+from batchpond.lake.events.records import SETTLED, Absent, Adopted, DuplicateRemote, Listed, Unknown
 from batchpond.model import RemoteBatch
 from batchpond.providers.base import BatchProvider, LiveProvider
 from batchpond.run.find import candidates
@@ -125,7 +125,7 @@ def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt])
         return
     elapsed_s = {attempt.attempt_id: _elapsed_s(session, attempt) for attempt in attempts}
     # Only the provider's own clock dates its batches; without a date of its own, all are listed.
-    oldest = min(attempt.uploaded_at or attempt.intent.provider_created_at or _EPOCH for attempt in attempts)
+    oldest = min(attempt.uploaded_at or attempt.intent.newest_batch_at or _EPOCH for attempt in attempts)
     listing = list_since(provider, max(oldest, _EPOCH + WINDOW) - WINDOW)
     failpoints.reach("Y1")
     for attempt in attempts:
@@ -142,7 +142,7 @@ def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt])
 
 def _is_found_by_token(session: Session, provider: BatchProvider, attempt: Attempt) -> bool:
     """Adopt what the provider's own look-up finds; that it finds nothing proves nothing, so that a listing follows."""
-    found = provider.find_batches(attempt.intent.token or "")
+    found = provider.find_batches(attempt.token)
     if found:
         failpoints.reach("Y1")
         adopt(session, attempt, sorted(found, key=_by_age))
@@ -166,7 +166,7 @@ def _matches(listing: Listing, attempt: Attempt) -> list[RemoteBatch]:
 def adopt(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> None:
     """Take the first of the batches found for an attempt as its own; any other is a duplicate."""
     batch, *duplicates = found
-    session.record(seen_event(Kind.ADOPTED, attempt, batch))
+    session.record(Adopted(**seen_as(attempt, batch)))
     session.counts.n_adopted += 1
     for duplicate in duplicates:
         note_duplicate(session, attempt, duplicate)
@@ -175,8 +175,7 @@ def adopt(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> None:
 def note_duplicate(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
     """Record a second batch that was made for an attempt: the one thing that must not be."""
     session.record(
-        Event(
-            kind=Kind.DUPLICATE_REMOTE,
+        DuplicateRemote(
             attempt_id=attempt.attempt_id,
             provider=attempt.provider,
             batch_id=batch.batch_id,
@@ -217,13 +216,13 @@ def _not_seen(
     current = session.attempt(attempt.attempt_id)
     settled = elapsed_s is not None and elapsed_s >= session.settle_s(provider)
     if current.first_listed is None:
-        session.record(Event(kind=Kind.LISTED, attempt_id=attempt.attempt_id, detail=listing.evidence()))
+        session.record(Listed(attempt_id=attempt.attempt_id, evidence=listing.evidence()))
     elif settled and (n_undecided or _n_unlisted(current, listing)):
         if not current.is_settled:
             evidence = listing.evidence()
-            session.record(Event(kind=Kind.LISTED, attempt_id=attempt.attempt_id, reason=SETTLED, detail=evidence))
+            session.record(Listed(attempt_id=attempt.attempt_id, reason=SETTLED, evidence=evidence))
     elif settled:
-        session.record(Event(kind=Kind.ABSENT, attempt_id=attempt.attempt_id, detail=listing.evidence()))
+        session.record(Absent(attempt_id=attempt.attempt_id, evidence=listing.evidence()))
         session.counts.n_absent += 1
 
 
@@ -237,8 +236,7 @@ def _record_observation(session: Session, attempt: Attempt) -> None:
     """Start the absence clock: this process holds the lock, so no sender can be alive."""
     clock = session.store.clock
     session.record(
-        Event(
-            kind=Kind.UNKNOWN,
+        Unknown(
             attempt_id=attempt.attempt_id,
             ordinal=attempt.n_sends,
             boot_id=clock.boot_id(),

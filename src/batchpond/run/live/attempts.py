@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 from batchpond import ids
 from batchpond.lake import failpoints, raw
 from batchpond.lake.attempts import Attempt, Phase, Picture
-from batchpond.lake.events import Event, Kind
+from batchpond.lake.events.records import Approval, Created, Intent, Sharded, Status
 from batchpond.lake.payload import bodies, shard_lines
 from batchpond.lake.schemas import DOUBTS
 from batchpond.lake.store import Store, read_rows
-from batchpond.model import BatchState, FileRole, Mode, Origin
+from batchpond.model import BatchState, Mode, Origin
 from batchpond.providers.base import LiveProvider, LiveStart
 from batchpond.run import collect
 from batchpond.run.live import spool
@@ -42,40 +42,25 @@ class Left:
     doubts: Counter[str]
 
 
-def open_attempt(session: Session, shard: Event, approval: Event, wire: LiveProvider, start: LiveStart) -> Attempt:
+def open_attempt(session: Session, shard: Sharded, approval: Approval, wire: LiveProvider, start: LiveStart) -> Attempt:
     """Record that a shard's requests are about to be asked, or take up the attempt that does so already.
 
     The lake's lock is held.
     """
-    latest = session.picture.latest_attempt(shard.shard_id or "")
+    latest = session.picture.latest_attempt(shard.shard_id)
     if latest is not None and latest.phase is Phase.OPEN:
         return latest
-    ordinal = 1 if latest is None else (latest.intent.ordinal or 0) + 1
-    attempt_id = ids.attempt_id(session.store.lake_id, shard.shard_id or "", ordinal)
-    intent = Event(
-        kind=Kind.INTENT,
+    ordinal = 1 if latest is None else latest.intent.ordinal + 1
+    attempt_id = ids.attempt_id(session.store.lake_id, shard.shard_id, ordinal)
+    intent = Intent(
+        **shard.asked(),
         attempt_id=attempt_id,
-        shard_id=shard.shard_id,
-        shard_kind=shard.shard_kind,
         ordinal=ordinal,
         approval_id=approval.approval_id,
-        study=shard.study,
-        study_version=shard.study_version,
-        provider=shard.provider,
         host=wire.host,
-        endpoint=shard.endpoint,
-        request_model=shard.request_model,
         origin=Origin.SIMULATED if start.is_simulated else Origin.LIVE,
-        mode=Mode.LIVE,
-        n_requests=shard.n_requests,
-        size_bytes=shard.size_bytes,
-        input_tokens=shard.input_tokens,
-        cost_expected_usd=shard.cost_expected_usd,
-        cost_max_usd=shard.cost_max_usd,
-        detail=shard.detail,
     )
-    created = Event(
-        kind=Kind.CREATED,
+    created = Created(
         attempt_id=attempt_id,
         provider=shard.provider,
         batch_id=f"live-{attempt_id}",
@@ -123,11 +108,7 @@ def left_of(store: Store, attempt: Attempt) -> Left:
 
 def _answered(store: Store, attempt: Attempt) -> Iterator[str]:
     for event in attempt.downloads:
-        file = raw.RawFile(
-            attempt.provider, attempt.batch_id or "", attempt.attempt_id, event.file_id or "", FileRole.LIVE,
-            event.sha256 or "", attempt.created_at,
-        )  # fmt: skip
-        for part in raw.part_paths(store, file):
+        for part in raw.part_paths(store, collect.raw_file(attempt, event)):
             with pq.ParquetFile(part) as lines:
                 for batch in lines.iter_batches(columns=["line"]):
                     yield from map(_custom_id, batch.column(0).to_pylist())
@@ -159,8 +140,7 @@ def unsettled(picture: Picture) -> list[Attempt]:
 
 
 def _is_whole(attempt: Attempt) -> bool:
-    n_lines = sum(event.n_lines or 0 for event in collect.accepted_downloads(attempt))
-    return n_lines >= (attempt.intent.n_requests or 0)
+    return sum(event.n_lines for event in collect.accepted_downloads(attempt)) >= attempt.intent.n_requests
 
 
 def settle(session: Session) -> None:
@@ -175,11 +155,10 @@ def settle(session: Session) -> None:
 def end(session: Session, attempt: Attempt, state: BatchState) -> None:
     """Record that nothing more is asked of an attempt, and prove that every request is accounted for."""
     session.record(
-        Event(
-            kind=Kind.STATUS,
+        Status(
             attempt_id=attempt.attempt_id,
             provider=attempt.provider,
-            batch_id=attempt.batch_id,
+            batch_id=attempt.known_batch_id,
             state=state,
             provider_status=str(state),
             n_requests=attempt.intent.n_requests,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from batchpond.errors import BatchpondError
 from batchpond.lake.attempts import Attempt
-from batchpond.lake.events import Event
+from batchpond.lake.events.records import Approval, Sharded
 from batchpond.providers.base import LiveProvider, LiveStart
 from batchpond.run.live.calls import CallCounts, CallRules, Calls
 from batchpond.run.live.pace import Pace
@@ -46,7 +46,7 @@ class Lane:
     model: str
     pace: Pace
     rules: CallRules
-    shards: deque[tuple[Event, Event]] = field(default_factory=deque)
+    shards: deque[tuple[Sharded, Approval]] = field(default_factory=deque)
     wire: LiveProvider | None = None
     start: LiveStart | None = None
     running: Running | None = None

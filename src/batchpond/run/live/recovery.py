@@ -9,7 +9,7 @@ from typing import Final
 from batchpond.errors import BusyError, LakeError
 from batchpond.lake import lock
 from batchpond.lake.attempts import Attempt, Phase
-from batchpond.lake.events import Event, Kind
+from batchpond.lake.events.records import CancelAsked
 from batchpond.lake.store import SPOOL, Store
 from batchpond.model import BatchState
 from batchpond.run.live import attempts, spool
@@ -80,7 +80,7 @@ def cancel(session: Session, attempt: Attempt) -> bool:
             recover(session)
             latest = session.attempt(attempt.attempt_id)
             if latest.phase is Phase.OPEN:
-                session.record(Event(kind=Kind.CANCEL_ASKED, attempt_id=attempt.attempt_id, batch_id=attempt.batch_id))
+                session.record(CancelAsked(attempt_id=attempt.attempt_id, batch_id=attempt.known_batch_id))
                 attempts.end(session, session.attempt(attempt.attempt_id), BatchState.CANCELLED)
                 return True
             return False

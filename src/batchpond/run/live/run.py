@@ -14,7 +14,8 @@ from typing import Final
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError, UsageError
 from batchpond.lake import failpoints
 from batchpond.lake.attempts import Phase, fold
-from batchpond.lake.events import Event, read
+from batchpond.lake.events.log import read
+from batchpond.lake.events.records import Approval, Sharded
 from batchpond.lake.store import Store, disk_errors
 from batchpond.model import BatchState, Mode, PricedModel
 from batchpond.plan import tiers
@@ -114,11 +115,11 @@ class LiveRun:
             for shard in [*_begun(session, study), *_due(session, study, approval)]:
                 lane = lanes.setdefault(priced(shard), self._lane(shard))
                 lane.shards.append((shard, approval))
-                lane.n_requests += shard.n_requests or 0
+                lane.n_requests += shard.n_requests
         return list(lanes.values())
 
-    def _lane(self, shard: Event) -> Lane:
-        provider, model = shard.provider or "", shard.request_model or ""
+    def _lane(self, shard: Sharded) -> Lane:
+        provider, model = shard.provider, shard.request_model
         usual = registry.module(provider).DESCRIPTOR.live_concurrency
         pace, rules = self._options.settings.of_model(provider, model, usual)
         return Lane(provider, model, Pace(pace, self._clock.monotonic_s()), rules)
@@ -158,7 +159,7 @@ class LiveRun:
         is_held = lane.rules.on_doubt is OnDoubt.HOLD
         items = attempts.items(self._store, attempt, left, is_held=is_held)
         written = spool.Spool(spool.folder_of(self._store, attempt.attempt_id), self._clock)
-        way = (attempt.intent.endpoint or "", lane.model)
+        way = (attempt.intent.endpoint, lane.model)
         calls = Calls(lane.wire, way, items, written, lane.pace, lane.rules, self._clock)
         calls.counts.n_held = len(left.doubts) if is_held else 0
         lane.running = Running(attempt, calls, written, len(left.answered))
@@ -183,7 +184,7 @@ class LiveRun:
             attempt = session.attempt(running.attempt.attempt_id)
             seal(session, attempt, running.spool.closed_segments())
             spool.drop(spool.folder_of(self._store, attempt.attempt_id))
-            if running.n_answered >= (attempt.intent.n_requests or 0):
+            if running.n_answered >= attempt.intent.n_requests:
                 attempts.end(session, session.attempt(attempt.attempt_id), BatchState.COMPLETED)
         lane.ended()
         if running.calls.error is not None:
@@ -268,28 +269,28 @@ class LiveRun:
         return LiveReport(lanes, n_left, tuple(self._notes), worst_exit_code(self._notes))
 
 
-def _begun(session: Session, study: str) -> Iterator[Event]:
+def _begun(session: Session, study: str) -> Iterator[Sharded]:
     """Yield the shards whose attempt is open, whatever the study's plan is by now: they hold their requests."""
     for shard in session.picture.shards.values():
-        latest = session.picture.latest_attempt(shard.shard_id or "")
-        if shard.study == study and shard.mode == Mode.LIVE and latest is not None and latest.phase is Phase.OPEN:
+        latest = session.picture.latest_attempt(shard.shard_id)
+        if shard.study == study and shard.mode is Mode.LIVE and latest is not None and latest.phase is Phase.OPEN:
             yield shard
 
 
-def _due(session: Session, study: str, approval: Event) -> Iterator[Event]:
+def _due(session: Session, study: str, approval: Approval) -> Iterator[Sharded]:
     """Yield the shards that are to be begun, as far as the approved money goes."""
     budget = sending.Budget.of(session, approval)
     n_waiting = 0
     precedence = tiers.Precedence()
     for shard, latest in sending.candidates(session.store, session.picture, study):
-        if shard.mode != Mode.LIVE or latest is not None:
+        if shard.mode is not Mode.LIVE or latest is not None:
             continue
         if budget.allows(shard) and precedence.before(shard) is None:
             budget.reserve(shard)
             yield shard
         else:
             precedence.hold(shard, tiers.ALL)
-            n_waiting += shard.n_requests or 0
+            n_waiting += shard.n_requests
     if n_waiting:
         session.note(
             Severity.WARNING,

@@ -17,11 +17,10 @@ from batchpond import fields
 from batchpond.answers import derive
 from batchpond.lake import disk, failpoints, raw
 from batchpond.lake.attempts import Attempt
-from batchpond.lake.events import Event, Kind
 from batchpond.lake.payload import shard_lines
 from batchpond.lake.schemas import DOUBTS
 from batchpond.model import FileRole
-from batchpond.run.collect import parsers_of, price_of
+from batchpond.run.collect import file_of, parsers_of, price_of, record_download
 from batchpond.run.live import spool
 from batchpond.run.session import Session
 
@@ -56,15 +55,7 @@ def _seal_one(session: Session, attempt: Attempt, segment: Path) -> int:
     scratch = session.store.scratch(".jsonl")
     try:
         content = _split(segment, scratch, session.store.clock.boot_id())
-        file = raw.RawFile(
-            provider=attempt.provider,
-            batch_id=attempt.batch_id or "",
-            attempt_id=attempt.attempt_id,
-            file_id=segment.stem,
-            role=FileRole.LIVE,
-            sha256=content.sha256,
-            created_at=attempt.created_at,
-        )
+        file = file_of(attempt, FileRole.LIVE, segment.stem, content.sha256)
         if content.doubts:
             _publish_doubts(session, attempt, file, content.doubts)
         if content.n_lines:
@@ -94,21 +85,9 @@ def _split(segment: Path, scratch: Path, boot_id: str) -> _Content:
 def _publish_answers(session: Session, attempt: Attempt, file: raw.RawFile, content: _Content) -> None:
     raw.publish(session.store, file, content.path)
     failpoints.reach("L4")
-    session.record(
-        Event(
-            kind=Kind.DOWNLOADED,
-            attempt_id=attempt.attempt_id,
-            provider=attempt.provider,
-            batch_id=attempt.batch_id,
-            file_id=file.file_id,
-            file_role=file.role,
-            size_bytes=content.size_bytes,
-            sha256=content.sha256,
-            n_lines=content.n_lines,
-        )
-    )
+    record_download(session, file, content.size_bytes, content.n_lines)
     failpoints.reach("L5")
-    source = derive.Source(attempt.shard_id, attempt.attempt_id, attempt.provider, attempt.intent.origin or "", (file,))
+    source = derive.Source(attempt.shard_id, attempt.attempt_id, attempt.provider, attempt.intent.origin, (file,))
     derive.derive(session.store, source, parsers_of(session, attempt), price_of(session, attempt))
 
 

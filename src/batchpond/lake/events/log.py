@@ -1,4 +1,4 @@
-"""The events table: one fact per row about an attempt, a batch, an approval or a study.
+"""The log of events: one file per step, read in order, appended to under the lake's lock, compacted when they are many.
 
 Facts (a status seen, an id acknowledged) are named by their content, so recording one again is
 a no-op; occurrences (a plan, an approval, a negative listing) are named by their place in the
@@ -11,18 +11,16 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections import deque
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from batchpond import ids
 from batchpond.errors import LakeError
 from batchpond.lake import memo
+from batchpond.lake.events import columns
+from batchpond.lake.events.records import Event
 from batchpond.lake.schemas import EVENTS
 from batchpond.lake.store import MERGED_KEY, MERGED_PREFIX, Store, is_merged, merged_paths, read_rows, uncovered
 
@@ -34,112 +32,8 @@ MEMO = ".events"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 COMPACT_GRACE = timedelta(days=1)
-
-
-class Kind(StrEnum):
-    """What an event says happened."""
-
-    PLANNED = "planned"
-    ROUND = "round"
-    APPROVAL = "approval"
-    SHARDED = "sharded"
-    VOIDED = "voided"
-    INTENT = "intent"
-    UPLOADED = "uploaded"
-    SENT = "sent"
-    REJECTED = "rejected"
-    CREATED = "created"
-    UNKNOWN = "unknown"
-    LISTED = "listed"
-    CANDIDATE = "candidate"
-    FOREIGN = "foreign"
-    ADOPTED = "adopted"
-    ABSENT = "absent"
-    STATUS = "status"
-    NOT_FOUND = "not_found"
-    DOWNLOADED = "downloaded"
-    VERIFIED = "verified"
-    MISMATCH = "mismatch"
-    MISSING_REMOTE = "missing_remote"
-    DUPLICATE_REMOTE = "duplicate_remote"
-    LOST = "lost"
-    CANCEL_ASKED = "cancel_asked"
-    RESOLVED = "resolved"
-
-
-_OCCURRENCES = frozenset(
-    {Kind.PLANNED, Kind.ROUND, Kind.APPROVAL, Kind.LISTED, Kind.UNKNOWN, Kind.REJECTED, Kind.NOT_FOUND, Kind.MISMATCH,
-     Kind.MISSING_REMOTE, Kind.CANCEL_ASKED, Kind.RESOLVED}
-)  # fmt: skip
-
-
-_KINDS = {str(kind): kind for kind in Kind}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """One row of the events table; only the columns its kind needs are set."""
-
-    kind: Kind
-    event_id: str = ""
-    ord: int = 0
-    occurred_at: datetime | None = None
-    study: str | None = None
-    study_version: str | None = None
-    approval_id: str | None = None
-    shard_id: str | None = None
-    shard_kind: str | None = None
-    attempt_id: str | None = None
-    ordinal: int | None = None
-    token: str | None = None
-    provider: str | None = None
-    host: str | None = None
-    scope: str | None = None
-    endpoint: str | None = None
-    request_model: str | None = None
-    origin: str | None = None
-    mode: str | None = None
-    batch_id: str | None = None
-    file_id: str | None = None
-    file_role: str | None = None
-    state: str | None = None
-    provider_status: str | None = None
-    provider_created_at: datetime | None = None
-    expires_at: datetime | None = None
-    n_requests: int | None = None
-    n_completed: int | None = None
-    n_failed: int | None = None
-    size_bytes: int | None = None
-    sha256: str | None = None
-    n_lines: int | None = None
-    input_tokens: int | None = None
-    cost_expected_usd: float | None = None
-    cost_max_usd: float | None = None
-    n_limit: int | None = None
-    boot_id: str | None = None
-    monotonic_s: float | None = None
-    reason: str | None = None
-    detail: str | None = None
-    tier: int | None = None
-
-
-_CONTENT = tuple(
-    f.name
-    for f in dataclasses.fields(Event)
-    if f.name not in {"event_id", "ord", "occurred_at", "boot_id", "monotonic_s", "detail"}
-)
-
-
 _TIMES: Final = frozenset(name for name, kind in EVENTS.columns if kind == "timestamp")
 _LAYOUT: Final = hashlib.sha256(repr(EVENTS.columns).encode()).hexdigest()
-_FILL = {f.name: getattr(Event, f.name).__set__ for f in dataclasses.fields(Event)}
-
-
-def _event_id(event: Event) -> str:
-    parts = [f"{name}={getattr(event, name)}" for name in _CONTENT if getattr(event, name) is not None]
-    if event.kind in _OCCURRENCES:
-        parts.append(f"ord={event.ord}")
-    return ids.digest("event", *parts)
 
 
 class EventLog:
@@ -153,10 +47,10 @@ class EventLog:
         kept = memo.recall(store, MEMO, self._paths, _LAYOUT)
         if kept is None:
             self._held = [os.fspath(path) for path in uncovered(self._paths)]
-            self._take(_read(map(Path, self._held)))
+            self._take(_read([Path(path) for path in self._held]))
         else:
             self._held = [f"{store.path}/{name}" for name in kept.held]
-            self._take(_remembered(**kept.content))
+            self._take(_recalled(kept.content["columns"], kept.content["n_events"]))
         self._is_kept = kept is not None
 
     def keep(self) -> None:
@@ -167,7 +61,7 @@ class EventLog:
         if self._is_kept:
             return
         unique = {event.event_id: event for event in self.events}
-        content = {"columns": _columns(unique.values()), "n_events": len(unique)}
+        content = {"columns": _remembered(list(unique.values())), "n_events": len(unique)}
         held = memo.relative(self._store, self._held)
         memo.keep(self._store, MEMO, self._paths, memo.Memo(_LAYOUT, held, content))
         self._is_kept = True
@@ -188,7 +82,7 @@ class EventLog:
         now = self._store.clock.now()
         self._last_ord = max(self._last_ord + 1, int(now.timestamp() * 1_000_000))
         stamped = dataclasses.replace(event, ord=self._last_ord, occurred_at=now)
-        return dataclasses.replace(stamped, event_id=_event_id(stamped))
+        return dataclasses.replace(stamped, event_id=columns.event_id(stamped))
 
     def _publish(self, name: str, events: Sequence[Event]) -> bool:
         is_new = self._store.publish(EVENTS, name, _rows(events))
@@ -216,13 +110,17 @@ class EventLog:
         return is_new or bool(dropped)
 
     def _merge(self) -> bool:
-        """Merge what is published by now, and nothing that is published later: the merged file names what it holds."""
+        """Merge what is published by now, and nothing that is published later: the merged file names what it holds.
+
+        Its rows are those of the files, to the letter: what an earlier version wrote stays as it was written.
+        """
         published = self._store.published(EVENTS.name)
-        self._take(_read(uncovered(published)))
+        rows = _rows_of(uncovered(published))
+        self._take(_events(rows))
         name = MERGED_PREFIX + ids.digest("event file", *sorted(self._known))
         final = os.fspath(self._store.final_path(EVENTS, name))
         names = [os.path.basename(path) for path in published if path != final]
-        is_new = self._store.publish(EVENTS, name, _rows(self.events), {MERGED_KEY: json.dumps(names)})
+        is_new = self._store.publish(EVENTS, name, rows, {MERGED_KEY: json.dumps(names)})
         self._merged.append(final)
         self._paths, self._held = sorted({*published, final}), [final]
         self._is_kept = False
@@ -234,10 +132,10 @@ class EventLog:
         self._last_ord = max((event.ord for event in found), default=0)
 
 
-def _rows(events: Iterable[Event]) -> pa.Table:
+def _rows(events: Sequence[Event]) -> pa.Table:
     import pyarrow as pa
 
-    return pa.Table.from_pylist([dataclasses.asdict(event) for event in events], schema=EVENTS.schema)
+    return pa.Table.from_pydict(columns.to_columns(events), schema=EVENTS.schema)
 
 
 def read(store: Store) -> list[Event]:
@@ -245,7 +143,12 @@ def read(store: Store) -> list[Event]:
     return _read(store.files(EVENTS.name))
 
 
-def _read(paths: Iterable[Path]) -> list[Event]:
+def _read(paths: Sequence[Path]) -> list[Event]:
+    return _events(_rows_of(paths)) if paths else []
+
+
+def _rows_of(paths: Iterable[Path]) -> pa.Table:
+    """Return the rows of files in the order of their events, each once."""
     import pyarrow as pa
 
     tables = []
@@ -257,51 +160,26 @@ def _read(paths: Iterable[Path]) -> list[Event]:
                 f"{path} cannot be read: {error}",
                 hint="restore the file from a backup; until then nothing is sent or downloaded",
             ) from None
-    if not tables:
-        return []
     rows = pa.concat_tables(tables)
-    found = _events(rows)
-    found.sort(key=attrgetter("ord", "event_id"))
-    unique: dict[str, Event] = {}
-    for event in found:
-        unique.setdefault(event.event_id, event)
-    return list(unique.values())
+    order = columns.in_order(rows.column("ord").to_pylist(), rows.column("event_id").to_pylist())
+    return rows if order == list(range(len(rows))) else rows.take(order)
 
 
 def _events(rows: pa.Table) -> list[Event]:
-    """Return a table's rows as events.
-
-    Filled column by column through the slots: calling the class row by row takes ten times as long,
-    and every pass reads all events.
-    """
-    return _filled({name: _values(rows.column(name)) for name in _FILL}, len(rows))
+    return columns.to_events({name: _values(rows.column(name)) for name in columns.NAMES})
 
 
-def _filled(columns: dict[str, list[Any]], n_events: int) -> list[Event]:
-    columns["kind"] = [_KINDS[kind] for kind in columns["kind"]]
-    found = [object.__new__(Event) for _ in range(n_events)]
-    for name, fill in _FILL.items():
-        deque(map(fill, found, columns[name]), maxlen=0)
+def _remembered(events: Sequence[Event]) -> dict[str, list[Any]]:
+    """Return the columns of events that have any value, times as microseconds."""
+    found = {name: values for name, values in columns.to_columns(events).items() if set(values) != {None}}
+    for name in _TIMES & found.keys():
+        found[name] = [None if moment is None else (moment - _EPOCH) // _MICROSECOND for moment in found[name]]
     return found
 
 
-def _columns(events: Collection[Event]) -> dict[str, list[Any]]:
-    """Return the columns of events that have any value, times as microseconds."""
-    columns: dict[str, list[Any]] = {}
-    for name in _FILL:
-        values = [getattr(event, name) for event in events]
-        if all(value is None for value in values):
-            continue
-        if name in _TIMES:
-            values = [None if moment is None else (moment - _EPOCH) // _MICROSECOND for moment in values]
-        columns[name] = values
-    return columns
-
-
-def _remembered(columns: dict[str, list[Any]], n_events: int) -> list[Event]:
-    nothing = [None] * n_events
-    whole = {name: columns.get(name, nothing) for name in _FILL}
-    return _filled(whole | {name: _moments(whole[name]) for name in _TIMES}, n_events)
+def _recalled(kept: dict[str, list[Any]], n_events: int) -> list[Event]:
+    whole = {name: kept.get(name) or [None] * n_events for name in columns.NAMES}
+    return columns.to_events(whole | {name: _moments(whole[name]) for name in _TIMES})
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
