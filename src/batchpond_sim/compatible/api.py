@@ -18,16 +18,20 @@ from typing import Any
 
 import orjson
 
-from batchpond_sim.faults.faults import Op, Stage
+from batchpond_sim.faults.faults import Call, Op, Stage
 from batchpond_sim.host.wire import Answer, Reply, Request, Stream, json_reply, pieces
-from batchpond_sim.judges import schemas
 from batchpond_sim.judges.judge import Says
-from batchpond_sim.judges.speech import EFFORT_TOKENS, Asked, Spoken, messages_text, spoken
-from batchpond_sim.shared.api import Api, Route, routes
-from batchpond_sim.shared.live import forced
-from batchpond_sim.shared.pages import PageError
+from batchpond_sim.judges.speech import (
+    EFFORT_TOKENS,
+    Asked,
+    Spoken,
+    messages_text,
+    named_schema_problem,
+    spoken,
+)
+from batchpond_sim.shared.api import Api, PageError, Route, forced, routes
 from batchpond_sim.world.limits import Quota, openai_headers, openai_message
-from batchpond_sim.world.world import Call, World
+from batchpond_sim.world.world import World
 
 PROVIDER = "compatible"
 BASE_PATH = "/compatible/v1"
@@ -158,7 +162,7 @@ def _refused_body(body: Any) -> Reply | None:
     form = body.get("response_format")
     if not isinstance(form, dict) or form.get("type") != "json_schema":
         return None
-    wrong = schemas.named_problem(form.get("json_schema"))
+    wrong = named_schema_problem(form.get("json_schema"))
     return None if wrong is None else _error(400, wrong)
 
 

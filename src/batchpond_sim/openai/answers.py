@@ -8,9 +8,16 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from batchpond_sim.judges import schemas
 from batchpond_sim.judges.judge import Panel, Says
-from batchpond_sim.judges.speech import EFFORT_TOKENS, Asked, RowAnswer, Spoken, messages_text, spoken
+from batchpond_sim.judges.speech import (
+    EFFORT_TOKENS,
+    Asked,
+    RowAnswer,
+    Spoken,
+    messages_text,
+    named_schema_problem,
+    spoken,
+)
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
@@ -120,7 +127,7 @@ def _refused_format(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
     if _WITHOUT_SCHEMA.match(str(body.get("model"))):
         message = f"Invalid parameter: '{param}' of type 'json_schema' is not supported with this model."
         return _bad(message, None, None)
-    problem = schemas.named_problem(form.get("json_schema") if endpoint == CHAT else form)
+    problem = named_schema_problem(form.get("json_schema") if endpoint == CHAT else form)
     return None if problem is None else _bad(problem, param, "invalid_json_schema")
 
 

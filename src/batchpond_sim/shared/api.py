@@ -8,21 +8,193 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from email.utils import formatdate
 from typing import Any
 
 import orjson
 
-from batchpond.errors import UsageError
-from batchpond_sim.faults import gate
-from batchpond_sim.faults.faults import Op
-from batchpond_sim.host.wire import MARK, Answer, Break, Reply, Request
-from batchpond_sim.shared.live import LiveDesk
-from batchpond_sim.shared.pages import PageError
-from batchpond_sim.world.limits import Quota
-from batchpond_sim.world.world import Call, World
+from batchpond_sim import SimulatorError
+from batchpond_sim.faults.delivery import spoiled
+from batchpond_sim.faults.faults import Call, Fault, Op, Stage, Value, number
+from batchpond_sim.host.wire import MARK, Answer, Break, BreakKind, IterBody, Reply, Request, html_reply
+from batchpond_sim.world.limits import BYTES_PER_TOKEN, Quota
+from batchpond_sim.world.world import LiveCall, World, body_id, fingerprint
+
+
+class PageError(ValueError):
+    """A page that cannot be shown; `param` is the query parameter to blame."""
+
+    def __init__(self, status: int, message: str, param: str | None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.param = param
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The ids of one page, and what comes after the last of them."""
+
+    ids: tuple[str, ...]
+    has_more: bool
+
+    def body(self, data: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the shown objects with first and last id, as OpenAI and Anthropic answer."""
+        first, last = (self.ids[0], self.ids[-1]) if self.ids else (None, None)
+        return {"data": data, "first_id": first, "last_id": last, "has_more": self.has_more}
+
+
+def page_at(ids: Sequence[str], start: int, limit: int, call: Call) -> Page:
+    """Return up to `limit` ids from `start` on, or what the call's faults make of them.
+
+    Raises PageError of status 500 where a fault asks for it.
+    """
+    faults: dict[str, Value] = {fault.kind: fault.value for fault in call.at(Stage.VIEW)}
+    if "cursor_loop" in faults:
+        start = 0
+    if faults.get("list_error_page") == 1 + -(-start // limit):
+        raise PageError(500, "the listing failed", None)
+    shown = tuple(ids[start : start + limit])
+    if "empty_page" in faults:
+        return Page((), True)
+    if "cursor_loop" in faults:
+        return Page(shown, True)
+    if "has_more_lies" in faults:
+        return Page(shown, str(faults["has_more_lies"]).lower() == "true")
+    return Page(shown, start + limit < len(ids))
+
+
+def is_looping(call: Call) -> bool:
+    """Return whether the cursor of this call is to be ignored."""
+    return call.has(Stage.VIEW, "cursor_loop")
+
+
+FORCED = {"empty_text", "truncated_text", "refusal"}
+FORCED_WORDS = {"finish", "blocked"}
+
+
+def forced(call: Call) -> str:
+    """Return what the faults of a call make its model say, in the words of the providers' `answer`; empty for none."""
+    for fault in call.at(Stage.LINES):
+        if fault.kind in FORCED:
+            return fault.kind
+        if fault.kind in FORCED_WORDS:
+            return f"{fault.kind}:{fault.value}"
+    return ""
+
+
+class LiveDesk:
+    """Live calls of one provider in a world."""
+
+    def __init__(self, world: World, provider: str) -> None:
+        self._world = world
+        self._provider = provider
+
+    def heard(self, request: Request, call: Call, argument: str) -> Request:
+        """Read a call's body, note what it asks, and return the request with the body unread again.
+
+        The model is the body's, or the path's `argument`. Raises SimulatorError for over 64 MiB.
+        """
+        data = request.read_all()
+        live = self._of(call)
+        live.body = body_id(request.path, data)
+        live.model = _model(data) or argument
+        live.tokens_guessed = len(data) // BYTES_PER_TOKEN
+        return replace(request, body=IterBody(iter((data,))))
+
+    def admit(self, call: Call, key: str) -> Quota | None:
+        """Return how the call stands with its limits, None where there are none."""
+        world = self._world
+        live = self._of(call)
+        with world.lock:
+            return world.limiter.admit(self._provider, fingerprint(key), live.model, live.tokens_guessed, world.now_s())
+
+    def answered(self, call: Call, key: str, answer: Answer, quota: Quota | None) -> Answer:
+        """Return an executed call's answer as its faults have it and when it is due, and charge its `quota`."""
+        if isinstance(answer, Reply):
+            answer = spoiled(call, answer)
+            delay_s = self._delay_s(call)
+            answer = replace(answer, delay_s=delay_s) if delay_s else answer
+        if quota is not None:
+            world = self._world
+            live = self._of(call)
+            used = sum(live.billed or (0, 0))
+            end_s = world.now_s() + (answer.delay_s * world.speed if isinstance(answer, Reply) else 0.0)
+            with world.lock:
+                more = used - live.tokens_guessed
+                world.limiter.settle(self._provider, fingerprint(key), quota.model, more, end_s)
+        return answer
+
+    def _delay_s(self, call: Call) -> float:
+        is_late, seconds = call.value(Stage.DELIVERY, "delay")
+        low, high = self._world.settings.live_latency_s
+        usual = low + (high - low) * self._world.draw("latency", call.n) if high else 0.0
+        return usual + (number(seconds) if is_late else 0.0)
+
+    def _of(self, call: Call) -> LiveCall:
+        return self._world.ledger.live_call(call.n)
+
+
+def _model(data: bytes) -> str:
+    try:
+        body = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return ""
+    model = body.get("model") if isinstance(body, dict) else None
+    return model if isinstance(model, str) else ""
+
+
+ErrorReply = Callable[[int, str], Reply]
+"""Makes a provider's own error answer from a status and a fault kind's name."""
+
+
+def before(call: Call, error: ErrorReply) -> Answer | None:
+    """Return what takes the place of executing a call, None when it is to be executed."""
+    for fault in call.at(Stage.BEFORE):
+        return _early(fault, error)
+    return None
+
+
+def after(call: Call, answer: Answer, error: ErrorReply) -> Answer:
+    """Return what the client gets once a call has been executed."""
+    for fault in call.at(Stage.AFTER):
+        return _late(fault, answer, error)
+    return answer
+
+
+def _early(fault: Fault, error: ErrorReply) -> Answer:
+    match fault.kind:
+        case "reset_before" | "refuse" | "hang_before":
+            return Break(_BREAKS[fault.kind], number(fault.value))
+        case "html":
+            return html_reply(int(number(fault.value)))
+        case "redirect":
+            return Reply(307, (("location", str(fault.value)),), b"")
+        case "retry_after":
+            reply = error(429, fault.kind)
+            return Reply(reply.status, (*reply.headers, ("retry-after", str(fault.value))), reply.body)
+        case _:
+            return error(_STATUS.get(fault.kind) or int(number(fault.value)), fault.kind)
+
+
+_BREAKS = {"reset_before": BreakKind.RESET, "refuse": BreakKind.REFUSE, "hang_before": BreakKind.HANG}
+_STATUS = {"file_not_ready": 400}
+
+
+def _late(fault: Fault, answer: Answer, error: ErrorReply) -> Answer:
+    match fault.kind:
+        case "reset_after":
+            return Break(BreakKind.RESET)
+        case "hang_after":
+            return Break(BreakKind.HANG, number(fault.value))
+        case "html_after":
+            return html_reply(int(number(fault.value)))
+        case "status_after":
+            return error(int(number(fault.value)), fault.kind)
+        case _:
+            return answer
+
 
 Handler = Callable[[Request, Call, str, str], Answer]
 """Answers a request: (request, call, project, the path's first argument or an empty string)."""
@@ -137,9 +309,9 @@ class Api(ABC):
     def _answer(self, route: Route | None, request: Request, call: Call, project: str | None, argument: str) -> Answer:
         try:
             request = self._live_desk.heard(request, call, argument) if call.op is Op.LIVE else request
-        except UsageError as error:
+        except SimulatorError as error:
             return self.bad_json(str(error))
-        answer = gate.before(call, self.fault_reply)
+        answer = before(call, self.fault_reply)
         if answer is not None:
             return answer
         refused = self.refused(request, self.key_of(request), project)
@@ -149,7 +321,7 @@ class Api(ABC):
             done = self._limited(route, request, call, project or "", argument)
         else:
             done = self._executed(route, request, call, project or "", argument)
-        return gate.after(call, done, self.fault_reply)
+        return after(call, done, self.fault_reply)
 
     def _limited(self, route: Route | None, request: Request, call: Call, project: str, argument: str) -> Answer:
         key = self.key_of(request)
@@ -177,7 +349,7 @@ class Api(ABC):
             return route.run(request, call, project, argument)
         except PageError as error:
             return self.fault_reply(500, "status") if error.status == 500 else self.bad_page(error)
-        except (orjson.JSONDecodeError, UsageError) as error:
+        except (orjson.JSONDecodeError, SimulatorError) as error:
             return self.bad_json(str(error))
 
     def _signed(self, call: Call, answer: Answer, project: str | None) -> Answer:

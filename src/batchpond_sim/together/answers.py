@@ -9,9 +9,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from batchpond_sim.judges import schemas
 from batchpond_sim.judges.judge import Panel, Says
-from batchpond_sim.judges.speech import Asked, RowAnswer, Spoken, messages_text, spoken
+from batchpond_sim.judges.speech import (
+    Asked,
+    RowAnswer,
+    Spoken,
+    messages_text,
+    named_schema_problem,
+    spoken,
+)
 
 CHAT = "/v1/chat/completions"
 STOPS_MAX = 4
@@ -78,7 +84,7 @@ def _refused(body: dict[str, Any]) -> RowAnswer | None:
 def _refused_format(form: Any) -> RowAnswer | None:
     if not isinstance(form, dict) or form.get("type") != "json_schema":
         return None
-    problem = schemas.named_problem(form.get("json_schema"))
+    problem = named_schema_problem(form.get("json_schema"))
     return None if problem is None else _bad(problem)
 
 
