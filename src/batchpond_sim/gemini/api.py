@@ -60,7 +60,7 @@ class GeminiSimulator(Api):
         self.account = GeminiAccount(world)
         self._uploads = UploadDesk(world, self.account)
         self._creation = Creation(world, self.account)
-        super().__init__(world, PROVIDER, BASE_PATH, "gen-lang-client-simulated")
+        super().__init__(world, PROVIDER, BASE_PATH, "gen-lang-client-simulated", self.account.tick)
 
     def routes(self) -> tuple[Route, ...]:
         """Return what there is below the base path."""
@@ -80,48 +80,40 @@ class GeminiSimulator(Api):
             ("POST", rf"{_V}{model}:generateContent", Op.LIVE, self._live),
         )
 
-    def tick(self) -> None:
-        """Make every change that is due by now."""
-        with self._world.lock:
-            self.account.tick()
-
     # -- the door -----------------------------------------------------------------------------
 
-    def key_of(self, request: Request) -> str:
-        """Return the key of the header or, failing that, of the query."""
+    def _key(self, request: Request) -> str:
         return request.headers.get("x-goog-api-key") or request.query.get("key", "")
 
-    def refused(self, request: Request, key: str, project: str | None) -> Reply | None:
-        """Return the refusal of a missing or wrong key; an upload's own URL needs none."""
+    def _refusal(self, request: Request, key: str, project: str | None) -> Reply | None:
         if "upload_id" in request.query:
             return None
         if not key:
             return no_key()
         return bad_key() if project is None else None
 
-    def fault_reply(self, status: int, kind: str) -> Reply:
-        """Return the error body of a status."""
+    def _fault_reply(self, status: int, kind: str) -> Reply:
         return fault_reply(status, kind)
 
-    def bad_json(self, detail: str) -> Reply:
-        """Return the error of a body that is not JSON."""
+    def _bad_json(self, detail: str) -> Reply:
         return error_reply(400, f"Invalid JSON payload received. {detail}")
 
-    def bad_page(self, error: PageError) -> Reply:
-        """Return the error of a wrong page size or token."""
+    def _bad_page(self, error: PageError) -> Reply:
         return error_reply(400, str(error))
 
-    def no_route(self, request: Request) -> Reply:
-        """Return the answer where there is nothing."""
+    def _no_route(self, request: Request) -> Reply:
         return error_reply(404, f"Method not found: {request.method} {request.path.removeprefix(BASE_PATH)}")
 
-    def headers(self, _request_id: str, _project: str | None) -> Iterable[tuple[str, str]]:
-        """Return the headers of every answer: Google gives requests no id."""
+    def _headers(self, _request_id: str, _project: str | None) -> Iterable[tuple[str, str]]:
         return (("server", "scaffolding on HTTPServer2"), ("vary", "Origin, X-Origin, Referer"))
 
-    def limited(self, quota: Quota) -> Reply:
-        """Return the refusal of a live call that is beyond a limit; when to come again stands in the body."""
-        return limited_reply(quota)
+    def _limited_reply(self, quota: Quota) -> Reply:
+        is_tokens = quota.scarce is Scarce.TOKENS
+        window = quota.tokens if is_tokens else quota.requests
+        what = "generate_content_paid_tier_input_token_count" if is_tokens else "generate_content_paid_tier_requests"
+        quota_id = f"GenerateContentPaidTier{'InputTokens' if is_tokens else 'Requests'}PerModelPerMinute"
+        more = {} if window is None else {"quotaValue": str(int(window.limit))}
+        return quota_reply(quota.model, round(quota.retry_s, 6), what, quota_id, more)
 
     def _route(self, request: Request) -> tuple[Route | None, str]:
         route, argument = super()._route(request)
@@ -187,7 +179,7 @@ class GeminiSimulator(Api):
     # -- batches ------------------------------------------------------------------------------
 
     def _create_batch(self, request: Request, call: Call, project: str, argument: str) -> Answer:
-        made = self._creation.create(request, call, project, argument, self.key_of(request))
+        made = self._creation.create(request, call, project, argument, self._key(request))
         if not isinstance(made, BatchRecord):
             return made
         with self._world.lock:
@@ -376,16 +368,6 @@ _ENDS: Mapping[str, tuple[int, str]] = {
 
 
 # -- errors ------------------------------------------------------------------------------------
-
-
-def limited_reply(quota: Quota) -> Reply:
-    """Return the 429 of a live call that is beyond a limit."""
-    is_tokens = quota.scarce is Scarce.TOKENS
-    window = quota.tokens if is_tokens else quota.requests
-    what = "generate_content_paid_tier_input_token_count" if is_tokens else "generate_content_paid_tier_requests"
-    quota_id = f"GenerateContentPaidTier{'InputTokens' if is_tokens else 'Requests'}PerModelPerMinute"
-    more = {} if window is None else {"quotaValue": str(int(window.limit))}
-    return quota_reply(quota.model, round(quota.retry_s, 6), what, quota_id, more)
 
 
 def bad_key() -> Reply:

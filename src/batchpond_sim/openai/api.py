@@ -22,9 +22,9 @@ from batchpond_sim.host.wire import (
     json_reply,
     read_form,
 )
-from batchpond_sim.openai.answers import answer, error_body
+from batchpond_sim.openai.answers import answer
 from batchpond_sim.openai.batches import ENDED, PROVIDER, RETENTION_S, SHAPE, WINDOW_S, BatchRecord, OpenAIAccount
-from batchpond_sim.shared.api import Api, Page, PageError, Route, forced, is_looping, page_at, routes
+from batchpond_sim.shared.api import Api, Page, PageError, Route, forced, is_looping, openai_error, page_at, routes
 from batchpond_sim.shared.batches import FileRecord, view_faults
 from batchpond_sim.world.limits import Quota, Scarce, openai_headers, openai_message
 from batchpond_sim.world.world import World, fingerprint
@@ -38,8 +38,8 @@ class OpenAISimulator(Api):
     """The API of one world."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(world, PROVIDER, BASE_PATH, "proj_simulated")
         self.account = OpenAIAccount(world)
+        super().__init__(world, PROVIDER, BASE_PATH, "proj_simulated", self.account.tick)
 
     def routes(self) -> tuple[Route, ...]:
         """Return what there is below the base path."""
@@ -57,42 +57,38 @@ class OpenAISimulator(Api):
             ("POST", r"/(chat/completions|responses)", Op.LIVE, self._live),
         )
 
-    def tick(self) -> None:
-        """Make every change that is due by now."""
-        with self._world.lock:
-            self.account.tick()
-
     # -- the door -----------------------------------------------------------------------------
 
-    def key_of(self, request: Request) -> str:
-        """Return the bearer key."""
-        return request.bearer
-
-    def refused(self, _request: Request, key: str, project: str | None) -> Reply | None:
-        """Return the refusal of a missing or wrong key."""
+    def _refusal(self, _request: Request, key: str, project: str | None) -> Reply | None:
         if not key:
             text = "You didn't provide an API key. Provide it in an Authorization header using Bearer auth."
             return error_reply(401, text)
-        return fault_reply(401, "status") if project is None else None
+        return self._fault_reply(401, "status") if project is None else None
 
-    def fault_reply(self, status: int, kind: str) -> Reply:
-        """Return the error body of a status."""
-        return fault_reply(status, kind)
+    def _fault_reply(self, status: int, kind: str) -> Reply:
+        if kind == "billing":
+            text = "You exceeded your current quota, please check your plan and billing details."
+            return json_reply(status, openai_error(text, "insufficient_quota", None, "insufficient_quota"))
+        if kind == "file_not_ready":
+            return error_reply(
+                400,
+                "No such File object: it is not there, or this project does not have access to it.",
+                "input_file_id",
+            )
+        default = ("The server had an error while processing your request. Sorry about that!", "server_error", None)
+        message, kind, code = _STATUS_ERRORS.get(status, default)
+        return json_reply(status, openai_error(message, kind, None, code))
 
-    def bad_json(self, _detail: str) -> Reply:
-        """Return the error of a body that is not JSON."""
+    def _bad_json(self, _detail: str) -> Reply:
         return error_reply(400, "We could not parse the JSON body of your request.")
 
-    def bad_page(self, error: PageError) -> Reply:
-        """Return the error of a wrong limit or cursor."""
+    def _bad_page(self, error: PageError) -> Reply:
         return error_reply(400, str(error), error.param)
 
-    def no_route(self, request: Request) -> Reply:
-        """Return the answer where there is nothing."""
+    def _no_route(self, request: Request) -> Reply:
         return error_reply(404, f"Invalid URL ({request.method} {request.path.removeprefix('/openai')})")
 
-    def headers(self, request_id: str, project: str | None) -> Iterable[tuple[str, str]]:
-        """Return the headers of every answer."""
+    def _headers(self, request_id: str, project: str | None) -> Iterable[tuple[str, str]]:
         return (
             ("x-request-id", f"req_{request_id}"),
             ("openai-version", "2020-10-01"),
@@ -101,13 +97,12 @@ class OpenAISimulator(Api):
             ("openai-processing-ms", "7"),
         )
 
-    def limit_headers(self, quota: Quota) -> Iterable[tuple[str, str]]:
-        """Return `x-ratelimit-*`, and `retry-after` where a call is refused."""
+    def _limit_headers(self, quota: Quota) -> Iterable[tuple[str, str]]:
         return openai_headers(quota)
 
-    def limited(self, quota: Quota) -> Reply:
-        """Return the refusal of a live call that is beyond a limit."""
-        return limited_reply(quota)
+    def _limited_reply(self, quota: Quota) -> Reply:
+        kind = Scarce.TOKENS if quota.scarce is Scarce.TOKENS else Scarce.REQUESTS
+        return json_reply(429, openai_error(openai_message(quota, ORGANIZATION), kind, None, "rate_limit_exceeded"))
 
     # -- files --------------------------------------------------------------------------------
 
@@ -299,31 +294,7 @@ _STATUS_ERRORS: Mapping[int, tuple[str, str, str | None]] = {
 
 def error_reply(status: int, message: str, param: str | None = None, code: str | None = None) -> Reply:
     """Return an API error of type `invalid_request_error`."""
-    return json_reply(status, error_body(message, "invalid_request_error", param, code))
-
-
-def limited_reply(quota: Quota) -> Reply:
-    """Return the 429 of a live call that is beyond a limit."""
-    kind = Scarce.TOKENS if quota.scarce is Scarce.TOKENS else Scarce.REQUESTS
-    return json_reply(429, error_body(openai_message(quota, ORGANIZATION), kind, None, "rate_limit_exceeded"))
-
-
-def fault_reply(status: int, kind: str) -> Reply:
-    """Return the API error that a fault of `kind` asks for."""
-    if kind == "billing":
-        text = "You exceeded your current quota, please check your plan and billing details."
-        return json_reply(status, error_body(text, "insufficient_quota", None, "insufficient_quota"))
-    if kind == "file_not_ready":
-        return error_reply(
-            400, "No such File object: it is not there, or this project does not have access to it.", "input_file_id"
-        )
-    default = ("The server had an error while processing your request. Sorry about that!", "server_error", None)
-    return json_reply(status, error_body(*_status_error(status, default)))
-
-
-def _status_error(status: int, default: tuple[str, str, str | None]) -> tuple[str, str, str | None, str | None]:
-    message, kind, code = _STATUS_ERRORS.get(status, default)
-    return message, kind, None, code
+    return json_reply(status, openai_error(message, "invalid_request_error", param, code))
 
 
 def file_view(record: FileRecord) -> dict[str, Any]:

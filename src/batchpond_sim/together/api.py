@@ -28,9 +28,9 @@ from batchpond_sim.host.wire import (
     json_reply,
     read_form,
 )
-from batchpond_sim.shared.api import Api, PageError, Route, forced, page_at, routes
+from batchpond_sim.shared.api import Api, PageError, Route, forced, openai_error, page_at, routes
 from batchpond_sim.shared.batches import FileRecord, sha256_of, view_faults
-from batchpond_sim.together.answers import CHAT, answer, error_body
+from batchpond_sim.together.answers import CHAT, answer
 from batchpond_sim.together.batches import PROVIDER, SHAPE, WINDOW_S, BatchRecord, TogetherAccount
 from batchpond_sim.world.limits import Quota, per_second_headers
 from batchpond_sim.world.world import World, fingerprint
@@ -48,7 +48,7 @@ class TogetherSimulator(Api):
     def __init__(self, world: World) -> None:
         self.account = TogetherAccount(world)
         self._uploads = Uploads(world, self.account)
-        super().__init__(world, PROVIDER, BASE_PATH, "proj_simulated")
+        super().__init__(world, PROVIDER, BASE_PATH, "proj_simulated", self.account.tick)
 
     def routes(self) -> tuple[Route, ...]:
         """Return what there is below the base path."""
@@ -70,54 +70,44 @@ class TogetherSimulator(Api):
             ("POST", r"/v1/chat/completions", Op.LIVE, self._live),
         )
 
-    def tick(self) -> None:
-        """Make every change that is due by now."""
-        with self._world.lock:
-            self.account.tick()
-
     # -- the door -----------------------------------------------------------------------------
 
-    def key_of(self, request: Request) -> str:
-        """Return the bearer key."""
-        return request.bearer
-
-    def refused(self, request: Request, key: str, project: str | None) -> Reply | None:
-        """Return the refusal of a missing or wrong key; the storage takes none but the address itself."""
+    def _refusal(self, request: Request, key: str, project: str | None) -> Reply | None:
         if request.method == "PUT":
             return text_error(400, "the storage takes no key beside a signed address") if key else None
         return no_key() if not key or project is None else None
 
-    def fault_reply(self, status: int, kind: str) -> Reply:
-        """Return the error body of a status."""
-        return fault_reply(status, kind)
+    def _fault_reply(self, status: int, kind: str) -> Reply:
+        if kind == "billing":
+            return text_error(402, _TEXTS[402])
+        if kind == "file_not_ready":
+            return text_error(status, "Failed to download input file: the storage answered 404")
+        if status in (401, 403):
+            return no_key(status)
+        return text_error(status, _TEXTS.get(status, "Internal server error"))
 
-    def bad_json(self, _detail: str) -> Reply:
-        """Return the error of a body that is not JSON."""
+    def _bad_json(self, _detail: str) -> Reply:
         return text_error(400, "Invalid request body")
 
-    def bad_page(self, error: PageError) -> Reply:
-        """Return the error of a listing; there is nothing to ask for wrongly."""
+    def _bad_page(self, error: PageError) -> Reply:
         return text_error(error.status, str(error))
 
-    def no_route(self, request: Request) -> Reply:
-        """Return the answer where there is nothing."""
-        return json_reply(404, error_body(f"no route for {request.method} {request.path.removeprefix(BASE_PATH)}"))
+    def _no_route(self, request: Request) -> Reply:
+        return json_reply(404, openai_error(f"no route for {request.method} {request.path.removeprefix(BASE_PATH)}"))
 
-    def headers(self, request_id: str, _project: str | None) -> Iterable[tuple[str, str]]:
-        """Return the headers of every answer: the request id is that of the proxy in front of the API."""
+    def _headers(self, request_id: str, _project: str | None) -> Iterable[tuple[str, str]]:
         return (("cf-ray", f"{request_id[:16]}-SIM"),)
 
-    def stamp(self, reply: Reply, request_id: str) -> Reply:
-        """Return an answer whose error, where it is bare text, names the request."""
-        return stamped(reply, request_id)
+    def _stamped(self, reply: Reply, request_id: str) -> Reply:
+        if reply.status < 400 or not isinstance(reply.body, bytes) or not reply.body.startswith(b'{"error":"'):
+            return reply
+        return replace(reply, body=orjson.dumps(orjson.loads(reply.body) | {"request_id": request_id}))
 
-    def limit_headers(self, quota: Quota) -> Iterable[tuple[str, str]]:
-        """Return the limits, which are told by the second."""
+    def _limit_headers(self, quota: Quota) -> Iterable[tuple[str, str]]:
         return per_second_headers(quota)
 
-    def limited(self, _quota: Quota) -> Reply:
-        """Return the refusal of a live call that is beyond a limit."""
-        body = error_body("You have reached the rate limit of this model.", "rate_limit")
+    def _limited_reply(self, _quota: Quota) -> Reply:
+        body = openai_error("You have reached the rate limit of this model.", "rate_limit")
         return json_reply(429, body | {"error_type": "dynamic_request_limited"})
 
     # -- files --------------------------------------------------------------------------------
@@ -214,7 +204,7 @@ class TogetherSimulator(Api):
     def _live(self, request: Request, call: Call, _project: str, _argument: str) -> Answer:
         body = request.read_json()
         if not isinstance(body, dict) or body.get("stream"):
-            return json_reply(400, error_body("This simulator takes JSON objects without streaming."))
+            return json_reply(400, openai_error("This simulator takes JSON objects without streaming."))
         said = answer(body, self.live_key(body), self._world.panel, int(self._world.now_s()), forced(call))
         if said.is_success:
             self.bill_live(call, str(body["model"]), said.input_tokens, said.output_tokens)
@@ -348,25 +338,7 @@ def text_error(status: int, message: str) -> Reply:
 def no_key(status: int = 401) -> Reply:
     """Return the refusal of a missing or wrong key."""
     text = "Invalid API key provided. You can find your API key at https://api.together.ai/settings/api-keys."
-    return json_reply(status, error_body(text, code="invalid_api_key"))
-
-
-def fault_reply(status: int, kind: str) -> Reply:
-    """Return the error that a fault of `kind` asks for; what is about money is a 402."""
-    if kind == "billing":
-        return text_error(402, _TEXTS[402])
-    if kind == "file_not_ready":
-        return text_error(status, "Failed to download input file: the storage answered 404")
-    if status in (401, 403):
-        return no_key(status)
-    return text_error(status, _TEXTS.get(status, "Internal server error"))
-
-
-def stamped(reply: Reply, request_id: str) -> Reply:
-    """Return an answer whose error, where it is bare text, names the request."""
-    if reply.status < 400 or not isinstance(reply.body, bytes) or not reply.body.startswith(b'{"error":"'):
-        return reply
-    return replace(reply, body=orjson.dumps(orjson.loads(reply.body) | {"request_id": request_id}))
+    return json_reply(status, openai_error(text, code="invalid_api_key"))
 
 
 def no_file(file_id: str) -> Reply:

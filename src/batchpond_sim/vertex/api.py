@@ -57,7 +57,7 @@ class VertexSimulator(Api):
         self.account = VertexAccount(world, RemoteStore(url) if url else store)
         self._storage = StorageDesk(world, store)
         self._tokens = TokenDesk(world)
-        super().__init__(world, PROVIDER, BASE_PATH, "simulated-account")
+        super().__init__(world, PROVIDER, BASE_PATH, "simulated-account", self.account.tick)
 
     def routes(self) -> tuple[Route, ...]:
         """Return what there is below the base path."""
@@ -75,42 +75,27 @@ class VertexSimulator(Api):
             *self._storage.routes(),
         )
 
-    def tick(self) -> None:
-        """Make every change that is due by now."""
-        with self._world.lock:
-            self.account.tick()
-
     # -- the door -----------------------------------------------------------------------------
 
-    def key_of(self, request: Request) -> str:
-        """Return the token that a request carries."""
-        return request.bearer
-
-    def refused(self, request: Request, key: str, project: str | None) -> Reply | None:
-        """Return the refusal of a missing or wrong token; an upload's own address and a login need none."""
+    def _refusal(self, request: Request, key: str, project: str | None) -> Reply | None:
         if "upload_id" in request.query or request.path == f"{BASE_PATH}/token":
             return None
         is_good = bool(key) and project is not None and self._tokens.is_good(key)
         return None if is_good else no_login(is_expired=bool(key))
 
-    def fault_reply(self, status: int, kind: str) -> Reply:
-        """Return the error body of a status."""
+    def _fault_reply(self, status: int, kind: str) -> Reply:
         return fault_reply(status, kind)
 
-    def bad_json(self, detail: str) -> Reply:
-        """Return the error of a body that is not JSON."""
+    def _bad_json(self, detail: str) -> Reply:
         return error_reply(400, f"Invalid JSON payload received. {detail}")
 
-    def bad_page(self, error: PageError) -> Reply:
-        """Return the error of a wrong page size, token or filter."""
+    def _bad_page(self, error: PageError) -> Reply:
         return error_reply(400, str(error))
 
-    def no_route(self, request: Request) -> Reply:
-        """Return the answer where there is nothing."""
+    def _no_route(self, request: Request) -> Reply:
         return error_reply(404, f"Method not found: {request.method} {request.path.removeprefix(BASE_PATH)}")
 
-    def headers(self, _request_id: str, _project: str | None) -> Iterable[tuple[str, str]]:
-        """Return the headers of every answer: Google gives requests no id."""
+    def _headers(self, _request_id: str, _project: str | None) -> Iterable[tuple[str, str]]:
         return (("server", "ESF"), ("vary", "Origin, X-Origin, Referer"))
 
     def _route(self, request: Request) -> tuple[Route | None, str]:
@@ -152,7 +137,7 @@ class VertexSimulator(Api):
         )
         with self._world.lock:
             self.account.tick()
-            made = self.account.create(draft, call, fingerprint(self.key_of(request)))
+            made = self.account.create(draft, call, fingerprint(self._key(request)))
             if "delay_exec" in made.effects:
                 return Break(BreakKind.RESET)
             return reply(200, job_view(made, self._world.now_s(), view_faults(made, call)))

@@ -444,6 +444,11 @@ class World:
             op_n, n_any = self._calls_of(op), self._calls_of(Op.ANY)
             return Call(n, op, op_n, tuple(fault for fault in self.faults if fault.hits(op, op_n, n_any)))
 
+    def depart(self, call: Call, status: int | None) -> None:
+        """Record how a request was answered; a status of None is a connection that was broken on purpose."""
+        with self.lock:
+            self.ledger.answered(call.n, status, tuple(fault.spec for fault in call.faults))
+
     def line_faults(self, batch_n: int) -> list[tuple[str, Value]]:
         """Return the row mutations of the `batch_n`-th batch ever created."""
         return [(fault.kind, fault.value) for fault in self.faults if fault.hits(Op.LINES, batch_n, batch_n)]
