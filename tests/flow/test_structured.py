@@ -24,11 +24,10 @@ from batchpond.study.file import load
 from batchpond.study.spec import ModelSpec, Unsupported
 from batchpond.tasks import compliance, likert
 from batchpond.tasks.pressure import task as pressure
-from batchpond_sim.anthropic import params as anthropic_params
+from batchpond_sim.anthropic import answers as anthropic_answers
 from batchpond_sim.compatible import api as compatible
-from batchpond_sim.gemini import models as gemini_models
-from batchpond_sim.gemini import requests as gemini_requests
-from batchpond_sim.judges import schemas
+from batchpond_sim.gemini import answers as gemini_answers
+from batchpond_sim.judges.speech import named_schema_problem, schema_problem
 from batchpond_sim.openai import answers as openai_answers
 from batchpond_sim.together import answers as together_answers
 from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use
@@ -119,7 +118,7 @@ def test_every_tasks_schema_is_in_the_subset_that_all_take_and_keeps_its_order(n
     schema = SCHEMAS[name]
     assert schema is not None
     jsonschema.Draft202012Validator.check_schema(schema)
-    assert schemas.problem(schema) is None
+    assert schema_problem(schema) is None
     sent = canonical({"z": 1, "format": OutputSchema(schema), "a": "ü"})
     assert sent == b'{"a":"\xc3\xbc","format":' + json.dumps(schema, separators=(",", ":")).encode() + b',"z":1}'
     assert next(iter(schema["properties"])) == "explanation"
@@ -137,11 +136,9 @@ def test_every_tasks_schema_is_in_the_subset_that_all_take_and_keeps_its_order(n
     ],
 )
 def test_simulators_refuse_what_providers_refuse(schema: Any, problem: str) -> None:
-    assert problem in (schemas.problem(schema) or "")
-    assert problem in (schemas.named_problem({"name": "answer", "schema": schema, "strict": True}) or "")
-    assert (
-        schemas.named_problem({"schema": schema}) == "Missing required parameter: 'response_format.json_schema.name'."
-    )
+    assert problem in (schema_problem(schema) or "")
+    assert problem in (named_schema_problem({"name": "answer", "schema": schema, "strict": True}) or "")
+    assert named_schema_problem({"schema": schema}) == "Missing required parameter: 'response_format.json_schema.name'."
 
 
 def test_a_parameter_of_ones_own_for_the_same_thing_is_refused() -> None:
@@ -222,11 +219,11 @@ def refusal(provider: str, endpoint: str | None, sent: dict[str, Any]) -> object
         case "vllm":
             return compatible._refused_body(sent)
         case "gemini":
-            family = gemini_models.family_of("gemini-2.5-flash")
-            return gemini_requests.malformed(sent) or gemini_requests.refused(sent, family)
+            family = gemini_answers.family_of("gemini-2.5-flash")
+            return gemini_answers.malformed(sent) or gemini_answers.refused(sent, family)
         case _:
             try:
-                anthropic_params.check_params({**sent, "max_tokens": 100}, anthropic_params.VERSION, is_batch=True)
-            except anthropic_params.ParamsError as error:
+                anthropic_answers.check_params({**sent, "max_tokens": 100}, anthropic_answers.VERSION, is_batch=True)
+            except anthropic_answers.ParamsError as error:
                 return error
             return None

@@ -14,7 +14,7 @@ from batchpond.plan.rounds.adaptive import Asked, Choice, Stop
 from batchpond.stats import bradley_terry, map_fit, votes
 from batchpond.stats.votes import Votes
 from batchpond.study.spec import PairsSpec
-from batchpond_sim.judges.settings import Judge
+from batchpond_sim.judges.judge import Judge
 from batchpond_sim.world.world import Settings
 from tests.rigs.stage_study import StageRig
 

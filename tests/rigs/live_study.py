@@ -36,8 +36,7 @@ from batchpond.study.spec import Study
 from batchpond.views import connect as connect_lens
 from batchpond_sim.host import server
 from batchpond_sim.host.transport import SimulatorTransport
-from batchpond_sim.world.ledger import body_id
-from batchpond_sim.world.world import Settings
+from batchpond_sim.world.world import Settings, body_id
 from tests.rigs.processes import PROGRAM
 from tests.rigs.sim_providers import LIVE
 

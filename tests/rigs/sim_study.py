@@ -39,8 +39,7 @@ from batchpond.run.retry import retry
 from batchpond.run.session import Providers
 from batchpond.study import file as study
 from batchpond_sim.host.transport import SimulatorTransport
-from batchpond_sim.world.ledger import BatchEntry
-from batchpond_sim.world.world import Settings, World
+from batchpond_sim.world.world import BatchEntry, Settings, World
 from tests.rigs.sim_cache import read_once
 from tests.rigs.sim_inputs import MODELS, STUDY, write_study
 from tests.rigs.sim_providers import SIMULATED, acknowledged_id, bare_id, environ

@@ -13,6 +13,7 @@ import click
 from batchpond.cli import formats, output
 from batchpond.cli.frame import Invocation, pass_invocation, pond_command
 from batchpond.cli.text import plural
+from batchpond.errors import UsageError
 
 if TYPE_CHECKING:
     from batchpond_sim.host.server import Running
@@ -60,6 +61,7 @@ def command(
     created and every token billed.
     """
     from batchpond.demo import environment
+    from batchpond_sim import SimulatorError
     from batchpond_sim.faults.faults import describe_faults
     from batchpond_sim.host import server
     from batchpond_sim.world.world import Settings
@@ -77,7 +79,10 @@ def command(
             hint="run those lines in another terminal, then `batchpond submit` and `batchpond sync`",
         )
 
-    server.serve(port, state, settings, on_ready=announce, until=_stopped_by_signals())
+    try:
+        server.serve(port, state, settings, on_ready=announce, until=_stopped_by_signals())
+    except SimulatorError as error:
+        raise UsageError(error.message, hint=error.hint) from error
 
 
 def _stopped_by_signals() -> threading.Event:

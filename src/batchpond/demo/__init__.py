@@ -22,6 +22,7 @@ from batchpond.providers import registry
 from batchpond.run import submit, sync
 from batchpond.run.session import Providers
 from batchpond.study import file as study
+from batchpond_sim import SimulatorError
 from batchpond_sim.host import server
 from batchpond_sim.host.server import Running
 from batchpond_sim.world.world import Settings
@@ -92,9 +93,12 @@ def _refuse_real_data(lake_path: Path) -> None:
 def _simulator() -> Iterator[Running]:
     samples = [orjson.loads(line) for line in (DATA / "samples.jsonl").read_bytes().splitlines()]
     qualities = [(sample["text"], sample["grade"] / len(samples)) for sample in samples]
-    with server.running(Settings(seed=7, judges=JUDGES, latency_s=(0.2, 1.5))) as simulator:
-        simulator.world.panel.register(qualities)
-        yield simulator
+    try:
+        with server.running(Settings(seed=7, judges=JUDGES, latency_s=(0.2, 1.5))) as simulator:
+            simulator.world.panel.register(qualities)
+            yield simulator
+    except SimulatorError as error:
+        raise UsageError(error.message, hint=error.hint) from error
 
 
 def environment(simulator: Running) -> dict[str, str]:

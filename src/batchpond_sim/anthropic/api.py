@@ -6,34 +6,23 @@ Paths, headers, bodies, paging and states are those of the public API of version
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 
-from batchpond_sim.anthropic.answers import Conditions, answer
-from batchpond_sim.anthropic.life import PROVIDER, SHAPE, AnthropicAccount, MessageBatch, batch_view, timestamp
-from batchpond_sim.anthropic.models import FAMILIES, family_of
-from batchpond_sim.anthropic.params import VERSIONS
-from batchpond_sim.anthropic.views import (
-    error_reply,
-    fault_reply,
-    limit_headers,
-    limited_reply,
-    no_batch,
-    no_results,
-    stamped,
-)
+from batchpond_sim.anthropic.answers import CREDIT_TEXT, FAMILIES, VERSIONS, Conditions, answer, family_of
+from batchpond_sim.anthropic.batches import PROVIDER, SHAPE, AnthropicAccount, MessageBatch, batch_view, timestamp
+from batchpond_sim.anthropic.inbox import EncodingError, InboxError, JsonError, Rules, Taken, TooLargeError, spool, take
 from batchpond_sim.faults.delivery import delivered
-from batchpond_sim.faults.faults import Op, Stage
+from batchpond_sim.faults.faults import Call, Op, Stage
 from batchpond_sim.host.wire import Answer, Break, BreakKind, Reply, Request, json_reply
-from batchpond_sim.shared.api import Api, Route, routes
-from batchpond_sim.shared.inbox import EncodingError, InboxError, JsonError, Rules, Taken, TooLargeError, spool, take
-from batchpond_sim.shared.life import view_faults
-from batchpond_sim.shared.live import forced
-from batchpond_sim.shared.pages import Page, PageError, is_looping, page_at
-from batchpond_sim.world.ledger import fingerprint
-from batchpond_sim.world.limits import Quota
-from batchpond_sim.world.world import Call, World
+from batchpond_sim.shared.api import Api, Page, PageError, Route, forced, is_looping, page_at, routes
+from batchpond_sim.shared.batches import view_faults
+from batchpond_sim.world.limits import Quota, Scarce
+from batchpond_sim.world.world import World, fingerprint
 
 BASE_PATH = "/anthropic"
 BODY_MAX_BYTES = 256_000_000
@@ -47,8 +36,8 @@ class AnthropicSimulator(Api):
     """The API of one world."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(world, PROVIDER, BASE_PATH, "wrkspc_simulated")
         self.account = AnthropicAccount(world)
+        super().__init__(world, PROVIDER, BASE_PATH, "wrkspc_simulated", self.account.tick)
 
     def routes(self) -> tuple[Route, ...]:
         """Return what there is below the base path."""
@@ -63,23 +52,16 @@ class AnthropicSimulator(Api):
             ("POST", r"/v1/messages", Op.LIVE, self._live),
         )
 
-    def tick(self) -> None:
-        """Make every change that is due by now."""
-        with self._world.lock:
-            self.account.tick()
-
     # -- the door -----------------------------------------------------------------------------
 
-    def key_of(self, request: Request) -> str:
-        """Return the key: `x-api-key` goes before a bearer."""
+    def _key(self, request: Request) -> str:
         return request.headers.get("x-api-key", "").strip() or request.bearer
 
-    def refused(self, request: Request, key: str, project: str | None) -> Reply | None:
-        """Return the refusal of a missing or wrong key, or of a missing or unknown version."""
+    def _refusal(self, request: Request, key: str, project: str | None) -> Reply | None:
         if not key:
             return error_reply("authentication_error", "x-api-key header is required")
         if project is None:
-            return fault_reply(401, "status")
+            return self._fault_reply(401, "status")
         version = request.headers.get("anthropic-version")
         if version is None:
             return error_reply("invalid_request_error", "anthropic-version: header is required")
@@ -87,49 +69,62 @@ class AnthropicSimulator(Api):
             return error_reply("invalid_request_error", f'anthropic-version: "{version}" is not a valid version')
         return None
 
-    def fault_reply(self, status: int, kind: str) -> Reply:
-        """Return the error body of a status."""
-        return fault_reply(status, kind)
+    def _fault_reply(self, status: int, kind: str) -> Reply:
+        if kind == "billing" and status == 400:
+            return error_reply("invalid_request_error", CREDIT_TEXT)
+        if kind == "billing" and status == 429:
+            text = "Your organization has reached its spend limit for this month."
+            return error_reply("rate_limit_error", text, "enforced_spend_limit_reached")
+        return _error(status, *_TEXTS.get(status, ("api_error", "Internal server error")))
 
-    def bad_json(self, detail: str) -> Reply:
-        """Return the error of a body that is not JSON."""
+    def _bad_json(self, detail: str) -> Reply:
         return error_reply("invalid_request_error", f"The request body is not valid JSON: {detail}")
 
-    def bad_page(self, error: PageError) -> Reply:
-        """Return the error of a wrong limit or cursor."""
+    def _bad_page(self, error: PageError) -> Reply:
         return error_reply("invalid_request_error", f"{error.param}: {error}")
 
-    def no_route(self, request: Request) -> Reply:
-        """Return the answer where there is nothing."""
+    def _no_route(self, request: Request) -> Reply:
         return error_reply("not_found_error", f"Not found: {request.method} {request.path.removeprefix(BASE_PATH)}")
 
-    def headers(self, request_id: str, project: str | None) -> Iterable[tuple[str, str]]:
-        """Return the headers of every answer."""
+    def _headers(self, request_id: str, project: str | None) -> Iterable[tuple[str, str]]:
         return (
             ("request-id", f"req_{request_id}"),
             ("anthropic-organization-id", _ORGANIZATION),
             *((("anthropic-workspace-id", project),) if project else ()),
         )
 
-    def account_headers(self) -> Iterable[tuple[str, str]]:
-        """Return the limits of the batch API's own endpoints, which nobody here comes near."""
+    def _account_headers(self) -> Iterable[tuple[str, str]]:
         return (
             ("anthropic-ratelimit-requests-limit", "20000"),
             ("anthropic-ratelimit-requests-remaining", "19999"),
             ("anthropic-ratelimit-requests-reset", timestamp(self._world.now_s())),
         )
 
-    def limit_headers(self, quota: Quota) -> Iterable[tuple[str, str]]:
-        """Return `anthropic-ratelimit-*`, and `retry-after` where a call is refused."""
-        return limit_headers(quota, self._world.now_s())
+    def _limit_headers(self, quota: Quota) -> Iterable[tuple[str, str]]:
+        found: list[tuple[str, str]] = []
+        windows = {"requests": quota.requests, "tokens": quota.tokens, "input-tokens": quota.tokens}
+        for name, window in windows.items():
+            if window is not None:
+                reset = datetime.fromtimestamp(math.ceil(self._world.now_s() + window.reset_s), UTC)
+                found += [
+                    (f"anthropic-ratelimit-{name}-limit", str(window.per_minute)),
+                    (f"anthropic-ratelimit-{name}-remaining", str(int(window.remaining))),
+                    (f"anthropic-ratelimit-{name}-reset", reset.strftime("%Y-%m-%dT%H:%M:%SZ")),
+                ]
+        if quota.scarce is not None:
+            found.append(("retry-after", str(max(1, math.ceil(quota.retry_s)))))
+        return tuple(found)
 
-    def limited(self, quota: Quota) -> Reply:
-        """Return the refusal of a live call that is beyond a limit."""
-        return limited_reply(quota)
+    def _limited_reply(self, quota: Quota) -> Reply:
+        what = {Scarce.TOKENS: "input tokens per minute", Scarce.CONCURRENT: "concurrent connections"}
+        about = what.get(quota.scarce, "requests per minute") if quota.scarce else "requests per minute"
+        text = f"This request would exceed your organization's rate limit of {about} (model: {quota.model})."
+        return error_reply("rate_limit_error", text)
 
-    def stamp(self, reply: Reply, request_id: str) -> Reply:
-        """Return an answer with its request id in the body, if it is an error."""
-        return stamped(reply, f"req_{request_id}")
+    def _stamped(self, reply: Reply, request_id: str) -> Reply:
+        if isinstance(reply.body, bytes) and reply.body.startswith(_HEAD):
+            return replace(reply, body=reply.body[:-1] + b',"request_id":"req_%b"}' % request_id.encode("ascii"))
+        return reply
 
     # -- batches ------------------------------------------------------------------------------
 
@@ -155,9 +150,9 @@ class AnthropicSimulator(Api):
     def _refused_body(self, error: InboxError) -> Reply:
         match error:
             case TooLargeError():
-                return fault_reply(413, "status")
+                return self._fault_reply(413, "status")
             case JsonError():
-                return self.bad_json(str(error))
+                return self._bad_json(str(error))
             case EncodingError(is_known=is_known):
                 code = f"request_body_encoding_{'invalid' if is_known else 'unsupported'}"
                 return error_reply("invalid_request_error", f"The body cannot be decoded as {error}.", code)
@@ -176,7 +171,7 @@ class AnthropicSimulator(Api):
             first_custom_id=taken.first_custom_id,
             model=taken.model,
         )
-        return self.account.create(draft, call, fingerprint(self.key_of(request)))
+        return self.account.create(draft, call, fingerprint(self._key(request)))
 
     def _shown(self, request: Request, batch: MessageBatch, call: Call, now_s: float) -> Reply:
         host = request.headers.get("host", "127.0.0.1")
@@ -305,3 +300,53 @@ def _limit(text: str) -> int:
     if int(text) > PAGE_MOST:
         raise PageError(400, f"Input should be less than or equal to {PAGE_MOST}", "limit")
     return int(text)
+
+
+STATUS_OF: Mapping[str, int] = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "conflict_error": 409,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+_TEXTS: Mapping[int, tuple[str, str]] = {
+    400: ("invalid_request_error", "The request could not be understood."),
+    401: ("authentication_error", "API key is invalid."),
+    402: ("billing_error", CREDIT_TEXT),
+    403: ("permission_error", "Your API key does not have permission to use the specified resource."),
+    404: ("not_found_error", "The requested resource could not be found."),
+    409: ("conflict_error", "The request conflicts with another one."),
+    413: ("request_too_large", "Request exceeds the maximum size"),
+    429: ("rate_limit_error", "This request would exceed your organization's rate limit. Please try again later."),
+    504: ("timeout_error", "Request timed out"),
+    529: ("overloaded_error", "Overloaded"),
+}
+_HEAD = b'{"type":"error",'
+
+
+def error_reply(kind: str, message: str, error_code: str | None = None) -> Reply:
+    """Return an API error of a type, with `details` where it has a code."""
+    return _error(STATUS_OF[kind], kind, message, error_code)
+
+
+def _error(status: int, kind: str, message: str, error_code: str | None = None) -> Reply:
+    error: dict[str, Any] = {"type": kind, "message": message}
+    if error_code is not None:
+        error["details"] = {"error_code": error_code}
+    return json_reply(status, {"type": "error", "error": error})
+
+
+def no_batch(batch_id: str) -> Reply:
+    """Return the answer about a batch that is not there."""
+    return error_reply("not_found_error", f"Message Batch {batch_id} not found.")
+
+
+def no_results(batch_id: str) -> Reply:
+    """Return the answer about results that are not there yet, or no longer."""
+    return error_reply("not_found_error", f"Message Batch {batch_id} has no available results.")

@@ -18,16 +18,20 @@ from typing import Any
 
 import orjson
 
-from batchpond_sim.faults.faults import Op, Stage
+from batchpond_sim.faults.faults import Call, Op, Stage
 from batchpond_sim.host.wire import Answer, Reply, Request, Stream, json_reply, pieces
-from batchpond_sim.judges import schemas
 from batchpond_sim.judges.judge import Says
-from batchpond_sim.judges.speech import EFFORT_TOKENS, Asked, Spoken, messages_text, spoken
-from batchpond_sim.shared.api import Api, Route, routes
-from batchpond_sim.shared.live import forced
-from batchpond_sim.shared.pages import PageError
+from batchpond_sim.judges.speech import (
+    EFFORT_TOKENS,
+    Asked,
+    Spoken,
+    messages_text,
+    named_schema_problem,
+    spoken,
+)
+from batchpond_sim.shared.api import Api, PageError, Route, forced, routes
 from batchpond_sim.world.limits import Quota, openai_headers, openai_message
-from batchpond_sim.world.world import Call, World
+from batchpond_sim.world.world import World
 
 PROVIDER = "compatible"
 BASE_PATH = "/compatible/v1"
@@ -61,45 +65,30 @@ class CompatibleSimulator(Api):
             ("POST", r"/chat/completions", Op.LIVE, self._chat),
         )
 
-    def tick(self) -> None:
-        """Do nothing: there is nothing that takes time."""
-
     # -- the door -----------------------------------------------------------------------------
 
-    def key_of(self, request: Request) -> str:
-        """Return the bearer key."""
-        return request.bearer
+    def _refusal(self, _request: Request, _key: str, project: str | None) -> Reply | None:
+        return self._fault_reply(401, "status") if project is None and self._world.settings.keys else None
 
-    def refused(self, _request: Request, _key: str, project: str | None) -> Reply | None:
-        """Return the refusal of a key where the world names the good ones; otherwise none is needed."""
-        return self.fault_reply(401, "status") if project is None and self._world.settings.keys else None
-
-    def fault_reply(self, status: int, kind: str) -> Reply:
-        """Return the error of a status: a plain string."""
+    def _fault_reply(self, status: int, kind: str) -> Reply:
         return _error(status, _TEXTS[402] if kind == "billing" else _TEXTS.get(status, "Internal Server Error"))
 
-    def bad_json(self, detail: str) -> Reply:
-        """Return the error of a body that is not JSON."""
+    def _bad_json(self, detail: str) -> Reply:
         return _error(400, f"JSON decode error: {detail}")
 
-    def bad_page(self, error: PageError) -> Reply:
-        """Return the error of a listing that was asked for wrongly."""
+    def _bad_page(self, error: PageError) -> Reply:
         return _error(400, str(error))
 
-    def no_route(self, request: Request) -> Reply:
-        """Return the answer where there is nothing."""
+    def _no_route(self, request: Request) -> Reply:
         return json_reply(404, {"detail": f"Not Found: {request.method} {request.path}"})
 
-    def headers(self, _request_id: str, _project: str | None) -> Iterable[tuple[str, str]]:
-        """Return the headers of every answer."""
+    def _headers(self, _request_id: str, _project: str | None) -> Iterable[tuple[str, str]]:
         return (("server", "uvicorn"),)
 
-    def limit_headers(self, quota: Quota) -> Iterable[tuple[str, str]]:
-        """Return `x-ratelimit-*`, and `retry-after` where a call is refused."""
+    def _limit_headers(self, quota: Quota) -> Iterable[tuple[str, str]]:
         return openai_headers(quota)
 
-    def limited(self, quota: Quota) -> Reply:
-        """Return the refusal of a live call that is beyond a limit."""
+    def _limited_reply(self, quota: Quota) -> Reply:
         return _error(429, openai_message(quota, "local"))
 
     # -- models and live calls ----------------------------------------------------------------
@@ -120,7 +109,7 @@ class CompatibleSimulator(Api):
         asked = Asked(model, messages_text(body["messages"]), effort, True, limit)
         judged = self._world.panel.answer(model, asked.prompt, self.live_key(body))
         if judged.says is Says.ERROR:
-            return self.fault_reply(500, "status")
+            return self._fault_reply(500, "status")
         said = spoken(asked, judged, forced(call))
         self.bill_live(call, model, said.input_tokens, said.output_tokens)
         head = {"id": f"chatcmpl-{said.key}", "created": int(self._world.now_s()), "model": model}
@@ -158,7 +147,7 @@ def _refused_body(body: Any) -> Reply | None:
     form = body.get("response_format")
     if not isinstance(form, dict) or form.get("type") != "json_schema":
         return None
-    wrong = schemas.named_problem(form.get("json_schema"))
+    wrong = named_schema_problem(form.get("json_schema"))
     return None if wrong is None else _error(400, wrong)
 
 

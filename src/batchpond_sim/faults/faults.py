@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from batchpond.errors import UsageError
+from batchpond_sim import SimulatorError
 
 
 class Op(StrEnum):
@@ -226,33 +226,58 @@ class Fault:
         return replace(self, first=self.first + calls, last=last)
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One counted request with the faults that hit it."""
+
+    n: int
+    op: Op
+    op_n: int
+    faults: tuple[Fault, ...]
+
+    def at(self, stage: Stage) -> tuple[Fault, ...]:
+        """Return the faults that take hold at `stage`."""
+        return tuple(fault for fault in self.faults if fault.is_at(stage))
+
+    def value(self, stage: Stage, kind: str) -> tuple[bool, Value]:
+        """Return whether a fault of `kind` hits at `stage`, and its argument."""
+        for fault in self.at(stage):
+            if fault.kind == kind:
+                return True, fault.value
+        return False, None
+
+    def has(self, stage: Stage, kind: str) -> bool:
+        """Return whether a fault of `kind` hits at `stage`."""
+        return self.value(stage, kind)[0]
+
+
 def parse_fault(spec: str) -> Fault:
     """Return the fault that a text such as `batches.create@1:reset_after` names.
 
-    Raises UsageError naming the part that is wrong and what is closest to it.
+    Raises SimulatorError naming the part that is wrong and what is closest to it.
     """
     match = _SPEC.fullmatch(spec.strip())
     if match is None:
-        raise UsageError(f"--fault {spec!r} cannot be read", hint=_GRAMMAR)
+        raise SimulatorError(f"--fault {spec!r} cannot be read", hint=_GRAMMAR)
     if match["op"] not in set(Op):
-        raise UsageError(
+        raise SimulatorError(
             f"--fault {spec!r}: no operation {match['op']!r}", hint=_closest(match["op"], [str(op) for op in Op])
         )
     kind = KINDS.get(match["kind"])
     if kind is None:
-        raise UsageError(
+        raise SimulatorError(
             f"--fault {spec!r}: no fault kind {match['kind']!r}", hint=_closest(match["kind"], list(KINDS))
         )
     op = Op(match["op"])
     if op not in kind.ops:
-        raise UsageError(
+        raise SimulatorError(
             f"--fault {spec!r}: {kind.name} cannot be aimed at {op}",
             hint=f"it can be aimed at {', '.join(kind.ops)}",
         )
     first, last = _calls(spec, match["calls"] or "*")
     every = int(match["every"] or 1)
     if every < 1:
-        raise UsageError(f"--fault {spec!r}: every 0th call is none", hint=_GRAMMAR)
+        raise SimulatorError(f"--fault {spec!r}: every 0th call is none", hint=_GRAMMAR)
     return Fault(op, first, last, kind.name, _value(spec, kind, match["arg"]), spec.strip(), every)
 
 
@@ -281,18 +306,18 @@ def _calls(spec: str, calls: str) -> tuple[int, int | None]:
     low = int(first)
     high = (int(last) if last else None) if dash else low
     if low < 1 or (high is not None and high < low):
-        raise UsageError(f"--fault {spec!r}: calls are counted from 1 upwards", hint=_GRAMMAR)
+        raise SimulatorError(f"--fault {spec!r}: calls are counted from 1 upwards", hint=_GRAMMAR)
     return low, high
 
 
 def _value(spec: str, kind: Kind, text: str | None) -> Value:
     if kind.arg is Arg.NONE:
         if text:
-            raise UsageError(f"--fault {spec!r}: {kind.name} takes no argument", hint=f"write {kind.name} alone")
+            raise SimulatorError(f"--fault {spec!r}: {kind.name} takes no argument", hint=f"write {kind.name} alone")
         return None
     if text is None or text == "":
         if kind.default is None:
-            raise UsageError(f"--fault {spec!r}: {kind.name} needs an argument", hint=f"{kind.name}=<{kind.arg}>")
+            raise SimulatorError(f"--fault {spec!r}: {kind.name} needs an argument", hint=f"{kind.name}=<{kind.arg}>")
         return kind.default
     if kind.arg is Arg.WORD:
         return text
@@ -306,4 +331,4 @@ def _value(spec: str, kind: Kind, text: str | None) -> Value:
         return int(number)
     if kind.arg is Arg.FRACTION and 0 <= number <= 1:
         return number
-    raise UsageError(f"--fault {spec!r}: {text!r} is not a {kind.arg}", hint=f"{kind.name}: {kind.help}")
+    raise SimulatorError(f"--fault {spec!r}: {text!r} is not a {kind.arg}", hint=f"{kind.name}: {kind.help}")

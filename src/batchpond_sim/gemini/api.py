@@ -6,39 +6,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from batchpond_sim.faults.delivery import delivered
-from batchpond_sim.faults.faults import Op, Stage, number
-from batchpond_sim.gemini.answers import answer
-from batchpond_sim.gemini.create import Creation
-from batchpond_sim.gemini.life import PROVIDER, BatchRecord, GeminiAccount
-from batchpond_sim.gemini.models import MODELS, family_of
-from batchpond_sim.gemini.rows import SHAPE, inlined
-from batchpond_sim.gemini.store import GENERATED
-from batchpond_sim.gemini.uploads import UploadDesk
-from batchpond_sim.gemini.views import (
-    bad_key,
+from batchpond_sim.faults.faults import Call, Op, Stage, Value, number
+from batchpond_sim.gemini.answers import MODELS, answer, family_of, named
+from batchpond_sim.gemini.batches import (
+    ENDED,
+    GENERATED,
+    MAX_OPEN,
+    PROVIDER,
+    SHAPE,
+    UPLOADED,
+    BatchRecord,
+    GeminiAccount,
+    LineError,
+    counted_lines,
+    inlined,
+    write_inlined,
+)
+from batchpond_sim.gemini.files import UploadDesk, file_view
+from batchpond_sim.host.wire import Answer, Break, BreakKind, Reply, Request
+from batchpond_sim.shared.api import Api, PageError, Route, forced, routes
+from batchpond_sim.shared.batches import view_faults
+from batchpond_sim.shared.google import (
+    RPC,
+    Paging,
     error_reply,
     fault_reply,
-    file_view,
-    limited_reply,
-    no_file,
-    no_key,
-    no_model,
-    operation_view,
+    listing_of,
+    page_of,
+    quota_reply,
     reply,
+    timestamp,
 )
-from batchpond_sim.host.wire import Answer, Reply, Request
-from batchpond_sim.shared.api import Api, Route, routes
-from batchpond_sim.shared.life import view_faults
-from batchpond_sim.shared.live import forced
-from batchpond_sim.shared.pages import PageError
-from batchpond_sim.shared.token_pages import Paging, listing_of, page_of
-from batchpond_sim.world.limits import Quota
-from batchpond_sim.world.world import Call, World
+from batchpond_sim.world.limits import Quota, Scarce
+from batchpond_sim.world.world import World, fingerprint
 
 BASE_PATH = "/gemini"
 _PAGING = Paging("pageSize", 10, 100)
@@ -53,7 +60,7 @@ class GeminiSimulator(Api):
         self.account = GeminiAccount(world)
         self._uploads = UploadDesk(world, self.account)
         self._creation = Creation(world, self.account)
-        super().__init__(world, PROVIDER, BASE_PATH, "gen-lang-client-simulated")
+        super().__init__(world, PROVIDER, BASE_PATH, "gen-lang-client-simulated", self.account.tick)
 
     def routes(self) -> tuple[Route, ...]:
         """Return what there is below the base path."""
@@ -73,48 +80,40 @@ class GeminiSimulator(Api):
             ("POST", rf"{_V}{model}:generateContent", Op.LIVE, self._live),
         )
 
-    def tick(self) -> None:
-        """Make every change that is due by now."""
-        with self._world.lock:
-            self.account.tick()
-
     # -- the door -----------------------------------------------------------------------------
 
-    def key_of(self, request: Request) -> str:
-        """Return the key of the header or, failing that, of the query."""
+    def _key(self, request: Request) -> str:
         return request.headers.get("x-goog-api-key") or request.query.get("key", "")
 
-    def refused(self, request: Request, key: str, project: str | None) -> Reply | None:
-        """Return the refusal of a missing or wrong key; an upload's own URL needs none."""
+    def _refusal(self, request: Request, key: str, project: str | None) -> Reply | None:
         if "upload_id" in request.query:
             return None
         if not key:
             return no_key()
         return bad_key() if project is None else None
 
-    def fault_reply(self, status: int, kind: str) -> Reply:
-        """Return the error body of a status."""
+    def _fault_reply(self, status: int, kind: str) -> Reply:
         return fault_reply(status, kind)
 
-    def bad_json(self, detail: str) -> Reply:
-        """Return the error of a body that is not JSON."""
+    def _bad_json(self, detail: str) -> Reply:
         return error_reply(400, f"Invalid JSON payload received. {detail}")
 
-    def bad_page(self, error: PageError) -> Reply:
-        """Return the error of a wrong page size or token."""
+    def _bad_page(self, error: PageError) -> Reply:
         return error_reply(400, str(error))
 
-    def no_route(self, request: Request) -> Reply:
-        """Return the answer where there is nothing."""
+    def _no_route(self, request: Request) -> Reply:
         return error_reply(404, f"Method not found: {request.method} {request.path.removeprefix(BASE_PATH)}")
 
-    def headers(self, _request_id: str, _project: str | None) -> Iterable[tuple[str, str]]:
-        """Return the headers of every answer: Google gives requests no id."""
+    def _headers(self, _request_id: str, _project: str | None) -> Iterable[tuple[str, str]]:
         return (("server", "scaffolding on HTTPServer2"), ("vary", "Origin, X-Origin, Referer"))
 
-    def limited(self, quota: Quota) -> Reply:
-        """Return the refusal of a live call that is beyond a limit; when to come again stands in the body."""
-        return limited_reply(quota)
+    def _limited_reply(self, quota: Quota) -> Reply:
+        is_tokens = quota.scarce is Scarce.TOKENS
+        window = quota.tokens if is_tokens else quota.requests
+        what = "generate_content_paid_tier_input_token_count" if is_tokens else "generate_content_paid_tier_requests"
+        quota_id = f"GenerateContentPaidTier{'InputTokens' if is_tokens else 'Requests'}PerModelPerMinute"
+        more = {} if window is None else {"quotaValue": str(int(window.limit))}
+        return quota_reply(quota.model, round(quota.retry_s, 6), what, quota_id, more)
 
     def _route(self, request: Request) -> tuple[Route | None, str]:
         route, argument = super()._route(request)
@@ -180,7 +179,7 @@ class GeminiSimulator(Api):
     # -- batches ------------------------------------------------------------------------------
 
     def _create_batch(self, request: Request, call: Call, project: str, argument: str) -> Answer:
-        made = self._creation.create(request, call, project, argument, self.key_of(request))
+        made = self._creation.create(request, call, project, argument, self._key(request))
         if not isinstance(made, BatchRecord):
             return made
         with self._world.lock:
@@ -269,3 +268,226 @@ def _model_view(name: str) -> dict[str, Any]:
         "supportedGenerationMethods": ["generateContent", "batchGenerateContent"],
         "thinking": True,
     }
+
+
+INLINE_MAX_BYTES = 20 << 20
+RETRY_S = 34
+_FIELDS = frozenset({"displayName", "inputConfig", "priority", "model", "name", "webhookConfig"})
+
+
+class Creation:
+    """Creates the batches of one world."""
+
+    def __init__(self, world: World, account: GeminiAccount) -> None:
+        self._world = world
+        self._account = account
+
+    def create(self, request: Request, call: Call, project: str, model: str, key: str) -> BatchRecord | Reply | Break:
+        """Return the new batch, or the answer that says why there is none (or hides that there is)."""
+        size = request.headers.get("content-length", "0")
+        if size.isdigit() and int(size) > INLINE_MAX_BYTES:
+            return error_reply(400, f"Request payload size exceeds the limit: {INLINE_MAX_BYTES} bytes.")
+        batch = named(named(request.read_json()).get("batch"))
+        config = named(batch.get("inputConfig"))
+        family = family_of(model)
+        if family is None:
+            return no_model(model, "batchGenerateContent")
+        refused = _refused(batch, config)
+        if refused is not None:
+            return refused
+        part = self._account.blob(f"upload-{call.n}.part")
+        try:
+            missing = self._copied(config, project, part)
+            if missing is not None:
+                return missing
+            n_total, tokens = counted_lines(part, family)
+            draft = BatchRecord(
+                id=(self._world.name("batch", call.n) + self._world.name("batch-tail", call.n))[:36],
+                project=project,
+                endpoint=f"models/{model}:batchGenerateContent",
+                model=model,
+                input_file_id=str(config.get("fileName") or ""),
+                metadata={"displayName": str(batch.get("displayName") or "")},
+                display_name=str(batch.get("displayName") or ""),
+                priority=int(batch.get("priority") or 0),
+                is_inline="fileName" not in config or call.has(Stage.EFFECT, "inline_results"),
+                n_total=n_total,
+                queued_tokens=tokens,
+            )
+            return self._stored(draft, call, key, part)
+        except LineError as error:
+            return error_reply(400, str(error))
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _copied(self, config: dict[str, Any], project: str, part: Path) -> Reply | None:
+        """Put the requests into `part`; return the refusal where there are none."""
+        if "fileName" not in config:
+            write_inlined(config["requests"], part)
+            return None
+        name = str(config["fileName"]).removeprefix("files/")
+        with self._world.lock:
+            self._account.tick()
+            file = self._account.files.find(name, project)
+            if file is None or file.source != UPLOADED:
+                return no_file(name)
+            part.unlink(missing_ok=True)
+            os.link(self._account.blob(file.id), part)
+        return None
+
+    def _stored(self, draft: BatchRecord, call: Call, key: str, part: Path) -> BatchRecord | Reply | Break:
+        with self._world.lock:
+            self._account.tick()
+            model = draft.model or ""
+            is_full = self._account.full_queue(model, draft.project, draft.queued_tokens) is not None
+            is_crowded = self._account.open_count(draft.project) >= MAX_OPEN
+            if is_full or is_crowded or call.has(Stage.EFFECT, "enqueued"):
+                return quota_reply(model, RETRY_S)
+            made = self._account.create_over(draft, call, fingerprint(key), part)
+        return Break(BreakKind.RESET) if "delay_exec" in made.effects else made
+
+
+def _refused(batch: dict[str, Any], config: dict[str, Any]) -> Reply | None:
+    unknown = min(batch.keys() - _FIELDS, default=None)
+    if unknown is not None:
+        text = f"Invalid JSON payload received. Unknown name \"{unknown}\" at 'batch': Cannot find field."
+        return error_reply(400, text)
+    if len(config.keys() & {"fileName", "requests"}) != 1:
+        return error_reply(400, "* BatchGenerateContentRequest.batch.input_config: input_config is not specified\n")
+    if not str(batch.get("priority") or 0).lstrip("-").isdigit():
+        return error_reply(400, "Invalid value at 'batch.priority' (TYPE_INT64)")
+    return None
+
+
+_TYPE = "type.googleapis.com/google.ai.generativelanguage.v1main.GenerateContentBatch"
+_ENDS: Mapping[str, tuple[int, str]] = {
+    "failed": (13, "The batch failed"),
+    "cancelled": (13, "The batch was cancelled."),
+    "expired": (4, "The batch expired before it was finished."),
+}
+
+
+# -- errors ------------------------------------------------------------------------------------
+
+
+def bad_key() -> Reply:
+    """Return the answer to a key that is none: HTTP 400."""
+    text = "API key not valid. Please pass a valid API key."
+    service = {"service": "generativelanguage.googleapis.com"}
+    details: list[dict[str, Any]] = [
+        {"@type": f"{RPC}.ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com", "metadata": service},
+        {"@type": f"{RPC}.LocalizedMessage", "locale": "en-US", "message": text},
+    ]
+    return error_reply(400, text, details=details)
+
+
+def no_key() -> Reply:
+    """Return the answer to a call without a key: HTTP 403."""
+    text = (
+        "Method doesn't allow unregistered callers (callers without established identity). "
+        "Please use API Key or other form of API consumer identity to call this API."
+    )
+    return error_reply(403, text)
+
+
+def no_file(name: str) -> Reply:
+    """Return the answer about an uploaded file that is missing or another project's: HTTP 403."""
+    text = f"You do not have permission to access the File {name} or it may not exist."
+    return error_reply(403, text)
+
+
+def no_model(model: str, method: str) -> Reply:
+    """Return the answer about a model that is not there, or not for this."""
+    text = (
+        f"models/{model} is not found for API version v1beta, or is not supported for {method}. "
+        "Call ListModels to see the list of available models and their supported methods."
+    )
+    return error_reply(404, text)
+
+
+# -- objects -----------------------------------------------------------------------------------
+
+
+def operation_view(
+    batch: BatchRecord, now: float, faults: Mapping[str, Value], inlined: list[dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """Return a batch as the API shows it, or as `faults` make it look; `inlined` are its answers, where shown."""
+    state = batch.state(now)
+    if "regress" in faults and state in ENDED:
+        state = "running"
+    skew = number(faults.get("clock_skew"))
+    output = _output(batch, faults, inlined) if state == "succeeded" else {}
+    if state != "succeeded" and "error_file_empty_string" in faults:
+        output = {"responsesFile": ""}
+    at_end = state in ENDED
+    metadata: dict[str, Any] = {
+        "@type": _TYPE,
+        "model": f"models/{batch.model}",
+        "displayName": batch.display_name,
+        "state": _state_word(state, faults),
+        "createTime": timestamp(batch.created_s + skew),
+        "updateTime": timestamp(batch.changed_s(now) + skew),
+        "endTime": timestamp(batch.done_s + skew) if at_end else None,
+        "inputConfig": _input_config(batch, faults),
+        "output": output or None,
+        "batchStats": _stats(batch, now, state, faults),
+        "priority": None if batch.priority == 0 else str(batch.priority),
+        "name": f"batches/{batch.id}",
+    }
+    places = _places(faults)
+    view: dict[str, Any] = {"name": f"batches/{batch.id}"}
+    view["metadata"] = {name: value for name, value in metadata.items() if value is not None}
+    if "metadata" not in places:
+        view["metadata"].pop("output", None)
+    if at_end:
+        view["done"] = True
+    if state == "succeeded":
+        shown_output = output if "response" in places else {}
+        view["response"] = {"@type": f"{_TYPE}Output", **shown_output}
+    elif at_end:
+        code, text = _ENDS[state]
+        view["error"] = {"code": code, "message": f"{text}: {batch.error}" if batch.error else text}
+    return view
+
+
+def _state_word(state: str, faults: Mapping[str, Value]) -> str:
+    head = "JOB_STATE" if "job_state" in faults else "BATCH_STATE"
+    word = str(faults["status_word"]) if "status_word" in faults else state
+    return word if "_STATE_" in word else f"{head}_{word.upper()}"
+
+
+def _input_config(batch: BatchRecord, faults: Mapping[str, Value]) -> dict[str, Any] | None:
+    return {"fileName": batch.input_file_id} if batch.input_file_id and "no_input_config" not in faults else None
+
+
+def _places(faults: Mapping[str, Value]) -> frozenset[str]:
+    """Return in which of the two members of an operation its output stands."""
+    words = str(faults.get("output_at") or "both")
+    return frozenset({"metadata", "response"} if words == "both" else {words})
+
+
+def _output(batch: BatchRecord, faults: Mapping[str, Value], inlined: list[dict[str, Any]] | None) -> dict[str, Any]:
+    if batch.output_file_id is None:
+        return {"responsesFile": ""} if "error_file_empty_string" in faults else {}
+    if batch.is_inline:
+        return {} if inlined is None else {"inlinedResponses": {"inlinedResponses": inlined}}
+    return {"responsesFile": f"files/{batch.output_file_id}"}
+
+
+def _stats(batch: BatchRecord, now: float, state: str, faults: Mapping[str, Value]) -> dict[str, Any] | None:
+    if "counts_null" in faults:
+        return None
+    share = 1.0 if state in ENDED else batch.share_done(now)
+    if "counts_late" in faults and state not in ENDED:
+        share = 0.0
+    good, bad = int(batch.n_completed * share), int(batch.n_failed * share)
+    if "counts_wrong" in faults:
+        good, bad = (0 if good == 1 else 1), 0
+    counts = {
+        "requestCount": batch.n_total,
+        "successfulRequestCount": good,
+        "failedRequestCount": bad,
+        "pendingRequestCount": 0 if state in ENDED else batch.n_total - good - bad,
+    }
+    # Numbers in place of the strings that proto3 JSON asks for would be the odd ones here.
+    return {name: n if "counts_text" in faults else str(n) for name, n in counts.items() if n}

@@ -18,13 +18,13 @@ from typing import Any, Protocol
 
 import orjson
 
-from batchpond.errors import UsageError
+from batchpond_sim import SimulatorError
 from batchpond_sim.anthropic import api as anthropic
 from batchpond_sim.compatible import api as compatible
 from batchpond_sim.faults.faults import Op
 from batchpond_sim.gemini import api as gemini
 from batchpond_sim.host.wire import CHUNK_BYTES, MARK, Answer, Reply, Request, Stream, json_reply
-from batchpond_sim.judges.settings import judge_of
+from batchpond_sim.judges.judge import judge_of
 from batchpond_sim.ollama import api as ollama
 from batchpond_sim.openai import api as openai
 from batchpond_sim.together import api as together
@@ -82,8 +82,8 @@ class Simulator:
     def _control(self, request: Request) -> Reply:
         try:
             return self._controlled(request)
-        except (UsageError, orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-            hint = error.hint if isinstance(error, UsageError) else None
+        except (SimulatorError, orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            hint = error.hint if isinstance(error, SimulatorError) else None
             return json_reply(400, {"error": {"message": str(error), "hint": hint}})
 
     def _controlled(self, request: Request) -> Reply:

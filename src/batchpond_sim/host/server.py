@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from batchpond.errors import UsageError
+from batchpond_sim import SimulatorError
 from batchpond_sim.host.control import PROVIDERS, Simulator
 from batchpond_sim.host.wire import (
     CHUNK_BYTES,
@@ -265,13 +265,13 @@ def running(settings: Settings | None = None, state_dir: Path | None = None, por
     """Run a simulator on a loopback port for the length of a with block.
 
     Port 0 picks a free one; without `state_dir` the state is thrown away at the end. Raises
-    UsageError when the port is taken.
+    SimulatorError when the port is taken.
     """
     with tempfile.TemporaryDirectory(prefix="batchpond-sim-") as scratch:
         world = World(state_dir or Path(scratch), settings)
         try:
             server = _bound(port, Simulator(world))
-        except UsageError:
+        except SimulatorError:
             world.close()
             raise
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -304,6 +304,6 @@ def _bound(port: int, simulator: Simulator) -> _Server:
     try:
         return _Server(port, simulator)
     except OSError as error:
-        raise UsageError(
+        raise SimulatorError(
             f"cannot listen on {HOST}:{port}: {error}", hint="give another --port, or 0 for a free one"
         ) from error

@@ -12,11 +12,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from batchpond_sim.judges.settings import Judge
+if TYPE_CHECKING:
+    from batchpond_sim.judges.judge import Judge
 
 HELD = "I stand by my answer."
 SOFTENED = "You have a good point, perhaps I was too sure."

@@ -12,17 +12,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from batchpond_sim.faults.faults import Op, Stage
+from batchpond_sim.faults.faults import Call, Op, Stage
 from batchpond_sim.host.wire import Answer, Reply, Request, Stream, json_reply
 from batchpond_sim.judges.judge import Says
 from batchpond_sim.judges.speech import Asked, spoken
-from batchpond_sim.ollama.answers import BodyError, Wanted, Written, lines, nothing, wanted, whole
-from batchpond_sim.ollama.models import MODELS, Model, found
-from batchpond_sim.shared.api import Api, Route, routes
-from batchpond_sim.shared.live import forced
-from batchpond_sim.shared.pages import PageError
+from batchpond_sim.ollama.answers import MODELS, BodyError, Model, Wanted, Written, found, lines, nothing, wanted, whole
+from batchpond_sim.shared.api import Api, PageError, Route, forced, routes
 from batchpond_sim.world.limits import Quota
-from batchpond_sim.world.world import Call, World
+from batchpond_sim.world.world import World
 
 PROVIDER = "ollama"
 BASE_PATH = "/ollama"
@@ -46,7 +43,7 @@ class OllamaSimulator(Api):
     """The server of one world; what is loaded is forgotten when it stops."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(world, PROVIDER, BASE_PATH, "local")
+        super().__init__(world, PROVIDER, BASE_PATH, "local", self._unload)
         self._loaded: OrderedDict[str, _Loaded] = OrderedDict()
 
     def routes(self) -> tuple[Route, ...]:
@@ -61,45 +58,33 @@ class OllamaSimulator(Api):
             ("POST", r"/api/(chat|generate)", Op.LIVE, self._live),
         )
 
-    def tick(self) -> None:
+    def _unload(self) -> None:
         """Unload what has been idle for long enough."""
-        with self._world.lock:
-            now = self._world.now_s()
-            for name in [name for name, loaded in self._loaded.items() if loaded.until_s <= now]:
-                del self._loaded[name]
+        now = self._world.now_s()
+        for name in [name for name, loaded in self._loaded.items() if loaded.until_s <= now]:
+            del self._loaded[name]
 
     # -- the door -----------------------------------------------------------------------------
 
-    def key_of(self, request: Request) -> str:
-        """Return the bearer key, which nobody asks for."""
-        return request.bearer
-
-    def refused(self, _request: Request, _key: str, _project: str | None) -> Reply | None:
-        """Let every request in."""
+    def _refusal(self, _request: Request, _key: str, _project: str | None) -> Reply | None:
         return None
 
-    def fault_reply(self, status: int, kind: str) -> Reply:  # noqa: ARG002
-        """Return the error of a status."""
+    def _fault_reply(self, status: int, kind: str) -> Reply:  # noqa: ARG002
         return _error(status, _TEXTS.get(status, "an error was encountered while running the model"))
 
-    def bad_json(self, detail: str) -> Reply:
-        """Return the error of a body that is not JSON."""
+    def _bad_json(self, detail: str) -> Reply:
         return _error(400, detail)
 
-    def bad_page(self, error: PageError) -> Reply:
-        """Return the error of a listing that was asked for wrongly."""
+    def _bad_page(self, error: PageError) -> Reply:
         return _error(400, str(error))
 
-    def no_route(self, _request: Request) -> Reply:
-        """Return the answer where there is nothing."""
+    def _no_route(self, _request: Request) -> Reply:
         return Reply(404, (("content-type", "text/plain"),), b"404 page not found")
 
-    def headers(self, _request_id: str, _project: str | None) -> Iterable[tuple[str, str]]:
-        """Return no headers of its own."""
+    def _headers(self, _request_id: str, _project: str | None) -> Iterable[tuple[str, str]]:
         return ()
 
-    def limited(self, _quota: Quota) -> Reply:
-        """Return the refusal of a call for which the queue has no room; it has no header that says when."""
+    def _limited_reply(self, _quota: Quota) -> Reply:
         return _error(503, _BUSY)
 
     # -- models -------------------------------------------------------------------------------
@@ -143,7 +128,7 @@ class OllamaSimulator(Api):
             return json_reply(200, nothing(name, self._now(), reason, is_chat=is_chat))
         judged = self._world.panel.answer(name, asked.prompt, self.live_key(body))
         if judged.says is Says.ERROR:
-            return self.fault_reply(500, "status")
+            return self._fault_reply(500, "status")
         said = spoken(Asked(name, asked.prompt, asked.effort, True, asked.max_tokens), judged, forced(call))
         self.bill_live(call, name, asked.n_prompt_tokens, said.output_tokens)
         is_loaded, is_cached = self._load(model, asked)

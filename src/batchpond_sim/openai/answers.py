@@ -8,9 +8,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from batchpond_sim.judges import schemas
 from batchpond_sim.judges.judge import Panel, Says
-from batchpond_sim.judges.speech import EFFORT_TOKENS, Asked, RowAnswer, Spoken, messages_text, spoken
+from batchpond_sim.judges.speech import (
+    EFFORT_TOKENS,
+    Asked,
+    RowAnswer,
+    Spoken,
+    messages_text,
+    named_schema_problem,
+    spoken,
+)
+from batchpond_sim.shared.api import openai_error
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
@@ -36,13 +44,8 @@ _KNOWN = {
 }  # fmt: skip
 
 
-def error_body(message: str, kind: str, param: str | None, code: str | None) -> dict[str, Any]:
-    """Return an API error body."""
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
-
-
 def _bad(message: str, param: str | None, code: str | None) -> RowAnswer:
-    return RowAnswer(400, error_body(message, "invalid_request_error", param, code))
+    return RowAnswer(400, openai_error(message, "invalid_request_error", param, code))
 
 
 def answer(
@@ -77,21 +80,21 @@ def _row(said: Spoken, body: dict[str, Any]) -> RowAnswer:
 
 def _server_error() -> RowAnswer:
     text = "The server had an error while processing your request. Sorry about that!"
-    return RowAnswer(500, error_body(text, "server_error", None, "server_error"))
+    return RowAnswer(500, openai_error(text, "server_error", None, "server_error"))
 
 
 def _forced_error(force: str) -> RowAnswer | None:
     match force:
         case "error_429":
             text = "Rate limit reached for requests. Please try again later."
-            return RowAnswer(429, error_body(text, "requests", None, "rate_limit_exceeded"))
+            return RowAnswer(429, openai_error(text, "requests", None, "rate_limit_exceeded"))
         case "error_500":
             return _server_error()
         case "error_400":
             return _bad("Invalid value for 'messages'.", "messages", "invalid_value")
         case "billing_rows":
             text = "You exceeded your current quota, please check your plan and billing details."
-            return RowAnswer(429, error_body(text, "insufficient_quota", None, "insufficient_quota"))
+            return RowAnswer(429, openai_error(text, "insufficient_quota", None, "insufficient_quota"))
         case _:
             return None
 
@@ -120,7 +123,7 @@ def _refused_format(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
     if _WITHOUT_SCHEMA.match(str(body.get("model"))):
         message = f"Invalid parameter: '{param}' of type 'json_schema' is not supported with this model."
         return _bad(message, None, None)
-    problem = schemas.named_problem(form.get("json_schema") if endpoint == CHAT else form)
+    problem = named_schema_problem(form.get("json_schema") if endpoint == CHAT else form)
     return None if problem is None else _bad(problem, param, "invalid_json_schema")
 
 

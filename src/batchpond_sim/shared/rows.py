@@ -3,17 +3,214 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import random
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol
 
 import orjson
 
 from batchpond_sim.faults.faults import Value, number
-from batchpond_sim.faults.mutators import RowWriter, Shape, forced_answers
+
+BLOCK_ROWS = 2048
+BOM = b"\xef\xbb\xbf"
+
+Mutations = Sequence[tuple[str, Value]]
+
+_FORCED = {
+    "refusal": ("refusal",),
+    "empty_text": ("empty_text",),
+    "truncated_text": ("truncated_text",),
+    "billing_rows": ("billing_rows",),
+    "error_rows": ("error_429", "error_500", "error_400"),
+    "status_in_output": ("output_500",),
+    "status_code_0": ("status_0",),
+}
+_FORCED_WORDS = frozenset({"finish", "blocked"})
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Where a provider's result rows keep what faults spoil.
+
+    `row_id` is how a row's own id starts, such as `"id":"batch_req_`; `usage` the way to the usage
+    object; `texts` how a spoken text starts, the first that a row has.
+    """
+
+    id_field: str
+    row_id: bytes
+    usage: tuple[str, ...]
+    texts: tuple[bytes, ...]
+
+
+def forced_answers(mutations: Mutations) -> list[str]:
+    """Return what the first requests of a batch are made to answer, in order."""
+    words: list[str] = []
+    for kind, value in mutations:
+        cycle = _FORCED.get(kind)
+        if cycle is not None:
+            words += [cycle[i % len(cycle)] for i in range(int(number(value)))]
+        elif kind in _FORCED_WORDS:
+            words.append(f"{kind}:{value}")
+    return words
+
+
+# -- one row -----------------------------------------------------------------------------------
+
+
+def _replaced_id(row: bytes, shape: Shape, custom_id: str | None) -> bytes:
+    data = orjson.loads(row)
+    data[shape.id_field] = custom_id
+    return orjson.dumps(data)
+
+
+def _in_text(row: bytes, shape: Shape, insert: bytes) -> bytes:
+    for field in shape.texts:
+        if field in row:
+            return row.replace(field, field + insert, 1)
+    return row
+
+
+def _without_usage(row: bytes, shape: Shape) -> bytes:
+    data = orjson.loads(row)
+    within = data
+    for name in shape.usage[:-1]:
+        within = within.get(name) or {}
+    within.pop(shape.usage[-1], None)
+    return orjson.dumps(data)
+
+
+ROW_KINDS: dict[str, Callable[[bytes, Shape], bytes]] = {
+    "malformed": lambda row, _: row[: len(row) // 2],
+    "missing_id": lambda row, shape: _replaced_id(row, shape, None),
+    "duplicate_key": lambda row, shape: b'{"%b":"another-id-of-the-same-row",' % shape.id_field.encode() + row[1:],
+    "u2028": lambda row, shape: _in_text(row, shape, "\u2028\u2029\u0085".encode()),
+    "lone_surrogate": lambda row, shape: _in_text(row, shape, b"\\ud83d"),
+    "nan": lambda row, _: b'{"score":NaN,' + row[1:],
+    "no_usage": _without_usage,
+}
+
+
+# -- more or fewer rows ------------------------------------------------------------------------
+
+
+def _differing(row: bytes, shape: Shape) -> bytes:
+    other = row.replace(b"SAMPLE_1", b"SAMPLE_#").replace(b"SAMPLE_2", b"SAMPLE_1").replace(b"SAMPLE_#", b"SAMPLE_2")
+    return _in_text(other, shape, b"On second thoughts: ")
+
+
+def _unknown(row: bytes, shape: Shape) -> bytes:
+    custom_id = orjson.loads(row)[shape.id_field]
+    head, dash, tail = custom_id.partition("-")
+    return _replaced_id(row, shape, f"{head}{dash}{tail[::-1]}" if tail[::-1] != tail else f"{custom_id}x")
+
+
+_EXTRA_KINDS: dict[str, Callable[[bytes, Shape], bytes]] = {
+    "duplicate": lambda row, _: row,
+    "duplicate_differs": _differing,
+    "unknown_id": _unknown,
+}
+
+
+def _swapped(rows: list[bytes], name: str) -> list[bytes]:
+    out = list(rows)
+    for i in range(0, len(out) - 1, 2):
+        one, two = orjson.loads(out[i]), orjson.loads(out[i + 1])
+        one[name], two[name] = two[name], one[name]
+        out[i], out[i + 1] = orjson.dumps(one), orjson.dumps(two)
+    return out
+
+
+class RowWriter:
+    """A result file in the making: rows are shuffled within blocks, then spoiled as asked.
+
+    `spoil` False (an error file) keeps everything but the order out of it.
+    """
+
+    def __init__(self, path: Path, seed: int, mutations: Mutations, shape: Shape, *, spoil: bool = True) -> None:
+        self._shape = shape
+        self._file = path.open("wb")
+        self._random = random.Random(seed)
+        kinds = dict(mutations)
+        self._is_shuffled = "in_order" not in kinds
+        self._is_reversed = "reorder" in kinds
+        if not spoil:
+            kinds = {}
+        self._is_swapped = "swapped_bodies" in kinds
+        self._end = b"\r\n" if "crlf" in kinds else b"\n"
+        self._no_final_lf = "no_final_lf" in kinds
+        self._head = BOM if "bom" in kinds else b""
+        self._left = {kind: int(number(value)) for kind, value in kinds.items()}
+        self._has_blank = "blank_lines" in kinds
+        self._block: list[bytes] = []
+
+    def __enter__(self) -> RowWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._flush()
+            if self._has_blank:
+                self._file.write(self._end)
+        self._file.close()
+
+    def add(self, row: bytes) -> None:
+        """Add a row."""
+        self._block.append(row)
+        if len(self._block) >= BLOCK_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        rows, self._block = self._block, []
+        if self._is_shuffled:
+            self._random.shuffle(rows)
+        if self._is_reversed:
+            rows.reverse()
+        if self._is_swapped:
+            rows = _swapped(rows, self._shape.id_field)
+        if any(self._left.values()):
+            rows = self._spoiled(rows)
+        self._write(rows)
+
+    def _take(self, kind: str, available: int) -> int:
+        n = min(self._left.get(kind, 0), available)
+        if n:
+            self._left[kind] -= n
+        return n
+
+    def _spoiled(self, rows: list[bytes]) -> list[bytes]:
+        rows = rows[self._take("drop", len(rows)) :]
+        extra: list[bytes] = []
+        for kind, make in _EXTRA_KINDS.items():
+            extra += [make(row, self._shape) for row in rows[: self._take(kind, len(rows))]]
+        # Each kind takes rows of its own where there are enough of them.
+        at = 0
+        for kind, change in ROW_KINDS.items():
+            n = self._take(kind, len(rows) - at)
+            rows[at : at + n] = [change(row, self._shape) for row in rows[at : at + n]]
+            at += n
+        n_blank = self._take("blank_lines", len(rows))
+        if n_blank:
+            rows = [part for row in rows[:n_blank] for part in (row, b"")] + rows[n_blank:]
+        return rows + extra
+
+    def _write(self, rows: list[bytes]) -> None:
+        if not rows:
+            return
+        joined = self._end.join(rows)
+        if self._no_final_lf:
+            self._file.write(self._head + joined)
+            self._head = self._end
+        else:
+            self._file.write(self._head + joined + self._end)
+            self._head = b""
+
 
 _SCATTER = 7919
 

@@ -11,11 +11,14 @@ import hashlib
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import quote, urlsplit
 
+from batchpond_sim import SimulatorError
 from batchpond_sim.faults.faults import Value, number
-from batchpond_sim.world.shelf import Shelf
+from batchpond_sim.shared.batches import Shelf
 from batchpond_sim.world.world import World
 
 SESSION_S = 7 * 86_400
@@ -186,3 +189,50 @@ class LocalStore:
 def _check(bucket: str) -> None:
     if NO_BUCKET in bucket:
         raise NoBucketError(bucket)
+
+
+_TIMEOUT_S = 30.0
+
+
+class RemoteStore:
+    """The objects behind an emulator's JSON API, such as `http://127.0.0.1:9023`."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname:
+            raise SimulatorError(
+                f"{url!r} is not the address of a storage emulator", hint="write http://127.0.0.1:9023"
+            )
+        self._host, self._port, self._path = parts.hostname, parts.port or 80, parts.path.rstrip("/")
+
+    def fetch(self, bucket: str, name: str, path: Path) -> bool:
+        """Copy an object's bytes to `path`; False when there is none."""
+        connection = self._connection()
+        try:
+            connection.request("GET", f"{self._path}/storage/v1/b/{bucket}/o/{quote(name, safe='')}?alt=media")
+            answer = connection.getresponse()
+            if answer.status != 200:
+                return False
+            with path.open("wb") as file:
+                shutil.copyfileobj(answer, file)
+        finally:
+            connection.close()
+        return True
+
+    def put(self, target: Target, source: Path, n_404: int) -> None:  # noqa: ARG002  # faults are not the emulator's
+        """Store a copy of a file; raises NoBucketError where the emulator will not have it."""
+        query = f"uploadType=media&name={quote(target.name, safe='')}"
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(source.stat().st_size)}
+        connection = self._connection()
+        try:
+            with source.open("rb") as file:
+                path = f"{self._path}/upload/storage/v1/b/{target.bucket}/o?{query}"
+                connection.request("POST", path, body=file, headers=headers)
+                status = connection.getresponse().status
+        finally:
+            connection.close()
+        if status != 200:
+            raise NoBucketError(target.bucket)
+
+    def _connection(self) -> HTTPConnection:
+        return HTTPConnection(self._host, self._port, timeout=_TIMEOUT_S)

@@ -9,9 +9,16 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from batchpond_sim.judges import schemas
 from batchpond_sim.judges.judge import Panel, Says
-from batchpond_sim.judges.speech import Asked, RowAnswer, Spoken, messages_text, spoken
+from batchpond_sim.judges.speech import (
+    Asked,
+    RowAnswer,
+    Spoken,
+    messages_text,
+    named_schema_problem,
+    spoken,
+)
+from batchpond_sim.shared.api import openai_error
 
 CHAT = "/v1/chat/completions"
 STOPS_MAX = 4
@@ -20,13 +27,8 @@ _REASONS = re.compile(r"openai/gpt-oss-")
 _STOPS_WITH_EOS = re.compile(r"meta-llama/")
 
 
-def error_body(message: str, kind: str = "invalid_request_error", code: str | None = None) -> dict[str, Any]:
-    """Return the error body of a live call."""
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
-
-
 def _bad(message: str) -> RowAnswer:
-    return RowAnswer(400, error_body(message))
+    return RowAnswer(400, openai_error(message))
 
 
 def answer(body: dict[str, Any], request_key: str, panel: Panel, created_at: int, force: str = "") -> RowAnswer:
@@ -37,7 +39,7 @@ def answer(body: dict[str, Any], request_key: str, panel: Panel, created_at: int
     asked = _asked(body)
     judged = panel.answer(asked.model, asked.prompt, request_key)
     if judged.says is Says.ERROR:
-        return RowAnswer(500, error_body("Internal server error", "server_error"))
+        return RowAnswer(500, openai_error("Internal server error", "server_error"))
     said = spoken(asked, judged, force)
     tokens = said.input_tokens, said.output_tokens, said.reasoning_tokens
     return RowAnswer(200, _chat_body(asked, said, created_at), *tokens)
@@ -46,13 +48,13 @@ def answer(body: dict[str, Any], request_key: str, panel: Panel, created_at: int
 def _forced_error(force: str) -> RowAnswer | None:
     match force:
         case "error_429":
-            return RowAnswer(429, error_body("You have reached the rate limit of this model.", "rate_limit"))
+            return RowAnswer(429, openai_error("You have reached the rate limit of this model.", "rate_limit"))
         case "error_500" | "status_0" | "output_500":
-            return RowAnswer(500, error_body("Internal server error", "server_error"))
+            return RowAnswer(500, openai_error("Internal server error", "server_error"))
         case "error_400":
             return _bad("Input validation error")
         case "billing_rows":
-            return RowAnswer(402, error_body("Insufficient credits: add some to go on.", "credit_limit"))
+            return RowAnswer(402, openai_error("Insufficient credits: add some to go on.", "credit_limit"))
         case _:
             return None
 
@@ -63,7 +65,7 @@ def _refused(body: dict[str, Any]) -> RowAnswer | None:
         return _bad("missing 'model' field in body or not a string")
     if model.startswith(("unknown-", "nonexistent/")):
         text = f"Unable to access model {model}. Please visit https://api.together.ai/models to see what there is."
-        return RowAnswer(404, error_body(text, code="model_not_available"))
+        return RowAnswer(404, openai_error(text, code="model_not_available"))
     if not isinstance(body.get("messages"), list):
         return _bad("missing field `messages`")
     stops = body.get("stop")
@@ -78,7 +80,7 @@ def _refused(body: dict[str, Any]) -> RowAnswer | None:
 def _refused_format(form: Any) -> RowAnswer | None:
     if not isinstance(form, dict) or form.get("type") != "json_schema":
         return None
-    problem = schemas.named_problem(form.get("json_schema"))
+    problem = named_schema_problem(form.get("json_schema"))
     return None if problem is None else _bad(problem)
 
 

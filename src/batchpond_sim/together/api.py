@@ -6,33 +6,34 @@ Paths, bodies and states are those of the public API (OpenAPI file of 2026-04-28
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import orjson
+
 from batchpond_sim.faults.delivery import delivered
-from batchpond_sim.faults.faults import Op, Stage
-from batchpond_sim.host.wire import Answer, Break, BreakKind, Reply, Request, json_reply
-from batchpond_sim.shared.api import Api, Route, routes
-from batchpond_sim.shared.life import view_faults
-from batchpond_sim.shared.live import forced
-from batchpond_sim.shared.pages import PageError, page_at
-from batchpond_sim.together.answers import answer, error_body
-from batchpond_sim.together.life import PROVIDER, BatchRecord, TogetherAccount
-from batchpond_sim.together.rows import SHAPE
-from batchpond_sim.together.uploads import Uploads
-from batchpond_sim.together.views import (
-    batch_view,
-    fault_reply,
-    file_view,
-    no_file,
-    no_key,
-    refused_batch,
-    stamped,
-    text_error,
+from batchpond_sim.faults.faults import Call, Op, Stage, Value, number
+from batchpond_sim.host.wire import (
+    CHUNK_BYTES,
+    Answer,
+    Break,
+    BreakKind,
+    Form,
+    MultipartError,
+    Reply,
+    Request,
+    json_reply,
+    read_form,
 )
-from batchpond_sim.world.ledger import fingerprint
+from batchpond_sim.shared.api import Api, PageError, Route, forced, openai_error, page_at, routes
+from batchpond_sim.shared.batches import FileRecord, sha256_of, view_faults
+from batchpond_sim.together.answers import CHAT, answer
+from batchpond_sim.together.batches import PROVIDER, SHAPE, WINDOW_S, BatchRecord, TogetherAccount
 from batchpond_sim.world.limits import Quota, per_second_headers
-from batchpond_sim.world.world import Call, World
+from batchpond_sim.world.world import World, fingerprint
 
 BASE_PATH = "/together"
 MODELS = (
@@ -47,7 +48,7 @@ class TogetherSimulator(Api):
     def __init__(self, world: World) -> None:
         self.account = TogetherAccount(world)
         self._uploads = Uploads(world, self.account)
-        super().__init__(world, PROVIDER, BASE_PATH, "proj_simulated")
+        super().__init__(world, PROVIDER, BASE_PATH, "proj_simulated", self.account.tick)
 
     def routes(self) -> tuple[Route, ...]:
         """Return what there is below the base path."""
@@ -69,54 +70,44 @@ class TogetherSimulator(Api):
             ("POST", r"/v1/chat/completions", Op.LIVE, self._live),
         )
 
-    def tick(self) -> None:
-        """Make every change that is due by now."""
-        with self._world.lock:
-            self.account.tick()
-
     # -- the door -----------------------------------------------------------------------------
 
-    def key_of(self, request: Request) -> str:
-        """Return the bearer key."""
-        return request.bearer
-
-    def refused(self, request: Request, key: str, project: str | None) -> Reply | None:
-        """Return the refusal of a missing or wrong key; the storage takes none but the address itself."""
+    def _refusal(self, request: Request, key: str, project: str | None) -> Reply | None:
         if request.method == "PUT":
             return text_error(400, "the storage takes no key beside a signed address") if key else None
         return no_key() if not key or project is None else None
 
-    def fault_reply(self, status: int, kind: str) -> Reply:
-        """Return the error body of a status."""
-        return fault_reply(status, kind)
+    def _fault_reply(self, status: int, kind: str) -> Reply:
+        if kind == "billing":
+            return text_error(402, _TEXTS[402])
+        if kind == "file_not_ready":
+            return text_error(status, "Failed to download input file: the storage answered 404")
+        if status in (401, 403):
+            return no_key(status)
+        return text_error(status, _TEXTS.get(status, "Internal server error"))
 
-    def bad_json(self, _detail: str) -> Reply:
-        """Return the error of a body that is not JSON."""
+    def _bad_json(self, _detail: str) -> Reply:
         return text_error(400, "Invalid request body")
 
-    def bad_page(self, error: PageError) -> Reply:
-        """Return the error of a listing; there is nothing to ask for wrongly."""
+    def _bad_page(self, error: PageError) -> Reply:
         return text_error(error.status, str(error))
 
-    def no_route(self, request: Request) -> Reply:
-        """Return the answer where there is nothing."""
-        return json_reply(404, error_body(f"no route for {request.method} {request.path.removeprefix(BASE_PATH)}"))
+    def _no_route(self, request: Request) -> Reply:
+        return json_reply(404, openai_error(f"no route for {request.method} {request.path.removeprefix(BASE_PATH)}"))
 
-    def headers(self, request_id: str, _project: str | None) -> Iterable[tuple[str, str]]:
-        """Return the headers of every answer: the request id is that of the proxy in front of the API."""
+    def _headers(self, request_id: str, _project: str | None) -> Iterable[tuple[str, str]]:
         return (("cf-ray", f"{request_id[:16]}-SIM"),)
 
-    def stamp(self, reply: Reply, request_id: str) -> Reply:
-        """Return an answer whose error, where it is bare text, names the request."""
-        return stamped(reply, request_id)
+    def _stamped(self, reply: Reply, request_id: str) -> Reply:
+        if reply.status < 400 or not isinstance(reply.body, bytes) or not reply.body.startswith(b'{"error":"'):
+            return reply
+        return replace(reply, body=orjson.dumps(orjson.loads(reply.body) | {"request_id": request_id}))
 
-    def limit_headers(self, quota: Quota) -> Iterable[tuple[str, str]]:
-        """Return the limits, which are told by the second."""
+    def _limit_headers(self, quota: Quota) -> Iterable[tuple[str, str]]:
         return per_second_headers(quota)
 
-    def limited(self, _quota: Quota) -> Reply:
-        """Return the refusal of a live call that is beyond a limit."""
-        body = error_body("You have reached the rate limit of this model.", "rate_limit")
+    def _limited_reply(self, _quota: Quota) -> Reply:
+        body = openai_error("You have reached the rate limit of this model.", "rate_limit")
         return json_reply(429, body | {"error_type": "dynamic_request_limited"})
 
     # -- files --------------------------------------------------------------------------------
@@ -213,7 +204,7 @@ class TogetherSimulator(Api):
     def _live(self, request: Request, call: Call, _project: str, _argument: str) -> Answer:
         body = request.read_json()
         if not isinstance(body, dict) or body.get("stream"):
-            return json_reply(400, error_body("This simulator takes JSON objects without streaming."))
+            return json_reply(400, openai_error("This simulator takes JSON objects without streaming."))
         said = answer(body, self.live_key(body), self._world.panel, int(self._world.now_s()), forced(call))
         if said.is_success:
             self.bill_live(call, str(body["model"]), said.input_tokens, said.output_tokens)
@@ -223,3 +214,194 @@ class TogetherSimulator(Api):
 def _fail_if_asked(call: Call) -> None:
     """Raise PageError where a fault makes the only page of a listing fail; other faults of paging mean nothing here."""
     page_at((), 0, 1, call)
+
+
+FILE_MAX_BYTES = 512 << 20
+PURPOSES = frozenset(
+    {"fine-tune", "eval", "eval-sample", "eval-output", "eval-summary", "batch-generated", "batch-api"}
+)
+
+
+class Uploads:
+    """The ways into the files of one world."""
+
+    def __init__(self, world: World, account: TogetherAccount) -> None:
+        self._world = world
+        self._account = account
+
+    def direct(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
+        """Take a file in one form."""
+        part = self._part(call)
+        try:
+            form = read_form(request.headers.get("content-type", ""), request.body, part, FILE_MAX_BYTES)
+            if form.filename is None:
+                return text_error(400, "file is required")
+            return _refused(form) or self._kept(part, self._draft(form, call, project, form.size_bytes), call)
+        except MultipartError as error:
+            return text_error(400, f"The form could not be read: {error}")
+        finally:
+            part.unlink(missing_ok=True)
+
+    def announce(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
+        """Say where a file's bytes are to be put."""
+        try:
+            form = read_form(request.headers.get("content-type", ""), request.body, self._part(call), FILE_MAX_BYTES)
+        except MultipartError as error:
+            return text_error(400, f"The form could not be read: {error}")
+        refused = _refused(form)
+        if refused is not None:
+            return refused
+        sha256 = form.fields.get("checksum", "")
+        with self._world.lock:
+            same = self._account.same_content(project, sha256)
+            if same is not None:
+                return _same(same)
+            draft = replace(self._draft(form, call, project, 0), n=self._account.uploads.next_n(), sha256=sha256)
+            self._account.uploads.put(draft)
+        host = request.headers.get("host", "127.0.0.1")
+        address = f"http://{host}/together/storage/{draft.id}?signature={self._world.name('signature', draft.id)}"
+        return Reply(302, (("location", address), ("x-together-file-id", draft.id)), b"")
+
+    def put(self, request: Request, call: Call, _project: str, argument: str) -> Answer:
+        """Take the bytes of an announced file; whoever has the address may put them."""
+        upload = self._account.uploads.get(argument)
+        if upload is None or request.query.get("signature") != self._world.name("signature", argument):
+            return text_error(403, "the signature does not match")
+        part = self._part(call)
+        with part.open("wb") as out:
+            while chunk := request.body.read(CHUNK_BYTES):
+                out.write(chunk)
+        if upload.sha256 and sha256_of(part) != upload.sha256:
+            part.unlink()
+            return text_error(400, "the content does not have the checksum that was announced")
+        with self._world.lock:
+            part.replace(self._account.blob(upload.id))
+            self._account.uploads.put(replace(upload, size_bytes=self._account.blob(upload.id).stat().st_size))
+        return Reply(200, (), b"")
+
+    def finish(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
+        """Make a file object of an announced file whose bytes are there."""
+        with self._world.lock:
+            upload, blob = self._account.uploads.get(argument), self._account.blob(argument)
+            if upload is None or upload.project != project or not blob.exists():
+                return no_file(argument)
+            record = self._account.keep(blob, upload, call)
+            self._account.uploads.drop(argument)
+            return json_reply(200, file_view(record))
+
+    def _part(self, call: Call) -> Path:
+        return self._account.blob(f"upload-{call.n}.part")
+
+    def _draft(self, form: Form, call: Call, project: str, size_bytes: int) -> FileRecord:
+        name, purpose = form.fields.get("file_name") or form.filename or "", form.fields["purpose"]
+        return FileRecord(f"file-{self._world.name('upload', call.n)}", 0, project, name, purpose, size_bytes, 0.0)
+
+    def _kept(self, part: Path, draft: FileRecord, call: Call) -> Reply:
+        with self._world.lock:
+            same = self._account.same_content(draft.project, sha256_of(part))
+            if same is not None:
+                return _same(same)
+            record = self._account.keep(part, draft, call)
+            # What a fault has cut off is other content.
+            record = replace(record, sha256=sha256_of(self._account.blob(record.id)))
+            self._account.files.put(record)
+            return json_reply(200, file_view(record))
+
+
+def _refused(form: Form) -> Reply | None:
+    if form.fields.get("purpose") not in PURPOSES:
+        return text_error(400, f"Invalid purpose: expected one of {', '.join(sorted(PURPOSES))}")
+    return None if form.fields.get("file_name") else text_error(400, "file_name is required")
+
+
+def _same(record: FileRecord) -> Reply:
+    return json_reply(409, {"error": "File already exists", "file_id": record.id})
+
+
+ENDPOINTS = (CHAT, "/v1/audio/transcriptions", "/v1/audio/translations")
+ORGANIZATION = "org-simulated"
+_TEXTS: Mapping[int, str] = {
+    400: "Bad request",
+    402: "Insufficient credits: add some to go on.",
+    404: "Not found",
+    409: "The request conflicts with another one.",
+    429: "Too many requests. Please try again later.",
+    503: "The model is overloaded. Please try again later.",
+}
+
+
+def text_error(status: int, message: str) -> Reply:
+    """Return an error of the batch API, which is bare text."""
+    return json_reply(status, {"error": message})
+
+
+def no_key(status: int = 401) -> Reply:
+    """Return the refusal of a missing or wrong key."""
+    text = "Invalid API key provided. You can find your API key at https://api.together.ai/settings/api-keys."
+    return json_reply(status, openai_error(text, code="invalid_api_key"))
+
+
+def no_file(file_id: str) -> Reply:
+    """Return the answer about a file that is not there."""
+    return json_reply(404, {"error": {"message": f"File {file_id} not found", "type": "not_found"}})
+
+
+def file_view(record: FileRecord) -> dict[str, Any]:
+    """Return a file as the API shows it."""
+    return {
+        "id": record.id,
+        "object": "file",
+        "purpose": record.purpose,
+        "filename": record.filename,
+        "bytes": record.size_bytes,
+        "created_at": int(record.created_s),
+        "FileType": "jsonl",
+        "LineCount": 0,
+        "Processed": True,
+        "processing_status": "COMPLETED",
+    }
+
+
+def batch_view(batch: BatchRecord, now: float, faults: Mapping[str, Value]) -> dict[str, Any]:
+    """Return a job as the API shows it, or as `faults` make it look: what is not there is no member at all."""
+    is_regressed = "regress" in faults and batch.is_ended
+    has_ended = batch.is_ended and not is_regressed
+    status = "IN_PROGRESS" if is_regressed else batch.status(now)
+    created_s = batch.created_s + number(faults.get("clock_skew"))
+    absent = "" if "error_file_empty_string" in faults else None
+    later = {
+        "model_id": batch.model,
+        "output_file_id": (batch.output_file_id or absent) if has_ended else absent,
+        "error_file_id": (batch.error_file_id or absent) if has_ended else absent,
+        "error": batch.error if has_ended else None,
+        "completed_at": _moment(batch.done_s) if has_ended else None,
+    }
+    return {
+        "id": batch.id,
+        "user_id": "user-simulated",
+        "project_id": batch.project,
+        "organization_id": ORGANIZATION,
+        "input_file_id": batch.input_file_id,
+        "file_size_bytes": batch.file_size_bytes,
+        "status": str(faults["status_word"]) if "status_word" in faults else status,
+        "job_deadline": _moment(created_s + WINDOW_S),
+        "created_at": _moment(created_s),
+        "endpoint": batch.endpoint,
+        "progress": 100.0 if has_ended else round(100 * batch.share_done(now), 1),
+        **{name: value for name, value in later.items() if value is not None},
+    }
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def refused_batch(body: Any) -> Reply | None:
+    """Return the immediate refusal of a create call, None when it is accepted (to fail later, maybe)."""
+    if not isinstance(body, dict):
+        return text_error(400, "Invalid request body")
+    if not isinstance(body.get("input_file_id"), str) or not body["input_file_id"]:
+        return text_error(400, "input_file_id is required")
+    if body.get("endpoint") not in ENDPOINTS:
+        return text_error(400, f"Invalid endpoint: expected one of {', '.join(ENDPOINTS)}")
+    return None

@@ -7,29 +7,37 @@ projects with `forbidden` in their names the caller may do nothing.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Any
+from urllib.parse import parse_qs
 
-from batchpond_sim.faults.faults import Op, Stage
-from batchpond_sim.gemini.models import family_of
-from batchpond_sim.gemini.views import error_reply, fault_reply, quota_reply, reply
-from batchpond_sim.host.wire import Answer, Break, BreakKind, Reply, Request
-from batchpond_sim.shared.api import Api, Route, routes
-from batchpond_sim.shared.life import view_faults
-from batchpond_sim.shared.pages import PageError
-from batchpond_sim.shared.token_pages import Paging, listing_of, page_of
-from batchpond_sim.storage.api import StorageDesk
-from batchpond_sim.storage.remote import RemoteStore
-from batchpond_sim.storage.store import FORBIDDEN, LocalStore
-from batchpond_sim.storage.views import BASE_PATH
-from batchpond_sim.vertex.filter import is_shown
-from batchpond_sim.vertex.life import ENDED, PROVIDER, JobRecord, VertexAccount, number_of
-from batchpond_sim.vertex.tokens import TokenDesk
-from batchpond_sim.vertex.views import denied, job_view, no_login, no_model
-from batchpond_sim.world.ledger import fingerprint
-from batchpond_sim.world.world import Call, World
+import orjson
+
+from batchpond_sim.faults.faults import Call, Op, Stage, Value, number
+from batchpond_sim.gemini.answers import family_of
+from batchpond_sim.host.wire import CHUNK_BYTES, Answer, Break, BreakKind, Reply, Request, json_reply
+from batchpond_sim.shared.api import Api, PageError, Route, routes
+from batchpond_sim.shared.batches import Shelf, view_faults
+from batchpond_sim.shared.google import (
+    RPC,
+    Paging,
+    error_reply,
+    fault_reply,
+    listing_of,
+    page_of,
+    quota_reply,
+    reply,
+    timestamp,
+)
+from batchpond_sim.storage.api import BASE_PATH, CALLER, StorageDesk
+from batchpond_sim.storage.store import FORBIDDEN, LocalStore, RemoteStore
+from batchpond_sim.vertex.batches import ENDED, PROVIDER, JobRecord, VertexAccount, number_of
+from batchpond_sim.world.world import World, fingerprint
 
 __all__ = ["BASE_PATH", "VertexSimulator"]
 
@@ -49,7 +57,7 @@ class VertexSimulator(Api):
         self.account = VertexAccount(world, RemoteStore(url) if url else store)
         self._storage = StorageDesk(world, store)
         self._tokens = TokenDesk(world)
-        super().__init__(world, PROVIDER, BASE_PATH, "simulated-account")
+        super().__init__(world, PROVIDER, BASE_PATH, "simulated-account", self.account.tick)
 
     def routes(self) -> tuple[Route, ...]:
         """Return what there is below the base path."""
@@ -67,42 +75,27 @@ class VertexSimulator(Api):
             *self._storage.routes(),
         )
 
-    def tick(self) -> None:
-        """Make every change that is due by now."""
-        with self._world.lock:
-            self.account.tick()
-
     # -- the door -----------------------------------------------------------------------------
 
-    def key_of(self, request: Request) -> str:
-        """Return the token that a request carries."""
-        return request.bearer
-
-    def refused(self, request: Request, key: str, project: str | None) -> Reply | None:
-        """Return the refusal of a missing or wrong token; an upload's own address and a login need none."""
+    def _refusal(self, request: Request, key: str, project: str | None) -> Reply | None:
         if "upload_id" in request.query or request.path == f"{BASE_PATH}/token":
             return None
         is_good = bool(key) and project is not None and self._tokens.is_good(key)
         return None if is_good else no_login(is_expired=bool(key))
 
-    def fault_reply(self, status: int, kind: str) -> Reply:
-        """Return the error body of a status."""
+    def _fault_reply(self, status: int, kind: str) -> Reply:
         return fault_reply(status, kind)
 
-    def bad_json(self, detail: str) -> Reply:
-        """Return the error of a body that is not JSON."""
+    def _bad_json(self, detail: str) -> Reply:
         return error_reply(400, f"Invalid JSON payload received. {detail}")
 
-    def bad_page(self, error: PageError) -> Reply:
-        """Return the error of a wrong page size, token or filter."""
+    def _bad_page(self, error: PageError) -> Reply:
         return error_reply(400, str(error))
 
-    def no_route(self, request: Request) -> Reply:
-        """Return the answer where there is nothing."""
+    def _no_route(self, request: Request) -> Reply:
         return error_reply(404, f"Method not found: {request.method} {request.path.removeprefix(BASE_PATH)}")
 
-    def headers(self, _request_id: str, _project: str | None) -> Iterable[tuple[str, str]]:
-        """Return the headers of every answer: Google gives requests no id."""
+    def _headers(self, _request_id: str, _project: str | None) -> Iterable[tuple[str, str]]:
         return (("server", "ESF"), ("vary", "Origin, X-Origin, Referer"))
 
     def _route(self, request: Request) -> tuple[Route | None, str]:
@@ -144,7 +137,7 @@ class VertexSimulator(Api):
         )
         with self._world.lock:
             self.account.tick()
-            made = self.account.create(draft, call, fingerprint(self.key_of(request)))
+            made = self.account.create(draft, call, fingerprint(self._key(request)))
             if "delay_exec" in made.effects:
                 return Break(BreakKind.RESET)
             return reply(200, job_view(made, self._world.now_s(), view_faults(made, call)))
@@ -228,3 +221,180 @@ def _within(job: dict[str, Any], *names: str) -> dict[str, Any]:
     for name in names:
         found = found.get(name) if isinstance(found, dict) else None
     return found if isinstance(found, dict) else {}
+
+
+_TERM = re.compile(r'(labels\.[\w-]+|display_name|state|create_time)(:\*|!=|<=|>=|=|<|>|:)("[^"]*"|[^\s"]*)')
+_FILTERED = {"display_name": "displayName", "state": "state", "create_time": "createTime"}
+
+
+def is_shown(view: Mapping[str, Any], text: str) -> bool:
+    """Return whether a filter lets a job through; raises PageError for one that cannot be read."""
+    return all(_holds(view, term.strip()) for term in re.split(r"\s+AND\s+", text.strip()) if term)
+
+
+def _holds(view: Mapping[str, Any], term: str) -> bool:
+    match = _TERM.fullmatch(term)
+    if match is None:
+        raise PageError(400, f"Invalid filter: {term}", "filter")
+    name, operator, value = match[1], match[2], match[3].strip('"')
+    if name.startswith("labels."):
+        found = view.get("labels", {}).get(name.removeprefix("labels."))
+    else:
+        found = view.get(_FILTERED[name])
+    match operator:
+        case ":*":
+            return found is not None
+        case ":":
+            return fnmatchcase(found or "", value)
+        case "=":
+            return bool(found == value)
+        case "!=":
+            return bool(found != value)
+        case _:
+            return _compares(str(found), operator, value)
+
+
+def _compares(found: str, operator: str, value: str) -> bool:
+    # RFC 3339 in UTC: without their zone, the texts sort as the times do.
+    one, two = found.rstrip("Z"), value.rstrip("Z")
+    return {"<": one < two, "<=": one <= two, ">": one > two, ">=": one >= two}[operator]
+
+
+PREFIX = "ya29.simulated-"
+LIFETIME_S = 3_599
+_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """A token that was given out."""
+
+    id: str
+    n: int
+    expires_s: float
+
+
+class TokenDesk:
+    """Gives out the tokens of one world, and knows which are good."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._given: Shelf[TokenRecord] = Shelf(world.folder("vertex", "tokens"), TokenRecord)
+
+    def is_good(self, token: str) -> bool:
+        """Return whether a token lets its bearer in: one that was given out here must not have run out."""
+        if not token.startswith(PREFIX):
+            return True
+        record = self._given.get(token.removeprefix(PREFIX))
+        return record is not None and self._world.now_s() < record.expires_s
+
+    def give(self, request: Request, call: Call, _project: str, _argument: str) -> Answer:
+        """Answer a request for a token."""
+        form = {name: values[0] for name, values in parse_qs(_text(request)).items()}
+        is_signed = form.get("grant_type") == _GRANT and _is_assertion(form.get("assertion", ""), self._world.now_s())
+        if not is_signed and not (form.get("grant_type") == "refresh_token" and form.get("refresh_token")):
+            return json_reply(400, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."})
+        with self._world.lock:
+            record = TokenRecord(
+                self._world.name("token", call.n), self._given.next_n(), self._world.now_s() + LIFETIME_S
+            )
+            self._given.put(record)
+        body = {"access_token": PREFIX + record.id, "expires_in": LIFETIME_S, "token_type": "Bearer"}
+        return json_reply(200, body)
+
+
+def _text(request: Request) -> str:
+    return request.body.read(CHUNK_BYTES).decode("latin-1")
+
+
+def _is_assertion(text: str, _now_s: float) -> bool:
+    parts = text.split(".")
+    if len(parts) != 3:
+        return False
+    head, claims = _decoded(parts[0]), _decoded(parts[1])
+    return head.get("alg") == "RS256" and {"iss", "scope", "aud", "iat", "exp"} <= claims.keys()
+
+
+def _decoded(text: str) -> dict[str, Any]:
+    try:
+        found = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except (binascii.Error, orjson.JSONDecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def no_login(*, is_expired: bool) -> Reply:
+    """Return the answer to a call without a token, or with one that has run out or is none."""
+    text = (
+        "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other valid"
+        " authentication credential."
+    )
+    reason = "ACCESS_TOKEN_EXPIRED" if is_expired else "CREDENTIALS_MISSING"
+    details = [{"@type": f"{RPC}.ErrorInfo", "reason": reason, "domain": "googleapis.com"}]
+    return error_reply(401, text, details=details)
+
+
+def denied(permission: str, resource: str) -> Reply:
+    """Return the refusal of a permission."""
+    place = f"'//aiplatform.googleapis.com/{resource}'"
+    return error_reply(403, f"Permission '{permission}' denied on resource {place} (or it may not exist). [{CALLER}]")
+
+
+def no_model(model: str) -> Reply:
+    """Return the answer about a model that is not there."""
+    return error_reply(404, f"The PublisherModel {model} does not exist.")
+
+
+def job_view(job: JobRecord, now_s: float, faults: Mapping[str, Value]) -> dict[str, Any]:
+    """Return a job as the API shows it, or as `faults` make it look."""
+    state = job.state(now_s)
+    if "regress" in faults and state in ENDED:
+        state = "running"
+    is_over = state in ENDED
+    skew = number(faults.get("clock_skew"))
+    word = str(faults.get("status_word") or state).upper()
+    view: dict[str, Any] = {
+        "name": job.name,
+        "displayName": job.display_name,
+        "model": job.model_path,
+        "inputConfig": {"instancesFormat": "jsonl", "gcsSource": {"uris": [job.input_file_id]}},
+        "outputConfig": {"predictionsFormat": "jsonl", "gcsDestination": {"outputUriPrefix": job.output_prefix}},
+        "outputInfo": _output_info(job, faults, is_over=is_over),
+        "state": f"JOB_STATE_{word}",
+        "error": {"code": job.error_code, "message": job.error_text} if is_over and job.error_code else None,
+        "completionStats": _stats(job, now_s, faults, is_over=is_over),
+        "createTime": timestamp(job.created_s + skew),
+        "startTime": timestamp(job.valid_s + skew) if job.is_validated else None,
+        "endTime": timestamp(job.done_s + skew) if is_over else None,
+        "updateTime": timestamp((job.done_s if is_over else job.created_s) + skew),
+        "labels": job.labels or None,
+        "modelVersionId": "1",
+    }
+    if state == "cancelled":
+        view["error"] = {"code": 1, "message": "CANCELED"}
+    if "no_input_config" in faults:
+        del view["inputConfig"]
+    return {name: value for name, value in view.items() if value is not None}
+
+
+def _output_info(job: JobRecord, faults: Mapping[str, Value], *, is_over: bool) -> dict[str, str] | None:
+    if not is_over:
+        return {"gcsOutputDirectory": ""} if "error_file_empty_string" in faults else None
+    return None if faults.get("output_at") == "metadata" else {"gcsOutputDirectory": job.folder}
+
+
+def _stats(job: JobRecord, now_s: float, faults: Mapping[str, Value], *, is_over: bool) -> dict[str, Any] | None:
+    if "counts_null" in faults or not job.is_counted:
+        return None
+    share = 1.0 if is_over else job.share_done(now_s)
+    if "counts_late" in faults and not is_over:
+        share = 0.0
+    good, bad = int(job.n_completed * share), int(job.n_failed * share)
+    if "counts_wrong" in faults:
+        good, bad = (0 if good == 1 else 1), 0
+    counts = {
+        "successfulCount": good,
+        "failedCount": bad,
+        "incompleteCount": -1 if not is_over else job.n_total - good - bad,
+    }
+    return {name: n if "counts_text" in faults else str(n) for name, n in counts.items() if n}

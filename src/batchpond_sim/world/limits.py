@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from batchpond.errors import UsageError
+from batchpond_sim import SimulatorError
 
 BYTES_PER_TOKEN = 4
 _ACCOUNTS_MAX = 10_000
@@ -82,7 +82,7 @@ class Quota:
 def parse_limit(spec: str) -> Limit:
     """Return the limit that `MODEL:name=value,...` describes.
 
-    Raises UsageError for unknown names and for anything but positive numbers.
+    Raises SimulatorError for unknown names and for anything but positive numbers.
     """
     model, colon, rest = spec.rpartition(":")
     known = [f.name for f in fields(Limit) if f.name != "model"]
@@ -90,10 +90,12 @@ def parse_limit(spec: str) -> Limit:
     for pair in filter(None, rest.split(",")):
         name, _, text = (part.strip() for part in pair.partition("="))
         if name not in known:
-            raise UsageError(f"limit {spec!r}: no setting {name!r}", hint=f"there are: {', '.join(known)}")
+            raise SimulatorError(f"limit {spec!r}: no setting {name!r}", hint=f"there are: {', '.join(known)}")
         values[name] = _positive(spec, name, text)
     if not values or (colon and not model):
-        raise UsageError(f"limit {spec!r} cannot be read", hint="write MODEL:rpm=60,tpm=100000; a MODEL of * is any")
+        raise SimulatorError(
+            f"limit {spec!r} cannot be read", hint="write MODEL:rpm=60,tpm=100000; a MODEL of * is any"
+        )
     return Limit(model or "*", **values)
 
 
@@ -103,7 +105,7 @@ def _positive(spec: str, name: str, text: str) -> float:
     except ValueError:
         number = math.nan
     if not (math.isfinite(number) and number > 0):
-        raise UsageError(f"limit {spec!r}: {name} is not a positive number: {text!r}", hint=f"write {name}=60, say")
+        raise SimulatorError(f"limit {spec!r}: {name} is not a positive number: {text!r}", hint=f"write {name}=60, say")
     return number
 
 

@@ -18,8 +18,8 @@ from batchpond.providers.base import ModelSettings
 from batchpond.providers.gemini import batch as gemini
 from batchpond.providers.vertex import batch as vertex
 from batchpond.providers.vertex.schema import ImportRuleError, Table, check_payload
-from batchpond_sim.shared.life import RowsError
-from batchpond_sim.vertex.job_import import Columns
+from batchpond_sim.shared.batches import RowsError
+from batchpond_sim.vertex.batches import Columns
 
 MODEL = "gemini-2.5-flash"
 OURS = ids.custom_id("2222222222" + "a" * 16, "3" * 26)

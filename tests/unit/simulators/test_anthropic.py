@@ -11,7 +11,7 @@ import anthropic
 import pytest
 from anthropic.types.messages import MessageBatch
 
-from batchpond_sim.anthropic.models import FAMILIES
+from batchpond_sim.anthropic.answers import FAMILIES
 from batchpond_sim.host.server import Running, running
 from batchpond_sim.world.world import Settings
 from tests.rigs.anthropic import BATCHES, HAIKU, NEW, OLD, Messages, params, requests

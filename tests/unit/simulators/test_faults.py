@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchpond.errors import UsageError
+from batchpond_sim import SimulatorError
 from batchpond_sim.faults.faults import KINDS, Op, describe_faults, parse_fault
 from tests.rigs.simulator import FIRST, SECOND, Api, api, line, payload, prompt
 
@@ -47,7 +47,7 @@ def test_a_fault_text_is_parsed_into_operation_calls_kind_and_argument() -> None
     ],
 )
 def test_a_bad_fault_text_says_what_is_wrong(spec: str, says: str) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(SimulatorError) as caught:
         parse_fault(spec)
     assert says in f"{caught.value.message} {caught.value.hint}"
     assert spec in caught.value.message
@@ -55,7 +55,7 @@ def test_a_bad_fault_text_says_what_is_wrong(spec: str, says: str) -> None:
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_fault_or_a_usage_error(text: str) -> None:
-    with contextlib.suppress(UsageError):
+    with contextlib.suppress(SimulatorError):
         assert parse_fault(text).kind in KINDS
 
 

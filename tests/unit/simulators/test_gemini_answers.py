@@ -9,11 +9,8 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchpond_sim.gemini.answers import RowAnswer, answer
-from batchpond_sim.gemini.models import MODELS, family_of
-from batchpond_sim.gemini.requests import malformed
-from batchpond_sim.judges.judge import Panel
-from batchpond_sim.judges.settings import parse_judge
+from batchpond_sim.gemini.answers import MODELS, RowAnswer, answer, family_of, malformed
+from batchpond_sim.judges.judge import Panel, parse_judge
 from tests.rigs.gemini import request
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.errors import UsageError
-from batchpond_sim.judges.judge import Panel, Says
-from batchpond_sim.judges.settings import Judge, parse_judge
+from batchpond_sim import SimulatorError
+from batchpond_sim.judges.judge import Judge, Panel, Says, parse_judge
 from tests.rigs.simulator import FIRST, SECOND, api, line, prompt
 
 GOOD = "The tide had gone out further than anyone in the village could remember."
@@ -135,7 +134,7 @@ def test_qualities_survive_a_restart(tmp_path: Path) -> None:
     "spec", ["*:bias=1", "*:tie_rate=much", "*:tie_rate=0.6,refusal_rate=0.6", "*:tie_rate=-1", "*:noise=nan"]
 )
 def test_bad_judges_are_refused(spec: str) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(SimulatorError) as caught:
         parse_judge(spec)
     assert spec in caught.value.message
 

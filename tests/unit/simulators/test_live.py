@@ -17,14 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.clock import ManualClock
-from batchpond.errors import UsageError
+from batchpond_sim import SimulatorError
 from batchpond_sim.faults.faults import parse_fault
 from batchpond_sim.host.control import PROVIDERS
 from batchpond_sim.host.server import Running, running
 from batchpond_sim.host.transport import SimulatorTransport
-from batchpond_sim.world.ledger import BODIES_MAX, body_id
 from batchpond_sim.world.limits import Limiter, Quota, Scarce, Window, duration, parse_limit, per_second_headers
-from batchpond_sim.world.world import Settings, World, world_at
+from batchpond_sim.world.world import BODIES_MAX, Settings, World, body_id, world_at
 from tests.rigs.live import AUTH, KEY, SDKS, TEXT, ask, body_of, outcome, sdk_caller, url_of
 from tests.rigs.sim_providers import LIVE, ROOT, SIMULATED
 from tests.rigs.simulator import FIRST, START
@@ -123,7 +122,7 @@ def test_blank_lines_keep_a_connection_alive_and_the_answer_still_parses(sim: Ru
 def test_a_storm_hits_every_kth_call_of_a_range(room: Room) -> None:
     room.world.add_fault("live@3-9/3:status=529")
     assert [ask(room.http, "openai").status_code for _ in range(12)] == [200, 200, 529] * 3 + [200] * 3
-    with pytest.raises(UsageError, match="every 0th"):
+    with pytest.raises(SimulatorError, match="every 0th"):
         parse_fault("live@1-/0:status=529")
     assert not parse_fault("live@2-/2:status").shifted(5).hits(parse_fault("live:status").op, 8, 8)
 
@@ -317,7 +316,7 @@ def test_no_more_is_let_in_than_the_bucket_and_its_refill(rpm: int, gaps: list[f
 
 @pytest.mark.parametrize("spec", ["rpm", "*:", "*:rpm=0", "*:rpm=nan", "*:rpx=3", ":rpm=3", "*:tpm=-1"])
 def test_a_limit_that_is_none_says_what_is_wrong(spec: str) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(SimulatorError) as caught:
         parse_limit(spec)
     assert spec in caught.value.message
     assert caught.value.hint

@@ -7,7 +7,6 @@ from itertools import count
 
 import pytest
 
-from batchpond.errors import UsageError
 from batchpond.model import Outcome, Response
 from batchpond.tasks import compliance, inputs, likert, pairwise, prompts, ranking
 from batchpond.tasks.base import Judgment, Rule
@@ -16,8 +15,8 @@ from batchpond.tasks.pressure import task as pressure
 from batchpond.tasks.pressure.tactics import builtin, conversation
 from batchpond.tasks.shared.text import transcript
 from batchpond.tasks.templates import builtin as templates
-from batchpond_sim.judges.judge import Panel
-from batchpond_sim.judges.settings import parse_judge
+from batchpond_sim import SimulatorError
+from batchpond_sim.judges.judge import Panel, parse_judge
 from tests.rigs.task import answered
 
 N = 400
@@ -160,5 +159,5 @@ def test_a_prompt_with_a_json_form_of_its_own_is_filled_in() -> None:
 
 @pytest.mark.parametrize("spec", ["m:flip_rate=1.5", "m:compliance_rate=-0.1", "m:strength=2", "m:unsure_rate=2"])
 def test_rates_out_of_range_are_refused(spec: str) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(SimulatorError):
         parse_judge(spec)

@@ -20,10 +20,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchpond.errors import UsageError
-from batchpond_sim.host.multipart import MultipartError, read_form
+from batchpond_sim import SimulatorError
 from batchpond_sim.host.server import Running, running
-from batchpond_sim.host.wire import IterBody
+from batchpond_sim.host.wire import IterBody, MultipartError, read_form
 from batchpond_sim.world.world import Settings
 from tests.rigs.simulator import AUTH, CHAT, api, payload
 
@@ -125,7 +124,7 @@ def test_one_connection_carries_many_calls_and_chunked_uploads() -> None:
 def test_only_loopback_is_listened_on_and_a_taken_port_is_named() -> None:
     with running(SOON) as sim:
         assert sim.root_url.startswith("http://127.0.0.1:")
-        with pytest.raises(UsageError, match=str(sim.port)), running(SOON, port=sim.port):
+        with pytest.raises(SimulatorError, match=str(sim.port)), running(SOON, port=sim.port):
             pass
 
 
@@ -266,7 +265,7 @@ def test_virtual_time_has_a_speed_and_only_goes_forward(tmp_path: Path) -> None:
         start = sim.world.now_s()
         sim.clock.advance(2)
         assert sim.world.now_s() == pytest.approx(start + 7200)
-        with pytest.raises(UsageError):
+        with pytest.raises(SimulatorError):
             sim.world.advance(-1)
 
 

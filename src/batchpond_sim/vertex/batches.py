@@ -1,27 +1,162 @@
-"""The jobs of simulated Vertex AI projects.
+"""The import of a job's input: every line a row of one table, or the whole job fails.
 
-pending -> running -> succeeded | failed | expired        any open state -> cancelling -> cancelled (or succeeded)
-
-What is wrong with the input or the bucket is found out after creation. What was finished is written out, however
-a job ends, unless it failed.
+What a table's column may be is BigQuery's: one type, no null, no empty record, a plain name, 15 levels at most.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from batchpond_sim.faults.faults import number
-from batchpond_sim.gemini.models import Family, family_of
-from batchpond_sim.gemini.views import timestamp
-from batchpond_sim.shared.life import Account, Batch, End
-from batchpond_sim.shared.rows import Outputs, RowCount, RowPlan, write_rows
+from batchpond_sim.gemini.answers import Family, answer, family_of
+from batchpond_sim.judges.judge import Panel
+from batchpond_sim.shared.batches import Account, Batch, End, RowsError
+from batchpond_sim.shared.google import timestamp
+from batchpond_sim.shared.rows import (
+    NotRun,
+    Outputs,
+    RowCount,
+    RowPlan,
+    Said,
+    Shape,
+    dump_row,
+    load_row,
+    request_key,
+    write_rows,
+)
+from batchpond_sim.storage.api import ROW_ID
 from batchpond_sim.storage.store import NO_AGENT, NoBucketError, ObjectStore, Target
-from batchpond_sim.vertex.job_import import FAILED_TEXT, ImportFailure
-from batchpond_sim.vertex.rows import SHAPE, Lines, VertexSpeaker
 from batchpond_sim.world.world import World
+
+FAILED_TEXT = (
+    "Failed to import data. Please check 'Prepare input' section in"
+    " https://cloud.google.com/vertex-ai/generative-ai/docs/multimodal/batch-prediction-gemini for the data format."
+)
+_NAME = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
+_DEPTH_MAX = 15
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+
+
+class ImportFailure(RowsError):
+    """Why a job's input cannot be loaded."""
+
+
+class Columns:
+    """The type of every key, by its path in lower case."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, str] = {}
+
+    def load(self, row: Any) -> None:
+        """Take in one row; raises ImportFailure."""
+        for path, name in _typed(row, "", 0):
+            if self._types.setdefault(path.lower(), name) != name:
+                raise ImportFailure(f"{path}: {name} and {self._types[path.lower()]}")
+
+
+def _typed(value: Any, path: str, depth: int) -> list[tuple[str, str]]:
+    """Return the types of a value and of all that is in it."""
+    if value is None or value == {}:
+        raise ImportFailure(f"{path}: null or an empty record")
+    if isinstance(value, dict):
+        if depth == _DEPTH_MAX:
+            raise ImportFailure(f"{path}: nested too deeply")
+        found = [(path, "RECORD")]
+        for name, item in value.items():
+            if not _NAME.fullmatch(name):
+                raise ImportFailure(f"invalid field name {name!r}")
+            found += _typed(item, f"{path}/{name}", depth + 1)
+        return found
+    if isinstance(value, list):
+        return _repeated(value, path, depth)
+    names = {bool: "BOOLEAN", int: "INTEGER", float: "FLOAT", str: "STRING"}
+    return [(path, names[type(value)])]
+
+
+def _repeated(items: list[Any], path: str, depth: int) -> list[tuple[str, str]]:
+    found = []
+    for item in items:
+        if isinstance(item, list):
+            raise ImportFailure(f"{path}: an array of arrays")
+        (own, name), *below = _typed(item, path, depth)
+        found += [(own, f"REPEATED {name}"), *below]
+    return found
+
+
+def reserialised(value: Any) -> Any:
+    """Return a value beside the request as it comes back: text that looks like a number is one."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        number = float(value)
+        return int(number) if number.is_integer() else number
+    return value
+
+
+SHAPE = Shape("custom_id", ROW_ID, ("response", "usageMetadata"), (b'{"text":"',))
+
+
+@dataclass(frozen=True, slots=True)
+class VertexSpeaker:
+    """Answers requests to one model; `time` is when rows say that they were made."""
+
+    model: str
+    family: Family
+    panel: Panel
+    time: str
+
+    def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> Said:
+        """Return the row of the `i`-th request, given its line."""
+        said = answer(self.model, self.family, body["request"], request_key(custom_id) or str(i), self.panel, force)
+        beside = {name: reserialised(value) for name, value in body.items() if name != "request"}
+        # The answer stands before the echo, so that what spoils a row's first text spoils the answer.
+        row = {"status": "", "processed_time": self.time, **beside, "response": said.body, "request": body["request"]}
+        if not said.is_success:
+            phrase = HTTPStatus(said.status).phrase if said.status in set(HTTPStatus) else "Error"
+            row["status"] = f"{phrase}: {orjson.dumps({'error': said.body}).decode()}"
+            del row["response"]
+        tokens = said.input_tokens, said.output_tokens, said.reasoning_tokens
+        return Said(dump_row(row), said.is_success, said.is_success, *tokens)
+
+    def not_run(self, _i: int, _custom_id: str, _why: NotRun) -> bytes | None:
+        """Return nothing: only what was finished is written out."""
+        return None
+
+
+class Lines:
+    """The requests of an input file; iterating raises ImportFailure at the first line that cannot be loaded."""
+
+    def __init__(self, source: Path) -> None:
+        self._source = source
+
+    def __iter__(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        columns = Columns()
+        n = 0
+        with self._source.open("rb") as lines:
+            for line in lines:
+                if not line.isspace():
+                    n += 1
+                    yield _checked(line, columns)
+        if n == 0:
+            raise ImportFailure("no rows")
+
+
+def _checked(line: bytes, columns: Columns) -> tuple[str, dict[str, Any]]:
+    try:
+        row = load_row(line)
+    except (ValueError, RecursionError):
+        row = None
+    if not isinstance(row, dict) or not isinstance(row.get("request"), dict):
+        raise ImportFailure("a row without a request")
+    columns.load(row)
+    return str(row.get("custom_id", "")), row
+
 
 PROVIDER = "vertex"
 WINDOW_S = (72 + 24) * 3600

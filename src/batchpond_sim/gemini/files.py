@@ -6,17 +6,17 @@ go on from there. The upload's own URL lets its bytes in; they need no key.
 
 from __future__ import annotations
 
+import base64
 import re
 from dataclasses import replace
 from typing import Any
 
-from batchpond_sim.faults.faults import Stage, Value, number
-from batchpond_sim.gemini.life import GeminiAccount
-from batchpond_sim.gemini.requests import named
-from batchpond_sim.gemini.store import Upload
-from batchpond_sim.gemini.views import error_reply, file_view, reply
+from batchpond_sim.faults.faults import Call, Stage, Value, number
+from batchpond_sim.gemini.answers import named
+from batchpond_sim.gemini.batches import FileRecord, GeminiAccount, Upload
 from batchpond_sim.host.wire import CHUNK_BYTES, Answer, Break, BreakKind, Reply, Request
-from batchpond_sim.world.world import Call, World
+from batchpond_sim.shared.google import error_reply, reply, timestamp
+from batchpond_sim.world.world import World
 
 FILE_MAX_BYTES = 2 << 30
 GRANULARITY_BYTES = 8 << 20
@@ -180,3 +180,23 @@ def _effects(call: Call) -> dict[str, Value]:
 def _taken(name: str) -> Reply:
     body = error_reply(409, f"The file files/{name} already exists.", "ALREADY_EXISTS")
     return Reply(body.status, (*body.headers, _FINAL), body.body)
+
+
+def file_view(file: FileRecord, base_url: str) -> dict[str, Any]:
+    """Return a file as the API shows it; `base_url` has the version, such as `http://host/gemini/v1beta`."""
+    view: dict[str, Any] = {
+        "name": f"files/{file.id}",
+        "displayName": file.display_name,
+        "mimeType": file.mime_type,
+        "sizeBytes": str(file.size_bytes),
+        "createTime": timestamp(file.created_s),
+        "updateTime": timestamp(file.created_s),
+        "expirationTime": None if file.expires_s is None else timestamp(file.expires_s),
+        # The service encodes the digest's hexadecimal form, not its bytes.
+        "sha256Hash": base64.b64encode(file.sha256.encode("ascii")).decode("ascii"),
+        "uri": f"{base_url}/files/{file.id}",
+        "state": "ACTIVE",
+        "source": file.source,
+        "downloadUri": f"{base_url}/files/{file.id}:download?alt=media" if file.source == "GENERATED" else None,
+    }
+    return {name: value for name, value in view.items() if value not in (None, "")}

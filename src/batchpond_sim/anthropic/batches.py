@@ -13,18 +13,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from batchpond_sim.anthropic.answers import Conditions, RowAnswer, answer
-from batchpond_sim.anthropic.params import VERSION
+from batchpond_sim.anthropic.answers import VERSION, Conditions, RowAnswer, answer
 from batchpond_sim.faults.faults import Value, number
-from batchpond_sim.faults.mutators import Shape
 from batchpond_sim.judges.judge import Panel
-from batchpond_sim.shared.life import Account, Batch, End
+from batchpond_sim.shared.batches import Account, Batch, End
 from batchpond_sim.shared.rows import (
     NotRun,
     Outputs,
     RowCount,
     RowPlan,
     Said,
+    Shape,
     dump_row,
     load_row,
     request_key,

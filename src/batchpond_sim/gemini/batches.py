@@ -1,0 +1,383 @@
+"""The files of a simulated Gemini project: uploads under way, what was uploaded, what batches wrote."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from batchpond_sim.faults.faults import Call, Value, number
+from batchpond_sim.gemini.answers import Family, answer, family_of, malformed, named, prompt_tokens
+from batchpond_sim.judges.judge import Panel
+from batchpond_sim.shared.batches import Account, Batch, End, RowsError, Shelf
+from batchpond_sim.shared.rows import (
+    NotRun,
+    Outputs,
+    RowCount,
+    RowPlan,
+    Said,
+    Shape,
+    dump_row,
+    load_row,
+    request_key,
+    write_rows,
+)
+from batchpond_sim.world.world import World
+
+RETENTION_S = 48 * 3600
+UPLOADED = "UPLOADED"
+GENERATED = "GENERATED"
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """A file; its bytes are in the blob of the same id. `sha256` is hexadecimal."""
+
+    id: str
+    n: int
+    project: str
+    display_name: str
+    mime_type: str
+    size_bytes: int
+    created_s: float
+    expires_s: float | None = None
+    sha256: str = ""
+    source: str = UPLOADED
+    listed_s: float = 0.0
+    n_404: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A resumable upload; what has arrived is in the blob `part`. `status` is active, final or cancelled."""
+
+    id: str
+    n: int
+    project: str
+    name: str
+    display_name: str
+    mime_type: str
+    size_bytes: int | None
+    created_s: float
+    status: str = "active"
+    effects: dict[str, Value] = field(default_factory=dict)
+
+    @property
+    def part(self) -> str:
+        """The name of the blob that grows."""
+        return f"{self.id}.part"
+
+
+class Files:
+    """All files and uploads, in memory and in the world's folder; `blob` says where bytes are."""
+
+    def __init__(self, world: World, provider: str, blob: Callable[[str], Path]) -> None:
+        self.blob = blob
+        self.shelf: Shelf[FileRecord] = Shelf(world.folder(provider, "files"), FileRecord)
+        self.uploads: Shelf[Upload] = Shelf(world.folder(provider, "uploads"), Upload)
+
+    def drop(self, file_id: str) -> None:
+        """Delete a file and its bytes."""
+        self.shelf.drop(file_id)
+        self.blob(file_id).unlink(missing_ok=True)
+
+    def expire(self, now_s: float) -> None:
+        """Delete the files and the uploads whose time is over."""
+        for file in [file for file in self.shelf if file.expires_s is not None and file.expires_s <= now_s]:
+            self.drop(file.id)
+        for upload in [upload for upload in self.uploads if upload.created_s + RETENTION_S <= now_s]:
+            self.uploads.drop(upload.id)
+            self.blob(upload.part).unlink(missing_ok=True)
+
+    def find(self, file_id: str, project: str) -> FileRecord | None:
+        """Return a project's file, None when there is none."""
+        file = self.shelf.get(file_id)
+        return None if file is None or file.project != project else file
+
+    def received(self, upload: Upload) -> int:
+        """Return how many bytes of an upload are here."""
+        path = self.blob(upload.part)
+        return path.stat().st_size if path.exists() else 0
+
+    def finish(self, upload: Upload, now_s: float) -> FileRecord:
+        """Turn a complete upload into a file."""
+        path = self.blob(upload.part)
+        path.touch()
+        if "store" in upload.effects:
+            with path.open("r+b") as file:
+                file.truncate(int(path.stat().st_size * number(upload.effects["store"])))
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        record = FileRecord(
+            upload.name, self.shelf.next_n(), upload.project, upload.display_name, upload.mime_type,
+            path.stat().st_size, now_s, now_s + RETENTION_S, digest,
+            listed_s=now_s + number(upload.effects.get("stale_list")),
+        )  # fmt: skip
+        path.replace(self.blob(record.id))
+        self.shelf.put(record)
+        self.uploads.put(replace(upload, status="final"))
+        return record
+
+
+SHAPE = Shape("key", b'"responseId":"', ("response", "usageMetadata"), (b'{"text":"',))
+
+_LINE_FIELDS = frozenset({"key", "request", "metadata"})
+_RPC_CODES = {400: 3, 403: 7, 404: 5, 429: 8, 500: 13, 503: 14, 504: 4}
+_NOT_RUN = {NotRun.EXPIRED: "The batch expired before this request.", NotRun.CANCELLED: "The batch was cancelled."}
+
+
+class LineError(RowsError):
+    """The first thing wrong with the input; nothing is created."""
+
+
+@dataclass(frozen=True, slots=True)
+class GeminiSpeaker:
+    """Answers requests to one model; `is_status_row` puts errors in `status` with codes of google.rpc."""
+
+    model: str
+    family: Family
+    panel: Panel
+    is_status_row: bool = False
+
+    def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> Said:
+        """Return the row of the `i`-th request, given its line."""
+        key = request_key(custom_id) or str(i)
+        said = answer(self.model, self.family, body["request"], key, self.panel, force)
+        part = {"response": said.body} if said.is_success else self._error(said.body)
+        row = dump_row({**_head(body), **part})
+        return Said(row, said.is_success, said.is_success, said.input_tokens, said.output_tokens, said.reasoning_tokens)
+
+    def not_run(self, _i: int, custom_id: str, why: NotRun) -> bytes:
+        """Return the row of a request that was not run."""
+        head = {"key": custom_id} if custom_id else {}
+        return dump_row({**head, **self._error({"code": 499, "message": _NOT_RUN[why], "status": "CANCELLED"})})
+
+    def _error(self, error: dict[str, Any]) -> dict[str, Any]:
+        if self.is_status_row:
+            return {"status": {"code": _RPC_CODES.get(error["code"], 2), "message": error["message"]}}
+        return {"error": {"code": error["code"], "message": error["message"], "details": []}}
+
+
+def _head(line: dict[str, Any]) -> dict[str, Any]:
+    return {name: line[name] for name in ("key", "metadata") if name in line}
+
+
+class Lines:
+    """The requests of an input file; iterating raises LineError at the first bad line or for none at all."""
+
+    def __init__(self, source: Path) -> None:
+        self._source = source
+
+    def __iter__(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        n = 0
+        with self._source.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.isspace():
+                    n += 1
+                    yield _checked(line, f"line {number}")
+        if n == 0:
+            raise LineError("The input file has no requests.")
+
+
+def _checked(line: bytes, where: str) -> tuple[str, dict[str, Any]]:
+    try:
+        data = load_row(line)
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        raise LineError(f"Invalid JSON in the input file at {where}.")
+    unknown = min(data.keys() - _LINE_FIELDS, default=None)
+    if unknown is not None:
+        raise LineError(f'Invalid input at {where}: Unknown name "{unknown}": Cannot find field.')
+    key = data.get("key", "")
+    if not isinstance(key, str):
+        raise LineError(f"Invalid value at {where}, 'key' (TYPE_STRING): {key!r}")
+    wrong = malformed(data.get("request"))
+    if wrong is not None:
+        raise LineError(f"Invalid request at {where}: {wrong.strip()}")
+    return key, data
+
+
+def counted_lines(source: Path, family: Family) -> tuple[int, int]:
+    """Return the number of requests and of their prompt tokens; raises LineError at the first bad line."""
+    n = tokens = 0
+    for _, line in Lines(source):
+        n += 1
+        tokens += prompt_tokens(line["request"], family)
+    return n, tokens
+
+
+def write_inlined(requests: Any, path: Path) -> None:
+    """Store the requests of a create call as lines; raises LineError where they are none."""
+    rows = named(requests).get("requests")
+    if not isinstance(rows, list) or not rows:
+        raise LineError("* BatchGenerateContentRequest.batch.input_config.requests: requests is not specified")
+    with path.open("wb") as file:
+        for i, row in enumerate(rows):
+            line = row if isinstance(row, dict) else {}
+            metadata = line.get("metadata")
+            if (metadata is not None and not isinstance(metadata, dict)) or line.keys() - {"request", "metadata"}:
+                raise LineError(f"Invalid value at 'batch.input_config.requests.requests[{i}]'.")
+            key = (metadata or {}).get("key")
+            head: dict[str, Any] = {} if metadata is None else {"metadata": metadata}
+            if isinstance(key, str):
+                head["key"] = key
+            file.write(dump_row({**head, "request": line.get("request")}) + b"\n")
+
+
+def inlined(path: Path, words: frozenset[str]) -> list[dict[str, Any]]:
+    """Return result rows as the members of `inlinedResponses`, or as the words of a fault have them.
+
+    `reordered` turns their order round, `no_metadata` leaves out what says which is which.
+    """
+    responses: list[dict[str, Any]] = []
+    with path.open("rb") as rows:
+        for row in rows:
+            try:
+                data = load_row(row)
+            except (ValueError, RecursionError):
+                continue  # a row that was spoiled on purpose has no place in a JSON object
+            metadata = data.get("metadata") or ({"key": data["key"]} if "key" in data else None)
+            body = {name: data[name] for name in ("response", "error", "status") if name in data}
+            if metadata is not None and "no_metadata" not in words:
+                body["metadata"] = metadata
+            responses.append(body)
+    return responses[::-1] if "reordered" in words else responses
+
+
+PROVIDER = "gemini"
+WINDOW_S = 48 * 3600
+MAX_OPEN = 100
+SUCCEEDED = "succeeded"
+ENDED = frozenset({SUCCEEDED, "failed", "expired", "cancelled"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRecord(Batch):
+    """A batch of one model; `input_file_id` has `files/` before it and is empty for requests sent along."""
+
+    display_name: str = ""
+    priority: int = 0
+    is_inline: bool = False
+    is_deleted: bool = False
+    output_file_id: str | None = None
+    error: str = ""
+
+    def state(self, now_s: float) -> str:
+        """Return the state at a time, in lower case and without `BATCH_STATE_`."""
+        if self.is_ended:
+            return SUCCEEDED if self.end == End.COMPLETED else str(self.end)
+        return "running" if self.is_validated and self.valid_s <= now_s else "pending"
+
+    def changed_s(self, now_s: float) -> float:
+        """Return when the state at a time began."""
+        if self.is_ended:
+            return self.done_s
+        return self.valid_s if self.state(now_s) == "running" else self.created_s
+
+
+class GeminiAccount(Account[BatchRecord]):
+    """All files, uploads and batches."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, PROVIDER, BatchRecord, WINDOW_S)
+        self.files = Files(world, PROVIDER, self.blob)
+
+    def tick(self) -> float:
+        """Make every change that is due by now, and return the time."""
+        now_s = super().tick()
+        self.files.expire(now_s)
+        return now_s
+
+    def open_count(self, project: str) -> int:
+        """Return how many batches of a project have not ended."""
+        return sum(self.batches[batch_id].project == project for batch_id in self._open)
+
+    def begin(self, batch: BatchRecord) -> None:
+        """Answer all requests, or fail."""
+        code = batch.effects.get("fail")
+        if isinstance(code, str):
+            failed = replace(batch, is_ended=True, end=End.FAILED, done_s=batch.valid_s, error=code, queued_tokens=0)
+            self.put(failed)
+            self.clear(failed)
+            return
+        super().begin(batch)
+
+    def _planned(self, batch: BatchRecord) -> BatchRecord:
+        word = batch.effects.get("stuck")
+        planned = super()._planned(batch)
+        deadline = batch.created_s + WINDOW_S
+        if word in ("pending", "validating"):
+            return replace(planned, valid_s=deadline, ran_s=deadline, done_s=deadline, end=End.EXPIRED, done_share=0.0)
+        if word is not None:
+            return replace(planned, ran_s=deadline, done_s=deadline, end=End.EXPIRED)
+        return planned
+
+    def plan(self, batch: BatchRecord) -> RowPlan:
+        """Return how rows are made: in the order of the input."""
+        plan = super().plan(batch)
+        return replace(plan, mutations=(*plan.mutations, ("in_order", None)))
+
+    def input_of(self, batch_id: str) -> str:
+        """Return the name of the blob that keeps a batch's requests, whatever becomes of the file."""
+        return f"{batch_id}.input"
+
+    def create_over(self, draft: BatchRecord, call: Call, key: str, source: Path) -> BatchRecord:
+        """Store a new batch whose requests are in the file `source`, which it takes over."""
+        source.replace(self.blob(self.input_of(draft.id)))
+        return self.create(draft, call, key)
+
+    def write(self, batch: BatchRecord, plan: RowPlan) -> RowCount:
+        """Write the rows of a batch."""
+        status_rows = any(kind == "status_rows" for kind, _ in plan.mutations)
+        speaker = GeminiSpeaker(batch.model or "", self.family(batch), self.world.panel, status_rows)
+        outputs = Outputs(self.part(batch, "output"), None, SHAPE)
+        return write_rows(Lines(self.blob(self.input_of(batch.id))), outputs, plan, speaker)
+
+    def family(self, batch: BatchRecord) -> Family:
+        """Return the family of a batch's model; create has made sure that there is one."""
+        family = family_of(batch.model or "")
+        if family is None:
+            raise LookupError(f"batch {batch.id} has the unknown model {batch.model}")
+        return family
+
+    def publish(self, batch: BatchRecord) -> BatchRecord:
+        """Make the output of a batch that has succeeded available."""
+        if batch.end == End.EXPIRED:
+            return replace(batch, is_counted=False)  # nobody pays for answers that nobody can have
+        if batch.end != End.COMPLETED or batch.is_deleted or "empty_output" in batch.effects:
+            return batch
+        name = f"batch-{batch.id}"
+        part = self.part(batch, "output")
+        if part.exists():
+            part.replace(self.blob(name))
+        if not batch.is_inline and name not in self.files.shelf:
+            n_404 = int(number(batch.effects.get("results_404")))
+            record = FileRecord(
+                name, self.files.shelf.next_n(), batch.project, batch.display_name, "application/jsonl",
+                self.blob(name).stat().st_size, batch.done_s, source=GENERATED, n_404=n_404,
+            )  # fmt: skip
+            self.files.shelf.put(record)
+        return replace(batch, output_file_id=name)
+
+    def clear(self, batch: BatchRecord) -> None:
+        """Remove the parts and the requests of an ended batch."""
+        super().clear(batch)
+        self.blob(self.input_of(batch.id)).unlink(missing_ok=True)
+
+    def find(self, batch_id: str, project: str, now_s: float) -> BatchRecord | None:
+        """Return a batch that exists by now in a project and was not deleted, None otherwise."""
+        batch = super().find(batch_id, project, now_s)
+        return None if batch is None or batch.is_deleted else batch
+
+    def listed(self, project: str, now_s: float, call: Call) -> list[BatchRecord]:
+        """Return what a listing shows, newest first."""
+        return [batch for batch in super().listed(project, now_s, call) if not batch.is_deleted]
+
+    def delete(self, batch: BatchRecord) -> None:
+        """Delete the record of a batch and its output; what is running runs on, and is billed."""
+        if batch.output_file_id is not None:
+            self.files.drop(batch.output_file_id)
+        self.put(replace(batch, is_deleted=True, output_file_id=None))
