@@ -194,7 +194,7 @@ def test_every_option_has_help() -> None:
 
 def test_every_command_file_is_a_command() -> None:
     """No command file is left out of the list, and none is missing."""
-    frame = {"__init", "_startup", "frame", "formats", "output", "diagnostics", "interrupts", "passes", "text"}
+    frame = {"__init", "_startup", "frame", "formats", "output", "diagnostics", "interrupts", "passes"}
     files = {path.stem.rstrip("_") for path in (PACKAGE / "cli").glob("*.py")} - frame
     assert files == set(COMMANDS)
 

@@ -7,9 +7,8 @@ from typing import Any
 import click
 
 from batchpond.cli import output
-from batchpond.cli.formats import Format
+from batchpond.cli.formats import Format, plural
 from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
-from batchpond.cli.text import plural
 from batchpond.errors import ExitCode
 
 HEADS = ("attempt", "sent", "ok", "errored", "expired", "cancelled", "missing", "waiting", "in doubt", "balanced")

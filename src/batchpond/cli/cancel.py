@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpond.cli import output
+from batchpond.cli.formats import plural
 from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
 from batchpond.cli.passes import notes_documents, providers, show_note
-from batchpond.cli.text import plural
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:

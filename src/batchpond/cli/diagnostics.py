@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 import click
 
-from batchpond.cli.text import json_text
+from batchpond.cli.formats import json_text
 from batchpond.errors import ExitCode, UsageError
 from batchpond.text import escape
 

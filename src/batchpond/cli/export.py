@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from batchpond.cli import output
+from batchpond.cli.formats import plural
 from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
-from batchpond.cli.text import plural
 from batchpond.errors import UsageError
 
 KINDS = ("parquet", "csv", "jsonl")

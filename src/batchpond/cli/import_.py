@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from batchpond.cli import output
+from batchpond.cli.formats import plural
 from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
-from batchpond.cli.text import plural
 from batchpond.errors import UsageError
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
 from batchpond.cli import formats
-from batchpond.cli.formats import Format, Row
-from batchpond.cli.text import json_text
+from batchpond.cli.formats import Format, Row, json_text
 from batchpond.errors import UsageError
 from batchpond.text import escape
 

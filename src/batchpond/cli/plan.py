@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from batchpond.cli import formats, output
+from batchpond.cli.formats import plural, provider_text, usd
 from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
-from batchpond.cli.text import plural, provider_text, usd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpond.cli import formats, output, submit
+from batchpond.cli.formats import plural, usd
 from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
 from batchpond.cli.passes import providers, show_note
-from batchpond.cli.text import plural, usd
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import ErrorClass
 

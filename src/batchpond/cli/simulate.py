@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from batchpond.cli import formats, output
+from batchpond.cli.formats import plural
 from batchpond.cli.frame import Invocation, pass_invocation, pond_command
-from batchpond.cli.text import plural
 from batchpond.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpond.cli import output
-from batchpond.cli.formats import Format
+from batchpond.cli.formats import Format, age, plural, usd
 from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
-from batchpond.cli.text import age, plural, usd
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import Mode, Origin
 

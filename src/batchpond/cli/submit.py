@@ -8,9 +8,9 @@ import click
 
 from batchpond.cli import formats, output
 from batchpond.cli.diagnostics import Diagnostics
+from batchpond.cli.formats import plural, provider_text, usd
 from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
 from batchpond.cli.passes import counts_document, notes_documents, providers, show_note
-from batchpond.cli.text import plural, provider_text, usd
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:

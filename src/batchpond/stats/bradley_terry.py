@@ -16,8 +16,7 @@ import numpy as np
 
 from batchpond.errors import UsageError
 from batchpond.stats import likelihood
-from batchpond.stats.arrays import Floats
-from batchpond.stats.conjugate import solved
+from batchpond.stats.arrays import Floats, solved
 from batchpond.stats.likelihood import Local
 from batchpond.stats.votes import HI_WON, LO_WON, TIED, Votes, per_item
 

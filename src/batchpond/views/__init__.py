@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from batchpond.views.catalog import TABLE_STAGE, ViewInfo, columns, views
     from batchpond.views.database import BadFile, bad_files, build, check_file, connect, ddl, empty, is_current, listed
     from batchpond.views.expressions import evaluate, why_not
-    from batchpond.views.fingerprints import fingerprint
+    from batchpond.views.refresh import fingerprint
     from batchpond.views.sandbox import run_query, stream_query
 
 __all__ = [
@@ -39,7 +39,7 @@ _HOMES: Final = {
         ("BadFile", "bad_files", "build", "check_file", "connect", "ddl", "empty", "is_current", "listed"), "database"
     ),
     **dict.fromkeys(("evaluate", "why_not"), "expressions"),
-    "fingerprint": "fingerprints",
+    "fingerprint": "refresh",
     **dict.fromkeys(("run_query", "stream_query"), "sandbox"),
 }
 

@@ -1,16 +1,15 @@
 """The lens: a small DuckDB file of views over an explicit list of the lake's Parquet files.
 
-It holds no data and can be made again at any time. It is written aside and put in place in one
-step, so a reader sees the old list or the new one and never waits for a writer.
-"""
+An empty one is kept beside the user's other caches: making all views takes seconds, copying them does not."""
 
 from __future__ import annotations
 
 import functools
 import os
+import stat
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Final
@@ -25,8 +24,41 @@ from batchpond.lake import disk
 from batchpond.lake.schemas import TABLES, Table
 from batchpond.lake.store import LENS, TMP, held
 from batchpond.lake.tables import lacks_later, literal, quoted
-from batchpond.views import cache, scripts
-from batchpond.views.fingerprints import Files, fingerprint, views_digest
+from batchpond.views import scripts
+from batchpond.views.refresh import Files, fingerprint, views_digest
+
+FILES_MAX: Final = 8
+_SIZE_MAX_BYTES: Final = 64 << 20
+_PREFIX: Final = "lens-"
+
+
+def read(name: str) -> bytes | None:
+    """Return what is kept under a name, None for nothing, or what others could have written."""
+    path = _folder() / f"{_PREFIX}{name}.duckdb"
+    with suppress(OSError):
+        found = path.lstat()
+        is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+        if is_own and 0 < found.st_size <= _SIZE_MAX_BYTES:
+            return path.read_bytes()
+    return None
+
+
+def write(name: str, content: bytes) -> None:
+    """Keep an empty lens, and drop the oldest of too many."""
+    folder = _folder()
+    staged = folder / f".{random_hex(8)}"
+    with suppress(OSError):
+        disk.make_directory(folder)
+        disk.write_private(staged, content)
+        disk.replace(staged, folder / f"{_PREFIX}{name}.duckdb")
+        kept = sorted(folder.glob(f"{_PREFIX}*.duckdb"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in kept[FILES_MAX:]:
+            disk.drop(path)
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "batchpond"
+
 
 STORAGE_VERSION: Final = "v1.0.0"  # the oldest that all supported DuckDB lines read and write
 CATALOG: Final = "batchpond"
@@ -293,10 +325,10 @@ def _bases(lens_path: Path) -> Iterator[bytes]:
 def _unfilled() -> Iterator[bytes]:
     """Yield lenses over no files: one that was kept, then a fresh one, which is kept from then on."""
     name = f"{views_digest()[:32]}-{duckdb.__version__}"
-    if (kept := cache.read(name)) is not None:
+    if (kept := read(name)) is not None:
         yield kept
     made = _template()
-    cache.write(name, made)
+    write(name, made)
     yield made
 
 

@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from batchpond.cli import formats, output, text
+from batchpond.cli import formats, output
+from batchpond.cli import formats as text
 from batchpond.cli.formats import Format
 from batchpond.errors import UsageError
 

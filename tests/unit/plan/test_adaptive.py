@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from batchpond.errors import StudyError
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds.adaptive import Asked, Purpose, Stop
-from batchpond.stats import graph, information_gain, map_fit
-from batchpond.stats.information_gain import Belief, Candidates
+from batchpond.stats import graph, map_fit, next_pairs
+from batchpond.stats.next_pairs import Belief, Candidates
 from batchpond.study.file import load
 from batchpond.study.spec import AdaptiveSpec, PairsSpec
 from batchpond.study.stages.config import from_config, to_config
@@ -165,9 +165,7 @@ def test_the_greedy_choice_is_the_one_of_looking_at_every_pair_each_time() -> No
     theta, covariance = rng.normal(0, 2, n), root @ root.T / n + np.eye(n)
     lo, hi = np.triu_indices(n, 1)
     factor = np.where(rng.random(len(lo)) < 0.3, 0.5, 1.0)
-    picked = information_gain.pick(
-        Belief(theta, covariance), Candidates(lo, hi, factor, rng.random(len(lo))), n_wanted, cap
-    )
+    picked = next_pairs.pick(Belief(theta, covariance), Candidates(lo, hi, factor, rng.random(len(lo))), n_wanted, cap)
     p = 1 / (1 + np.exp(theta[hi] - theta[lo]))
     weight, degree, left = p * (1 - p), np.zeros(n, int), covariance.copy()
     for place, gain in zip(picked.place, picked.gain, strict=True):
@@ -211,12 +209,12 @@ def test_the_map_fit_is_the_top_of_its_posterior_and_finds_the_spread(monkeypatc
 
 def test_more_items_than_all_pairs_allow_are_chosen_among_neighbours() -> None:
     """Beyond the limit, each item has its nearest and some at random: few pairs, no item without."""
-    theta = np.random.default_rng(0).normal(size=information_gain.ALL_PAIRS_MAX + 1)
-    lo, hi = information_gain.within_reach(theta, 1)
+    theta = np.random.default_rng(0).normal(size=next_pairs.ALL_PAIRS_MAX + 1)
+    lo, hi = next_pairs.within_reach(theta, 1)
     assert len(lo) < 30 * len(theta)
     assert set(np.r_[lo, hi].tolist()) == set(range(len(theta)))
     place = theta.argsort().argsort()
-    assert np.median(np.abs(place[lo] - place[hi])) <= information_gain.NEAREST / 2
+    assert np.median(np.abs(place[lo] - place[hi])) <= next_pairs.NEAREST / 2
     assert bool(np.all(lo < hi))
 
 

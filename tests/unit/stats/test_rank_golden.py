@@ -13,7 +13,7 @@ from batchpond.errors import UsageError
 from batchpond.stats import elo, graph, ranking, sandwich
 from batchpond.stats import votes as win_tables
 from batchpond.stats.bradley_terry import Model, Penalty, Ties, fit, likelihood_ratio, log_likelihood
-from batchpond.stats.triads import triads
+from batchpond.stats.graph import triads
 from tests.oracles import agreement, power
 from tests.rigs.rank import GOLDEN, Numbers, expected, golden_votes, judged, rows, shared
 

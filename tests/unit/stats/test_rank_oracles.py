@@ -15,7 +15,7 @@ from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa
 
 from batchpond.stats import elo, graph, sandwich
 from batchpond.stats.bradley_terry import Fit, Model, Penalty, Ties, fit
-from batchpond.stats.triads import triads
+from batchpond.stats.graph import triads
 from batchpond.stats.votes import HI_WON, LO_WON, TIED, Votes
 from tests.oracles import agreement
 from tests.oracles.agreement import Level, Ratings

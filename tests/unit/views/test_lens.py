@@ -17,7 +17,7 @@ from batchpond import views as lens
 from batchpond.lake import tables
 from batchpond.lake.schemas import EVENTS, IMPORTED_JUDGMENTS, ITEMS, TABLES
 from batchpond.lake.store import LENS
-from batchpond.views import cache
+from batchpond.views import database
 from tests.rigs.lakes import LakeBuilder
 
 OTHER_PYTHON = "BATCHPOND_OTHER_PYTHON"  # an interpreter with another line of DuckDB
@@ -299,6 +299,6 @@ def test_an_empty_lens_is_kept_for_the_next_lake_and_a_damaged_one_is_made_anew(
         assert lake.query("select count(*) as n from results") == [{"n": 0}]
         assert kept.read_bytes() != damage
     kept.chmod(0o666)  # somebody else could have written it
-    assert cache.read(kept.stem.removeprefix("lens-")) is None
+    assert database.read(kept.stem.removeprefix("lens-")) is None
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
     assert LakeBuilder(tmp_path / "without").query("select count(*) as n from results") == [{"n": 0}]

@@ -17,10 +17,9 @@ import numpy as np
 
 from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.stats import draws, information_gain, map_fit, matchings, ranks, votes
-from batchpond.stats.arrays import Bools, Floats, Ints
-from batchpond.stats.draws import Keys
-from batchpond.stats.information_gain import Belief, Candidates
+from batchpond.stats import arrays, map_fit, next_pairs, ranking, votes
+from batchpond.stats.arrays import Bools, Floats, Ints, Keys
+from batchpond.stats.next_pairs import Belief, Candidates
 from batchpond.stats.votes import Votes
 from batchpond.study.spec import AdaptiveSpec, PairsSpec
 
@@ -196,10 +195,10 @@ class _Cell:
         return stop or self._chosen(found, training, n_left) or Stop.PAIRS
 
     def _first(self) -> list[Choice]:
-        edges = matchings.balanced(self.n, self.rules.first_per_item, self.round_seed, self.pool)
+        edges = next_pairs.balanced(self.n, self.rules.first_per_item, self.round_seed, self.pool)
         pairs = list(zip(edges.lo.tolist(), edges.hi.tolist(), strict=True))
         if self.spec.count is not None and len(pairs) > self.spec.count:
-            order = draws.permutation(self.round_seed, len(pairs)).tolist()
+            order = arrays.permutation(self.round_seed, len(pairs)).tolist()
             pairs = [pairs[at] for at in sorted(order[: self.spec.count])]
         return self._placed([(lo, hi, Purpose.START, None) for lo, hi in pairs])
 
@@ -223,7 +222,7 @@ class _Cell:
         seed = ids.number("holdout", self.seed)
         kept, numbers = [], []
         for lo in range(self.n - 1):
-            drawn = draws.of_pairs(self.item_keys[lo + 1 :], self.item_keys[lo : lo + 1], seed)
+            drawn = arrays.of_pairs(self.item_keys[lo + 1 :], self.item_keys[lo : lo + 1], seed)
             hits = np.flatnonzero(drawn < share)
             kept.append(lo * self.n + lo + 1 + hits)
             numbers.append(drawn[hits])
@@ -244,7 +243,7 @@ class _Cell:
         own = np.diag(covariance)
         spread = own[1:] + own[:-1] - 2 * np.diag(covariance, 1)
         gap_z = float(np.median(-np.diff(found.theta[order]) / np.sqrt(spread)))
-        lo, hi = ranks.rank_intervals(found.theta, found.covariance, seed=self.round_seed)
+        lo, hi = ranking.rank_intervals(found.theta, found.covariance, seed=self.round_seed)
         width = float(np.median(hi - lo + 1))
         is_apart = rules.stop_gap_z is None or gap_z >= rules.stop_gap_z
         return is_apart and (rules.stop_rank_width is None or width <= rules.stop_rank_width)
@@ -273,13 +272,13 @@ class _Cell:
         """Return the judged pairs that were asked in one order only, in random order."""
         keys = training.lo * self.n + training.hi
         keys = keys[[self.orders[key] == 1 for key in keys.tolist()]]
-        drawn = draws.of_pairs(self.item_keys[keys // self.n], self.item_keys[keys % self.n], self.round_seed)
+        drawn = arrays.of_pairs(self.item_keys[keys // self.n], self.item_keys[keys % self.n], self.round_seed)
         return np.asarray(keys[np.argsort(drawn, kind="stable")])
 
     def _by_gain(
         self, found: map_fit.MapFit, training: Votes, n_wanted: int, reversed_now: set[int]
     ) -> list[tuple[int, Purpose, float | None]]:
-        lo, hi = information_gain.within_reach(found.theta, self.round_seed)
+        lo, hi = next_pairs.within_reach(found.theta, self.round_seed)
         keys = lo * self.n + hi
         spent = {key for key, n_orders in self.orders.items() if n_orders > 1}
         out = np.array(sorted(spent | reversed_now | set(self.pool.tolist())), dtype=np.int64)
@@ -289,9 +288,9 @@ class _Cell:
         belief = Belief(found.theta, found.covariance)
         worth_of = self._worth_of(belief)
         factor *= worth_of[lo] + worth_of[hi]
-        drawn = draws.of_pairs(self.item_keys[lo], self.item_keys[hi], self.round_seed)
+        drawn = arrays.of_pairs(self.item_keys[lo], self.item_keys[hi], self.round_seed)
         cap = math.ceil(CAP_SHARE * self.rules.per_item)
-        picked = information_gain.pick(belief, Candidates(lo, hi, factor, drawn), n_wanted, cap)
+        picked = next_pairs.pick(belief, Candidates(lo, hi, factor, drawn), n_wanted, cap)
         worth = picked.gain / factor[picked.place]
         return [
             (key, Purpose.GAIN, gain)
@@ -301,13 +300,13 @@ class _Cell:
     def _worth_of(self, belief: Belief) -> Floats:
         """Return what knowing more of each item is worth: in ranks, or for who is at the top."""
         if self.rules.top_k is None:
-            return information_gain.crowding(belief)
-        return information_gain.top_openness(belief, self.rules.top_k, self.round_seed)
+            return next_pairs.crowding(belief)
+        return next_pairs.top_openness(belief, self.rules.top_k, self.round_seed)
 
     def _placed(self, pairs: Sequence[tuple[int, int, Purpose, float | None]]) -> list[Choice]:
         """Give each pair its order: the other one if it was asked, else who stood first less often is first."""
         lo, hi = (np.array([pair[at] for pair in pairs], dtype=np.int64) for at in (0, 1))
-        lots = draws.of_pairs(self.item_keys[lo], self.item_keys[hi], ids.number("order", self.seed))
+        lots = arrays.of_pairs(self.item_keys[lo], self.item_keys[hi], ids.number("order", self.seed))
         found = []
         for (a, b, purpose, gain), lot in zip(pairs, lots.tolist(), strict=True):
             key = a * self.n + b
