@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
-from typing import Final, TypeVar
-
-import tenacity
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from batchpond import ids
 from batchpond.clock import Clock
+
+if TYPE_CHECKING:
+    import tenacity
 
 RETRY_AFTER_MAX_S: Final = 900.0
 _DURATION_PART: Final = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)(ns|us|\u00b5s|ms|s|m|h|d)", re.ASCII)
@@ -136,6 +137,8 @@ def run(
     Waits are the server's own or exponential with full jitter from 0.5 to 60 s, and are never
     begun when they would pass `policy.total_s`. `name` seeds the jitter.
     """
+    import tenacity  # noqa: PLC0415  # slow to import, and who reads an error repeats nothing
+
     deadline_s = clock.monotonic_s() + policy.total_s
 
     def wait(state: tenacity.RetryCallState) -> float:
