@@ -55,8 +55,14 @@ def test_without_a_word_nothing_is_limited(tmp_path: Path) -> None:
     [
         ('[limits.openai]\ntier = "gold"\n', "limits.openai.tier is 'gold'"),
         ('[limits.nobody]\ntier = "tier-1"\n', "limits.nobody.tier"),
-        ('[limits."openai/gpt-5.5"]\ntier = "tier-1"\n', "unknown key limits.openai/gpt-5.5.tier"),
-        ("[limits.openai]\nopen_batches = 0\n", "must be a whole number above 0"),
+        (
+            '[limits."openai/gpt-5.5"]\ntier = "tier-1"\n',
+            r'config\.toml:2: limits\."openai/gpt-5\.5"\.tier is not a known key',
+        ),
+        (
+            "[limits.openai]\nopen_batches = 0\n",
+            r"config\.toml:2: limits\.openai\.open_batches is 0, not between 1 and",
+        ),
     ],
 )
 def test_what_is_not_understood_is_named(tmp_path: Path, text: str, problem: str) -> None:

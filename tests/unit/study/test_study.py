@@ -12,7 +12,7 @@ from batchpond.errors import ExitCode, StudyError
 from batchpond.model import ErrorClass
 from batchpond.study.file import example, load, parse_study
 from batchpond.study.spec import ItemsFrom, ItemsSpec, Order, PairsSpec, ShardsSpec, Study, Unsupported
-from batchpond.study.toml_table import find_line
+from batchpond.study.toml import find_line
 
 MINIMAL = """\
 study = "s"
@@ -159,7 +159,12 @@ def test_the_example_is_a_study() -> None:
             "did you mean `random`?",
         ),
         ("[items]", "[shards]\nsegments = 0\n[items]", "shards.segments is 0, not between 1 and", None),
-        ("[items]", '[retry]\nclasses = ["transint"]\n[items]', "retry.classes contains 'transint'", None),
+        (
+            "[items]",
+            '[retry]\nclasses = ["transint"]\n[items]',
+            "retry.classes[1] is 'transint', not one of",
+            "did you mean `transient`?",
+        ),
         (
             "[items]",
             '[answer]\nfirst = "A"\nsecond = "a"\n[items]',
