@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from batchpond.model import ErrorClass, Mode
-from batchpond.study.typed import LIST_OR_ONE, about, between, entries, form, text
+from batchpond.study.typed import about, between, entries, form, text
 from batchpond.tasks.pairwise import AnswerRule
 from batchpond.tasks.rubrics import Rubric
 
@@ -118,9 +118,9 @@ class ModelSpec:
 
     provider: Annotated[str, form("[a-z][a-z0-9_-]{0,31}", "who is asked")]
     model: Annotated[str, form(r"[^\s\x00-\x1f\x7f]{1,200}", "the provider's name of it")]
-    thinking: Annotated[tuple[Text, ...], entries(1_000, "levels, each a cell; a number is tokens", **LIST_OR_ONE)] = (
-        THINKING_DEFAULT,
-    )
+    thinking: Annotated[
+        tuple[Text, ...], entries(1_000, "levels, each a cell; a number is tokens", uniqueItems=True)
+    ] = (THINKING_DEFAULT,)
     include_thoughts: Annotated[bool, about("keep reasoning summaries, where the endpoint has them")] = False
     max_output_tokens: Annotated[int, between(1, TOKENS_MAX, "the estimate's worst case has as many")] | None = None
     temperature: Annotated[float, between(0, 2)] | None = None
@@ -143,7 +143,7 @@ class RetryRules:
     """Which failures may be asked again, and in how many batches a request may be in all."""
 
     max_attempts: Annotated[int, between(1, 20, "batches that a request may be in, in all")] = 3
-    classes: Annotated[tuple[ErrorClass, ...], entries(100, "kinds of failures", **LIST_OR_ONE)] = (
+    classes: Annotated[tuple[ErrorClass, ...], entries(100, "kinds of failures", uniqueItems=True)] = (
         ErrorClass.TRANSIENT,
         ErrorClass.EXPIRED,
     )

@@ -25,7 +25,7 @@ from batchpond.study.spec import (
     Unsupported,
 )
 from batchpond.study.stages.spec import CONVERSATION, TIER_MAX
-from batchpond.study.typed import LIST_OR_ONE, about, between, entries, form, text
+from batchpond.study.typed import about, between, entries, form, text
 from batchpond.tasks import likert, registry, templates
 from batchpond.tasks.pairwise import AnswerRule
 
@@ -59,7 +59,9 @@ class StageItems(Items):
 
     stage: Annotated[Text, about("an earlier stage; failed answers are not handed on")] | None = None
     where: Annotated[Text, about("with stage: a condition on the columns of the view `results`")] | None = None
-    after: Annotated[tuple[Text, ...], entries(100, "stages that must have ended first", **LIST_OR_ONE)] | None = None
+    after: Annotated[tuple[Text, ...], entries(100, "stages that must have ended first", uniqueItems=True)] | None = (
+        None
+    )
     rubric: Annotated[Text, about("the column that says which statement a row belongs to")] | None = None
     unit: Annotated[Text, about("the column that says what belongs together")] | None = None
     candidate: Annotated[Text, about("the column that says whose output a text is")] | None = None
@@ -114,7 +116,7 @@ class TacticTable:
     use: Annotated[Text, about("false_research, social_proof, ...")] | None = None
     id: Name | None = None
     category: str = ""
-    phrases: Annotated[tuple[str, ...], about("in order of escalation", type=["array", "string"])] = ()
+    phrases: Annotated[tuple[str, ...], about("in order of escalation")] = ()
     opening: Annotated[str, about("the first message of a cold start, with {QUESTION}")] = ""
 
 

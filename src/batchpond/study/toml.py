@@ -101,6 +101,7 @@ def find_line(text: str, key: Key) -> int | None:
     names = tuple(part for part in key if isinstance(part, str))
     lists = {names_in(key[:place]): part for place, part in enumerate(key) if isinstance(part, int)}
     best: int | None = None
+    depth = 0
     header: tuple[str, ...] = ()
     places: dict[tuple[str, ...], int] = {}
     quotes: str | None = None
@@ -118,7 +119,7 @@ def find_line(text: str, key: Key) -> int | None:
         if written and _begins(names, written) and is_here:
             if written == names and match:
                 return number
-            best = number if match else best or number
+            best, depth = (number, len(written)) if len(written) > depth else (best, depth)
         quotes = next((q for q in ('"""', "'''") if line.count(q) % 2), None)
     return best
 

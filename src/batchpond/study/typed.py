@@ -20,8 +20,6 @@ from batchpond.study.toml import Key, Table, did_you_mean, dotted, kind_of, name
 T = TypeVar("T")
 Wrong = tuple[Key, str, str | None]
 
-LIST_OR_ONE: Final[dict[str, Any]] = {"type": ["array", "string"], "uniqueItems": True}
-"""The JSON Schema of a list of different texts that may be one text."""
 DEPTH_MAX: Final = 8
 _WHOLE: Final = ("^(?:", r")(?!\n)$")
 _KINDS: Final[dict[type[inspect.Type], tuple[str, type | tuple[type, ...]]]] = {
@@ -230,4 +228,6 @@ def _of_toml(schema: Any) -> Any:
         plain |= options[0]
     elif options:
         plain["anyOf"] = options
+    if plain.get("uniqueItems") or plain.get("items", {}).get("type") == "string":
+        plain["type"] = ["array", "string"]  # a single text is a list of one
     return {**plain, "additionalProperties": False} if "properties" in plain else plain

@@ -46,6 +46,11 @@ def test_a_tier_gives_limits_and_what_is_written_wins(tmp_path: Path) -> None:
     assert settings.of_model("anthropic", "claude-haiku-4-5") == Limits()
 
 
+def test_what_is_written_of_live_calls_and_prices_is_nothing_unknown_to_the_limits(tmp_path: Path) -> None:
+    text = '[live]\nconcurrency = 2\n[prices."openai/x"]\ninput = 1\noutput = 1\n[files]\nfolder = "out"\n'
+    assert loaded(tmp_path, text).variables == {"BATCHPOND_FILES": str(tmp_path / "out")}
+
+
 def test_without_a_word_nothing_is_limited(tmp_path: Path) -> None:
     assert config.load(tmp_path).of_account("openai") == Limits()
 
