@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 from batchpond.providers import registry
 from batchpond.study.toml import Table, parse
-from batchpond.study.typed import between, read, text
+from batchpond.study.typed import at_most, between, read
 
 SECTIONS: Final = ("limits", "prices", "providers", "files", "live")
 LIMIT_MAX: Final = 10**15
@@ -53,7 +53,7 @@ class ModelPrices:
 class Files:
     """Where `mode = "files"` puts requests and looks for results."""
 
-    folder: Annotated[str, text(10_000)]
+    folder: Annotated[str, at_most(10_000)]
 
 
 def document(data: bytes, source: str) -> Table:
@@ -63,15 +63,10 @@ def document(data: bytes, source: str) -> Table:
     return root
 
 
-def limits(root: Table) -> dict[str, AccountLimits]:
-    """Return the limits by `provider`, or without a tier by `provider/model`."""
+def limits(root: Table) -> dict[str, ModelLimits]:
+    """Return the limits by `provider`, or of one model by `provider/model`."""
     section = root.inside("limits")
-    found = {}
-    for name in section.data:
-        table = section.inside(name)
-        written = read(table, ModelLimits if "/" in name else AccountLimits)
-        found[name] = written if isinstance(written, AccountLimits) else AccountLimits(**vars(written))
-    return found
+    return {name: read(section.inside(name), ModelLimits if "/" in name else AccountLimits) for name in section.data}
 
 
 def prices(root: Table) -> dict[str, ModelPrices]:

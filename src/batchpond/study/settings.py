@@ -85,15 +85,15 @@ def load(lake_path: Path) -> Config:
     from batchpond.study import config_file  # an idle pass over a lake without settings needs no reader of them
 
     root = config_file.document(path.read_bytes(), str(path))
-    written = config_file.limits(root)
-    limits = {name: Limits(one.enqueued_tokens, one.enqueued_requests, one.open_batches)
-              for name, one in written.items()}  # fmt: skip
-    tiers = {
-        name: _tier(root.inside("limits").inside(name), name, one.tier) for name, one in written.items() if one.tier
+    written = {name: dict(vars(one)) for name, one in config_file.limits(root).items()}
+    tiers = {name: one.pop("tier", None) for name, one in written.items()}
+    known = {
+        name: _tier(root.inside("limits").inside(name), name, tier) for name, tier in tiers.items() if tier is not None
     }
     folder = config_file.folder(root, lake_path)
     files = {} if folder is None else {FOLDER_ENV: folder}
-    return Config(limits, tiers, {**config_file.variables(root), **files})
+    limits = {name: Limits(**one) for name, one in written.items()}
+    return Config(limits, known, {**config_file.variables(root), **files})
 
 
 def _tier(table: Table, provider: str, tier: str) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from batchpond.model import ErrorClass, Mode
-from batchpond.study.typed import about, between, entries, form, text
+from batchpond.study.typed import about, at_most, between, entries, form
 from batchpond.tasks.pairwise import AnswerRule
 from batchpond.tasks.rubrics import Rubric
 
@@ -54,7 +54,7 @@ class Unsupported(StrEnum):
     DROP = "drop"
 
 
-Text = Annotated[str, text(10_000)]
+Text = Annotated[str, at_most(10_000)]
 Share = Annotated[float, between(0, 1)]
 
 
@@ -124,7 +124,7 @@ class ModelSpec:
     include_thoughts: Annotated[bool, about("keep reasoning summaries, where the endpoint has them")] = False
     max_output_tokens: Annotated[int, between(1, TOKENS_MAX, "the estimate's worst case has as many")] | None = None
     temperature: Annotated[float, between(0, 2)] | None = None
-    endpoint: Annotated[str, text(200, "left out, what the model and its thoughts need")] | None = None
+    endpoint: Annotated[str, at_most(200, "left out, what the model and its thoughts need")] | None = None
     mode: Annotated[Mode, about("by batches, one call per request, or files")] = Mode.BATCH
     parameters: Annotated[dict[str, Any], about("passed through as they are")] = field(default_factory=dict)
 

@@ -25,7 +25,7 @@ from batchpond.study.spec import (
     Unsupported,
 )
 from batchpond.study.stages.spec import CONVERSATION, TIER_MAX
-from batchpond.study.typed import about, between, entries, form, text
+from batchpond.study.typed import about, at_most, between, entries, form
 from batchpond.tasks import likert, registry, templates
 from batchpond.tasks.pairwise import AnswerRule
 
@@ -35,8 +35,8 @@ SCALE: Final = likert.AnswerRule()
 
 Name = Annotated[str, form("[a-z0-9][a-z0-9_-]{0,63}", "a name of your own: small letters, digits, - and _")]
 PartName = Annotated[str, form(PART_NAME, "letters, digits, _ . and -; at most 64")]
-LongText = Annotated[str, text(100_000)]
-AnswerText = Annotated[str, text(200)]
+LongText = Annotated[str, at_most(100_000)]
+AnswerText = Annotated[str, at_most(200)]
 Models = Annotated[tuple[ModelSpec, ...], entries(ENTRIES_MAX, "who is asked")]
 Repeats = Annotated[int, between(1, 1_000, "how often each question is asked")]
 Many = Annotated[int, between(1, 1_000, "inputs: how many are asked for by statement, by category, by scenario")]
@@ -106,7 +106,7 @@ class TemplateTable:
     use: Annotated[Text, about("built in; `batchpond templates` shows them")] | None = None
     id: PartName | None = None
     file: Annotated[Text, about("a text with placeholders")] | None = None
-    text: Annotated[str, text(templates.SIZE_MAX_BYTES)] | None = None
+    text: Annotated[str, at_most(templates.SIZE_MAX_BYTES)] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ class Answer:
     prefix: AnswerText = AnswerRule.prefix
     first: AnswerText = AnswerRule.first
     second: AnswerText = AnswerRule.second
-    suffix: Annotated[str, Meta(max_length=200)] = AnswerRule.suffix
+    suffix: Annotated[str, Meta(max_length=200, pattern=r"^$|\S")] = AnswerRule.suffix
 
 
 @dataclass(frozen=True, kw_only=True)

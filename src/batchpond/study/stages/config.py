@@ -12,7 +12,6 @@ from batchpond.errors import LakeError
 from batchpond.study.stages.spec import StagedStudy, StageSpec
 from batchpond.study.typed import of_plain
 from batchpond.tasks import registry
-from batchpond.tasks.base import Rule
 
 _SETTINGS: Final = ("name", "seed", "unsupported", "shards", "retry", "budget")
 _STAGE: Final = {key.name for key in dataclasses.fields(StageSpec)} - {"keeps", "tier", "is_structured"}
@@ -21,15 +20,9 @@ _STAGE: Final = {key.name for key in dataclasses.fields(StageSpec)} - {"keeps", 
 
 def to_config(study: StagedStudy) -> dict[str, Any]:
     """Return a study as plain values, without where on this machine it was read from."""
-    return {
-        "seed": study.seed,
-        "unsupported": str(study.unsupported),
-        "shards": dataclasses.asdict(study.shards),
-        "retry": dataclasses.asdict(study.retry),
-        "budget": dataclasses.asdict(study.budget),
-        "name": study.name,
-        "stages": [_stage_config(stage) for stage in study.stages],
-    }
+    plain = dataclasses.asdict(study)
+    del plain["source"], plain["base_path"]
+    return {**plain, "stages": [_stage_config(stage) for stage in study.stages]}
 
 
 def to_json(study: StagedStudy) -> str:
@@ -43,7 +36,6 @@ def _stage_config(stage: StageSpec) -> dict[str, Any]:
     if stage.pairs.adaptive is None:
         del plain["pairs"]["adaptive"]
     plain["templates"] = [[t.template_id, t.text] for t in stage.templates]
-    plain["rubrics"] = [dataclasses.asdict(rubric) for rubric in stage.rubrics]
     return plain
 
 
@@ -53,7 +45,7 @@ def from_config(config: Mapping[str, Any]) -> StagedStudy:
         stages = [_with_named_texts(entry) for entry in config["stages"]]
         known = {name: config[name] for name in _SETTINGS}
         plain = {**known, "stages": stages, "source": f"study {config['name']}"}
-        return of_plain(plain, StagedStudy, _rule)
+        return of_plain(plain, StagedStudy, lambda _, rule: registry.rule_of(rule))
     except (KeyError, TypeError, ValueError) as error:
         raise LakeError(
             f"a study's settings in the lake are damaged: {type(error).__name__}: {error}",
@@ -62,15 +54,7 @@ def from_config(config: Mapping[str, Any]) -> StagedStudy:
 
 
 def _with_named_texts(entry: Mapping[str, Any]) -> dict[str, Any]:
-    lacking = sorted(_STAGE - entry.keys())
-    if lacking:
+    if lacking := sorted(_STAGE - entry.keys()):
         raise KeyError(lacking[0])
     named = [{"template_id": template_id, "text": text} for template_id, text in entry["templates"]]
     return {**entry, "templates": named}
-
-
-def _rule(kind: type, entry: Any) -> Any:
-    """Return what is no plain record: how a stage's answers are read."""
-    if kind is not Rule:
-        raise TypeError(f"{kind.__name__} is nothing that a study's settings hold")
-    return registry.rule_of(entry)
