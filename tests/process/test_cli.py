@@ -17,7 +17,7 @@ import pytest
 from batchpond.cli.frame import COMMANDS
 from batchpond.lake.store import Store
 
-HEAVY = ("duckdb", "polars", "pyarrow", "httpx", "numpy")
+HEAVY = ("duckdb", "polars", "pyarrow", "httpx", "numpy", "msgspec")
 PROGRAM = [sys.executable, "-m", "batchpond"]
 
 
@@ -235,6 +235,14 @@ def test_init_writes_what_plan_reads_and_overwrites_nothing(tmp_path: Path) -> N
     assert (second["written"], second["kept"]) == ([], ["study.toml", "prompts/mine.txt"])
     assert (tmp_path / "study.toml").read_text() == "mine"
     assert (tmp_path / "lake" / "batchpond.json").exists()
+
+
+def test_init_prints_the_schema_of_study_files_and_writes_nothing(tmp_path: Path) -> None:
+    """A JSON Schema on stdout, for editors; no lake, no study."""
+    printed = json.loads(run("init", "--schema", cwd=tmp_path).stdout)
+    assert printed["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert {"StagesFile", "PairwiseFile", "ModelSpec"} <= set(printed["$defs"])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_templates_are_listed_and_shown(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Rows in each output format, as pure generators of text: the bytes are the contract, and a terminal obeys none of it."""
+"""Rows in each output format, as pure generators of text: the bytes are the contract; no terminal obeys them."""
 
 from __future__ import annotations
 

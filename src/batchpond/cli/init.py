@@ -16,18 +16,26 @@ TEMPLATE_FROM = "plain"
 EXAMPLES = ("study", "stages")
 
 
-@pond_command("init", "batchpond init", "batchpond init my-study && cd my-study", "batchpond init --example stages")
+@pond_command("init", "batchpond init", "batchpond init my-study && cd my-study", "batchpond init --example stages",
+              "batchpond init --schema > study.schema.json")  # fmt: skip
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
 @click.option("--example", type=click.Choice(EXAMPLES), default=EXAMPLES[0], show_default=True,
               help="A pairwise study, or one of several stages.")  # fmt: skip
+@click.option("--schema", "is_schema", is_flag=True, help="Print the JSON Schema of study files; write nothing.")
 @json_option
 @pass_invocation
-def command(invocation: Invocation, folder: Path, example: str, is_json: bool) -> None:
+def command(invocation: Invocation, folder: Path, example: str, is_schema: bool, is_json: bool) -> None:
     """Write study.toml and a prompt template, both commented, into FOLDER, and make the lake.
 
-    A file that is there already is left as it is.
+    A file that is there already is left as it is. Editors that know TOML complete and check a study file whose first
+    line is `#:schema study.schema.json`, where `batchpond init --schema > study.schema.json` wrote that.
     """
     from batchpond.lake.store import Store
+    from batchpond.study.file import schema
+
+    if is_schema:
+        output.document(schema())
+        return
 
     lake = invocation.lake_path if invocation.is_lake_given else folder / invocation.lake_path
     written: list[str] = []

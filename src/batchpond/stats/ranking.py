@@ -1,4 +1,4 @@
-"""One ranking from one win table: each connected component on its own, its places and ties, and what is weak about it."""
+"""One ranking from one win table: each connected component on its own, its places, ties and weak spots."""
 
 from __future__ import annotations
 

@@ -18,23 +18,23 @@ models are cheaper in batches; and its batch prices begin on 2026-10-14, so an e
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from batchpond.errors import UsageError
 from batchpond.model import Mode, PricedModel
 from batchpond.providers import registry
 from batchpond.providers.base import Descriptor
-from batchpond.study.toml_table import TomlTable
+
+if TYPE_CHECKING:
+    from batchpond.study.config_file import ModelPrices
 
 BATCH_PRICES_BEGIN: Final = datetime(2026, 10, 14, tzinfo=UTC)
 PER_TOKENS: Final = 1_000_000
-PRICE_MAX_USD: Final = 100_000.0
 _PRICED: Final = ("input_mtok", "output_mtok")
 
 # Output tokens per request: an answer with a tag alone, and one with some sentences around it.
@@ -144,7 +144,7 @@ class Prices:
         try:
             data = config_path.read_bytes()
         except FileNotFoundError:
-            data = b""
+            return cls(now=now)
         return cls(overrides(data, str(config_path)), now)
 
     def unit(self, asked: PricedModel) -> UnitPrices | None:
@@ -199,30 +199,15 @@ class Prices:
 
 def overrides(data: bytes, source: str = "config.toml") -> dict[str, UnitPrices]:
     """Return the prices that a lake's configuration sets; raises UsageError that names the key."""
-    try:
-        text = data.decode("utf-8")
-        document: dict[str, Any] = tomllib.loads(text)
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{source}: not valid TOML: {error}") from None
-    written = document.get("prices", {})
-    names = list(written) if isinstance(written, dict) else []
-    table = TomlTable(source, text, ("prices",), written, names)
-    return {name: _override(table, name) for name in names}
+    from batchpond.study import config_file  # an idle pass over a lake without settings needs no reader of them
+
+    written = config_file.prices(config_file.document(data, source))
+    return {name: _override(prices) for name, prices in written.items()}
 
 
-def _override(prices: TomlTable, name: str) -> UnitPrices:
-    provider, slash, model = name.partition("/")
-    if not (provider and slash and model):
-        prices.fail(name, 'is not a price: its name must be "provider/model" or "provider/model@live"')
-    keys = ("input", "output", "cached_input", "cache_write")
-    table = prices.table(name, keys)
-    values = {key: table.number(key, None, 0, PRICE_MAX_USD) for key in keys}
-    for key in ("input", "output"):
-        if values[key] is None:
-            table.fail(key, "is missing; both are needed, in USD per 1M tokens")
-    input_usd, output_usd = values["input"] or 0.0, values["output"] or 0.0
-    cached, written = (input_usd if usd is None else usd for usd in (values["cached_input"], values["cache_write"]))
-    return UnitPrices((Tier(0, input_usd, cached, output_usd, written),), "config.toml")
+def _override(written: ModelPrices) -> UnitPrices:
+    cached, stored = (written.input if usd is None else usd for usd in (written.cached_input, written.cache_write))
+    return UnitPrices((Tier(0, written.input, cached, written.output, stored),), "config.toml")
 
 
 def _bundled(asked: PricedModel, when: datetime) -> UnitPrices | None:

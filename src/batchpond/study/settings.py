@@ -18,14 +18,12 @@
     [files]                             # where `mode = "files"` puts requests and looks for results:
     folder = "/mnt/cluster/judging"     # a path from the lake's folder on; without it `files/` in the lake
 
-Its `[prices]` are read by `batchpond.study.prices`.
+Its `[prices]` are read by `batchpond.study.prices`, its `[live]` by `batchpond.run.live.settings`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,13 +31,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from batchpond.errors import UsageError
 from batchpond.lake.store import CONFIG
-from batchpond.providers import registry
 from batchpond.providers.files.folder import FOLDER_ENV
+from batchpond.study.toml import Table
 
-_SECTIONS = ("limits", "prices", "providers", "files")
-_LIMIT_KEYS = ("enqueued_tokens", "enqueued_requests", "open_batches")
 _TIERS = Path(__file__).parent / "tiers.toml"
 
 
@@ -87,68 +82,24 @@ def load(lake_path: Path) -> Config:
     path = lake_path / CONFIG
     if not path.exists():
         return Config()
-    try:
-        document = tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {error}", hint="mend the TOML; nothing was done") from None
-    _known(path, "", document, _SECTIONS)
-    tables = _tables(path, document, "limits")
-    limits = {name: _limits(path, name, table) for name, table in tables}
-    tiers = {name: _tier(path, name, table["tier"]) for name, table in tables if "tier" in table}
-    variables = _variables(path, _tables(path, document, "providers"))
-    return Config(limits, tiers, {**variables, **_files(path, document.get("files", {}))})
+    from batchpond.study import config_file  # an idle pass over a lake without settings needs no reader of them
+
+    root = config_file.document(path.read_bytes(), str(path))
+    written = {name: dict(vars(one)) for name, one in config_file.limits(root).items()}
+    tiers = {name: one.pop("tier", None) for name, one in written.items()}
+    known = {
+        name: _tier(root.inside("limits").inside(name), name, tier) for name, tier in tiers.items() if tier is not None
+    }
+    folder = config_file.folder(root, lake_path)
+    files = {} if folder is None else {FOLDER_ENV: folder}
+    limits = {name: Limits(**one) for name, one in written.items()}
+    return Config(limits, known, {**config_file.variables(root), **files})
 
 
-def _tier(path: Path, provider: str, tier: object) -> Mapping[str, Any]:
+def _tier(table: Table, provider: str, tier: str) -> Mapping[str, Any]:
     known: dict[str, Any] = tomllib.loads(_TIERS.read_text("utf-8")).get(provider, {})
-    found = known.get(tier) if isinstance(tier, str) else None
-    if not isinstance(found, dict):
+    if not isinstance(known.get(tier), dict):
         hint = f"known tiers: {', '.join(known)}" if known else "write the limits themselves instead"
-        raise UsageError(f"{path}: limits.{provider}.tier is {tier!r}, which batchpond does not know", hint=hint)
+        table.fail("tier", f"is {tier!r}, which batchpond does not know", hint)
+    found: dict[str, Any] = known[tier]
     return found
-
-
-def _tables(path: Path, document: Mapping[str, Any], section: str) -> list[tuple[str, Mapping[str, Any]]]:
-    tables = document.get(section, {})
-    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
-        raise UsageError(f'{path}: [{section}] holds tables such as [{section}."openai/gpt-5-mini"]')
-    return list(tables.items())
-
-
-def _variables(path: Path, tables: list[tuple[str, Mapping[str, Any]]]) -> Mapping[str, str]:
-    _known(path, "providers", dict(tables), registry.NAMES)
-    found = {}
-    for provider, table in tables:
-        names = dict(registry.module(provider).DESCRIPTOR.settings)
-        _known(path, f"providers.{provider}", table, tuple(names))
-        for key, value in table.items():
-            if not isinstance(value, str) or not value.strip():
-                raise UsageError(f"{path}: providers.{provider}.{key} is {value!r}; it must be text")
-            found[names[key]] = value
-    return found
-
-
-def _files(path: Path, table: object) -> Mapping[str, str]:
-    written = table if isinstance(table, dict) else {"": table}
-    _known(path, "files", written, ("folder",))
-    folder = written.get("folder", "")
-    if not isinstance(folder, str) or not (folder.strip() or not written):
-        raise UsageError(f"{path}: files.folder is {folder!r}; it must be a path")
-    return {FOLDER_ENV: os.fspath(path.parent / Path(folder).expanduser())} if written else {}
-
-
-def _limits(path: Path, name: str, table: Mapping[str, Any]) -> Limits:
-    _known(path, f"limits.{name}", table, _LIMIT_KEYS if "/" in name else ("tier", *_LIMIT_KEYS))
-    numbers = {key: value for key, value in table.items() if key != "tier"}
-    for key, value in numbers.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise UsageError(f"{path}: limits.{name}.{key} is {value!r}; it must be a whole number above 0")
-    return Limits(**numbers)
-
-
-def _known(path: Path, where: str, table: Mapping[str, Any], keys: tuple[str, ...]) -> None:
-    for key in table:
-        if key not in keys:
-            near = difflib.get_close_matches(key, keys, 1)
-            hint = f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(keys)}"
-            raise UsageError(f"{path}: unknown key {f'{where}.' if where else ''}{key}", hint=hint)

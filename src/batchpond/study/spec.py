@@ -1,5 +1,7 @@
 """What a study file says, checked: frozen records, each named after its part of `study.toml`.
 
+The annotations of those that are tables of the file are its schema, as those of `tables` are.
+
 Nothing here reads a file; `study` parses and loads, `items` reads what a study names.
 """
 
@@ -8,13 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from batchpond.model import ErrorClass, Mode
+from batchpond.study.typed import about, at_most, between, entries, form
 from batchpond.tasks.pairwise import AnswerRule
 from batchpond.tasks.rubrics import Rubric
 
 THINKING_DEFAULT = "default"
+HALF = 0.5
+TOKENS_MAX = 10_000_000
 
 
 class ItemsFrom(StrEnum):
@@ -25,6 +30,13 @@ class ItemsFrom(StrEnum):
     PARQUET = "parquet"
     FOLDER = "folder"
     SQL = "sql"
+
+
+class Select(StrEnum):
+    """How the pairs that are asked are chosen: all at once, or in rounds by what was judged before."""
+
+    RANDOM = "random"
+    ADAPTIVE = "adaptive"
 
 
 class Order(StrEnum):
@@ -40,6 +52,10 @@ class Unsupported(StrEnum):
 
     REFUSE = "refuse"
     DROP = "drop"
+
+
+Text = Annotated[str, at_most(10_000)]
+Share = Annotated[float, between(0, 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +78,14 @@ class AdaptiveSpec:
     `stop_rank_width` places (of what is given, all), or with `stop_stale` when held-out pairs are foretold no better.
     """
 
-    rounds: int = 6
-    first_per_item: int = 4
-    per_item: int = 3
-    holdout: float = 0.1
-    top_k: int | None = None
-    stop_gap_z: float | None = None
-    stop_rank_width: float | None = None
-    stop_stale: bool = True
+    rounds: Annotated[int, between(1, 50, "adaptive: at most so many rounds")] = 6
+    first_per_item: Annotated[int, between(1, 100, "adaptive: pairs of each item in round 1")] = 4
+    per_item: Annotated[int, between(1, 100, "adaptive: about so many pairs of each item in a later round")] = 3
+    holdout: Annotated[float, between(0, HALF, "adaptive: share asked at random that no choice looks at")] = 0.1
+    top_k: Annotated[int, between(1, 10**6, "adaptive: look only for the best so many")] | None = None
+    stop_gap_z: Annotated[float, between(0, 1e6, "adaptive: stop at a gap of so many standard errors")] | None = None
+    stop_rank_width: Annotated[float, between(1, 1e6, "adaptive: stop at so narrow rank intervals")] | None = None
+    stop_stale: Annotated[bool, about("adaptive: stop when held-out pairs are foretold no better")] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,43 +116,51 @@ class TemplateSpec:
 class ModelSpec:
     """One model with the thinking levels it is asked at; `endpoint` None leaves it to the provider."""
 
-    provider: str
-    model: str
-    thinking: tuple[str, ...] = (THINKING_DEFAULT,)
-    include_thoughts: bool = False
-    max_output_tokens: int | None = None
-    temperature: float | None = None
-    endpoint: str | None = None
-    mode: Mode = Mode.BATCH
-    parameters: dict[str, Any] = field(default_factory=dict)
+    provider: Annotated[str, form("[a-z][a-z0-9_-]{0,31}", "who is asked")]
+    model: Annotated[str, form(r"[^\s\x00-\x1f\x7f]{1,200}", "the provider's name of it")]
+    thinking: Annotated[
+        tuple[Text, ...], entries(1_000, "levels, each a cell; a number is tokens", uniqueItems=True)
+    ] = (THINKING_DEFAULT,)
+    include_thoughts: Annotated[bool, about("keep reasoning summaries, where the endpoint has them")] = False
+    max_output_tokens: Annotated[int, between(1, TOKENS_MAX, "the estimate's worst case has as many")] | None = None
+    temperature: Annotated[float, between(0, 2)] | None = None
+    endpoint: Annotated[str, at_most(200, "left out, what the model and its thoughts need")] | None = None
+    mode: Annotated[Mode, about("by batches, one call per request, or files")] = Mode.BATCH
+    parameters: Annotated[dict[str, Any], about("passed through as they are")] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ShardsSpec:
     """How requests are cut into batches, within the provider's own limits."""
 
-    max_requests: int | None = None
-    segments: int | None = None
-    per_cell: bool = False
+    max_requests: Annotated[int, between(1, TOKENS_MAX, "at most so many in a batch")] | None = None
+    segments: Annotated[int, between(1, 100_000, "or so many batches of equal size")] | None = None
+    per_cell: Annotated[bool, about("never two cells in one batch")] = False
 
 
 @dataclass(frozen=True, slots=True)
-class RetrySpec:
-    """Which failures may be asked again, and in how many batches a request may be in all.
+class RetryRules:
+    """Which failures may be asked again, and in how many batches a request may be in all."""
 
-    `is_automatic` lets `sync` do so by itself, within what was approved.
-    """
+    max_attempts: Annotated[int, between(1, 20, "batches that a request may be in, in all")] = 3
+    classes: Annotated[tuple[ErrorClass, ...], entries(100, "kinds of failures", uniqueItems=True)] = (
+        ErrorClass.TRANSIENT,
+        ErrorClass.EXPIRED,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RetrySpec(RetryRules):
+    """The same; `is_automatic` lets `sync` ask again by itself, within what was approved."""
 
     is_automatic: bool = False
-    max_attempts: int = 3
-    classes: tuple[ErrorClass, ...] = (ErrorClass.TRANSIENT, ErrorClass.EXPIRED)
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetSpec:
     """What the study may cost; None leaves it to the approval."""
 
-    max_cost_usd: float | None = None
+    max_cost_usd: Annotated[float, between(0, 1e9, "`submit` refuses to go beyond")] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from batchpond.model import Outcome, Response
 from batchpond.tasks.templates import Placeholders
@@ -27,6 +27,7 @@ class Judgment:
     explanation: str | None = None
 
 
+@runtime_checkable
 class Rule(Protocol):
     """How a task's answers are asked for and read; every field of it is in `to_spec`."""
 

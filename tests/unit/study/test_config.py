@@ -46,6 +46,11 @@ def test_a_tier_gives_limits_and_what_is_written_wins(tmp_path: Path) -> None:
     assert settings.of_model("anthropic", "claude-haiku-4-5") == Limits()
 
 
+def test_what_is_written_of_live_calls_and_prices_is_nothing_unknown_to_the_limits(tmp_path: Path) -> None:
+    text = '[live]\nconcurrency = 2\n[prices."openai/x"]\ninput = 1\noutput = 1\n[files]\nfolder = "out"\n'
+    assert loaded(tmp_path, text).variables == {"BATCHPOND_FILES": str(tmp_path / "out")}
+
+
 def test_without_a_word_nothing_is_limited(tmp_path: Path) -> None:
     assert config.load(tmp_path).of_account("openai") == Limits()
 
@@ -55,8 +60,14 @@ def test_without_a_word_nothing_is_limited(tmp_path: Path) -> None:
     [
         ('[limits.openai]\ntier = "gold"\n', "limits.openai.tier is 'gold'"),
         ('[limits.nobody]\ntier = "tier-1"\n', "limits.nobody.tier"),
-        ('[limits."openai/gpt-5.5"]\ntier = "tier-1"\n', "unknown key limits.openai/gpt-5.5.tier"),
-        ("[limits.openai]\nopen_batches = 0\n", "must be a whole number above 0"),
+        (
+            '[limits."openai/gpt-5.5"]\ntier = "tier-1"\n',
+            r'config\.toml:2: limits\."openai/gpt-5\.5"\.tier is not a known key',
+        ),
+        (
+            "[limits.openai]\nopen_batches = 0\n",
+            r"config\.toml:2: limits\.openai\.open_batches is 0, not between 1 and",
+        ),
     ],
 )
 def test_what_is_not_understood_is_named(tmp_path: Path, text: str, problem: str) -> None:

@@ -37,7 +37,7 @@ def loaded(folder: Path, text: str) -> StagedStudy:
 
 
 WRONG = {
-    "no stage is named": ('study = "s"\n[[stages]]\ntask = "generation"\n', "stages[1].name is missing"),
+    "no stage is named": (f'study = "s"\n[[stages]]\ntask = "generation"\n{MODEL}', "stages[1].name is missing"),
     "name twice": (ANSWERS + stage("answers", "compliance", 'stage = "answers"', f"---{JUDGED}"),
                    "stages[2].name is 'answers' a second time"),
     "unknown task": ('study = "s"\n' + stage("a", "guessing", 'path = "inputs.csv"', f"---{MODEL}"), "is 'guessing'"),
@@ -70,7 +70,9 @@ WRONG = {
                                                         f"---{RUBRICS}{use('pressure_label')}{MODEL}"),
                                            "stages[2].rubrics cannot be given"),
     "an unknown tactic": (TALK.replace("turns = 1", 'turns = 1\ntactics = ["begging"]'), "is 'begging', not one of"),
-    "nothing to ask about": ('study = "s"\n[[stages]]\nname = "a"\ntask = "generation"\n', "stages[1] has no items"),
+    "nothing to ask about": (f'study = "s"\n[[stages]]\nname = "a"\ntask = "generation"\n{MODEL}',
+                             "stages[1] has no items"),
+    "nobody to ask": ('study = "s"\n[[stages]]\nname = "a"\ntask = "generation"\n', "stages[1].models is missing"),
     "keys beside stages": ('study = "s"\nrepeats = 2\n' + ANSWERS.partition("\n")[2], "repeats is not a known key"),
 }  # fmt: skip
 

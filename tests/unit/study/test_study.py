@@ -12,7 +12,7 @@ from batchpond.errors import ExitCode, StudyError
 from batchpond.model import ErrorClass
 from batchpond.study.file import example, load, parse_study
 from batchpond.study.spec import ItemsFrom, ItemsSpec, Order, PairsSpec, ShardsSpec, Study, Unsupported
-from batchpond.study.toml_table import find_line
+from batchpond.study.toml import find_line
 
 MINIMAL = """\
 study = "s"
@@ -159,7 +159,12 @@ def test_the_example_is_a_study() -> None:
             "did you mean `random`?",
         ),
         ("[items]", "[shards]\nsegments = 0\n[items]", "shards.segments is 0, not between 1 and", None),
-        ("[items]", '[retry]\nclasses = ["transint"]\n[items]', "retry.classes contains 'transint'", None),
+        (
+            "[items]",
+            '[retry]\nclasses = ["transint"]\n[items]',
+            "retry.classes[1] is 'transint', not one of",
+            "did you mean `transient`?",
+        ),
         (
             "[items]",
             '[answer]\nfirst = "A"\nsecond = "a"\n[items]',
@@ -196,6 +201,18 @@ def test_what_is_wrong_is_named(old: str, new: str, message: str, hint: str | No
     assert caught.value.exit_code is ExitCode.USAGE
     if hint is not None:
         assert hint in (caught.value.hint or "")
+
+
+def test_all_keys_nobody_knows_are_named_at_once() -> None:
+    """Each with its line, before any value is looked at; the hints stand together."""
+    text = MINIMAL.replace('study = "s"', 'studdy = "s"').replace("path =", "pth =").replace('"gpt-5.4-mini"', "3")
+    with pytest.raises(StudyError) as caught:
+        parsed(text)
+    assert caught.value.message.split("\n") == [
+        "study.toml:1: studdy is not a known key",
+        "study.toml:5: items.pth is not a known key",
+    ]
+    assert caught.value.hint == "did you mean `study`? did you mean `path`?"
 
 
 def test_the_same_model_and_thinking_twice_is_refused() -> None:
@@ -251,4 +268,7 @@ def test_lines_are_found_in_the_right_list_element() -> None:
     assert find_line(text, ("models", 1, "parameters", "seed")) == 9
     assert find_line(text, ("models", 1, "absent")) == 3
     assert find_line(text, ("nothing",)) is None
+    nested = "[[stages]]\n[[stages.models]]\na = 1\n[[stages]]\n[[stages.models]]\n[[stages.models]]\na = 2\n"
+    assert find_line(nested, ("stages", 1, "models", 1, "a")) == 7
+    assert find_line(nested, ("stages", 1, "models", 0, "b")) == 5
     assert find_line('a = 1\ntemplates = ["plan"]\n', ("templates", 0, "use")) == 2

@@ -18,22 +18,34 @@ gap_s = 2.0                         # at least so long between two calls
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from batchpond.errors import UsageError
 from batchpond.lake.store import CONFIG
 from batchpond.run.live.calls import CallRules, OnDoubt
 from batchpond.run.live.pace import PaceSettings
-from batchpond.study.toml_table import TomlTable
+from batchpond.study import config_file
+from batchpond.study.toml import Table
+from batchpond.study.typed import between, read
 
 CONCURRENCY_MAX: Final = 256
-_KEYS: Final = ("concurrency", "qps", "requests_per_minute", "tokens_per_minute", "gap_s", "deadline_s", "on_doubt",
-                "max_doubts")  # fmt: skip
 _RATES: Final = frozenset({"qps", "requests_per_minute"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """What may be written for every model, a provider or a model."""
+
+    concurrency: Annotated[int, between(1, CONCURRENCY_MAX)] | None = None
+    qps: Annotated[float, between(0.0001, 10_000)] | None = None
+    requests_per_minute: Annotated[float, between(0.001, 1e6)] | None = None
+    tokens_per_minute: Annotated[float, between(1, 1e12)] | None = None
+    gap_s: Annotated[float, between(0, 86_400)] | None = None
+    deadline_s: Annotated[float, between(1, 86_400)] | None = None
+    on_doubt: OnDoubt | None = None
+    max_doubts: Annotated[int, between(0, 100)] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,31 +78,14 @@ def load(lake_path: Path) -> LiveSettings:
     path = lake_path / CONFIG
     if not path.exists():
         return LiveSettings()
-    try:
-        text = path.read_text("utf-8")
-        written = tomllib.loads(text).get("live", {})
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {error}", hint="mend the TOML; nothing was asked") from None
-    names = [name for name, value in written.items() if isinstance(value, dict)] if isinstance(written, dict) else []
-    root = TomlTable(str(path), text, ("live",), written, (*_KEYS, *names))
-    scopes = {"": _values(root, names)}
-    for name in names:
-        scopes[name] = _values(root.table(name, _KEYS), [])
-    return LiveSettings(scopes)
+    live = config_file.document(path.read_bytes(), str(path)).inside("live")
+    scopes = [name for name, value in live.data.items() if isinstance(value, dict)]
+    own = Table(live.source, live.text, live.key, {key: live.data[key] for key in live.data if key not in scopes})
+    return LiveSettings({"": _values(own), **{name: _values(live.inside(name)) for name in scopes}})
 
 
-def _values(table: TomlTable, others: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "concurrency": table.integer("concurrency", None, 1, CONCURRENCY_MAX),
-        "qps": table.number("qps", None, 0.0001, 10_000),
-        "requests_per_minute": table.number("requests_per_minute", None, 0.001, 1e6),
-        "tokens_per_minute": table.number("tokens_per_minute", None, 1, 1e12),
-        "gap_s": table.number("gap_s", None, 0, 86_400),
-        "deadline_s": table.number("deadline_s", None, 1, 86_400),
-        "max_doubts": table.integer("max_doubts", None, 0, 100),
-    }
-    if table.has("on_doubt"):
-        found["on_doubt"] = OnDoubt(table.choice("on_doubt", None, list(OnDoubt)))
-    if table.has("qps") and table.has("requests_per_minute"):
+def _values(table: Table) -> dict[str, Any]:
+    found = read(table, Scope)
+    if found.qps is not None and found.requests_per_minute is not None:
         table.fail("qps", "cannot be given together with requests_per_minute")
-    return {key: value for key, value in found.items() if value is not None and key not in others}
+    return {key: value for key, value in vars(found).items() if value is not None}

@@ -9,30 +9,23 @@ counted like any other; what the whole keeps is asked about by stages whose item
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from batchpond.study import parts, tables
 from batchpond.study.spec import ModelSpec
-from batchpond.study.stages.spec import INPUTS, TIER_MAX, Kept, RowsSpec, StageSpec
-from batchpond.study.toml_table import TomlTable
+from batchpond.study.stages.spec import INPUTS, Kept, RowsSpec, StageSpec
+from batchpond.study.toml import Table
 from batchpond.tasks import registry
 from batchpond.tasks.inputs import AnswerRule
-from batchpond.tasks.likert import AnswerRule as RatingRule
 from batchpond.tasks.rubrics import Rubric
 from batchpond.tasks.templates import Template, builtin
 
 KEYS: Final = ("categories", "scenarios_per_category", "questions_per_scenario", "judges", "candidates", "keep_below",
                "per_statement", "uniform", "promising", "max_rounds")  # fmt: skip
-ROUNDS_MAX: Final = 10
-_MANY: Final = 1_000
 _OTHERS: Final = ("name", "study", "seed", "grid", "shards", "retry", "budget", "task", "rubrics", "models", "tier",
                   "structured", "expected_share", "expected_output_tokens", *KEYS)  # fmt: skip
-_SCALE: Final = RatingRule()
 _SEPARATOR: Final = "."
-
-Models = Callable[[TomlTable, str], tuple[ModelSpec, ...]]
-"""Reads the models that a key of a table names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,64 +46,60 @@ class _Chain:
         return self.kept.name
 
 
-def is_chain(table: TomlTable) -> bool:
+def is_chain(table: Table) -> bool:
     """Whether a stage of the task `inputs` stands for all its rounds: it names no items of its own."""
     return not table.has("items")
 
 
-def stages(name: str, table: TomlTable, rubrics: tuple[Rubric, ...], models: Models) -> tuple[StageSpec, ...]:
+def stages(name: str, table: Table, written: tables.StageKeys, rubrics: tuple[Rubric, ...]) -> tuple[StageSpec, ...]:
     """Return the stages that an `inputs` stage is carried out by, in order; raises StudyError."""
     for key in table.data:
         if key not in _OTHERS:
             table.fail(key, "has no meaning where questions are made in rounds", "with items it is one step by itself")
     if not rubrics:
-        table.fail(None, "has no rubrics", 'say which statements the questions are to test: `rubrics.path = "..."`')
-    n_rounds = table.integer("max_rounds", 3, 1, ROUNDS_MAX) or 1
+        table.fail((), "has no rubrics", 'say which statements the questions are to test: `rubrics.path = "..."`')
     chain = _Chain(
-        kept=_kept(name, table, n_rounds),
+        kept=_kept(name, table, written),
         rubrics=rubrics,
-        makers=models(table, "models"),
-        judges=models(table, "judges"),
-        candidates=models(table, "candidates") if table.has("candidates") else (),
-        counts=(_count(table, "categories", 5), _count(table, "scenarios_per_category", 3),
-                _count(table, "questions_per_scenario", 3)),
-        expected_output_tokens=table.integer("expected_output_tokens", None, 1, 10_000_000),
-    )  # fmt: skip
+        makers=parts.models(table, "models", written.models),
+        judges=parts.models(table, "judges", written.judges),
+        candidates=parts.models(table, "candidates", written.candidates or ()),
+        counts=(written.categories, written.scenarios_per_category, written.questions_per_scenario),
+        expected_output_tokens=written.expected_output_tokens,
+    )
     found = [_made(chain, "categories", 0, RowsSpec())]
     found.append(_made(chain, "scenarios", 1, RowsSpec(stage=found[0].name)))
-    for number in range(1, n_rounds + 1):
+    for number in range(1, written.max_rounds + 1):
         found += _round(chain, number, found[1].name)
     found[-1] = replace(found[-1], keeps=chain.kept)
-    tier, is_structured = table.integer("tier", None, 1, TIER_MAX), table.boolean("structured", False)
     return tuple(
-        replace(stage, tier=tier, is_structured=is_structured and stage.rule.output_schema() is not None)
+        replace(
+            stage,
+            tier=written.tier,
+            is_structured=written.structured and stage.rule.output_schema() is not None,
+        )
         for stage in found
     )
 
 
-def _kept(name: str, table: TomlTable, n_rounds: int) -> Kept:
-    below = table.number("keep_below", 3.0, _SCALE.minimum, _SCALE.maximum + 1) or 0.0
-    if below <= _SCALE.minimum:
-        table.fail("keep_below", f"is {below:g}, so no question could be kept: ratings begin with {_SCALE.minimum:g}")
-    share = (below - _SCALE.minimum) / (_SCALE.maximum + 1 - _SCALE.minimum)
-    promising = table.number("promising", 1 / 3, 0, 1)
-    if not promising:
+def _kept(name: str, table: Table, written: tables.StageKeys) -> Kept:
+    lowest, below = tables.SCALE.minimum, written.keep_below
+    if below <= lowest:
+        table.fail("keep_below", f"is {below:g}, so no question could be kept: ratings begin with {lowest:g}")
+    if not written.promising:
         table.fail("promising", "is 0, so no round would follow the first", "write `max_rounds = 1` for that")
-    numbers = range(1, n_rounds + 1)
+    share = (below - lowest) / (tables.SCALE.maximum + 1 - lowest)
+    numbers = range(1, written.max_rounds + 1)
     return Kept(
         name=name,
         questions=tuple(_name(name, "questions", number) for number in numbers),
         ratings=tuple(_name(name, "ratings", number) for number in numbers),
         below=below,
-        per_statement=table.integer("per_statement", 10, 1, 1_000_000) or 1,
-        is_uniform=table.boolean("uniform", True),
-        promising=promising,
-        expected_share=table.number("expected_share", share, 0, 1) or 0.0,
+        per_statement=written.per_statement,
+        is_uniform=written.uniform,
+        promising=written.promising,
+        expected_share=share if written.expected_share is None else written.expected_share,
     )
-
-
-def _count(table: TomlTable, key: str, default: int) -> int:
-    return table.integer(key, default, 1, _MANY) or 1
 
 
 def _name(name: str, step: str, number: int | None = None) -> str:
@@ -143,7 +132,7 @@ def _round(chain: _Chain, number: int, scenarios: str) -> list[StageSpec]:
         name=_name(chain.name, "ratings", number),
         task="likert",
         rows=RowsSpec(stage=found[-1].name),
-        rule=_SCALE,
+        rule=tables.SCALE,
         templates=(_template("likert", template),),
         models=chain.judges,
         rubrics=chain.rubrics,

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from batchpond.answers import derive
 from batchpond.files import read_text
-from batchpond.study.spec import ItemsFrom, ItemsSpec, PairsSpec, TemplateSpec
+from batchpond.study import parts, tables
+from batchpond.study.spec import ItemsFrom, PairsSpec
 from batchpond.study.stages import inputs as stage_inputs
 from batchpond.study.stages.spec import (
     CONVERSATION,
     INPUTS,
-    MAIN_STAGE,
     OWN_OUTPUT_TASKS,
     PAIR_TASKS,
-    TIER_MAX,
     Kept,
     RowsSpec,
     StageSpec,
 )
 from batchpond.study.statements import read as statements
-from batchpond.study.toml_table import TomlTable
+from batchpond.study.toml import Table
+from batchpond.study.typed import read
 from batchpond.tasks import registry
 from batchpond.tasks.base import Rule
 from batchpond.tasks.pressure import tactics as pressure_tactics
@@ -31,80 +30,55 @@ from batchpond.tasks.pressure.tactics import Tactic
 from batchpond.tasks.rubrics import Rubric
 from batchpond.tasks.templates import SIZE_MAX_BYTES, Template, builtin
 
-STAGES_MAX: Final = 100
-TACTICS_MAX: Final = 1_000
-TURNS_MAX: Final = 50
-NAME: Final = "[a-z0-9][a-z0-9_-]{0,63}"
-KEYS: Final = ("task", "items", "pairs", "rubrics", "templates", "answer", "models", "repeats", "tactics", "turns",
-               "cold_start", "tier", "structured", "expected_share", "expected_output_tokens",
-               *stage_inputs.KEYS)  # fmt: skip
-_ITEMS: Final = ("path", "folder", "sql", "id", "text", "stage", "where", "after", "rubric", "unit", "candidate",
-                 "tier")  # fmt: skip
-_OWN_ITEMS: Final = frozenset({"path", "folder", "sql", "id", "text"})
+_OF_FILE: Final = ("path", "folder", "sql", "id", "text")
 _COLUMNS: Final = ("rubric", "unit", "candidate", "tier")
 _FIRST_TURN: Final = Template("first_turn", "{INPUT}")
 
 
-@dataclass(frozen=True, slots=True)
-class Readers:
-    """How the parts that all studies share are read; `study` gives them."""
-
-    answer: Callable[[TomlTable], Rule]
-    items: Callable[[TomlTable], ItemsSpec]
-    pairs: Callable[[TomlTable], PairsSpec]
-    rubrics: Callable[[TomlTable], tuple[Rubric, ...]]
-    models: stage_inputs.Models
-    templates: Callable[[TomlTable, str], tuple[TemplateSpec, ...]]
-
-
-def stages(root: TomlTable, readers: Readers, base_path: Path) -> tuple[StageSpec, ...]:
+def stages(root: Table, written: Sequence[tables.Stage], base_path: Path) -> tuple[StageSpec, ...]:
     """Return a study's stages, each after those it waits for; raises StudyError."""
-    if not root.has("stages"):
-        return _stages(MAIN_STAGE, root, readers, base_path, ())
     found: list[StageSpec] = []
     names: set[str] = set()
-    for key, entry in root.entries("stages", STAGES_MAX):
-        table = TomlTable(root.source, root.text, key, entry, ("name", *KEYS))
-        name = table.string("name", pattern=NAME)
-        if name in names:
-            table.fail("name", f"is {name!r} a second time")
-        names.add(name)
-        found += _stages(name, table, readers, base_path, found)
+    for table, stage in zip(root.elements("stages"), written, strict=True):
+        if stage.name in names:
+            table.fail("name", f"is {stage.name!r} a second time")
+        names.add(stage.name)
+        found += of_one(stage.name, table, stage, base_path, found)
     return tuple(found)
 
 
-def _stages(
-    name: str, table: TomlTable, readers: Readers, base_path: Path, earlier: Sequence[StageSpec]
+def of_one(
+    name: str, table: Table, written: tables.StageKeys, base_path: Path, earlier: Sequence[StageSpec]
 ) -> tuple[StageSpec, ...]:
     """Return the stages that one stage of the file is carried out by: one, but where questions are made in rounds."""
-    task = table.choice("task", "pairwise", (*registry.NAMES, CONVERSATION))
-    if task == INPUTS and stage_inputs.is_chain(table):
-        return stage_inputs.stages(name, table, _rubrics(table, readers, base_path), readers.models)
-    return (_stage(name, task, table, readers, base_path, earlier),)
+    if written.task == INPUTS and stage_inputs.is_chain(table):
+        return stage_inputs.stages(name, table, written, _rubrics(table, written, base_path))
+    return (_stage(name, table, written, base_path, earlier),)
 
 
 def _stage(
-    name: str, task: str, table: TomlTable, readers: Readers, base_path: Path, earlier: Sequence[StageSpec]
+    name: str, table: Table, written: tables.StageKeys, base_path: Path, earlier: Sequence[StageSpec]
 ) -> StageSpec:
-    rule = _rule(table, task, readers)
+    task = written.task
+    rule = _rule(table, written)
     is_talk = task == CONVERSATION
     stage = StageSpec(
         name=name,
         task=task,
-        rows=_rows(table, readers, earlier),
+        rows=_rows(table, written, earlier),
         rule=rule,
-        templates=(_FIRST_TURN,) if is_talk else _templates(table, task, rule, readers, base_path),
-        models=readers.models(table, "models"),
-        rubrics=_rubrics(table, readers, base_path),
-        pairs=readers.pairs(table) if task == "pairwise" else PairsSpec(),
-        repeats=table.integer("repeats", 1, 1, 1_000) or 1,
-        tactics=_tactics(table) if is_talk else (),
-        turns=(table.integer("turns", 3, 0, TURNS_MAX) or 0) if is_talk else 0,
-        is_cold_start=table.boolean("cold_start", False),
-        expected_share=table.number("expected_share", 1.0, 0, 1) or 0.0,
-        expected_output_tokens=table.integer("expected_output_tokens", None, 1, 10_000_000),
-        tier=table.integer("tier", None, 1, TIER_MAX),
-        is_structured=table.boolean("structured", False),
+        templates=(_FIRST_TURN,) if is_talk else _templates(table, written, rule, base_path),
+        models=parts.models(table, "models", written.models),
+        rubrics=_rubrics(table, written, base_path),
+        pairs=parts.pairs(table.inside("pairs"), written.pairs) if task == "pairwise" else PairsSpec(),
+        repeats=written.repeats,
+        tactics=_tactics(table, written) if is_talk else (),
+        turns=written.turns if is_talk else 0,
+        is_cold_start=written.cold_start,
+        expected_share=1.0 if written.expected_share is None else written.expected_share,
+        expected_output_tokens=written.expected_output_tokens,
+        tier=written.tier,
+        is_structured=written.structured,
     )
     _check_keys(table, stage)
     _check(table, stage)
@@ -112,19 +86,17 @@ def _stage(
     return stage
 
 
-def _rule(table: TomlTable, task: str, readers: Readers) -> Rule:
-    if task == "pairwise":
-        return readers.answer(table)
-    name = "generation" if task == CONVERSATION else task
-    settings = table.data.get("answer", {})
-    if not isinstance(settings, dict):
-        table.fail("answer", "must be a table")
-    rule = registry.task(name).rule(settings, table.where("answer"))
-    derive.check(rule, table.where("answer"))
+def _rule(table: Table, written: tables.StageKeys) -> Rule:
+    settings = table.inside("answer")
+    if written.task == "pairwise":
+        return parts.answer(settings, read(settings, tables.Answer))
+    name = "generation" if written.task == CONVERSATION else written.task
+    rule = registry.task(name).rule(written.answer, settings.where())
+    derive.check(rule, settings.where())
     return rule
 
 
-def _check_keys(table: TomlTable, stage: StageSpec) -> None:
+def _check_keys(table: Table, stage: StageSpec) -> None:
     """Refuse keys that mean nothing to the stage's task."""
     for name in ("tactics", "turns", "cold_start"):
         if table.has(name) and stage.task != CONVERSATION:
@@ -139,7 +111,7 @@ def _check_keys(table: TomlTable, stage: StageSpec) -> None:
                    "compliance, likert and pressure answers in JSON can be held to a schema")  # fmt: skip
 
 
-def _check(table: TomlTable, stage: StageSpec) -> None:
+def _check(table: Table, stage: StageSpec) -> None:
     if table.has("expected_share") and stage.rows.where is None and stage.rows.sql is None:
         table.fail("expected_share", "has no meaning without items.where, or items.sql with items.after")
     if stage.task == "ranking" and stage.rows.stage is None and "candidate" not in stage.rows.columns:
@@ -154,7 +126,7 @@ def _check(table: TomlTable, stage: StageSpec) -> None:
         table.fail("repeats", "has no meaning where a later stage judges the answers", "name the model twice instead")
 
 
-def _check_rubrics(table: TomlTable, stage: StageSpec, earlier: Sequence[StageSpec]) -> None:
+def _check_rubrics(table: Table, stage: StageSpec, earlier: Sequence[StageSpec]) -> None:
     kept = stage.rows.kept
     wanted = stage.rows.stage if kept is None else kept.questions[0]
     source = next((other for other in earlier if other.name == wanted), None)
@@ -171,28 +143,25 @@ def _check_rubrics(table: TomlTable, stage: StageSpec, earlier: Sequence[StageSp
         table.fail("rubrics", f"lacks {lacking[0]!r}, to which answers of {name} belong")
 
 
-def _rows(table: TomlTable, readers: Readers, stages: Sequence[StageSpec]) -> RowsSpec:
-    if not table.has("items"):
-        table.fail(None, "has no items", 'say what is asked about: a file, SQL, or `stage = "..."`')
-    items = table.table("items", _ITEMS)
+def _rows(table: Table, written: tables.StageKeys, stages: Sequence[StageSpec]) -> RowsSpec:
+    if written.items is None:
+        table.fail((), "has no items", 'say what is asked about: a file, SQL, or `stage = "..."`')
+    asked, items = written.items, table.inside("items")
     kept = {stage.keeps.name: stage.keeps for stage in stages if stage.keeps}
     earlier = {stage.name: (stage.name,) for stage in stages} | {name: one.ratings for name, one in kept.items()}
-    columns = {name: items.string(name) for name in _COLUMNS if items.has(name)}
-    after = tuple(name for written in _after(items) for name in _earlier(items, "after", written, earlier))
-    if items.has("stage"):
-        for other in ("path", "folder", "sql", "id", "text", *columns):
+    columns = {name: str(items.data[name]) for name in _COLUMNS if items.has(name)}
+    after = tuple(name for stage in asked.after or () for name in _earlier(items, "after", stage, earlier))
+    if asked.stage is not None:
+        for other in (*_OF_FILE, *columns):
             if items.has(other):
                 items.fail(other, "cannot be given together with stage")
-        stage = items.string("stage")
-        _earlier(items, "stage", stage, earlier)
-        where = items.string("where", size_max=10_000) if items.has("where") else None
-        if stage in kept:
-            return _kept_rows(items, kept[stage], after)
-        return RowsSpec(stage=stage, where=where, after=after)
+        _earlier(items, "stage", asked.stage, earlier)
+        if asked.stage in kept:
+            return _kept_rows(items, kept[asked.stage], after)
+        return RowsSpec(stage=asked.stage, where=asked.where, after=after)
     if items.has("where"):
         items.fail("where", "needs a stage")
-    own = {name: value for name, value in items.data.items() if name in _OWN_ITEMS}
-    found = readers.items(TomlTable(table.source, table.text, table.key, {"items": own}, ("items",)))
+    found = parts.items(items, asked)
     if after and found.source is not ItemsFrom.SQL:
         items.fail("after", "has no meaning with a file, which is read when the study is planned")
     if after:
@@ -201,17 +170,13 @@ def _rows(table: TomlTable, readers: Readers, stages: Sequence[StageSpec]) -> Ro
     return RowsSpec(items=found, columns=columns)
 
 
-def _kept_rows(items: TomlTable, kept: Kept, after: tuple[str, ...]) -> RowsSpec:
+def _kept_rows(items: Table, kept: Kept, after: tuple[str, ...]) -> RowsSpec:
     if items.has("where"):
         items.fail("where", f"cannot be given: {kept.name} itself says which questions are kept", "see `keep_below`")
     return RowsSpec(after=after, kept=kept)
 
 
-def _after(items: TomlTable) -> tuple[str, ...]:
-    return items.strings("after", ()) if items.has("after") else ()
-
-
-def _earlier(items: TomlTable, key: str, name: str, earlier: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+def _earlier(items: Table, key: str, name: str, earlier: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """Return the stages that a name in the file stands for."""
     if name not in earlier:
         known = ", ".join(earlier) or "none"
@@ -219,44 +184,45 @@ def _earlier(items: TomlTable, key: str, name: str, earlier: Mapping[str, tuple[
     return earlier[name]
 
 
-def _templates(table: TomlTable, task: str, rule: Rule, readers: Readers, base_path: Path) -> tuple[Template, ...]:
+def _templates(table: Table, written: tables.StageKeys, rule: Rule, base_path: Path) -> tuple[Template, ...]:
+    if written.templates is None:
+        table.fail("templates", "is missing", "how to ask: `batchpond templates` shows what is built in")
     found = []
-    for spec in readers.templates(table, task):
+    for spec in parts.templates(table, written.templates, written.task):
         if spec.file is not None:
             template = Template(spec.template_id, read_text(base_path / spec.file, SIZE_MAX_BYTES))
         elif spec.text is not None:
             template = Template(spec.template_id, spec.text)
         else:
-            template = builtin(task)[spec.template_id]
+            template = builtin(written.task)[spec.template_id]
         template.check(spec.file or table.where("templates"), rule.placeholders)
         found.append(template)
     return tuple(found)
 
 
-def _rubrics(table: TomlTable, readers: Readers, base_path: Path) -> tuple[Rubric, ...]:
-    written = table.data.get("rubrics")
-    if written is None:
-        return ()
-    if isinstance(written, dict):
-        files = table.table("rubrics", ("path",))
-        return statements.read(base_path / files.string("path"))
-    return readers.rubrics(table)
+def _rubrics(table: Table, written: tables.StageKeys, base_path: Path) -> tuple[Rubric, ...]:
+    match written.rubrics:
+        case None:
+            return ()
+        case tables.RubricsFile(path=path):
+            return statements.read(base_path / path)
+        case _:
+            return parts.rubrics(table, written.rubrics)
 
 
-def _tactics(table: TomlTable) -> tuple[Tactic, ...]:
+def _tactics(table: Table, written: tables.StageKeys) -> tuple[Tactic, ...]:
     """Return the tactics named, `use = ...` or written out; the false research of three phrases if none is."""
     known = pressure_tactics.builtin()
-    if not table.has("tactics"):
+    if written.tactics is None:
         return (known["false_research"],)
     found: list[Tactic] = []
-    for key, entry in table.entries("tactics", TACTICS_MAX):
-        data = {"use": entry} if isinstance(entry, str) else entry
-        one = TomlTable(table.source, table.text, key, data, ("use", "id", "category", "phrases", "opening"))
-        if one.has("use"):
-            found.append(known[one.choice("use", None, sorted(known))])
+    for one, tactic in zip(table.elements("tactics"), written.tactics, strict=True):
+        name = tactic if isinstance(tactic, str) else tactic.use
+        if name is not None:
+            found.append(known[one.choose("use", name, sorted(known))])
         else:
             values: Mapping[str, Any] = {name: value for name, value in one.data.items() if name != "id"}
-            found.append(pressure_tactics.from_table(one.string("id", pattern=NAME), values, one.where()))
+            found.append(pressure_tactics.from_table(one.required("id"), values, one.where()))
     if len({tactic.tactic_id for tactic in found}) != len(found):
         table.fail("tactics", "names one twice")
     return tuple(found)

@@ -1,0 +1,216 @@
+"""The tables of `study.toml`: each key with its type, bounds, default and meaning, written here and nowhere else.
+
+What can be read as it stands is a record of `spec` (models, shards, budget). `parts` and `stages` make the other
+records of these tables, and check what no single value can say; `batchpond init --schema` prints them for editors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
+
+from batchpond.study.spec import (
+    TOKENS_MAX,
+    AdaptiveSpec,
+    BudgetSpec,
+    ModelSpec,
+    Order,
+    RetryRules,
+    Select,
+    ShardsSpec,
+    Share,
+    Text,
+    Unsupported,
+)
+from batchpond.study.stages.spec import CONVERSATION, TIER_MAX
+from batchpond.study.typed import about, at_most, between, entries, form
+from batchpond.tasks import likert, registry, templates
+from batchpond.tasks.pairwise import AnswerRule
+
+ENTRIES_MAX: Final = 1_000
+PART_NAME: Final = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+SCALE: Final = likert.AnswerRule()
+
+Name = Annotated[str, form("[a-z0-9][a-z0-9_-]{0,63}", "a name of your own: small letters, digits, - and _")]
+PartName = Annotated[str, form(PART_NAME, "letters, digits, _ . and -; at most 64")]
+LongText = Annotated[str, at_most(100_000)]
+AnswerText = Annotated[str, at_most(200)]
+Models = Annotated[tuple[ModelSpec, ...], entries(ENTRIES_MAX, "who is asked")]
+Repeats = Annotated[int, between(1, 1_000, "how often each question is asked")]
+Many = Annotated[int, between(1, 1_000, "inputs: how many are asked for by statement, by category, by scenario")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Items:
+    """What is judged: exactly one of `path`, `folder` and `sql`; paths start at the study file's folder."""
+
+    path: Annotated[LongText, about("a .csv, .jsonl or .parquet file")] | None = None
+    folder: Annotated[LongText, about("a folder of .txt files, each named after its id")] | None = None
+    sql: Annotated[LongText, about("a query on the lake")] | None = None
+    id: Annotated[Text, about("the column with the ids, each one different")] = "id"
+    text: Annotated[Text, about("the column with the texts")] = "text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageItems(Items):
+    """What a stage asks about: as in any study, or what an earlier stage came to."""
+
+    stage: Annotated[Text, about("an earlier stage; failed answers are not handed on")] | None = None
+    where: Annotated[Text, about("with stage: a condition on the columns of the view `results`")] | None = None
+    after: Annotated[tuple[Text, ...], entries(100, "stages that must have ended first", uniqueItems=True)] | None = (
+        None
+    )
+    rubric: Annotated[Text, about("the column that says which statement a row belongs to")] | None = None
+    unit: Annotated[Text, about("the column that says what belongs together")] | None = None
+    candidate: Annotated[Text, about("the column that says whose output a text is")] | None = None
+    tier: Annotated[Text, about("the column with each row's own tier, from 1 on")] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs(AdaptiveSpec):
+    """Which pairs are asked: all, unless `share`, `count` or `select` says otherwise."""
+
+    select: Annotated[Select, about("adaptive: a ranking in rounds, each asking what says most")] = Select.RANDOM
+    share: Annotated[Share, about("each pair is drawn with this probability")] | None = None
+    count: Annotated[int, between(1, 10**9, "pairs with the smallest draws; adaptive: judgments of a cell")] | None = (
+        None
+    )
+    order: Annotated[Order, about("which item is first; alternate: each about half of the time")] = Order.RANDOM
+    reverse: Annotated[bool, about("share also asked with the items swapped")] | Share | None = None
+    repeats: Repeats = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RubricTable:
+    """What to judge by: a built-in rubric by `use`, or one's own."""
+
+    use: Annotated[Text, about("overall_quality or organization")] | None = None
+    id: PartName | None = None
+    name: Text | None = None
+    description: LongText | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RubricsFile:
+    """Statements of a file or folder."""
+
+    path: Annotated[Text, about(".jsonl, .yaml, a folder of those, or .md (headings with {#id})")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemplateTable:
+    """How to ask: exactly one of `use`, `file` and `text`."""
+
+    use: Annotated[Text, about("built in; `batchpond templates` shows them")] | None = None
+    id: PartName | None = None
+    file: Annotated[Text, about("a text with placeholders")] | None = None
+    text: Annotated[str, at_most(templates.SIZE_MAX_BYTES)] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TacticTable:
+    """A tactic of pressure: built in by `use`, or one's own."""
+
+    use: Annotated[Text, about("false_research, social_proof, ...")] | None = None
+    id: Name | None = None
+    category: str = ""
+    phrases: Annotated[tuple[str, ...], about("in order of escalation")] = ()
+    opening: Annotated[str, about("the first message of a cold start, with {QUESTION}")] = ""
+
+
+Rubrics = Annotated[tuple[RubricTable | str, ...], entries(ENTRIES_MAX, "what to judge by")]
+Templates = Annotated[tuple[TemplateTable | str, ...], entries(ENTRIES_MAX, "how to ask: see `batchpond templates`")]
+Tactics = Annotated[tuple[TacticTable | str, ...], entries(ENTRIES_MAX, "conversation: how the model is pressed")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a judge of pairs must write; a text counts only if it holds exactly one of the two."""
+
+    prefix: AnswerText = AnswerRule.prefix
+    first: AnswerText = AnswerRule.first
+    second: AnswerText = AnswerRule.second
+    suffix: Annotated[str, Meta(max_length=200, pattern=r"^$|\S")] = AnswerRule.suffix
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """What to do with combinations that a model does not accept."""
+
+    unsupported: Annotated[Unsupported, about("drop: leave them out, and list them")] = Unsupported.REFUSE
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyFile:
+    """What every study file says."""
+
+    study: Name
+    seed: Annotated[int, between(0, 2**63 - 1, "decides sampling and order, the same on every machine")] = 1
+    grid: Grid = field(default_factory=Grid)
+    shards: ShardsSpec = field(default_factory=ShardsSpec)
+    retry: RetryRules | None = None
+    budget: BudgetSpec = field(default_factory=BudgetSpec)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairwiseFile(StudyFile):
+    """A pairwise judging study without stages."""
+
+    items: Items
+    pairs: Pairs = field(default_factory=Pairs)
+    rubrics: Rubrics
+    templates: Templates
+    answer: Answer = field(default_factory=Answer)
+    models: Models
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageKeys:
+    """What a stage says beside its name; which keys have a meaning depends on its task."""
+
+    task: Annotated[str, about("what is asked", enum=[*registry.NAMES, CONVERSATION])] = "pairwise"
+    items: StageItems | None = None
+    pairs: Pairs = field(default_factory=Pairs)
+    rubrics: Rubrics | RubricsFile | None = None
+    templates: Templates | None = None
+    answer: Annotated[dict[str, Any], about("how answers are read, by task")] = field(default_factory=dict)
+    models: Models
+    repeats: Repeats = 1
+    tactics: Tactics | None = None
+    turns: Annotated[int, between(0, 50, "conversation: levels of pressure after the first answer")] = 3
+    cold_start: Annotated[bool, about("conversation: the pressure stands in the first message already")] = False
+    tier: Annotated[int, between(1, TIER_MAX, "batches of a smaller tier are sent before all others")] | None = None
+    structured: Annotated[bool, about("hold the judge to the JSON schema of its answer, where it can be")] = False
+    expected_share: Annotated[Share, about("what the forecast assumes that a choice of rows takes")] | None = None
+    expected_output_tokens: Annotated[int, between(1, TOKENS_MAX, "of one answer, for the forecast")] | None = None
+    categories: Many = 5
+    scenarios_per_category: Many = 3
+    questions_per_scenario: Many = 3
+    judges: Annotated[Models, about("inputs: who rates the questions")] | None = None
+    candidates: Annotated[Models, about("inputs: whose answers are rated in place of the questions")] | None = None
+    keep_below: Annotated[float, between(SCALE.minimum, SCALE.maximum + 1, "inputs: of the mean rating")] = 3.0
+    per_statement: Annotated[int, between(1, 1_000_000, "inputs: how many are kept of each statement at most")] = 10
+    uniform: Annotated[bool, about("inputs: false: a statement may keep more than another")] = True
+    promising: Annotated[Share, about("inputs: share of the scenarios that a further round goes into")] = 1 / 3
+    max_rounds: Annotated[int, between(1, 10, "inputs: rounds for statements that lack questions")] = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage(StageKeys):
+    """One stage of a study: a task asked about rows, after the stages that its items name."""
+
+    name: Name
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneStageFile(StudyFile, StageKeys):
+    """A study of one stage that is not a plain pairwise one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagesFile(StudyFile):
+    """A study of several stages."""
+
+    stages: Annotated[tuple[Stage, ...], entries(100, "what is asked, each after those it waits for")]

@@ -1,0 +1,235 @@
+"""Reading a TOML table as a record whose annotations say what may stand there, and the JSON Schema of such records.
+
+The types, bounds, defaults and descriptions of the record's fields (`msgspec.Meta`) are the only place where the shape
+of a file is written. All keys that nobody knows are named at once; then the first value that does not fit.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date, datetime, time
+from functools import cache
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Meta, inspect
+
+from batchpond.study.toml import Key, Table, did_you_mean, dotted, kind_of, names_in
+
+T = TypeVar("T")
+Wrong = tuple[Key, str, str | None]
+
+DEPTH_MAX: Final = 8
+_WHOLE: Final = ("^(?:", r")(?!\n)$")
+_KINDS: Final[dict[type[inspect.Type], tuple[str, type | tuple[type, ...]]]] = {
+    inspect.StrType: ("a string", str), inspect.EnumType: ("a string", str), inspect.BoolType: ("true or false", bool),
+    inspect.IntType: ("a whole number", int), inspect.FloatType: ("a number", (int, float)),
+    inspect.VarTupleType: ("a list", list), inspect.DataclassType: ("a table", dict),
+    inspect.DictType: ("a table", dict), inspect.NoneType: ("", ()),
+}  # fmt: skip
+_info: Callable[[Any], inspect.Type] = cache(inspect.type_info)  # which takes milliseconds
+
+
+def about(meaning: str, **shown: Any) -> Meta:
+    """Return what a key means; `shown` is JSON Schema of its own, of which `enum` and `uniqueItems` are held to."""
+    return Meta(description=meaning, extra_json_schema=shown or None)
+
+
+def between(low: float, high: float, meaning: str | None = None) -> Meta:
+    """Return the bounds of a number, both included, and what it means."""
+    return Meta(ge=low, le=high, description=meaning)
+
+
+def at_most(size_max: int, meaning: str | None = None) -> Meta:
+    """Return how many characters a text may have, which is never blank."""
+    return Meta(min_length=1, max_length=size_max, pattern=r"\S", description=meaning)
+
+
+def form(pattern: str, meaning: str | None = None) -> Meta:
+    """Return the form that a text has from end to end, written so that JSON Schema understands it too."""
+    return Meta(min_length=1, pattern=pattern.join(_WHOLE), description=meaning)
+
+
+def entries(count_max: int, meaning: str | None = None, **shown: Any) -> Meta:
+    """Return how many entries a list may have, from one on."""
+    return Meta(min_length=1, max_length=count_max, description=meaning, extra_json_schema=shown or None)
+
+
+def read(table: Table, kind: type[T]) -> T:
+    """Return a table as a record; raises StudyError that names file, line and key of what does not fit."""
+    seen = _Seen()
+    data = seen.value(_info(kind), table.data, ())
+    table.refuse_unknown(seen.unknown)
+    if seen.wrong:
+        table.fail(*seen.wrong[0])
+    return msgspec.convert(data, kind)
+
+
+def of_plain(data: object, kind: type[T], other: Callable[[type, Any], Any]) -> T:
+    """Return the record that plain values describe, as `asdict` gave them; raises ValueError where they do not.
+
+    `other` makes what is no record: from its type and value.
+    """
+    seen = _Seen()
+    seen.value(_info(kind), data, ())
+    if seen.unknown:
+        raise ValueError(f"nothing is known of {dotted(seen.unknown[0][0])}")
+    try:
+        return msgspec.convert(data, kind, dec_hook=other)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
+
+
+class _Seen:
+    """A walk over what is written beside what may be: keys nobody knows, and values that do not fit."""
+
+    def __init__(self) -> None:
+        self.unknown: list[tuple[Key, Sequence[str]]] = []
+        self.wrong: list[Wrong] = []
+
+    def value(self, info: inspect.Type, value: Any, key: Key) -> Any:
+        """Return a value as msgspec takes it: a single text is a list of one where texts are listed."""
+        extra = (info.extra_json_schema or {}) if isinstance(info, inspect.Metadata) else {}
+        fitting = _fitting(info, value)
+        if isinstance(fitting, inspect.VarTupleType) and isinstance(value, str) and _is_text(fitting.item_type):
+            value = [value]
+        if type(fitting) in _KINDS and not _is_of_kind(fitting, value):
+            wanted = _noun(info, ".".join(names_in(key)))
+            self.wrong.append((key, f"must be {wanted}, not {kind_of(value)}", _meaning(info)))
+            return value
+        match fitting:
+            case inspect.DataclassType(fields=fields):
+                return self._table(fields, value, key)
+            case inspect.VarTupleType(item_type=inner, min_length=least, max_length=most):
+                if extra.get("uniqueItems") and any(part in value[:place] for place, part in enumerate(value)):
+                    self.wrong.append((key, "names something twice", None))
+                if not (least or 0) <= len(value) <= (most or math.inf):
+                    self.wrong.append((key, f"has {len(value)} entries, not between {least} and {most:,}", None))
+                return [self.value(inner, part, (*key, place)) for place, part in enumerate(value)]
+            case inspect.AnyType():
+                self.wrong += [(where, problem, None) for where, problem in _not_json(key, value)]
+            case inspect.DictType(value_type=inner):
+                return {name: self.value(inner, part, (*key, name)) for name, part in value.items()}
+            case _:
+                self.wrong += [(key, *problem) for problem in _problems(fitting, value, extra.get("enum"))]
+        return value
+
+    def _table(self, fields: Sequence[inspect.Field], value: dict[str, Any], key: Key) -> dict[str, Any]:
+        known = {field.name: field.type for field in fields}
+        self.unknown += [((*key, name), tuple(known)) for name in value if name not in known]
+        self.wrong += [((*key, field.name), "is missing", _meaning(field.type))
+                       for field in fields if field.required and field.name not in value]  # fmt: skip
+        return {name: self.value(known[name], value[name], (*key, name)) for name in value if name in known}
+
+
+def _fitting(info: inspect.Type, value: object) -> inspect.Type:
+    """Return what a value is held against: of a union, the member of the value's own kind."""
+    if isinstance(info, inspect.Metadata):
+        return _fitting(info.type, value)
+    if not isinstance(info, inspect.UnionType):
+        return info
+    kinds = [_fitting(kind, value) for kind in info.types]
+    return next((kind for kind in kinds if _is_of_kind(kind, value)), kinds[0])
+
+
+def _is_of_kind(info: inspect.Type, value: object) -> bool:
+    is_switch = isinstance(info, inspect.BoolType)
+    return isinstance(value, _KINDS[type(info)][1]) and isinstance(value, bool) == is_switch
+
+
+def _is_text(info: inspect.Type) -> bool:
+    return isinstance(_fitting(info, {}), inspect.StrType | inspect.EnumType)
+
+
+def _noun(info: inspect.Type, name: str) -> str:
+    match info:
+        case inspect.Metadata(type=inner):
+            return _noun(inner, name)
+        case inspect.UnionType(types=kinds):
+            return " or ".join(filter(None, (_noun(kind, name) for kind in kinds)))
+        case inspect.VarTupleType(item_type=inner):
+            return "a string or a list of strings" if _is_text(inner) else f"a list of tables, written [[{name}]]"
+        case _:
+            return _KINDS[type(info)][0]
+
+
+def _meaning(info: inspect.Type) -> str | None:
+    match info:
+        case inspect.UnionType(types=kinds):
+            return next(filter(None, map(_meaning, kinds)), None)
+        case inspect.DataclassType(cls=kind):
+            return kind.__doc__
+        case inspect.Metadata(extra_json_schema={"description": str(meaning)}):
+            return meaning
+        case _:
+            return None
+
+
+def _problems(info: inspect.Type, value: Any, choices: Sequence[str] | None) -> Iterator[tuple[str, str | None]]:
+    match info:
+        case inspect.EnumType(cls=kind):
+            yield from _not_one_of(value, list(kind))
+        case inspect.StrType() if choices is not None:
+            yield from _not_one_of(value, choices)
+        case inspect.StrType(min_length=int()) if not value.strip():
+            yield "is empty", None
+        case inspect.StrType(max_length=int(most)) if len(value) > most:
+            yield f"is longer than {most:,} characters", None
+        case inspect.StrType(pattern=str(pattern)) if not re.search(pattern, value):
+            shown = pattern.removeprefix(_WHOLE[0]).removesuffix(_WHOLE[1])
+            yield f"is {value!r}, which does not have the form {shown}", None
+        case inspect.IntType(ge=low, le=high) if low is not None and high is not None and not low <= value <= high:
+            yield f"is {value}, not between {low:,} and {high:,}", None
+        case inspect.FloatType(ge=low, le=high) if low is not None and high is not None and not low <= value <= high:
+            yield f"is {value}, not between {low:g} and {high:g}", None
+
+
+def _not_one_of(value: str, choices: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    if value not in choices:
+        yield f"is {value!r}, not one of {', '.join(choices)}", did_you_mean(value, choices)
+
+
+def _not_json(key: Key, value: object) -> Iterator[tuple[Key, str]]:
+    """Yield what of a free value JSON cannot say."""
+    match value:
+        case _ if len(key) > DEPTH_MAX:
+            yield key, f"is nested deeper than {DEPTH_MAX} levels"
+        case bool() | str():
+            return
+        case int() if not -(2**63) <= value < 2**63:
+            yield key, "does not fit 64 bits"
+        case float() if not math.isfinite(value):
+            yield key, f"is {value}, which JSON cannot say"
+        case datetime() | date() | time():
+            yield key, "is a date or time; write it as a string"
+        case list():
+            for place, part in enumerate(value, 1):
+                yield from _not_json((*key, str(place)), part)
+        case dict():
+            for name, part in value.items():
+                yield from _not_json((*key, name), part)
+
+
+def json_schema(*kinds: type) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return a reference to each record's JSON Schema, and the schemas of all that they consist of, by name."""
+    references, found = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
+    return list(references), {name: _of_toml(schema) for name, schema in found.items()}
+
+
+def _of_toml(schema: Any) -> Any:
+    """Return a schema for TOML, which has no null and where batchpond takes no key it does not know."""
+    if isinstance(schema, list):
+        return [_of_toml(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {name: _of_toml(part) for name, part in schema.items() if not (name == "default" and part is None)}
+    options = [option for option in plain.pop("anyOf", ()) if option != {"type": "null"}]
+    if len(options) == 1:
+        plain |= options[0]
+    elif options:
+        plain["anyOf"] = options
+    if plain.get("uniqueItems") or plain.get("items", {}).get("type") == "string":
+        plain["type"] = ["array", "string"]  # a single text is a list of one
+    return {**plain, "additionalProperties": False} if "properties" in plain else plain
