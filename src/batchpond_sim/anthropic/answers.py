@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from batchpond_sim.judges.judge import Judgement, Panel, Says, count_tokens
-from batchpond_sim.judges.speech import schema_problem
+from batchpond_sim.judges.speech import RowAnswer, schema_problem
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _EFFORTS_4_6 = ("low", "medium", "high", "max")
@@ -304,21 +304,6 @@ _OVERLOADED = ("overloaded_error", "Overloaded")
 
 
 @dataclass(frozen=True, slots=True)
-class RowAnswer:
-    """A message, or an error (`kind` is its type, else empty), and what it is billed for.
-
-    `is_checked` is false for errors of a request that was refused before it was run.
-    """
-
-    body: dict[str, Any]
-    kind: str = ""
-    is_checked: bool = True
-    input_tokens: int = 0
-    output_tokens: int = 0
-    thinking_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Conditions:
     """Under which API version, in a batch or live, and with which cached prefixes requests are answered."""
 
@@ -360,11 +345,11 @@ def answer(
     body = _message(params, family, judged, said)
     tokens_in = usage["input_tokens"] + usage["cache_creation_input_tokens"] + usage["cache_read_input_tokens"]
     tokens_out = usage["output_tokens"]
-    return RowAnswer(body | {"usage": usage}, "", True, tokens_in, tokens_out, said.thinking_tokens)
+    return RowAnswer(200, body | {"usage": usage}, tokens_in, tokens_out, said.thinking_tokens)
 
 
 def _error(kind: str, message: str, *, is_checked: bool = True) -> RowAnswer:
-    return RowAnswer({"type": kind, "message": message}, kind, is_checked)
+    return RowAnswer(400, {"type": kind, "message": message}, is_checked=is_checked)
 
 
 # -- reading parameters ------------------------------------------------------------------------

@@ -254,8 +254,8 @@ class AnthropicSimulator(Api):
             return error_reply("invalid_request_error", "stream: this simulator does not stream")
         conditions = Conditions(request.headers["anthropic-version"], False)
         said = answer(body, self.live_key(body), self._world.panel, conditions, forced(call))
-        if said.kind:
-            return error_reply(said.kind, str(said.body["message"]))
+        if not said.is_success:
+            return error_reply(said.body["type"], str(said.body["message"]))
         self.bill_live(call, str(body["model"]), said.input_tokens, said.output_tokens)
         return json_reply(200, said.body)
 

@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from batchpond_sim.anthropic.answers import VERSION, Conditions, RowAnswer, answer
+from batchpond_sim.anthropic.answers import VERSION, Conditions, answer
 from batchpond_sim.faults.faults import Value, number
 from batchpond_sim.judges.judge import Panel
+from batchpond_sim.judges.speech import RowAnswer
 from batchpond_sim.shared.batches import Account, Batch, End
 from batchpond_sim.shared.rows import (
     NotRun,
@@ -71,18 +72,16 @@ class AnthropicSpeaker:
         """Return the row of the `i`-th request."""
         if self.fail is not None:
             kind = self.fail if self.fail.endswith("_error") else "invalid_request_error"
-            said = RowAnswer({"type": kind, "message": f"The request failed: {self.fail}."}, kind, False)
+            said = RowAnswer(400, {"type": kind, "message": f"The request failed: {self.fail}."}, is_checked=False)
         else:
             conditions = Conditions(self.version, True, self.cached)
             said = answer(body, request_key(custom_id), self.panel, conditions, force)
-        if not said.kind:
-            result: dict[str, Any] = {"type": "succeeded", "message": said.body}
-            tokens = said.input_tokens, said.output_tokens, said.thinking_tokens
-            return Said(_row(custom_id, result), True, True, *tokens)
+        if said.is_success:
+            return Said.of(_row(custom_id, {"type": "succeeded", "message": said.body}), said)
         error = said.body if said.is_checked else said.body | {"details": {"error_visibility": "user_facing"}}
         request_id = f"workerreq_{self.batch_id[-12:]}{i:06x}" if said.is_checked else None
         result = {"type": "errored", "error": {"type": "error", "error": error, "request_id": request_id}}
-        return Said(_row(custom_id, result), is_good=False, is_billed=False)
+        return Said.of(_row(custom_id, result), said)
 
     def not_run(self, i: int, custom_id: str, why: NotRun) -> bytes:  # noqa: ARG002
         """Return the row of a request that was not run."""

@@ -239,6 +239,10 @@ class Call:
         """Return the faults that take hold at `stage`."""
         return tuple(fault for fault in self.faults if fault.is_at(stage))
 
+    def values(self, stage: Stage) -> dict[str, Value]:
+        """Return the arguments of the faults that take hold at `stage`, by their kinds."""
+        return {fault.kind: fault.value for fault in self.at(stage)}
+
     def value(self, stage: Stage, kind: str) -> tuple[bool, Value]:
         """Return whether a fault of `kind` hits at `stage`, and its argument."""
         for fault in self.at(stage):

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from batchpond_sim.judges.judge import Judgement, Panel, Says
-from batchpond_sim.judges.speech import schema_problem
+from batchpond_sim.judges.judge import Judgement, Panel, Says, count_tokens
+from batchpond_sim.judges.speech import RowAnswer, schema_problem
 from batchpond_sim.shared.google import BILLING_TEXT, rpc_error
 
 LEVELS = ("MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH")
@@ -143,6 +143,14 @@ def asked(request: Mapping[str, Any], family: Family) -> Asked:
     return Asked(
         "\n\n".join(texts), amount, bool(thinking.get("includeThoughts")), None if limit is None else int(limit)
     )
+
+
+def known_family(model: str) -> Family:
+    """Return the family of a batch's model; create has made sure that there is one."""
+    family = family_of(model)
+    if family is None:
+        raise LookupError(f"there is a batch of the unknown model {model}")
+    return family
 
 
 # -- malformed ---------------------------------------------------------------------------------
@@ -306,22 +314,6 @@ _NO_CONTENT = frozenset({"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTEN
 
 
 @dataclass(frozen=True, slots=True)
-class RowAnswer:
-    """The HTTP status of one request, its response or error, and what it is billed for."""
-
-    status: int
-    body: dict[str, Any]
-    input_tokens: int = 0
-    output_tokens: int = 0
-    reasoning_tokens: int = 0
-
-    @property
-    def is_success(self) -> bool:
-        """Whether there is a response, and so a bill."""
-        return self.status == 200
-
-
-@dataclass(frozen=True, slots=True)
 class _Said:
     text: str
     finish: str
@@ -380,11 +372,6 @@ def _forced_error(force: str) -> RowAnswer | None:
 
 
 # -- what is said ------------------------------------------------------------------------------
-
-
-def count_tokens(text: str) -> int:
-    """Return the simulator's token count of a text: one per four characters, at least one."""
-    return max(1, (len(text) + 3) // 4)
 
 
 def prompt_tokens(request: Mapping[str, Any], family: Family) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from batchpond_sim.faults.faults import Call, Value, number
-from batchpond_sim.gemini.answers import Family, answer, family_of, malformed, named, prompt_tokens
+from batchpond_sim.gemini.answers import Family, answer, known_family, malformed, named, prompt_tokens
 from batchpond_sim.judges.judge import Panel
 from batchpond_sim.shared.batches import Account, Batch, End, RowsError, Shelf
 from batchpond_sim.shared.rows import (
@@ -20,7 +20,8 @@ from batchpond_sim.shared.rows import (
     Said,
     Shape,
     dump_row,
-    load_row,
+    loaded,
+    numbered_lines,
     request_key,
     write_rows,
 )
@@ -147,7 +148,7 @@ class GeminiSpeaker:
         said = answer(self.model, self.family, body["request"], key, self.panel, force)
         part = {"response": said.body} if said.is_success else self._error(said.body)
         row = dump_row({**_head(body), **part})
-        return Said(row, said.is_success, said.is_success, said.input_tokens, said.output_tokens, said.reasoning_tokens)
+        return Said.of(row, said)
 
     def not_run(self, _i: int, custom_id: str, why: NotRun) -> bytes:
         """Return the row of a request that was not run."""
@@ -164,28 +165,17 @@ def _head(line: dict[str, Any]) -> dict[str, Any]:
     return {name: line[name] for name in ("key", "metadata") if name in line}
 
 
-class Lines:
-    """The requests of an input file; iterating raises LineError at the first bad line or for none at all."""
-
-    def __init__(self, source: Path) -> None:
-        self._source = source
-
-    def __iter__(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        n = 0
-        with self._source.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.isspace():
-                    n += 1
-                    yield _checked(line, f"line {number}")
-        if n == 0:
-            raise LineError("The input file has no requests.")
+def lines_of(source: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the requests of an input file; raises LineError at the first bad line or for none at all."""
+    n = 0
+    for n, line in numbered_lines(source):
+        yield _checked(line, f"line {n}")
+    if n == 0:
+        raise LineError("The input file has no requests.")
 
 
 def _checked(line: bytes, where: str) -> tuple[str, dict[str, Any]]:
-    try:
-        data = load_row(line)
-    except (ValueError, RecursionError):
-        data = None
+    data = loaded(line)
     if not isinstance(data, dict):
         raise LineError(f"Invalid JSON in the input file at {where}.")
     unknown = min(data.keys() - _LINE_FIELDS, default=None)
@@ -203,7 +193,7 @@ def _checked(line: bytes, where: str) -> tuple[str, dict[str, Any]]:
 def counted_lines(source: Path, family: Family) -> tuple[int, int]:
     """Return the number of requests and of their prompt tokens; raises LineError at the first bad line."""
     n = tokens = 0
-    for _, line in Lines(source):
+    for _, line in lines_of(source):
         n += 1
         tokens += prompt_tokens(line["request"], family)
     return n, tokens
@@ -235,9 +225,8 @@ def inlined(path: Path, words: frozenset[str]) -> list[dict[str, Any]]:
     responses: list[dict[str, Any]] = []
     with path.open("rb") as rows:
         for row in rows:
-            try:
-                data = load_row(row)
-            except (ValueError, RecursionError):
+            data = loaded(row)
+            if data is None:
                 continue  # a row that was spoiled on purpose has no place in a JSON object
             metadata = data.get("metadata") or ({"key": data["key"]} if "key" in data else None)
             body = {name: data[name] for name in ("response", "error", "status") if name in data}
@@ -299,11 +288,9 @@ class GeminiAccount(Account[BatchRecord]):
         """Answer all requests, or fail."""
         code = batch.effects.get("fail")
         if isinstance(code, str):
-            failed = replace(batch, is_ended=True, end=End.FAILED, done_s=batch.valid_s, error=code, queued_tokens=0)
-            self.put(failed)
-            self.clear(failed)
-            return
-        super().begin(batch)
+            self.fail(batch, error=code)
+        else:
+            super().begin(batch)
 
     def _planned(self, batch: BatchRecord) -> BatchRecord:
         word = batch.effects.get("stuck")
@@ -332,16 +319,9 @@ class GeminiAccount(Account[BatchRecord]):
     def write(self, batch: BatchRecord, plan: RowPlan) -> RowCount:
         """Write the rows of a batch."""
         status_rows = any(kind == "status_rows" for kind, _ in plan.mutations)
-        speaker = GeminiSpeaker(batch.model or "", self.family(batch), self.world.panel, status_rows)
+        speaker = GeminiSpeaker(batch.model or "", known_family(batch.model or ""), self.world.panel, status_rows)
         outputs = Outputs(self.part(batch, "output"), None, SHAPE)
-        return write_rows(Lines(self.blob(self.input_of(batch.id))), outputs, plan, speaker)
-
-    def family(self, batch: BatchRecord) -> Family:
-        """Return the family of a batch's model; create has made sure that there is one."""
-        family = family_of(batch.model or "")
-        if family is None:
-            raise LookupError(f"batch {batch.id} has the unknown model {batch.model}")
-        return family
+        return write_rows(lines_of(self.blob(self.input_of(batch.id))), outputs, plan, speaker)
 
     def publish(self, batch: BatchRecord) -> BatchRecord:
         """Make the output of a batch that has succeeded available."""

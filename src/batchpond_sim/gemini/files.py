@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from batchpond_sim.faults.faults import Call, Stage, Value, number
+from batchpond_sim.faults.faults import Call, Stage, number
 from batchpond_sim.gemini.answers import named
 from batchpond_sim.gemini.batches import FileRecord, GeminiAccount, Upload
 from batchpond_sim.host.wire import CHUNK_BYTES, Answer, Break, BreakKind, Reply, Request
@@ -78,7 +78,7 @@ class UploadDesk:
                 mime_type=str(header("x-goog-upload-header-content-type") or file.get("mimeType") or ""),
                 size_bytes=None if size is None else int(size),
                 created_s=self._world.now_s(),
-                effects=_effects(call),
+                effects=call.values(Stage.EFFECT),
             )
             self._account.files.uploads.put(upload)
         own = f"{url}?upload_id={upload.id}&upload_protocol=resumable"
@@ -171,10 +171,6 @@ class UploadDesk:
 
 def _version(request: Request) -> str:
     return "v1beta" if "/v1beta/" in request.path else "v1"
-
-
-def _effects(call: Call) -> dict[str, Value]:
-    return {fault.kind: fault.value for fault in call.at(Stage.EFFECT)}
 
 
 def _taken(name: str) -> Reply:

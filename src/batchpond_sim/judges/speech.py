@@ -68,13 +68,17 @@ REFUSAL = "I'm sorry, but I can't help with that request."
 
 @dataclass(frozen=True, slots=True)
 class RowAnswer:
-    """The HTTP status and body of one request, and what it is billed for."""
+    """The HTTP status of one request, its answer or error, and what it is billed for.
+
+    `is_checked` is false for errors of a request that was refused before it was run, where an API tells them apart.
+    """
 
     status: int
     body: dict[str, Any]
     input_tokens: int = 0
     output_tokens: int = 0
     reasoning_tokens: int = 0
+    is_checked: bool = True
 
     @property
     def is_success(self) -> bool:

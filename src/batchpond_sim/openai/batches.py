@@ -18,7 +18,8 @@ from batchpond_sim.shared.rows import (
     Said,
     Shape,
     dump_row,
-    load_row,
+    loaded,
+    numbered_lines,
     request_key,
     write_rows,
 )
@@ -84,19 +85,14 @@ class Lines:
 
     def __iter__(self) -> Iterator[tuple[str, dict[str, Any]]]:
         seen: set[str] = set()
-        with self._source.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.isspace():
-                    yield self._checked(line, number, seen)
+        for number, line in numbered_lines(self._source):
+            yield self._checked(line, number, seen)
         if not seen:
             text = "The batch input file is empty. Please ensure that the batch contains at least one request."
             raise LineError("empty_file", text)
 
     def _checked(self, line: bytes, number: int, seen: set[str]) -> tuple[str, dict[str, Any]]:
-        try:
-            data = load_row(line)
-        except (ValueError, RecursionError):
-            data = None
+        data = loaded(line)
         if not isinstance(data, dict):
             raise LineError("invalid_json_line", "This line is not parseable as valid JSON.", None, number)
         custom_id = data.get("custom_id")
@@ -209,25 +205,21 @@ class OpenAIAccount(FilesAccount[BatchRecord]):
             code = "token_limit_exceeded"
         source = self.files.get(batch.input_file_id)
         if isinstance(code, str):
-            self._fail(batch, _failure(code, batch, batch.model or "the model", 2_000_000))
+            self.fail(batch, errors=[_failure(code, batch, batch.model or "the model", 2_000_000)])
         elif source is None or source.project != batch.project or source.purpose != "batch":
-            self._fail(batch, _failure("invalid_request", batch, "", 0))
+            self.fail(batch, errors=[_failure("invalid_request", batch, "", 0)])
         else:
             self._answer(batch)
-
-    def _fail(self, batch: BatchRecord, error: dict[str, Any]) -> None:
-        self.put(replace(batch, is_ended=True, end=End.FAILED, done_s=batch.valid_s, errors=[error]))
 
     def _answer(self, batch: BatchRecord) -> None:
         try:
             count = self.write(batch, self.plan(batch))
         except LineError as error:
-            self.clear(batch)
-            self._fail(batch, error.row)
+            self.fail(batch, errors=[error.row])
             return
         limit = self.full_queue(count.model, batch.project, count.input_tokens)
         if limit is not None:
-            self._fail(batch, _failure("token_limit_exceeded", batch, count.model, limit))
+            self.fail(batch, errors=[_failure("token_limit_exceeded", batch, count.model, limit)])
             return
         self.put(replace(counted(batch, count), is_validated=True, queued_tokens=count.input_tokens))
 

@@ -17,7 +17,7 @@ import orjson
 
 from batchpond_sim import SimulatorError
 from batchpond_sim.faults.delivery import spoiled
-from batchpond_sim.faults.faults import Call, Fault, Op, Stage, Value, number
+from batchpond_sim.faults.faults import Call, Fault, Op, Stage, number
 from batchpond_sim.host.wire import MARK, Answer, Break, BreakKind, IterBody, Reply, Request, html_reply
 from batchpond_sim.world.limits import BYTES_PER_TOKEN, Quota
 from batchpond_sim.world.world import World, body_id, fingerprint
@@ -50,7 +50,7 @@ def page_at(ids: Sequence[str], start: int, limit: int, call: Call) -> Page:
 
     Raises PageError of status 500 where a fault asks for it.
     """
-    faults: dict[str, Value] = {fault.kind: fault.value for fault in call.at(Stage.VIEW)}
+    faults = call.values(Stage.VIEW)
     if "cursor_loop" in faults:
         start = 0
     if faults.get("list_error_page") == 1 + -(-start // limit):

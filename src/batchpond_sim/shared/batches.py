@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import orjson
 
@@ -208,7 +208,7 @@ class Account(ABC, Generic[B]):
     def create(self, draft: B, call: Call, key: str) -> B:
         """Store a new batch with its ordinal, its times and its faults; `key` is a fingerprint."""
         n = len(self.world.ledger.batches) + 1
-        effects: dict[str, Value] = {fault.kind: fault.value for fault in call.at(Stage.EFFECT)}
+        effects = call.values(Stage.EFFECT)
         created_s = self.world.now_s() + number(effects.get("delay_exec"))
         batch = self._planned(
             replace(
@@ -258,6 +258,12 @@ class Account(ABC, Generic[B]):
             case _:
                 ran = done = NEVER_S
         return replace(batch, valid_s=valid, ran_s=ran, done_s=done, end=end, done_share=share)
+
+    def fail(self, batch: B, **why: Any) -> None:
+        """End a batch as failed at the time when its input was looked at, with what the provider says about it."""
+        failed = replace(batch, is_ended=True, end=End.FAILED, done_s=batch.valid_s, queued_tokens=0, **why)
+        self.put(failed)
+        self.clear(failed)
 
     # -- looking ----------------------------------------------------------------------------------
 
@@ -373,23 +379,12 @@ class Account(ABC, Generic[B]):
 
 def counted(batch: B, count: RowCount) -> B:
     """Return a batch with what its rows add up to."""
-    return replace(
-        batch,
-        model=count.model or batch.model,
-        n_total=count.n_total,
-        n_completed=count.n_completed,
-        n_failed=count.n_failed,
-        n_billed=count.n_billed,
-        input_tokens=count.input_tokens,
-        output_tokens=count.output_tokens,
-        reasoning_tokens=count.reasoning_tokens,
-        is_counted=True,
-    )
+    return replace(batch, **asdict(count) | {"model": count.model or batch.model}, is_counted=True)
 
 
 def view_faults(batch: Batch, call: Call) -> dict[str, Value]:
     """Return the faults that change how a batch looks in the answer to a call."""
-    return {**batch.effects, **{fault.kind: fault.value for fault in call.at(Stage.VIEW)}}
+    return batch.effects | call.values(Stage.VIEW)
 
 
 @dataclass(frozen=True, slots=True)

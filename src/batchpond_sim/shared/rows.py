@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import orjson
 
 from batchpond_sim.faults.faults import Value, number
+from batchpond_sim.judges.speech import RowAnswer
 
 BLOCK_ROWS = 2048
 BOM = b"\xef\xbb\xbf"
@@ -256,6 +257,12 @@ class Said:
     output_tokens: int = 0
     reasoning_tokens: int = 0
 
+    @classmethod
+    def of(cls, row: bytes, answer: RowAnswer) -> Said:
+        """Return the row of an answer: a success is billed, an error is not."""
+        tokens = answer.input_tokens, answer.output_tokens, answer.reasoning_tokens
+        return cls(row, answer.is_success, answer.is_success, *tokens)
+
 
 class Speaker(Protocol):
     """What a provider's models answer, as rows of its result files."""
@@ -348,6 +355,20 @@ def dump_row(row: dict[str, Any]) -> bytes:
         return orjson.dumps(row)
     except orjson.JSONEncodeError:  # half a surrogate pair in an echoed id or instruction
         return json.dumps(row, separators=(",", ":")).encode("ascii")
+
+
+def numbered_lines(source: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file with their numbers, from 1 on, but for blank ones."""
+    with source.open("rb") as lines:
+        yield from ((number, line) for number, line in enumerate(lines, 1) if not line.isspace())
+
+
+def loaded(line: bytes) -> Any:
+    """Return parsed JSON, None for what is none."""
+    try:
+        return load_row(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def load_row(line: bytes) -> Any:

@@ -34,7 +34,7 @@ class StorageDesk:
     def __init__(self, world: World, store: LocalStore) -> None:
         self._world = world
         self._store = store
-        self._uploads = Uploads(world, store)
+        self._busy: set[str] = set()
 
     def routes(self) -> tuple[Route, ...]:
         """Return what there is below the API's base path."""
@@ -64,7 +64,7 @@ class StorageDesk:
         refused = self._refused(request, argument, project)
         if refused is not None:
             return refused
-        return self._uploads.handle(request, call, project, argument)
+        return self._handled(request, call, project, argument)
 
     def _list(self, request: Request, call: Call, project: str, argument: str) -> Answer:
         refused = self._refused(request, argument, project)
@@ -122,33 +122,7 @@ class StorageDesk:
     def _get_bucket(self, request: Request, _call: Call, project: str, argument: str) -> Answer:
         return self._refused(request, argument, project) or reply(200, bucket_view(argument))
 
-
-def _slice(path: Path, first: int, last: str) -> Reply:
-    """Return the part of an object that a client asks for."""
-    size = path.stat().st_size
-    if first >= size:
-        return error_reply(416, "The requested range cannot be satisfied.")
-    end = min(size, int(last) + 1 if last else size, first + _SLICE_MAX_BYTES)
-    with path.open("rb") as file:
-        file.seek(first)
-        data = file.read(end - first)
-    return Reply(206, (("content-range", f"bytes {first}-{end - 1}/{size}"),), data)
-
-
-GRANULARITY_BYTES = 256 << 10
-_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
-_BOUNDARY = re.compile(r"boundary=\"?([^\";]+)\"?")
-
-
-class Uploads:
-    """Takes the uploads of one world."""
-
-    def __init__(self, world: World, store: LocalStore) -> None:
-        self._world = world
-        self._store = store
-        self._busy: set[str] = set()
-
-    def handle(self, request: Request, call: Call, project: str, bucket: str) -> Answer:
+    def _handled(self, request: Request, call: Call, project: str, bucket: str) -> Answer:
         """Answer the start of an upload, a piece of one, or a whole one."""
         upload_id = request.query.get("upload_id")
         if upload_id is None:
@@ -190,7 +164,7 @@ class Uploads:
             size_bytes=int(size) if size.isdigit() else None,
             if_generation=_generation(request.query.get("ifGenerationMatch")),
             created_s=self._world.now_s(),
-            effects={fault.kind: fault.value for fault in call.at(Stage.EFFECT)},
+            effects=call.values(Stage.EFFECT),
         )
         if not upload.name:
             return error_reply(400, "Required parameter: name")
@@ -252,6 +226,23 @@ class Uploads:
             if not self._may_write(upload):
                 return error_reply(412)
             return reply(200, object_view(self._store.finish(upload), request))
+
+
+def _slice(path: Path, first: int, last: str) -> Reply:
+    """Return the part of an object that a client asks for."""
+    size = path.stat().st_size
+    if first >= size:
+        return error_reply(416, "The requested range cannot be satisfied.")
+    end = min(size, int(last) + 1 if last else size, first + _SLICE_MAX_BYTES)
+    with path.open("rb") as file:
+        file.seek(first)
+        data = file.read(end - first)
+    return Reply(206, (("content-range", f"bytes {first}-{end - 1}/{size}"),), data)
+
+
+GRANULARITY_BYTES = 256 << 10
+_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
+_BOUNDARY = re.compile(r"boundary=\"?([^\";]+)\"?")
 
 
 def _generation(text: str | None) -> int | None:

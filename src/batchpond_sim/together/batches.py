@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from batchpond_sim.judges.judge import Panel
-from batchpond_sim.shared.batches import End, FiledBatch, FileRecord, FilesAccount, RowsError, Shelf, counted
+from batchpond_sim.shared.batches import FiledBatch, FileRecord, FilesAccount, RowsError, Shelf, counted
 from batchpond_sim.shared.rows import (
     NotRun,
     Outputs,
@@ -20,6 +20,7 @@ from batchpond_sim.shared.rows import (
     Shape,
     dump_row,
     load_row,
+    numbered_lines,
     request_key,
     write_rows,
 )
@@ -48,8 +49,7 @@ class TogetherSpeaker:
         said = answer(body, request_key(custom_id), self.panel, self.created_at, force)
         head = {"id": f"br_{self.batch_id[-12:]}{i:06x}", "custom_id": custom_id}
         if said.is_success:
-            tokens = said.input_tokens, said.output_tokens, said.reasoning_tokens
-            return Said(dump_row(head | {"response": {"status_code": 200, "body": said.body}}), True, True, *tokens)
+            return Said.of(dump_row(head | {"response": {"status_code": 200, "body": said.body}}), said)
         error = {"code": "batch_client_error", "message": said.body["error"]["message"]}
         return Said(dump_row(head | {"error": error}), force == "output_500", False)
 
@@ -67,14 +67,10 @@ class Lines:
 
     def __iter__(self) -> Iterator[tuple[str, dict[str, Any]]]:
         n = 0
-        with self._source.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.isspace():
-                    continue
-                n += 1
-                if n > MAX_LINES:
-                    raise LineError(f"Failed to calculate tokens: more than {MAX_LINES} requests")
-                yield self._checked(line, number)
+        for n, (number, line) in enumerate(numbered_lines(self._source), 1):
+            if n > MAX_LINES:
+                raise LineError(f"Failed to calculate tokens: more than {MAX_LINES} requests")
+            yield self._checked(line, number)
         if not n:
             raise LineError("Failed to calculate tokens: the input file holds no requests")
 
@@ -146,9 +142,9 @@ class TogetherAccount(FilesAccount[BatchRecord]):
         """Look at the input file, and answer or fail the batch."""
         code = batch.effects.get("fail")
         if isinstance(code, str):
-            self._fail(batch, _FAILURES.get(code, f"The batch failed: {code}"))
+            self.fail(batch, error=_FAILURES.get(code, f"The batch failed: {code}"))
         elif self.file(batch.input_file_id, batch.project) is None:
-            self._fail(batch, f"Failed to download input file: {batch.input_file_id}: the storage answered 404")
+            self.fail(batch, error=f"Failed to download input file: {batch.input_file_id}: the storage answered 404")
         else:
             self._answer(batch)
 
@@ -156,13 +152,9 @@ class TogetherAccount(FilesAccount[BatchRecord]):
         try:
             count = self.write(batch, self.plan(batch))
         except RowsError as error:
-            self.clear(batch)
-            self._fail(batch, str(error))
+            self.fail(batch, error=str(error))
             return
         self.put(replace(counted(batch, count), is_validated=True))
-
-    def _fail(self, batch: BatchRecord, error: str) -> None:
-        self.put(replace(batch, is_ended=True, end=End.FAILED, done_s=batch.valid_s, error=error))
 
     def write(self, batch: BatchRecord, plan: RowPlan) -> RowCount:
         """Write both result files; raises LineError where the whole batch fails."""

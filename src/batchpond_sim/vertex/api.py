@@ -56,7 +56,7 @@ class VertexSimulator(Api):
         url = world.settings.storage_url
         self.account = VertexAccount(world, RemoteStore(url) if url else store)
         self._storage = StorageDesk(world, store)
-        self._tokens = TokenDesk(world)
+        self._given: Shelf[TokenRecord] = Shelf(world.folder("vertex", "tokens"), TokenRecord)
         super().__init__(world, PROVIDER, BASE_PATH, "simulated-account", self.account.tick)
 
     def routes(self) -> tuple[Route, ...]:
@@ -70,7 +70,7 @@ class VertexSimulator(Api):
                 ("POST", f"{item}:cancel", Op.BATCHES_CANCEL, self._cancel),
                 ("GET", item, Op.BATCHES_GET, self._get),
                 ("DELETE", item, Op.BATCHES_DELETE, self._delete),
-                ("POST", r"/token", Op.ANY, self._tokens.give),
+                ("POST", r"/token", Op.ANY, self._give_token),
             ),
             *self._storage.routes(),
         )
@@ -80,7 +80,7 @@ class VertexSimulator(Api):
     def _refusal(self, request: Request, key: str, project: str | None) -> Reply | None:
         if "upload_id" in request.query or request.path == f"{BASE_PATH}/token":
             return None
-        is_good = bool(key) and project is not None and self._tokens.is_good(key)
+        is_good = bool(key) and project is not None and self._is_good(key)
         return None if is_good else no_login(is_expired=bool(key))
 
     def _fault_reply(self, status: int, kind: str) -> Reply:
@@ -184,6 +184,27 @@ class VertexSimulator(Api):
             self.account.put(replace(job, is_deleted=True))
             return reply(200, {"name": f"{job.name}/operations/1", "done": True, "response": {}})
 
+    def _is_good(self, token: str) -> bool:
+        """Return whether a token lets its bearer in: one that was given out here must not have run out."""
+        if not token.startswith(PREFIX):
+            return True
+        record = self._given.get(token.removeprefix(PREFIX))
+        return record is not None and self._world.now_s() < record.expires_s
+
+    def _give_token(self, request: Request, call: Call, _project: str, _argument: str) -> Answer:
+        """Answer a request for a token."""
+        form = {name: values[0] for name, values in parse_qs(_text(request)).items()}
+        is_signed = form.get("grant_type") == _GRANT and _is_assertion(form.get("assertion", ""))
+        if not is_signed and not (form.get("grant_type") == "refresh_token" and form.get("refresh_token")):
+            return json_reply(400, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."})
+        with self._world.lock:
+            record = TokenRecord(
+                self._world.name("token", call.n), self._given.next_n(), self._world.now_s() + LIFETIME_S
+            )
+            self._given.put(record)
+        body = {"access_token": PREFIX + record.id, "expires_in": LIFETIME_S, "token_type": "Bearer"}
+        return json_reply(200, body)
+
 
 def _place(argument: str) -> tuple[str, str]:
     project, _, location = argument.partition("/locations/")
@@ -274,40 +295,11 @@ class TokenRecord:
     expires_s: float
 
 
-class TokenDesk:
-    """Gives out the tokens of one world, and knows which are good."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._given: Shelf[TokenRecord] = Shelf(world.folder("vertex", "tokens"), TokenRecord)
-
-    def is_good(self, token: str) -> bool:
-        """Return whether a token lets its bearer in: one that was given out here must not have run out."""
-        if not token.startswith(PREFIX):
-            return True
-        record = self._given.get(token.removeprefix(PREFIX))
-        return record is not None and self._world.now_s() < record.expires_s
-
-    def give(self, request: Request, call: Call, _project: str, _argument: str) -> Answer:
-        """Answer a request for a token."""
-        form = {name: values[0] for name, values in parse_qs(_text(request)).items()}
-        is_signed = form.get("grant_type") == _GRANT and _is_assertion(form.get("assertion", ""), self._world.now_s())
-        if not is_signed and not (form.get("grant_type") == "refresh_token" and form.get("refresh_token")):
-            return json_reply(400, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."})
-        with self._world.lock:
-            record = TokenRecord(
-                self._world.name("token", call.n), self._given.next_n(), self._world.now_s() + LIFETIME_S
-            )
-            self._given.put(record)
-        body = {"access_token": PREFIX + record.id, "expires_in": LIFETIME_S, "token_type": "Bearer"}
-        return json_reply(200, body)
-
-
 def _text(request: Request) -> str:
     return request.body.read(CHUNK_BYTES).decode("latin-1")
 
 
-def _is_assertion(text: str, _now_s: float) -> bool:
+def _is_assertion(text: str) -> bool:
     parts = text.split(".")
     if len(parts) != 3:
         return False

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from batchpond_sim.faults.faults import number
-from batchpond_sim.gemini.answers import Family, answer, family_of
+from batchpond_sim.gemini.answers import Family, answer, known_family
 from batchpond_sim.judges.judge import Panel
 from batchpond_sim.shared.batches import Account, Batch, End, RowsError
 from batchpond_sim.shared.google import timestamp
@@ -28,7 +28,8 @@ from batchpond_sim.shared.rows import (
     Said,
     Shape,
     dump_row,
-    load_row,
+    loaded,
+    numbered_lines,
     request_key,
     write_rows,
 )
@@ -121,37 +122,25 @@ class VertexSpeaker:
             phrase = HTTPStatus(said.status).phrase if said.status in set(HTTPStatus) else "Error"
             row["status"] = f"{phrase}: {orjson.dumps({'error': said.body}).decode()}"
             del row["response"]
-        tokens = said.input_tokens, said.output_tokens, said.reasoning_tokens
-        return Said(dump_row(row), said.is_success, said.is_success, *tokens)
+        return Said.of(dump_row(row), said)
 
     def not_run(self, _i: int, _custom_id: str, _why: NotRun) -> bytes | None:
         """Return nothing: only what was finished is written out."""
         return None
 
 
-class Lines:
-    """The requests of an input file; iterating raises ImportFailure at the first line that cannot be loaded."""
-
-    def __init__(self, source: Path) -> None:
-        self._source = source
-
-    def __iter__(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        columns = Columns()
-        n = 0
-        with self._source.open("rb") as lines:
-            for line in lines:
-                if not line.isspace():
-                    n += 1
-                    yield _checked(line, columns)
-        if n == 0:
-            raise ImportFailure("no rows")
+def lines_of(source: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the requests of an input file; raises ImportFailure at the first line that cannot be loaded."""
+    columns, is_empty = Columns(), True
+    for _, line in numbered_lines(source):
+        is_empty = False
+        yield _checked(line, columns)
+    if is_empty:
+        raise ImportFailure("no rows")
 
 
 def _checked(line: bytes, columns: Columns) -> tuple[str, dict[str, Any]]:
-    try:
-        row = load_row(line)
-    except (ValueError, RecursionError):
-        row = None
+    row = loaded(line)
     if not isinstance(row, dict) or not isinstance(row.get("request"), dict):
         raise ImportFailure("a row without a request")
     columns.load(row)
@@ -229,30 +218,19 @@ class VertexAccount(Account[JobRecord]):
                 # Nobody may write the rows, which shows only when they are there.
                 self.put(replace(job, is_validated=True, end=End.FAILED, **_error(job, code)))
             elif code or not is_there:
-                self._fail(job, code or 3)
+                self.fail(job, **_error(job, code or 3))
             else:
                 super().begin(job)
         except ImportFailure:
-            self._fail(job, 3)
+            self.fail(job, **_error(job, 3))
         except NoBucketError:
-            self._fail(job, 9)
-
-    def _fail(self, job: JobRecord, code: int) -> None:
-        failed = replace(job, is_ended=True, end=End.FAILED, done_s=job.valid_s, **_error(job, code))
-        self.put(failed)
-        self.clear(failed)
+            self.fail(job, **_error(job, 9))
 
     def write(self, job: JobRecord, plan: RowPlan) -> RowCount:
         """Write the rows of a job."""
-        speaker = VertexSpeaker(job.model or "", self.family(job), self.world.panel, timestamp(job.valid_s))
-        return write_rows(Lines(self.input_of(job)), Outputs(self.part(job, "output"), None, SHAPE), plan, speaker)
-
-    def family(self, job: JobRecord) -> Family:
-        """Return the family of a job's model; create has made sure that there is one."""
-        family = family_of(job.model or "")
-        if family is None:
-            raise LookupError(f"job {job.id} has the unknown model {job.model}")
-        return family
+        model = job.model or ""
+        speaker = VertexSpeaker(model, known_family(model), self.world.panel, timestamp(job.valid_s))
+        return write_rows(lines_of(self.input_of(job)), Outputs(self.part(job, "output"), None, SHAPE), plan, speaker)
 
     def publish(self, job: JobRecord) -> JobRecord:
         """Write a job's rows out, in as many objects as its faults ask for."""
