@@ -17,8 +17,8 @@ from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.lake.store import Store
 from batchpond.lake.tables import literal
+from batchpond.plan.asks import PLACES, Ask, SourceRow, asks
 from batchpond.plan.rounds.query import GOOD, query
-from batchpond.plan.stages.rows import PLACES, Ask, SourceRow, asks
 from batchpond.study.stages.spec import Kept, StagedStudy, StageSpec
 from batchpond.tasks.inputs import AnswerRule, entries, same
 from batchpond.tasks.inputs_selection import Question, promising, select
