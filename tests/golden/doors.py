@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 PROGRAM = (sys.executable, "-m", "batchpond")
 BOUND_S = 300.0
@@ -25,21 +28,30 @@ def run(*arguments: str, environment: Mapping[str, str] | None = None) -> subpro
 
 @contextmanager
 def simulating(state: Path, *options: str) -> Iterator[dict[str, str]]:
-    """Run `simulate` on a state folder and a free port of this machine; yields the environment that leads to it."""
-    command = [*PROGRAM, "simulate", "--state", os.fspath(state), *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
-        try:
-            yield _told(program)
-        finally:
-            program.terminate()
-            program.communicate(timeout=BOUND_S)
+    """Run `simulate` on a state folder; yields the environment that leads to it.
+
+    A port that is asked for and taken, by another run of the same tests, is waited for.
+    """
+    for _ in deadline():
+        command = [*PROGRAM, "simulate", "--state", os.fspath(state), *options]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+            try:
+                found = _told(program)
+                if found is not None:
+                    yield found
+                    return
+            finally:
+                program.terminate()
+                program.communicate(timeout=BOUND_S)
 
 
-def _told(program: subprocess.Popen[str]) -> dict[str, str]:
-    """Return what the lines say that `simulate` prints once it listens: `note:` on stderr comes after the last."""
+def _told(program: subprocess.Popen[str]) -> dict[str, str] | None:
+    """Return what `simulate` prints once it listens, None where its port is taken; its note comes after all lines."""
     assert program.stdout is not None
     assert program.stderr is not None
     note = program.stderr.readline()
+    if "cannot listen" in note:
+        return None
     assert note.startswith("note: simulating"), note + program.stderr.read()
     found: dict[str, str] = {}
     while True:
@@ -47,6 +59,15 @@ def _told(program: subprocess.Popen[str]) -> dict[str, str]:
         found[name] = value
         if name == "TOGETHER_API_KEY":
             return found
+
+
+def steer(environ: Mapping[str, str], route: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Call a control route of a running simulator, with POST where there is a body; returns its document."""
+    root = environ["OPENAI_BASE_URL"].removesuffix("/openai/v1")
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(f"{root}/_sim/{route}", data, timeout=BOUND_S) as answer:  # noqa: S310  # loopback
+        found: dict[str, Any] = json.load(answer)
+    return found
 
 
 @contextmanager
