@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from tests.golden import doors
 
 import batchpond
+from tests.golden import doors
 
 HERE = Path(__file__).parent
 STUDIES = HERE / "studies"
@@ -46,6 +46,16 @@ def table(lake: Path, name: str) -> pl.DataFrame:
 def expected() -> dict[str, dict[str, Any]]:
     """Return what was written down, by study."""
     return {path.stem: json.loads(path.read_bytes()) for path in sorted(EXPECTED.glob("*.json"))}
+
+
+def lake_names(name: str) -> dict[str, Any]:
+    """Return a study's version and cells as a new lake names them.
+
+    `renamed.json` has what differs from the record: one stage of pairs of a file's items has the cells and the items
+    that it has without tiers or rounds. A lake that was planned before keeps its names (`test_old_lakes`).
+    """
+    renamed: dict[str, dict[str, Any]] = json.loads((HERE / "renamed.json").read_text("utf-8"))
+    return {**expected()[name]["versions"], **renamed.get(name, {})}
 
 
 @contextmanager

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from tests.golden import doors
-from tests.golden.bought.record import table
 
 import batchpond
+from tests.golden import doors
+from tests.golden.bought.record import table
 
 HERE = Path(__file__).parent
 STEP_S = 1_000

@@ -10,8 +10,10 @@ import pytest
 
 from batchpond.cli.plan import report_lines
 from batchpond.clock import ManualClock
-from batchpond.lake.store import Store
+from batchpond.lake.schemas import PLAN
+from batchpond.lake.store import Store, read_rows
 from batchpond.lake.tables import connect
+from batchpond.plan.cells import cell_id
 from batchpond.plan.report import PlanReport
 from batchpond.plan.verb import plan_study
 from batchpond.study.file import load
@@ -118,6 +120,25 @@ def test_rounds_ask_in_the_same_cells_about_the_same_items(store: Store, tmp_pat
     grain = "select count(*), count(distinct (study_version, slot)) from plan"
     ((n_rows, n_places),) = rows(store, grain)
     assert n_rows == n_places == sum(report.n_plan_rows for report in reports.values())
+
+
+def test_a_version_that_was_begun_with_the_stage_in_its_cells_goes_on_so(store: Store, tmp_path: Path) -> None:
+    """As an earlier version of the program named them, half of a plan on disk: no cell is split and no row twice."""
+    whole = Store.init(tmp_path / "whole", ManualClock(START))
+    report = planned(whole, tmp_path, "tiered")
+    (path,) = whole.files(PLAN.name)
+    names = ("template_id", "rubric_id", "provider", "request_model", "thinking")
+    begun = [
+        {**row, "cell_id": cell_id("s", [row[name] for name in names], "main")}
+        for row in read_rows(path).to_pylist()[::2]
+    ]
+    store.publish(PLAN, f"p_study=s/{report.study_version}-r0001-00000", begun)
+    again = planned(store, tmp_path, "tiered")
+    n = report.n_plan_rows
+    assert (again.study_version, again.n_plan_rows, again.n_cells) == (report.study_version, n, 1)
+    grains = "count(*), count(distinct (item_first, item_second)), count(distinct slot), min(cell_id), max(cell_id)"
+    name = begun[0]["cell_id"]
+    assert rows(store, f"select {grains} from plan") == [(n, n, n, name, name)]
 
 
 def test_repeats_are_asked_whatever_is_sent_first(store: Store, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.golden import doors
 from tests.golden.bought.record import table
 from tests.golden.lakes import desk
