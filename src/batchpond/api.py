@@ -14,15 +14,13 @@ from batchpond import views
 from batchpond.errors import UsageError
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import Store
-from batchpond.plan.stages.planning import StagedReport, plan_staged
-from batchpond.plan.verb import plan_study, sql_on_lake
+from batchpond.plan.verb import plan_study
 from batchpond.results.rank import verb as rank
 from batchpond.results.rank.counts import CELL, What
 from batchpond.run.session import Providers
 from batchpond.run.submit import submit as submit_study
 from batchpond.run.sync import sync_once
 from batchpond.study import file as study_files
-from batchpond.study.stages.spec import StagedStudy
 from batchpond.views.read import BATCH_ROWS, stream
 
 if TYPE_CHECKING:
@@ -47,13 +45,10 @@ class Lake:
     def __repr__(self) -> str:
         return f"Lake({str(self.path)!r})"
 
-    def plan(self, study_path: str | os.PathLike[str]) -> PlanReport | StagedReport:
+    def plan(self, study_path: str | os.PathLike[str]) -> PlanReport:
         """Expand a study file into requests and an estimate; talks to no provider."""
         loaded = study_files.load(Path(study_path))
-        store = Store.init(self.path, self._clock)
-        if isinstance(loaded, StagedStudy):
-            return plan_staged(store, loaded, run_sql=sql_on_lake(store))
-        return plan_study(store, loaded)
+        return plan_study(Store.init(self.path, self._clock), loaded)
 
     def submit(
         self,

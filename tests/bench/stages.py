@@ -26,8 +26,7 @@ from batchpond.lake import tables
 from batchpond.lake.store import Store
 from batchpond.plan.rounds.rounds import publish_round
 from batchpond.plan.rounds.source import asks_by_now
-from batchpond.plan.stages.planning import plan_staged
-from batchpond.plan.verb import sql_on_lake
+from batchpond.plan.verb import plan_study
 from batchpond.study import file as study
 from batchpond.study.stages.spec import StagedStudy
 from batchpond.views.refresh import refresh
@@ -101,8 +100,8 @@ def staged(folder: Path, kind: str, n_asks: int) -> StagedStudy:
 def prepared(store: Store, loaded: StagedStudy, kind: str) -> Callable[[], object]:
     """Return what is to be measured: planning all, or the round of the waiting stage."""
     if kind == "file":
-        return lambda: plan_staged(store, loaded, run_sql=sql_on_lake(store))
-    report = plan_staged(store, loaded, run_sql=sql_on_lake(store))
+        return lambda: plan_study(store, loaded)
+    report = plan_study(store, loaded)
     refresh(store)
     stage = loaded.stage("verdicts")
     return lambda: publish_round(

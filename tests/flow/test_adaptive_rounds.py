@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchpond.cli.plan import staged_lines
+from batchpond.cli.plan import report_lines
 from batchpond.clock import ManualClock
 from batchpond.lake import schemas
 from batchpond.plan import planned
+from batchpond.plan import write as stage_plan
 from batchpond.plan.rounds.rounds import Look
-from batchpond.plan.stages import plan as stage_plan
 from batchpond.results.rank import verb as rank
 from batchpond.results.report import build, files
 from batchpond.results.report.parts import Exhibit
@@ -45,7 +45,7 @@ def rig_at(path: Path, clock: ManualClock | None = None) -> StageRig:
 def answered(tmp_path_factory: pytest.TempPathFactory) -> StageRig:
     """A study whose first round has ended at the provider, and nobody knows it yet."""
     rig = rig_at(tmp_path_factory.mktemp("answered") / "rig")
-    lines = list(staged_lines(rig.planned()))
+    lines = list(report_lines(rig.planned()))
     assert any(f"~{N_ALL}" in line for line in lines), "the forecast holds all rounds"
     rig.submit()
     rig.clock.advance(1_000.0)

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from batchpond.errors import StudyError, UsageError
+from batchpond.errors import StudyError
 from batchpond.lake.attempts import fold
 from batchpond.lake.events.log import read
 from batchpond.lake.schemas import PLAN
@@ -180,11 +180,11 @@ def test_a_round_of_several_files_that_was_cut_between_them_is_completed(tmp_pat
                 raise KeyboardInterrupt
         real(*args)  # type: ignore[arg-type]
 
-    rows = patch.multiple("batchpond.plan.stages.plan", PLAN_FILE_ROWS=3, CHUNK_ROWS=3)
+    rows = patch.multiple("batchpond.plan.write", PLAN_FILE_ROWS=3, CHUNK_ROWS=3)
     group = patch("batchpond.plan.publish.ROW_GROUP_NARROW", 3)
     narrow = patch("batchpond.lake.schemas.Table.row_group_rows", 3)
     with rows, group, narrow:
-        with patch("batchpond.plan.stages.plan.publish_rows", dying), pytest.raises(KeyboardInterrupt):
+        with patch("batchpond.plan.write.publish_rows", dying), pytest.raises(KeyboardInterrupt):
             cut.sync()
         assert cut.rows("select count(*) from plan where round_no = 2", "plan") == [(6,)]
         cut.finish()
@@ -192,13 +192,6 @@ def test_a_round_of_several_files_that_was_cut_between_them_is_completed(tmp_pat
     table = "select stage, round_no, slot, request_model, item_first, request_id, verdict from results order by all"
     assert cut.ask(table) == whole.ask(table)
     assert len(cut.ask(table)) == 12
-
-
-def test_a_part_of_a_staged_study_cannot_be_sent(tmp_path: Path) -> None:
-    rig = rig_of(tmp_path / "rig", small_study())
-    rig.plan()
-    with pytest.raises(UsageError, match="cannot be sent in part"):
-        rig.submit(limit=2)
 
 
 @pytest.mark.parametrize("where", ["verdcit = 'false'", "verdict = 'false'; drop table x", "text ="])

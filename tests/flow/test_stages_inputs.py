@@ -11,9 +11,9 @@ import pytest
 from batchpond.errors import StudyError
 from batchpond.lake.attempts import fold
 from batchpond.lake.events.log import read
+from batchpond.plan.asks import SourceRow
+from batchpond.plan.report import PlanReport
 from batchpond.plan.rounds.inputs import Rated, entry_rows, kept_rows, lacking_rows
-from batchpond.plan.stages.planning import StagedReport
-from batchpond.plan.stages.rows import SourceRow
 from batchpond.run.stages import StageState, remarks, stages
 from batchpond.study.file import load
 from batchpond.study.stages.config import from_config, to_config, to_json
@@ -46,7 +46,7 @@ DEATHS = ("R0", "R1", "R2", "R1", "R0", "R2", "R0", "R1")
 
 
 @pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageRig, StagedReport]:
+def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageRig, PlanReport]:
     """A study whose categories are asked for, and what its plan foretold."""
     rig = StageRig(tmp_path_factory.mktemp("planned") / "rig", toml=inputs_study())
     report = rig.planned()
@@ -55,7 +55,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageRig, StagedR
 
 
 @pytest.fixture(scope="module")
-def done(planned: tuple[StageRig, StagedReport]) -> StageRig:
+def done(planned: tuple[StageRig, PlanReport]) -> StageRig:
     """The same study, killed in one round after the other, and brought to its end."""
     rig, _ = planned
     n_died = 0
@@ -133,7 +133,7 @@ def test_a_further_round_goes_into_statements_that_lack_questions_and_leaves_out
         assert all(text in row["body"] for text in here)
 
 
-def test_the_plan_foretells_every_step_and_at_worst_all_rounds(planned: tuple[StageRig, StagedReport]) -> None:
+def test_the_plan_foretells_every_step_and_at_worst_all_rounds(planned: tuple[StageRig, PlanReport]) -> None:
     """Of 8 questions of each statement 0.4 are foreseen to be rated low: enough for 3, so no round follows."""
     report = planned[1]
     assert [(stage.name, stage.n_requests, stage.is_forecast) for stage in report.stages] == [

@@ -6,8 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from batchpond.lake.store import Store
-from batchpond.plan.stages.planning import plan_staged
-from batchpond.plan.verb import sql_on_lake
+from batchpond.plan.verb import plan_study
 from batchpond.study import file as study
 from batchpond.study.stages.spec import StagedStudy
 from batchpond.views import run_query
@@ -64,7 +63,7 @@ def test_live_answers_open_a_round_of_live_judges(tmp_path: Path) -> None:
     assert isinstance(loaded, StagedStudy)
     with live_desk(tmp_path) as desk:
         store = Store.init(desk.lake)
-        plan_staged(store, loaded, run_sql=sql_on_lake(store))
+        plan_study(store, loaded)
         desk.submit("demo")
         assert desk.live().n_left == 0
         assert desk.sync().n_live == 4

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from batchpond.clock import ManualClock
-from batchpond.plan.stages import plan as stage_plan
+from batchpond.plan import write as stage_plan
 from tests.rigs.stage_study import CANDIDATES, STATEMENTS, StageRig
 
 N_ANSWERS = 36

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.plan.stages.planning import StagedReport
+from batchpond.plan.report import PlanReport
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_study import LATENCY_S
 from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use
@@ -31,7 +31,7 @@ def screening_study(where: str | None) -> str:
     )  # fmt: skip
 
 
-def finished(path: Path, where: str | None) -> tuple[StageRig, StagedReport]:
+def finished(path: Path, where: str | None) -> tuple[StageRig, PlanReport]:
     """Return a study brought to its end, and what its plan foretold."""
     settings = Settings(seed=1, latency_s=LATENCY_S, judges=(f"*:compliance_rate={1 - SHARE}",))
     rig = StageRig(path, settings=settings, toml=screening_study(where), n_inputs=N_INPUTS)
@@ -42,13 +42,13 @@ def finished(path: Path, where: str | None) -> tuple[StageRig, StagedReport]:
 
 
 @pytest.fixture(scope="module")
-def screened(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageRig, StagedReport]:
+def screened(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageRig, PlanReport]:
     """A study that escalates what the cheap model flags."""
     return finished(tmp_path_factory.mktemp("screened") / "rig", "verdict = 'false'")
 
 
 def test_flagged_items_get_the_same_verdicts_as_when_everyone_is_asked(
-    screened: tuple[StageRig, StagedReport], tmp_path: Path
+    screened: tuple[StageRig, PlanReport], tmp_path: Path
 ) -> None:
     everyone, _ = finished(tmp_path / "rig", None)
     verdicts = "select request_model, item_first, request_id, verdict, outcome from results where stage = 'verdicts'"
@@ -58,7 +58,7 @@ def test_flagged_items_get_the_same_verdicts_as_when_everyone_is_asked(
     assert got == everyone.ask(f"{verdicts} and item_first in ({flagged}) order by all")
 
 
-def test_screening_costs_what_its_plan_foretold(screened: tuple[StageRig, StagedReport]) -> None:
+def test_screening_costs_what_its_plan_foretold(screened: tuple[StageRig, PlanReport]) -> None:
     rig, report = screened
     ((cost,),) = [tuple(row.values()) for row in rig.ask("select sum(cost_usd) from responses")]
     assert report.cost.expected_usd == pytest.approx(cost, rel=0.1)

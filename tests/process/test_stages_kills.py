@@ -21,8 +21,7 @@ import pytest
 
 from batchpond.errors import ExitCode
 from batchpond.lake.store import Store
-from batchpond.plan.stages.planning import plan_staged
-from batchpond.plan.verb import sql_on_lake
+from batchpond.plan.verb import plan_study
 from batchpond.providers import registry
 from batchpond.run import submit
 from batchpond.run.session import Providers
@@ -127,7 +126,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     loaded = study.load(folder / "study" / "study.toml")
     assert isinstance(loaded, StagedStudy)
     store = Store.init(folder / "lake")
-    plan_staged(store, loaded, run_sql=sql_on_lake(store))
+    plan_study(store, loaded)
     return folder / "lake"
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from batchpond.plan.stages.planning import StagedReport, plan_staged
-from batchpond.plan.verb import sql_on_lake
+from batchpond.plan.report import PlanReport
+from batchpond.plan.verb import plan_study
 from batchpond.study import file as study
 from batchpond.study.stages.spec import StagedStudy
 from batchpond.views import run_query
@@ -88,13 +88,13 @@ class StageRig(Rig):
         """Run `plan`."""
         self.planned()
 
-    def planned(self) -> StagedReport:
+    def planned(self) -> PlanReport:
         """Run `plan` and return its report."""
         loaded = study.load(self.study_path)
         assert isinstance(loaded, StagedStudy)
         store = self.store()
         with self._points():
-            return plan_staged(store, loaded, run_sql=sql_on_lake(store))
+            return plan_study(store, loaded)
 
     def ask(self, sql: str) -> list[dict[str, Any]]:
         """Return the rows of a query over the views."""

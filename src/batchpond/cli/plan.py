@@ -14,8 +14,7 @@ from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_c
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from batchpond.plan.report import CellReport, ModelReport, PlanReport
-    from batchpond.plan.stages.planning import StagedReport, StageReport
+    from batchpond.plan.report import CellReport, ModelReport, PlanReport, StageReport
 
 CELLS_SHOWN_MAX = 60
 DROPPED_SHOWN_MAX = 20
@@ -36,22 +35,16 @@ def command(invocation: Invocation, study: Path, is_json: bool) -> None:
     file is a new version, and what this lake has answered is not asked again.
     """
     from batchpond.lake.store import Store
-    from batchpond.plan.stages.planning import plan_staged
-    from batchpond.plan.verb import plan_study, sql_on_lake
+    from batchpond.plan.verb import plan_study
     from batchpond.study import file as study_files
-    from batchpond.study.stages.spec import StagedStudy
 
     loaded = study_files.load(study)
-    store = Store.init(invocation.lake_path)
-    if isinstance(loaded, StagedStudy):
-        _tell_staged(invocation, plan_staged(store, loaded, run_sql=sql_on_lake(store)), is_json=is_json)
-        return
-    report = plan_study(store, loaded)
+    report = plan_study(Store.init(invocation.lake_path), loaded)
     if is_json:
         output.document(report)
     else:
         output.text("\n".join(report_lines(report)))
-    if report.n_to_ask:
+    if report.n_to_ask or any(stage.is_forecast for stage in report.stages):
         invocation.diagnostics.note(
             "nothing was sent", hint=f"`batchpond submit {report.study}` shows the cost and asks"
         )
@@ -59,31 +52,26 @@ def command(invocation: Invocation, study: Path, is_json: bool) -> None:
         invocation.diagnostics.note(f"nothing of {report.study} is left to ask")
 
 
-def _tell_staged(invocation: Invocation, report: StagedReport, *, is_json: bool) -> None:
-    if is_json:
-        output.document(report)
-    else:
-        output.text("\n".join(staged_lines(report)))
-    invocation.diagnostics.note("nothing was sent", hint=f"`batchpond submit {report.study}` shows the cost and asks")
-
-
-def staged_lines(report: StagedReport) -> Iterator[str]:
-    """Yield the plan of a study of stages as a person reads it."""
+def report_lines(report: PlanReport) -> Iterator[str]:
+    """Yield a plan as a person reads it."""
     newness = "new version" if report.is_new_version else "known version"
     yield f"study {report.study}, {newness} {report.study_version}"
-    yield f"{plural(report.n_requests, 'request')} planned; what waits for answers is a forecast (~)"
+    yield from _counts(report)
+    has_forecast = any(stage.is_forecast for stage in report.stages)
+    if has_forecast or len(report.stages) > 1:
+        yield "what waits for answers is a forecast (~)" if has_forecast else ""
+        yield from formats.aligned(STAGE_COLUMNS, [_stage_row(stage) for stage in report.stages], n_text_columns=3)
     yield ""
-    yield from formats.aligned(STAGE_COLUMNS, [_stage_row(stage) for stage in report.stages], n_text_columns=3)
+    yield from formats.aligned(MODEL_COLUMNS, [_model_row(model) for model in report.models], n_text_columns=2)
     yield ""
-    cost = report.cost
+    yield from _cells(report)
+    yield ""
+    cost, rest = report.cost, " and of what follows from it" if has_forecast else ""
     yield (
-        f"cost of all stages, a rough estimate: low {usd(cost.low_usd)}, "
+        f"cost of what is to ask{rest}, a rough estimate: low {usd(cost.low_usd)}, "
         f"expected {usd(cost.expected_usd)}, worst {usd(cost.worst_usd)}"
     )
-    for drop in report.dropped[:DROPPED_SHOWN_MAX]:
-        yield f"- dropped: {drop.provider}/{drop.model} at thinking {drop.thinking}: {drop.reason}"
-    for caveat in report.caveats:
-        yield f"- {caveat}"
+    yield from _remarks(report)
 
 
 def _stage_row(stage: StageReport) -> tuple[str, ...]:
@@ -94,37 +82,31 @@ def _stage_row(stage: StageReport) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def report_lines(report: PlanReport) -> Iterator[str]:
-    """Yield a plan as a person reads it."""
-    newness = "new version" if report.is_new_version else "known version"
-    yield f"study {report.study}, {newness} {report.study_version}"
-    yield from _counts(report)
-    yield ""
-    yield from formats.aligned(MODEL_COLUMNS, [_model_row(model) for model in report.models], n_text_columns=2)
-    yield ""
-    cells = [_cell_row(cell) for cell in report.cells[:CELLS_SHOWN_MAX]]
-    yield from formats.aligned(CELL_COLUMNS, cells, n_text_columns=4)
+def _cells(report: PlanReport) -> Iterator[str]:
+    """Yield the table of cells; the stage is told where there are several."""
+    has_stages = len(report.stages) > 1
+    cells = [((cell.stage,) if has_stages else ()) + _cell_row(cell) for cell in report.cells[:CELLS_SHOWN_MAX]]
+    columns = ("stage", *CELL_COLUMNS) if has_stages else CELL_COLUMNS
+    yield from formats.aligned(columns, cells, n_text_columns=4 + has_stages)
     if len(report.cells) > CELLS_SHOWN_MAX:
         yield f"... and {len(report.cells) - CELLS_SHOWN_MAX:,} more cells; `--json` lists all"
-    yield ""
-    cost = report.cost
-    yield (
-        f"cost of what is to ask, a rough estimate: low {usd(cost.low_usd)}, "
-        f"expected {usd(cost.expected_usd)}, worst {usd(cost.worst_usd)}"
-    )
-    yield from _remarks(report)
 
 
 def _counts(report: PlanReport) -> Iterator[str]:
-    balance = report.balance
-    yield (
-        f"{plural(report.n_items, 'item')}, {report.n_pairs:,} of {plural(report.n_pairs_possible, 'pair')} "
-        f"({balance.n_forward:,} asked forward, {balance.n_reverse:,} in reverse)"
-    )
-    yield (
-        f"position: the smaller id stands first in {balance.lo_first_share:.1%} of all; an item stands first "
-        f"in {balance.first_share_min:.1%} to {balance.first_share_max:.1%} of its own"
-    )
+    pairs, balance = "", report.balance
+    if report.n_pairs is not None and report.n_pairs_possible is not None:
+        pairs = f", {report.n_pairs:,} of {plural(report.n_pairs_possible, 'pair')}"
+    if balance is None:
+        yield f"{plural(report.n_items, 'item')}{pairs}"
+    else:
+        yield (
+            f"{plural(report.n_items, 'item')}{pairs} "
+            f"({balance.n_forward:,} asked forward, {balance.n_reverse:,} in reverse)"
+        )
+        yield (
+            f"position: the smaller id stands first in {balance.lo_first_share:.1%} of all; an item stands first "
+            f"in {balance.first_share_min:.1%} to {balance.first_share_max:.1%} of its own"
+        )
     shared = f", {report.n_shared:,} of them shared between rows" if report.n_shared else ""
     yield (
         f"{plural(report.n_cells, 'cell')}, {plural(report.n_plan_rows, 'row')}, "

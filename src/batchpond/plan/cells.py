@@ -1,9 +1,9 @@
-"""The cells of a study: every combination of template, rubric, model and thinking that can be asked."""
+"""The ways to ask a study: every model at every thinking level that it takes, and the cells they make."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,10 +11,9 @@ import orjson
 
 from batchpond import ids
 from batchpond.errors import StudyError, UsageError
-from batchpond.model import Mode
 from batchpond.providers.base import ModelSettings, ProviderModule
 from batchpond.providers.shared.body import SCHEMA
-from batchpond.study.spec import THINKING_DEFAULT, ModelSpec, Study, Unsupported
+from batchpond.study.spec import THINKING_DEFAULT, ModelSpec, Unsupported
 from batchpond.tasks.rubrics import Rubric
 from batchpond.tasks.templates import Template
 
@@ -36,6 +35,10 @@ class Way:
     left_out: tuple[str, ...]
     fingerprint: str
 
+    def dimensions(self, template_id: str, rubric_id: str) -> tuple[str, str, str, str, str]:
+        """Return what tells a cell from the others of a stage."""
+        return template_id, rubric_id, self.spec.provider, self.spec.model, self.thinking
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -53,11 +56,6 @@ class Cell:
         settings = self.way.settings
         return self.way.spec.provider, settings.endpoint, settings.request_model
 
-    @property
-    def shard_group(self) -> tuple[str, str, str, Mode]:
-        """What all requests of one shard must share: the group, and the way they are sent."""
-        return *self.group, self.way.spec.mode
-
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
@@ -69,26 +67,18 @@ class Dropped:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """The cells that are asked and the combinations that are not."""
-
-    cells: tuple[Cell, ...]
-    dropped: tuple[Dropped, ...]
-
-
-def make(study: Study, templates: Sequence[Template], modules: Modules) -> Grid:
-    """Return a study's cells, one model after the other.
-
-    Raises StudyError that names every unsupported combination, unless the study says to drop them.
-    """
-    ways, dropped = make_ways(study.models, modules, study.unsupported, study.source)
-    n_cells = len(ways) * len(templates) * len(study.rubrics)
+def check_number(source: str, n_cells: int) -> None:
+    """Raise StudyError for more cells than one study holds."""
     if n_cells > CELLS_MAX:
-        raise StudyError(f"{study.source}: makes {n_cells:,} cells; one study holds at most {CELLS_MAX:,}")
-    combinations = ((way, template, rubric) for way in ways for template in templates for rubric in study.rubrics)
-    cells = tuple(_cell(number, study.name, *parts) for number, parts in enumerate(combinations))
-    return Grid(cells, tuple(dropped))
+        raise StudyError(f"{source}: makes {n_cells:,} cells; one study holds at most {CELLS_MAX:,}")
+
+
+def cell_id(study: str, dimensions: Iterable[str], stage: str | None = None) -> str:
+    """Return the id of a cell; `dimensions` are template, rubric, provider, model and thinking.
+
+    `stage` is given where a study is more than pairs of a file's items.
+    """
+    return ids.digest("cell", study, *dimensions, *(() if stage is None else (stage,)))
 
 
 class OutputSchema(dict[str, Any]):
@@ -128,11 +118,6 @@ def _refusal(source: str, unsupported: Unsupported, dropped: Sequence[Dropped]) 
         if unsupported is Unsupported.REFUSE
         else "nothing would be left to ask",
     )
-
-
-def _cell(number: int, study: str, way: Way, template: Template, rubric: Rubric) -> Cell:
-    parts = (study, template.template_id, rubric.rubric_id, way.spec.provider, way.spec.model, way.thinking)
-    return Cell(number, ids.digest("cell", *parts), template, rubric, way)
 
 
 def _wire(source: str, spec: ModelSpec, modules: Modules) -> tuple[ProviderModule, str]:

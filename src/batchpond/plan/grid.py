@@ -10,7 +10,7 @@ of a chat message. English prose comes out a little high, other scripts vary; it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -19,11 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchpond import ids
-from batchpond.model import Direction
 from batchpond.plan.cells import Cell, canonical
 from batchpond.plan.items import Item
 from batchpond.plan.pairs import Pairs
-from batchpond.tasks.pairwise import AnswerRule
 from batchpond.tasks.templates import Filled
 
 BLOCK_ROWS: Final = 2_048
@@ -60,21 +58,6 @@ class Block:
     estimated_input_tokens: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedRequest:
-    """One request in its place in the study."""
-
-    slot: int
-    cell: Cell
-    request_id: str
-    body: bytes
-    estimated_input_tokens: int
-    item_first: str
-    item_second: str
-    direction: Direction
-    repeat_no: int
-
-
 def asks(pairs: Pairs, repeats: int) -> Asks:
     """Return what is asked of each cell: per pair the forward repeats, then the reverse ones."""
     n_orders = 1 + pairs.has_reverse.astype(np.int32)
@@ -103,17 +86,11 @@ class Texts:
 class Builder:
     """Builds the bodies of one cell."""
 
-    def __init__(self, cell: Cell, answer: AnswerRule, texts: Texts) -> None:
+    def __init__(self, cell: Cell, answers: Mapping[str, str], texts: Texts) -> None:
         self.cell = cell
         self.texts = texts
-        self.filled: Filled = cell.template.fill(
-            {
-                "TRAIT_NAME": cell.rubric.name,
-                "TRAIT_DESCRIPTION": cell.rubric.description,
-                "ANSWER_FIRST": answer.answer_first,
-                "ANSWER_SECOND": answer.answer_second,
-            }
-        )
+        named = {"TRAIT_NAME": cell.rubric.name, "TRAIT_DESCRIPTION": cell.rubric.description}
+        self.filled: Filled = cell.template.fill({**answers, **named, **dict(cell.rubric.more)})
         self._text_bytes = sum(len(text.encode("utf-8")) for text in self.filled.texts)
         self._first_times = self.filled.samples.count(0)
         self._second_times = self.filled.samples.count(1)
@@ -170,11 +147,11 @@ class Builder:
 
 
 def blocks(
-    cells: Sequence[Cell], plan: Asks, texts: Texts, answer: AnswerRule, rows: int = BLOCK_ROWS
+    cells: Sequence[Cell], plan: Asks, texts: Texts, answers: Mapping[str, str], rows: int = BLOCK_ROWS
 ) -> Iterator[Block]:
-    """Yield all requests in slot order, at most `rows` of one cell at a time."""
+    """Yield all requests in slot order, at most `rows` of one cell at a time; `answers` are the rule's placeholders."""
     for cell in cells:
-        builder = Builder(cell, answer, texts)
+        builder = Builder(cell, answers, texts)
         body_of = builder.body_of((int(plan.first[0]), int(plan.second[0])))
         for start in range(0, len(plan), rows):
             yield _block(builder, body_of, plan, start, min(start + rows, len(plan)))
@@ -190,24 +167,3 @@ def _block(builder: Builder, body_of: BodyOf, plan: Asks, start: int, stop: int)
         ids.request_id(provider, endpoint, model, body, repeat) for body, repeat in zip(bodies, repeats, strict=True)
     ]
     return Block(builder.cell, start, request_ids, bodies, tokens)
-
-
-def expand(
-    cells: Sequence[Cell], pairs: Pairs, items: Sequence[Item], answer: AnswerRule, repeats: int = 1
-) -> Iterator[PlannedRequest]:
-    """Yield every request with its place, in slot order; `items` are in id order."""
-    plan = asks(pairs, repeats)
-    for block in blocks(cells, plan, Texts(items), answer, rows=1_000):
-        rows = zip(block.request_ids, block.bodies, block.estimated_input_tokens, strict=True)
-        for ask, (request_id, body, tokens) in enumerate(rows, block.start):
-            yield PlannedRequest(
-                slot=block.cell.number * len(plan) + ask,
-                cell=block.cell,
-                request_id=request_id,
-                body=body,
-                estimated_input_tokens=tokens,
-                item_first=items[plan.first[ask]].item_id,
-                item_second=items[plan.second[ask]].item_id,
-                direction=Direction.REVERSE if plan.is_reverse[ask] else Direction.FORWARD,
-                repeat_no=int(plan.repeat_no[ask]),
-            )

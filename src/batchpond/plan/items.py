@@ -49,11 +49,11 @@ class Item:
         return ids.digest("item", self.item_id, self.text, self.metadata or "")
 
 
-def read_items(study: Study, run_sql: SqlRows | None = None) -> list[Item]:
-    """Return a study's items in id order; raises StudyError that lists what cannot be used."""
-    items = read_any(study.items, study.base_path, run_sql)
+def read_pairs(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None) -> list[Item]:
+    """Return the items of a source that are compared, in id order; raises StudyError that lists what cannot be used."""
+    items = read_any(spec, base_path, run_sql)
     if len(items) < 2:
-        raise StudyError(f"{study.items.location}: has {len(items)} usable items; pairs need at least 2")
+        raise StudyError(f"{spec.location}: has {len(items)} usable items; pairs need at least 2")
     return items
 
 

@@ -42,6 +42,39 @@ class ShardRule:
     per_cell: bool = False
 
 
+def sampled(n_requests: int | None) -> str:
+    """Return the SQL of those requests of `wanted` that belong to a sample of so many, or of all.
+
+    A sample holds so many of the requests of the first round, each stage's in turn, in an order by pair that never
+    changes: both directions and all cells of a pair come together, and a larger sample contains a smaller one. What
+    is asked in later rounds follows from it, so that all of that belongs to it.
+    """
+    if n_requests is None:
+        return "select * from wanted"
+    return f"""select * from wanted where round_no > 1 or request_id in (
+    select request_id from (
+      select request_id, slot, row_number() over (partition by stage order by pair_id, slot) as place
+      from wanted where round_no = 1
+    ) order by place, slot limit {n_requests:d}
+  )"""
+
+
+def sample_of(picture: Picture, study: str) -> int | None:
+    """Return of how many requests the sample is that is approved of a study's present plan, None where it is none."""
+    approval = picture.approvals.get(study)
+    if approval is None or approval.study_version != picture.current_versions.get(study):
+        return None
+    return approval.n_limit
+
+
+_REACHED: Final = """
+select stage, coalesce(max(turn_no), count(distinct round_no) filter (purpose is not null) - 1, 0),
+       count(distinct request_id) filter (round_no = 1),
+       count(distinct request_id) filter (round_no = 1 and request_id in (select request_id from shard_requests))
+from plan where study_version = $1 group by stage
+"""
+
+
 def study_settings(store: Store, version: str) -> dict[str, Any]:
     """Return the settings that a study version was planned with."""
     found = study_column(store, version, "config")
@@ -84,30 +117,31 @@ def expected_output_tokens(store: Store, version: str) -> dict[str, int]:
     return {name: n_tokens for name, n_tokens in said.items() if n_tokens is not None}
 
 
-def later_cost(store: Store, version: str, n_again: int = 0) -> tuple[float | None, float | None]:
+def later_cost(
+    store: Store, version: str, n_again: int = 0, sample: int | None = None
+) -> tuple[float | None, float | None]:
     """Return what rounds that are still to be planned may cost: expected, and at worst, in USD; None is unknown.
 
-    What is asked once more, `n_again` requests, may lead to as large a share of all later rounds again.
+    What is asked once more, `n_again` requests, may lead to as large a share of all later rounds again, and so may
+    what is asked from the start and in no shard yet. Of a `sample` of so many requests only its share follows.
     """
     settings = study_settings(store, version)
     later: dict[str, dict[str, Any]] = settings.get("later") or {}
     if not later:
         return 0.0, 0.0
-    with tables.connect(store, ["plan"]) as connection:
-        rows = connection.execute(
-            "select stage, coalesce(max(turn_no), count(distinct round_no) filter (purpose is not null) - 1, 0),"
-            " count(distinct request_id) filter (round_no = 1) from plan"
-            " where study_version = $1 group by stage",
-            [version],
-        ).fetchall()
-    reached: dict[str, int] = {stage: turn_no for stage, turn_no, _ in rows}
-    share_again = min(1.0, n_again / max(1, sum(n for _, _, n in rows)))
+    with tables.connect(store, ["plan", "shard_requests"]) as connection:
+        rows = connection.execute(_REACHED, [version]).fetchall()
+    reached: dict[str, int] = {stage: turn_no for stage, turn_no, *_ in rows}
+    n_first = max(1, sum(row[2] for row in rows))
+    n_sample = n_first if sample is None else min(sample, n_first)
+    n_fresh = max(0, n_sample - sum(row[3] for row in rows))
+    share_again = min(1.0, (n_again + n_fresh) / n_first)
     shares = {
         name: max(share_again, 1 - reached[name] / found["n_rounds"] if found["n_rounds"] and name in reached else 0)
         for name, found in later.items()
     }
     passed = _passed(settings.get("stages") or [], reached)
-    shares |= {name: share_again if name in passed else 1.0 for name in later if name not in reached}
+    shares |= {name: share_again if name in passed else n_sample / n_first for name in later if name not in reached}
     totals: list[float | None] = []
     for key in ("expected_usd", "worst_usd"):
         costs = [(found[key], shares[name]) for name, found in later.items() if shares[name]]

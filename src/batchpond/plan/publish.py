@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -171,15 +170,3 @@ def publish_inputs(
     new = rows.filter(pc.is_in(rows.column(hash_column), value_set=hashes))
     store.publish(table, ids.digest(f"{table.name} file", *new.column(hash_column).to_pylist()), new)
     return len(found)
-
-
-def plan_file_names(study: str, version: str, n_files: int) -> list[str]:
-    """Return the names of a version's plan files."""
-    return [f"p_study={study}/{version}-{number:05d}" for number in range(n_files)]
-
-
-def publish_plan(store: Store, study: str, version: str, spool: Spool) -> None:
-    """Publish the spooled plan rows; files that stand there already are left alone."""
-    paths: Sequence[Path] = spool.finish()
-    for name, path in zip(plan_file_names(study, version, len(paths)), paths, strict=True):
-        store.publish_file(spool.table, name, path)

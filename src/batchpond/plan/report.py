@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -10,15 +11,17 @@ import duckdb
 import pyarrow as pa
 
 from batchpond.model import Mode, PricedModel
-from batchpond.plan.cells import Cell, Dropped
+from batchpond.plan.cells import Dropped, Way
 from batchpond.plan.pairs import Balance
-from batchpond.plan.shard import GroupedLine, Limits, Line, own_limits, split_groups
+from batchpond.plan.shard import Limits, cut, limits_of
 from batchpond.study.prices import NOTHING, Estimate, Prices
 from batchpond.study.spec import ShardsSpec
+from batchpond.study.stages.spec import StageSpec
 
 _FETCH_ROWS: Final = 10_000
 
-Group = tuple[str, ...]
+WayOf = Mapping[tuple[str, str, str, str], Way]
+"""The ways to ask of all stages, by stage, provider, model and thinking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class CellReport:
     """One cell; a request that cells share is counted in the first of them only."""
 
     cell_id: str
+    stage: str
     template_id: str
     rubric_id: str
     provider: str
@@ -56,12 +60,30 @@ class ModelReport:
 
 
 @dataclass(frozen=True, slots=True)
+class StageReport:
+    """One stage; of one that waits for answers, others' or its own, all it will ask is a forecast (`is_forecast`).
+
+    Tokens and cost are of what is still to be asked.
+    """
+
+    name: str
+    task: str
+    waits_for: tuple[str, ...]
+    is_forecast: bool
+    n_requests: int
+    input_tokens: int
+    cost: Estimate
+
+
+@dataclass(frozen=True, slots=True)
 class PlanReport:
     """What planning found and wrote.
 
-    `n_requests` counts different requests; `n_shared` is how many plan rows reuse one of them;
+    `n_requests` counts different requests that are planned by now; `n_shared` is how many plan rows reuse one of them;
     `n_new` requests were added to the lake by this run; `n_answered_already` have a successful answer;
-    `n_in_shards` were put into a batch before, answered or not; `n_to_ask` is neither.
+    `n_in_shards` were put into a batch before, answered or not; `n_to_ask` is neither. `n_pairs`,
+    `n_pairs_possible` and `balance` are of the stages that compare pairs of items from the start, and None where no
+    stage does, `balance` where several do. `cost` is of what is to ask and of what is foreseen to follow from it.
     Costs are rough; None is unknown.
     """
 
@@ -69,8 +91,8 @@ class PlanReport:
     study_version: str
     is_new_version: bool
     n_items: int
-    n_pairs: int
-    n_pairs_possible: int
+    n_pairs: int | None
+    n_pairs_possible: int | None
     n_cells: int
     n_plan_rows: int
     n_requests: int
@@ -82,177 +104,213 @@ class PlanReport:
     n_shards: int
     estimated_input_tokens: int
     cost: Estimate
+    stages: tuple[StageReport, ...]
     cells: tuple[CellReport, ...]
     models: tuple[ModelReport, ...]
     dropped: tuple[Dropped, ...]
-    balance: Balance
+    balance: Balance | None
     caveats: tuple[str, ...]
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CellCounts:
+class Cell(NamedTuple):
     """What the lake says of one cell."""
 
-    n_requests: int = 0
-    n_to_ask: int = 0
-    estimated_input_tokens: int = 0
-    size_bytes: int = 0
+    number: int
+    cell_id: str
+    stage: str
+    template_id: str
+    rubric_id: str
+    provider: str
+    endpoint: str
+    request_model: str
+    thinking: str
+    mode: str
+    n_plan_rows: int
+    n_requests: int
+    n_to_ask: int
+    estimated_input_tokens: int
+    size_bytes: int
+
+    @property
+    def way(self) -> tuple[str, str, str, str]:
+        """What tells the way it is asked from all others of the study."""
+        return self.stage, self.provider, self.request_model, self.thinking
+
+    @property
+    def model(self) -> tuple[str, str, str, str]:
+        """Provider, endpoint, model and mode."""
+        return self.provider, self.endpoint, self.request_model, self.mode
 
 
-class Asked(NamedTuple):
-    """Counts over a version's different requests."""
+class _Line(NamedTuple):
+    """A request that is to be asked, with what cutting shards needs of it; the cell is one of its group's."""
 
+    cell_number: int
+    group: Hashable
+    n_in_group: int
+    request_id: str
+    size_bytes: int
+    estimated_input_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Counts over a version's different requests, in all and by cell, and how many shards each model's make."""
+
+    n_plan_rows: int
     n_requests: int
     n_answered: int
     n_in_shards: int
+    cells: Sequence[Cell]
+    n_shards: Mapping[tuple[str, ...], int]
 
 
-def read_asked(
-    connection: duckdb.DuckDBPyConnection, study: str, version: str, n_asks: int, cells: Sequence[Cell]
-) -> tuple[Asked, list[CellCounts]]:
-    """Return the counts of a version, whole and by cell number, and leave the table `asked` behind.
+def count(connection: duckdb.DuckDBPyConnection, study: str, version: str, ways: WayOf, spec: ShardsSpec) -> Counted:
+    """Return what is planned of a version.
 
-    `connection` has views of plan, requests, responses and shard_requests. Each request counts in the
-    cell of its first slot.
+    `connection` has views of the lake's tables. Raises UsageError for a request that no batch can hold.
     """
-    connection.execute(_ASKED, [study, version])
-    total = connection.execute(
-        "select count(*), count(*) filter (is_answered), count(*) filter (is_in_shard) from asked"
-    ).fetchall()[0]
-    by_cell = connection.execute(_BY_CELL, [n_asks]).fetchall()
-    counts = [CellCounts()] * len(cells)
-    for number, n_requests, n_to_ask, tokens, size_bytes in by_cell:
-        counts[number] = CellCounts(n_requests, n_to_ask, tokens, size_bytes)
-    return Asked(*total), counts
+    values = {"study": study, "version": version}
+    connection.execute(_CELLS, values)
+    connection.execute(_ASKED, values)
+    n_requests, n_answered, n_in_shards = connection.execute(_TOTALS).fetchall()[0]
+    cells = [Cell(*row) for row in connection.execute(_BY_CELL).fetchall()]
+    n_shards: Counter[tuple[str, ...]] = Counter()
+
+    def limits(line: _Line) -> Limits:
+        way = ways[cells[line.cell_number].way]
+        return limits_of(way.module.DESCRIPTOR, way.spec.mode, spec.max_requests)
+
+    for shard in cut(_lines(connection, cells, spec), limits, spec.segments):
+        n_shards[cells[shard[0].cell_number].model] += 1
+    n_plan_rows = sum(cell.n_plan_rows for cell in cells)
+    return Counted(n_plan_rows, n_requests, n_answered, n_in_shards, cells, n_shards)
 
 
-_ASKED = """
+_CELLS: Final = """
+create or replace temp table cells as
+select
+    cast(row_number() over (order by min(slot)) - 1 as integer) as number, cell_id, min(stage) as stage,
+    min(template_id) as template_id, min(rubric_id) as rubric_id, min(provider) as provider,
+    min(endpoint) as endpoint, min(request_model) as request_model, min(thinking) as thinking, min(mode) as mode,
+    count(*) as n_plan_rows
+from plan where study = $study and study_version = $version group by cell_id
+"""
+
+_ASKED: Final = """
 create or replace temp table asked as
-with first_slots as (
-    select request_id, min(slot) as slot from plan where study = ? and study_version = ? group by request_id
+with firsts as (
+    select request_id, min(slot) as slot, arg_min(number, slot) as cell_number, min(coalesce(tier, 1)) as tier
+    from plan join cells on cells.cell_id = plan.cell_id where study = $study and study_version = $version
+    group by request_id
 )
 select
-    f.slot, r.request_id, r.size_bytes, r.estimated_input_tokens,
+    f.slot, f.cell_number, f.tier, r.request_id, r.size_bytes, r.estimated_input_tokens,
     exists (
         select 1 from responses as a
         where a.request_id = r.request_id and a.status = 'succeeded' and a.match = 'matched'
     ) as is_answered,
     exists (select 1 from shard_requests as s where s.request_id = r.request_id) as is_in_shard
-from first_slots as f
+from firsts as f
 join requests as r on r.request_id = f.request_id
 """
 
-_BY_CELL = """
+_TOTALS: Final = """
+select count(*), count(*) filter (is_answered), count(*) filter (is_in_shard) from asked
+"""
+
+_BY_CELL: Final = """
+with counted as (
+    select
+        cell_number, count(*) as n_requests,
+        count(*) filter (not is_answered and not is_in_shard) as n_to_ask,
+        sum(estimated_input_tokens) filter (not is_answered and not is_in_shard) as tokens,
+        sum(size_bytes) filter (not is_answered and not is_in_shard) as size_bytes
+    from asked group by cell_number
+)
 select
-    cast(slot // ? as integer) as cell_number,
-    count(*) as n_requests,
-    count(*) filter (not is_answered and not is_in_shard) as n_to_ask,
-    cast(coalesce(sum(estimated_input_tokens) filter (not is_answered and not is_in_shard), 0) as bigint) as tokens,
-    cast(coalesce(sum(size_bytes) filter (not is_answered and not is_in_shard), 0) as bigint) as size_bytes
-from asked
-group by cell_number
+    cells.* exclude (n_plan_rows), n_plan_rows, coalesce(n_requests, 0), coalesce(n_to_ask, 0),
+    cast(coalesce(tokens, 0) as bigint), cast(coalesce(size_bytes, 0) as bigint)
+from cells left join counted on counted.cell_number = cells.number order by number
+"""
+
+_TO_ASK: Final = """
+select cell_number, group_number, count(*) over (partition by group_number), request_id, size_bytes,
+       estimated_input_tokens
+from asked join groups using (cell_number, tier)
+where not is_answered and not is_in_shard order by group_number, slot
 """
 
 
-def cell_reports(cells: Sequence[Cell], counts: Sequence[CellCounts], n_asks: int, prices: Prices) -> list[CellReport]:
+def _lines(connection: duckdb.DuckDBPyConnection, cells: Sequence[Cell], spec: ShardsSpec) -> Iterator[_Line]:
+    """Yield what is to be asked in the order in which it is cut: by tier, then what shares a shard, then as planned."""
+    found = connection.execute("select distinct tier, cell_number from asked order by all").fetchall()
+    keys = [(tier, *cells[number].model, cells[number].cell_id if spec.per_cell else "") for tier, number in found]
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    tiers, cell_numbers = zip(*found, strict=True)
+    groups = {"tier": tiers, "cell_number": cell_numbers, "group_number": [numbers[key] for key in keys]}
+    connection.register("groups", pa.table(groups))
+    for batch in connection.sql(_TO_ASK).to_arrow_reader(_FETCH_ROWS):
+        yield from map(_Line, *(column.to_pylist() for column in batch.columns))
+
+
+def cell_reports(counted: Counted, ways: WayOf, stages: Iterable[StageSpec], prices: Prices) -> list[CellReport]:
     """Return what is told of each cell."""
+    expected = {stage.name: stage.expected_output_tokens for stage in stages}
     return [
         CellReport(
             cell_id=cell.cell_id,
-            template_id=cell.template.template_id,
-            rubric_id=cell.rubric.rubric_id,
-            provider=cell.way.spec.provider,
-            request_model=cell.way.spec.model,
-            thinking=cell.way.thinking,
-            n_plan_rows=n_asks,
-            n_requests=count.n_requests,
-            n_to_ask=count.n_to_ask,
-            estimated_input_tokens=count.estimated_input_tokens,
+            stage=cell.stage,
+            template_id=cell.template_id,
+            rubric_id=cell.rubric_id,
+            provider=cell.provider,
+            request_model=cell.request_model,
+            thinking=cell.thinking,
+            n_plan_rows=cell.n_plan_rows,
+            n_requests=cell.n_requests,
+            n_to_ask=cell.n_to_ask,
+            estimated_input_tokens=cell.estimated_input_tokens,
             cost=prices.estimate(
-                PricedModel(cell.way.spec.provider, cell.way.spec.model, cell.way.spec.mode),
-                cell.way.thinking,
-                cell.way.settings.max_output_tokens,
-                count.n_to_ask,
-                count.estimated_input_tokens,
+                PricedModel(cell.provider, cell.request_model, Mode(cell.mode)),
+                cell.thinking,
+                ways[cell.way].settings.max_output_tokens,
+                cell.n_to_ask,
+                cell.estimated_input_tokens,
+                expected[cell.stage],
             ),
-            left_out=cell.way.left_out,
+            left_out=ways[cell.way].left_out,
         )
-        for cell, count in zip(cells, counts, strict=True)
+        for cell in counted.cells
     ]
 
 
-def model_reports(
-    cells: Sequence[Cell], counts: Sequence[CellCounts], reports: Sequence[CellReport], n_shards: Mapping[Group, int]
-) -> list[ModelReport]:
-    """Return what is told of each provider, endpoint and model, in the order of the study."""
+def model_reports(counted: Counted, reports: Sequence[CellReport]) -> list[ModelReport]:
+    """Return what is told of each provider, endpoint, model and mode, in the order of the study."""
     found = []
-    for group in dict.fromkeys(cell.shard_group for cell in cells):
-        members = [number for number, cell in enumerate(cells) if cell.shard_group == group]
-        cost = NOTHING
-        for number in members:
-            cost = cost + reports[number].cost
-        provider, endpoint, model, mode = group
+    for model in dict.fromkeys(cell.model for cell in counted.cells):
+        members = [cell for cell in counted.cells if cell.model == model]
+        provider, endpoint, request_model, mode = model
         found.append(
             ModelReport(
                 provider=provider,
                 endpoint=endpoint,
-                request_model=model,
-                mode=mode,
-                n_requests=sum(counts[number].n_requests for number in members),
-                n_to_ask=sum(counts[number].n_to_ask for number in members),
-                n_shards=n_shards.get(group, 0),
-                estimated_input_tokens=sum(counts[number].estimated_input_tokens for number in members),
-                size_bytes=sum(counts[number].size_bytes for number in members),
-                cost=cost,
+                request_model=request_model,
+                mode=Mode(mode),
+                n_requests=sum(cell.n_requests for cell in members),
+                n_to_ask=sum(cell.n_to_ask for cell in members),
+                n_shards=counted.n_shards.get(model, 0),
+                estimated_input_tokens=sum(cell.estimated_input_tokens for cell in members),
+                size_bytes=sum(cell.size_bytes for cell in members),
+                cost=total(reports[cell.number].cost for cell in members),
             )
         )
     return found
 
 
-def shard_counts(
-    connection: duckdb.DuckDBPyConnection,
-    cells: Sequence[Cell],
-    counts: Sequence[CellCounts],
-    n_asks: int,
-    spec: ShardsSpec,
-) -> dict[Group, int]:
-    """Return how many shards each (provider, endpoint, model, mode) takes; needs the table `asked`.
-
-    Streams over ids and sizes. Raises UsageError for a request that no batch can hold.
-    """
-    keys: list[Group] = [(*cell.shard_group, cell.cell_id) if spec.per_cell else cell.shard_group for cell in cells]
-    groups = list(dict.fromkeys(keys))
-    n_lines = {group: 0 for group in groups}
-    for group, count in zip(keys, counts, strict=True):
-        n_lines[group] += count.n_to_ask
-    limits = {group: limits_of(cell, spec) for group, cell in zip(keys, cells, strict=True)}
-    segments = None if spec.segments is None else {group: (n, spec.segments) for group, n in n_lines.items()}
-    rows = _lines(connection, [groups.index(group) for group in keys], groups, n_asks)
-    found: dict[Group, int] = {}
-    for group, _ in split_groups(rows, limits, segments):
-        found[group[:4]] = found.get(group[:4], 0) + 1
+def total(costs: Iterable[Estimate]) -> Estimate:
+    """Return the sum of costs."""
+    found = NOTHING
+    for cost in costs:
+        found = found + cost
     return found
-
-
-def limits_of(cell: Cell, spec: ShardsSpec) -> Limits:
-    """Return the limits of a cell's shards: the provider's, and the study's where it is stricter."""
-    descriptor = cell.way.module.DESCRIPTOR
-    if cell.way.spec.mode is not Mode.BATCH:
-        return own_limits(spec.max_requests)
-    return Limits(min(descriptor.max_requests, spec.max_requests or descriptor.max_requests), descriptor.max_bytes)
-
-
-def _lines(
-    connection: duckdb.DuckDBPyConnection, group_of_cell: Sequence[int], groups: Sequence[Group], n_asks: int
-) -> Iterator[GroupedLine[Group]]:
-    numbers = pa.table({"cell_number": pa.array(range(len(group_of_cell)), pa.int64()), "group_number": group_of_cell})
-    connection.register("cell_groups", numbers)
-    relation = connection.sql(
-        "select group_number, request_id, size_bytes, estimated_input_tokens from asked "
-        f"join cell_groups on cell_number = slot // {n_asks} "
-        "where not is_answered and not is_in_shard order by group_number, slot"
-    )
-    for batch in relation.to_arrow_reader(_FETCH_ROWS):
-        for group_number, *line in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            yield GroupedLine(groups[group_number], Line(*line))

@@ -6,12 +6,15 @@ limits give the same shards.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby, islice
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from itertools import chain, groupby, islice
+from operator import attrgetter
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from batchpond.errors import UsageError
+from batchpond.model import Mode
+from batchpond.providers.base import Descriptor
 
 # {"custom_id":"...31...","method":"POST","url":"/v1/chat/completions","body":} and a line feed, with room.
 LINE_OVERHEAD_BYTES: Final = 256
@@ -59,9 +62,17 @@ class Limits:
     line_overhead_bytes: int = LINE_OVERHEAD_BYTES
 
 
-def own_limits(max_requests: int | None) -> Limits:
-    """Return the limits of what no provider's queue holds: live calls and files."""
-    return Limits(min(max_requests or OWN_REQUESTS_MAX, OWN_REQUESTS_MAX), OWN_BYTES_MAX)
+def limits_of(
+    provider: Descriptor, mode: Mode, max_requests: int | None = None, max_tokens: int | None = None
+) -> Limits:
+    """Return the limits of a provider's shards, and the study's where it is stricter.
+
+    No provider's queue holds live calls and files, so that only our own limits bind them.
+    """
+    if mode is not Mode.BATCH:
+        return Limits(min(max_requests or OWN_REQUESTS_MAX, OWN_REQUESTS_MAX), OWN_BYTES_MAX)
+    n_requests = min(max_requests or provider.max_requests, provider.max_requests)
+    return Limits(n_requests, provider.max_bytes, max_tokens)
 
 
 def split(lines: Iterable[SizedRow], limits: Limits) -> Iterator[list[SizedRow]]:
@@ -120,33 +131,35 @@ def split_segments(
         yield from split(islice(rest, size), limits)
 
 
-GroupT = TypeVar("GroupT", bound=Hashable)
+class Grouped(Sized, Protocol):
+    """A row that knows what all rows of its shard must share, and how many share it."""
+
+    @property
+    def group(self) -> Hashable:
+        """Tier, provider, endpoint, model and mode, and the cell where shards are wanted per cell."""
+        ...
+
+    @property
+    def n_in_group(self) -> int:
+        """How many rows there are of its group."""
+        ...
 
 
-class GroupedLine(NamedTuple, Generic[GroupT]):
-    """A line with what all lines of its shard must share."""
-
-    group: GroupT
-    line: Line
+GroupedRow = TypeVar("GroupedRow", bound=Grouped)
 
 
-def split_groups(
-    rows: Iterable[GroupedLine[GroupT]],
-    limits_of: Mapping[GroupT, Limits],
-    segments_of: Mapping[GroupT, tuple[int, int]] | None = None,
-) -> Iterator[tuple[GroupT, list[Line]]]:
-    """Yield (group, shard) for rows that come group by group; no shard spans two groups.
+def cut(
+    rows: Iterable[GroupedRow], limits: Callable[[GroupedRow], Limits], n_segments: int | None = None
+) -> Iterator[list[GroupedRow]]:
+    """Yield the shards of rows that come group by group; no shard spans two groups.
 
-    A group is (provider, endpoint, model), with the cell where shards are wanted per cell.
-    `segments_of` gives a group's number of lines and of segments. Raises ValueError when a group comes back.
+    `limits` gives those of a group by its first row. Raises ValueError when a group comes back.
     """
-    done: set[GroupT] = set()
-    for group, members in groupby(rows, key=lambda row: row.group):
+    done: set[Hashable] = set()
+    for group, members in groupby(rows, key=attrgetter("group")):
         if group in done:
             raise ValueError(f"rows are not sorted by group: {group!r} comes back")
         done.add(group)
-        lines = (row.line for row in members)
-        limits = limits_of[group]
-        shards = split(lines, limits) if segments_of is None else split_segments(lines, *segments_of[group], limits)
-        for shard in shards:
-            yield group, shard
+        first = next(members)
+        own, lines = limits(first), chain((first,), members)  # noqa: B031 (one pass over both)
+        yield from split(lines, own) if n_segments is None else split_segments(lines, first.n_in_group, n_segments, own)

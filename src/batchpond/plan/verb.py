@@ -1,117 +1,96 @@
 """The verb `plan`: a study becomes requests and plan rows in the lake, and a report. Talks to nobody.
 
-Idempotent and safe to kill: requests are published before the rows that refer to them, then the
-study's own row, and last the event that makes the version the study's newest. A version whose row
-stands is complete and is not written again.
+Stages that wait for nothing become requests, the others a forecast. Idempotent and safe to kill: requests are
+published before the rows that refer to them, then the study's own row, and last the event that makes the version the
+study's newest. A version whose row stands is complete and is not written again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-import duckdb
 import orjson
-import pyarrow as pa
+import pyarrow.parquet as pq
 
 from batchpond import views
 from batchpond.lake import tables
+from batchpond.lake.attempts import fold
 from batchpond.lake.events.log import EventLog
 from batchpond.lake.events.records import Planned
-from batchpond.lake.schemas import ITEMS, PLAN, REQUESTS, RUBRICS, STUDIES, TEMPLATES
+from batchpond.lake.schemas import REQUESTS, STUDIES
 from batchpond.lake.store import CONFIG, Store
-from batchpond.model import PricedModel
-from batchpond.plan import resolved
-from batchpond.plan.cells import Cell, Grid, Modules, make
-from batchpond.plan.grid import Asks, Block, Texts, asks, blocks
+from batchpond.plan import drafts, forms, planned
+from batchpond.plan.cells import Modules
+from batchpond.plan.drafts import Draft, StageDraft
+from batchpond.plan.forecast import Forecast, forecast
 from batchpond.plan.items import SqlRows
-from batchpond.plan.pairs import Pairs, balance, choose
-from batchpond.plan.publish import (
-    PLAN_FILE_ROWS,
-    REQUEST_FILE_ROWS,
-    Spool,
-    publish_inputs,
-    publish_plan,
-    publish_requests,
-)
+from batchpond.plan.notes import caveats, notes
+from batchpond.plan.pairs import Balance, balance
 from batchpond.plan.report import (
-    Asked,
-    CellCounts,
+    CellReport,
+    Counted,
     PlanReport,
+    StageReport,
     cell_reports,
-    limits_of,
+    count,
     model_reports,
-    read_asked,
-    shard_counts,
+    total,
 )
-from batchpond.plan.resolved import Resolved
-from batchpond.plan.rows import Rows
-from batchpond.plan.shard import Limits, Line, check_line
+from batchpond.plan.rounds.rounds import (
+    FIRST_ROUND,
+    INCOMPLETE,
+    may_have_answers,
+    open_rounds,
+    publish_round,
+    round_event,
+)
 from batchpond.providers import registry
-from batchpond.study.prices import NOTHING, Prices
-from batchpond.study.spec import ItemsFrom, Order, Study
+from batchpond.study.prices import Prices
+from batchpond.study.spec import Study
+from batchpond.study.stages.spec import StagedStudy
 from batchpond.views import refresh
 
 _SQL_TIMEOUT_S: Final = 600.0  # the work on its rows included
 _SQL_ROWS: Final = 1_000
-_TABLES: Final = ("items", "rubrics", "templates", "requests", "plan", "responses", "shard_requests")
-
-
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A study worked out, before anything is written."""
-
-    resolved: Resolved
-    grid: Grid
-    pairs: Pairs
-    asks: Asks
-    version: str
-
-    @property
-    def study(self) -> Study:
-        return self.resolved.study
-
-    @property
-    def n_plan_rows(self) -> int:
-        return len(self.asks) * len(self.grid.cells)
+_TABLES: Final = ("requests", "plan", "responses", "shard_requests")
 
 
 def plan_study(
     store: Store,
-    study: Study,
+    study: Study | StagedStudy,
     *,
     now: datetime | None = None,
     modules: Modules = registry.module,
     run_sql: SqlRows | None = None,
 ) -> PlanReport:
-    """Write a study's requests and plan into the lake and return what would be asked, at which rough cost.
+    """Write what a study asks from the start into the lake and return what all of it would ask, at which rough cost.
 
     `now` dates the prices. Raises StudyError for what cannot be asked, BusyError when another process
     writes to the lake.
     """
     prices = Prices.of_lake(store.path / CONFIG, now or store.clock.now())
     with store.lock("plan"):
-        draft = _draft(store, study, modules, run_sql)
+        draft = drafts.read(store, study, modules, run_sql or sql_on_lake(store))
+        is_known = any(one.stage.waits or one.stage.goes_on for one in draft.stages)
+        foreseen = forecast([drafts.known(one) for one in draft.stages], prices) if is_known else []
         study_row = f"p_study={study.name}/{draft.version}"
-        n_new = 0 if store.has(STUDIES, study_row) else _write(store, draft)
-        with tables.connect(store, _TABLES) as connection:
-            asked, counts = read_asked(connection, study.name, draft.version, len(draft.asks), draft.grid.cells)
-            n_shards = shard_counts(connection, draft.grid.cells, counts, len(draft.asks), study.shards)
-        store.publish(STUDIES, study_row, _study_row(draft, asked.n_requests))
-        is_new_version = _make_newest(store, study.name, draft.version)
+        n_before = _n_requests(store)
+        is_planned = store.has(STUDIES, study_row)
+        if not is_planned:
+            drafts.check_later(store, draft)
+            _write(store, draft)
+        counted = _counted(store, draft)
+        if not is_planned:
+            store.publish(STUDIES, study_row, [_study_row(draft, foreseen, counted.n_requests)])
+        log = EventLog(store)
+        is_new_version = _make_newest(store, log, draft)
         refresh.refresh(store)
-    return _report(draft, asked, counts, n_shards, prices, n_new=n_new, is_new_version=is_new_version)
-
-
-def _draft(store: Store, study: Study, modules: Modules, run_sql: SqlRows | None) -> _Draft:
-    if study.items.source is ItemsFrom.SQL and run_sql is None:
-        run_sql = sql_on_lake(store)
-    found = resolved.resolve(study, run_sql)
-    grid = make(study, found.templates, modules)
-    pairs = choose([item.item_id for item in found.items], study.pairs, study.seed)
-    return _Draft(found, grid, pairs, asks(pairs, study.pairs.repeats), resolved.version(found, grid.cells))
+        if _open_rounds(store, log, draft):
+            counted = _counted(store, draft)
+        n_new = _n_requests(store) - n_before
+    return _report(draft, counted, foreseen, prices, n_new=n_new, is_new_version=is_new_version)
 
 
 def sql_on_lake(store: Store) -> SqlRows:
@@ -126,58 +105,53 @@ def sql_on_lake(store: Store) -> SqlRows:
     return run
 
 
-def _write(store: Store, draft: _Draft) -> int:
-    items, study = draft.resolved.items, draft.study
-    rows = Rows(study.name, draft.version, items, draft.pairs, draft.asks, study.answer)
-    with Spool(store, REQUESTS, REQUEST_FILE_ROWS) as requests, Spool(store, PLAN, PLAN_FILE_ROWS) as plan:
-        for block in blocks(draft.grid.cells, draft.asks, Texts(items), study.answer):
-            _check_sizes(block, limits_of(block.cell, study.shards))
-            requests.add(rows.requests(block))
-            plan.add(rows.plan(block))
-        with tables.connect(store, _TABLES) as connection:
-            n_new = publish_requests(store, connection, requests)
-            _publish_inputs(store, connection, draft)
-        publish_plan(store, study.name, draft.version, plan)
-    return n_new
+def _n_requests(store: Store) -> int:
+    return sum(pq.read_metadata(path).num_rows for path in store.files(REQUESTS.name))
 
 
-def _check_sizes(block: Block, limits: Limits) -> None:
-    """Refuse a request that no batch could hold before anything is written."""
-    largest = max(range(len(block.bodies)), key=lambda number: len(block.bodies[number]))
-    line = Line(block.request_ids[largest], len(block.bodies[largest]), block.estimated_input_tokens[largest])
-    check_line(line, limits)
+def _write(store: Store, draft: Draft) -> None:
+    for one in draft.stages:
+        if one.rows is not None:
+            asked = one.grid or one.asks()
+            publish_round(
+                store, draft.study, draft.version, FIRST_ROUND, one.stage, asked, ways=one.ways,
+                is_only=not draft.has_rounds,
+            )  # fmt: skip
 
 
-def _publish_inputs(store: Store, connection: duckdb.DuckDBPyConnection, draft: _Draft) -> None:
-    items = [(item.item_hash, item.item_id, item.text, item.metadata) for item in draft.resolved.items]
-    rubrics = [(r.rubric_hash, r.rubric_id, r.name, r.description) for r in draft.study.rubrics]
-    templates = [(t.template_hash, t.template_id, t.text) for t in draft.resolved.templates]
-    for table, rows in ((ITEMS, items), (RUBRICS, rubrics), (TEMPLATES, templates)):
-        columns = [pa.array(values, pa.string()) for values in zip(*rows, strict=True)]
-        data = pa.Table.from_arrays(columns, schema=table.schema)
-        publish_inputs(store, connection, table, table.schema.names[0], data)
+def _counted(store: Store, draft: Draft) -> Counted:
+    with tables.connect(store, _TABLES) as connection:
+        return count(connection, draft.study.name, draft.version, draft.ways, draft.study.shards)
 
 
-def _study_row(draft: _Draft, n_requests: int) -> list[dict[str, Any]]:
-    answer = draft.study.answer
-    return [
-        {
-            "study": draft.study.name,
-            "study_version": draft.version,
-            "config": resolved.config_json(draft.study),
-            "parsers": orjson.dumps({answer.parser_id: answer.to_spec()}, option=orjson.OPT_SORT_KEYS).decode("utf-8"),
-            "n_items": len(draft.resolved.items),
-            "n_pairs": len(draft.pairs),
-            "n_cells": len(draft.grid.cells),
-            "n_plan_rows": draft.n_plan_rows,
-            "n_requests": n_requests,
-        }
-    ]
+def _study_row(draft: Draft, foreseen: Sequence[Forecast], n_requests: int) -> dict[str, Any]:
+    stages = draft.stages
+    parsers = {one.stage.rule.parser_id: dict(one.stage.rule.to_spec()) for one in stages}
+    n_pairs, _ = _n_pairs(stages)
+    return {
+        "study": draft.study.name,
+        "study_version": draft.version,
+        "config": forms.config_json(draft.written, foreseen),
+        "parsers": orjson.dumps(parsers, option=orjson.OPT_SORT_KEYS).decode("utf-8"),
+        "n_items": sum(len(one.rows or ()) for one in stages),
+        "n_pairs": n_pairs,
+        "n_cells": sum(one.n_cells for one in stages),
+        "n_plan_rows": sum(one.n_plan_rows for one in stages),
+        "n_requests": n_requests,
+    }
 
 
-def _make_newest(store: Store, study: str, version: str) -> bool:
+def _n_pairs(stages: Sequence[StageDraft]) -> tuple[int, int] | tuple[None, None]:
+    """Return how many pairs are compared from the start, and of how many, where any are."""
+    found = [one.pairs for one in stages if one.pairs is not None]
+    return (sum(map(len, found)), sum(pairs.n_possible for pairs in found)) if found else (None, None)
+
+
+def _make_newest(store: Store, log: EventLog, draft: Draft) -> bool:
     """Record that this version is the study's newest, unless it is already; return whether it was recorded."""
-    log = EventLog(store)
+    study, version = draft.study.name, draft.version
+    if draft.has_rounds and version not in fold(log.events).rounds:
+        log.append(round_event(store, study, version, INCOMPLETE, {}))
     planned = [event for event in log.events if isinstance(event, Planned) and event.study == study]
     if planned and max(planned, key=lambda event: event.ord).study_version == version:
         return False
@@ -185,82 +159,71 @@ def _make_newest(store: Store, study: str, version: str) -> bool:
     return True
 
 
+def _open_rounds(store: Store, log: EventLog, draft: Draft) -> bool:
+    """Plan what answers that the lake has make possible; return whether that is anything."""
+    if not draft.has_rounds:
+        return False
+    picture = fold(log.events)
+    last, sample = picture.rounds[draft.version], planned.sample_of(picture, draft.study.name)
+    opened = may_have_answers(log.events, last) and open_rounds(store, log.append, draft.study, last, sample=sample)
+    refresh.refresh(store)
+    return bool(opened)
+
+
 def _report(
-    draft: _Draft, asked: Asked, counts: Sequence[CellCounts], n_shards: Mapping[tuple[str, ...], int], prices: Prices,
-    *, n_new: int, is_new_version: bool,
-) -> PlanReport:  # fmt: skip
-    cells = draft.grid.cells
-    reports = cell_reports(cells, counts, len(draft.asks), prices)
-    cost = NOTHING
-    for report in reports:
-        cost = cost + report.cost
+    draft: Draft, counted: Counted, foreseen: Sequence[Forecast], prices: Prices, *, n_new: int, is_new_version: bool
+) -> PlanReport:
+    stages = draft.stages
+    cells = cell_reports(counted, draft.ways, draft.study.stages, prices)
+    n_pairs, n_pairs_possible = _n_pairs(stages)
+    compared = [one for one in stages if one.pairs is not None]
+    stage_reports = _stage_reports(draft, cells, foreseen)
     return PlanReport(
         study=draft.study.name,
         study_version=draft.version,
         is_new_version=is_new_version,
-        n_items=len(draft.resolved.items),
-        n_pairs=len(draft.pairs),
-        n_pairs_possible=draft.pairs.n_possible,
+        n_items=sum(len(one.rows or ()) for one in stages),
+        n_pairs=n_pairs,
+        n_pairs_possible=n_pairs_possible,
         n_cells=len(cells),
-        n_plan_rows=draft.n_plan_rows,
-        n_requests=asked.n_requests,
-        n_shared=draft.n_plan_rows - asked.n_requests,
+        n_plan_rows=counted.n_plan_rows,
+        n_requests=counted.n_requests,
+        n_shared=counted.n_plan_rows - counted.n_requests,
         n_new=n_new,
-        n_answered_already=asked.n_answered,
-        n_in_shards=asked.n_in_shards,
-        n_to_ask=sum(count.n_to_ask for count in counts),
-        n_shards=sum(n_shards.values()),
-        estimated_input_tokens=sum(count.estimated_input_tokens for count in counts),
-        cost=cost,
-        cells=tuple(reports),
-        models=tuple(model_reports(cells, counts, reports, n_shards)),
-        dropped=draft.grid.dropped,
-        balance=balance([item.item_id for item in draft.resolved.items], draft.pairs),
-        caveats=_caveats(cells),
-        notes=tuple(_notes(draft, prices)),
+        n_answered_already=counted.n_answered,
+        n_in_shards=counted.n_in_shards,
+        n_to_ask=sum(cell.n_to_ask for cell in cells),
+        n_shards=sum(counted.n_shards.values()),
+        estimated_input_tokens=sum(cell.estimated_input_tokens for cell in cells),
+        cost=total(stage.cost for stage in stage_reports),
+        stages=tuple(stage_reports),
+        cells=tuple(cells),
+        models=tuple(model_reports(counted, cells)),
+        dropped=tuple(draft.dropped),
+        balance=_balance(compared[0]) if len(compared) == 1 else None,
+        caveats=caveats(draft),
+        notes=notes(draft, prices),
     )
 
 
-def _caveats(cells: Sequence[Cell]) -> tuple[str, ...]:
-    """What providers say of themselves and of the models, each once."""
-    found = [
-        f"{spec.provider}: {caveat}"
-        for spec, module in ((cell.way.spec, cell.way.module) for cell in cells)
-        for caveat in registry.caveats(module, spec.model, spec.mode)
-    ]
-    return tuple(dict.fromkeys(found))
+def _balance(one: StageDraft) -> Balance | None:
+    return None if one.pairs is None else balance([row.item_id for row in one.rows or ()], one.pairs)
 
 
-def _notes(draft: _Draft, prices: Prices) -> list[str]:
-    """What the study's author should know before paying, in sentences."""
-    study, notes = draft.study, []
-    for cell in {cell.template.template_id: cell for cell in draft.grid.cells}.values():
-        text = cell.template.text
-        has_answers = "{ANSWER_FIRST}" in text and "{ANSWER_SECOND}" in text
-        if not has_answers and not (study.answer.answer_first in text and study.answer.answer_second in text):
-            notes.append(
-                f"template {cell.template.template_id} does not spell out the two answers; a reply counts only if it "
-                f"holds exactly one of {study.answer.answer_first} and {study.answer.answer_second}"
-            )
-    models = dict.fromkeys(PricedModel(spec.provider, spec.model, spec.mode) for spec in study.models)
-    notes += [
-        f"no {asked.mode} price is known for {asked.provider}/{asked.model}, so its cost is unknown; "
-        f'set it under [prices."{asked.override}"] in the lake\'s {CONFIG}'
-        for asked in models
-        if prices.unit(asked) is None
-    ]
-    if any(cell.way.settings.max_output_tokens is None for cell in draft.grid.cells):
-        notes.append("without max_output_tokens the worst cost is unknown")
-    if study.pairs.count is not None and study.pairs.count > draft.pairs.n_possible:
-        notes.append(
-            f"pairs.count is {study.pairs.count:,}, but there are only {draft.pairs.n_possible:,} pairs; all are asked"
+def _stage_reports(draft: Draft, cells: Sequence[CellReport], foreseen: Sequence[Forecast]) -> list[StageReport]:
+    """Return what is told of each stage: what is planned of it, and what is foreseen where it waits."""
+    later = {found.stage.name: found for found in foreseen if found.stage.waits or found.stage.goes_on}
+    reports = []
+    for stage in draft.study.stages:
+        own = [cell for cell in cells if cell.stage == stage.name]
+        n_requests, input_tokens = (
+            sum(cell.n_requests for cell in own),
+            sum(cell.estimated_input_tokens for cell in own),
         )
-    if study.pairs.order is Order.FIXED and study.pairs.reverse < 1:
-        notes.append("with a fixed order and not every pair reversed, position and item cannot be told apart")
-    for way in {cell.way.fingerprint: cell.way for cell in draft.grid.cells}.values():
-        if way.left_out:
-            names = ", ".join(way.left_out)
-            notes.append(
-                f"{way.spec.provider}/{way.spec.model} at thinking {way.thinking} does not take {names}; left out"
-            )
-    return notes
+        cost = total(cell.cost for cell in own)
+        if found := later.get(stage.name):
+            n_requests, input_tokens, cost = found.n_requests, found.input_tokens, cost + found.later
+        reports.append(
+            StageReport(stage.name, stage.task, stage.rows.waits_for, found is not None, n_requests, input_tokens, cost)
+        )
+    return reports

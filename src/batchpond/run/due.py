@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,11 +36,11 @@ _DUE = """
 with wanted as (
   select request_id, min(slot) as slot, min(pair_id) as pair_id, min(cell_id) as cell_id,
          min(template_id) as template_id, min(rubric_id) as rubric_id, min(thinking) as thinking, min(mode) as mode,
-         min(coalesce(tier, 1)) as tier, min(stage) as stage
+         min(coalesce(tier, 1)) as tier, min(stage) as stage, max(round_no) as round_no
   from plan where study = $study and study_version = $version
   group by request_id
 ), sampled as (
-  select * from wanted order by pair_id, slot limit $sample
+  {sampled}
 ), asked as (
   select request_id, list_contains($live, shard_id) as is_live
   from shard_requests where not list_contains($void, shard_id)
@@ -89,11 +88,9 @@ class DueRequest(NamedTuple):
     stage: str = ""
 
     @property
-    def group(self) -> tuple[int, str, str, str, str, str, int]:
-        """What all requests of a shard share, and how many due requests share it."""
-        return (
-            self.tier, self.provider, self.endpoint, self.request_model, self.mode, self.cell_group, self.n_in_group,
-        )  # fmt: skip
+    def group(self) -> tuple[int, str, str, str, str, str]:
+        """What all requests of a shard share."""
+        return self.tier, self.provider, self.endpoint, self.request_model, self.mode, self.cell_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +110,7 @@ def new_shards(
     Due are the requests that no shard holds; with `again`, those that it names and that are in no shard
     that is still on its way.
 
-    `sample` keeps to the first so many requests of the plan in an order by pair that never changes: both
-    directions and all cells of a pair come together, and a larger sample contains a smaller one.
+    `sample` keeps to so many of what is asked from the start, as `planned.sampled` says, and what follows from it.
     """
     rule = planned.shard_rule(store, version)
     settings = config.load(store.path)
@@ -125,11 +121,10 @@ def new_shards(
     generation = len(picture.voided) + (0 if again is None else len(picture.shards))
     with tables.connect(store, ["plan", "requests", "shard_requests", "responses"]) as connection:
         connection.execute(
-            _DUE.replace("{chosen}", chosen),
+            _DUE.replace("{chosen}", chosen).replace("{sampled}", planned.sampled(sample)),
             {
                 "study": study,
                 "version": version,
-                "sample": _EVERYTHING if sample is None else sample,
                 "void": [*picture.voided, *void_shards(picture, study, version)],
                 "live": pending_shards(picture),
                 "again": again is not None,
@@ -137,15 +132,14 @@ def new_shards(
                 "per_cell": rule.per_cell,
             },
         )
-        for group, members in groupby(_rows(connection), key=lambda row: row.group):
-            _, provider, _, model, mode, _, n_lines = group
-            limits = _limits(provider, Mode(mode), settings.of_model(provider, model), rule)
-            if rule.segments is None:
-                parts = shard.split(members, limits)
-            else:
-                parts = shard.split_segments(members, n_lines, rule.segments, limits)
-            for lines in parts:
-                yield NewShard(shard_event(study, version, lines, kind, book, generation, expected), lines)
+
+        def limits(line: DueRequest) -> shard.Limits:
+            queue = settings.of_model(line.provider, line.request_model)
+            descriptor = registry.module(line.provider).DESCRIPTOR
+            return shard.limits_of(descriptor, Mode(line.mode), rule.max_requests, queue.enqueued_tokens)
+
+        for lines in shard.cut(_rows(connection), limits, rule.segments):
+            yield NewShard(shard_event(study, version, lines, kind, book, generation, expected), lines)
 
 
 def _chosen(picture: Picture, again: Again | None) -> tuple[str, dict[str, Any]]:
@@ -191,18 +185,6 @@ def pending_shards(picture: Picture) -> list[str]:
     """Return the shards that are still to be sent or answered, those that are sent again by themselves included."""
     latest = {shard_id: picture.latest_attempt(shard_id) for shard_id in picture.shards}
     return [shard_id for shard_id, attempt in latest.items() if attempt is None or not is_over(attempt)]
-
-
-def _limits(provider: str, mode: Mode, queue: config.Limits, rule: planned.ShardRule) -> shard.Limits:
-    descriptor = registry.module(provider).DESCRIPTOR
-    if mode is not Mode.BATCH:
-        return shard.own_limits(rule.max_requests)
-    wish = rule.max_requests if rule.max_requests is not None else descriptor.max_requests
-    return shard.Limits(
-        max_requests=min(wish, descriptor.max_requests),
-        max_bytes=descriptor.max_bytes,
-        max_tokens=queue.enqueued_tokens,
-    )
 
 
 def shard_event(
@@ -300,7 +282,10 @@ def _is_all_sharded(session: Session, study: str, approval: Approval) -> bool:
     last_round = session.picture.rounds.get(version)
     found = last_round.n_requests if last_round else planned.study_column(session.store, version, "n_requests")
     n_wanted = _EVERYTHING if found is None else int(found)
-    return n_sharded >= (n_wanted if approval.n_limit is None else min(n_wanted, approval.n_limit))
+    if approval.n_limit is None:
+        return n_sharded >= n_wanted
+    # Which requests of later rounds follow from a sample only the plan says.
+    return last_round is None and n_sharded >= min(n_wanted, approval.n_limit)
 
 
 def is_real(store: Store, picture: Picture, shard: Sharded) -> bool:

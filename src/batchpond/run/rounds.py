@@ -24,7 +24,8 @@ def open_due(session: Session, study: str) -> bool:
         return session.isolated("", f"opening stage {stage} of study {study}")
 
     staged = from_config(planned.study_settings(session.store, version))
-    opened = open_rounds(session.store, session.record, staged, session.picture.rounds[version], isolated)
+    last, sample = session.picture.rounds[version], planned.sample_of(session.picture, study)
+    opened = open_rounds(session.store, session.record, staged, last, isolated, sample)
     for stage, n_new in opened:
         session.note(Severity.INFO, f"stage {stage} of study {study} asks {n_new:,} more questions")
     return True

@@ -71,7 +71,7 @@ def stages(store: Store, picture: Picture, study: str | None = None) -> list[Sta
             continue
         staged = from_config(planned.study_settings(store, version))
         look = Look.at(store, staged, last)
-        look.stand(standings_of(store, name))
+        look.stand(standings_of(store, staged, planned.sample_of(picture, name)))
         found += [_status(look, stage) for stage in staged.stages]
     return found
 

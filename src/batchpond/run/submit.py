@@ -16,12 +16,14 @@ from batchpond.lake.store import Store
 from batchpond.model import Mode, PricedModel
 from batchpond.plan import planned
 from batchpond.plan.planned import Again
+from batchpond.plan.rounds.rounds import not_in_part
 from batchpond.providers import registry
 from batchpond.run import due, exchange
 from batchpond.run.adopt import adoptions
 from batchpond.run.find.unknowns import resolve_unknowns
 from batchpond.run.sending import Readiness, Trigger, candidates, readiness, send_due
 from batchpond.run.session import Counts, Note, Providers, Session
+from batchpond.study.stages.config import from_config
 from batchpond.views.refresh import refresh
 
 _HOLDING_PHASES = UNCLEAR_PHASES | {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE}
@@ -108,7 +110,7 @@ def preview(
     models = tuple(_model_cost(key, group) for key, group in sorted(groups.items()))
     largest_usd = max((shard.cost_max_usd or 0.0 for shard in shards), default=0.0)
     n_again = sum(shard.n_requests for shard in repeated)
-    later = planned.later_cost(store, version, n_again) if shards else (0.0, 0.0)
+    later = planned.later_cost(store, version, n_again, limit) if shards else (0.0, 0.0)
     return SubmitPreview(study, version, models, tuple(sorted(caveats)), largest_usd, *later)
 
 
@@ -161,11 +163,8 @@ def submit(
     above `max_cost_usd` or the study's budget; what is sent before a failure stays on record and is never sent twice.
     """
     picture = fold(read(store))
-    if limit is not None and picture.current_versions.get(study) in picture.rounds:
-        raise UsageError(
-            f"study {study} has stages that wait for all answers of others: it cannot be sent in part",
-            hint="leave out --limit; to try a study, plan it with fewer items under another name",
-        )
+    if limit is not None:
+        _check_part(store, picture, study)
     shown = preview(store, picture, study, limit, again=again)
     limits_usd = [max_cost_usd, planned.study_budget_usd(store, shown.study_version)]
     max_cost_usd = min((usd for usd in limits_usd if usd is not None), default=None)
@@ -185,6 +184,19 @@ def submit(
         session.log.compact()
         refresh(store)
     return SubmitReport(shown, True, session.counts, session.n_live, tuple(session.notes), session.worst_exit_code())
+
+
+def _check_part(store: Store, picture: Picture, study: str) -> None:
+    """Raise UsageError for a study in which a part of the answers would lead to other questions than all do."""
+    version = picture.current_versions.get(study, "")
+    if version not in picture.rounds:
+        return
+    stage = not_in_part(from_config(planned.study_settings(store, version)))
+    if stage is not None:
+        raise UsageError(
+            f"study {study} cannot be sent in part: stage {stage.name} chooses among all answers it waits for",
+            hint="leave out --limit; to try a study, plan it with fewer items under another name",
+        )
 
 
 def _check_money(shown: SubmitPreview, max_cost_usd: float | None) -> None:

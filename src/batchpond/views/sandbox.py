@@ -13,7 +13,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -70,24 +70,28 @@ def stream_query(
     timeout_s: float = TIMEOUT_S,
     memory_limit: str = QUERY_MEMORY_LIMIT,
     max_rows: int = ROWS_MAX,
+    values: Mapping[str, object] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Run one SELECT as `run_query` does and yield its rows as they come, so that memory holds few of them.
 
-    The time that the caller takes for them counts. Raises as `run_query` does, also between two batches.
+    `values` are bound to the `$name`s in it. The time that the caller takes for the rows counts. Raises as
+    `run_query` does, also between two batches.
     """
-    with _asked(lake_path, sql, timeout_s, memory_limit) as reader:
+    with _asked(lake_path, sql, timeout_s, memory_limit, values) as reader:
         yield from _batches(reader, timeout_s, max_rows)
 
 
 @contextmanager
-def _asked(lake_path: Path, sql: str, timeout_s: float, memory_limit: str) -> Iterator[pa.RecordBatchReader]:
+def _asked(
+    lake_path: Path, sql: str, timeout_s: float, memory_limit: str, values: Mapping[str, object] | None = None
+) -> Iterator[pa.RecordBatchReader]:
     if len(sql) > SQL_CHARACTERS_MAX:
         raise UsageError(f"the query is longer than {SQL_CHARACTERS_MAX:,} characters", hint=_HINT_SELECT)
     with closing(database.connect(lake_path, memory_limit=memory_limit)) as connection:
         _lock_down(connection)
         with _translated(lake_path), _deadline(connection, timeout_s):
             _check(connection, sql)
-            yield connection.sql(sql).to_arrow_reader(_ROWS_PER_BATCH)
+            yield connection.sql(sql, params=values).to_arrow_reader(_ROWS_PER_BATCH)
 
 
 def _lock_down(connection: duckdb.DuckDBPyConnection) -> None:

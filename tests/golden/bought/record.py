@@ -48,6 +48,16 @@ def expected() -> dict[str, dict[str, Any]]:
     return {path.stem: json.loads(path.read_bytes()) for path in sorted(EXPECTED.glob("*.json"))}
 
 
+def lake_names(name: str) -> dict[str, Any]:
+    """Return a study's version and cells as a new lake names them.
+
+    `renamed.json` has what differs from the record: one stage of pairs of a file's items has the cells and the items
+    that it has without tiers or rounds. A lake that was planned before keeps its names (`test_old_lakes`).
+    """
+    renamed: dict[str, dict[str, Any]] = json.loads((HERE / "renamed.json").read_text("utf-8"))
+    return {**expected()[name]["versions"], **renamed.get(name, {})}
+
+
 @contextmanager
 def desk(folder: Path, how: Callable[[str], str]) -> Iterator[Callable[[str], dict[str, Any]]]:
     """Yield what gives, by a study's name, what it asks, sent as far as `how` says; a study is planned once."""

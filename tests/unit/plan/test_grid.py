@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.model import Direction
-from batchpond.plan.cells import canonical, make, resolve_endpoint
-from batchpond.plan.grid import BYTES_PER_TOKEN, FRAME_TOKENS, Builder, Texts, asks, blocks, expand
+from batchpond.plan.asks import row_of_file
+from batchpond.plan.cells import Cell, Dropped, Modules, canonical, make_ways, resolve_endpoint
+from batchpond.plan.forms import as_stages, config_json, version
+from batchpond.plan.grid import BYTES_PER_TOKEN, FRAME_TOKENS, Builder, Texts, asks, blocks
 from batchpond.plan.items import Item
 from batchpond.plan.pairs import choose
-from batchpond.plan.resolved import Resolved, config_json, version
+from batchpond.plan.rows import Grid, GridRows, Round
 from batchpond.providers import registry
 from batchpond.study.file import parse_study
 from batchpond.study.spec import Study
@@ -49,6 +50,30 @@ parameters = {{ seed = 1 }}
     return parse_study(text.encode(), "study.toml", Path())
 
 
+class Made:
+    """A study's cells and what is left out, and the rows that they make of `items`."""
+
+    def __init__(self, found: Study, templates: list[Template], modules: Modules) -> None:
+        ways, dropped = make_ways(found.models, modules, found.unsupported, found.source)
+        (self.stage,) = as_stages(found, templates).stages
+        self.place = Round(found.name, "v", 1, self.stage, ways)
+        self.cells: list[Cell] = self.place.cells()
+        self.dropped: list[Dropped] = dropped
+        self.answers = found.answer.values()
+        self.seed = found.seed
+
+    def rows(self, items: list[Item] = ITEMS) -> list[dict[str, Any]]:
+        """Return every row of `plan` with its request, in slot order."""
+        pairs = choose([item.item_id for item in items], self.stage.pairs, self.seed)
+        grid = Grid(self.stage, [row_of_file(item, self.stage) for item in items], pairs)
+        maker = GridRows(self.place, grid)
+        return [
+            {**request, **row}
+            for block in blocks(self.cells, grid.asks, Texts(items), self.answers, rows=1_000)
+            for request, row in zip(maker.requests(block).to_pylist(), maker.plan(block).to_pylist(), strict=True)
+        ]
+
+
 def plain(found: Study) -> list[Template]:
     """Return the templates of `study`."""
     return [builtin()[template.template_id] for template in found.templates]
@@ -57,7 +82,7 @@ def plain(found: Study) -> list[Template]:
 def test_cells_are_all_combinations_one_model_after_the_other() -> None:
     """Templates x rubrics x models x thinking, each with an id of its own."""
     found = study()
-    cells = make(found, plain(found), modules).cells
+    cells = Made(found, plain(found), modules).cells
     dimensions = [(c.way.thinking, c.template.template_id, c.rubric.rubric_id) for c in cells]
     assert len(set(dimensions)) == len({cell.cell_id for cell in cells}) == len(cells) == 8
     assert [thinking for thinking, _, _ in dimensions] == ["none"] * 4 + ["low"] * 4
@@ -70,7 +95,7 @@ def test_unsupported_combinations_are_refused_together() -> None:
     extra = '[[models]]\nprovider = "toy"\nmodel = "toy-2"\nthinking = "high"\n'
     found = study('["high", "low"]', extra)
     with pytest.raises(StudyError) as caught:
-        make(found, plain(found), modules)
+        Made(found, plain(found), modules)
     assert "2 combinations are not accepted" in caught.value.message
     assert "toy/toy-1 with thinking 'high': toy-1 does not think that high" in caught.value.message
     assert "toy/toy-2 with thinking 'high'" in caught.value.message
@@ -80,12 +105,12 @@ def test_unsupported_combinations_are_refused_together() -> None:
 def test_unsupported_combinations_are_dropped_and_listed_where_the_study_says_so() -> None:
     """The rest is asked; when nothing is left it is an error all the same."""
     found = study('["high", "low"]', 'grid = { unsupported = "drop" }')
-    grid = make(found, plain(found), modules)
+    grid = Made(found, plain(found), modules)
     assert [(d.model, d.thinking) for d in grid.dropped] == [("toy-1", "high")]
     assert {cell.way.thinking for cell in grid.cells} == {"low"}
     found = study('["high"]', 'grid = { unsupported = "drop" }')
     with pytest.raises(StudyError, match="combinations are not accepted"):
-        make(found, plain(found), modules)
+        Made(found, plain(found), modules)
 
 
 def test_unknown_providers_and_endpoints_name_the_study_and_the_model() -> None:
@@ -97,7 +122,7 @@ def test_unknown_providers_and_endpoints_name_the_study_and_the_model() -> None:
     ):
         model = replace(found.models[0], **change)
         with pytest.raises(StudyError, match=message):
-            make(replace(found, models=(model,)), plain(found), registry.module)
+            Made(replace(found, models=(model,)), plain(found), registry.module)
 
 
 def test_endpoints_are_meant_by_path_or_by_a_word_of_it() -> None:
@@ -126,8 +151,8 @@ def test_spliced_bodies_are_the_modules_own(is_odd: bool, text: list[str], one: 
     found = study('["low"]')
     template = Template("t", "".join(text))
     module = ToyModule(is_odd=is_odd)
-    cell = make(found, [template], lambda _: module).cells[0]
-    builder = Builder(cell, found.answer, Texts([Item("a", one), Item("b", two)]))
+    cell = Made(found, [template], lambda _: module).cells[0]
+    builder = Builder(cell, found.answer.values(), Texts([Item("a", one), Item("b", two)]))
     fast = builder.body_of((0, 1))
     assert (builder.frame is None) == is_odd
     for pair in ((0, 1), (1, 0)):
@@ -140,8 +165,8 @@ def test_openai_bodies_are_spliced(endpoint: str, thinking: str) -> None:
     """The provider that is used most takes the fast way, at both endpoints, with the same bytes."""
     found = study(f'["{thinking}"]')
     model = replace(found.models[0], provider="openai", model="gpt-5.4-mini", endpoint=endpoint)
-    cell = make(replace(found, models=(model,)), [OWN], registry.module).cells[0]
-    builder = Builder(cell, found.answer, Texts(ITEMS))
+    cell = Made(replace(found, models=(model,)), [OWN], registry.module).cells[0]
+    builder = Builder(cell, found.answer.values(), Texts(ITEMS))
     fast = builder.body_of((0, 1))
     assert builder.frame is not None
     assert [fast(*pair) for pair in ((0, 1), (2, 0), (1, 2))] == [builder.built(*p) for p in ((0, 1), (2, 0), (1, 2))]
@@ -150,50 +175,57 @@ def test_openai_bodies_are_spliced(endpoint: str, thinking: str) -> None:
 def test_a_body_that_depends_on_its_prompt_is_built_each_time() -> None:
     """A module may do what it likes with a prompt; requests then are slower, not wrong."""
     found = study('["low"]')
-    cells = make(found, [OWN], lambda _: ToyModule(is_odd=True)).cells
-    pairs = choose([item.item_id for item in ITEMS], found.pairs, 1)
-    for request in expand(cells[:1], pairs, ITEMS, found.answer):
-        body = orjson.loads(request.body)
+    requests = Made(found, [OWN], lambda _: ToyModule(is_odd=True)).rows()
+    assert len(requests) == 2 * 3 * 2
+    for request in requests:
+        body = orjson.loads(request["body"])
         assert body["n_characters"] == len(body["messages"][0]["content"])
 
 
 def test_every_request_is_planned_once_and_says_what_it_asks() -> None:
     """Slots count up; body, id, items, direction and repeat belong together."""
     found = study(extra="pairs = { repeats = 2 }")
-    cells = make(found, [OWN], modules).cells
-    pairs = choose([item.item_id for item in ITEMS], found.pairs, found.seed)
-    requests = list(expand(cells, pairs, ITEMS, found.answer, repeats=2))
-    assert [request.slot for request in requests] == list(range(len(cells) * 3 * 2 * 2))
+    made = Made(found, [OWN], modules)
+    requests = made.rows()
+    assert [request["slot"] for request in requests] == list(range(len(made.cells) * 3 * 2 * 2))
+    cells = {cell.cell_id: cell for cell in made.cells}
     texts = {item.item_id: item.text for item in ITEMS}
     for request in requests:
-        rubric = request.cell.rubric
+        cell = cells[request["cell_id"]]
+        rubric = cell.rubric
         answers = found.answer.answer_first + found.answer.answer_second
-        prompt = f"{rubric.name}: {rubric.description}\n<{texts[request.item_first]}>\n<{texts[request.item_second]}>\n"
-        body = orjson.loads(request.body)
+        shown = f"<{texts[request['item_first']]}>\n<{texts[request['item_second']]}>\n"
+        prompt = f"{rubric.name}: {rubric.description}\n{shown}"
+        body = orjson.loads(request["body"])
         assert body["messages"][0]["content"] == prompt + answers
-        assert body["reasoning_effort"] == request.cell.way.thinking
-        assert request.body == canonical(body)
-        assert request.request_id == ids.request_id("toy", CHAT, "toy-1", request.body, request.repeat_no)
+        assert body["reasoning_effort"] == cell.way.thinking == request["thinking"]
+        assert request["body"].encode() == canonical(body)
+        name = ids.request_id("toy", CHAT, "toy-1", request["body"].encode(), request["repeat_no"])
+        assert request["request_id"] == name
         size_bytes = len((prompt + answers).encode())
-        assert request.estimated_input_tokens == -(-size_bytes // BYTES_PER_TOKEN) + FRAME_TOKENS
+        assert request["estimated_input_tokens"] == -(-size_bytes // BYTES_PER_TOKEN) + FRAME_TOKENS
     asked = Counter(
-        (r.cell.cell_id, frozenset((r.item_first, r.item_second)), r.direction, r.repeat_no) for r in requests
+        (r["cell_id"], frozenset((r["item_first"], r["item_second"])), r["direction"], r["repeat_no"]) for r in requests
     )
     assert set(asked.values()) == {1}
-    assert len({r.request_id for r in requests}) == len(requests)
-    forward = {(r.cell.number, r.item_first, r.item_second) for r in requests if r.direction is Direction.FORWARD}
-    reverse = {(r.cell.number, r.item_second, r.item_first) for r in requests if r.direction is Direction.REVERSE}
+    assert len({r["request_id"] for r in requests}) == len(requests)
+    forward = {(r["cell_id"], r["item_first"], r["item_second"]) for r in requests if r["direction"] == "forward"}
+    reverse = {(r["cell_id"], r["item_second"], r["item_first"]) for r in requests if r["direction"] == "reverse"}
     assert forward == reverse
 
 
 def test_blocks_are_the_same_whatever_their_size() -> None:
     """Where blocks are cut changes no request."""
     found = study()
-    cells = make(found, plain(found), modules).cells
+    cells = Made(found, plain(found), modules).cells
     plan = asks(choose([item.item_id for item in ITEMS], found.pairs, 1), 1)
     texts = Texts(ITEMS)
     whole, cut = (
-        [(b.cell.number, name) for b in blocks(cells, plan, texts, found.answer, rows) for name in b.request_ids]
+        [
+            (b.cell.number, name)
+            for b in blocks(cells, plan, texts, found.answer.values(), rows)
+            for name in b.request_ids
+        ]
         for rows in (1_000, 4)
     )
     assert whole == cut
@@ -202,11 +234,9 @@ def test_blocks_are_the_same_whatever_their_size() -> None:
 def test_cells_with_the_same_body_share_their_requests() -> None:
     """Two templates of one text are two cells that ask the same."""
     found = study('["low"]')
-    cells = make(found, [OWN, replace(OWN, template_id="copy")], modules).cells
-    pairs = choose([item.item_id for item in ITEMS], found.pairs, 1)
     by_template: dict[str, list[str]] = {}
-    for request in expand(cells, pairs, ITEMS, found.answer):
-        by_template.setdefault(request.cell.template.template_id, []).append(request.request_id)
+    for request in Made(found, [OWN, replace(OWN, template_id="copy")], modules).rows():
+        by_template.setdefault(request["template_id"], []).append(request["request_id"])
     assert by_template["own"] == by_template["copy"]
 
 
@@ -216,8 +246,8 @@ def test_the_version_follows_the_content_only() -> None:
     templates = plain(found)
 
     def of(one: Study, items: list[Item] = ITEMS, module: ToyModule | None = None) -> str:
-        cells = make(one, templates, lambda _: module or ToyModule()).cells
-        return version(Resolved(one, items, templates), cells)
+        made = Made(one, templates, lambda _: module or ToyModule())
+        return version(one, [(made.stage, made.place.ways, [row_of_file(item, made.stage) for item in items])])
 
     moved = replace(
         found, items=replace(found.items, location="elsewhere.csv"), source="other.toml", base_path=Path("/")

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import StudyError
-from batchpond.plan.items import Item, collect, read_items, read_templates
+from batchpond.plan.items import Item, SqlRows, collect, read_pairs, read_templates
 from batchpond.study.file import parse_study
 from batchpond.study.spec import ItemsFrom, ItemsSpec, Study
 
@@ -27,6 +27,11 @@ def study(folder: Path, items: str, templates: str = '["plain"]') -> Study:
     """Return a study over a source."""
     text = f'study = "s"\nrubrics = ["organization"]\ntemplates = {templates}\nitems = {{ {items} }}\n'
     return parse_study((text + '[[models]]\nprovider = "toy"\nmodel = "m"\n').encode(), "study.toml", folder)
+
+
+def read_items(found: Study, run_sql: SqlRows | None = None) -> list[Item]:
+    """Return a study's items."""
+    return read_pairs(found.items, found.base_path, run_sql)
 
 
 def write_csv(path: Path, rows: Lines) -> None:

@@ -154,8 +154,8 @@ def test_files_are_cut_by_rows_and_only_new_rows_are_kept(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over many small files: whole new ones, partly new ones and old ones together hold each request once."""
-    monkeypatch.setattr("batchpond.plan.verb.REQUEST_FILE_ROWS", 37)
-    monkeypatch.setattr("batchpond.plan.verb.PLAN_FILE_ROWS", 50)
+    monkeypatch.setattr("batchpond.plan.write.REQUEST_FILE_ROWS", 37)
+    monkeypatch.setattr("batchpond.plan.write.PLAN_FILE_ROWS", 50)
     monkeypatch.setattr("batchpond.lake.schemas.ROW_GROUP_TEXT", 10)
     monkeypatch.setattr("batchpond.lake.schemas.ROW_GROUP_NARROW", 10)
     plan_study(store, written(tmp_path, 5), modules=modules)

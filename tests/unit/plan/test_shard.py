@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from itertools import islice, pairwise
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import UsageError
-from batchpond.plan.shard import GroupedLine, Limits, Line, segment_sizes, split, split_groups, split_segments
+from batchpond.plan.shard import Limits, Line, cut, segment_sizes, split, split_segments
 
 sizes = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=60)
 limits = st.builds(
@@ -75,23 +76,33 @@ def test_a_line_that_fits_nowhere_is_named() -> None:
         list(split(lines([(1, 50), (1, 51)]), Limits(10, 100, 50, 10)))
 
 
+class Row(NamedTuple):
+    """A line in a group."""
+
+    group: str
+    n_in_group: int = 5
+    request_id: str = "r"
+    size_bytes: int = 1
+    estimated_input_tokens: int = 1
+
+
 def test_groups_are_never_mixed() -> None:
     """One shard is one group, limits and segments are the group's own."""
-    rows = [GroupedLine("ab"[number // 5], line) for number, line in enumerate(lines([(1, 1)] * 10))]
+    rows = [Row("ab"[number // 5]) for number in range(10)]
     small, large = Limits(2, 10**6), Limits(100, 10**6)
-    found = [(group, len(shard)) for group, shard in split_groups(rows, {"a": small, "b": large})]
+    found = [(shard[0].group, len(shard)) for shard in cut(rows, lambda row: {"a": small, "b": large}[row.group])]
     assert found == [("a", 2), ("a", 2), ("a", 1), ("b", 5)]
-    counts = {"a": (5, 3), "b": (5, 1)}
-    found = [(group, len(shard)) for group, shard in split_groups(rows, {"a": large, "b": large}, counts)]
-    assert found == [("a", 2), ("a", 2), ("a", 1), ("b", 5)]
+    rows = [row._replace(n_in_group=4) if row.group == "b" else row for row in rows[:9]]
+    found = [(shard[0].group, len(shard)) for shard in cut(rows, lambda _: large, 3)]
+    assert found == [("a", 2), ("a", 2), ("a", 1), ("b", 2), ("b", 1), ("b", 1)]
+    assert all(len({row.group for row in shard}) == 1 for shard in cut(rows, lambda _: large, 3))
 
 
 def test_a_group_that_comes_back_is_a_defect() -> None:
     """Unsorted rows would give more shards than they should, so they are refused."""
-    rows = [GroupedLine(group, Line("r", 1, 1)) for group in "aba"]
-    limit = Limits(10, 10**6)
+    rows = [Row(group) for group in "aba"]
     with pytest.raises(ValueError, match="not sorted by group"):
-        list(split_groups(rows, {"a": limit, "b": limit}))
+        list(cut(rows, lambda _: Limits(10, 10**6)))
 
 
 def test_splitting_streams() -> None:

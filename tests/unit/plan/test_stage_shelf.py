@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import StudyError
+from batchpond.plan.asks import SourceRow
 from batchpond.plan.items import each, read_any
-from batchpond.plan.stages.plan import PlannedAsks
-from batchpond.plan.stages.rows import SourceRow
-from batchpond.plan.stages.shelf import Shelf
+from batchpond.plan.shelf import Shelf
+from batchpond.plan.write import PlannedAsks
 from batchpond.study.spec import ItemsFrom, ItemsSpec
 from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use
 

@@ -33,6 +33,16 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> LakeBuilder:
     return lake
 
 
+def test_values_are_bound_and_are_never_sql(lake: LakeBuilder) -> None:
+    """A text with quotes is a text, a list is a list, and `$name` within a text stays what it says."""
+    sql = "select $text as said, '$text' as kept, list_contains($names, request_id) as is_named from results order by 2"
+    values = {"text": "'; drop table x --", "names": ["r1", "r'2"]}
+    found = [row for batch in views.stream_query(lake.path, sql, values=values) for row in batch.to_pylist()]
+    assert {row["said"] for row in found} == {"'; drop table x --"}
+    assert {row["kept"] for row in found} == {"$text"}
+    assert sorted(row["is_named"] for row in found) == [False, False, True]
+
+
 @pytest.fixture(scope="module")
 def web() -> Iterator[str]:
     """A loopback web server that fails the test when anything calls it."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from batchpond import ids
 from batchpond.errors import StudyError
+from batchpond.plan.pairs import Pairs
 from batchpond.stats import arrays, map_fit, next_pairs, ranking, votes
 from batchpond.stats.arrays import Bools, Floats, Ints, Keys
 from batchpond.stats.next_pairs import Belief, Candidates
@@ -121,6 +122,14 @@ def first_round(item_ids: Sequence[str], spec: PairsSpec, seed: int, stage: str)
         )
     found = next_round(keys_of(item_ids), Asked.of([]), spec, seed_of(seed, stage))
     return found if isinstance(found, list) else []
+
+
+def pairs_of(n_items: int, choices: Sequence[Choice]) -> Pairs:
+    """Return the pairs that a first round asks for, each in one order."""
+    first, second = (np.array([getattr(c, name) for c in choices], np.int32) for name in ("first", "second"))
+    lo_first = first < second
+    lo, hi = np.minimum(first, second), np.maximum(first, second)
+    return Pairs(lo, hi, lo_first, np.zeros(len(choices), np.bool_), n_items * (n_items - 1) // 2)
 
 
 def seed_of(seed: int, stage: str) -> int:

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from batchpond.lake.store import Store
+from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, ask_of_pair
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds.adaptive import Asked, Stop
 from batchpond.plan.rounds.query import GOOD, query
-from batchpond.plan.stages.plan import label_of
-from batchpond.plan.stages.rows import NO_RUBRIC, Ask, SourceRow, ask_of_pair
+from batchpond.plan.write import label_of
 from batchpond.study.stages.spec import StagedStudy, StageSpec
 
 ITEMS: Final = """

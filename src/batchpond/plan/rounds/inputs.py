@@ -16,9 +16,8 @@ import orjson
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.lake.store import Store
-from batchpond.lake.tables import literal
+from batchpond.plan.asks import PLACES, Ask, SourceRow, asks
 from batchpond.plan.rounds.query import GOOD, query
-from batchpond.plan.stages.rows import PLACES, Ask, SourceRow, asks
 from batchpond.study.stages.spec import Kept, StagedStudy, StageSpec
 from batchpond.tasks.inputs import AnswerRule, Question, entries, promising, same, select
 
@@ -31,7 +30,9 @@ _ID_LENGTH: Final = 10
 
 _LISTS: Final = f"""
 with chosen as (
-  select * from results where study = $study and {GOOD} and $where
+  select * from results where study = $study and list_contains($stages, stage) and {GOOD} and (
+    $where
+  )
 )
 select chosen.stage, chosen.item_first as parent_id, nullif(chosen.rubric_id, '') as rubric_id, chosen.text,
        items.metadata
@@ -40,11 +41,11 @@ order by all
 """
 _RATINGS: Final = f"""
 select unit_id, avg(score) as rating from results
-where study = $study and stage in ($where) and {GOOD} and score is not null
+where study = $study and list_contains($stages, stage) and {GOOD} and score is not null
 group by unit_id
 """
 _ASKED: Final = """
-select distinct item_first from plan_current where study = $study and stage in ($where)
+select distinct item_first from plan_current where study = $study and list_contains($stages, stage)
 """
 
 
@@ -52,8 +53,7 @@ def entry_rows(store: Store, study: str, sources: Sequence[StageSpec], where: st
     """Return the entries of some stages' lists as rows, each once, with what they were made from."""
     rules = {source.name: source.rule for source in sources if isinstance(source.rule, AnswerRule)}
     found: dict[str, SourceRow] = {}
-    where = f"stage in ({_listed(list(rules))}) and (\n{where}\n)"
-    for answer in query(store, _LISTS, study=study, where=where):
+    for answer in query(store, _LISTS, where, study=study, stages=list(rules)):
         rule = rules[answer["stage"]]
         for text in entries(answer["text"] or "", rule):
             row = _entry(answer, rule, text)
@@ -92,19 +92,15 @@ class Rated:
 def rated(store: Store, staged: StagedStudy, kept: Kept) -> Rated:
     """Return the questions of all rounds that `kept` is about, each once."""
     rows = entry_rows(store, staged.name, [staged.stage(name) for name in kept.questions])
-    found = query(store, _RATINGS, study=staged.name, where=_listed(kept.ratings))
+    found = query(store, _RATINGS, study=staged.name, stages=list(kept.ratings))
     return Rated({row.item_id: row for row in rows}, {row["unit_id"]: row["rating"] for row in found})
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(literal, names))
 
 
 def kept_rows(store: Store, staged: StagedStudy, kept: Kept) -> list[SourceRow]:
     """Return the questions that are kept; one that a later stage has been asked about stays so whatever comes late."""
     found = rated(store, staged, kept)
     users = [stage.name for stage in staged.stages if stage.rows.kept == kept]
-    asked = {row["item_first"] for row in query(store, _ASKED, study=staged.name, where=_listed(users))}
+    asked = {row["item_first"] for row in query(store, _ASKED, study=staged.name, stages=users)}
     chosen = select(
         found.questions(), kept.below, staged.seed, kept.per_statement, kept.is_uniform, already=frozenset(asked)
     )

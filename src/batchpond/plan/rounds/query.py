@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from batchpond.lake.store import Store
-from batchpond.lake.tables import literal
 from batchpond.views import stream_query
 
 QUERY_TIMEOUT_S: Final = 600.0
@@ -24,13 +23,11 @@ with chosen as (
 """What a stage came to, as far as a condition chooses it."""
 
 
-def query(store: Store, sql: str, **values: str) -> Iterator[dict[str, Any]]:
+def query(store: Store, sql: str, where: str | None = None, **values: object) -> Iterator[dict[str, Any]]:
     """Yield the rows of one SELECT over the lake's views; `$name` in it stands for a value, `$where` for SQL."""
-    where = values.pop("where", None)
-    for name, value in values.items():
-        sql = sql.replace(f"${name}", literal(value))
     if where is not None:
         sql = sql.replace("$where", where)
-    for batch in stream_query(store.path, sql, timeout_s=QUERY_TIMEOUT_S, max_rows=ROWS_MAX):
+    found = stream_query(store.path, sql, timeout_s=QUERY_TIMEOUT_S, max_rows=ROWS_MAX, values=values or None)
+    for batch in found:
         for start in range(0, batch.num_rows, READ_ROWS):
             yield from batch.slice(start, READ_ROWS).to_pylist()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,16 +22,21 @@ import orjson
 from batchpond.lake import failpoints, tables
 from batchpond.lake.events.records import Event, Lost, Mismatch, Resolved, Rounds, Verified
 from batchpond.lake.store import Store
-from batchpond.plan.cells import make_ways
+from batchpond.plan.asks import Ask
+from batchpond.plan.cells import Way, make_ways
+from batchpond.plan.forms import stage_in_cells
+from batchpond.plan.planned import sampled
 from batchpond.plan.rounds.query import GOOD, query
 from batchpond.plan.rounds.source import asks_by_now
-from batchpond.plan.stages.plan import Round, ask_id, planned_asks, publish
-from batchpond.plan.stages.rows import Ask
+from batchpond.plan.rows import Grid, Round
+from batchpond.plan.write import ask_id, planned_asks, publish, publish_grid
 from batchpond.providers import registry
+from batchpond.study.spec import Order
 from batchpond.study.stages.spec import StagedStudy, StageSpec
 from batchpond.views.refresh import refresh
 
 INPUT_TABLES: Final = ("items", "rubrics", "templates", "requests", "plan")
+FIRST_ROUND: Final = 1
 COMPLETE: Final = "complete"
 INCOMPLETE: Final = "incomplete"
 _SETTLING: Final = (Verified, Mismatch, Lost, Resolved)
@@ -42,6 +47,20 @@ _STANDINGS: Final = f"""
 select stage, count(*) as n_rows, count(*) filter (where {_OPEN}) as n_open, count(*) filter (where {GOOD}) as n_good,
        count(*) filter (where outcome is null and request_state = 'answered') as n_unread, max(round_no) as round_no
 from results where study = $study group by stage
+"""
+# Rows outside the sample are as if they were not planned, until they are asked or answered all the same.
+_STANDINGS_OF_SAMPLE: Final = """
+with wanted as (
+  select request_id, min(slot) as slot, min(pair_id) as pair_id, min(stage) as stage, max(round_no) as round_no
+  from plan_current where study = $study group by request_id
+), sampled as (
+  {sampled}
+), results as (
+  select results.* from main.results left join sampled using (request_id)
+  where results.study = $study and (
+    sampled.request_id is not null or request_state <> 'planned' or list_contains($whole, results.stage)
+  )
+)
 """
 _COUNTS: Final = """
 select count(distinct request_id), coalesce(max(round_no), 0)
@@ -64,10 +83,28 @@ class Standing:
     round_no: int | None = None
 
 
-def standings_of(store: Store, study: str) -> dict[str, Standing]:
-    """Return where each stage of a study's current version stands; the lens is up to date."""
-    rows = query(store, _STANDINGS, study=study)
+def standings_of(store: Store, staged: StagedStudy, sample: int | None = None) -> dict[str, Standing]:
+    """Return where each stage of a study's current version stands; the lens is up to date.
+
+    Of a `sample` of so many requests, stages stand where it stands; but adaptive rounds wait for all of theirs.
+    """
+    if sample is None:
+        rows = query(store, _STANDINGS, study=staged.name)
+    else:
+        whole = [stage.name for stage in staged.stages if stage.pairs.adaptive is not None]
+        sql = _STANDINGS_OF_SAMPLE.replace("{sampled}", sampled(sample)) + _STANDINGS
+        rows = query(store, sql, study=staged.name, whole=whole)
     return {row.pop("stage"): Standing(**row) for row in rows}
+
+
+def not_in_part(staged: StagedStudy) -> StageSpec | None:
+    """Return a stage whose choice among earlier answers another part of them would change, None where there is none."""
+    for stage in staged.stages:
+        spec = stage.pairs
+        is_of_all = spec.adaptive is not None or spec.count is not None or spec.order is Order.ALTERNATE
+        if stage.waits and (is_of_all or stage.rows.kept is not None or stage.rows.lacking is not None):
+            return stage
+    return None
 
 
 def may_have_answers(events: Iterable[Event], last: Rounds) -> bool:
@@ -189,10 +226,12 @@ def open_rounds(
     staged: StagedStudy,
     last: Rounds,
     isolated: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
+    sample: int | None = None,
 ) -> list[tuple[str, int]]:
     """Plan every round that is due of a study's current version; return the stages with how many rows each adds.
 
-    `last` is the version's latest `round` event. A stage that fails inside `isolated` is tried again next time.
+    `last` is the version's latest `round` event; with a `sample` nothing is waited for but that. A stage that fails
+    inside `isolated` is tried again next time.
     """
     look = Look.at(store, staged, last, record)
     before = dict(look.looked)
@@ -201,7 +240,7 @@ def open_rounds(
     while is_any:
         is_any = False
         refresh(store)
-        look.stand(standings_of(store, staged.name))
+        look.stand(standings_of(store, staged, sample))
         for stage in staged.stages:
             n_new = 0
             if look.is_due(stage):
@@ -238,16 +277,28 @@ def _open(look: Look, stage: StageSpec) -> int:
 
 
 def publish_round(
-    store: Store, staged: StagedStudy, version: str, round_no: int, stage: StageSpec, asks: Iterable[Ask]
-) -> int:
-    """Plan what is new of a stage's asks as rows of a round; return how many rows that adds."""
+    store: Store, staged: StagedStudy, version: str, round_no: int, stage: StageSpec, asked: Grid | Iterable[Ask], *,
+    ways: Sequence[Way] = (), is_only: bool = False,
+) -> int:  # fmt: skip
+    """Plan what is new of a stage's grid or asks as rows of a round; return how many rows that adds.
+
+    `ways` are the stage's, made anew where none are given; a study without further rounds `is_only` this one.
+    """
+    if not ways:
+        ways, _ = make_ways(stage.models, registry.module, staged.unsupported, staged.source, stage.output_schema)
     with tables.connect(store, INPUT_TABLES) as connection:
         values: dict[str, str | int] = {"study": staged.name, "version": version, "round_no": round_no}
         n_slots, n_files = connection.execute(_PLACE, values).fetchall()[0]
-        ways, _ = make_ways(stage.models, registry.module, staged.unsupported, staged.source, stage.output_schema)
-        found = Round(staged.name, version, round_no, stage, ways, n_slots, n_files)
+        in_cells = stage_in_cells(connection, staged, version, stage)
+        # The rows of a study without rounds stand where its grid says, whatever of them is there.
+        first_slot, first_file = (0, 0) if is_only else (n_slots, n_files)
+        found = Round(
+            staged.name, version, round_no, stage, ways, first_slot, first_file, in_cells, is_only, n_slots == 0
+        )
+        if isinstance(asked, Grid):
+            return publish_grid(store, connection, found, asked)
         known = planned_asks(connection, found)
-        return publish(store, connection, found, (ask for ask in asks if ask_id(ask) not in known))
+        return publish(store, connection, found, (ask for ask in asked if ask_id(ask) not in known))
 
 
 def counts_of(store: Store, study: str, version: str) -> tuple[int, int]:

@@ -12,14 +12,16 @@ import orjson
 
 from batchpond.errors import StudyError, UsageError
 from batchpond.lake.store import TMP, Store
+from batchpond.plan.asks import PLACES, Ask, SourceRow, asks, row_of_file, tier_in, tier_of
+from batchpond.plan.forms import is_pairs_alone
+from batchpond.plan.items import Item
 from batchpond.plan.rounds import adaptive_asks as adaptive_rounds
 from batchpond.plan.rounds import talk as stage_talk
 from batchpond.plan.rounds.adaptive_asks import ITEMS, has_rows
 from batchpond.plan.rounds.inputs import entry_rows, further_asks, kept_rows
 from batchpond.plan.rounds.query import CHOSEN, GOOD, query
 from batchpond.plan.rounds.talk import Talk
-from batchpond.plan.stages.rows import PLACES, Ask, SourceRow, asks, tier_in, tier_of
-from batchpond.plan.stages.shelf import Shelf
+from batchpond.plan.shelf import Shelf
 from batchpond.study.stages.spec import CONVERSATION, INPUTS, PAIR_TASKS, StagedStudy, StageSpec
 
 _OUTPUTS: Final = f"""{CHOSEN}
@@ -93,7 +95,7 @@ def asks_by_now(
         return
     if stage.pairs.adaptive is not None and has_rows(store, staged.name, stage.name):
         names = {"study": staged.name, "stage": stage.name}
-        known = source_rows(store, staged, stage) if stage.waits else map(_judged_row, query(store, ITEMS, **names))
+        known = source_rows(store, staged, stage) if stage.waits else _own_rows(query(store, ITEMS, **names), staged)
         yield from adaptive_rounds.asks(store, staged, stage, list(known), until, stopped)
         return
     found = asks(stage, source_rows(store, staged, stage), staged.seed)
@@ -104,6 +106,16 @@ def asks_by_now(
     for ask in found:
         if ask.pair_key in pairs:
             yield ask
+
+
+def _own_rows(items: Iterable[Mapping[str, Any]], staged: StagedStudy) -> Iterator[SourceRow]:
+    """Yield the items that an adaptive stage read from a file as its rows again."""
+    if not is_pairs_alone(staged):
+        yield from map(_judged_row, items)
+        return
+    (stage,) = staged.stages
+    for row in items:
+        yield row_of_file(Item(row["item_id"], row["text"], row["metadata"]), stage)
 
 
 def _next_turns(store: Store, staged: StagedStudy, stage: StageSpec) -> Iterator[Ask]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from batchpond.model import Role, Turn
-from batchpond.plan.stages.rows import Ask, SourceRow
+from batchpond.plan.asks import Ask, SourceRow
 from batchpond.study.stages.spec import StageSpec
 from batchpond.tasks.pressure import tactics as pressure_tactics
 from batchpond.tasks.pressure.tactics import Tactic

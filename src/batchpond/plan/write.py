@@ -1,4 +1,4 @@
-"""A stage's asks as requests and plan rows in the lake: one round of a study.
+"""Requests and plan rows on their way into the lake: one round of a stage.
 
 A round is published like a plan: requests first, then the rows that refer to them, last the event that
 says the round stands. The same asks make the same files, so a process may die anywhere and the next one
@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from batchpond import ids
 from batchpond.errors import StudyError
@@ -24,9 +24,11 @@ from batchpond.lake import failpoints
 from batchpond.lake.schemas import ITEMS, PLAN, REQUESTS, RUBRICS, TEMPLATES, Table
 from batchpond.lake.store import Store, read_rows
 from batchpond.lake.tables import literal
-from batchpond.model import Mode, Prompt, Role, Turn
+from batchpond.model import Prompt, Role, Turn
+from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
 from batchpond.plan.cells import Way, canonical
-from batchpond.plan.grid import BYTES_PER_TOKEN, FRAME_TOKENS
+from batchpond.plan.grid import BYTES_PER_TOKEN, FRAME_TOKENS, Block, Texts, blocks
+from batchpond.plan.items import Item
 from batchpond.plan.publish import (
     PLAN_FILE_ROWS,
     REQUEST_FILE_ROWS,
@@ -35,8 +37,8 @@ from batchpond.plan.publish import (
     publish_requests,
     publish_rows,
 )
-from batchpond.plan.shard import Limits, Line, check_line, own_limits
-from batchpond.plan.stages.rows import Ask, SourceRow
+from batchpond.plan.rows import Grid, GridRows, Round
+from batchpond.plan.shard import Line, check_line, limits_of
 from batchpond.study.spec import THINKING_DEFAULT
 from batchpond.study.stages.spec import OWN_OUTPUT_TASKS, StageSpec
 from batchpond.tasks.rubrics import Rubric
@@ -66,23 +68,6 @@ where not exists (
     and plan.turn_no is not distinct from staged.turn_no and plan.repeat_no = staged.repeat_no
 )
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """Where a stage's new rows stand: study, version, number of the round, its first free slot and file number."""
-
-    study: str
-    version: str
-    round_no: int
-    stage: StageSpec
-    ways: Sequence[Way]
-    first_slot: int = 0
-    first_file: int = 0
-
-    def file_name(self, number: int) -> str:
-        """Return the name of its plan file `number`, from 0."""
-        return f"p_study={self.study}/{self.version}-r{self.round_no:04d}-{self.first_file + number:05d}"
 
 
 def candidate_label(way: Way, template: Template, stage: StageSpec) -> str:
@@ -152,17 +137,54 @@ def publish(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, a
         for chunk in _chunks(_planned(found, inputs.noted(asks)), CHUNK_ROWS):
             requests.add(_table(REQUESTS.schema, [request for request, _ in chunk]))
             plan.add(_table(PLAN.schema, [row for _, row in chunk]))
-        if not inputs.rubrics:
-            return 0
-        publish_requests(store, connection, requests)
-        _publish_inputs(store, connection, found.stage, inputs)
-        failpoints.reach("R0")
-        return _publish_plan(store, connection, found, plan.finish())
+        return _settle(store, connection, found, (requests, plan, items), inputs.rubrics.values())
+
+
+def publish_grid(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, grid: Grid) -> int:
+    """Write a grid's requests and plan rows as `publish` does those of asks, a block at a time."""
+    with (
+        Spool(store, REQUESTS, REQUEST_FILE_ROWS) as requests,
+        Spool(store, PLAN, PLAN_FILE_ROWS) as plan,
+        Spool(store, ITEMS, ITEM_FILE_ROWS) as items,
+    ):
+        rows = GridRows(found, grid)
+        for block in blocks(found.cells(), grid.asks, Texts(grid.items), found.stage.rule.values()):
+            _check_sizes(block)
+            requests.add(rows.requests(block))
+            plan.add(rows.plan(block))
+        items.add(_columns(ITEMS, [_item_values(item) for item in grid.items]))
+        return _settle(store, connection, found, (requests, plan, items), found.stage.rubrics or (NO_RUBRIC,))
+
+
+def _check_sizes(block: Block) -> None:
+    """Refuse a request that no batch could hold before anything is written."""
+    way = block.cell.way
+    largest = max(range(len(block.bodies)), key=lambda number: len(block.bodies[number]))
+    line = Line(block.request_ids[largest], len(block.bodies[largest]), block.estimated_input_tokens[largest])
+    check_line(line, limits_of(way.module.DESCRIPTOR, way.spec.mode))
+
+
+def _settle(
+    store: Store, connection: duckdb.DuckDBPyConnection, found: Round, spools: tuple[Spool, Spool, Spool],
+    rubrics: Collection[Rubric],
+) -> int:  # fmt: skip
+    """Publish what is spooled, inputs and requests before the rows that refer to them; return how many rows are new."""
+    requests, plan, items = spools
+    if not rubrics:
+        return 0
+    publish_requests(store, connection, requests)
+    _publish_inputs(store, connection, found.stage, rubrics, items)
+    failpoints.reach("R0")
+    return _publish_plan(store, connection, found, plan.finish())
 
 
 def _publish_plan(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, paths: Sequence[Path]) -> int:
     n_rows = 0
     for number, path in enumerate(paths):
+        if found.is_fresh:
+            n_rows += pq.read_metadata(path).num_rows
+            store.publish_file(PLAN, found.file_name(number), path)
+            continue
         sql = _FRESH.format(number=number, path=literal(os.fspath(path)))
         connection.execute(sql, {"study": found.study, "version": found.version})
         places = connection.execute("select place from fresh_rows").fetchnumpy()["place"]
@@ -185,7 +207,7 @@ def _planned(found: Round, asks: Iterable[Ask]) -> Iterator[tuple[dict[str, Any]
     slots = itertools.count(found.first_slot)
     schema_bytes = found.stage.schema_bytes
     asked = [
-        (way, template, _limits(way), candidate_label(way, template, found.stage))
+        (way, template, limits_of(way.module.DESCRIPTOR, way.spec.mode), candidate_label(way, template, found.stage))
         for way in found.ways
         for template in found.stage.templates
     ]
@@ -230,11 +252,6 @@ def size_bytes(prompt: Prompt) -> int:
     return sum(len(text.encode("utf-8")) for text in texts)
 
 
-def _limits(way: Way) -> Limits:
-    descriptor = way.module.DESCRIPTOR
-    return Limits(descriptor.max_requests, descriptor.max_bytes) if way.spec.mode is Mode.BATCH else own_limits(None)
-
-
 def _request(way: Way, body: bytes, tokens: int, repeat_no: int) -> dict[str, Any]:
     settings, provider = way.settings, way.spec.provider
     return {
@@ -252,7 +269,6 @@ def _request(way: Way, body: bytes, tokens: int, repeat_no: int) -> dict[str, An
 
 def _place(found: Round, way: Way, template: Template, ask: Ask, label: str) -> dict[str, Any]:
     stage, first, second = found.stage, ask.first, ask.second
-    cell = (found.study, template.template_id, ask.rubric.rubric_id, way.spec.provider, way.spec.model, way.thinking)
     is_own = stage.task in OWN_OUTPUT_TASKS
     return {
         "study": found.study,
@@ -262,7 +278,7 @@ def _place(found: Round, way: Way, template: Template, ask: Ask, label: str) -> 
         "stage": stage.name,
         "round_no": found.round_no,
         "mode": str(way.spec.mode),
-        "cell_id": ids.digest("cell", *cell, stage.name),
+        "cell_id": found.cell_id(way, template, ask.rubric),
         "template_id": template.template_id,
         "template_hash": template.template_hash,
         "rubric_id": ask.rubric.rubric_id,
@@ -316,18 +332,22 @@ class _Inputs:
                 self._spool()
 
     def _spool(self) -> None:
-        found = [row.item() for row in self._fresh]
-        rows = [(item.item_hash, item.item_id, item.text, item.metadata) for item in found]
-        if rows:
-            self.items.add(_columns(ITEMS, rows))
+        if self._fresh:
+            self.items.add(_columns(ITEMS, [_item_values(row.item()) for row in self._fresh]))
         self._fresh = []
 
 
-def _publish_inputs(store: Store, connection: duckdb.DuckDBPyConnection, stage: StageSpec, inputs: _Inputs) -> None:
-    rubrics, templates = inputs.rubrics.values(), stage.templates
+def _item_values(item: Item) -> tuple[str | None, ...]:
+    return item.item_hash, item.item_id, item.text, item.metadata
+
+
+def _publish_inputs(
+    store: Store, connection: duckdb.DuckDBPyConnection, stage: StageSpec, rubrics: Iterable[Rubric], items: Spool
+) -> None:
+    templates = stage.templates
     _publish_table(store, connection, RUBRICS, [(r.rubric_hash, r.rubric_id, r.name, r.description) for r in rubrics])
     _publish_table(store, connection, TEMPLATES, [(t.template_hash, t.template_id, t.text) for t in templates])
-    for path in inputs.items.finish():
+    for path in items.finish():
         publish_inputs(store, connection, ITEMS, ITEMS.schema.names[0], read_rows(path).replace_schema_metadata(None))
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from batchpond.plan.stages.rows import SourceRow
+from batchpond.plan.asks import SourceRow
 
 _IDS_PER_CHUNK: Final = 10_000
 _CACHE_BYTES_MAX: Final = 8 << 20

@@ -30,7 +30,8 @@ class SourceRow:
     """One row that is asked about: an input, a question, or a candidate's output with the input it answers.
 
     `judged_by` are the rubrics by which an earlier stage chose it, where the stage has those rubrics too. What a
-    row of a `tier` leads to in later stages is of that tier too.
+    row of a `tier` leads to in later stages is of that tier too. `of_file` is the item as it was read, where the
+    lake keeps it so.
     """
 
     item_id: str
@@ -43,9 +44,12 @@ class SourceRow:
     more: Mapping[str, Any] = field(default_factory=dict)
     judged_by: tuple[str, ...] | None = None
     tier: int | None = None
+    of_file: Item | None = None
 
     def item(self) -> Item:
-        """Return it as the lake keeps items, with where it belongs as metadata."""
+        """Return it as the lake keeps items: as its file has it, or with where it belongs as metadata."""
+        if self.of_file is not None:
+            return self.of_file
         known = {
             "unit_id": self.unit_id or None,
             "rubric_id": self.rubric_id,
@@ -152,6 +156,16 @@ def tier_in(metadata: str | None) -> int | None:
     """Return the tier that an item's metadata names."""
     tier = orjson.loads(metadata).get("tier") if metadata else None
     return tier if isinstance(tier, int) else None
+
+
+def row_of_file(item: Item, stage: StageSpec) -> SourceRow:
+    """Return an item of a study that is nothing but pairs: its file says its tier at most."""
+    more: dict[str, Any] = orjson.loads(item.metadata) if item.metadata else {}
+    column = stage.rows.columns.get("tier")
+    # Of a version planned with tiers by that name, the column is gone.
+    value = None if column is None else more.get(column, tier_in(item.metadata))
+    tier = tier_of(stage, item.item_id, value)
+    return SourceRow(item.item_id, item.text, more=more, tier=tier, of_file=item)
 
 
 def rubric_row(rubric: Rubric) -> SourceRow:

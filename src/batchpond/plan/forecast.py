@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from batchpond.model import PricedModel
 from batchpond.plan.cells import Way
 from batchpond.plan.rounds import adaptive
-from batchpond.plan.stages.plan import tokens_of
+from batchpond.plan.write import tokens_of
 from batchpond.study.prices import ANSWER_TOKENS_EXPECTED, NOTHING, Estimate, Prices
 from batchpond.study.spec import PairsSpec
 from batchpond.study.stages.spec import CONVERSATION, OWN_OUTPUT_TASKS, PAIR_TASKS, Kept, StageSpec

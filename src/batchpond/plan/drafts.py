@@ -1,0 +1,239 @@
+"""A study read in whole and checked, before anything is written: its stages, ways to ask, rows, and its version."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+import orjson
+
+from batchpond.errors import StudyError
+from batchpond.lake.store import TMP, Store
+from batchpond.plan import pairs
+from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, asks, probe, row_of_file, rubric_row, tier_of
+from batchpond.plan.cells import Dropped, Modules, Way, check_number, make_ways
+from batchpond.plan.forecast import Known
+from batchpond.plan.forms import as_stages, is_pairs_alone, version
+from batchpond.plan.items import Item, SqlRows, each, read_any, read_pairs, read_templates
+from batchpond.plan.pairs import Pairs
+from batchpond.plan.rounds import adaptive
+from batchpond.plan.rounds import talk as stage_talk
+from batchpond.plan.rounds.inputs import KINDS
+from batchpond.plan.rounds.source import check
+from batchpond.plan.rounds.talk import asks as talk_asks
+from batchpond.plan.rows import Grid
+from batchpond.plan.shelf import Shelf
+from batchpond.plan.write import prompt_of, size_bytes
+from batchpond.study.spec import ItemsFrom, Study
+from batchpond.study.stages.spec import CONVERSATION, INPUTS, OWN_OUTPUT_TASKS, PAIR_TASKS, StagedStudy, StageSpec
+from batchpond.tasks import inputs
+from batchpond.views.refresh import refresh
+
+_SAMPLE_ASKS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class StageDraft:
+    """A stage with its ways to ask; where it waits for nothing, its rows, the pairs of them and how many asks.
+
+    `grid` is set where every cell is asked the same pairs and the study is nothing but them.
+    """
+
+    stage: StageSpec
+    ways: Sequence[Way]
+    seed: int
+    rows: Sequence[SourceRow] | None = None
+    n_asks: int = 0
+    pairs: Pairs | None = None
+    grid: Grid | None = None
+
+    @property
+    def n_cells(self) -> int:
+        """How many cells it has, as far as its own rubrics make them."""
+        return len(self.ways) * len(self.stage.templates) * max(1, len(self.stage.rubrics))
+
+    @property
+    def n_plan_rows(self) -> int:
+        """How many rows its first round has, where it waits for nothing."""
+        if self.grid is not None:
+            return len(self.grid.asks) * self.n_cells
+        return self.n_asks * len(self.ways) * len(self.stage.templates) * self.stage.repeats
+
+    def asks(self) -> Iterator[Ask]:
+        """Yield the asks of a stage that waits for nothing."""
+        rows = self.rows or ()
+        return talk_asks(self.stage, rows, {}) if self.stage.task == CONVERSATION else asks(self.stage, rows, self.seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A study worked out; `written` is it as its file says it, `study` as stages."""
+
+    written: Study | StagedStudy
+    study: StagedStudy
+    stages: Sequence[StageDraft]
+    dropped: Sequence[Dropped]
+    version: str
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether the lake keeps the study as stages, which `sync` looks at for further rounds."""
+        return self.written is self.study
+
+    @property
+    def ways(self) -> Mapping[tuple[str, str, str, str], Way]:
+        """All ways to ask, by stage, provider, model and thinking."""
+        return {
+            (draft.stage.name, way.spec.provider, way.spec.model, way.thinking): way
+            for draft in self.stages
+            for way in draft.ways
+        }
+
+
+def read(store: Store, written: Study | StagedStudy, modules: Modules, run_sql: SqlRows) -> Draft:
+    """Return a study with all it names read in; raises StudyError for what cannot be asked."""
+    study = as_stages(written, read_templates(written) if isinstance(written, Study) else ())
+    dropped: list[Dropped] = []
+    stages = [_draft(store, study, stage, modules, run_sql, dropped) for stage in study.stages]
+    check_number(study.source, sum(draft.n_cells for draft in stages))
+    parts = [(draft.stage, draft.ways, draft.rows or ()) for draft in stages]
+    return Draft(written, study, stages, dropped, version(written, parts))
+
+
+def _draft(
+    store: Store, study: StagedStudy, stage: StageSpec, modules: Modules, run_sql: SqlRows, dropped: list[Dropped]
+) -> StageDraft:
+    is_alone = is_pairs_alone(study)
+    source = study.source if is_alone else f"{study.source}: stage {stage.name}"
+    ways, refused = make_ways(stage.models, modules, study.unsupported, source, stage.output_schema)
+    dropped += refused
+    draft = StageDraft(stage, ways, study.seed)
+    if stage.waits:
+        return draft
+    draft = dataclasses.replace(draft, rows=_rows(store, study, stage, run_sql))
+    return _grid_draft(draft) if is_alone and stage.pairs.adaptive is None else _asks_draft(study, draft)
+
+
+def _grid_draft(draft: StageDraft) -> StageDraft:
+    rows, stage = draft.rows or (), draft.stage
+    chosen = pairs.choose([row.item_id for row in rows], stage.pairs, draft.seed)
+    grid = Grid(stage, rows, chosen)
+    n_asks = (len(chosen) + int(chosen.has_reverse.sum())) * max(1, len(stage.rubrics))
+    return dataclasses.replace(draft, n_asks=n_asks, pairs=chosen, grid=grid)
+
+
+def _asks_draft(study: StagedStudy, draft: StageDraft) -> StageDraft:
+    stage, rows, n_asks = draft.stage, draft.rows or (), 0
+    for ask in draft.asks():
+        if not n_asks:
+            _check_templates(stage, ask)
+        n_asks += 1
+    if not n_asks:
+        raise StudyError(f"{study.source}: stage {stage.name} has nothing to ask about")
+    adaptive.check_size(stage.name, stage.pairs, len(rows), draft.n_cells)
+    return dataclasses.replace(draft, n_asks=n_asks, pairs=_pairs(draft))
+
+
+def _pairs(draft: StageDraft) -> Pairs | None:
+    """Return the pairs of items that a stage compares in its first round, None for another task."""
+    stage, names = draft.stage, [row.item_id for row in draft.rows or ()]
+    if stage.task != "pairwise":
+        return None
+    if stage.pairs.adaptive is None:
+        return pairs.choose(names, stage.pairs, draft.seed)
+    return adaptive.pairs_of(len(names), adaptive.first_round(names, stage.pairs, draft.seed, stage.name))
+
+
+def _check_templates(stage: StageSpec, ask: Ask) -> None:
+    for template in stage.templates:
+        prompt_of(stage, template, ask)
+
+
+def check_later(store: Store, draft: Draft) -> None:
+    """Raise StudyError for what would fail only once earlier stages are paid for: SQL, and lacking placeholders."""
+    study = draft.study
+    for stage in study.stages:
+        if not stage.waits:
+            continue
+        refresh(store)
+        check(store, stage)
+        source = _source(study, stage)
+        if source is not None and source.task in OWN_OUTPUT_TASKS | {INPUTS}:
+            row = SourceRow("id", "text", "unit", None, "candidate", "input", more=_more(study, source))
+            other = dataclasses.replace(row, item_id="other") if stage.task in PAIR_TASKS else None
+            if stage.task != CONVERSATION:
+                _check_templates(stage, probe((*stage.rubrics, NO_RUBRIC)[0], row, other))
+
+
+def _source(study: StagedStudy, stage: StageSpec) -> StageSpec | None:
+    """Return the stage whose answers a stage asks about."""
+    kept = stage.rows.kept
+    name = kept.questions[0] if kept else stage.rows.stage
+    return study.stage(name) if name else None
+
+
+def _more(study: StagedStudy, source: StageSpec) -> dict[str, Any]:
+    """Return what a stage's rows will have besides their texts, as placeholders in small letters."""
+    names: tuple[str, ...] = stage_talk.PLACES if source.task == CONVERSATION else ()
+    step: StageSpec | None = source
+    while step is not None and isinstance(step.rule, inputs.AnswerRule):
+        names = (*names, KINDS[step.rule.step])
+        step = _source(study, step)
+    return dict.fromkeys(names, "text")
+
+
+def _rows(store: Store, study: StagedStudy, stage: StageSpec, run_sql: SqlRows) -> Sequence[SourceRow]:
+    if stage.rows.items is None:
+        return [rubric_row(rubric) for rubric in stage.rubrics]
+    source = (stage.rows.items, study.base_path, run_sql if stage.rows.items.source is ItemsFrom.SQL else None)
+    if is_pairs_alone(study):
+        return [row_of_file(item, stage) for item in read_pairs(*source)]
+    rows = Shelf(store.path / TMP, (_row(item, stage) for item in each(*source)))
+    if not rows.is_in_order:
+        read_any(*source)  # tells which ids, and in which lines
+    return rows
+
+
+def _row(item: Item, stage: StageSpec) -> SourceRow:
+    """Return a file's item as a row; the columns that say where it belongs are taken out of its metadata."""
+    more: dict[str, Any] = orjson.loads(item.metadata) if item.metadata else {}
+    taken = {name: more.pop(column, None) for name, column in stage.rows.columns.items()}
+    tier = tier_of(stage, item.item_id, taken.pop("tier", None))
+    known = {name: None if value is None else str(value) for name, value in taken.items()}
+    unit_id = known.get("unit") or ("" if stage.task == "pairwise" else item.item_id)
+    return SourceRow(
+        item.item_id, item.text, unit_id, known.get("rubric"), known.get("candidate"), more=more, tier=tier
+    )
+
+
+def known(draft: StageDraft) -> Known:
+    """Return what the forecast knows of a stage: of one that waits for nothing, what it asks."""
+    if draft.rows is None:
+        return Known(draft.stage, draft.ways, ask_bytes=_frame_bytes(draft.stage))
+    sizes = [_size_of(draft.stage, ask) for ask in islice(draft.asks(), _SAMPLE_ASKS)]
+    has_rubrics = bool(draft.stage.rubrics) or any(row.rubric_id is not None for row in draft.rows)
+    return Known(
+        draft.stage, draft.ways, len(draft.rows), sum(len(row.text.encode()) for row in draft.rows) / len(draft.rows),
+        draft.n_asks, sum(sizes) / len(sizes), has_rubrics,
+    )  # fmt: skip
+
+
+def _frame_bytes(stage: StageSpec) -> float:
+    """Return the mean size of a waiting stage's prompts without the texts of its rows."""
+    if stage.task == CONVERSATION:
+        return 0.0
+    empty = SourceRow("", "", "", None, "", "", more=dict.fromkeys((*stage_talk.PLACES, *KINDS.values()), ""))
+    other = empty if stage.task in PAIR_TASKS else None
+    rubrics = stage.rubrics[:_SAMPLE_ASKS] or (NO_RUBRIC,)
+    try:
+        return sum(_size_of(stage, probe(rubric, empty, other)) for rubric in rubrics) / len(rubrics)
+    except StudyError:  # a template names columns that only the rows will have
+        return sum(len(template.text.encode()) for template in stage.templates) / len(stage.templates)
+
+
+def _size_of(stage: StageSpec, ask: Ask) -> float:
+    sizes = [size_bytes(prompt_of(stage, template, ask)) for template in stage.templates]
+    return sum(sizes) / len(sizes) + stage.schema_bytes
