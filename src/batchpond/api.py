@@ -14,10 +14,11 @@ from batchpond import views
 from batchpond.errors import UsageError
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import Store
+from batchpond.model import CELL_COLUMNS
 from batchpond.plan.stages.planning import StagedReport, plan_staged
 from batchpond.plan.verb import plan_study, sql_on_lake
 from batchpond.results.rank import verb as rank
-from batchpond.results.rank.counts import CELL, What
+from batchpond.results.rank.counts import What
 from batchpond.run.session import Providers
 from batchpond.run.submit import submit as submit_study
 from batchpond.run.sync import sync_once
@@ -115,7 +116,7 @@ class Lake:
         self,
         study: str | None = None,
         *,
-        by: Sequence[str] = CELL,
+        by: Sequence[str] = CELL_COLUMNS,
         ties: str = "half",
         position: bool = False,
         what: str = "auto",
