@@ -14,9 +14,10 @@ from batchpond import views
 from batchpond.errors import UsageError
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import Store
+from batchpond.model import CELL_COLUMNS
 from batchpond.plan.verb import plan_study
 from batchpond.results.rank import verb as rank
-from batchpond.results.rank.counts import CELL, What
+from batchpond.results.rank.counts import What
 from batchpond.run.session import Providers
 from batchpond.run.submit import submit as submit_study
 from batchpond.run.sync import sync_once
@@ -110,7 +111,7 @@ class Lake:
         self,
         study: str | None = None,
         *,
-        by: Sequence[str] = CELL,
+        by: Sequence[str] = CELL_COLUMNS,
         ties: str = "half",
         position: bool = False,
         what: str = "auto",

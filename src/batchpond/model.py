@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+# What a cell is within its study; metrics speak of cells, and name them by these columns in this order.
+CELL_COLUMNS: Final = ("template_id", "rubric_id", "provider", "request_model", "thinking")
 
 
 class Verdict(StrEnum):

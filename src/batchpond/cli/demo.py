@@ -8,13 +8,14 @@ from typing import Any
 
 from batchpond.cli import formats, output
 from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
+from batchpond.model import CELL_COLUMNS
 
 Rows = list[dict[str, Any]]
 
 OUTCOMES = ("decided", "tie", "ambiguous", "unparsed", "refused")
 OUTCOME_HEADS = ("model", "all", "answered", *OUTCOMES, "other")
 CELL_HEADS = ("", "pairs", "consistent", "95 %", "log-odds", "95 %", "q")
-CELL = ("request_model", "template_id", "rubric_id", "thinking")
+ORDER = ("request_model", *(name for name in CELL_COLUMNS if name != "request_model"))
 REPORT = "demo-report.html"
 EXPLORE = (
     "status",
@@ -41,8 +42,8 @@ def command(invocation: Invocation, is_json: bool) -> None:
 
     report = demo.run(invocation.lake_path, invocation.diagnostics.note)
     lake = invocation.lake_path
-    completion = rows(lake, "metric_completion", order=CELL, study=demo.STUDY)
-    cells = rows(lake, "report_consistency", order=CELL, study=demo.STUDY)
+    completion = rows(lake, "metric_completion", order=ORDER, study=demo.STUDY)
+    cells = rows(lake, "report_consistency", order=ORDER, study=demo.STUDY)
     if is_json:
         counts = {"n_requests": report.n_requests, "n_batches": report.n_batches, "n_syncs": report.n_syncs}
         page = _report(invocation)

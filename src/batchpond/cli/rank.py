@@ -10,10 +10,10 @@ from batchpond.cli import output
 from batchpond.cli._startup import linear_algebra
 from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
+from batchpond.model import CELL_COLUMNS
 
 TERMINAL_COLUMNS = ("item", "rank", "rank_lo", "rank_hi", "tied_group", "theta", "theta_lo", "theta_hi",
                     "n_comparisons", "win_rate", "flags")  # fmt: skip
-CELL = ("template_id", "rubric_id", "provider", "request_model", "thinking")
 
 
 @pond_command(
@@ -24,8 +24,8 @@ CELL = ("template_id", "rubric_id", "provider", "request_model", "thinking")
     "batchpond rank --summary --format markdown",
 )
 @click.argument("study", required=False)
-@click.option("--by", multiple=True, type=click.Choice(("study", *CELL)), help="One ranking per value of this, other "
-              "cells pooled; may be repeated. A ranking per cell otherwise.")  # fmt: skip
+@click.option("--by", multiple=True, type=click.Choice(("study", *CELL_COLUMNS)), help="One ranking per value of this, "
+              "other cells pooled; may be repeated. A ranking per cell otherwise.")  # fmt: skip
 @click.option("--ties", type=click.Choice(["half", "davidson", "drop"]), default="half", show_default=True,
               help="A tie is half a win for each, modelled by Davidson, or left out.")  # fmt: skip
 @click.option("--position", is_flag=True, help="Estimate what being shown first adds, and take it out.")
@@ -63,7 +63,7 @@ def command(
         from batchpond.results.rank.counts import SCOPE, What
 
     options = rank.options(ties=ties, position=position, extras=extras, seed=seed, is_full=summary)
-    columns = tuple(name for name in CELL if name in by) if by else CELL
+    columns = tuple(name for name in CELL_COLUMNS if name in by) if by else CELL_COLUMNS
     request = rank.Request(study=study, by=columns, what=What(what), options=options)
     report = rank.rank(invocation.store().path, request)
     table = report.rankings if summary else report.items

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import batchpond
-from batchpond.results.rank.counts import CELL, What, counted
+from batchpond.model import CELL_COLUMNS
+from batchpond.results.rank.counts import What, counted
 from batchpond.stats import ranking
 from batchpond.stats.votes import of_rows
 from tests.rigs.lakes import LakeBuilder
@@ -48,7 +49,7 @@ def test_counts_are_those_of_a_plain_loop(tmp_path: Path, units: int) -> None:
     builder = LakeBuilder(tmp_path / "lake")
     builder.imported(rows)
     builder.build()
-    found = {(c.scope[1], c.scope[4]): c for c in counted(builder.store.path, None, What.AUTO, CELL)}
+    found = {(c.scope[1], c.scope[4]): c for c in counted(builder.store.path, None, What.AUTO, CELL_COLUMNS)}
     assert list(found) == sorted({(row["template_id"], row["request_model"]) for row in rows})
     for cell, counts in found.items():
         own = [row for row in rows if (row["template_id"], row["request_model"]) == cell]

@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from batchpond import views
 from batchpond.errors import LakeError, UsageError
+from batchpond.model import CELL_COLUMNS
 from batchpond.results.rank import adaptive as rank_adaptive
 from batchpond.stats.arrays import Ints
 from batchpond.stats.votes import Votes
 
-CELL: Final = ("template_id", "rubric_id", "provider", "request_model", "thinking")
-SCOPE: Final = ("study", *CELL)
+SCOPE: Final = ("study", *CELL_COLUMNS)
 ITEMS_MAX: Final = 5_000
 RANKINGS_MAX: Final = 10_000
 _BATCH_ROWS: Final = 100_000
@@ -161,7 +161,7 @@ def _scopes(connection: duckdb.DuckDBPyConnection, study: _Study) -> Iterator[Co
         for batch in reader:
             table.add(batch)
         if table.names:
-            found = table.counts((study.name, *(place.get(name) for name in CELL)), study.what)
+            found = table.counts((study.name, *(place.get(name) for name in CELL_COLUMNS)), study.what)
             if study.has_rounds:
                 held_out = rank_adaptive.held_out(connection, where, parameters, found.names)
                 found = replace(found, held_out=held_out)

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from batchpond.errors import UsageError
-from batchpond.results.rank.counts import CELL, Counts, What, counted
+from batchpond.model import CELL_COLUMNS
+from batchpond.results.rank.counts import Counts, What, counted
 from batchpond.results.rank.rows import EXTRA_COLUMNS, ITEM_SCHEMA, RANKING_SCHEMA, item_rows, notes, ranking_rows
 from batchpond.stats import ranking
 from batchpond.stats.bradley_terry import Ties
@@ -36,7 +37,7 @@ class Request:
     """What to rank and how. `by` names the columns of the cell that tell rankings apart; () pools a whole study."""
 
     study: str | None = None
-    by: tuple[str, ...] = CELL
+    by: tuple[str, ...] = CELL_COLUMNS
     what: What = What.AUTO
     cluster: ClusterChoice = ClusterChoice.AUTO
     options: Options = field(default_factory=Options)
@@ -79,9 +80,10 @@ def rank(lake_path: Path, request: Request) -> Report:
     Raises UsageError when there is nothing to rank or a ranking has more than ITEMS_MAX items, and
     LakeError when the judgments cannot be read.
     """
-    unknown = set(request.by) - set(CELL)
+    unknown = set(request.by) - set(CELL_COLUMNS)
     if unknown:
-        raise UsageError(f"rankings cannot be told apart by {sorted(unknown)[0]!r}", hint=f"use {', '.join(CELL)}")
+        hint = f"use {', '.join(CELL_COLUMNS)}"
+        raise UsageError(f"rankings cannot be told apart by {sorted(unknown)[0]!r}", hint=hint)
     items: list[dict[str, Any]] = []
     rankings: list[dict[str, Any]] = []
     for counts in counted(lake_path, request.study, request.what, request.by):

@@ -8,6 +8,7 @@ from typing import Final
 
 import polars as pl
 
+from batchpond.model import CELL_COLUMNS
 from batchpond.results.report.figure import FIGURE_ROWS_MAX, PANELS_MAX
 from batchpond.results.report.numbers import Kind
 from batchpond.results.report.parts import Column
@@ -16,8 +17,7 @@ JUDGE: Final = "judge"
 LABEL: Final = "label"
 GROUP: Final = "group"
 PANEL: Final = "panel"
-CELL: Final = ("template_id", "rubric_id", "provider", "request_model", "thinking")
-ORDER: Final = "template_id, rubric_id, provider, request_model, thinking"
+ORDER: Final = ", ".join(CELL_COLUMNS)
 GROUPS_MAX: Final = 6
 TITLES: Final = {
     "template_id": "template", "rubric_id": "rubric", "thinking": "thinking", JUDGE: "judge",
@@ -66,7 +66,7 @@ class Cells:
         return frame.with_columns(*made), encoding
 
 
-def cells(frame: pl.DataFrame, dimensions: Sequence[str] = CELL) -> Cells:
+def cells(frame: pl.DataFrame, dimensions: Sequence[str] = CELL_COLUMNS) -> Cells:
     """Find what tells rows apart: judges by model, with the provider only where one model has several."""
     names = [name for name in dimensions if name in frame.columns]
     if {"provider", "request_model"} <= set(names):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from batchpond.lake.tables import literal
+from batchpond.model import CELL_COLUMNS
 from batchpond.results.report.parts import Case, Cases, Passage, Section
 from batchpond.results.report.source import Source
 from batchpond.text import escape
@@ -13,8 +14,7 @@ from batchpond.text import escape
 CASES_MAX: Final = 4
 ANSWER_CHARACTERS_MAX: Final = 1_500
 ITEM_CHARACTERS_MAX: Final = 900
-_CELL: Final = ("template_id", "rubric_id", "provider", "request_model", "thinking")
-_PLACE: Final = (*_CELL, "unit_id", "item_first", "item_second")
+_PLACE: Final = (*CELL_COLUMNS, "unit_id", "item_first", "item_second")
 _NO_TEXT: Final = "(the answer's text is not in the lake)"
 
 Row = dict[str, Any]
@@ -30,7 +30,7 @@ def disagreements(source: Source) -> Section | None:
 def _flips(source: Source) -> Cases | None:
     if not source.has_pairs:
         return None
-    keys = ", ".join((*_CELL, "unit_id", "item_lo", "item_hi"))
+    keys = ", ".join((*CELL_COLUMNS, "unit_id", "item_lo", "item_hi"))
     sql = (
         f"SELECT {keys}, status\nFROM pair_status\nWHERE study = {source.name} AND status IN ('primacy', 'recency')\n"
         f"ORDER BY md5(concat_ws(chr(31), {keys})), {keys}"

@@ -6,7 +6,8 @@ from typing import Final
 
 import polars as pl
 
-from batchpond.results.report.cells import CELL, JUDGE, ORDER, cells
+from batchpond.model import CELL_COLUMNS
+from batchpond.results.report.cells import JUDGE, ORDER, cells
 from batchpond.results.report.figure import ChartKind
 from batchpond.results.report.numbers import Kind
 from batchpond.results.report.parts import Column, Exhibit, Section
@@ -170,7 +171,7 @@ def ratings(source: Source) -> Section | None:
     )  # fmt: skip
     if not len(rows):
         return None
-    found = cells(rows.frame, ("rubric_id", "candidate", "task", "template_id", *CELL[2:]))
+    found = cells(rows.frame, ("rubric_id", "candidate", "task", "template_id", *CELL_COLUMNS[2:]))
     frame, encoding = found.labelled(group=JUDGE, panel="rubric_id")
     title = "Mean rating"
     caption = sentences(

@@ -11,7 +11,6 @@ from batchpond.results.report.parts import Column, Section
 from batchpond.results.report.sections.common import cut, drawn, exhibit, left_out, ranged, sentences
 from batchpond.results.report.source import Source
 
-_CELL = "template_id, rubric_id, provider, request_model, thinking"
 _LEFT_OUT = (
     ("n_undecided", "pairs without a majority in an order"),
     ("n_missing_reverse", "pairs judged in one order only"),
@@ -22,7 +21,7 @@ _LEFT_OUT = (
 def consistency(source: Source) -> Section | None:
     """Show how often each cell names the same winner in both orders."""
     select = (
-        f"{_CELL}, n_pairs, n_both, n_decided, n_consistent_win, n_consistent_tie, n_undecided, n_missing_reverse,\n"
+        f"{ORDER}, n_pairs, n_both, n_decided, n_consistent_win, n_consistent_tie, n_undecided, n_missing_reverse,\n"
         "  n_pairs_pending, consistency_decided, consistency_decided_lo, consistency_decided_hi,\n"
         "  consistency_all, consistency_all_lo, consistency_all_hi, conflict_rate"
     )
@@ -65,7 +64,7 @@ def consistency(source: Source) -> Section | None:
 def position(source: Source) -> Section | None:
     """Show which position each cell favours, both tests of it, and what they could have found."""
     select = (
-        f"{_CELL}, n_decided, n_discordant, n_primacy, n_recency, n_left_out, n_pairs_pending,\n"
+        f"{ORDER}, n_decided, n_discordant, n_primacy, n_recency, n_left_out, n_pairs_pending,\n"
         "  position_logodds, position_logodds_lo, position_logodds_hi, p_position_exact, q_bh, primacy_share,\n"
         "  primacy_share_lo, primacy_share_hi, primacy_share_mde, preference_fairness, p_preference_fairness"
     )
@@ -133,7 +132,7 @@ def _bias_words(frame: pl.DataFrame) -> str:
 def repeats(source: Source) -> Section | None:
     """Show how much of the inconsistency is noise, where requests were repeated."""
     select = (
-        f"{_CELL}, n_orders, repeat_agreement, repeat_agreement_lo, repeat_agreement_hi,\n"
+        f"{ORDER}, n_orders, repeat_agreement, repeat_agreement_lo, repeat_agreement_hi,\n"
         "  n_cross_order_pairs, cross_order_agreement, cross_order_agreement_lo, cross_order_agreement_hi,\n"
         "  position_excess_conflict, position_excess_conflict_lo, position_excess_conflict_hi"
     )

@@ -6,14 +6,13 @@ from typing import Final
 
 import polars as pl
 
-from batchpond.results.report.cells import JUDGE, cells
+from batchpond.results.report.cells import JUDGE, ORDER, cells
 from batchpond.results.report.figure import ChartKind
 from batchpond.results.report.numbers import Kind
 from batchpond.results.report.parts import Column, Exhibit, Section
 from batchpond.results.report.sections.common import cut, drawn, exhibit, left_out, ranged, sentences
 from batchpond.results.report.source import Source
 
-_CELL: Final = "template_id, rubric_id, provider, request_model, thinking"
 _JUDGE: Final = ("template_id", "provider", "request_model", "thinking")
 _UNJUDGED: Final = (
     ("n_unjudged", "answers whose stance could not be judged"),
@@ -40,9 +39,9 @@ def _only_panel(source: Source, view: str) -> str:
 
 def _curves(source: Source) -> Exhibit | None:
     rows = source.of_study(
-        f"{_CELL}, candidate, turn_no, n_judged, n_unjudged, n_pending, n_flips,\n"
+        f"{ORDER}, candidate, turn_no, n_judged, n_unjudged, n_pending, n_flips,\n"
         "  flip_rate, flip_rate_lo, flip_rate_hi, n_stances, accuracy, survival",
-        "metric_pressure", f"{_CELL}, candidate, turn_no",
+        "metric_pressure", f"{ORDER}, candidate, turn_no",
         where="n_judged > 0" + _only_panel(source, "metric_pressure"),
     )  # fmt: skip
     if not len(rows):

@@ -8,8 +8,8 @@ from typing import Final
 import polars as pl
 
 from batchpond.errors import UsageError
+from batchpond.model import CELL_COLUMNS
 from batchpond.results.rank import verb as rank
-from batchpond.results.rank.counts import CELL
 from batchpond.results.report.cells import cells
 from batchpond.results.report.figure import ChartKind
 from batchpond.results.report.numbers import Kind
@@ -63,7 +63,7 @@ def _options(source: Source) -> Options:
 
 
 def _rows(frame: pl.DataFrame, command: str) -> Rows:
-    unused = [name for name in CELL if name in frame.columns and frame[name].null_count() == len(frame)]
+    unused = [name for name in CELL_COLUMNS if name in frame.columns and frame[name].null_count() == len(frame)]
     shown = harmless(frame.drop(unused).head(ROWS_MAX))
     return Rows("", shown, is_cut=len(frame) > ROWS_MAX, command=command)
 
@@ -108,7 +108,7 @@ def _items(rows: Rows, by: tuple[str, ...]) -> Exhibit:
 
 
 def _summary(rows: Rows) -> Exhibit:
-    found = cells(rows.frame, CELL) if set(CELL) & set(rows.frame.columns) else None
+    found = cells(rows.frame, CELL_COLUMNS) if set(CELL_COLUMNS) & set(rows.frame.columns) else None
     caption = (
         "Parts are groups of items that judgments connect. Position: what being shown first adds to the log-odds, with "
         "the p of its likelihood ratio test. Reliability is the separation reliability of the log-strengths. Circles: "
