@@ -21,7 +21,8 @@ from batchpond.model import BatchState, ErrorClass
 from batchpond.providers import registry
 from batchpond.run import sending
 from batchpond.run.cancel import cancel
-from batchpond.run.live import calls, lane, pace, run
+from batchpond.run.live import calls, pace, run
+from batchpond.run.live import run as lane
 from batchpond.run.live.calls import CallCounts, OnDoubt
 from batchpond.run.live.recovery import recover
 from batchpond.run.live.run import LaneProgress, LiveReport

@@ -30,7 +30,7 @@ WRITERS = {"batchpond/cli/output.py": "stdout", "batchpond/cli/diagnostics.py": 
 PROVIDER_MODULES = {"__init__", "batch", "live", "body", "lines", "models"}
 PROVIDER_EXTRAS = {
     "gemini": {"views"},
-    "vertex": {"auth", "roles", "schema", "storage", "views"},
+    "vertex": {"auth", "jobs", "schema", "storage"},
     "compatible": {"hosts"},
 }
 

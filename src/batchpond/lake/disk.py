@@ -1,16 +1,17 @@
-"""Durable, private file operations: the primitives every publish is made of.
-
-A file appears at its final name whole or not at all: it is written under another name in the
-same file system, fsynced, and hard-linked into place. `link` fails when the name exists, which
-makes publishing idempotent and elects one winner among racing writers.
-"""
+"""Durable, private file operations, the primitives every publish is made of; and one writer per lake, by `flock`."""
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
+import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from batchpond.clock import Clock
+from batchpond.errors import BusyError
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
@@ -119,3 +120,43 @@ def parquet_files(folder: str | os.PathLike[str], depth: int = DEPTH_MAX) -> Ite
             yield entry.path
         elif depth > 0 and entry.is_dir(follow_symlinks=False):
             yield from parquet_files(entry.path, depth - 1)
+
+
+_HOLDER_BYTES_MAX = 4096
+
+
+@contextmanager
+def exclusive(path: Path, purpose: str, clock: Clock) -> Iterator[None]:
+    """Hold the lake's writer lock; raises BusyError that names the holder.
+
+    The text in the file is for that message only: the lock is the kernel's, so a stale text
+    or a reused process id never blocks anyone.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BusyError(
+                f"another process is writing to this lake: {_holder(descriptor)}",
+                hint="run the command again when it is done; nothing was changed",
+            ) from None
+        note = {"pid": os.getpid(), "host": socket.gethostname(), "purpose": purpose}
+        note["since"] = clock.now().isoformat(timespec="seconds")
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(note).encode(), 0)
+        try:
+            yield
+        finally:
+            # An idle lake holds no trace of who wrote last, so that a pass without news changes no byte.
+            os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _holder(descriptor: int) -> str:
+    try:
+        note = json.loads(os.pread(descriptor, _HOLDER_BYTES_MAX, 0))
+        return f"{note['purpose']} (process {note['pid']} on {note['host']}, since {note['since']})"
+    except (ValueError, KeyError, TypeError):
+        return "holder unknown"

@@ -21,7 +21,8 @@ import orjson
 from batchpond import ids
 from batchpond.clock import Clock, SystemClock, random_hex
 from batchpond.errors import LakeError, UsageError
-from batchpond.lake import disk, lock
+from batchpond.lake import disk
+from batchpond.lake import disk as lock
 from batchpond.lake.schemas import FORMAT_VERSION, TABLES, Table
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from batchpond.model import Mode, PricedModel
 from batchpond.plan.cells import Dropped, Way
 from batchpond.plan.pairs import Balance
-from batchpond.plan.shard import Limits, cut, limits_of
+from batchpond.plan.shards import Limits, cut, limits_of
 from batchpond.study.prices import NOTHING, Estimate, Prices
 from batchpond.study.spec import ShardsSpec
 from batchpond.study.stages.spec import StageSpec

@@ -38,7 +38,7 @@ from batchpond.plan.publish import (
     publish_rows,
 )
 from batchpond.plan.rows import Grid, GridRows, Round
-from batchpond.plan.shard import Line, check_line, limits_of
+from batchpond.plan.shards import Line, check_line, limits_of
 from batchpond.study.spec import THINKING_DEFAULT
 from batchpond.study.stages.spec import OWN_OUTPUT_TASKS, StageSpec
 from batchpond.tasks.rubrics import Rubric

@@ -15,7 +15,7 @@ from batchpond.lake.payload import shard_file_name
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import CONFIG, Store
 from batchpond.model import Mode, PricedModel, ShardKind
-from batchpond.plan import planned, shard, tiers
+from batchpond.plan import planned, shards
 from batchpond.plan.planned import Again
 from batchpond.providers import registry
 from batchpond.run.failures import FAILED_SQL, is_over, parameters
@@ -133,12 +133,12 @@ def new_shards(
             },
         )
 
-        def limits(line: DueRequest) -> shard.Limits:
+        def limits(line: DueRequest) -> shards.Limits:
             queue = settings.of_model(line.provider, line.request_model)
             descriptor = registry.module(line.provider).DESCRIPTOR
-            return shard.limits_of(descriptor, Mode(line.mode), rule.max_requests, queue.enqueued_tokens)
+            return shards.limits_of(descriptor, Mode(line.mode), rule.max_requests, queue.enqueued_tokens)
 
-        for lines in shard.cut(_rows(connection), limits, rule.segments):
+        for lines in shards.cut(_rows(connection), limits, rule.segments):
             yield NewShard(shard_event(study, version, lines, kind, book, generation, expected), lines)
 
 
@@ -222,7 +222,7 @@ def shard_event(
         cost_expected_usd=cost.expected_usd,
         cost_max_usd=cost.worst_usd,
         cells=_cells_text(lines),
-        tier=None if first.tier == tiers.FIRST else first.tier,
+        tier=None if first.tier == shards.FIRST else first.tier,
     )
 
 

@@ -7,9 +7,8 @@ from batchpond.lake.attempts import LOSABLE_PHASES, UNCLEAR_PHASES, Attempt, Pha
 from batchpond.lake.events.records import Absent, Adopted, Event, Lost, Resolution, Resolved, Unknown
 from batchpond.lake.store import Store
 from batchpond.model import RemoteBatch
-from batchpond.run.find.candidates import Proof, prove
 from batchpond.run.find.poll import is_late
-from batchpond.run.find.unknowns import check_host
+from batchpond.run.find.unknowns import Proof, check_host, prove
 from batchpond.run.session import Providers, Session
 from batchpond.views.refresh import refresh
 

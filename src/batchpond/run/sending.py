@@ -14,7 +14,7 @@ from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNSENT_PHASES, Attempt, 
 from batchpond.lake.events.records import Approval, Intent, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
-from batchpond.plan import planned, tiers
+from batchpond.plan import planned, shards
 from batchpond.providers import registry
 from batchpond.run import due, failures
 from batchpond.run.send import send_shard
@@ -156,7 +156,7 @@ def _has_unsent(session: Session, study: str) -> bool:
 def candidates(store: Store, picture: Picture, study: str) -> Iterator[tuple[Sharded, Attempt | None]]:
     """Yield the study's shards of the current version that are not done, with their latest attempt, tier by tier."""
     version = picture.current_versions.get(study)
-    for shard in tiers.in_order(picture.shards.values()):
+    for shard in shards.in_order(picture.shards.values()):
         if shard.study != study or shard.study_version != version or shard.shard_kind is ShardKind.ADOPTED:
             continue
         latest = picture.latest_attempt(shard.shard_id)
@@ -168,7 +168,7 @@ def candidates(store: Store, picture: Picture, study: str) -> Iterator[tuple[Sha
 
 def _send_study(session: Session, study: str, approval: Approval, trigger: Trigger) -> None:
     waiting_for: Counter[tuple[str, ExitCode]] = Counter()
-    precedence = tiers.Precedence()
+    precedence = shards.Precedence()
     budget: Budget | None = None
     settings = config.load(session.store.path)
     for shard, latest in candidates(session.store, session.picture, study):
@@ -181,7 +181,7 @@ def _send_study(session: Session, study: str, approval: Approval, trigger: Trigg
             case Readiness.WAITING:
                 if latest is not None and latest.phase in {Phase.REJECTED, Phase.VERIFIED}:
                     session.n_waiting += 1
-                    precedence.hold(shard, tiers.of_model(shard))
+                    precedence.hold(shard, shards.of_model(shard))
                 continue
             case Readiness.HELD:
                 waiting_for[_REFUSED.reason, _REFUSED.exit_code] += 1
@@ -219,11 +219,11 @@ _REFUSED = Obstacle("a person: the provider refused them", passes_by_itself=Fals
 
 
 def _obstacle(
-    session: Session, shard: Sharded, settings: config.Config, budget: Budget, precedence: tiers.Precedence
+    session: Session, shard: Sharded, settings: config.Config, budget: Budget, precedence: shards.Precedence
 ) -> Obstacle | None:
     found = _refusal(session, shard) or _full_queue(session, shard, settings)
     if found is None and not budget.allows(shard):
-        return Obstacle("money: the approved cost is reserved or spent", passes_by_itself=False, holds=tiers.ALL)
+        return Obstacle("money: the approved cost is reserved or spent", passes_by_itself=False, holds=shards.ALL)
     before = precedence.before(shard)
     if found is None and before is not None:
         return Obstacle(f"tier {before} to be sent first", passes_by_itself=not precedence.is_for_money(shard))
@@ -255,9 +255,9 @@ def _full_queue(session: Session, shard: Sharded, settings: config.Config) -> Ob
     of_model = [intent for intent in waiting if intent.request_model == model]
     of_account = _over(settings.of_account(provider), provider, shard, waiting)
     if of_account is not None:
-        return Obstacle(of_account, holds=tiers.of_provider(shard))
+        return Obstacle(of_account, holds=shards.of_provider(shard))
     found = _over(settings.of_model(provider, model), model, shard, of_model)
-    return None if found is None else Obstacle(found, holds=tiers.of_model(shard))
+    return None if found is None else Obstacle(found, holds=shards.of_model(shard))
 
 
 def _over(limits: config.Limits, name: str, shard: Sharded, waiting: list[Intent]) -> str | None:

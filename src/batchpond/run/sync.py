@@ -88,7 +88,7 @@ def _bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
 
         collect_ended(session, seen)
     if _count(session.picture, READ_PHASES):
-        from batchpond.run.reread import read_what_is_unread
+        from batchpond.run.collect import read_what_is_unread
 
         read_what_is_unread(session)
 

@@ -17,7 +17,7 @@ from batchpond.errors import AccessError, ProviderError
 from batchpond.model import BatchState, Created, ErrorClass, FileRole, PricedModel, Rejected
 from batchpond.providers.http import uploads
 from batchpond.providers.vertex.batch import DESCRIPTOR
-from batchpond.providers.vertex.views import read_job
+from batchpond.providers.vertex.jobs import read_job
 from batchpond.study.prices import Prices
 from tests.rigs.vertex_script import (
     BUCKET,

@@ -44,9 +44,8 @@ from batchpond.model import (
     Unclear,
 )
 from batchpond.providers.base import Descriptor, ProviderModule
-from batchpond.providers.files import inbox as common_inbox
-from batchpond.providers.files.folder import FOLDER_ENV, INBOX, OUTBOX, TOKEN, Folder, Outbox, sha256
-from batchpond.providers.files.inbox import Part
+from batchpond.providers.files import folder as common_inbox
+from batchpond.providers.files.folder import FOLDER_ENV, INBOX, OUTBOX, TOKEN, Folder, Outbox, Part, sha256
 
 RECENT: Final = "written to just now"
 CAVEATS: Final = (

@@ -40,11 +40,10 @@ from batchpond.providers.shared.batches import BatchWire, Order
 from batchpond.providers.vertex import auth as vertex_auth
 from batchpond.providers.vertex.auth import Access, Place
 from batchpond.providers.vertex.body import bare_model, build_body, model_path, payload_line
+from batchpond.providers.vertex.jobs import LABEL, advice_for_call, read_job, role_named
 from batchpond.providers.vertex.lines import read_line
-from batchpond.providers.vertex.roles import advice_for_call, role_named
 from batchpond.providers.vertex.schema import check_payload
 from batchpond.providers.vertex.storage import Storage
-from batchpond.providers.vertex.views import LABEL, read_job
 
 __all__ = [
     "BATCH",

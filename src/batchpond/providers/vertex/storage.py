@@ -19,7 +19,7 @@ from batchpond.model import Download, RemoteFile
 from batchpond.providers.http.client import HttpClient, HttpError
 from batchpond.providers.http.uploads import Ranges, Start
 from batchpond.providers.shared import wire as common
-from batchpond.providers.vertex.roles import role_named
+from batchpond.providers.vertex.jobs import role_named
 
 OBJECTS_MAX: Final = 10_000
 _PAGE_ROWS: Final = 1_000

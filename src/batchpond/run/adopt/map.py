@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from batchpond.errors import UsageError
 from batchpond.files import PROBLEMS_SHOWN_MAX, Columns, RowFile, listed
-from batchpond.plan.tiers import FIRST
+from batchpond.plan.shards import FIRST
 from batchpond.run.due import DueRequest
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from batchpond.run import due
 from batchpond.run.adopt import adoptions
 from batchpond.run.adopt.account import Kin, kin_of
 from batchpond.run.adopt.map import COLUMNS, TABLES, BatchMap, MapReader, Target
-from batchpond.run.find.candidates import Proof, first_custom_ids, prove
+from batchpond.run.find.unknowns import Proof, first_custom_ids, prove
 from batchpond.run.resolve import resolve
 from batchpond.run.session import Providers, Session
 from batchpond.study.prices import Prices

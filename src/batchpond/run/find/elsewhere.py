@@ -19,7 +19,7 @@ from batchpond.lake.attempts import Attempt
 from batchpond.lake.events.records import Planned
 from batchpond.model import RemoteBatch
 from batchpond.providers.base import BatchProvider
-from batchpond.run.find import candidates
+from batchpond.run.find import unknowns
 from batchpond.run.find.unknowns import WINDOW, adopt, list_since
 from batchpond.run.session import Session, Severity
 
@@ -142,7 +142,7 @@ def _by_results(
         if batch.n_total not in {None, attempt.intent.n_requests}:
             continue
         if batch.batch_id not in session.heads and len(session.heads) < PEEKS_MAX:
-            session.heads[batch.batch_id] = next(candidates.first_custom_ids(provider, batch), None)
+            session.heads[batch.batch_id] = next(unknowns.first_custom_ids(provider, batch), None)
         head = session.heads.get(batch.batch_id)
         if head is not None and head.startswith(mine):
             found.append(batch)

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from batchpond.errors import BusyError, LakeError
-from batchpond.lake import lock
+from batchpond.lake import disk
 from batchpond.lake.attempts import Attempt, Phase
 from batchpond.lake.events.records import CancelAsked
 from batchpond.lake.store import SPOOL, Store
@@ -26,7 +26,7 @@ def live_lock(store: Store, purpose: str = "live", wait_s: float = 0.0) -> Itera
     with ExitStack() as held:
         while True:
             try:
-                held.enter_context(lock.exclusive(store.path / LOCK, purpose, store.clock))
+                held.enter_context(disk.exclusive(store.path / LOCK, purpose, store.clock))
                 break
             except BusyError:
                 if store.clock.monotonic_s() >= until_s:

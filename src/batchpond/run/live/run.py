@@ -1,38 +1,102 @@
-"""The verb `live`: ask what is due of the studies' live models, until all is answered or someone stops it.
-
-The calls run in threads of their own; this thread alone touches the lake's tables, for as short as a step
-allows, so that a `sync` beside it finds the lake's lock free. One process at a time makes live calls.
-"""
+"""The verb `live`: ask what is due of the live models, lane by lane, until all is answered or someone stops it."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError, UsageError
 from batchpond.lake import failpoints
-from batchpond.lake.attempts import Phase, fold
+from batchpond.lake.attempts import Attempt, Phase, fold
 from batchpond.lake.events.log import read
 from batchpond.lake.events.records import Approval, Sharded
 from batchpond.lake.store import Store, disk_errors
 from batchpond.model import BatchState, Mode, PricedModel
-from batchpond.plan import tiers
+from batchpond.plan import shards as tiers
 from batchpond.providers import registry
-from batchpond.providers.base import LiveProvider
+from batchpond.providers.base import LiveProvider, LiveStart
 from batchpond.run import sending
 from batchpond.run.due import form_shards, priced
 from batchpond.run.find.unknowns import check_host
 from batchpond.run.live import attempts, spool
-from batchpond.run.live.calls import CallCounts, Calls, OnDoubt
-from batchpond.run.live.lane import Lane, Running
-from batchpond.run.live.pace import Pace
+from batchpond.run.live.attempts import seal
+from batchpond.run.live.calls import CallCounts, CallRules, Calls, OnDoubt
+from batchpond.run.live.pace import LiveSettings, Pace
 from batchpond.run.live.recovery import LOCK_RETRY_S, live_lock, recover
-from batchpond.run.live.seal import seal
-from batchpond.run.live.settings import LiveSettings
+from batchpond.run.live.spool import Spool
 from batchpond.run.session import Note, Providers, Session, Severity, worst_exit_code
 from batchpond.views.refresh import refresh
+
+SEAL_LINES = 5_000
+SEAL_AFTER_S = 300.0
+
+
+@dataclass(slots=True)
+class Running:
+    """The attempt that a lane is asking now."""
+
+    attempt: Attempt
+    calls: Calls
+    spool: Spool
+    n_before: int
+
+    @property
+    def n_answered(self) -> int:
+        """How many of its requests have their final line, an answer or a failure."""
+        counts = self.calls.counts
+        return self.n_before + counts.n_answered + counts.n_failed
+
+    def is_seal_due(self, now_s: float) -> bool:
+        """Whether enough answers wait outside the lake's tables, or some for long enough."""
+        n_answers = self.spool.n_answers
+        return n_answers >= SEAL_LINES or (n_answers > 0 and now_s - self.spool.opened_s >= SEAL_AFTER_S)
+
+
+@dataclass(slots=True)
+class Lane:
+    """One model's shards that wait, what is being asked, and what it has come to."""
+
+    provider: str
+    model: str
+    pace: Pace
+    rules: CallRules
+    shards: deque[tuple[Sharded, Approval]] = field(default_factory=deque)
+    wire: LiveProvider | None = None
+    start: LiveStart | None = None
+    running: Running | None = None
+    past: CallCounts = field(default_factory=CallCounts)
+    n_requests: int = 0
+    n_done: int = 0
+    error: BatchpondError | None = None
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"{self.provider}/{self.model}"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is asked of this model."""
+        return self.running is None and (self.error is not None or not self.shards)
+
+    @property
+    def counts(self) -> CallCounts:
+        """What became of all its calls in this run."""
+        return self.past if self.running is None else self.past + self.running.calls.counts
+
+    @property
+    def n_answered(self) -> int:
+        """How many of its requests have their final line, earlier runs included."""
+        return self.n_done + (0 if self.running is None else self.running.n_answered)
+
+    def ended(self) -> None:
+        """Add what the running attempt came to, and be free for the next."""
+        self.past, self.n_done = self.counts, self.n_answered
+        self.running = None
+
 
 STEP_S: Final = 0.25
 LOCK_WAIT_S: Final = 600.0
