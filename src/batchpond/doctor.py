@@ -194,11 +194,11 @@ def _live(store: Store) -> Iterator[Finding]:
 
 def _attempts(store: Store) -> Iterator[Finding]:
     try:
-        picture = fold(read(store))
+        lake_state = fold(read(store))
     except LakeError as error:
         yield _damage("attempts", error.message, error.hint or "restore the file from a backup")
         return
-    stuck = [attempt for attempt in picture.attempts.values() if attempt.phase in ATTENTION_PHASES]
+    stuck = [attempt for attempt in lake_state.attempts.values() if attempt.phase in ATTENTION_PHASES]
     for attempt in stuck[:FINDINGS_MAX]:
         yield Finding(
             "attempts",
@@ -208,7 +208,7 @@ def _attempts(store: Store) -> Iterator[Finding]:
             ExitCode.ATTENTION,
         )
     if not stuck:
-        yield _ok("attempts", f"none of {len(picture.attempts):,} needs a decision")
+        yield _ok("attempts", f"none of {len(lake_state.attempts):,} needs a decision")
 
 
 def _exchange(store: Store) -> Iterator[Finding]:

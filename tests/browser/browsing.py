@@ -47,7 +47,7 @@ class Seen:
         """Open everything that is folded."""
         self.ask("document.querySelectorAll('details').forEach(folded => { folded.open = true })")
 
-    def picture(self, name: str) -> None:
+    def lake_state(self, name: str) -> None:
         """Keep what is seen, where somebody asked for it."""
         if folder := os.environ.get(PICTURES):
             Path(folder).mkdir(parents=True, exist_ok=True)

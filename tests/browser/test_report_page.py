@@ -71,11 +71,11 @@ def test_the_page_is_silent_alone_accessible_and_fits(
     """No console message, request, dialog, sideways scroll, or serious finding of axe; folded or all open."""
     path = page_of(name)
     with looking(browser, path, width=width, scheme=scheme) as seen:
-        seen.picture(f"{name}-{width}-{scheme}")
+        seen.lake_state(f"{name}-{width}-{scheme}")
         assert is_inside(seen)
         assert findings(seen) == []
         seen.open_all()
-        seen.picture(f"{name}-{width}-{scheme}-open")
+        seen.lake_state(f"{name}-{width}-{scheme}-open")
         assert is_inside(seen)
         assert findings(seen) == []
         assert seen.console == []
@@ -108,7 +108,7 @@ def test_print(browser: Browser, page_of: Callable[[str], Path], name: str, tmp_
         assert seen.ask("getComputedStyle(document.body).backgroundColor") in {"rgb(255, 255, 255)", "rgba(0, 0, 0, 0)"}
         shown = "[...document.querySelectorAll('.chart')].filter(box => box.getClientRects().length)"
         assert seen.ask(f"{shown}.every(box => box.classList.contains('chart-wide'))")
-        seen.picture(f"{name}-print")
+        seen.lake_state(f"{name}-print")
         data = seen.page.pdf(prefer_css_page_size=True, print_background=True)
         (tmp_path / "report.pdf").write_bytes(data)
         assert data.startswith(b"%PDF-")

@@ -135,7 +135,7 @@ def test_a_batch_that_never_ends_can_be_cancelled_and_asked_again(provider: str,
     for _ in range(3):
         rig.clock.advance(2_000)
         rig.sync()
-    assert rig.picture().attempts[stuck.attempt_id].state is BatchState.CANCELLED
+    assert rig.lake_state().attempts[stuck.attempt_id].state is BatchState.CANCELLED
     retry(rig.store(), STUDY, classes=[ErrorClass.CANCELLED], confirm=lambda *_: True, providers=rig.providers())
     rig.settle()
     assert len(rig.answers()) == 12

@@ -92,16 +92,16 @@ def test_an_idle_sync_writes_nothing_and_status_says_that_all_is_asked(unkilled:
     unkilled.clock.advance(1_000.0)
     unkilled.sync()
     assert unkilled.tree() == before
-    (status,) = stages(unkilled.store(), unkilled.picture())
+    (status,) = stages(unkilled.store(), unkilled.lake_state())
     assert (status.state, status.round_no, status.n_planned, status.n_open) == (StageState.DONE, 2, N_ALL, 0)
     assert status.stopped == "all rounds are asked: 2"
 
 
 def test_cells_that_go_on_after_late_answers_are_no_longer_told_to_have_stopped(unkilled: StageRig) -> None:
     """Why a stage stopped is what its last look found, and nothing where that found none."""
-    store, (version,) = unkilled.store(), unkilled.picture().current_versions.values()
+    store, (version,) = unkilled.store(), unkilled.lake_state().current_versions.values()
     staged = from_config(planned.study_settings(store, version))
-    look = Look.at(store, staged, unkilled.picture().rounds[version])
+    look = Look.at(store, staged, unkilled.lake_state().rounds[version])
     (stage,) = staged.stages
     assert look.why_stopped(stage) == "all rounds are asked: 2"
     look.stop(stage, {})

@@ -257,7 +257,7 @@ def test_a_shard_that_waits_is_given_up_for_the_answers_that_exist(tmp_path: Pat
     rows = [row for row in planned(rig) if row["request_id"] in waiting[:3]]
     elsewhere = Elsewhere.of(rig)
     adopt(rig, ask_elsewhere(elsewhere, rows), write_map(rig, rows, ["request_id"]))
-    assert rig.picture().voided == {refusal.shard_id}
+    assert rig.lake_state().voided == {refusal.shard_id}
     finish(rig, 4)
     assert rig.billed()[0] == len(rig.answers()) == N
     rig.world.close()
@@ -433,7 +433,7 @@ def test_requests_that_failed_elsewhere_are_free(rig: Rig, elsewhere: Elsewhere)
 def assert_adopted_once(rig: Rig, batch_id: str) -> None:
     attempt = rig.only()
     assert attempt.batch_id == batch_id
-    assert len(rig.picture().shards) == 1
+    assert len(rig.lake_state().shards) == 1
     kinds = [type(event) for event in read(rig.store())]
     assert [kinds.count(kind) for kind in (AdoptedShard, Intent, Adopted)] == [1, 1, 1]
     assert len(rig.answers()) == N

@@ -164,7 +164,7 @@ def test_killed_anywhere_in_submit(planned: Path, tmp_path: Path) -> None:
         shutil.copytree(planned, rig.lake)
         rig.crash_in = n
         has_survived = rig.survive(rig.submit)
-        if not rig.picture().approvals:
+        if not rig.lake_state().approvals:
             rig.submit()
         bring_home(rig)
         assert set(asked(rig).values()) == {1}, n

@@ -488,9 +488,9 @@ def test_calls_in_doubt_count_against_what_was_approved(desk: LiveDesk) -> None:
             recover(session)
         n_doubts = poor.doubts().total()
         assert n_doubts
-        approval = session.picture.approvals["live"]
+        approval = session.lake_state.approvals["live"]
         taken_usd = sending.Budget.of(session, approval).caps[0].taken_usd
-        (attempt,) = session.picture.attempts.values()
+        (attempt,) = session.lake_state.attempts.values()
         worst_usd = attempt.intent.cost_max_usd or 0.0
         assert taken_usd == pytest.approx(worst_usd * (1 + n_doubts / 12))
 

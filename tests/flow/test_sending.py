@@ -121,8 +121,8 @@ def test_an_approval_pays_for_attempts_that_it_sends_though_an_earlier_one_made_
     rig.submit()
     with rig.store().lock("test"):
         session = Session.begin(rig.store(), rig.providers())
-        (cap,) = Budget.of(session, session.picture.approvals[STUDY]).caps
-        worst = [shard.cost_max_usd or 0.0 for shard in session.picture.shards.values()]
+        (cap,) = Budget.of(session, session.lake_state.approvals[STUDY]).caps
+        worst = [shard.cost_max_usd or 0.0 for shard in session.lake_state.shards.values()]
     assert cap.taken_usd > sum(worst) - max(worst), "all that was sent under it counts against it"
 
 

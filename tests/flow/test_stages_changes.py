@@ -199,5 +199,5 @@ def test_a_choice_that_could_not_be_run_later_is_refused_before_anything_is_plan
     rig = rig_of(tmp_path / "rig", small_study(where=where))
     with pytest.raises(StudyError, match=r"stage again: items\.where cannot be run"):
         rig.plan()
-    assert STUDY not in rig.picture().current_versions
+    assert STUDY not in rig.lake_state().current_versions
     assert rig.rows("select count(*) from plan", "plan") == [(0,)]

@@ -48,7 +48,7 @@ def test_later_stages_ask_about_the_sample_and_then_about_the_rest(tmp_path: Pat
     before = rig.tree()
     rig.sync()
     assert rig.tree() == before
-    assert {s.stage: s.state for s in stages(rig.store(), rig.picture())} == dict.fromkeys(
+    assert {s.stage: s.state for s in stages(rig.store(), rig.lake_state())} == dict.fromkeys(
         ("answers", "ranking", "compliance"), StageState.DONE
     )
     early = set(asked_by_request(rig))

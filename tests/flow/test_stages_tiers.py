@@ -76,8 +76,8 @@ def test_money_that_ends_before_the_second_tier_leaves_the_first_whole(tmp_path:
     toml = tiered_study(models_of=(ONE,), per_shard=2, tail=False).replace("tokens = 300", "tokens = 3000")
     rig = rig_of(tmp_path / "rig", toml, n_later=1)
     rig.plan()
-    picture = rig.picture()
-    new = new_shards(rig.store(), picture, "demo", picture.current_versions["demo"], None)
+    lake_state = rig.lake_state()
+    new = new_shards(rig.store(), lake_state, "demo", lake_state.current_versions["demo"], None)
     worst = {shard.event.shard_id: shard.event.cost_max_usd or 0.0 for shard in new}
     *first, last = worst.values()
     cap = sum(first) - first[-1] + last * 1.01
@@ -127,8 +127,8 @@ def test_a_stage_of_an_earlier_tier_is_cut_into_the_first_batches_wherever_it_st
     )
     rig = rig_of(tmp_path / "rig", toml)
     rig.plan()
-    picture = rig.picture()
-    shards = list(new_shards(rig.store(), picture, "demo", picture.current_versions["demo"], None))
+    lake_state = rig.lake_state()
+    shards = list(new_shards(rig.store(), lake_state, "demo", lake_state.current_versions["demo"], None))
     assert [(shard.event.tier, shard.event.request_model, len(shard.lines)) for shard in shards] == [
         (None, "gpt-4.1-nano", 6), (2, "gpt-4.1-nano", 6), (2, TWO, 12), (3, ONE, 12),
     ]  # fmt: skip

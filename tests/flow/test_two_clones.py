@@ -217,7 +217,7 @@ def test_a_second_batch_counts_against_the_budget(rig: Rig) -> None:
     for _ in range(2):
         with rig.store().lock("test"):
             session = Session.begin(rig.store(), rig.providers())
-            (cap,) = Budget.of(session, session.picture.approvals[STUDY]).caps
+            (cap,) = Budget.of(session, session.lake_state.approvals[STUDY]).caps
             taken_usd.append(cap.taken_usd)
         rig.sync(submit_due=False)
     assert taken_usd[0] > 0

@@ -278,4 +278,4 @@ def test_a_log_that_cannot_be_written_stops_nothing(starts: dict[str, Path], tmp
         desk.simulator.world.add_fault("batches.create@*:reset_before")
         process = desk.start("submit", STUDY, "--yes", stderr=full.fileno())
         assert process.wait(60) == ExitCode.ATTENTION
-        assert {attempt.phase for attempt in desk.picture().attempts.values()} == {Phase.UNKNOWN}
+        assert {attempt.phase for attempt in desk.lake_state().attempts.values()} == {Phase.UNKNOWN}

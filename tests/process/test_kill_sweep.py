@@ -127,7 +127,7 @@ def desk(request: pytest.FixtureRequest, desks: Path, planned_lakes: Mapping[str
 
 
 def assert_nothing_twice_nothing_lost(desk: Desk, unkilled: Costs) -> None:
-    attempts = desk.picture().attempts.values()
+    attempts = desk.lake_state().attempts.values()
     entries = desk.simulator.world.ledger.batches.values()
     shards = Counter(attempt.shard_id for entry in entries for attempt in attempts if is_of(entry, attempt))
     assert (len(entries), len(shards), set(shards.values())) == (N_SHARDS, N_SHARDS, {1})

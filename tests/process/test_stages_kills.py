@@ -109,7 +109,7 @@ def finish(desk: Desk, *, is_in_doubt: bool = False) -> None:
         assert desk.sync() in ({ExitCode.DONE, ExitCode.ATTENTION} if is_in_doubt else {ExitCode.DONE})
         if desk.is_complete(N_SHARDS):
             return
-    raise AssertionError(f"{len(desk.picture().shards)} shards, not complete after {SYNCS_MAX} syncs")
+    raise AssertionError(f"{len(desk.lake_state().shards)} shards, not complete after {SYNCS_MAX} syncs")
 
 
 def outcome_of(desk: Desk) -> Outcome:
@@ -190,7 +190,7 @@ def test_killed_beside_a_publication(planned: Path, undisturbed: Outcome, tmp_pa
 
 def assert_asked_once(desk: Desk) -> None:
     """One batch a shard by the provider's own ledger, one answer a request by the lake."""
-    attempts = desk.picture().attempts.values()
+    attempts = desk.lake_state().attempts.values()
     entries = desk.simulator.world.ledger.batches.values()
     owners = [[a.shard_id for a in attempts if is_of(entry, a)] for entry in entries]
     assert len(owners) == len({shard for found in owners for shard in found}) == N_SHARDS

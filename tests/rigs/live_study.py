@@ -20,7 +20,7 @@ from typing import Any
 
 from batchpond.clock import SystemClock
 from batchpond.lake import failpoints, tables
-from batchpond.lake.attempts import Attempt, Picture, fold
+from batchpond.lake.attempts import Attempt, LakeState, fold
 from batchpond.lake.events.log import read
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import Store
@@ -225,13 +225,13 @@ class LiveDesk:
 
     # -- looking -----------------------------------------------------------------------------------------
 
-    def picture(self) -> Picture:
+    def lake_state(self) -> LakeState:
         """Fold the lake's events anew."""
         return fold(read(self.store()))
 
     def attempts(self) -> list[Attempt]:
         """Return all attempts, in the order of their intents."""
-        return list(self.picture().attempts.values())
+        return list(self.lake_state().attempts.values())
 
     def rows(self, sql: str, *names: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query over tables, all if none is named."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchpond.lake import failpoints, tables
-from batchpond.lake.attempts import Phase, Picture, fold
+from batchpond.lake.attempts import LakeState, Phase, fold
 from batchpond.lake.events.log import read
 from batchpond.lake.store import Store
 from batchpond_sim.host import server
@@ -70,14 +70,14 @@ class Desk:
         """Run `sync`."""
         return self.run("sync", failpoint=failpoint)
 
-    def picture(self) -> Picture:
+    def lake_state(self) -> LakeState:
         """Fold the lake's events anew."""
         return fold(read(Store.open(self.lake)))
 
     def is_complete(self, n_shards: int) -> bool:
         """Whether every shard's latest batch is verified."""
-        picture = self.picture()
-        latest = [picture.latest_attempt(shard_id) for shard_id in picture.shards]
+        lake_state = self.lake_state()
+        latest = [lake_state.latest_attempt(shard_id) for shard_id in lake_state.shards]
         return len(latest) == n_shards and all(a is not None and a.phase is Phase.VERIFIED for a in latest)
 
     def n_answers(self) -> tuple[int, int]:

@@ -137,7 +137,7 @@ def _verb(rig: Rig, name: str, draw: random.Random) -> str | None:
         "submit": rig.submit, "sync": rig.sync, "plan": rig.plan, "limited": lambda: rig.submit(limit=10),
         "retry": rig.retry, "cancel": lambda: rig.cancel_open(draw.randrange(4)),
     }  # fmt: skip
-    if name != "plan" and not rig.picture().current_versions:
+    if name != "plan" and not rig.lake_state().current_versions:
         rig.survive(rig.plan)
     if draw.random() < CRASH_SHARE:
         rig.crash_in = draw.choice((draw.randrange(12), draw.randrange(80), draw.randrange(250)))

@@ -22,7 +22,7 @@ import httpx
 from batchpond import ids
 from batchpond.clock import ManualClock
 from batchpond.lake import disk, failpoints, tables
-from batchpond.lake.attempts import Attempt, Phase, Picture, fold
+from batchpond.lake.attempts import Attempt, LakeState, Phase, fold
 from batchpond.lake.events import log
 from batchpond.lake.events.log import EventLog, read
 from batchpond.lake.events.records import Event, Resolution, Sent
@@ -212,7 +212,7 @@ class Rig:
 
     def retry(self) -> None:
         """Run `retry --yes` for everything that failed, where there is a submission."""
-        if STUDY in self.picture().approvals:
+        if STUDY in self.lake_state().approvals:
             with self._points():
                 retry(
                     self.store(), STUDY, classes=list(ErrorClass), max_attempts=3, confirm=lambda *_: True,
@@ -228,7 +228,7 @@ class Rig:
 
     def refetch_mismatched(self) -> None:
         """Run `resolve --refetch` on every mismatched attempt."""
-        for attempt in list(self.picture().attempts.values()):
+        for attempt in list(self.lake_state().attempts.values()):
             if attempt.phase is Phase.MISMATCH:
                 resolve(self.store(), attempt.attempt_id, Resolution.REFETCH, providers=self.providers())
 
@@ -256,13 +256,13 @@ class Rig:
 
     # -- looking -----------------------------------------------------------------------------------
 
-    def picture(self) -> Picture:
+    def lake_state(self) -> LakeState:
         """Fold the lake's events anew."""
         return fold(self._events())
 
     def attempts(self) -> list[Attempt]:
         """Return all attempts, in the order of their intents."""
-        return list(self.picture().attempts.values())
+        return list(self.lake_state().attempts.values())
 
     def only(self) -> Attempt:
         """Return the one attempt there is."""
@@ -318,12 +318,12 @@ class Rig:
         raise AssertionError(f"not settled: {[(a.attempt_id, a.phase, a.state) for a in self.attempts()]}")
 
     def _is_any_unsent(self) -> bool:
-        picture = self.picture()
+        lake_state = self.lake_state()
         done = {Phase.VERIFIED, Phase.MISMATCH, Phase.LOST, Phase.OPEN}
-        for shard_id, shard in picture.shards.items():
+        for shard_id, shard in lake_state.shards.items():
             if not self.store().has(SHARD_REQUESTS, shard_file_name(shard.provider or "", shard_id)):
                 continue  # a fact without its file is no shard
-            latest = picture.latest_attempt(shard_id)
+            latest = lake_state.latest_attempt(shard_id)
             if latest is None or latest.phase not in done:
                 return True
             if latest.failure_code == "token_limit_exceeded" and not latest.n_answered:

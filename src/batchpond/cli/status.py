@@ -88,12 +88,12 @@ def _stages(invocation: Invocation, study: str | None) -> list[StageStatus]:
     from batchpond.lake.events.log import read
 
     store = invocation.store()
-    picture = fold(read(store))
-    if not picture.rounds:
+    lake_state = fold(read(store))
+    if not lake_state.rounds:
         return []
     from batchpond.run.stages import stages
 
-    return stages(store, picture, study)
+    return stages(store, lake_state, study)
 
 
 def _stage_rows(found: list[StageStatus]) -> tuple[list[str], list[tuple[Any, ...]]]:

@@ -66,8 +66,8 @@ def run(lake_path: Path, say: Callable[[str], None]) -> DemoReport:
         sent = submit.submit(store, STUDY, max_cost_usd=None, limit=None, confirm=lambda _: True, providers=providers)
         say(f"submitted {sent.preview.n_requests:,} requests in {sent.preview.n_shards} batches")
         n_syncs = _sync_until_done(store, providers, say)
-    picture = fold(read(store))
-    return DemoReport(planned, len(picture.attempts), n_syncs, planned.n_requests)
+    lake_state = fold(read(store))
+    return DemoReport(planned, len(lake_state.attempts), n_syncs, planned.n_requests)
 
 
 def _refuse_real_data(lake_path: Path) -> None:

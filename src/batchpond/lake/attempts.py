@@ -59,7 +59,7 @@ NOT_FOUND_AGE_MIN_S = 86_400
 class Attempt:
     """One intended provider batch, as of the last event about it.
 
-    The fold builds it, event by event, and is all that ever changes it: `Picture.add` puts a changed copy in the
+    The fold builds it, event by event, and is all that ever changes it: `LakeState.add` puts a changed copy in the
     place of one that was handed out.
     """
 
@@ -319,7 +319,7 @@ def seen_as(attempt: Attempt, batch: RemoteBatch) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class Picture:
+class LakeState:
     """Everything the controller decides from: the fold of all events."""
 
     attempts: dict[str, Attempt] = field(default_factory=dict)
@@ -375,9 +375,9 @@ class Picture:
             self.by_shard.setdefault(intent.shard_id, []).append(intent.attempt_id)
 
 
-def fold(events: Iterable[Event]) -> Picture:
+def fold(events: Iterable[Event]) -> LakeState:
     """Return what the events, in order, amount to."""
-    picture = Picture()
+    lake_state = LakeState()
     for event in events:
-        picture._fold(event)
-    return picture
+        lake_state._fold(event)
+    return lake_state

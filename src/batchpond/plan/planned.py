@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from batchpond.errors import UsageError
 from batchpond.lake import memo, tables
-from batchpond.lake.attempts import Picture
+from batchpond.lake.attempts import LakeState
 from batchpond.lake.schemas import STUDIES
 from batchpond.lake.store import Store, read_rows
 from batchpond.model import ErrorClass
@@ -59,10 +59,10 @@ def sampled(n_requests: int | None) -> str:
   )"""
 
 
-def sample_of(picture: Picture, study: str) -> int | None:
+def sample_of(lake_state: LakeState, study: str) -> int | None:
     """Return of how many requests the sample is that is approved of a study's present plan, None where it is none."""
-    approval = picture.approvals.get(study)
-    if approval is None or approval.study_version != picture.current_versions.get(study):
+    approval = lake_state.approvals.get(study)
+    if approval is None or approval.study_version != lake_state.current_versions.get(study):
         return None
     return approval.n_limit
 
@@ -163,11 +163,11 @@ def _passed(stages: Iterable[Mapping[str, Any]], reached: Iterable[str]) -> set[
     return found
 
 
-def planned_version(picture: Picture, study: str) -> str:
+def planned_version(lake_state: LakeState, study: str) -> str:
     """Return the version that a study is planned in now; raises UsageError for a study without a plan."""
-    version = picture.current_versions.get(study)
+    version = lake_state.current_versions.get(study)
     if version is None:
-        known = ", ".join(sorted(picture.current_versions)) or "none"
+        known = ", ".join(sorted(lake_state.current_versions)) or "none"
         raise UsageError(
             f"no plan for study {study!r} in this lake (planned: {known})",
             hint="`batchpond plan FILE` makes it",

@@ -163,8 +163,8 @@ def _open_rounds(store: Store, log: EventLog, draft: Draft) -> bool:
     """Plan what answers that the lake has make possible; return whether that is anything."""
     if not draft.has_rounds:
         return False
-    picture = fold(log.events)
-    last, sample = picture.rounds[draft.version], planned.sample_of(picture, draft.study.name)
+    lake_state = fold(log.events)
+    last, sample = lake_state.rounds[draft.version], planned.sample_of(lake_state, draft.study.name)
     opened = may_have_answers(log.events, last) and open_rounds(store, log.append, draft.study, last, sample=sample)
     refresh.refresh(store)
     return bool(opened)

@@ -71,7 +71,7 @@ def _target(session: Session, wanted: str) -> tuple[str, str]:
     for event in session.log.events:
         if isinstance(event, DuplicateRemote) and event.batch_id == wanted:
             return event.attempt_id, wanted
-    attempt = find_attempt(session.picture, wanted)
+    attempt = find_attempt(session.lake_state, wanted)
     if attempt.batch_id is None:
         raise UsageError(
             f"attempt {attempt.attempt_id} has no known batch to cancel (it is {attempt.phase})",

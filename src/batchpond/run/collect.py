@@ -38,7 +38,7 @@ class _Fetched:
 
 def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     """Bring in what ended batches have, most perishable first; one that fails stops no other."""
-    remote = (attempt for attempt in session.picture.attempts.values() if attempt.mode is not Mode.LIVE)
+    remote = (attempt for attempt in session.lake_state.attempts.values() if attempt.mode is not Mode.LIVE)
     ended = [attempt for attempt in remote if attempt.phase is Phase.ENDED]
     for attempt in sorted(ended, key=lambda a: (a.created_at or _NEVER, a.attempt_id)):
         if session.providers.is_refused(attempt.wire):
@@ -357,7 +357,7 @@ def read_what_is_unread(session: Session) -> None:
     """Derive what settled attempts lack: their responses, or the judgments of a rule of their requests."""
     specs = derive.parsers(session.store)
     lacking: dict[str, derive.Lack] = {}
-    for attempt in session.picture.attempts.values():
+    for attempt in session.lake_state.attempts.values():
         if attempt.phase in READ_PHASES and attempt.downloads:
             lack = derive.lacking(session.store, source_of(attempt), specs)
             if lack.has_any:

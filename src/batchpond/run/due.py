@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batchpond import ids
 from batchpond.lake import failpoints, tables
-from batchpond.lake.attempts import Phase, Picture
+from batchpond.lake.attempts import LakeState, Phase
 from batchpond.lake.events.records import Approval, Sharded, Voided
 from batchpond.lake.payload import shard_file_name
 from batchpond.lake.schemas import SHARD_REQUESTS
@@ -103,7 +103,7 @@ class NewShard:
 
 
 def new_shards(
-    store: Store, picture: Picture, study: str, version: str, sample: int | None, again: Again | None = None
+    store: Store, lake_state: LakeState, study: str, version: str, sample: int | None, again: Again | None = None
 ) -> Iterator[NewShard]:
     """Yield the shards that the study's due requests make, one at a time; reads only.
 
@@ -116,17 +116,17 @@ def new_shards(
     settings = config.load(store.path)
     book = Prices.of_lake(store.path / CONFIG, store.clock.now())
     expected = planned.expected_output_tokens(store, version)
-    chosen, values = _chosen(picture, again)
+    chosen, values = _chosen(lake_state, again)
     kind = ShardKind.FIRST if again is None else ShardKind.RETRY
-    generation = len(picture.voided) + (0 if again is None else len(picture.shards))
+    generation = len(lake_state.voided) + (0 if again is None else len(lake_state.shards))
     with tables.connect(store, ["plan", "requests", "shard_requests", "responses"]) as connection:
         connection.execute(
             _DUE.replace("{chosen}", chosen).replace("{sampled}", planned.sampled(sample)),
             {
                 "study": study,
                 "version": version,
-                "void": [*picture.voided, *void_shards(picture, study, version)],
-                "live": pending_shards(picture),
+                "void": [*lake_state.voided, *void_shards(lake_state, study, version)],
+                "live": pending_shards(lake_state),
                 "again": again is not None,
                 **values,
                 "per_cell": rule.per_cell,
@@ -142,13 +142,13 @@ def new_shards(
             yield NewShard(shard_event(study, version, lines, kind, book, generation, expected), lines)
 
 
-def _chosen(picture: Picture, again: Again | None) -> tuple[str, dict[str, Any]]:
+def _chosen(lake_state: LakeState, again: Again | None) -> tuple[str, dict[str, Any]]:
     """Return the SQL of the requests that are asked once more, and its parameters."""
     if again is None:
         return _CHOSEN_FIRST, {}
     if again.classes is None:
         return _CHOSEN_ALL, {}
-    return _CHOSEN_FAILED, parameters(picture, again)
+    return _CHOSEN_FAILED, parameters(lake_state, again)
 
 
 def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[DueRequest]:
@@ -156,34 +156,34 @@ def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[DueRequest]:
         yield from map(DueRequest._make, rows)
 
 
-def void_shards(picture: Picture, study: str, version: str) -> list[str]:
+def void_shards(lake_state: LakeState, study: str, version: str) -> list[str]:
     """Return the shards of earlier plans that never became a batch: their requests may be asked anew."""
     return [
         shard_id
-        for shard_id, event in picture.shards.items()
-        if event.study == study and event.study_version != version and is_voidable(picture, shard_id)
+        for shard_id, event in lake_state.shards.items()
+        if event.study == study and event.study_version != version and is_voidable(lake_state, shard_id)
     ]
 
 
-def is_under_way(picture: Picture, study: str) -> bool:
+def is_under_way(lake_state: LakeState, study: str) -> bool:
     """Whether anything asked of the study may still end by itself; what the provider refused does not."""
-    for shard_id in pending_shards(picture):
-        latest = picture.latest_attempt(shard_id)
-        if picture.shards[shard_id].study == study and (latest is None or latest.phase is not Phase.REJECTED):
+    for shard_id in pending_shards(lake_state):
+        latest = lake_state.latest_attempt(shard_id)
+        if lake_state.shards[shard_id].study == study and (latest is None or latest.phase is not Phase.REJECTED):
             return True
     return False
 
 
-def is_voidable(picture: Picture, shard_id: str) -> bool:
+def is_voidable(lake_state: LakeState, shard_id: str) -> bool:
     """Whether no batch of a shard exists or is on its way; an adopted batch is one from the start."""
-    latest = picture.latest_attempt(shard_id)
+    latest = lake_state.latest_attempt(shard_id)
     is_free = latest is None or latest.phase in {Phase.ABSENT, Phase.INTENT, Phase.UPLOADED, Phase.REJECTED}
-    return is_free and picture.shards[shard_id].shard_kind is not ShardKind.ADOPTED
+    return is_free and lake_state.shards[shard_id].shard_kind is not ShardKind.ADOPTED
 
 
-def pending_shards(picture: Picture) -> list[str]:
+def pending_shards(lake_state: LakeState) -> list[str]:
     """Return the shards that are still to be sent or answered, those that are sent again by themselves included."""
-    latest = {shard_id: picture.latest_attempt(shard_id) for shard_id in picture.shards}
+    latest = {shard_id: lake_state.latest_attempt(shard_id) for shard_id in lake_state.shards}
     return [shard_id for shard_id, attempt in latest.items() if attempt is None or not is_over(attempt)]
 
 
@@ -263,9 +263,9 @@ def form_shards(session: Session, study: str, approval: Approval, again: Again |
     version = approval.study_version
     if again is None and _is_all_sharded(session, study, approval):
         return
-    for shard_id in void_shards(session.picture, study, version):
+    for shard_id in void_shards(session.lake_state, study, version):
         session.record(Voided(study=study, shard_id=shard_id))
-    for new in new_shards(session.store, session.picture, study, version, approval.n_limit, again):
+    for new in new_shards(session.store, session.lake_state, study, version, approval.n_limit, again):
         session.record(new.event)
         publish_shard(session.store, new)
     failpoints.reach("S1")
@@ -275,11 +275,11 @@ def _is_all_sharded(session: Session, study: str, approval: Approval) -> bool:
     """Whether the shards on record hold all that is approved; saves an idle pass the look at the plan."""
     version = approval.study_version
     n_sharded = 0
-    for event in session.picture.shards.values():
+    for event in session.lake_state.shards.values():
         is_mine = (event.study, event.study_version, event.shard_kind) == (study, version, ShardKind.FIRST)
-        if is_mine and is_real(session.store, session.picture, event):
+        if is_mine and is_real(session.store, session.lake_state, event):
             n_sharded += event.n_requests
-    last_round = session.picture.rounds.get(version)
+    last_round = session.lake_state.rounds.get(version)
     found = last_round.n_requests if last_round else planned.study_column(session.store, version, "n_requests")
     n_wanted = _EVERYTHING if found is None else int(found)
     if approval.n_limit is None:
@@ -288,9 +288,9 @@ def _is_all_sharded(session: Session, study: str, approval: Approval) -> bool:
     return last_round is None and n_sharded >= min(n_wanted, approval.n_limit)
 
 
-def is_real(store: Store, picture: Picture, shard: Sharded) -> bool:
+def is_real(store: Store, lake_state: LakeState, shard: Sharded) -> bool:
     """Whether a shard's file stands, as it does before the first attempt at it."""
-    if picture.latest_attempt(shard.shard_id) is not None:
+    if lake_state.latest_attempt(shard.shard_id) is not None:
         return True
     return store.has(SHARD_REQUESTS, shard_file_name(shard.provider, shard.shard_id))
 

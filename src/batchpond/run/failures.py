@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from batchpond.lake import tables
-from batchpond.lake.attempts import Attempt, Phase, Picture
+from batchpond.lake.attempts import Attempt, LakeState, Phase
 from batchpond.lake.store import Store
 from batchpond.model import BatchState, ErrorClass
 from batchpond.plan.planned import Again
@@ -68,9 +68,9 @@ def is_requeued(attempt: Attempt) -> bool:
     return attempt.failure_code in registry.module(attempt.provider).DESCRIPTOR.requeue_codes
 
 
-def parameters(picture: Picture, again: Again) -> dict[str, Any]:
+def parameters(lake_state: LakeState, again: Again) -> dict[str, Any]:
     """Return the parameters of `FAILED_SQL`, and what is chosen of it."""
-    settled = [attempt for attempt in picture.attempts.values() if is_over(attempt)]
+    settled = [attempt for attempt in lake_state.attempts.values() if is_over(attempt)]
     return {
         "attempt_ids": [attempt.attempt_id for attempt in settled],
         "shard_ids": [attempt.shard_id for attempt in settled],
@@ -96,9 +96,9 @@ def _class_without_row(attempt: Attempt) -> ErrorClass:
             return ErrorClass.MISSING
 
 
-def count(store: Store, picture: Picture, study: str, version: str, again: Again) -> list[FailureCount]:
+def count(store: Store, lake_state: LakeState, study: str, version: str, again: Again) -> list[FailureCount]:
     """Return how the requests of a planned study failed that nothing has answered yet."""
-    values = {"study": study, "version": version, **parameters(picture, again)}
+    values = {"study": study, "version": version, **parameters(lake_state, again)}
     if not values["attempt_ids"]:
         return []
     with tables.connect(store, ["plan", "requests", "shard_requests", "responses"]) as connection:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from batchpond.errors import UsageError
-from batchpond.lake.attempts import LOSABLE_PHASES, UNCLEAR_PHASES, Attempt, Phase, Picture, seen_as
+from batchpond.lake.attempts import LOSABLE_PHASES, UNCLEAR_PHASES, Attempt, LakeState, Phase, seen_as
 from batchpond.lake.events.records import Absent, Adopted, Event, Lost, Resolution, Resolved, Unknown
 from batchpond.lake.store import Store
 from batchpond.model import RemoteBatch
@@ -41,7 +41,7 @@ def resolve(
     """
     with store.lock(f"resolve {attempt_id}"):
         session = Session.begin(store, providers)
-        attempt = find_attempt(session.picture, attempt_id)
+        attempt = find_attempt(session.lake_state, attempt_id)
         is_late_batch = resolution is Resolution.ADOPT and is_late(session, attempt)
         if attempt.phase not in _ALLOWED[resolution] and not is_late_batch:
             allowed = ", ".join(sorted(_ALLOWED[resolution]))
@@ -54,11 +54,11 @@ def resolve(
         return session.attempt(attempt.attempt_id)
 
 
-def find_attempt(picture: Picture, wanted: str) -> Attempt:
+def find_attempt(lake_state: LakeState, wanted: str) -> Attempt:
     """Return the attempt of that id, unique beginning of an id, or batch id; raises UsageError."""
     found = [
         attempt
-        for attempt in picture.attempts.values()
+        for attempt in lake_state.attempts.values()
         if attempt.batch_id == wanted or (len(wanted) >= _ID_PREFIX_MIN and attempt.attempt_id.startswith(wanted))
     ]
     if len(found) == 1:
@@ -87,7 +87,7 @@ def _adoptable(session: Session, attempt: Attempt, batch_id: str | None) -> Remo
     """Return the provider's batch if it can be the attempt's; raises UsageError with the difference."""
     if batch_id is None:
         raise UsageError("--adopt needs the provider's batch id")
-    if batch_id in session.picture.batch_ids:
+    if batch_id in session.lake_state.batch_ids:
         raise UsageError(f"batch {batch_id} belongs to another attempt of this lake already")
     provider = session.providers.get(attempt.wire)
     check_host(attempt, provider)

@@ -45,16 +45,16 @@ def retry(
     request that was in `max_attempts` batches is left alone. What has an answer is never asked again here. Raises
     UsageError for a study that was never submitted, and like `submit` for money.
     """
-    picture = fold(read(store))
-    approval = picture.approvals.get(study)
-    version = picture.current_versions.get(study)
+    lake_state = fold(read(store))
+    approval = lake_state.approvals.get(study)
+    version = lake_state.current_versions.get(study)
     if approval is None or version is None:
-        known = ", ".join(sorted(picture.approvals)) or "none"
+        known = ", ".join(sorted(lake_state.approvals)) or "none"
         raise UsageError(
             f"study {study!r} was never submitted (submitted: {known})", hint=f"`batchpond submit {study}` does it"
         )
     again = _again(store, version, classes, max_attempts)
-    counts = tuple(failures.count(store, picture, study, version, again))
+    counts = tuple(failures.count(store, lake_state, study, version, again))
     agreed = confirm
     report = submit(
         store,

@@ -16,7 +16,7 @@ def open_due(session: Session, study: str) -> bool:
 
     The lake's lock is held.
     """
-    version = session.picture.current_versions.get(study, "")
+    version = session.lake_state.current_versions.get(study, "")
     if not _may_go_on(session, study, version):
         return False
 
@@ -24,7 +24,7 @@ def open_due(session: Session, study: str) -> bool:
         return session.isolated("", f"opening stage {stage} of study {study}")
 
     staged = from_config(planned.study_settings(session.store, version))
-    last, sample = session.picture.rounds[version], planned.sample_of(session.picture, study)
+    last, sample = session.lake_state.rounds[version], planned.sample_of(session.lake_state, study)
     opened = open_rounds(session.store, session.record, staged, last, isolated, sample)
     for stage, n_new in opened:
         session.note(Severity.INFO, f"stage {stage} of study {study} asks {n_new:,} more questions")
@@ -33,9 +33,9 @@ def open_due(session: Session, study: str) -> bool:
 
 def _may_go_on(session: Session, study: str, version: str) -> bool:
     """Whether answers may have come since rounds were last looked at; saves an idle pass the look at them."""
-    last = session.picture.rounds.get(version)
+    last = session.lake_state.rounds.get(version)
     if last is None or not may_have_answers(session.log.events, last):
         return False
     # What fails is asked again once all has ended, and belongs to the same round.
     is_asked_again = planned.automatic_again(session.store, version) is not None
-    return not (is_asked_again and due.is_under_way(session.picture, study))
+    return not (is_asked_again and due.is_under_way(session.lake_state, study))

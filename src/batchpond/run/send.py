@@ -94,7 +94,7 @@ def _usable_file(session: Session, attempt: Attempt, provider: BatchProvider) ->
 
 
 def _attempt_to_send(session: Session, shard: Sharded, approval: Approval, provider: BatchProvider) -> Attempt:
-    latest = session.picture.latest_attempt(shard.shard_id)
+    latest = session.lake_state.latest_attempt(shard.shard_id)
     if latest is not None and latest.phase in BEFORE_SENT_PHASES:
         # Its file and its token are at that host: a batch made elsewhere would never be looked for there.
         check_host(latest, provider)

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from batchpond.errors import ExitCode
 from batchpond.lake import tables
-from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNSENT_PHASES, Attempt, Phase, Picture
+from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase
 from batchpond.lake.events.records import Approval, Intent, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
@@ -85,11 +85,11 @@ def _after_failure(attempt: Attempt, trigger: Trigger) -> Readiness:
 def send_due(session: Session, *, only_study: str | None = None, is_explicit: bool = False) -> None:
     """Send what approvals, budgets and queues allow, study by study; the lock is held."""
     trigger = Trigger(is_explicit, session.store.clock.now())
-    staged = {event.study for event in session.picture.rounds.values()}
-    for study in sorted(staged | set(session.picture.approvals)):
+    staged = {event.study for event in session.lake_state.rounds.values()}
+    for study in sorted(staged | set(session.lake_state.approvals)):
         if only_study not in {None, study}:
             continue
-        approval = session.picture.approvals.get(study)
+        approval = session.lake_state.approvals.get(study)
         if approval is not None and not is_valid(session, study, approval):
             approval = None
         with session.isolated("", f"sending what is due of study {study}"):
@@ -119,14 +119,14 @@ def _form_retries(session: Session, study: str, approval: Approval) -> None:
     Waiting for the end makes one further batch of what would otherwise be many small ones.
     """
     again = planned.automatic_again(session.store, approval.study_version)
-    if again is not None and not due.is_under_way(session.picture, study):
+    if again is not None and not due.is_under_way(session.lake_state, study):
         due.form_shards(session, study, approval, again)
 
 
 def is_valid(session: Session, study: str, approval: Approval) -> bool:
     """Whether an approval is of the study's present plan and has not ended; says so where it matters."""
     now = session.store.clock.now()
-    current = session.picture.current_versions.get(study)
+    current = session.lake_state.current_versions.get(study)
     if approval.study_version != current:
         if _has_unsent(session, study):
             session.note(
@@ -148,21 +148,21 @@ def is_valid(session: Session, study: str, approval: Approval) -> bool:
 def _has_unsent(session: Session, study: str) -> bool:
     """Whether shards of an earlier plan of the study were never sent."""
     return any(
-        shard.study == study and session.picture.latest_attempt(shard.shard_id) is None
-        for shard in session.picture.shards.values()
+        shard.study == study and session.lake_state.latest_attempt(shard.shard_id) is None
+        for shard in session.lake_state.shards.values()
     )
 
 
-def candidates(store: Store, picture: Picture, study: str) -> Iterator[tuple[Sharded, Attempt | None]]:
+def candidates(store: Store, lake_state: LakeState, study: str) -> Iterator[tuple[Sharded, Attempt | None]]:
     """Yield the study's shards of the current version that are not done, with their latest attempt, tier by tier."""
-    version = picture.current_versions.get(study)
-    for shard in shards.in_order(picture.shards.values()):
+    version = lake_state.current_versions.get(study)
+    for shard in shards.in_order(lake_state.shards.values()):
         if shard.study != study or shard.study_version != version or shard.shard_kind is ShardKind.ADOPTED:
             continue
-        latest = picture.latest_attempt(shard.shard_id)
+        latest = lake_state.latest_attempt(shard.shard_id)
         if latest is not None and latest.phase is Phase.VERIFIED and latest.failure_code is None:
             continue
-        if due.is_real(store, picture, shard):
+        if due.is_real(store, lake_state, shard):
             yield shard, latest
 
 
@@ -171,7 +171,7 @@ def _send_study(session: Session, study: str, approval: Approval, trigger: Trigg
     precedence = shards.Precedence()
     budget: Budget | None = None
     settings = config.load(session.store.path)
-    for shard, latest in candidates(session.store, session.picture, study):
+    for shard, latest in candidates(session.store, session.lake_state, study):
         if shard.mode is Mode.LIVE:
             session.n_live += shard.n_requests
             continue
@@ -249,7 +249,7 @@ def _full_queue(session: Session, shard: Sharded, settings: config.Config) -> Ob
         return None
     waiting = [
         a.intent
-        for a in session.picture.attempts.values()
+        for a in session.lake_state.attempts.values()
         if a.provider == provider and a.mode is Mode.BATCH and a.phase in _QUEUED_PHASES
     ]
     of_model = [intent for intent in waiting if intent.request_model == model]
@@ -275,7 +275,7 @@ def _over(limits: config.Limits, name: str, shard: Sharded, waiting: list[Intent
 
 def _is_any_unclear(session: Session, wire: str) -> bool:
     """Whether a create is in doubt: at an opaque provider a second one could not be told from the first."""
-    return any(a.phase.is_unclear and a.wire == wire for a in session.picture.attempts.values())
+    return any(a.phase.is_unclear and a.wire == wire for a in session.lake_state.attempts.values())
 
 
 @dataclass(slots=True)
@@ -302,7 +302,7 @@ class Budget:
         limit_usd = planned.study_budget_usd(session.store, approval.study_version)
         if approval.cost_max_usd is None and limit_usd is None:
             return cls([])
-        attempts = [a for a in session.picture.attempts.values() if a.intent.study == approval.study]
+        attempts = [a for a in session.lake_state.attempts.values() if a.intent.study == approval.study]
         actual = _actual_costs(session) if attempts else {}
         doubts = _doubts(session) if any(a.mode is Mode.LIVE for a in attempts) else {}
         taken_usd = {a.attempt_id: _taken_usd(a, actual, doubts.get(a.attempt_id, 0)) for a in attempts}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from batchpond.clock import Clock
 from batchpond.errors import AccessError, BatchpondError, ExitCode, LakeError
-from batchpond.lake.attempts import Attempt, Picture, fold
+from batchpond.lake.attempts import Attempt, LakeState, fold
 from batchpond.lake.events.log import EventLog
 from batchpond.lake.events.records import Event
 from batchpond.lake.store import Store
@@ -119,7 +119,7 @@ class Session:
     store: Store
     providers: Providers
     log: EventLog
-    picture: Picture
+    lake_state: LakeState
     on_note: Callable[[Note], None]
     notes: list[Note] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
@@ -141,14 +141,14 @@ class Session:
         """Append events and fold those that are new; returns whether any was."""
         new = self.log.append(*events)
         for event in new:
-            self.picture.add(event)
+            self.lake_state.add(event)
         return bool(new)
 
     def elect(self, name: str, event: Event) -> bool:
         """Record an event under a name that one process alone can win; whether this one won."""
         if not self.log.append_as(name, event):
             return False
-        self.picture.add(self.log.events[-1])
+        self.lake_state.add(self.log.events[-1])
         return True
 
     def scope(self, provider: BatchProvider) -> str:
@@ -160,7 +160,7 @@ class Session:
 
     def attempt(self, attempt_id: str) -> Attempt:
         """Return an attempt as it now stands."""
-        return self.picture.attempts[attempt_id]
+        return self.lake_state.attempts[attempt_id]
 
     def note(
         self,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from batchpond.lake.attempts import Picture
+from batchpond.lake.attempts import LakeState
 from batchpond.lake.store import Store
 from batchpond.plan import planned
 from batchpond.plan.rounds.inputs import n_low, rated
@@ -62,16 +62,16 @@ class Remark:
     hint: str = WHY
 
 
-def stages(store: Store, picture: Picture, study: str | None = None) -> list[StageStatus]:
+def stages(store: Store, lake_state: LakeState, study: str | None = None) -> list[StageStatus]:
     """Return the stages of all studies that have any, or of one; the lens is read as it is."""
     found = []
-    for name, version in sorted(picture.current_versions.items()):
-        last = picture.rounds.get(version)
+    for name, version in sorted(lake_state.current_versions.items()):
+        last = lake_state.rounds.get(version)
         if last is None or study not in {None, name}:
             continue
         staged = from_config(planned.study_settings(store, version))
         look = Look.at(store, staged, last)
-        look.stand(standings_of(store, staged, planned.sample_of(picture, name)))
+        look.stand(standings_of(store, staged, planned.sample_of(lake_state, name)))
         found += [_status(look, stage) for stage in staged.stages]
     return found
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from batchpond import ids
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake import failpoints
-from batchpond.lake.attempts import UNCLEAR_PHASES, Phase, Picture, fold
+from batchpond.lake.attempts import UNCLEAR_PHASES, LakeState, Phase, fold
 from batchpond.lake.events.log import read
 from batchpond.lake.events.records import Approval, Sharded
 from batchpond.lake.store import Store
@@ -95,13 +95,13 @@ def _total(costs: list[float | None]) -> float | None:
 
 
 def preview(
-    store: Store, picture: Picture, study: str, limit: int | None, *, again: Again | None = None
+    store: Store, lake_state: LakeState, study: str, limit: int | None, *, again: Again | None = None
 ) -> SubmitPreview:
     """Return what `submit` would send now; reads only. Raises UsageError for a study without a plan."""
-    version = planned.planned_version(picture, study)
-    shards = list(_unsent(store, picture, study))
-    shards += [new.event for new in due.new_shards(store, picture, study, version, limit, None)]
-    repeated = [new.event for new in due.new_shards(store, picture, study, version, limit, again)] if again else []
+    version = planned.planned_version(lake_state, study)
+    shards = list(_unsent(store, lake_state, study))
+    shards += [new.event for new in due.new_shards(store, lake_state, study, version, limit, None)]
+    repeated = [new.event for new in due.new_shards(store, lake_state, study, version, limit, again)] if again else []
     shards += repeated
     groups: dict[PricedModel, list[Sharded]] = {}
     for shard in shards:
@@ -118,12 +118,12 @@ def _caveats(asked: PricedModel) -> tuple[str, ...]:
     return registry.caveats(registry.module(asked.provider), asked.model, asked.mode)
 
 
-def _unsent(store: Store, picture: Picture, study: str) -> list[Sharded]:
+def _unsent(store: Store, lake_state: LakeState, study: str) -> list[Sharded]:
     """Return the study's shards that no batch holds or may hold, those that wait for their turn included."""
     trigger = Trigger(is_explicit=True, now=store.clock.now())
     return [
         shard
-        for shard, latest in candidates(store, picture, study)
+        for shard, latest in candidates(store, lake_state, study)
         if readiness(latest, trigger) is not Readiness.DONE and (latest is None or latest.phase not in _HOLDING_PHASES)
     ]
 
@@ -162,10 +162,10 @@ def submit(
     The lock is not held while asking. Raises UsageError when there is no plan or the estimate is
     above `max_cost_usd` or the study's budget; what is sent before a failure stays on record and is never sent twice.
     """
-    picture = fold(read(store))
+    lake_state = fold(read(store))
     if limit is not None:
-        _check_part(store, picture, study)
-    shown = preview(store, picture, study, limit, again=again)
+        _check_part(store, lake_state, study)
+    shown = preview(store, lake_state, study, limit, again=again)
     limits_usd = [max_cost_usd, planned.study_budget_usd(store, shown.study_version)]
     max_cost_usd = min((usd for usd in limits_usd if usd is not None), default=None)
     _check_money(shown, max_cost_usd)
@@ -177,7 +177,7 @@ def submit(
         adoptions.finish_all(session)
         _approve(session, shown, max_cost_usd, limit)
         if again:
-            due.form_shards(session, study, session.picture.approvals[study], again)
+            due.form_shards(session, study, session.lake_state.approvals[study], again)
         send_due(session, only_study=study, is_explicit=True)
         resolve_unknowns(session)
         exchange.tell_waiting(session)
@@ -186,10 +186,10 @@ def submit(
     return SubmitReport(shown, True, session.counts, session.n_live, tuple(session.notes), session.worst_exit_code())
 
 
-def _check_part(store: Store, picture: Picture, study: str) -> None:
+def _check_part(store: Store, lake_state: LakeState, study: str) -> None:
     """Raise UsageError for a study in which a part of the answers would lead to other questions than all do."""
-    version = picture.current_versions.get(study, "")
-    if version not in picture.rounds:
+    version = lake_state.current_versions.get(study, "")
+    if version not in lake_state.rounds:
         return
     stage = not_in_part(from_config(planned.study_settings(store, version)))
     if stage is not None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from batchpond.errors import ExitCode
 from batchpond.lake import failpoints, payload
-from batchpond.lake.attempts import ATTENTION_PHASES, READ_PHASES, SETTLED_PHASES, Phase, Picture
+from batchpond.lake.attempts import ATTENTION_PHASES, READ_PHASES, SETTLED_PHASES, LakeState, Phase
 from batchpond.lake.store import Store
 from batchpond.model import Mode, RemoteBatch
 from batchpond.plan import planned
@@ -63,18 +63,18 @@ def sync_once(
         _bring_in(session, poll_open(session))
         if submit_due:
             send_due(session)
-            resolve_unknowns(session, _just_sent(session.picture))
+            resolve_unknowns(session, _just_sent(session.lake_state))
         exchange.tell_waiting(session)
         exchange.tell_strays(session)
-        payload.sweep(store, _settled(session.picture))
+        payload.sweep(store, _settled(session.lake_state))
         session.log.compact()
         session.log.keep()
         planned.keep(store)
         refresh(store)
     return SyncReport(
         counts=session.counts,
-        n_pending=_count_remote(session.picture, PENDING_PHASES) + session.n_waiting,
-        n_attention=_count(session.picture, ATTENTION_PHASES),
+        n_pending=_count_remote(session.lake_state, PENDING_PHASES) + session.n_waiting,
+        n_attention=_count(session.lake_state, ATTENTION_PHASES),
         n_live=session.n_live,
         notes=tuple(session.notes),
         exit_code=session.worst_exit_code(),
@@ -83,11 +83,11 @@ def sync_once(
 
 def _bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     """Collect what ended and read what is unread; without either, nothing of what reads answers is loaded."""
-    if _count(session.picture, frozenset({Phase.ENDED})):
+    if _count(session.lake_state, frozenset({Phase.ENDED})):
         from batchpond.run.collect import collect_ended
 
         collect_ended(session, seen)
-    if _count(session.picture, READ_PHASES):
+    if _count(session.lake_state, READ_PHASES):
         from batchpond.run.collect import read_what_is_unread
 
         read_what_is_unread(session)
@@ -95,25 +95,25 @@ def _bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
 
 def _take_in_live(session: Session) -> None:
     """Bring in what live calls left behind; what makes them is loaded only where there were any."""
-    if any(attempt.mode is Mode.LIVE for attempt in session.picture.attempts.values()):
+    if any(attempt.mode is Mode.LIVE for attempt in session.lake_state.attempts.values()):
         from batchpond.run.live.recovery import recover_all
 
         recover_all(session)
 
 
-def _settled(picture: Picture) -> set[str]:
-    return {a.attempt_id for a in picture.attempts.values() if a.phase in SETTLED_PHASES}
+def _settled(lake_state: LakeState) -> set[str]:
+    return {a.attempt_id for a in lake_state.attempts.values() if a.phase in SETTLED_PHASES}
 
 
-def _just_sent(picture: Picture) -> list[str]:
+def _just_sent(lake_state: LakeState) -> list[str]:
     """Return the attempts that became unclear in this pass: none of them was listed yet."""
-    return [a.attempt_id for a in picture.attempts.values() if a.phase is Phase.UNKNOWN and a.first_listed is None]
+    return [a.attempt_id for a in lake_state.attempts.values() if a.phase is Phase.UNKNOWN and a.first_listed is None]
 
 
-def _count(picture: Picture, phases: frozenset[Phase]) -> int:
-    return sum(attempt.phase in phases for attempt in picture.attempts.values())
+def _count(lake_state: LakeState, phases: frozenset[Phase]) -> int:
+    return sum(attempt.phase in phases for attempt in lake_state.attempts.values())
 
 
-def _count_remote(picture: Picture, phases: frozenset[Phase]) -> int:
+def _count_remote(lake_state: LakeState, phases: frozenset[Phase]) -> int:
     """Count without live attempts: waiting does not bring them forward."""
-    return sum(attempt.phase in phases and attempt.mode is not Mode.LIVE for attempt in picture.attempts.values())
+    return sum(attempt.phase in phases and attempt.mode is not Mode.LIVE for attempt in lake_state.attempts.values())

@@ -188,14 +188,14 @@ def _rows(history: Iterable[Event]) -> pa.Table:
 def test_sql_and_python_fold_alike(seed: int) -> None:
     """The view `attempts` says of every attempt what the controller acts on: 400 random histories a seed."""
     everything = _ordered(_interleaved(random.Random(seed), n_attempts=400))
-    picture = fold(everything)
+    lake_state = fold(everything)
     with views_over({"events": _rows(everything)}) as connection:
         found = connection.execute(
             "select attempt_id, attempt_state, batch_id, batch_state, n_sends from attempts"
         ).fetchall()
     assert {row[0]: row[1:] for row in found} == {
         attempt.attempt_id: (attempt.phase, attempt.batch_id, attempt.state, attempt.n_sends)
-        for attempt in picture.attempts.values()
+        for attempt in lake_state.attempts.values()
     }
 
 
@@ -203,7 +203,7 @@ def _interleaved(draw: random.Random, n_attempts: int) -> list[Event]:
     """Return the events of many attempts, half of them in an order that the protocol makes likely."""
     likely = (Uploaded, Sent, Unknown, Created, Status, Verified)
     events: list[Event] = [dataclasses.replace(INTENT, attempt_id=f"a{n}", shard_id=f"s{n}") for n in range(n_attempts)]
-    picture = fold(events)
+    lake_state = fold(events)
     started = dict.fromkeys(range(n_attempts), 0)
     for _ in range(n_attempts * 9):
         n = draw.randrange(n_attempts)
@@ -214,8 +214,8 @@ def _interleaved(draw: random.Random, n_attempts: int) -> list[Event]:
         resolution = draw.choice((Resolution.REFETCH, Resolution.FOUND, Resolution.ADOPT))
         event = _event(kind, draw.choice(list(BatchState)), resolution, draw.randrange(9))
         event = dataclasses.replace(event, attempt_id=f"a{n}")
-        if kind not in RECORDED_IN or picture.attempts[f"a{n}"].phase in RECORDED_IN[kind]:
-            picture.add(event)
+        if kind not in RECORDED_IN or lake_state.attempts[f"a{n}"].phase in RECORDED_IN[kind]:
+            lake_state.add(event)
             events.append(event)
     return events
 
@@ -224,13 +224,13 @@ def _interleaved(draw: random.Random, n_attempts: int) -> list[Event]:
 @settings(max_examples=100)
 def test_an_attempt_that_was_handed_out_stays_as_it_was(history: list[Event]) -> None:
     """Adding events one by one folds as all at once do, and changes no attempt that someone holds."""
-    picture = fold([])
+    lake_state = fold([])
     held: list[tuple[Attempt, Attempt]] = []
     for event in history:
-        picture.add(event)
-        attempt = picture.attempts["a1"]
+        lake_state.add(event)
+        attempt = lake_state.attempts["a1"]
         held.append((attempt, dataclasses.replace(attempt)))
-    assert picture == fold(history)
+    assert lake_state == fold(history)
     assert all(then == copy for then, copy in held)
 
 

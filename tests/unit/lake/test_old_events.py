@@ -15,7 +15,7 @@ import pytest
 
 from batchpond.clock import ManualClock
 from batchpond.lake import memo
-from batchpond.lake.attempts import Attempt, Picture, fold
+from batchpond.lake.attempts import Attempt, LakeState, fold
 from batchpond.lake.events import columns, log
 from batchpond.lake.events.log import MEMO, EventLog, read
 from batchpond.lake.events.records import AdoptedShard, Asked, Intent, Rejected, Rounds, Sharded
@@ -53,24 +53,24 @@ def _asked(asked: Asked) -> list[Any]:
     return [asked.cost_expected_usd, asked.cost_max_usd, asked.cells]
 
 
-def told(picture: Picture) -> dict[str, Any]:
+def told(lake_state: LakeState) -> dict[str, Any]:
     """Return the state as the code of then wrote it down."""
     return {
-        "attempts": {a.attempt_id: _attempt(a) for a in picture.attempts.values()},
-        "shards": {name: _shard(shard) for name, shard in picture.shards.items()},
+        "attempts": {a.attempt_id: _attempt(a) for a in lake_state.attempts.values()},
+        "shards": {name: _shard(shard) for name, shard in lake_state.shards.items()},
         "approvals": {
             study: [a.ord, a.approval_id, a.study_version, a.n_requests, _when(a.expires_at), a.n_limit,
                     a.cost_expected_usd, a.cost_max_usd]
-            for study, a in picture.approvals.items()
+            for study, a in lake_state.approvals.items()
         },
         "rounds": {
             version: [r.ord, r.study, r.round_no, r.n_requests, r.progress, r.looked, r.stage, r.n_new]
-            for version, r in picture.rounds.items()
+            for version, r in lake_state.rounds.items()
         },
-        "current_versions": picture.current_versions,
-        "by_shard": picture.by_shard,
-        "batch_ids": sorted(picture.batch_ids),
-        "voided": sorted(picture.voided),
+        "current_versions": lake_state.current_versions,
+        "by_shard": lake_state.by_shard,
+        "batch_ids": sorted(lake_state.batch_ids),
+        "voided": sorted(lake_state.voided),
     }  # fmt: skip
 
 
@@ -203,11 +203,11 @@ def test_the_view_and_the_fold_agree_on_old_events(store: Store) -> None:
         rows = connection.execute(
             "select attempt_id, attempt_state, batch_id, batch_state, n_sends, reason, message from attempts"
         ).fetchall()
-    picture = fold(read(store))
+    lake_state = fold(read(store))
     assert {row[0]: row[1:5] for row in rows} == {
-        a.attempt_id: (a.phase, a.batch_id, a.state, a.n_sends) for a in picture.attempts.values()
+        a.attempt_id: (a.phase, a.batch_id, a.state, a.n_sends) for a in lake_state.attempts.values()
     }
-    refused = {a.attempt_id: a.rejection for a in picture.attempts.values() if a.phase == "rejected" and a.rejection}
+    refused = {a.attempt_id: a.rejection for a in lake_state.attempts.values() if a.phase == "rejected" and a.rejection}
     assert {row[0]: row[5:] for row in rows if row[1] == "rejected"} == {
         name: (r.error_code, r.message) for name, r in refused.items()
     }

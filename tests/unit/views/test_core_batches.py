@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from batchpond.lake.attempts import ATTENTION_PHASES, SETTLED_PHASES, Phase, Picture, fold
+from batchpond.lake.attempts import ATTENTION_PHASES, SETTLED_PHASES, LakeState, Phase, fold
 from batchpond.lake.events.columns import event_id
 from batchpond.lake.events.log import read
 from batchpond.lake.events.records import (
@@ -66,27 +66,27 @@ def wild(tmp_path_factory: pytest.TempPathFactory) -> LakeBuilder:
     attempts = [f"a{number:04d}" for number in range(400)]
     intent = {"shard_kind": "first", "study": "demo", "provider": "openai", "request_model": "m1", "n_requests": 10}
     lake.log.append(*(fact(Intent, attempt_id=a, shard_id=f"s{n % 300}", **intent) for n, a in enumerate(attempts)))
-    picture = fold(lake.log.events)
+    lake_state = fold(lake.log.events)
     for round_no in range(14):
         lake.clock.advance(60)
         active = attempts[: len(attempts) - 25 * round_no]
-        lake.log.append(*(_possible_event(lake, picture, attempt, round_no) for attempt in active))
+        lake.log.append(*(_possible_event(lake, lake_state, attempt, round_no) for attempt in active))
     tables = [pq.read_table(path, partitioning=None) for path in lake.store.files("events")]
     lake.store.publish(EVENTS, "c-merged", pa.concat_tables(tables).replace_schema_metadata(None))
     return lake
 
 
-def _possible_event(lake: LakeBuilder, picture: Picture, attempt: str, round_no: int) -> Event:
+def _possible_event(lake: LakeBuilder, lake_state: LakeState, attempt: str, round_no: int) -> Event:
     """Return a random event that moves the attempt, or one that may come at any time and moves nothing."""
     while True:
         event = _random_event(lake, attempt, round_no)
-        before = picture.attempts[attempt]
+        before = lake_state.attempts[attempt]
         if not event.is_occurrence and event_id(event) in lake.log._known:
             continue  # no news
         if isinstance(event, Status) and before.batch_id is None:
             continue
-        picture.add(event)
-        if picture.attempts[attempt] != before or type(event) in NO_STEP:
+        lake_state.add(event)
+        if lake_state.attempts[attempt] != before or type(event) in NO_STEP:
             return event
 
 
@@ -114,7 +114,7 @@ def _random_event(lake: LakeBuilder, attempt: str, round_no: int) -> Event:
 
 def test_the_view_and_the_controller_fold_events_to_the_same_state(wild: LakeBuilder) -> None:
     """attempts.sql and attempts.py agree on every history, with every event twice in the lake."""
-    picture = fold(read(wild.store))
+    lake_state = fold(read(wild.store))
     rows = wild.query(
         "SELECT attempt_id, attempt_state, batch_id, batch_state, provider_status, n_completed, expires_at,"
         " input_file_id, n_sends, n_rejections, is_settled, needs_attention, is_terminal FROM attempts ORDER BY 1"
@@ -122,7 +122,7 @@ def test_the_view_and_the_controller_fold_events_to_the_same_state(wild: LakeBui
     seen = Counter(row["attempt_state"] for row in rows)
     assert set(seen) == set(Phase), f"the histories do not reach every state: {seen}"
     for row in rows:
-        a = picture.attempts[row["attempt_id"]]
+        a = lake_state.attempts[row["attempt_id"]]
         status = a.status
         assert tuple(row.values())[1:12] == (
             a.phase, a.batch_id, a.state, status.provider_status if status else None,

@@ -12,7 +12,7 @@ import orjson
 
 from batchpond import fields, ids
 from batchpond.errors import BatchpondError, ExitCode
-from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, Picture, fold
+from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, fold
 from batchpond.lake.events.log import read
 from batchpond.lake.store import Store
 from batchpond.model import BatchState, RemoteBatch
@@ -86,12 +86,12 @@ def strangers(store: Store, names: Sequence[str], since: datetime, *, providers:
 
     A provider that cannot be asked is noted and stops no other; the only one raises its error.
     """
-    picture = fold(read(store))
+    lake_state = fold(read(store))
     found: list[Stranger] = []
     notes: list[Note] = []
     for name in names:
         try:
-            found += _of_provider(store, picture, name, since, providers, notes)
+            found += _of_provider(store, lake_state, name, since, providers, notes)
         except BatchpondError as error:
             if len(names) == 1:
                 raise
@@ -100,17 +100,17 @@ def strangers(store: Store, names: Sequence[str], since: datetime, *, providers:
 
 
 def _of_provider(
-    store: Store, picture: Picture, name: str, since: datetime, providers: Providers, notes: list[Note]
+    store: Store, lake_state: LakeState, name: str, since: datetime, providers: Providers, notes: list[Note]
 ) -> Iterator[Stranger]:
     provider = providers.get(name)
     listing = list_since(provider, since)
     if not listing.is_complete:
         text = f"{name} did not list its batches to the end: there may be more than are shown"
         notes.append(Note(Severity.WARNING, text, "run it again", ExitCode.ATTENTION))
-    known = {attempt.batch_id for attempt in picture.attempts.values() if attempt.provider == name}
+    known = {attempt.batch_id for attempt in lake_state.attempts.values() if attempt.provider == name}
     fresh = {b.batch_id: b for b in listing.batches if b.batch_id not in known and (b.created_at or since) >= since}
     for batch in sorted(fresh.values(), key=lambda b: b.created_at or _EPOCH, reverse=True):
-        kin, attempt = kin_of(picture, store.lake_id, name, batch)
+        kin, attempt = kin_of(lake_state, store.lake_id, name, batch)
         yield Stranger(
             provider=name,
             batch_id=batch.batch_id,
@@ -126,9 +126,9 @@ def _of_provider(
         )
 
 
-def kin_of(picture: Picture, lake_id: str, provider: str, batch: RemoteBatch) -> tuple[Kin, Attempt | None]:
+def kin_of(lake_state: LakeState, lake_id: str, provider: str, batch: RemoteBatch) -> tuple[Kin, Attempt | None]:
     """Return whose a batch seems to be, without looking into its results, and the attempt that points to."""
-    mine = [attempt for attempt in picture.attempts.values() if attempt.provider == provider]
+    mine = [attempt for attempt in lake_state.attempts.values() if attempt.provider == provider]
     owner = next((attempt for attempt in mine if is_named_by(batch, attempt)), None)
     if owner is not None:
         return (Kin.IN_DOUBT if owner.phase in UNCLEAR_PHASES else Kin.THIS_LAKE), owner

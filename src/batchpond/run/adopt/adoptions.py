@@ -10,7 +10,7 @@ from __future__ import annotations
 from batchpond import ids
 from batchpond.errors import ExitCode
 from batchpond.lake import tables
-from batchpond.lake.attempts import Attempt, Picture, seen_as
+from batchpond.lake.attempts import Attempt, LakeState, seen_as
 from batchpond.lake.events.records import Adopted, AdoptedShard, Intent, Sharded, Voided
 from batchpond.lake.payload import shard_file_name
 from batchpond.lake.schemas import SHARD_REQUESTS
@@ -23,7 +23,7 @@ from batchpond.run.session import Session, Severity
 
 def begin(session: Session, new: due.NewShard) -> None:
     """Record an adopted shard, the fact before the file: it is real once its file stands."""
-    if new.event.shard_id not in session.picture.shards:
+    if new.event.shard_id not in session.lake_state.shards:
         session.record(new.event)
     due.publish_shard(session.store, new)
 
@@ -33,20 +33,20 @@ def finish_all(session: Session) -> None:
 
     Comes before anything is sent: a waiting shard may hold requests that the batch has answered.
     """
-    for shard in adopted(session.picture).values():
-        if is_begun(session.store, session.picture, shard):
+    for shard in adopted(session.lake_state).values():
+        if is_begun(session.store, session.lake_state, shard):
             with session.isolated(shard.provider, f"adopting batch {shard.batch_id}"):
                 _resume(session, shard)
 
 
-def adopted(picture: Picture) -> dict[str, AdoptedShard]:
+def adopted(lake_state: LakeState) -> dict[str, AdoptedShard]:
     """Return the shards whose batches other tools made, by id."""
-    return {shard_id: shard for shard_id, shard in picture.shards.items() if isinstance(shard, AdoptedShard)}
+    return {shard_id: shard for shard_id, shard in lake_state.shards.items() if isinstance(shard, AdoptedShard)}
 
 
-def is_begun(store: Store, picture: Picture, shard: AdoptedShard) -> bool:
+def is_begun(store: Store, lake_state: LakeState, shard: AdoptedShard) -> bool:
     """Whether a shard's file stands, and its attempt is not on record yet."""
-    is_finished = picture.latest_attempt(shard.shard_id) is not None
+    is_finished = lake_state.latest_attempt(shard.shard_id) is not None
     return not is_finished and store.has(SHARD_REQUESTS, shard_file_name(shard.provider, shard.shard_id))
 
 
@@ -88,8 +88,8 @@ def _waiting_with_the_same(session: Session, shard_id: str) -> list[Sharded]:
             " (select request_id from shard_requests where shard_id = $1) order by shard_id",
             [shard_id],
         ).fetchall()
-    shards = session.picture.shards
-    return [shards[other] for (other,) in rows if other in shards and due.is_voidable(session.picture, other)]
+    shards = session.lake_state.shards
+    return [shards[other] for (other,) in rows if other in shards and due.is_voidable(session.lake_state, other)]
 
 
 def _intent(session: Session, shard: AdoptedShard) -> Intent:

@@ -15,7 +15,7 @@ from batchpond import ids
 from batchpond.errors import AttentionError, UsageError
 from batchpond.files import RowFile
 from batchpond.lake import tables
-from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, Phase, Picture, fold
+from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, fold
 from batchpond.lake.events.log import read
 from batchpond.lake.events.records import AdoptedShard, Resolution
 from batchpond.lake.store import CONFIG, Store
@@ -88,9 +88,9 @@ def adopt_mapped(
         return None
     with store.lock(f"adopt {order.batch_id}"):
         session = Session.begin(store, providers)
-        proposal = _propose(store, session.picture, provider, batch, order)
+        proposal = _propose(store, session.lake_state, provider, batch, order)
         adoptions.begin(session, proposal.shard)
-        attempt = adoptions.finish(session, adoptions.adopted(session.picture)[proposal.shard.event.shard_id], batch)
+        attempt = adoptions.finish(session, adoptions.adopted(session.lake_state)[proposal.shard.event.shard_id], batch)
         refresh(store)
     return Adoption(attempt, is_new=True)
 
@@ -105,33 +105,35 @@ def _found(provider: BatchProvider, batch_id: str) -> RemoteBatch:
     return batch
 
 
-def _propose(store: Store, picture: Picture, provider: BatchProvider, batch: RemoteBatch, order: MapOrder) -> _Proposal:
+def _propose(
+    store: Store, lake_state: LakeState, provider: BatchProvider, batch: RemoteBatch, order: MapOrder
+) -> _Proposal:
     """Check everything that can be checked; reads only."""
-    _check_strange(store, picture, provider, batch)
-    version = planned.planned_version(picture, order.study)
+    _check_strange(store, lake_state, provider, batch)
+    version = planned.planned_version(lake_state, order.study)
     with tables.connect(store, TABLES) as connection:
         reader = MapReader(connection, RowFile(order.path, COLUMNS), Target(order.study, version, order.provider))
         mapped = reader.read()
         _check_fit(batch, mapped, order)
         fact = _shard_fact(store, provider, batch, version, mapped, order)
-        known = picture.latest_attempt(fact.shard_id)
-        _check_same_map(store, picture, fact)
+        known = lake_state.latest_attempt(fact.shard_id)
+        _check_same_map(store, lake_state, fact)
         if known is None and not order.is_forced:
-            reader.check_unasked(_live(picture, fact.shard_id))
+            reader.check_unasked(_live(lake_state, fact.shard_id))
     shard = due.NewShard(fact, mapped.lines, mapped.custom_ids)
     return _Proposal(shard, AdoptPreview(order, batch, len(mapped.lines), mapped.example), known)
 
 
-def _check_strange(store: Store, picture: Picture, provider: BatchProvider, batch: RemoteBatch) -> None:
+def _check_strange(store: Store, lake_state: LakeState, provider: BatchProvider, batch: RemoteBatch) -> None:
     """Raise if the batch is, or may yet prove to be, one that this lake sent: a map must not hide that."""
-    owner = _owner(picture, provider, batch.batch_id)
+    owner = _owner(lake_state, provider, batch.batch_id)
     if owner is not None and not owner.is_adopted:
         raise UsageError(
             f"batch {batch.batch_id} is in this lake already: attempt {owner.attempt_id} sent it ({owner.phase})",
             hint="`batchpond sync` collects it; nothing was recorded",
         )
-    kin, attempt = kin_of(picture, store.lake_id, provider.descriptor.name, batch)
-    mine = attempt if kin in {Kin.IN_DOUBT, Kin.THIS_LAKE} else _owner_by_results(picture, provider, batch)
+    kin, attempt = kin_of(lake_state, store.lake_id, provider.descriptor.name, batch)
+    mine = attempt if kin in {Kin.IN_DOUBT, Kin.THIS_LAKE} else _owner_by_results(lake_state, provider, batch)
     if mine is not None:
         raise UsageError(
             f"batch {batch.batch_id} was sent by this lake, as attempt {mine.attempt_id}: it needs no map",
@@ -145,16 +147,16 @@ def _check_strange(store: Store, picture: Picture, provider: BatchProvider, batc
         )
 
 
-def _owner(picture: Picture, provider: BatchProvider, batch_id: str) -> Attempt | None:
+def _owner(lake_state: LakeState, provider: BatchProvider, batch_id: str) -> Attempt | None:
     name = provider.descriptor.name
-    found = (a for a in picture.attempts.values() if a.batch_id == batch_id and a.provider == name)
+    found = (a for a in lake_state.attempts.values() if a.batch_id == batch_id and a.provider == name)
     return next(found, None)
 
 
-def _owner_by_results(picture: Picture, provider: BatchProvider, batch: RemoteBatch) -> Attempt | None:
+def _owner_by_results(lake_state: LakeState, provider: BatchProvider, batch: RemoteBatch) -> Attempt | None:
     """Return the attempt of this lake that the first custom_ids of an ended batch's results name."""
     name = provider.descriptor.name
-    sent = [attempt for attempt in picture.attempts.values() if attempt.provider == name and attempt.n_sends]
+    sent = [attempt for attempt in lake_state.attempts.values() if attempt.provider == name and attempt.n_sends]
     prefixes = {ids.custom_id_prefix(attempt.attempt_id): attempt for attempt in sent}
     if not prefixes:
         return None
@@ -214,25 +216,25 @@ def _shard_fact(
     )
 
 
-def _check_same_map(store: Store, picture: Picture, fact: AdoptedShard) -> None:
-    for shard_id, other in adoptions.adopted(picture).items():
+def _check_same_map(store: Store, lake_state: LakeState, fact: AdoptedShard) -> None:
+    for shard_id, other in adoptions.adopted(lake_state).items():
         is_same_batch = (other.batch_id, other.provider) == (fact.batch_id, fact.provider)
         if not is_same_batch or shard_id == fact.shard_id:
             continue
-        if picture.latest_attempt(shard_id) is not None or adoptions.is_begun(store, picture, other):
+        if lake_state.latest_attempt(shard_id) is not None or adoptions.is_begun(store, lake_state, other):
             raise UsageError(
                 f"batch {fact.batch_id} was adopted into study {other.study} by another map",
                 hint="what is recorded is never changed; nothing was recorded now",
             )
 
 
-def _live(picture: Picture, own_shard_id: str) -> dict[str, str]:
+def _live(lake_state: LakeState, own_shard_id: str) -> dict[str, str]:
     """Return where each shard stands whose requests are on their way; one that only waits is given up for the batch."""
     found = {}
-    adopted = adoptions.adopted(picture)
-    for shard_id in due.pending_shards(picture):
-        latest = picture.latest_attempt(shard_id)
-        if shard_id == own_shard_id or due.is_voidable(picture, shard_id):
+    adopted = adoptions.adopted(lake_state)
+    for shard_id in due.pending_shards(lake_state):
+        latest = lake_state.latest_attempt(shard_id)
+        if shard_id == own_shard_id or due.is_voidable(lake_state, shard_id):
             continue
         if latest is None:
             found[shard_id] = f"is in batch {adopted[shard_id].batch_id}, which is being adopted"
@@ -249,12 +251,12 @@ def adopt_own(store: Store, batch_id: str, *, provider_name: str, providers: Pro
     """
     provider = providers.get(provider_name)
     batch = _found(provider, batch_id)
-    picture = fold(read(store))
-    owner = _owner(picture, provider, batch_id)
+    lake_state = fold(read(store))
+    owner = _owner(lake_state, provider, batch_id)
     if owner is not None:
         return Adoption(owner, is_new=False)
-    kin, attempt = kin_of(picture, store.lake_id, provider_name, batch)
-    mine = attempt if kin in {Kin.IN_DOUBT, Kin.THIS_LAKE} else _owner_by_results(picture, provider, batch)
+    kin, attempt = kin_of(lake_state, store.lake_id, provider_name, batch)
+    mine = attempt if kin in {Kin.IN_DOUBT, Kin.THIS_LAKE} else _owner_by_results(lake_state, provider, batch)
     if mine is None:
         raise _not_mine(provider, batch, kin, attempt)
     if mine.phase not in UNCLEAR_PHASES | {Phase.ABSENT}:

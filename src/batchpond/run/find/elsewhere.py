@@ -45,7 +45,7 @@ def take_in(session: Session, provider: BatchProvider, attempt: Attempt) -> bool
     if attempt.n_sends:
         return False
     unknown = [
-        batch for batch in _listed(session, provider, attempt) if batch.batch_id not in session.picture.batch_ids
+        batch for batch in _listed(session, provider, attempt) if batch.batch_id not in session.lake_state.batch_ids
     ]
     found = _made(session, provider, attempt, unknown)
     if not found:
@@ -108,7 +108,7 @@ def _check_explained(session: Session, attempt: Attempt, unknown: list[RemoteBat
     ]
     if not own:
         return
-    known = {*session.picture.attempts, *_next_attempts(session)}
+    known = {*session.lake_state.attempts, *_next_attempts(session)}
     strange = [
         batch.batch_id
         for batch, attempt_id in own
@@ -127,8 +127,8 @@ def _check_explained(session: Session, attempt: Attempt, unknown: list[RemoteBat
 
 def _next_attempts(session: Session) -> Iterator[str]:
     """Yield the attempts that the shards on record may come to, beyond those that they came to here."""
-    for shard_id in session.picture.shards:
-        n_known = len(session.picture.by_shard.get(shard_id, ()))
+    for shard_id in session.lake_state.shards:
+        n_known = len(session.lake_state.by_shard.get(shard_id, ()))
         for ordinal in range(1, n_known + AHEAD_MAX + 1):
             yield ids.attempt_id(session.store.lake_id, shard_id, ordinal)
 

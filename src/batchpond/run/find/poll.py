@@ -26,7 +26,7 @@ def poll_open(session: Session) -> dict[str, RemoteBatch]:
     """Record what changed about the open batches; returns the batches seen, by attempt id."""
     seen: dict[str, RemoteBatch] = {}
     by_wire: dict[str, list[Attempt]] = {}
-    for attempt in session.picture.attempts.values():
+    for attempt in session.lake_state.attempts.values():
         if attempt.is_open and attempt.mode is not Mode.LIVE:
             by_wire.setdefault(attempt.wire, []).append(attempt)
     for name, attempts in by_wire.items():
@@ -37,7 +37,7 @@ def poll_open(session: Session) -> dict[str, RemoteBatch]:
 
 
 def _missing(session: Session, wire: str) -> dict[str, Attempt]:
-    found = session.picture.attempts.values()
+    found = session.lake_state.attempts.values()
     return {a.known_batch_id: a for a in found if a.phase is Phase.MISSING_REMOTE and a.wire == wire}
 
 
@@ -125,7 +125,7 @@ def _is_news(session: Session, attempt: Attempt, batch: RemoteBatch) -> bool:
 
 def _owners(session: Session, wire: str) -> dict[str, str]:
     """Return which attempts were sent under which token, and with which input file, from here or from a copy."""
-    sent = [a for a in session.picture.attempts.values() if (a.n_sends or a.batch_id) and a.wire == wire]
+    sent = [a for a in session.lake_state.attempts.values() if (a.n_sends or a.batch_id) and a.wire == wire]
     marks = ((mark, a.attempt_id) for a in sent for mark in (a.intent.token, a.sent.file_id if a.sent else a.file_id))
     return {mark: attempt_id for mark, attempt_id in marks if mark}
 
@@ -135,7 +135,7 @@ def _check_stranger(session: Session, batch: RemoteBatch, owners: dict[str, str]
 
     Its token says so or, where batches carry none, the file that it was made of.
     """
-    if batch.batch_id in session.picture.batch_ids:
+    if batch.batch_id in session.lake_state.batch_ids:
         return
     mark = batch.token or batch.input_file_id
     if mark is not None and mark in owners:
@@ -163,8 +163,8 @@ def _note_forgotten(session: Session, batch: RemoteBatch) -> None:
 
 def is_late(session: Session, attempt: Attempt) -> bool:
     """Whether a batch of an attempt called absent would still be its only one: nothing was sent again."""
-    latest = session.picture.latest_attempt(attempt.shard_id)
-    is_voided = attempt.shard_id in session.picture.voided
+    latest = session.lake_state.latest_attempt(attempt.shard_id)
+    is_voided = attempt.shard_id in session.lake_state.voided
     return attempt.phase is Phase.ABSENT and latest == attempt and not is_voided
 
 

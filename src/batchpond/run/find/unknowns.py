@@ -72,7 +72,7 @@ def search(session: Session, provider: BatchProvider, attempt: Attempt, listed: 
 
 
 def _is_candidate(session: Session, attempt: Attempt, batch: RemoteBatch) -> bool:
-    if batch.batch_id in attempt.foreign or batch.batch_id in session.picture.batch_ids:
+    if batch.batch_id in attempt.foreign or batch.batch_id in session.lake_state.batch_ids:
         return False
     if attempt.is_settled or batch.batch_id in attempt.candidates:
         # What the listing after the settle time did not hold is too young to be the attempt's.
@@ -193,7 +193,7 @@ def resolve_unknowns(session: Session, only: Iterable[str] | None = None) -> Non
     """Look for every attempt in doubt, or for those named."""
     wanted = set(only) if only is not None else None
     doubtful: dict[str, list[Attempt]] = {}
-    for attempt in session.picture.attempts.values():
+    for attempt in session.lake_state.attempts.values():
         if attempt.phase in UNCLEAR_PHASES and (wanted is None or attempt.attempt_id in wanted):
             doubtful.setdefault(attempt.wire, []).append(attempt)
     for name, attempts in doubtful.items():
@@ -361,7 +361,7 @@ def _control(session: Session, provider: BatchProvider, attempt: Attempt, listin
     if attempt.file_id is None:
         if attempt.intent.scope and "-" not in attempt.intent.scope.split("/"):
             return attempt.intent.scope == session.scope(provider)
-        return any(batch.batch_id in session.picture.batch_ids for batch in listing.batches)
+        return any(batch.batch_id in session.lake_state.batch_ids for batch in listing.batches)
     since = max(attempt.uploaded_at or _EPOCH, _EPOCH + WINDOW) - WINDOW
     uploads = provider.find_uploads(f"{attempt.intent.token}.jsonl", since)
     if any(file.file_id == attempt.file_id for file in uploads):

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from batchpond import fields, ids
 from batchpond.answers import derive
 from batchpond.lake import disk, failpoints, raw
-from batchpond.lake.attempts import Attempt, Phase, Picture
+from batchpond.lake.attempts import Attempt, LakeState, Phase
 from batchpond.lake.events.records import Approval, Created, Intent, Sharded, Status
 from batchpond.lake.payload import bodies, shard_lines
 from batchpond.lake.schemas import DOUBTS
@@ -133,7 +133,7 @@ def open_attempt(session: Session, shard: Sharded, approval: Approval, wire: Liv
 
     The lake's lock is held.
     """
-    latest = session.picture.latest_attempt(shard.shard_id)
+    latest = session.lake_state.latest_attempt(shard.shard_id)
     if latest is not None and latest.phase is Phase.OPEN:
         return latest
     ordinal = 1 if latest is None else latest.intent.ordinal + 1
@@ -215,11 +215,11 @@ def items(store: Store, attempt: Attempt, left: Left, *, is_held: bool) -> Itera
         yield Item(custom_id, body, len(body) / BYTES_PER_TOKEN + ANSWER_TOKENS, n_doubts=n_doubts)
 
 
-def unsettled(picture: Picture) -> list[Attempt]:
+def unsettled(lake_state: LakeState) -> list[Attempt]:
     """Return the live attempts that have all their answers, and are not brought to their end."""
     return [
         attempt
-        for attempt in picture.attempts.values()
+        for attempt in lake_state.attempts.values()
         if attempt.mode is Mode.LIVE
         and (attempt.phase is Phase.ENDED or (attempt.phase is Phase.OPEN and _is_whole(attempt)))
     ]
@@ -231,7 +231,7 @@ def _is_whole(attempt: Attempt) -> bool:
 
 def settle(session: Session) -> None:
     """Bring live attempts that have all their answers to their end; the lake's and the live lock are held."""
-    for attempt in unsettled(session.picture):
+    for attempt in unsettled(session.lake_state):
         if attempt.phase is Phase.OPEN:
             end(session, attempt, BatchState.COMPLETED)
         else:

@@ -41,7 +41,7 @@ def recover_all(session: Session) -> None:
     The lake's lock is held. Where nothing is left, not even the lock is touched: whoever starts live calls
     at that moment finds it free.
     """
-    if not spool.attempts_with_segments(session.store) and not attempts.unsettled(session.picture):
+    if not spool.attempts_with_segments(session.store) and not attempts.unsettled(session.lake_state):
         return
     try:
         with live_lock(session.store, "sync"):
@@ -53,7 +53,7 @@ def recover_all(session: Session) -> None:
 def recover(session: Session) -> None:
     """Bring in what ended processes left in the spool; the lake's and the live lock are held."""
     for attempt_id in spool.attempts_with_segments(session.store):
-        attempt = session.picture.attempts.get(attempt_id)
+        attempt = session.lake_state.attempts.get(attempt_id)
         if attempt is None:
             raise LakeError(
                 f"{SPOOL}/{attempt_id} holds answers of an attempt that the lake does not know",

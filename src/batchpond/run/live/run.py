@@ -171,7 +171,7 @@ class LiveRun:
 
     def _planned(self, session: Session) -> list[Lane]:
         lanes: dict[PricedModel, Lane] = {}
-        for study, approval in sorted(session.picture.approvals.items()):
+        for study, approval in sorted(session.lake_state.approvals.items()):
             is_wanted = not self._options.studies or study in self._options.studies
             if not is_wanted or not sending.is_valid(session, study, approval):
                 continue
@@ -335,8 +335,8 @@ class LiveRun:
 
 def _begun(session: Session, study: str) -> Iterator[Sharded]:
     """Yield the shards whose attempt is open, whatever the study's plan is by now: they hold their requests."""
-    for shard in session.picture.shards.values():
-        latest = session.picture.latest_attempt(shard.shard_id)
+    for shard in session.lake_state.shards.values():
+        latest = session.lake_state.latest_attempt(shard.shard_id)
         if shard.study == study and shard.mode is Mode.LIVE and latest is not None and latest.phase is Phase.OPEN:
             yield shard
 
@@ -346,7 +346,7 @@ def _due(session: Session, study: str, approval: Approval) -> Iterator[Sharded]:
     budget = sending.Budget.of(session, approval)
     n_waiting = 0
     precedence = tiers.Precedence()
-    for shard, latest in sending.candidates(session.store, session.picture, study):
+    for shard, latest in sending.candidates(session.store, session.lake_state, study):
         if shard.mode is not Mode.LIVE or latest is not None:
             continue
         if budget.allows(shard) and precedence.before(shard) is None:
