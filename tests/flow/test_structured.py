@@ -16,7 +16,7 @@ from together.types.chat import completion_create_params as together_params
 
 from batchpond.errors import StudyError, UsageError
 from batchpond.model import Mode
-from batchpond.plan.cells import OutputSchema, canonical, make_ways
+from batchpond.plan.cells import OutputSchema, canonical, make_model_configs
 from batchpond.providers import registry
 from batchpond.providers.base import ModelSettings
 from batchpond.providers.shared.body import SCHEMA
@@ -79,7 +79,8 @@ def test_a_model_without_it_is_asked_as_before_and_named(provider: str, model: s
     """Whether the table of models says so or the provider has no schemas at all."""
     spec = ModelSpec(provider, model, mode=Mode.LIVE)
     with_schema, without = (
-        make_ways([spec], registry.module, Unsupported.REFUSE, "study", schema)[0][0] for schema in (OURS, None)
+        make_model_configs([spec], registry.module, Unsupported.REFUSE, "study", schema)[0][0]
+        for schema in (OURS, None)
     )
     assert with_schema.left_out == (SCHEMA,)
     assert with_schema.fingerprint == without.fingerprint

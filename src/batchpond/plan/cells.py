@@ -25,7 +25,7 @@ Modules = Callable[[str], ProviderModule]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ModelConfig:
     """A model at one thinking level, ready to build bodies; `left_out` are settings the model forbids."""
 
     spec: ModelSpec
@@ -48,13 +48,13 @@ class Cell:
     cell_id: str
     template: Template
     rubric: Rubric
-    way: Way
+    config: ModelConfig
 
     @property
     def group(self) -> tuple[str, str, str]:
         """Provider, endpoint and model: what makes the requests of two cells comparable."""
-        settings = self.way.settings
-        return self.way.spec.provider, settings.endpoint, settings.request_model
+        settings = self.config.settings
+        return self.config.spec.provider, settings.endpoint, settings.request_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,29 +85,29 @@ class OutputSchema(dict[str, Any]):
     """A JSON schema whose keys keep their order in a body, since models answer in it: the reason before the verdict."""
 
 
-def make_ways(
+def make_model_configs(
     models: Sequence[ModelSpec], modules: Modules, unsupported: Unsupported, source: str,
     output_schema: Mapping[str, Any] | None = None,
-) -> tuple[list[Way], list[Dropped]]:  # fmt: skip
+) -> tuple[list[ModelConfig], list[Dropped]]:  # fmt: skip
     """Return every model at every thinking level that it accepts, and those that it does not.
 
     Answers are held to `output_schema` where model and provider can do so; the others have it in `left_out`.
 
     Raises StudyError that names the latter, unless they may be dropped and something is left.
     """
-    ways: list[Way] = []
+    configs: list[ModelConfig] = []
     dropped: list[Dropped] = []
     for spec in models:
         module, endpoint = _wire(source, spec, modules)
         for thinking in spec.thinking:
-            way = _way(spec, thinking, module, endpoint, output_schema)
-            if isinstance(way, Way):
-                ways.append(way)
+            config = _way(spec, thinking, module, endpoint, output_schema)
+            if isinstance(config, ModelConfig):
+                configs.append(config)
             else:
-                dropped.append(way)
-    if dropped and (unsupported is Unsupported.REFUSE or not ways):
+                dropped.append(config)
+    if dropped and (unsupported is Unsupported.REFUSE or not configs):
         raise _refusal(source, unsupported, dropped)
-    return ways, dropped
+    return configs, dropped
 
 
 def _refusal(source: str, unsupported: Unsupported, dropped: Sequence[Dropped]) -> StudyError:
@@ -139,7 +139,7 @@ def _check_mode(spec: ModelSpec, module: ProviderModule) -> None:
 
 def _way(
     spec: ModelSpec, thinking: str, module: ProviderModule, endpoint: str, output_schema: Mapping[str, Any] | None
-) -> Way | Dropped:
+) -> ModelConfig | Dropped:
     has_schema = output_schema is not None and module.DESCRIPTOR.takes_schema
     settings = ModelSettings(
         request_model=spec.model,
@@ -159,7 +159,7 @@ def _way(
     if settings.max_output_tokens is None:
         settings = dataclasses.replace(settings, max_output_tokens=built.max_output_tokens)
     left_out = built.dropped if has_schema or output_schema is None else (*built.dropped, SCHEMA)
-    return Way(spec, thinking, settings, module, left_out, fingerprint)
+    return ModelConfig(spec, thinking, settings, module, left_out, fingerprint)
 
 
 def resolve_endpoint(spec: ModelSpec, module: ProviderModule) -> str:

@@ -14,7 +14,7 @@ from batchpond.errors import StudyError
 from batchpond.lake.store import TMP, Store
 from batchpond.plan import pairs
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, asks, probe, row_of_file, rubric_row, tier_of
-from batchpond.plan.cells import Dropped, Modules, Way, check_number, make_ways
+from batchpond.plan.cells import Dropped, ModelConfig, Modules, check_number, make_model_configs
 from batchpond.plan.forecast import Known
 from batchpond.plan.forms import as_stages, is_pairs_alone, version
 from batchpond.plan.items import Item, SqlRows, each, read_any, read_pairs, read_templates
@@ -43,7 +43,7 @@ class StageDraft:
     """
 
     stage: StageSpec
-    ways: Sequence[Way]
+    configs: Sequence[ModelConfig]
     seed: int
     rows: Sequence[SourceRow] | None = None
     n_asks: int = 0
@@ -53,14 +53,14 @@ class StageDraft:
     @property
     def n_cells(self) -> int:
         """How many cells it has, as far as its own rubrics make them."""
-        return len(self.ways) * len(self.stage.templates) * max(1, len(self.stage.rubrics))
+        return len(self.configs) * len(self.stage.templates) * max(1, len(self.stage.rubrics))
 
     @property
     def n_plan_rows(self) -> int:
         """How many rows its first round has, where it waits for nothing."""
         if self.grid is not None:
             return len(self.grid.asks) * self.n_cells
-        return self.n_asks * len(self.ways) * len(self.stage.templates) * self.stage.repeats
+        return self.n_asks * len(self.configs) * len(self.stage.templates) * self.stage.repeats
 
     def asks(self) -> Iterator[Ask]:
         """Yield the asks of a stage that waits for nothing."""
@@ -84,12 +84,12 @@ class Draft:
         return self.written is self.study
 
     @property
-    def ways(self) -> Mapping[tuple[str, str, str, str], Way]:
+    def configs(self) -> Mapping[tuple[str, str, str, str], ModelConfig]:
         """All ways to ask, by stage, provider, model and thinking."""
         return {
-            (draft.stage.name, way.spec.provider, way.spec.model, way.thinking): way
+            (draft.stage.name, config.spec.provider, config.spec.model, config.thinking): config
             for draft in self.stages
-            for way in draft.ways
+            for config in draft.configs
         }
 
 
@@ -99,7 +99,7 @@ def read(store: Store, written: Study | StagedStudy, modules: Modules, run_sql: 
     dropped: list[Dropped] = []
     stages = [_draft(store, study, stage, modules, run_sql, dropped) for stage in study.stages]
     check_number(study.source, sum(draft.n_cells for draft in stages))
-    parts = [(draft.stage, draft.ways, draft.rows or ()) for draft in stages]
+    parts = [(draft.stage, draft.configs, draft.rows or ()) for draft in stages]
     return Draft(written, study, stages, dropped, version(written, parts))
 
 
@@ -108,9 +108,9 @@ def _draft(
 ) -> StageDraft:
     is_alone = is_pairs_alone(study)
     source = study.source if is_alone else f"{study.source}: stage {stage.name}"
-    ways, refused = make_ways(stage.models, modules, study.unsupported, source, stage.output_schema)
+    configs, refused = make_model_configs(stage.models, modules, study.unsupported, source, stage.output_schema)
     dropped += refused
-    draft = StageDraft(stage, ways, study.seed)
+    draft = StageDraft(stage, configs, study.seed)
     if stage.waits:
         return draft
     draft = dataclasses.replace(draft, rows=_rows(store, study, stage, run_sql))
@@ -212,11 +212,12 @@ def _row(item: Item, stage: StageSpec) -> SourceRow:
 def known(draft: StageDraft) -> Known:
     """Return what the forecast knows of a stage: of one that waits for nothing, what it asks."""
     if draft.rows is None:
-        return Known(draft.stage, draft.ways, ask_bytes=_frame_bytes(draft.stage))
+        return Known(draft.stage, draft.configs, ask_bytes=_frame_bytes(draft.stage))
     sizes = [_size_of(draft.stage, ask) for ask in islice(draft.asks(), _SAMPLE_ASKS)]
     has_rubrics = bool(draft.stage.rubrics) or any(row.rubric_id is not None for row in draft.rows)
     return Known(
-        draft.stage, draft.ways, len(draft.rows), sum(len(row.text.encode()) for row in draft.rows) / len(draft.rows),
+        draft.stage, draft.configs, len(draft.rows),
+        sum(len(row.text.encode()) for row in draft.rows) / len(draft.rows),
         draft.n_asks, sum(sizes) / len(sizes), has_rubrics,
     )  # fmt: skip
 

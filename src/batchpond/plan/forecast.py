@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from batchpond.model import PricedModel
-from batchpond.plan.cells import Way
+from batchpond.plan.cells import ModelConfig
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.write import tokens_of
 from batchpond.study.prices import ANSWER_TOKENS_EXPECTED, NOTHING, Estimate, Prices
@@ -30,7 +30,7 @@ class Known:
     """
 
     stage: StageSpec
-    ways: Sequence[Way]
+    configs: Sequence[ModelConfig]
     n_rows: int = 0
     row_bytes: float = 0.0
     n_asks: int = 0
@@ -196,7 +196,7 @@ def _forecast(one: Known, first: _Asked, later: Sequence[_Asked], prices: Prices
         rest = rest + _cost(one, asked, prices)
     if one.stage.waits:
         now, rest = NOTHING, now + rest
-    n_ways = len(one.ways)
+    n_ways = len(one.configs)
     return Forecast(
         one.stage,
         round(sum(asked.n_per_way for asked in rounds) * n_ways),
@@ -209,11 +209,11 @@ def _forecast(one: Known, first: _Asked, later: Sequence[_Asked], prices: Prices
 def _cost(one: Known, asked: _Asked, prices: Prices) -> Estimate:
     n = round(asked.n_per_way)
     total = NOTHING
-    for way in one.ways:
-        model = PricedModel(way.spec.provider, way.spec.model, way.spec.mode)
+    for config in one.configs:
+        model = PricedModel(config.spec.provider, config.spec.model, config.spec.mode)
         tokens = n * tokens_of(round(asked.size_bytes))
-        limit, expected = way.settings.max_output_tokens, one.stage.expected_output_tokens
-        total = total + prices.estimate(model, way.thinking, limit, n, tokens, expected)
+        limit, expected = config.settings.max_output_tokens, one.stage.expected_output_tokens
+        total = total + prices.estimate(model, config.thinking, limit, n, tokens, expected)
     return total
 
 
@@ -221,14 +221,14 @@ def _handed_on(one: Known, flow: _Flow, first: _Asked) -> _Flow:
     """Return what later stages get: a stage's own outputs, or the rows that it judged."""
     stage = one.stage
     if isinstance(stage.rule, AnswerRule):
-        n_entries = first.n_per_way * len(one.ways) * stage.rule.count
+        n_entries = first.n_per_way * len(one.configs) * stage.rule.count
         entry_bytes = _answer_tokens(stage) * BYTES_PER_TOKEN / stage.rule.count
         return _Flow(n_entries, entry_bytes, 0.0, 1, flow.has_rubrics, n_statements=flow.n_statements)
     if stage.task not in OWN_OUTPUT_TASKS:
         return flow
-    n_candidates = len(one.ways) * len(stage.templates)
+    n_candidates = len(one.configs) * len(stage.templates)
     text_bytes = _answer_tokens(stage) * BYTES_PER_TOKEN
     has_rubrics = stage.task == CONVERSATION or bool(stage.rubrics) or flow.has_rubrics
-    n_rows = first.n_per_way * len(one.ways) * (1 + stage.turns)
+    n_rows = first.n_per_way * len(one.configs) * (1 + stage.turns)
     talk_bytes = flow.text_bytes + _turn_bytes(stage) * (1 + stage.turns / 2) if stage.task == CONVERSATION else 0.0
     return _Flow(n_rows, text_bytes, flow.text_bytes, n_candidates, has_rubrics, talk_bytes)

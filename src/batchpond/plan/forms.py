@@ -14,7 +14,7 @@ import orjson
 
 from batchpond import ids
 from batchpond.plan.asks import SourceRow
-from batchpond.plan.cells import Way, cell_id
+from batchpond.plan.cells import ModelConfig, cell_id
 from batchpond.plan.items import Item
 from batchpond.study.prices import NOTHING
 from batchpond.study.spec import Study
@@ -91,7 +91,9 @@ def config_json(study: Study | StagedStudy, foreseen: Sequence[Forecast] = ()) -
     return orjson.dumps({**to_config(study), "later": later}).decode("utf-8")
 
 
-def version(study: Study | StagedStudy, stages: Sequence[tuple[StageSpec, Sequence[Way], Sequence[SourceRow]]]) -> str:
+def version(
+    study: Study | StagedStudy, stages: Sequence[tuple[StageSpec, Sequence[ModelConfig], Sequence[SourceRow]]]
+) -> str:
     """Return the digest of all that decides what is asked, and of the study's other settings.
 
     `stages` are the study's, with the ways to ask and the rows of those that wait for nothing. Where texts were read
@@ -99,24 +101,24 @@ def version(study: Study | StagedStudy, stages: Sequence[tuple[StageSpec, Sequen
     are built counts, so a changed wire is a changed version.
     """
     if isinstance(study, Study):
-        ((stage, ways, rows),) = stages
-        return _pairwise_version(study, stage, ways, [row.item() for row in rows])
+        ((stage, configs, rows),) = stages
+        return _pairwise_version(study, stage, configs, [row.item() for row in rows])
     parts = [to_json(study)]
-    for stage, ways, rows in stages:
-        parts += [way.fingerprint for way in ways]
+    for stage, configs, rows in stages:
+        parts += [config.fingerprint for config in configs]
         parts += sorted(_placed(row, stage).item_hash for row in rows)
     return ids.digest("staged study", *parts)
 
 
-def _pairwise_version(study: Study, stage: StageSpec, ways: Sequence[Way], items: Sequence[Item]) -> str:
+def _pairwise_version(study: Study, stage: StageSpec, configs: Sequence[ModelConfig], items: Sequence[Item]) -> str:
     settings = config(study)
     del settings["items"], settings["templates"]
     parts = [orjson.dumps(settings, option=orjson.OPT_SORT_KEYS)]
     parts += [item.item_hash.encode() for item in items]
     parts += [template.template_hash.encode() for template in stage.templates]
     parts += [
-        f"{cell_id(study.name, way.dimensions(template.template_id, rubric.rubric_id))} {way.fingerprint}".encode()
-        for way in ways
+        f"{cell_id(study.name, one.dimensions(template.template_id, rubric.rubric_id))} {one.fingerprint}".encode()
+        for one in configs
         for template in stage.templates
         for rubric in study.rubrics
     ]

@@ -99,15 +99,17 @@ class Builder:
         """Return a body made by the provider module itself."""
         items = self.texts.items
         prompt = self.filled.prompt(items[first].text, items[second].text)
-        return canonical(self.cell.way.module.build_body(prompt, self.cell.way.settings).body)
+        return canonical(self.cell.config.module.build_body(prompt, self.cell.config.settings).body)
 
     @cached_property
     def frame(self) -> tuple[bytes, bytes] | None:
         """What stands before and after the prompt's JSON in every body, or None where that varies."""
-        way = self.cell.way
+        config = self.cell.config
         frames = set()
         for sentinel in _SENTINELS:
-            pieces = canonical(way.module.build_body(sentinel, way.settings).body).split(canonical(sentinel)[1:-1])
+            pieces = canonical(config.module.build_body(sentinel, config.settings).body).split(
+                canonical(sentinel)[1:-1]
+            )
             if len(pieces) != 2:
                 return None
             frames.add((pieces[0], pieces[1]))

@@ -16,11 +16,11 @@ from batchpond.tasks.pairwise import AnswerRule
 
 def caveats(draft: Draft) -> tuple[str, ...]:
     """Return what providers say of themselves and of the models, each once."""
-    ways = (way for stage in draft.stages for way in stage.ways)
+    configs = (config for stage in draft.stages for config in stage.configs)
     found = [
-        f"{way.spec.provider}: {caveat}"
-        for way in ways
-        for caveat in registry.caveats(way.module, way.spec.model, way.spec.mode)
+        f"{config.spec.provider}: {caveat}"
+        for config in configs
+        for caveat in registry.caveats(config.module, config.spec.model, config.spec.mode)
     ]
     return tuple(dict.fromkeys(found))
 
@@ -34,7 +34,7 @@ def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
     found += _of_prices(draft.stages, prices)
     for stage in draft.stages:
         about = f"stage {stage.stage.name}: " if len(draft.stages) > 1 else ""
-        found += [about + note for note in (*_of_pairs(stage.stage.pairs, stage.pairs), *_of_ways(stage))]
+        found += [about + note for note in (*_of_pairs(stage.stage.pairs, stage.pairs), *_of_configs(stage))]
     found += [
         f"stage {stage.stage.name} asks in up to {stage.stage.pairs.adaptive.rounds} rounds, each chosen by the answers"
         " before it, and stops earlier where more would not help"
@@ -65,7 +65,7 @@ def _of_prices(drafts: Sequence[StageDraft], prices: Prices) -> Iterator[str]:
                 f"no {asked.mode} price is known for {asked.provider}/{asked.model}, so its cost is unknown; "
                 f'set it under [prices."{asked.override}"] in the lake\'s {CONFIG}'
             )
-    if any(way.settings.max_output_tokens is None for draft in drafts for way in draft.ways):
+    if any(config.settings.max_output_tokens is None for draft in drafts for config in draft.configs):
         yield "without max_output_tokens the worst cost is unknown"
 
 
@@ -81,8 +81,9 @@ def _of_pairs(spec: PairsSpec, pairs: Pairs | None) -> Iterator[str]:
         yield "with a fixed order and not every pair reversed, position and item cannot be told apart"
 
 
-def _of_ways(draft: StageDraft) -> Iterator[str]:
-    for way in {way.fingerprint: way for way in draft.ways}.values():
-        if way.left_out:
-            names = ", ".join(way.left_out)
-            yield f"{way.spec.provider}/{way.spec.model} at thinking {way.thinking} does not take {names}; left out"
+def _of_configs(draft: StageDraft) -> Iterator[str]:
+    for config in {config.fingerprint: config for config in draft.configs}.values():
+        if config.left_out:
+            names = ", ".join(config.left_out)
+            spec = config.spec
+            yield f"{spec.provider}/{spec.model} at thinking {config.thinking} does not take {names}; left out"

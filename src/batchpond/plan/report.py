@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from batchpond.model import Mode, PricedModel
-from batchpond.plan.cells import Dropped, Way
+from batchpond.plan.cells import Dropped, ModelConfig
 from batchpond.plan.pairs import Balance
 from batchpond.plan.shards import Limits, cut, limits_of
 from batchpond.study.prices import NOTHING, Estimate, Prices
@@ -20,7 +20,7 @@ from batchpond.study.stages.spec import StageSpec
 
 _FETCH_ROWS: Final = 10_000
 
-WayOf = Mapping[tuple[str, str, str, str], Way]
+ConfigOf = Mapping[tuple[str, str, str, str], ModelConfig]
 """The ways to ask of all stages, by stage, provider, model and thinking."""
 
 
@@ -133,7 +133,7 @@ class Cell(NamedTuple):
     size_bytes: int
 
     @property
-    def way(self) -> tuple[str, str, str, str]:
+    def config(self) -> tuple[str, str, str, str]:
         """What tells the way it is asked from all others of the study."""
         return self.stage, self.provider, self.request_model, self.thinking
 
@@ -166,7 +166,9 @@ class Counted:
     n_shards: Mapping[tuple[str, ...], int]
 
 
-def count(connection: duckdb.DuckDBPyConnection, study: str, version: str, ways: WayOf, spec: ShardsSpec) -> Counted:
+def count(
+    connection: duckdb.DuckDBPyConnection, study: str, version: str, configs: ConfigOf, spec: ShardsSpec
+) -> Counted:
     """Return what is planned of a version.
 
     `connection` has views of the lake's tables. Raises UsageError for a request that no batch can hold.
@@ -179,8 +181,8 @@ def count(connection: duckdb.DuckDBPyConnection, study: str, version: str, ways:
     n_shards: Counter[tuple[str, ...]] = Counter()
 
     def limits(line: _Line) -> Limits:
-        way = ways[cells[line.cell_number].way]
-        return limits_of(way.module.DESCRIPTOR, way.spec.mode, spec.max_requests)
+        config = configs[cells[line.cell_number].config]
+        return limits_of(config.module.DESCRIPTOR, config.spec.mode, spec.max_requests)
 
     for shard in cut(_lines(connection, cells, spec), limits, spec.segments):
         n_shards[cells[shard[0].cell_number].model] += 1
@@ -255,7 +257,7 @@ def _lines(connection: duckdb.DuckDBPyConnection, cells: Sequence[Cell], spec: S
         yield from map(_Line, *(column.to_pylist() for column in batch.columns))
 
 
-def cell_reports(counted: Counted, ways: WayOf, stages: Iterable[StageSpec], prices: Prices) -> list[CellReport]:
+def cell_reports(counted: Counted, configs: ConfigOf, stages: Iterable[StageSpec], prices: Prices) -> list[CellReport]:
     """Return what is told of each cell."""
     expected = {stage.name: stage.expected_output_tokens for stage in stages}
     return [
@@ -274,12 +276,12 @@ def cell_reports(counted: Counted, ways: WayOf, stages: Iterable[StageSpec], pri
             cost=prices.estimate(
                 PricedModel(cell.provider, cell.request_model, Mode(cell.mode)),
                 cell.thinking,
-                ways[cell.way].settings.max_output_tokens,
+                configs[cell.config].settings.max_output_tokens,
                 cell.n_to_ask,
                 cell.estimated_input_tokens,
                 expected[cell.stage],
             ),
-            left_out=ways[cell.way].left_out,
+            left_out=configs[cell.config].left_out,
         )
         for cell in counted.cells
     ]

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from batchpond.lake.schemas import PLAN, REQUESTS
 from batchpond.plan.asks import NO_RUBRIC, SourceRow
-from batchpond.plan.cells import Cell, Way, cell_id
+from batchpond.plan.cells import Cell, ModelConfig, cell_id
 from batchpond.plan.grid import Asks, Block, asks
 from batchpond.plan.pairs import Pairs, pair_id
 from batchpond.study.stages.spec import StageSpec
@@ -35,7 +35,7 @@ class Round:
     version: str
     round_no: int
     stage: StageSpec
-    ways: Sequence[Way]
+    configs: Sequence[ModelConfig]
     first_slot: int = 0
     first_file: int = 0
     stage_in_cells: str | None = None
@@ -47,16 +47,16 @@ class Round:
         round_name = "" if self.is_only else f"-r{self.round_no:04d}"
         return f"p_study={self.study}/{self.version}{round_name}-{self.first_file + number:05d}"
 
-    def cell_id(self, way: Way, template: Template, rubric: Rubric) -> str:
+    def cell_id(self, config: ModelConfig, template: Template, rubric: Rubric) -> str:
         """Return the id of one of its cells."""
-        return cell_id(self.study, way.dimensions(template.template_id, rubric.rubric_id), self.stage_in_cells)
+        return cell_id(self.study, config.dimensions(template.template_id, rubric.rubric_id), self.stage_in_cells)
 
     def cells(self) -> list[Cell]:
         """Return the cells of its stage's own rubrics, one model after the other."""
-        parts = itertools.product(self.ways, self.stage.templates, self.stage.rubrics or (NO_RUBRIC,))
+        parts = itertools.product(self.configs, self.stage.templates, self.stage.rubrics or (NO_RUBRIC,))
         return [
-            Cell(number, self.cell_id(way, template, rubric), template, rubric, way)
-            for number, (way, template, rubric) in enumerate(parts)
+            Cell(number, self.cell_id(config, template, rubric), template, rubric, config)
+            for number, (config, template, rubric) in enumerate(parts)
         ]
 
 
@@ -106,7 +106,7 @@ class GridRows:
             "body": bodies,
             "size_bytes": pc.binary_length(bodies),
             "estimated_input_tokens": pa.array(block.estimated_input_tokens, pa.int32()),
-            "max_output_tokens": _constant(block.cell.way.settings.max_output_tokens, n, pa.int32()),
+            "max_output_tokens": _constant(block.cell.config.settings.max_output_tokens, n, pa.int32()),
         }
         return pa.Table.from_arrays([columns[name] for name in REQUESTS.schema.names], schema=REQUESTS.schema)
 
@@ -127,7 +127,7 @@ class GridRows:
             "task": _constant(place.stage.task, n),
             "stage": _constant(place.stage.name, n),
             "round_no": _constant(place.round_no, n, pa.int32()),
-            "mode": _constant(cell.way.spec.mode.value, n),
+            "mode": _constant(cell.config.spec.mode.value, n),
             "cell_id": _constant(cell.cell_id, n),
             "template_id": _constant(cell.template.template_id, n),
             "template_hash": _constant(cell.template.template_hash, n),
@@ -136,7 +136,7 @@ class GridRows:
             "provider": _constant(provider, n),
             "endpoint": _constant(endpoint, n),
             "request_model": _constant(model, n),
-            "thinking": _constant(cell.way.thinking, n),
+            "thinking": _constant(cell.config.thinking, n),
             "unit_id": _constant("", n),
             "pair_id": self._pair_ids.take(pa.array(self._plan.pair[part])),
             "item_first": self._item_ids.take(pa.array(first)),

@@ -114,14 +114,14 @@ def _write(store: Store, draft: Draft) -> None:
         if one.rows is not None:
             asked = one.grid or one.asks()
             publish_round(
-                store, draft.study, draft.version, FIRST_ROUND, one.stage, asked, ways=one.ways,
+                store, draft.study, draft.version, FIRST_ROUND, one.stage, asked, configs=one.configs,
                 is_only=not draft.has_rounds,
             )  # fmt: skip
 
 
 def _counted(store: Store, draft: Draft) -> Counted:
     with tables.connect(store, _TABLES) as connection:
-        return count(connection, draft.study.name, draft.version, draft.ways, draft.study.shards)
+        return count(connection, draft.study.name, draft.version, draft.configs, draft.study.shards)
 
 
 def _study_row(draft: Draft, foreseen: Sequence[Forecast], n_requests: int) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def _report(
     draft: Draft, counted: Counted, foreseen: Sequence[Forecast], prices: Prices, *, n_new: int, is_new_version: bool
 ) -> PlanReport:
     stages = draft.stages
-    cells = cell_reports(counted, draft.ways, draft.study.stages, prices)
+    cells = cell_reports(counted, draft.configs, draft.study.stages, prices)
     n_pairs, n_pairs_possible = _n_pairs(stages)
     compared = [one for one in stages if one.pairs is not None]
     stage_reports = _stage_reports(draft, cells, foreseen)

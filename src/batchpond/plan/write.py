@@ -26,7 +26,7 @@ from batchpond.lake.store import Store, read_rows
 from batchpond.lake.tables import literal
 from batchpond.model import Prompt, Role, Turn
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
-from batchpond.plan.cells import Way, canonical
+from batchpond.plan.cells import ModelConfig, canonical
 from batchpond.plan.grid import BYTES_PER_TOKEN, FRAME_TOKENS, Block, Texts, blocks
 from batchpond.plan.items import Item
 from batchpond.plan.publish import (
@@ -70,10 +70,10 @@ where not exists (
 """
 
 
-def candidate_label(way: Way, template: Template, stage: StageSpec) -> str:
+def candidate_label(config: ModelConfig, template: Template, stage: StageSpec) -> str:
     """Return the name under which a model's own outputs go on: what tells it from the stage's other ways."""
-    spec = way.spec
-    return label_of(spec.provider, spec.model, way.thinking, template.template_id, n_templates=len(stage.templates))
+    spec = config.spec
+    return label_of(spec.provider, spec.model, config.thinking, template.template_id, n_templates=len(stage.templates))
 
 
 def label_of(provider: str, model: str, thinking: str, template_id: str, *, n_templates: int) -> str:
@@ -111,7 +111,7 @@ def planned_asks(connection: duckdb.DuckDBPyConnection, found: Round) -> Planned
         "study": found.study,
         "version": found.version,
         "stage": stage.name,
-        "n_rows": len(found.ways) * len(stage.templates) * stage.repeats,
+        "n_rows": len(found.configs) * len(stage.templates) * stage.repeats,
         "n_repeats": stage.repeats,
     }
     result = connection.execute(_PLANNED, values)
@@ -158,10 +158,10 @@ def publish_grid(store: Store, connection: duckdb.DuckDBPyConnection, found: Rou
 
 def _check_sizes(block: Block) -> None:
     """Refuse a request that no batch could hold before anything is written."""
-    way = block.cell.way
+    config = block.cell.config
     largest = max(range(len(block.bodies)), key=lambda number: len(block.bodies[number]))
     line = Line(block.request_ids[largest], len(block.bodies[largest]), block.estimated_input_tokens[largest])
-    check_line(line, limits_of(way.module.DESCRIPTOR, way.spec.mode))
+    check_line(line, limits_of(config.module.DESCRIPTOR, config.spec.mode))
 
 
 def _settle(
@@ -207,20 +207,25 @@ def _planned(found: Round, asks: Iterable[Ask]) -> Iterator[tuple[dict[str, Any]
     slots = itertools.count(found.first_slot)
     schema_bytes = found.stage.schema_bytes
     asked = [
-        (way, template, limits_of(way.module.DESCRIPTOR, way.spec.mode), candidate_label(way, template, found.stage))
-        for way in found.ways
+        (
+            config,
+            template,
+            limits_of(config.module.DESCRIPTOR, config.spec.mode),
+            candidate_label(config, template, found.stage),
+        )
+        for config in found.configs
         for template in found.stage.templates
     ]
     for ask in asks:
-        for way, template, limits, label in asked:
+        for config, template, limits, label in asked:
             if ask.only not in (None, label):
                 continue
             prompt = prompt_of(found.stage, template, ask)
-            body = canonical(way.module.build_body(prompt, way.settings).body)
+            body = canonical(config.module.build_body(prompt, config.settings).body)
             tokens = tokens_of(size_bytes(prompt) + schema_bytes)
-            place = _place(found, way, template, ask, label)
+            place = _place(found, config, template, ask, label)
             for repeat_no in range(1, found.stage.repeats + 1):
-                request = _request(way, body, tokens, repeat_no)
+                request = _request(config, body, tokens, repeat_no)
                 check_line(Line(request["request_id"], len(body), tokens), limits)
                 rest = {"slot": next(slots), "request_id": request["request_id"], "repeat_no": repeat_no}
                 yield request, place | rest
@@ -252,8 +257,8 @@ def size_bytes(prompt: Prompt) -> int:
     return sum(len(text.encode("utf-8")) for text in texts)
 
 
-def _request(way: Way, body: bytes, tokens: int, repeat_no: int) -> dict[str, Any]:
-    settings, provider = way.settings, way.spec.provider
+def _request(config: ModelConfig, body: bytes, tokens: int, repeat_no: int) -> dict[str, Any]:
+    settings, provider = config.settings, config.spec.provider
     return {
         "request_id": ids.request_id(provider, settings.endpoint, settings.request_model, body, repeat_no),
         "provider": provider,
@@ -267,7 +272,7 @@ def _request(way: Way, body: bytes, tokens: int, repeat_no: int) -> dict[str, An
     }
 
 
-def _place(found: Round, way: Way, template: Template, ask: Ask, label: str) -> dict[str, Any]:
+def _place(found: Round, config: ModelConfig, template: Template, ask: Ask, label: str) -> dict[str, Any]:
     stage, first, second = found.stage, ask.first, ask.second
     is_own = stage.task in OWN_OUTPUT_TASKS
     return {
@@ -277,16 +282,16 @@ def _place(found: Round, way: Way, template: Template, ask: Ask, label: str) -> 
         "task": stage.task,
         "stage": stage.name,
         "round_no": found.round_no,
-        "mode": str(way.spec.mode),
-        "cell_id": found.cell_id(way, template, ask.rubric),
+        "mode": str(config.spec.mode),
+        "cell_id": found.cell_id(config, template, ask.rubric),
         "template_id": template.template_id,
         "template_hash": template.template_hash,
         "rubric_id": ask.rubric.rubric_id,
         "rubric_hash": ask.rubric.rubric_hash,
-        "provider": way.spec.provider,
-        "endpoint": way.settings.endpoint,
-        "request_model": way.spec.model,
-        "thinking": way.thinking,
+        "provider": config.spec.provider,
+        "endpoint": config.settings.endpoint,
+        "request_model": config.spec.model,
+        "thinking": config.thinking,
         "unit_id": ask.unit_id,
         "pair_id": ask.pair_id,
         "item_first": first.item_id,

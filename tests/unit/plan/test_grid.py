@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.plan.asks import row_of_file
-from batchpond.plan.cells import Cell, Dropped, Modules, canonical, make_ways, resolve_endpoint
+from batchpond.plan.cells import Cell, Dropped, Modules, canonical, make_model_configs, resolve_endpoint
 from batchpond.plan.forms import as_stages, config_json, version
 from batchpond.plan.grid import BYTES_PER_TOKEN, FRAME_TOKENS, Builder, Texts, asks, blocks
 from batchpond.plan.items import Item
@@ -54,9 +54,9 @@ class Made:
     """A study's cells and what is left out, and the rows that they make of `items`."""
 
     def __init__(self, found: Study, templates: list[Template], modules: Modules) -> None:
-        ways, dropped = make_ways(found.models, modules, found.unsupported, found.source)
+        configs, dropped = make_model_configs(found.models, modules, found.unsupported, found.source)
         (self.stage,) = as_stages(found, templates).stages
-        self.place = Round(found.name, "v", 1, self.stage, ways)
+        self.place = Round(found.name, "v", 1, self.stage, configs)
         self.cells: list[Cell] = self.place.cells()
         self.dropped: list[Dropped] = dropped
         self.answers = found.answer.values()
@@ -83,7 +83,7 @@ def test_cells_are_all_combinations_one_model_after_the_other() -> None:
     """Templates x rubrics x models x thinking, each with an id of its own."""
     found = study()
     cells = Made(found, plain(found), modules).cells
-    dimensions = [(c.way.thinking, c.template.template_id, c.rubric.rubric_id) for c in cells]
+    dimensions = [(c.config.thinking, c.template.template_id, c.rubric.rubric_id) for c in cells]
     assert len(set(dimensions)) == len({cell.cell_id for cell in cells}) == len(cells) == 8
     assert [thinking for thinking, _, _ in dimensions] == ["none"] * 4 + ["low"] * 4
     assert [cell.number for cell in cells] == list(range(8))
@@ -107,7 +107,7 @@ def test_unsupported_combinations_are_dropped_and_listed_where_the_study_says_so
     found = study('["high", "low"]', 'grid = { unsupported = "drop" }')
     grid = Made(found, plain(found), modules)
     assert [(d.model, d.thinking) for d in grid.dropped] == [("toy-1", "high")]
-    assert {cell.way.thinking for cell in grid.cells} == {"low"}
+    assert {cell.config.thinking for cell in grid.cells} == {"low"}
     found = study('["high"]', 'grid = { unsupported = "drop" }')
     with pytest.raises(StudyError, match="combinations are not accepted"):
         Made(found, plain(found), modules)
@@ -198,7 +198,7 @@ def test_every_request_is_planned_once_and_says_what_it_asks() -> None:
         prompt = f"{rubric.name}: {rubric.description}\n{shown}"
         body = orjson.loads(request["body"])
         assert body["messages"][0]["content"] == prompt + answers
-        assert body["reasoning_effort"] == cell.way.thinking == request["thinking"]
+        assert body["reasoning_effort"] == cell.config.thinking == request["thinking"]
         assert request["body"].encode() == canonical(body)
         name = ids.request_id("toy", CHAT, "toy-1", request["body"].encode(), request["repeat_no"])
         assert request["request_id"] == name
@@ -247,7 +247,7 @@ def test_the_version_follows_the_content_only() -> None:
 
     def of(one: Study, items: list[Item] = ITEMS, module: ToyModule | None = None) -> str:
         made = Made(one, templates, lambda _: module or ToyModule())
-        return version(one, [(made.stage, made.place.ways, [row_of_file(item, made.stage) for item in items])])
+        return version(one, [(made.stage, made.place.configs, [row_of_file(item, made.stage) for item in items])])
 
     moved = replace(
         found, items=replace(found.items, location="elsewhere.csv"), source="other.toml", base_path=Path("/")

@@ -23,7 +23,7 @@ from batchpond.lake import failpoints, tables
 from batchpond.lake.events.records import Event, Lost, Mismatch, Resolved, Rounds, Verified
 from batchpond.lake.store import Store
 from batchpond.plan.asks import Ask
-from batchpond.plan.cells import Way, make_ways
+from batchpond.plan.cells import ModelConfig, make_model_configs
 from batchpond.plan.forms import stage_in_cells
 from batchpond.plan.planned import sampled
 from batchpond.plan.rounds.source import GOOD, asks_by_now, query
@@ -277,14 +277,16 @@ def _open(look: Look, stage: StageSpec) -> int:
 
 def publish_round(
     store: Store, staged: StagedStudy, version: str, round_no: int, stage: StageSpec, asked: Grid | Iterable[Ask], *,
-    ways: Sequence[Way] = (), is_only: bool = False,
+    configs: Sequence[ModelConfig] = (), is_only: bool = False,
 ) -> int:  # fmt: skip
     """Plan what is new of a stage's grid or asks as rows of a round; return how many rows that adds.
 
-    `ways` are the stage's, made anew where none are given; a study without further rounds `is_only` this one.
+    `configs` are the stage's, made anew where none are given; a study without further rounds `is_only` this one.
     """
-    if not ways:
-        ways, _ = make_ways(stage.models, registry.module, staged.unsupported, staged.source, stage.output_schema)
+    if not configs:
+        configs, _ = make_model_configs(
+            stage.models, registry.module, staged.unsupported, staged.source, stage.output_schema
+        )
     with tables.connect(store, INPUT_TABLES) as connection:
         values: dict[str, str | int] = {"study": staged.name, "version": version, "round_no": round_no}
         n_slots, n_files = connection.execute(_PLACE, values).fetchall()[0]
@@ -292,7 +294,16 @@ def publish_round(
         # The rows of a study without rounds stand where its grid says, whatever of them is there.
         first_slot, first_file = (0, 0) if is_only else (n_slots, n_files)
         found = Round(
-            staged.name, version, round_no, stage, ways, first_slot, first_file, in_cells, is_only, n_slots == 0
+            staged.name,
+            version,
+            round_no,
+            stage,
+            configs,
+            first_slot,
+            first_file,
+            in_cells,
+            is_only,
+            n_slots == 0,
         )
         if isinstance(asked, Grid):
             return publish_grid(store, connection, found, asked)
