@@ -29,6 +29,7 @@ import pyarrow as pa
 from batchpond import views
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import Store
+from batchpond.model import CELL_COLUMNS
 from batchpond.results.rank import counts as rank_counts
 from batchpond.results.rank import verb as rank
 from batchpond.stats import bradley_terry
@@ -59,7 +60,7 @@ def make(path: Path, n_items: int, n_comparisons: int) -> Store:
         at = slice(start, start + FILE_ROWS)
         size = len(first[at])
         columns = {name: pa.nulls(size, kind) for name, kind in zip(*_kinds(), strict=True)}
-        columns |= {name: pa.array(["same"] * size) for name in ("study", "task", *rank_counts.CELL)}
+        columns |= {name: pa.array(["same"] * size) for name in ("study", "task", *CELL_COLUMNS)}
         columns |= {"import_key": pa.array([f"k{number}" for number in range(start, start + size)])}
         columns |= {"unit_id": pa.array([""] * size), "repeat_no": pa.array([1] * size, _type("repeat_no"))}
         columns |= {"task": pa.array(["pairwise"] * size), "outcome": pa.array(["decided"] * size)}

@@ -28,7 +28,7 @@ from batchpond.errors import AccessError, AttentionError, ExitCode, UsageError
 from batchpond.lake.attempts import Phase
 from batchpond.lake.events.log import read
 from batchpond.lake.events.records import Adopted, AdoptedShard, Intent, Resolution
-from batchpond.run.adopt.account import AccountReport, Kin, providers_with_keys, strangers
+from batchpond.run.adopt.account import AccountReport, Ownership, providers_with_keys, unknown_batches
 from batchpond.run.adopt.map import COLUMNS
 from batchpond.run.adopt.verb import Adoption, MapOrder, adopt_mapped, adopt_own
 from batchpond.run.resolve import resolve
@@ -639,7 +639,7 @@ def test_at_an_opaque_provider_a_map_waits_until_the_results_say_whose_a_batch_i
 
 
 def listed(rig: Rig, names: Sequence[str] = ("openai",), days: int = 30) -> AccountReport:
-    return strangers(rig.store(), names, rig.clock.now() - timedelta(days=days), providers=rig.providers())
+    return unknown_batches(rig.store(), names, rig.clock.now() - timedelta(days=days), providers=rig.providers())
 
 
 def test_the_list_shows_what_the_lake_does_not_know_and_whose_it_seems(rig: Rig, elsewhere: Elsewhere) -> None:
@@ -654,18 +654,18 @@ def test_the_list_shows_what_the_lake_does_not_know_and_whose_it_seems(rig: Rig,
     (ours,) = set(rig.world.ledger.batches) - {theirs, lake, maybe}
     report = listed(rig)
     attempt_id = rig.only().attempt_id
-    assert {(s.batch_id, s.kin, s.attempt_id, s.n_requests) for s in report.strangers} == {
-        (theirs, Kin.FOREIGN, None, 3),
-        (lake, Kin.OTHER_LAKE, None, 1),
-        (maybe, Kin.MAYBE, attempt_id, N),
-        (ours, Kin.IN_DOUBT, attempt_id, N),
+    assert {(s.batch_id, s.ownership, s.attempt_id, s.n_requests) for s in report.unknown_batches} == {
+        (theirs, Ownership.FOREIGN, None, 3),
+        (lake, Ownership.OTHER_LAKE, None, 1),
+        (maybe, Ownership.MAYBE, attempt_id, N),
+        (ours, Ownership.IN_DOUBT, attempt_id, N),
     }
-    assert next(s.name for s in report.strangers if s.batch_id == theirs) == "job=pilot"
-    created = [s.created_at for s in report.strangers]
+    assert next(s.name for s in report.unknown_batches if s.batch_id == theirs) == "job=pilot"
+    created = [s.created_at for s in report.unknown_batches]
     assert created == sorted(created, key=lambda at: at or START, reverse=True)
     own(rig, ours)
     adopt(rig, theirs, write_map(rig, rows[:3], ["slot"]), is_forced=True)
-    assert {s.batch_id for s in listed(rig).strangers} == {lake, maybe}
+    assert {s.batch_id for s in listed(rig).unknown_batches} == {lake, maybe}
     assert report.exit_code is ExitCode.DONE
 
 
@@ -673,8 +673,8 @@ def test_the_list_goes_back_as_far_as_asked(rig: Rig, elsewhere: Elsewhere) -> N
     old = ask_elsewhere(elsewhere, planned(rig))
     rig.clock.advance(40 * 86_400)
     new = ask_elsewhere(elsewhere, planned(rig))
-    assert [s.batch_id for s in listed(rig).strangers] == [new]
-    assert [s.batch_id for s in listed(rig, days=60).strangers] == [new, old]
+    assert [s.batch_id for s in listed(rig).unknown_batches] == [new]
+    assert [s.batch_id for s in listed(rig, days=60).unknown_batches] == [new, old]
 
 
 def test_an_account_that_cannot_be_asked_hides_no_other(rig: Rig, elsewhere: Elsewhere) -> None:
@@ -683,7 +683,7 @@ def test_an_account_that_cannot_be_asked_hides_no_other(rig: Rig, elsewhere: Els
     with pytest.raises(AccessError):
         listed(rig)
     report = listed(rig, ["nonsense", "openai"])
-    assert [s.batch_id for s in report.strangers] == [batch_id]
+    assert [s.batch_id for s in report.unknown_batches] == [batch_id]
     assert (len(report.notes), report.exit_code) == (1, ExitCode.USAGE)
 
 
@@ -744,7 +744,12 @@ def test_the_command_lists_adopts_and_needs_a_yes(rig: Rig, tmp_path: Path) -> N
 
         (row,) = json.loads(call("--list", "--provider", "openai", "--json").stdout)
         assert tuple(row) == COLUMNS_SHOWN
-        assert (row["batch_id"], row["n_requests"], row["kin"], row["name"]) == (batch_id, N, "foreign", "job=pilot")
+        assert (row["batch_id"], row["n_requests"], row["ownership"], row["name"]) == (
+            batch_id,
+            N,
+            "foreign",
+            "job=pilot",
+        )
         arguments = [batch_id, "--provider", "openai", "--study", STUDY, "--map", str(path)]
         unconfirmed = call(*arguments)
         assert (unconfirmed.returncode, unconfirmed.stdout) == (ExitCode.USAGE, "")

@@ -22,7 +22,6 @@ from batchpond.providers import registry
 from batchpond.run import sending
 from batchpond.run.cancel import cancel
 from batchpond.run.live import calls, pace, run
-from batchpond.run.live import run as lane
 from batchpond.run.live.calls import CallCounts, OnDoubt
 from batchpond.run.live.recovery import recover
 from batchpond.run.live.run import LaneProgress, LiveReport
@@ -114,7 +113,7 @@ def test_several_shards_of_a_model_are_asked_at_one_pace(desk: LiveDesk) -> None
 
 
 def test_answers_are_brought_into_the_lake_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane, "SEAL_LINES", 10)
+    monkeypatch.setattr(run, "SEAL_LINES", 10)
     with live_desk(tmp_path, live_latency_s=(0.02, 0.02)) as desk:
         desk.begin(60)
         seen: list[int] = []

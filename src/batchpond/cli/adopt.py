@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 LISTED_DAYS = 30
 COLUMNS = (
-    "provider", "batch_id", "state", "created_at", "n_requests", "n_completed", "n_failed", "endpoint", "name", "kin",
-    "attempt_id",
+    "provider", "batch_id", "state", "created_at", "n_requests", "n_completed", "n_failed", "endpoint", "name",
+    "ownership", "attempt_id",
 )  # fmt: skip
 HEADS = ("provider", "batch", "state", "created", "of", "done", "failed", "endpoint", "name", "whose", "attempt")
 
@@ -124,14 +124,14 @@ def _only_provider() -> str:
 
 
 def _list(invocation: Invocation, store: Store, provider: str | None, since: datetime | None, form: Format) -> ExitCode:
-    from batchpond.run.adopt.account import providers_with_keys, strangers
+    from batchpond.run.adopt.account import providers_with_keys, unknown_batches
 
     start = store.clock.now() - timedelta(days=LISTED_DAYS) if since is None else since.replace(tzinfo=UTC)
     names = [provider] if provider else providers_with_keys(os.environ)
     if not names:
         raise UsageError("no key is set, so there is no account to look into", hint="`batchpond keys` shows them")
-    report = strangers(store, names, start, providers=providers(store))
-    rows = [tuple(getattr(stranger, name) for name in COLUMNS) for stranger in report.strangers]
+    report = unknown_batches(store, names, start, providers=providers(store))
+    rows = [tuple(getattr(unknown, name) for name in COLUMNS) for unknown in report.unknown_batches]
     is_shown = form is Format.TABLE and output.is_terminal()
     n_left_out = output.records(HEADS if is_shown else COLUMNS, rows, form, has_color=invocation.color_stdout())
     invocation.note_left_out(n_left_out)

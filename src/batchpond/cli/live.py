@@ -61,7 +61,7 @@ def command(
 def ask(invocation: Invocation, studies: Sequence[str], **forced: Any) -> LiveReport:
     """Make the live calls that are due and say how it went; `forced` settings go before the lake's."""
     from batchpond.providers import registry
-    from batchpond.run.live import pace, run
+    from batchpond.run.live import run, settings
     from batchpond.run.live.calls import OnDoubt
 
     store, diagnostics = invocation.store(), invocation.diagnostics
@@ -71,7 +71,7 @@ def ask(invocation: Invocation, studies: Sequence[str], **forced: Any) -> LiveRe
     ticker = _Ticker(diagnostics)
     options = run.LiveOptions(
         studies=studies,
-        settings=pace.load(store.path).over(**forced),
+        settings=settings.load(store.path).over(**forced),
         connect=lambda name, n_calls: registry.connect_live(name, store.clock, max_connections=n_calls),
         on_note=lambda note: show_note(diagnostics, note),
         on_progress=ticker.show,

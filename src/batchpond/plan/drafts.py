@@ -25,7 +25,7 @@ from batchpond.plan.rounds.inputs import KINDS
 from batchpond.plan.rounds.source import check
 from batchpond.plan.rounds.talk import asks as talk_asks
 from batchpond.plan.rows import Grid
-from batchpond.plan.shelf import Shelf
+from batchpond.plan.spill import SpilledRows
 from batchpond.plan.write import prompt_of, size_bytes
 from batchpond.study.spec import ItemsFrom, Study
 from batchpond.study.stages.spec import CONVERSATION, INPUTS, OWN_OUTPUT_TASKS, PAIR_TASKS, StagedStudy, StageSpec
@@ -191,7 +191,7 @@ def _rows(store: Store, study: StagedStudy, stage: StageSpec, run_sql: SqlRows) 
     source = (stage.rows.items, study.base_path, run_sql if stage.rows.items.source is ItemsFrom.SQL else None)
     if is_pairs_alone(study):
         return [row_of_file(item, stage) for item in read_pairs(*source)]
-    rows = Shelf(store.path / TMP, (_row(item, stage) for item in each(*source)))
+    rows = SpilledRows(store.path / TMP, (_row(item, stage) for item in each(*source)))
     if not rows.is_in_order:
         read_any(*source)  # tells which ids, and in which lines
     return rows

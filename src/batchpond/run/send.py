@@ -36,7 +36,7 @@ class Sending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Bearings:
+class Baseline:
     """Where an attempt starts from, by the provider's own word: its account, and its newest batch's time.
 
     Only an opaque provider needs it: what is older cannot be the attempt's batch, and
@@ -47,7 +47,7 @@ class Bearings:
     newest: datetime | None = None
 
     @classmethod
-    def take(cls, session: Session, provider: BatchProvider) -> Bearings:
+    def take(cls, session: Session, provider: BatchProvider) -> Baseline:
         """Ask the provider where it is needed, once a pass: an older time is only a lower floor."""
         if not provider.descriptor.is_opaque:
             return cls()
@@ -109,7 +109,7 @@ def _record_intent(
 ) -> Attempt:
     """S2 to S4: payload on disk, then the durable intent that carries the token."""
     store = session.store
-    bearings = Bearings.take(session, provider)
+    baseline = Baseline.take(session, provider)
     attempt_id = ids.attempt_id(store.lake_id, shard.shard_id, ordinal)
     built = payload.build(
         store,
@@ -130,8 +130,8 @@ def _record_intent(
             host=provider.host,
             origin=_origin(shard, provider),
             sha256=built.sha256,
-            scope=bearings.scope,
-            newest_batch_at=bearings.newest,
+            scope=baseline.scope,
+            newest_batch_at=baseline.newest,
         )
     )
     failpoints.reach("S4")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from batchpond.errors import StudyError
 from batchpond.plan.asks import SourceRow
 from batchpond.plan.items import each, read_any
-from batchpond.plan.shelf import Shelf
+from batchpond.plan.spill import SpilledRows
 from batchpond.plan.write import PlannedAsks
 from batchpond.study.spec import ItemsFrom, ItemsSpec
 from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use
@@ -30,24 +30,24 @@ TEXT = "how water finds its level " * 1_000
 @given(st.lists(NAMES, unique=True, max_size=40))
 def test_rows_come_back_in_the_order_of_their_ids(names: list[str]) -> None:
     rows = [SourceRow(name, f"text of {name}", more={"n": number}) for number, name in enumerate(names)]
-    shelf = Shelf(FOLDER, rows)
-    assert list(shelf) == sorted(rows, key=lambda row: row.item_id)
-    assert shelf[1:3] == sorted(rows, key=lambda row: row.item_id)[1:3]
-    assert shelf.is_in_order
+    spill = SpilledRows(FOLDER, rows)
+    assert list(spill) == sorted(rows, key=lambda row: row.item_id)
+    assert spill[1:3] == sorted(rows, key=lambda row: row.item_id)[1:3]
+    assert spill.is_in_order
 
 
 def test_what_a_query_gives_comes_back_unchanged(tmp_path: Path) -> None:
     more = {"at": datetime(2026, 1, 2, tzinfo=UTC), "usd": Decimal("1.50"), "list": [1, None], "flag": True}
     row = SourceRow("a", "text", "unit", None, "model", "input", 3, more, ("be_honest",), 2)
-    (found,) = Shelf(tmp_path, [row])
+    (found,) = SpilledRows(tmp_path, [row])
     assert found == row
     assert found.item() == row.item()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_id_that_stands_twice_is_noticed(tmp_path: Path) -> None:
-    assert not Shelf(tmp_path, [SourceRow("b", "1"), SourceRow("a", "2"), SourceRow("b", "3")]).is_in_order
-    assert len(Shelf(tmp_path, [])) == 0
+    assert not SpilledRows(tmp_path, [SourceRow("b", "1"), SourceRow("a", "2"), SourceRow("b", "3")]).is_in_order
+    assert len(SpilledRows(tmp_path, [])) == 0
 
 
 def test_memory_does_not_grow_with_the_texts(tmp_path: Path) -> None:
@@ -56,8 +56,8 @@ def test_memory_does_not_grow_with_the_texts(tmp_path: Path) -> None:
 
     n = 4_000
     tracemalloc.start()
-    shelf = Shelf(tmp_path, rows(n))
-    n_bytes = sum(len(row.text) for row in shelf)
+    spill = SpilledRows(tmp_path, rows(n))
+    n_bytes = sum(len(row.text) for row in spill)
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert n_bytes > n * len(TEXT)

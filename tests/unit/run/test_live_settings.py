@@ -8,7 +8,8 @@ import pytest
 
 from batchpond.errors import UsageError
 from batchpond.run.live.calls import CallRules, OnDoubt
-from batchpond.run.live.pace import LiveSettings, PaceSettings, load
+from batchpond.run.live.pace import PaceSettings
+from batchpond.run.live.settings import LiveSettings, load
 
 WRITTEN = """
 [live]

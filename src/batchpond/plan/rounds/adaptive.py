@@ -7,29 +7,22 @@ well the ranking foretells a judgment), and some asked in the other order. A pai
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.lake.store import Store
-from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, ask_of_pair
 from batchpond.plan.pairs import Pairs
-from batchpond.plan.rounds.source import GOOD, query
-from batchpond.plan.write import label_of
 from batchpond.stats import arrays, map_fit, next_pairs, ranking, votes
 from batchpond.stats.arrays import Bools, Floats, Ints, Keys
 from batchpond.stats.next_pairs import Belief, Candidates
 from batchpond.stats.votes import Votes
 from batchpond.study.spec import AdaptiveSpec, PairsSpec
-from batchpond.study.stages.spec import StagedStudy, StageSpec
 
 ITEMS_MAX: Final = 5_000
 JUDGMENTS_MAX: Final = 2_000_000
@@ -337,70 +330,3 @@ class _Cell:
             self.net[second] -= 1
             found.append(Choice(first, second, purpose, is_again, gain))
         return found
-
-
-ITEMS: Final = """
-with shown as (
-  select item_first as item_id, item_first_hash as item_hash from plan_current where study = $study and stage = $stage
-  union
-  select item_second, item_second_hash from plan_current where study = $study and stage = $stage
-)
-select shown.item_id, items.text, items.metadata
-from shown join items on items.item_hash = shown.item_hash
-order by all
-"""
-"""The items of a stage that has been asked about all of them, which its first round is."""
-_ASKED: Final = f"""
-select rubric_id, provider, request_model, thinking, template_id, item_first, item_second, purpose, round_no,
-       case when {GOOD} then verdict end as verdict
-from results where study = $study and stage = $stage
-order by rubric_id, provider, request_model, thinking, template_id, round_no, slot
-"""
-_CELL: Final = ("rubric_id", "provider", "request_model", "thinking", "template_id")
-
-
-def has_rows(store: Store, study: str, stage: str) -> bool:
-    """Whether a stage has been asked anything, so that its rounds go on from there."""
-    sql = "select 1 from plan_current where study = $study and stage = $stage limit 1"
-    return any(query(store, sql, study=study, stage=stage))
-
-
-def asks(
-    store: Store,
-    staged: StagedStudy,
-    stage: StageSpec,
-    rows: Sequence[SourceRow],
-    until: int | None,
-    stopped: Counter[str],
-) -> Iterator[Ask]:
-    """Yield what each cell of a stage is asked next; rounds after `until` are taken as not yet asked.
-
-    Cells that are asked no further are counted into `stopped` by the reason.
-    """
-    ordered = sorted(rows, key=lambda row: row.item_id)
-    places = {row.item_id: place for place, row in enumerate(ordered)}
-    keys = keys_of(list(places))
-    rubrics = {rubric.rubric_id: rubric for rubric in stage.rubrics or (NO_RUBRIC,)}
-    for cell, said in itertools.groupby(query(store, _ASKED, study=staged.name, stage=stage.name), key=_cell):
-        rubric_id, *way = cell
-        asked = Asked.of([row for row in _told(said, places) if until is None or row[3] <= until])
-        if rubric_id not in rubrics or not len(asked):
-            continue
-        found = next_round(keys, asked, stage.pairs, seed_of(staged.seed, stage.name))
-        if isinstance(found, Stop):
-            stopped[found] += 1
-        else:
-            only = label_of(*way, n_templates=len(stage.templates))
-            for choice in found:
-                yield ask_of_pair(rubrics[rubric_id], ordered[choice.first], ordered[choice.second], choice, only)
-
-
-def _cell(row: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(row[name] for name in _CELL)
-
-
-def _told(rows: Iterator[dict[str, Any]], places: dict[str, int]) -> Iterator[tuple[int, int, str, int, str | None]]:
-    for row in rows:
-        first, second = places.get(row["item_first"]), places.get(row["item_second"])
-        if first is not None and second is not None:
-            yield first, second, row["purpose"] or "", row["round_no"], row["verdict"]

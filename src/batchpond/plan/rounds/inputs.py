@@ -17,7 +17,7 @@ from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.lake.store import Store
 from batchpond.plan.asks import PLACES, Ask, SourceRow, asks
-from batchpond.plan.rounds.source import GOOD, query
+from batchpond.plan.rounds.query import GOOD, query
 from batchpond.study.stages.spec import Kept, StagedStudy, StageSpec
 from batchpond.tasks.inputs import AnswerRule, Question, entries, promising, same, select
 

@@ -26,7 +26,8 @@ from batchpond.plan.asks import Ask
 from batchpond.plan.cells import ModelConfig, make_model_configs
 from batchpond.plan.forms import stage_in_cells
 from batchpond.plan.planned import sampled
-from batchpond.plan.rounds.source import GOOD, asks_by_now, query
+from batchpond.plan.rounds.query import GOOD, query
+from batchpond.plan.rounds.source import asks_by_now
 from batchpond.plan.rows import Grid, Round
 from batchpond.plan.write import ask_id, planned_asks, publish, publish_grid
 from batchpond.providers import registry

@@ -1,4 +1,4 @@
-"""What a stage asks by now: rows read back from the lake by SQL over its views, and the asks that they make."""
+"""What a stage asks by now: rows read back from the lake, and the asks that they make."""
 
 from __future__ import annotations
 
@@ -15,39 +15,14 @@ from batchpond.lake.store import TMP, Store
 from batchpond.plan.asks import PLACES, Ask, SourceRow, asks, row_of_file, tier_in, tier_of
 from batchpond.plan.forms import is_pairs_alone
 from batchpond.plan.items import Item
-from batchpond.plan.rounds import adaptive
+from batchpond.plan.rounds import adaptive_asks as adaptive_rounds
 from batchpond.plan.rounds import talk as stage_talk
-from batchpond.plan.rounds.adaptive import ITEMS, has_rows
+from batchpond.plan.rounds.adaptive_asks import ITEMS, has_rows
 from batchpond.plan.rounds.inputs import entry_rows, further_asks, kept_rows
+from batchpond.plan.rounds.query import CHOSEN, GOOD, query
 from batchpond.plan.rounds.talk import Talk
-from batchpond.plan.shelf import Shelf
+from batchpond.plan.spill import SpilledRows
 from batchpond.study.stages.spec import CONVERSATION, INPUTS, PAIR_TASKS, StagedStudy, StageSpec
-from batchpond.views import stream_query
-
-QUERY_TIMEOUT_S: Final = 600.0
-ROWS_MAX: Final = 5_000_000
-READ_ROWS: Final = 1_000
-GOOD: Final = "outcome in ('decided', 'tie')"
-CHOSEN: Final = f"""
-with chosen as (
-  select * from results
-  where study = $study and stage = $stage and {GOOD} and (
-    $where
-  )
-)
-"""
-"""What a stage came to, as far as a condition chooses it."""
-
-
-def query(store: Store, sql: str, where: str | None = None, **values: object) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one SELECT over the lake's views; `$name` in it stands for a value, `$where` for SQL."""
-    if where is not None:
-        sql = sql.replace("$where", where)
-    found = stream_query(store.path, sql, timeout_s=QUERY_TIMEOUT_S, max_rows=ROWS_MAX, values=values or None)
-    for batch in found:
-        for start in range(0, batch.num_rows, READ_ROWS):
-            yield from batch.slice(start, READ_ROWS).to_pylist()
-
 
 _OUTPUTS: Final = f"""{CHOSEN}
 select chosen.unit_id, nullif(chosen.rubric_id, '') as rubric_id, chosen.candidate_first as candidate, chosen.text,
@@ -121,7 +96,7 @@ def asks_by_now(
     if stage.pairs.adaptive is not None and has_rows(store, staged.name, stage.name):
         names = {"study": staged.name, "stage": stage.name}
         known = source_rows(store, staged, stage) if stage.waits else _own_rows(query(store, ITEMS, **names), staged)
-        yield from adaptive.asks(store, staged, stage, list(known), until, stopped)
+        yield from adaptive_rounds.asks(store, staged, stage, list(known), until, stopped)
         return
     found = asks(stage, source_rows(store, staged, stage), staged.seed)
     if not _is_pairs_of_pairs(staged, stage):
@@ -167,7 +142,7 @@ def _chosen_pairs(store: Store, staged: StagedStudy, stage: StageSpec) -> set[tu
 def source_rows(store: Store, staged: StagedStudy, stage: StageSpec) -> Sequence[SourceRow]:
     """Return the rows that a waiting stage asks about, from what the lake holds now."""
     if stage.rows.sql is not None:
-        return Shelf(store.path / TMP, from_table(query(store, stage.rows.sql), stage))
+        return SpilledRows(store.path / TMP, from_table(query(store, stage.rows.sql), stage))
     if stage.rows.kept is not None:
         return kept_rows(store, staged, stage.rows.kept)
     source = staged.stage(stage.rows.stage or "")
@@ -181,11 +156,11 @@ def source_rows(store: Store, staged: StagedStudy, stage: StageSpec) -> Sequence
         return entry_rows(store, staged.name, [source], where)
     if source.task == "generation":
         found = query(store, _OUTPUTS, study=staged.name, stage=source.name, where=where)
-        return Shelf(store.path / TMP, map(_output_row, found))
+        return SpilledRows(store.path / TMP, map(_output_row, found))
     found = query(store, _JUDGED, study=staged.name, stage=source.name, where=where)
     has_same = bool({r.rubric_id for r in stage.rubrics} & {r.rubric_id for r in source.rubrics})
     judged = (_judged_row(row, tuple(row["judged_by"]) if has_same else None) for row in found)
-    return Shelf(store.path / TMP, judged)
+    return SpilledRows(store.path / TMP, judged)
 
 
 def _output_row(row: Mapping[str, Any]) -> SourceRow:

@@ -26,7 +26,7 @@ _NAME_CHARS: Final = 200
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Kin(StrEnum):
+class Ownership(StrEnum):
     """Whose a batch seems to be."""
 
     IN_DOUBT = "in_doubt"
@@ -37,7 +37,7 @@ class Kin(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class UnknownBatch:
     """A batch in an account that no attempt of the lake has; `attempt_id` is the one it may belong to.
 
     `name` is what its maker called it: a display name, or its metadata.
@@ -52,15 +52,15 @@ class Stranger:
     n_failed: int | None
     endpoint: str | None
     name: str | None
-    kin: Kin
+    ownership: Ownership
     attempt_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class AccountReport:
-    """The strangers of all accounts that could be asked, newest first, and what went wrong with others."""
+    """What the accounts hold that the lake does not know, newest first, and what went wrong with others."""
 
-    strangers: tuple[Stranger, ...]
+    unknown_batches: tuple[UnknownBatch, ...]
     notes: tuple[Note, ...]
 
     @property
@@ -81,13 +81,13 @@ def providers_with_keys(environ: Mapping[str, str]) -> list[str]:
     ]
 
 
-def strangers(store: Store, names: Sequence[str], since: datetime, *, providers: Providers) -> AccountReport:
+def unknown_batches(store: Store, names: Sequence[str], since: datetime, *, providers: Providers) -> AccountReport:
     """List the batches made since then, by the providers' clocks, that the lake does not know; reads only.
 
     A provider that cannot be asked is noted and stops no other; the only one raises its error.
     """
     lake_state = fold(read(store))
-    found: list[Stranger] = []
+    found: list[UnknownBatch] = []
     notes: list[Note] = []
     for name in names:
         try:
@@ -101,7 +101,7 @@ def strangers(store: Store, names: Sequence[str], since: datetime, *, providers:
 
 def _of_provider(
     store: Store, lake_state: LakeState, name: str, since: datetime, providers: Providers, notes: list[Note]
-) -> Iterator[Stranger]:
+) -> Iterator[UnknownBatch]:
     provider = providers.get(name)
     listing = list_since(provider, since)
     if not listing.is_complete:
@@ -110,8 +110,8 @@ def _of_provider(
     known = {attempt.batch_id for attempt in lake_state.attempts.values() if attempt.provider == name}
     fresh = {b.batch_id: b for b in listing.batches if b.batch_id not in known and (b.created_at or since) >= since}
     for batch in sorted(fresh.values(), key=lambda b: b.created_at or _EPOCH, reverse=True):
-        kin, attempt = kin_of(lake_state, store.lake_id, name, batch)
-        yield Stranger(
+        ownership, attempt = ownership_of(lake_state, store.lake_id, name, batch)
+        yield UnknownBatch(
             provider=name,
             batch_id=batch.batch_id,
             state=batch.state,
@@ -121,23 +121,25 @@ def _of_provider(
             n_failed=batch.n_failed,
             endpoint=batch.endpoint,
             name=_name(batch),
-            kin=kin,
+            ownership=ownership,
             attempt_id=attempt.attempt_id if attempt else None,
         )
 
 
-def kin_of(lake_state: LakeState, lake_id: str, provider: str, batch: RemoteBatch) -> tuple[Kin, Attempt | None]:
+def ownership_of(
+    lake_state: LakeState, lake_id: str, provider: str, batch: RemoteBatch
+) -> tuple[Ownership, Attempt | None]:
     """Return whose a batch seems to be, without looking into its results, and the attempt that points to."""
     mine = [attempt for attempt in lake_state.attempts.values() if attempt.provider == provider]
     owner = next((attempt for attempt in mine if is_named_by(batch, attempt)), None)
     if owner is not None:
-        return (Kin.IN_DOUBT if owner.phase in UNCLEAR_PHASES else Kin.THIS_LAKE), owner
+        return (Ownership.IN_DOUBT if owner.phase in UNCLEAR_PHASES else Ownership.THIS_LAKE), owner
     if batch.token is not None:
         is_mine = batch.token.startswith(f"{ids.TOKEN_PREFIX}-{lake_id}-")
-        return (Kin.THIS_LAKE if is_mine else Kin.OTHER_LAKE), None
+        return (Ownership.THIS_LAKE if is_mine else Ownership.OTHER_LAKE), None
     doubtful = (a for a in mine if a.phase in UNCLEAR_PHASES and batch.batch_id not in a.foreign)
     same_size = next((a for a in doubtful if (batch.n_total or None) in {None, a.intent.n_requests}), None)
-    return (Kin.FOREIGN if same_size is None else Kin.MAYBE), same_size
+    return (Ownership.FOREIGN if same_size is None else Ownership.MAYBE), same_size
 
 
 def is_named_by(batch: RemoteBatch, attempt: Attempt) -> bool:

@@ -24,7 +24,7 @@ from batchpond.plan import planned
 from batchpond.providers.base import BatchProvider
 from batchpond.run import due
 from batchpond.run.adopt import adoptions
-from batchpond.run.adopt.account import Kin, kin_of
+from batchpond.run.adopt.account import Ownership, ownership_of
 from batchpond.run.adopt.map import COLUMNS, TABLES, BatchMap, MapReader, Target
 from batchpond.run.find.unknowns import Proof, first_custom_ids, prove
 from batchpond.run.resolve import resolve
@@ -132,14 +132,18 @@ def _check_strange(store: Store, lake_state: LakeState, provider: BatchProvider,
             f"batch {batch.batch_id} is in this lake already: attempt {owner.attempt_id} sent it ({owner.phase})",
             hint="`batchpond sync` collects it; nothing was recorded",
         )
-    kin, attempt = kin_of(lake_state, store.lake_id, provider.descriptor.name, batch)
-    mine = attempt if kin in {Kin.IN_DOUBT, Kin.THIS_LAKE} else _owner_by_results(lake_state, provider, batch)
+    ownership, attempt = ownership_of(lake_state, store.lake_id, provider.descriptor.name, batch)
+    mine = (
+        attempt
+        if ownership in {Ownership.IN_DOUBT, Ownership.THIS_LAKE}
+        else _owner_by_results(lake_state, provider, batch)
+    )
     if mine is not None:
         raise UsageError(
             f"batch {batch.batch_id} was sent by this lake, as attempt {mine.attempt_id}: it needs no map",
             hint=f"run `batchpond adopt {batch.batch_id}`; nothing was recorded",
         )
-    if kin is Kin.MAYBE and attempt is not None and _is_undecided(provider, batch, attempt):
+    if ownership is Ownership.MAYBE and attempt is not None and _is_undecided(provider, batch, attempt):
         raise _undecided(batch, attempt)
     if batch.state is BatchState.FAILED:
         raise UsageError(
@@ -255,10 +259,14 @@ def adopt_own(store: Store, batch_id: str, *, provider_name: str, providers: Pro
     owner = _owner(lake_state, provider, batch_id)
     if owner is not None:
         return Adoption(owner, is_new=False)
-    kin, attempt = kin_of(lake_state, store.lake_id, provider_name, batch)
-    mine = attempt if kin in {Kin.IN_DOUBT, Kin.THIS_LAKE} else _owner_by_results(lake_state, provider, batch)
+    ownership, attempt = ownership_of(lake_state, store.lake_id, provider_name, batch)
+    mine = (
+        attempt
+        if ownership in {Ownership.IN_DOUBT, Ownership.THIS_LAKE}
+        else _owner_by_results(lake_state, provider, batch)
+    )
     if mine is None:
-        raise _not_mine(provider, batch, kin, attempt)
+        raise _not_mine(provider, batch, ownership, attempt)
     if mine.phase not in UNCLEAR_PHASES | {Phase.ABSENT}:
         raise UsageError(
             f"batch {batch_id} is a second one for attempt {mine.attempt_id}, which is {mine.phase}"
@@ -270,14 +278,14 @@ def adopt_own(store: Store, batch_id: str, *, provider_name: str, providers: Pro
 
 
 def _not_mine(
-    provider: BatchProvider, batch: RemoteBatch, kin: Kin, attempt: Attempt | None
+    provider: BatchProvider, batch: RemoteBatch, ownership: Ownership, attempt: Attempt | None
 ) -> UsageError | AttentionError:
-    match kin:
-        case Kin.MAYBE if attempt is not None and _is_undecided(provider, batch, attempt):
+    match ownership:
+        case Ownership.MAYBE if attempt is not None and _is_undecided(provider, batch, attempt):
             return _undecided(batch, attempt)
-        case Kin.THIS_LAKE:
+        case Ownership.THIS_LAKE:
             what = "carries a token of this lake, but no attempt on record has it: is the lake an old copy?"
-        case Kin.OTHER_LAKE:
+        case Ownership.OTHER_LAKE:
             what = "carries the token of another lake"
         case _:
             what = "carries no token of this lake, and no result that names an attempt of it"

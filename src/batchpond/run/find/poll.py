@@ -73,7 +73,7 @@ def _poll_listed(
                 seen[known.attempt_id] = batch
                 _observe(session, known, batch)
             else:
-                _check_stranger(session, batch, owners)
+                _check_unknown(session, batch, owners)
 
 
 def _ask(session: Session, provider: BatchProvider, attempt: Attempt, seen: dict[str, RemoteBatch]) -> None:
@@ -130,7 +130,7 @@ def _owners(session: Session, wire: str) -> dict[str, str]:
     return {mark: attempt_id for mark, attempt_id in marks if mark}
 
 
-def _check_stranger(session: Session, batch: RemoteBatch, owners: dict[str, str]) -> None:
+def _check_unknown(session: Session, batch: RemoteBatch, owners: dict[str, str]) -> None:
     """A listed batch that was made for an attempt of ours, but that no attempt knows, was bought twice.
 
     Its token says so or, where batches carry none, the file that it was made of.

@@ -22,10 +22,11 @@ from batchpond.run import sending
 from batchpond.run.due import form_shards, priced
 from batchpond.run.find.unknowns import check_host
 from batchpond.run.live import attempts, spool
-from batchpond.run.live.attempts import seal
 from batchpond.run.live.calls import CallCounts, CallRules, Calls, OnDoubt
-from batchpond.run.live.pace import LiveSettings, Pace
+from batchpond.run.live.pace import Pace
 from batchpond.run.live.recovery import LOCK_RETRY_S, live_lock, recover
+from batchpond.run.live.seal import seal
+from batchpond.run.live.settings import LiveSettings
 from batchpond.run.live.spool import Spool
 from batchpond.run.session import Note, Providers, Session, Severity, worst_exit_code
 from batchpond.views.refresh import refresh

@@ -22,11 +22,11 @@ _IDS_PER_CHUNK: Final = 10_000
 _CACHE_BYTES_MAX: Final = 8 << 20
 
 
-class Shelf(Sequence[SourceRow]):
+class SpilledRows(Sequence[SourceRow]):
     """Rows in id order; `folder` is where their file, which has no name, takes its space."""
 
     def __init__(self, folder: Path, rows: Iterable[SourceRow]) -> None:
-        file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (closed with the shelf)
+        file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (closed with the rows)
         weakref.finalize(self, file.close)
         self._descriptor = file.fileno()
         starts, chunks, names = array("q", [0]), [], []
