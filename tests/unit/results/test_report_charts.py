@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import struct
 import unicodedata
@@ -18,8 +19,8 @@ from hypothesis import strategies as st
 
 from batchpond.errors import BatchpondError
 from batchpond.results.report import drawing, labels, palette
-from batchpond.results.report.canvas import Layout
 from batchpond.results.report.charts.draw import chart
+from batchpond.results.report.charts.looks import Layout
 from batchpond.results.report.figure import ChartKind, Figure
 from batchpond.results.report.reading import MARKS_MAX, read, undrawn_rows
 
@@ -82,6 +83,29 @@ def dots(root: ElementTree.Element) -> list[tuple[float, float]]:
     plots = [node for node in root.iter() if node.tag == "path" and node.get("stroke") == PAPER]
     places = [re.fullmatch(r"translate\(([-\d.]+),([-\d.]+)\)", node.get("transform", "")) for node in plots]
     return [(float(place[1]), float(place[2])) for place in places if place]
+
+
+def placed_texts(root: ElementTree.Element) -> list[tuple[str, float, float, float, float]]:
+    """Return each level text of a drawing with about the box it covers: left, top, right, bottom."""
+    found = []
+
+    def walk(node: ElementTree.Element, x: float, y: float) -> None:
+        transform = node.get("transform", "")
+        if move := re.match(r"translate\(([-\d.]+),([-\d.]+)\)", transform):
+            x, y = x + float(move[1]), y + float(move[2])
+        size = float(node.get("font-size", "0px").removesuffix("px"))
+        for line in node.findall("tspan") or [node] * (node.tag == "text" and "rotate" not in transform):
+            text = "".join(line.itertext())
+            width = 0.46 * size * len(text)
+            left = x - {"start": 0, "middle": width / 2, "end": width}[node.get("text-anchor", "start")]
+            below = y + float(line.get("dy", 0))
+            found.append((text, left, below - 0.7 * size, left + width, below))
+            y = below
+        for child in node:
+            walk(child, x, y)
+
+    walk(root, 0, 0)
+    return found
 
 
 def written(root: ElementTree.Element) -> list[str]:
@@ -157,6 +181,51 @@ def test_cells_and_bars_are_drawn_each() -> None:
     assert written(root).count("100") == len(names) + 1  # and one on the axis
 
 
+@pytest.mark.parametrize("layout", Layout)
+@each_kind
+def test_texts_lie_within_the_drawing_and_none_covers_another(kind: ChartKind, layout: Layout) -> None:
+    """Names, numbers, legend and axes stay on the drawing and apart, whether names are short or long."""
+    for names in (("gpt", "claude", "llama"), tuple(f"step_by_step · claude-haiku-4-5 · no {n}" for n in range(5))):
+        rows = [row for row in rows_of(kind, names) if kind is not ChartKind.INTERVALS or row["group"] == names[0]]
+        root = drawn(figure_of(kind, rows, is_share=kind is not ChartKind.BARS), layout)
+        _, _, width, height = map(float, root.attrib["viewBox"].split())
+        texts = placed_texts(root)
+        assert len(texts) >= len(names)
+        for text, left, top, right, bottom in texts:
+            assert -2 <= left < right <= width + 2, text
+            assert -2 <= top < bottom <= height + 2, text
+        for one, other in itertools.combinations(texts, 2):
+            is_apart = one[1] >= other[3] or other[1] >= one[3] or one[2] >= other[4] or other[2] >= one[4]
+            assert is_apart, (one, other)
+
+
+@pytest.mark.parametrize("kind", [ChartKind.INTERVALS, ChartKind.CURVES, ChartKind.TIMELINE, ChartKind.BARS])
+def test_the_legend_names_each_group_once_in_its_colour(kind: ChartKind) -> None:
+    """Groups keep the order of their first row, and each has a colour of its own in marks and legend."""
+    names = ("zeta", "alpha")
+    rows = [{"label": "a", "panel": "p", "x": START + timedelta(hours=n) if kind is ChartKind.TIMELINE else n,
+             "group": name, "value": 0.5, "low": 0.4, "high": 0.6} for name in names for n in range(2)]  # fmt: skip
+    if kind is ChartKind.BARS:
+        rows = [{name: row[name] for name in ("label", "group", "value")} for row in rows[::2]]
+    root = drawn(figure_of(kind, rows))
+    texts = written(root)
+    assert [text for text in texts if text in names] == list(names)
+    fills = [node.get("fill") for node in root.iter("path")]
+    for tone in palette.SERIES[:2]:
+        assert fills.count(palette.page_colour(tone.light)) >= 2
+    assert palette.page_colour(palette.SERIES[2].light) not in fills
+
+
+def test_names_that_look_alike_stay_apart() -> None:
+    """Two names that are the same once they are cut or cleaned are two rows, and say so."""
+    rows = [
+        {"label": name, "value": 0.5, "low": 0.4, "high": 0.6} for name in ("a\x00b", "a\x01b", "x" * 300, "x" * 301)
+    ]
+    root = drawn(figure_of(ChartKind.INTERVALS, rows))
+    assert len({y for _, y in dots(root)}) == 4
+    assert {"a\ufffdb", "a\ufffdb (2)"} <= set(written(root))
+
+
 def test_what_cannot_be_drawn_is_left_open() -> None:
     """NULL, NaN and infinity have no dot; one missing end is an arrow; the numbers say so."""
     rows = [
@@ -169,7 +238,7 @@ def test_what_cannot_be_drawn_is_left_open() -> None:
         root = drawn(figure_of(kind, rows, is_share=True))
         assert len(dots(root)) == 2
         assert written(root).count("no value") == 2
-        assert "70.0%" in written(root)
+        assert "70.0% [30.0, ∞]" in written(root)
         assert "50.0% [40.0, 60.0]" in written(root)
         assert any("rotate(90)" in node.get("transform", "") for node in root.iter("path"))
     empty = figure_of(ChartKind.INTERVALS, rows)
@@ -279,14 +348,14 @@ def test_colours_can_be_told_from_their_background() -> None:
             assert contrast(colour(palette.CELL_INK_STRONG), colour(part)) >= 4.5, part.name
 
 
-@given(st.text(max_size=80), st.integers(min_value=7, max_value=40))
+@given(st.text(max_size=80), st.integers(min_value=9, max_value=40))
 @settings(max_examples=150, deadline=None)
-def test_short_texts_fit_and_are_one_harmless_line(text: str, columns: int) -> None:
-    """A shortened text fits its columns, is stable, can stand in XML, and has no control of lines or direction."""
-    short = labels.short(text, columns)
-    assert labels.width(short) <= columns
+def test_short_texts_fit_and_are_one_harmless_line(text: str, size: int) -> None:
+    """A shortened text fits its size, is stable, can stand in XML, and has no control of lines or direction."""
+    short = labels.short(text, size)
+    assert len(short) <= size
     assert short
-    assert labels.short(short, columns) == short
+    assert labels.short(short, size) == short
     element = ElementTree.Element("text")
     element.text = short
     assert parsed(ElementTree.tostring(element, encoding="unicode")).text == short

@@ -15,14 +15,14 @@ from batchpond.clock import random_hex
 from batchpond.errors import BatchpondError
 from batchpond.lake import disk
 from batchpond.results.report import labels, palette
-from batchpond.results.report.canvas import FONT, TOTAL_PX, Layout
 from batchpond.results.report.charts.draw import chart
+from batchpond.results.report.charts.looks import FONT, Layout
 from batchpond.results.report.figure import Figure
 
 PNG_SCALE: Final = 2.0
 _NAMESPACE: Final = "http://www.w3.org/2000/svg"
 _ALT_MAX: Final = 300
-_SCROLLS_FROM_PX: Final = {Layout.WIDE: TOTAL_PX[Layout.WIDE] + 40, Layout.NARROW: TOTAL_PX[Layout.NARROW] + 20}
+_SLACK_PX: Final = 60  # a drawing that is wider than its layout by more than this scrolls instead of shrinking
 _KEY: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,80}")
 # What Vega draws of these figures; anything else in a drawing is an error, and is never shown.
 _ELEMENTS: Final = frozenset({"svg", "g", "path", "line", "rect", "text", "tspan"})
@@ -37,8 +37,8 @@ _DROPPED: Final = frozenset({"class", "version", "font-family", "font-weight", "
 _COLOUR: Final = re.compile(r"none|#[0-9a-f]{6}")
 _LONG_NUMBER: Final = re.compile(r"-?\d+\.\d{3,}(e-?\d+)?")
 _PAGE_CSS: Final = """\
-.chart{overflow-x:auto}
-.chart svg{display:block;max-width:100%;height:auto}
+.chart svg{display:block;max-width:100%;height:auto;overflow:visible}
+.chart-scrolls{overflow-x:auto}
 .chart-scrolls svg{max-width:none}
 .chart-narrow{display:none}
 @media screen and (max-width:46rem){.chart-wide{display:none}.chart-narrow{display:block}}
@@ -62,7 +62,7 @@ def figure_html(figure: Figure) -> str:
 def _box(figure: Figure, layout: Layout) -> str:
     drawn = svg(chart(figure, layout), figure)
     width = float(drawn.partition(' width="')[2].partition('"')[0])
-    if width <= _SCROLLS_FROM_PX[layout]:
+    if width <= layout.width_px + _SLACK_PX:
         return f'<div class="chart chart-{layout}">{drawn}</div>'
     name = escape(labels.short(f"{figure.title}, wider than the page", _ALT_MAX))
     scrolls = f'tabindex="0" role="group" aria-label="{name}"'
@@ -145,7 +145,7 @@ def _clean(node: ElementTree.Element, figure: Figure) -> None:
     if node.tag not in _ELEMENTS:
         raise BatchpondError(f"figure {figure.key}: the renderer drew a <{node.tag}>, which a page must not show")
     for name, value in list(node.attrib.items()):
-        if name in _DROPPED or name.startswith("aria-") or name == "role":
+        if name in _DROPPED or name.startswith("aria-") or name == "role" or (name, value) == ("opacity", "1"):
             del node.attrib[name]
         elif name not in _KEPT or (name in {"fill", "stroke"} and not _COLOUR.fullmatch(value)):
             raise BatchpondError(f"figure {figure.key}: the renderer drew {name}={value!r}, which a page must not show")
@@ -161,7 +161,9 @@ def _clean(node: ElementTree.Element, figure: Figure) -> None:
 
 def _is_invisible(node: ElementTree.Element) -> bool:
     is_frame = node.tag.endswith("path") and node.get("class") in {"background", "foreground"}
-    return node.get("display") == "none" or (is_frame and "fill" not in node.attrib)
+    is_hidden = node.get("display") == "none" or node.get("opacity") == "0"
+    is_empty = node.tag.endswith("text") and not "".join(node.itertext())
+    return is_hidden or is_empty or (is_frame and "fill" not in node.attrib)
 
 
 def _lift(node: ElementTree.Element) -> None:

@@ -1,24 +1,24 @@
-"""A figure's rows as its drawing needs them: by role, bounded, in panels and groups, with texts made short."""
+"""A figure's rows as its drawing needs them: by role, bounded, in panels and groups, with texts made harmless."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from batchpond.results.report import labels
-from batchpond.results.report.canvas import GROUPS_MAX
+from batchpond.results.report import labels, palette
 from batchpond.results.report.figure import PANELS_MAX, ChartKind, Figure
 
 MARKS_MAX: Final = 200
 CELLS_MAX: Final = 1_600
 SIDE_MAX: Final = 40
-PANEL_COLUMNS: Final = 60
-GROUP_COLUMNS: Final = 40
+GROUPS_MAX: Final = len(palette.SERIES)
+_SIZES: Final = {"panel": 60, "group": 40, "label": 120, "row": 60, "column": 60}  # characters
+_NUMBERS: Final = ("value", "low", "high", "reference")
 _MATRICES: Final = frozenset({ChartKind.WIN_MATRIX, ChartKind.HEAT})
-_FOLDABLE: Final = frozenset({ChartKind.INTERVALS})
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,10 @@ class Panel:
 
     title: str
     rows: Sequence[Row]
+
+    def names(self, role: str) -> list[str]:
+        """Return the names that play a role, in order of first row."""
+        return list(dict.fromkeys(row[role] for row in self.rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,10 @@ class Reading:
         """Every drawn row."""
         return [row for panel in self.panels for row in panel.rows]
 
+    def numbers(self, *roles: str) -> list[float]:
+        """Return every number that is known in some roles."""
+        return [row[role] for row in self.rows for role in roles if row.get(role) is not None]
+
 
 def undrawn_rows(figure: Figure) -> int:
     """Return how many rows of a figure are in its table but not in its drawing, whose size is bounded."""
@@ -51,33 +59,35 @@ def undrawn_rows(figure: Figure) -> int:
 def read(figure: Figure) -> Reading:
     """Return a figure's rows by role, in their order: at most PANELS_MAX panels, GROUPS_MAX groups and MARKS_MAX marks.
 
-    Rows of intervals keep more groups than that, with the group's name in the label. A matrix keeps SIDE_MAX names on
-    each side and CELLS_MAX cells. `group` becomes the group's position.
+    Intervals of more groups than that have the group's name in the label; dots of calibration, which would hide each
+    other, stand in a panel per group. A matrix keeps SIDE_MAX names on each side and CELLS_MAX cells. What is no
+    finite number is None.
     """
-    names = list(figure.encoding.items())
+    names = figure.encoding.items()
     found: list[Row] = [{role: row[column] for role, column in names} for row in figure.frame.iter_rows(named=True)]
     groups = [] if figure.kind is ChartKind.RANKING else _distinct(found, "group")
-    if len(groups) > GROUPS_MAX and figure.kind in _FOLDABLE:
-        found, groups = [_folded(row) for row in found], []
+    if figure.kind is ChartKind.CALIBRATION:
+        found, groups = [_folded(row, "panel") for row in found], []
+    elif figure.kind is ChartKind.INTERVALS and len(groups) > GROUPS_MAX:
+        found, groups = [_folded(row, "label") for row in found], []
     kept = _bounded(found, "group", groups[:GROUPS_MAX]) if groups else found
     panels = _distinct(kept, "panel")[:PANELS_MAX]
     kept = _bounded(kept, "panel", panels) if panels else kept
-    if figure.kind in _MATRICES:
-        kept = _bounded_sides(kept)
-    kept = kept[: CELLS_MAX if figure.kind in _MATRICES else MARKS_MAX]
-    place = {group: number for number, group in enumerate(groups)}
-    placed = [{**row, "group": place[row["group"]]} if groups else row for row in kept]
-    return Reading(_panels(placed, panels), [labels.short(g, GROUP_COLUMNS) for g in groups[:GROUPS_MAX]],
-                   len(found) - len(kept))  # fmt: skip
+    kept = _bounded_sides(kept)[:CELLS_MAX] if figure.kind in _MATRICES else kept[:MARKS_MAX]
+    shown = {role: labels.distinct(_distinct(kept, role), size) for role, size in _SIZES.items()}
+    drawn = [_shown(row, shown) for row in kept]
+    split = [Panel(title, [row for row in drawn if row["panel"] == title]) for title in shown["panel"].values()]
+    return Reading(split or [Panel("", drawn)], list(shown["group"].values()) if groups else [], len(found) - len(kept))
 
 
-def _panels(rows: Sequence[Row], panels: Sequence[Any]) -> list[Panel]:
-    if not panels:
-        return [Panel("", rows)]
-    split: dict[Any, list[Row]] = {panel: [] for panel in panels}
-    for row in rows:
-        split[row["panel"]].append(row)
-    return [Panel(labels.short(panel, PANEL_COLUMNS), split[panel]) for panel in panels if split[panel]]
+def _shown(row: Row, names: dict[str, dict[Any, str]]) -> Row:
+    texts = {role: names[role][value] for role, value in row.items() if role in names}
+    return {**row, **texts, **{role: _finite(row.get(role)) for role in _NUMBERS}}
+
+
+def _finite(value: Any) -> float | None:
+    number = None if value is None else float(value)
+    return number if number is not None and math.isfinite(number) else None
 
 
 def _distinct(rows: Sequence[Row], role: str) -> list[Any]:
@@ -98,8 +108,8 @@ def _bounded_sides(rows: Sequence[Row]) -> list[Row]:
     return _bounded(kept, "column", sides["column"][:SIDE_MAX])
 
 
-def _folded(row: Row) -> Row:
-    return {
-        **{role: value for role, value in row.items() if role != "group"},
-        "label": f"{row['label']} · {row['group']}",
-    }
+def _folded(row: Row, role: str) -> Row:
+    """Return a row whose group is part of another name."""
+    rest = {name: value for name, value in row.items() if name != "group"}
+    names = [str(row[name]) for name in (role, "group") if name in row]
+    return {**rest, role: " · ".join(names)} if names else rest

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import altair as alt
-
-from batchpond.results.report import canvas
-from batchpond.results.report.canvas import Layout
-from batchpond.results.report.charts import axes as charts_axes
-from batchpond.results.report.charts import grid as charts_grid
-from batchpond.results.report.charts import rows as charts_rows
+from batchpond.results.report.charts import looks, matrix, plane, rows
+from batchpond.results.report.charts.looks import Layout
 from batchpond.results.report.figure import ChartKind, Figure
 from batchpond.results.report.reading import read
 
@@ -23,20 +18,19 @@ def chart(figure: Figure, layout: Layout = Layout.WIDE) -> Any:
     """
     reading = read(figure)
     if not reading.rows:
-        return canvas.finished(
-            canvas.plot([canvas.texts([{"text": "no rows"}], alt.value(0), alt.value(10))], (200, 20))
-        )
+        nothing = looks.data([{"text": "no rows"}]).mark_text(align="left")
+        return looks.finished(nothing.encode(text="text:N").properties(width=200, height=20))
     match figure.kind:
         case ChartKind.INTERVALS | ChartKind.RANKING:
-            drawn = charts_rows.intervals(figure, reading, layout)
+            drawn = rows.intervals(figure, reading, layout)
         case ChartKind.BARS:
-            drawn = charts_rows.bars(figure, reading, layout)
+            drawn = rows.bars(figure, reading, layout)
         case ChartKind.WIN_MATRIX | ChartKind.HEAT:
-            drawn = charts_grid.matrices(figure, reading, layout)
+            drawn = matrix.matrices(figure, reading, layout)
         case ChartKind.CURVES:
-            drawn = charts_axes.curves(figure, reading, layout)
+            drawn = plane.curves(figure, reading, layout)
         case ChartKind.TIMELINE:
-            drawn = charts_axes.timeline(figure, reading, layout)
+            drawn = plane.timeline(figure, reading, layout)
         case ChartKind.CALIBRATION:
-            drawn = charts_axes.calibration(figure, reading, layout)
-    return canvas.finished(drawn)
+            drawn = plane.calibration(figure, reading, layout)
+    return looks.finished(drawn)
