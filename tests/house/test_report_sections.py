@@ -24,5 +24,10 @@ def test_the_checklist_names_what_there_is() -> None:
 
 def test_every_file_of_the_folder_has_a_place_in_the_order() -> None:
     """No section is written and never shown; `facts` opens the page, `corrected` stands in `agreement`."""
-    files = {path.stem for path in Path(sections.__file__).parent.glob("*.py")} - {"__init__", "common", "facts", "corrected"}
+    files = {path.stem for path in Path(sections.__file__).parent.glob("*.py")} - {
+        "__init__",
+        "common",
+        "facts",
+        "corrected",
+    }
     assert {chapter.__module__.rpartition(".")[2] for chapter in build.CHAPTERS} == files
