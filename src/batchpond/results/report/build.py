@@ -1,33 +1,15 @@
-"""A study's report from its lake: every chapter that the study has data for, in reading order."""
+"""A study's report from its lake: every section that the study has data for, in reading order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Final
 
+from batchpond.results.report import sections
 from batchpond.results.report.parts import Report, Section
 from batchpond.results.report.sections import facts
-from batchpond.results.report.sections.adaptive import adaptive
-from batchpond.results.report.sections.agreement import agreement
-from batchpond.results.report.sections.coverage import coverage
-from batchpond.results.report.sections.disagreements import disagreements
-from batchpond.results.report.sections.failures import failures
-from batchpond.results.report.sections.items import calibration, compliance, ratings
-from batchpond.results.report.sections.lengths import lengths
-from batchpond.results.report.sections.money import money
-from batchpond.results.report.sections.paired import paired
-from batchpond.results.report.sections.pairs import consistency, position, repeats
-from batchpond.results.report.sections.pressure import pressure
-from batchpond.results.report.sections.ranks import matrix, ranking
 from batchpond.results.report.source import Source, opened
 from batchpond.text import escape
-
-Chapter = Callable[[Source], Section | None]
-CHAPTERS: Final[tuple[Chapter, ...]] = (
-    coverage, consistency, position, repeats, paired, ranking, matrix, lengths, adaptive, agreement, compliance,
-    ratings, calibration, pressure, disagreements, failures, money,
-)  # fmt: skip
 
 
 def build(lake_path: Path, study: str | None = None) -> Report:
@@ -38,11 +20,16 @@ def build(lake_path: Path, study: str | None = None) -> Report:
     """
     with opened(lake_path, study) as source:
         about = facts.study(source)
-        chapters = [chapter(source) for chapter in CHAPTERS]
+        found = [_section(name, source) for name in sections.SECTIONS]
         return Report(
             study=escape(source.study),
             title=escape(f"{source.study}: report"),
             summary=about.summary,
-            sections=(about.section, *(chapter for chapter in chapters if chapter is not None)),
+            sections=(about.section, *(section for section in found if section is not None)),
             fingerprint=about.fingerprint,
         )
+
+
+def _section(name: str, source: Source) -> Section | None:
+    made: Section | None = import_module(f"{sections.__name__}.{name}").section(source)
+    return made

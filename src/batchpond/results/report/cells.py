@@ -8,16 +8,14 @@ from typing import Final
 
 import polars as pl
 
-from batchpond.model import CELL_COLUMNS
 from batchpond.results.report.figure import FIGURE_ROWS_MAX, PANELS_MAX
-from batchpond.results.report.numbers import Kind
-from batchpond.results.report.parts import Column
+from batchpond.results.report.parts import Column, text
 
 JUDGE: Final = "judge"
 LABEL: Final = "label"
 GROUP: Final = "group"
 PANEL: Final = "panel"
-ORDER: Final = ", ".join(CELL_COLUMNS)
+JUDGED_BY: Final = ("template_id", "provider", "request_model", "thinking")
 GROUPS_MAX: Final = 6
 TITLES: Final = {
     "template_id": "template", "rubric_id": "rubric", "thinking": "thinking", JUDGE: "judge",
@@ -34,10 +32,14 @@ class Cells:
     varying: Sequence[str]
     constant: Mapping[str, str] = field(default_factory=dict)
 
+    def columns(self, titles: Mapping[str, str]) -> list[Column]:
+        """Return the dimensions that vary as columns of a table; the judge alone where nothing does."""
+        return [text(name, titles.get(name) or TITLES.get(name, name)) for name in self.varying]
+
     @property
-    def columns(self) -> tuple[Column, ...]:
-        """The dimensions that vary as columns of a table; the judge alone where nothing does."""
-        return tuple(Column(name, TITLES.get(name, name), Kind.TEXT) for name in self.varying)
+    def are_several(self) -> bool:
+        """Whether rows differ in any dimension."""
+        return any(self.frame[name].n_unique() > 1 for name in self.varying)
 
     def said(self) -> str:
         """Return a sentence with the dimensions that are the same in all rows, or nothing."""
@@ -66,8 +68,11 @@ class Cells:
         return frame.with_columns(*made), encoding
 
 
-def cells(frame: pl.DataFrame, dimensions: Sequence[str] = CELL_COLUMNS) -> Cells:
-    """Find what tells rows apart: judges by model, with the provider only where one model has several."""
+def cells(frame: pl.DataFrame, dimensions: Sequence[str], *, has_one: bool = True) -> Cells:
+    """Find what tells rows apart: judges by model, with the provider only where one model has several.
+
+    `has_one`: where nothing differs, the judge (or the first dimension) tells them apart nevertheless.
+    """
     names = [name for name in dimensions if name in frame.columns]
     if {"provider", "request_model"} <= set(names):
         frame = frame.with_columns(_judge(frame).alias(JUDGE))
@@ -79,7 +84,7 @@ def cells(frame: pl.DataFrame, dimensions: Sequence[str] = CELL_COLUMNS) -> Cell
             varying = rest
     same = {name: frame[name][0] for name in names if len(frame) and frame[name].n_unique() == 1}
     constant = {name: str(value) for name, value in same.items() if value not in (None, *_NOTHING)}
-    if not varying:
+    if not varying and names and has_one:
         varying = [JUDGE if JUDGE in names else names[0]]
         constant.pop(varying[0], None)
     return Cells(frame, varying, constant)

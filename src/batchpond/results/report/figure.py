@@ -51,7 +51,7 @@ class Figure:
 
     `key` is unique in a report, safe as a file name and as an HTML id. `caption` states what is shown, n and
     what was left out. `encoding` maps roles, those of ChartKind, to columns of `frame`; `titles` maps roles to
-    what axis or legend are called, units included. `domain` fixes the axis of `value`. Texts in `frame` may be
+    what axis or legend are called, units included. Texts in `frame` may be
     anything a provider sent, with control characters already made visible.
     """
 
@@ -63,5 +63,4 @@ class Figure:
     kind: ChartKind
     encoding: Mapping[str, str]
     titles: Mapping[str, str] = field(default_factory=dict)
-    domain: tuple[float, float] | None = None
     is_share: bool = False  # values between 0 and 1, printed in per cent

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
 
 import polars as pl
 
@@ -11,16 +13,45 @@ from batchpond.results.report.figure import Figure
 from batchpond.results.report.numbers import Kind
 
 
+class When(StrEnum):
+    """Which tables have a column."""
+
+    ALWAYS = "always"
+    KNOWN = "known"  # where any row has a value
+    VARYING = "varying"  # where rows differ in it
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: which one, what it is called, and the ends of its interval where it has one."""
+    """A column of an exhibit: what the view calls it, its head in the table, and its part in the figure.
+
+    `has_ends`: NAME_lo and NAME_hi are the ends of its 95 % interval. `sql` is the expression where NAME is not a
+    column of the view. A column that is `made` comes from the rows, not from the query. `role` is one of ChartKind's,
+    and `axis` what its axis is called where that is more than the head.
+    """
 
     name: str
     title: str
     kind: Kind = Kind.COUNT
-    low: str | None = None
-    high: str | None = None
-    interval_title: str = "95 % interval"
+    has_ends: bool = False
+    sql: str = ""
+    is_made: bool = False
+    when: When = When.ALWAYS
+    role: str = ""
+    axis: str = ""
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The names of the ends of its interval, none where it has no interval."""
+        return (f"{self.name}_lo", f"{self.name}_hi") if self.has_ends else ()
+
+
+count = Column
+text = partial(Column, kind=Kind.TEXT)
+number = partial(Column, kind=Kind.NUMBER)
+share = partial(Column, kind=Kind.SHARE)
+usd = partial(Column, kind=Kind.USD)
+p_value = partial(Column, kind=Kind.P)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,19 +48,17 @@ class Source:
         self.study = study
         self.name = literal(study)
         self._connection = connection
+        self._known: dict[tuple[str, int], Rows] = {}
         tasks = self.values(
             f"SELECT task FROM plan_current WHERE study = {self.name}\n"
             f"UNION\nSELECT coalesce(task, 'pairwise') FROM imported_judgments WHERE study = {self.name}\nORDER BY task"
         )
         self.tasks = frozenset(str(row["task"]) for row in tasks)
-        self.is_adaptive = self._any("plan_current", "purpose IS NOT NULL")
-        self.has_people = self._any("imported_judgments", "provider = 'human'")
-        self.has_candidates = self._any("plan_current", _TWO_CANDIDATES) or self._any(
+        self.is_adaptive = self.has("plan_current", "purpose IS NOT NULL")
+        self.has_people = self.has("imported_judgments", "provider = 'human'")
+        self.has_candidates = self.has("plan_current", _TWO_CANDIDATES) or self.has(
             "imported_judgments", _TWO_CANDIDATES
         )
-
-    def _any(self, table: str, where: str) -> bool:
-        return bool(self.values(f"SELECT 1 AS found FROM {table} WHERE study = {self.name} AND {where}", limit=1))
 
     @property
     def has_pairs(self) -> bool:
@@ -69,8 +67,10 @@ class Source:
 
     def rows(self, sql: str, limit: int = ROWS_MAX) -> Rows:
         """Return the first rows of a SELECT, which states its order; raises LakeError when a file cannot be read."""
-        frame = self._frame(sql, limit + 1)
-        return Rows(sql, harmless(frame.head(limit)), is_cut=len(frame) > limit)
+        if (sql, limit) not in self._known:
+            frame = self._frame(sql, limit + 1)
+            self._known[sql, limit] = Rows(sql, harmless(frame.head(limit)), is_cut=len(frame) > limit)
+        return self._known[sql, limit]
 
     def values(self, sql: str, limit: int = ROWS_MAX) -> list[dict[str, Any]]:
         """Return the first rows of a SELECT as they are, to look something up with; never to be shown."""
@@ -83,10 +83,9 @@ class Source:
         assert isinstance(frame, pl.DataFrame)  # noqa: S101 - a table never becomes a series
         return frame
 
-    def of_study(self, select: str, view: str, order: str, *, where: str = "", limit: int = ROWS_MAX) -> Rows:
-        """Return this study's rows of a view in a given order."""
-        more = f"\n  AND {where}" if where else ""
-        return self.rows(f"SELECT {select}\nFROM {view}\nWHERE study = {self.name}{more}\nORDER BY {order}", limit)
+    def has(self, view: str, where: str) -> bool:
+        """Whether a view has a row of this study for which a condition holds."""
+        return bool(self.values(f"SELECT 1 AS found FROM {view} WHERE study = {self.name} AND {where}", limit=1))
 
 
 def harmless(frame: pl.DataFrame) -> pl.DataFrame:

@@ -10,6 +10,7 @@ from batchpond.results.report.numbers import Kind, interval, shown
 from batchpond.results.report.parts import Column, Exhibit
 
 TABLE_ROWS_MAX: Final = 200
+INTERVAL_TITLE: Final = "95 % interval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,13 @@ def table(exhibit: Exhibit) -> Printed:
 def _heads(column: Column) -> Iterator[Cell]:
     is_number = column.kind is not Kind.TEXT
     yield Cell(column.title, is_number)
-    if column.low is not None:
-        yield Cell(column.interval_title, is_number)
+    if column.has_ends:
+        yield Cell(INTERVAL_TITLE, is_number)
 
 
 def _cells(column: Column, row: dict[str, Any]) -> Iterator[Cell]:
     is_number = column.kind is not Kind.TEXT
     yield Cell(shown(row[column.name], column.kind), is_number)
-    if column.low is not None and column.high is not None:
-        yield Cell(interval(row[column.low], row[column.high], column.kind), is_number)
+    if column.has_ends:
+        low, high = (row[name] for name in column.ends)
+        yield Cell(interval(low, high, column.kind), is_number)

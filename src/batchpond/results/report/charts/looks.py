@@ -55,9 +55,7 @@ def title(figure: Figure, role: str, width_px: float) -> list[str] | None:
 
 
 def ends(figure: Figure, values: Sequence[float]) -> tuple[float, float]:
-    """Return the ends of the axis of `value`: as the figure says, 0 to 1 for shares, or round numbers."""
-    if figure.domain:
-        return figure.domain
+    """Return the ends of the axis of `value`: 0 to 1 for shares, round numbers otherwise."""
     if figure.is_share and all(-0.5 <= value <= 1.5 for value in values):
         return 0.0, 1.0
     low, high = min(values, default=0.0), max(values, default=1.0)

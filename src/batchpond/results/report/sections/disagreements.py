@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from batchpond.lake.tables import literal
 from batchpond.model import CELL_COLUMNS
-from batchpond.results.report.parts import Case, Cases, Passage, Section
+from batchpond.results.report.declared import Chapter
+from batchpond.results.report.parts import Case, Cases, Passage
 from batchpond.results.report.source import Source
 from batchpond.text import escape
 
@@ -18,13 +19,6 @@ _PLACE: Final = (*CELL_COLUMNS, "unit_id", "item_first", "item_second")
 _NO_TEXT: Final = "(the answer's text is not in the lake)"
 
 Row = dict[str, Any]
-
-
-def disagreements(source: Source) -> Section | None:
-    """Show a few cases of each kind, chosen by a hash of their names."""
-    parts = [part for part in (_flips(source), _opposed(source)) if part]
-    words = "The cases are drawn by a hash of their names, so that nobody chose them and everybody gets the same."
-    return Section("disagreements", "Disagreements, side by side", (words,), parts) if parts else None
 
 
 def _flips(source: Source) -> Cases | None:
@@ -184,3 +178,11 @@ def _listed(values: Iterable[str]) -> str:
 
 def _cut(title: str, text: str, size: int) -> Passage:
     return Passage(escape(title), escape(text[:size], keep_newlines=True), max(0, len(text) - size))
+
+
+section = Chapter(
+    key="disagreements",
+    title="Disagreements, side by side",
+    words=("The cases are drawn by a hash of their names, so that nobody chose them and everybody gets the same.",),
+    parts=(_flips, _opposed),
+)

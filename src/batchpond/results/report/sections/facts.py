@@ -6,12 +6,10 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-import polars as pl
-
 from batchpond import __version__
-from batchpond.results.report.numbers import UNKNOWN, Kind, moment
-from batchpond.results.report.parts import Column, Exhibit, Facts, Section
-from batchpond.results.report.sections.common import cut, exhibit, sentences
+from batchpond.results.report.declared import Declared
+from batchpond.results.report.numbers import UNKNOWN, moment
+from batchpond.results.report.parts import Facts, Section, count, text
 from batchpond.results.report.source import Source
 from batchpond.text import escape
 
@@ -53,7 +51,7 @@ def study(source: Source) -> Study:
         ("Data fingerprint", fingerprint),
         ("Made by", f"batchpond {__version__}"),
     )
-    parts: tuple[Facts | Exhibit, ...] = (Facts("The study", rows), *_judges(source))
+    parts = [part for part in (Facts("The study", rows), _JUDGES(source)) if part is not None]
     return Study(Section("study", "Study", (_WHAT,), parts), tuple(_summary(facts)), fingerprint)
 
 
@@ -88,21 +86,21 @@ def _mixed(origins: str | None) -> list[str]:
     return []
 
 
-def _judges(source: Source) -> tuple[Exhibit, ...]:
-    select = (
-        "provider, request_model, thinking, string_agg(DISTINCT origin, ', ' ORDER BY origin) AS origin,\n"
-        "  count(*) AS n_cells, CAST(sum(n_planned) AS BIGINT) AS n_expected, "
-        "CAST(sum(n_answered) AS BIGINT) AS n_answered"
-    )
-    rows = source.rows(
-        f"SELECT {select}\nFROM metric_completion\nWHERE study = {source.name}\n"
-        "GROUP BY provider, request_model, thinking\nORDER BY provider, request_model, thinking"
-    )
-    columns = (
-        Column("provider", "provider", Kind.TEXT), Column("request_model", "model", Kind.TEXT),
-        Column("thinking", "thinking", Kind.TEXT), Column("origin", "origin", Kind.TEXT),
-        Column("n_cells", "cells"), Column("n_expected", "expected"), Column("n_answered", "answered"),
-    )  # fmt: skip
-    frame = rows.frame.with_columns(pl.col("origin").fill_null("no answer yet"))
-    caption = sentences("A cell is one template, rubric, provider, model and level of thinking.", cut(rows))
-    return (exhibit(rows, "judges", "Judges", caption, columns, frame=frame),) if len(rows) else ()
+_JUDGES = Declared(
+    key="judges",
+    title="Judges",
+    caption="A cell is one template, rubric, provider, model and level of thinking.",
+    view="metric_completion",
+    order="provider, request_model, thinking",
+    is_grouped=True,
+    columns=(
+        text("provider", "provider"),
+        text("request_model", "model"),
+        text("thinking", "thinking"),
+        text("origin", "origin", sql="string_agg(DISTINCT origin, ', ' ORDER BY origin)"),
+        count("n_cells", "cells", sql="count(*)"),
+        count("n_expected", "expected", sql="CAST(sum(n_planned) AS BIGINT)"),
+        count("n_answered", "answered", sql="CAST(sum(n_answered) AS BIGINT)"),
+    ),
+    missing={"origin": "no answer yet"},
+)

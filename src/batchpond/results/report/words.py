@@ -1,47 +1,19 @@
-"""What chapters share: an exhibit of a query's rows, and counts in words."""
+"""Counts in words, and what several sections say alike."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import Final
 
 import polars as pl
 
-from batchpond.results.report.figure import ChartKind, Figure
 from batchpond.results.report.numbers import spread
-from batchpond.results.report.parts import Column, Exhibit
 from batchpond.results.report.source import Rows
 
-
-def exhibit(
-    rows: Rows,
-    key: str,
-    title: str,
-    caption: str,
-    columns: Sequence[Column],
-    *,
-    frame: pl.DataFrame | None = None,
-    figure: Figure | None = None,
-) -> Exhibit:
-    """Return a table of a query's rows; `frame` is what is printed where that is more than the rows."""
-    printed = rows.frame if frame is None else frame
-    return Exhibit(
-        key, title, caption, rows.sql, printed, columns, rows.frame, is_cut=rows.is_cut, figure=figure,
-        command=rows.command,
-    )  # fmt: skip
-
-
-def drawn(
-    rows: Rows,
-    kind: ChartKind,
-    key: str,
-    texts: tuple[str, str],
-    frame: pl.DataFrame,
-    encoding: Mapping[str, str],
-    **looks: Any,
-) -> Figure:
-    """Return a figure of a query's rows; `texts` are its title and caption."""
-    return Figure(key, texts[0], texts[1], rows.sql, frame, kind, encoding, **looks)
+PPI: Final = (
+    "PPI++ corrects by the labelled part and is to be preferred where that part was drawn at random. 95 % intervals, "
+    "none with fewer than five labels."
+)
 
 
 def total(frame: pl.DataFrame, column: str) -> int:

@@ -1,0 +1,196 @@
+"""Exhibits and sections as they are declared: query, table, figure and caption follow from one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import polars as pl
+
+from batchpond.results.report.cells import Cells, cells
+from batchpond.results.report.figure import ChartKind, Figure
+from batchpond.results.report.numbers import Kind
+from batchpond.results.report.parts import Cases, Column, Exhibit, Facts, Section, When
+from batchpond.results.report.source import ROWS_MAX, Rows, Source
+from batchpond.results.report.words import cut, left_out, ranged, sentences, total
+
+_LINE: Final = 100
+_REST: Final = "rest"
+_REFERENCE: Final = "reference"
+_LABELLED: Final = frozenset({ChartKind.INTERVALS, ChartKind.BARS})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """The figure of an exhibit, beside the roles that its columns say they play.
+
+    Intervals and bars: a line per cell, `group` and `panel` name the dimensions that are told apart by colour and by
+    small drawings where there are few of them. Other kinds: what is left of the cells plays the role `rest`.
+    `rows` chooses or makes the rows that are drawn, `roles` and
+    `axes` those columns that only it makes; no row, no figure.
+    """
+
+    kind: ChartKind
+    group: str = ""
+    panel: str = ""
+    rest: str = "panel"
+    reference: float | None = None
+    roles: Mapping[str, str] = field(default_factory=dict)
+    axes: Mapping[str, str] = field(default_factory=dict)
+    rows: Callable[[pl.DataFrame], pl.DataFrame] = pl.DataFrame.clone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """An exhibit: `view`'s rows of the study, `columns` printed after the cells that differ, and how it is drawn.
+
+    The SELECT names the cells, the columns with their ends, what was left out, and `also`, which is in the data alone;
+    `selects` is given where exhibits share a query. A caption may name columns: {n} is the range of a count, {n:total}
+    its sum; {left_out} is the sentence on `left_out`, each count seen so often; `says` adds names of its own.
+    `has_lone_cell`: a table of one cell names its judge in a column, and not in the caption.
+    `apart` are dimensions that `adds` makes: they name lines of the figure. `missing` is printed in the place of NULL.
+    """
+
+    key: str
+    title: str
+    caption: str
+    columns: Sequence[Column]
+    view: str = ""
+    cells: Sequence[str] = ()
+    apart: Sequence[str] = ()
+    also: str = ""
+    where: str | Callable[[Source], str] = ""
+    order: str = ""
+    is_grouped: bool = False
+    limit: int = ROWS_MAX
+    selects: Sequence[Column] = ()
+    left_out: Sequence[tuple[str, str]] = ()
+    seen: int = 1
+    has_lone_cell: bool = True
+    called: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
+    adds: Callable[[pl.DataFrame], pl.DataFrame] = pl.DataFrame.clone
+    says: Callable[[pl.DataFrame], Mapping[str, str]] = lambda _: {}
+    figure: Drawn | None = None
+
+    def sql(self, source: Source) -> str:
+        """Return the query of the exhibit's rows, but for its limit."""
+        columns = [column for column in self.selects or self.columns if not column.is_made]
+        named = [f"{column.sql} AS {column.name}" if column.sql else column.name for column in columns]
+        ends = [list(column.ends) for column in columns]
+        names = [*self.cells, *(name for one, two in zip(named, ends, strict=True) for name in (one, *two))]
+        names += [name for name, _ in self.left_out] + self.also.split()
+        where = self.where if isinstance(self.where, str) else self.where(source)
+        parts = [f"SELECT {_lines(dict.fromkeys(names))}", f"FROM {self.view}", f"WHERE study = {source.name}"]
+        parts += [f"  AND {where}"] * bool(where)
+        plain = [*self.cells, *(column.name for column in columns if not column.sql)]
+        parts += [f"GROUP BY {', '.join(plain)}"] * self.is_grouped
+        return "\n".join([*parts, f"ORDER BY {self.order or ', '.join(self.cells)}"])
+
+    def __call__(self, source: Source) -> Exhibit | None:
+        """Return the exhibit of a study, None where it has no such rows."""
+        return self.of(source.rows(self.sql(source), self.limit))
+
+    def of(self, rows: Rows) -> Exhibit | None:
+        """Return the exhibit of rows, None where there are none."""
+        if not len(rows):
+            return None
+        filled = rows.frame.with_columns(pl.col(name).fill_null(word) for name, word in self.missing.items())
+        found = cells(self.adds(filled), (*self.cells, *self.apart), has_one=self.has_lone_cell)
+        own = {column.name for column in self.columns} | set(self.apart)
+        columns = [column for column in found.columns(self.called) if column.name not in own]
+        columns += [column for column in self.columns if column.title and _has(column, found.frame)]
+        caption = self._caption(rows, found)
+        figure = None if self.figure is None else _figure(self, self.figure, rows, found, caption)
+        return Exhibit(
+            self.key, self.title, caption, rows.sql, found.frame, columns, rows.frame, is_cut=rows.is_cut,
+            figure=figure, command=rows.command,
+        )  # fmt: skip
+
+    def _caption(self, rows: Rows, found: Cells) -> str:
+        counts = {name: _Counts(rows.frame, name) for name in rows.frame.columns}
+        names: dict[str, Any] = counts | {"left_out": left_out(rows.frame, self.left_out, seen=self.seen)}
+        return sentences(self.caption.format_map(names | dict(self.says(found.frame))).strip(), found.said(), cut(rows))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chapter:
+    """A section: its exhibits, those that the study has rows for, under a heading; no exhibit, no section."""
+
+    key: str
+    title: str
+    parts: Sequence[Callable[[Source], Exhibit | Facts | Cases | None]]
+    words: Sequence[str] = ()
+    needs: Callable[[Source], bool] = lambda _: True
+    says: Callable[[Sequence[Any]], Sequence[str]] = lambda _: ()
+
+    def __call__(self, source: Source) -> Section | None:
+        """Return the section of a study, None where it has nothing to show."""
+        if not self.needs(source):
+            return None
+        found = [made for part in self.parts if (made := part(source)) is not None]
+        return Section(self.key, self.title, (*self.words, *self.says(found)), found) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """A column of counts, to be named in a caption."""
+
+    frame: pl.DataFrame
+    name: str
+
+    def __format__(self, how: str) -> str:
+        if how == "total":
+            return f"{total(self.frame, self.name):,}"
+        return ranged(self.frame, self.name)
+
+
+def _has(column: Column, frame: pl.DataFrame) -> bool:
+    match column.when:
+        case When.ALWAYS:
+            return True
+        case When.KNOWN:
+            return column.name in frame.columns and frame[column.name].null_count() < len(frame)
+        case When.VARYING:
+            return frame[column.name].n_unique() > 1
+
+
+def _lines(names: Mapping[str, Any]) -> str:
+    """Return names with commas, in lines of a bounded length."""
+    lines = [""]
+    for name in names:
+        if len(lines[-1]) + len(name) > _LINE:
+            lines.append("  ")
+        lines[-1] += f"{name}, "
+    return "\n".join(line.rstrip() for line in lines).rstrip(",")
+
+
+def _figure(declared: Declared, drawn: Drawn, rows: Rows, found: Cells, caption: str) -> Figure | None:
+    if drawn.kind in _LABELLED:
+        frame, encoding = found.labelled(group=drawn.group, panel=drawn.panel)
+    else:
+        frame, encoding = _rest(drawn, found)
+    playing = [column for column in declared.columns if column.role and column.name in frame.columns]
+    encoding |= {column.role: column.name for column in playing}
+    values = [column for column in declared.columns if column.role == "value"]
+    encoding |= {role: name for column in values for role, name in zip(("low", "high"), column.ends, strict=False)}
+    encoding |= drawn.roles
+    if drawn.reference is not None:
+        frame = frame.with_columns(pl.lit(drawn.reference).alias(_REFERENCE))
+        encoding[_REFERENCE] = _REFERENCE
+    frame = drawn.rows(frame)
+    titles = {column.role: column.axis or column.title for column in declared.columns if column.role} | dict(drawn.axes)
+    is_share = any(column.kind is Kind.SHARE for column in values)
+    key = f"{declared.key}-figure"
+    if not len(frame):
+        return None
+    return Figure(key, declared.title, caption, rows.sql, frame, drawn.kind, encoding, titles=titles, is_share=is_share)
+
+
+def _rest(drawn: Drawn, found: Cells) -> tuple[pl.DataFrame, dict[str, str]]:
+    """Return the rows with one column of what tells cells apart, where a drawing needs it."""
+    if not found.varying or (drawn.rest == "panel" and not found.are_several):
+        return found.frame, {}
+    rest = pl.concat_str([pl.col(name).cast(pl.String) for name in found.varying], separator=" · ")
+    return found.frame.with_columns(rest.alias(_REST)), {drawn.rest: _REST}

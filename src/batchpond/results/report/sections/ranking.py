@@ -1,0 +1,132 @@
+"""What is better than what: rankings with intervals and tied groups."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+import polars as pl
+
+from batchpond.errors import UsageError
+from batchpond.model import CELL_COLUMNS
+from batchpond.results.rank import verb as rank
+from batchpond.results.report.declared import Declared, Drawn
+from batchpond.results.report.figure import ChartKind
+from batchpond.results.report.numbers import Kind
+from batchpond.results.report.parts import Column, Exhibit, Section, When, count, number, p_value, share, text
+from batchpond.results.report.source import ROWS_MAX, Rows, Source, harmless
+from batchpond.results.report.words import total
+from batchpond.stats.ranking import Options
+
+RUBRICS_MAX: Final = 6
+FIGURE_ITEMS_MAX: Final = 60
+FULL_ITEMS_MAX: Final = 200
+_WORDS: Final = (
+    "Bradley-Terry log-strengths by Firth-penalised likelihood over the judgments of all templates and judges, 0 being "
+    "the mean, ties half a win for each; intervals allow for judgments of one pair that resemble each other."
+)
+_QUALITY: Final = Declared(
+    key="rankings",
+    title="Quality of the ranking",
+    caption=(
+        "Parts are groups of items that judgments connect. Position: what being shown first adds to the log-odds, with "
+        "the p of its likelihood ratio test. Reliability is the separation reliability of the log-strengths. Circles: "
+        "triples in which each beats the next, with the number expected by chance."
+    ),
+    cells=CELL_COLUMNS,
+    columns=(
+        count("component_id", "part"),
+        count("n_items", "items"),
+        count("n_comparisons", "verdicts"),
+        count("n_ties", "ties"),
+        number("reliability", "reliability"),
+        share("held_out_accuracy", "held out, foretold", when=When.KNOWN),
+        count("n_held_out", "held out", when=When.KNOWN),
+        number("eta", "position"),
+        p_value("eta_lr_p", "p (position)"),
+        count("n_cyclic", "circles"),
+        number("n_cyclic_expected", "by chance"),
+    ),
+)
+
+
+def section(source: Source) -> Section | None:
+    """Rank items, or the models that wrote them: per rubric where there are few, over all otherwise."""
+    if not source.has_pairs:
+        return None
+    by = _by(source)
+    try:
+        found = rank.rank(source.lake_path, rank.Request(study=source.study, by=by, options=_options(source)))
+    except UsageError as error:  # nothing to rank, or more items than a ranking can hold
+        return Section("ranking", "Ranking", (f"No ranking is shown: {error.message}.",), ())
+    command = f"batchpond rank {shlex.quote(source.study)} --by {by[0] if by else 'study'}"
+    items = _rows(pl.DataFrame(found.items), f"{command} --format csv")
+    quality = _rows(pl.DataFrame(found.rankings), f"{command} --summary --format csv")
+    made: list[Exhibit | None] = [_items(items.frame, by).of(items), _QUALITY.of(quality)]
+    notes = (f"{note[0].upper()}{note[1:]}." for note in found.notes)
+    return Section("ranking", "Ranking", (_WORDS, *notes), [part for part in made if part is not None])
+
+
+def _by(source: Source) -> tuple[str, ...]:
+    (counted,) = source.values(
+        f"SELECT count(DISTINCT rubric_id) AS n FROM pair_judgments WHERE study = {source.name}", limit=1
+    )
+    return ("rubric_id",) if 1 < counted["n"] <= RUBRICS_MAX else ()
+
+
+def _options(source: Source) -> Options:
+    facts = source.values(f"SELECT n_items FROM report_facts WHERE study = {source.name}", limit=1)
+    is_small = bool(facts) and facts[0]["n_items"] <= FULL_ITEMS_MAX
+    return rank.options(ties="half", position=False, extras=(), seed=0, is_full=is_small)
+
+
+def _rows(frame: pl.DataFrame, command: str) -> Rows:
+    unused = [name for name in CELL_COLUMNS if name in frame.columns and frame[name].null_count() == len(frame)]
+    shown = harmless(frame.drop(unused).head(ROWS_MAX))
+    return Rows("", shown, is_cut=len(frame) > ROWS_MAX, command=command)
+
+
+def _items(frame: pl.DataFrame, by: tuple[str, ...]) -> Declared:
+    kind = str(frame["item_kind"][0]) if len(frame) else "item"
+    rubrics = f" in {frame[by[0]].n_unique():,} rubrics" if by else ""
+    return Declared(
+        key="ranking",
+        title=f"Ranking of {kind}s",
+        caption=(
+            "n = {verdicts} verdicts on {items}. {left_out} Bars are 95 % intervals, open where no judgment bounds "
+            f"them. Ranks: the places that fit the data. {kind.capitalize()}s of one tied group do not differ from its "
+            "best."
+        ),
+        columns=(
+            *(text(name, "rubric", role="panel") for name in by),
+            text("item", kind, role="label"),
+            count("rank", "rank"),
+            Column("ranks", "ranks", Kind.RANGE),
+            count("tied_group", "tied group", role="group"),
+            number("theta", "log-strength", has_ends=True, role="value"),
+            count("n_comparisons", "verdicts"),
+            share("win_rate", "won"),
+            text("remarks", "remarks"),
+        ),
+        left_out=(("n_without_verdict", "answers without a verdict"), ("n_pending", "judgments still pending")),
+        seen=2,
+        adds=_worded,
+        says=lambda rows: {
+            "verdicts": f"{total(rows, 'n_comparisons') // 2:,}", "items": f"{len(rows):,} {kind}s{rubrics}"
+        },
+        figure=Drawn(kind=ChartKind.RANKING, rows=lambda rows: _first(rows, by)),
+    )  # fmt: skip
+
+
+def _worded(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(
+        pl.col("flags").list.join(", ").str.replace_all("_", " ").alias("remarks"),
+        pl.format("{} to {}", "rank_lo", "rank_hi").alias("ranks"),
+    )
+
+
+def _first(frame: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
+    """Return the best of each ranking, as many as a figure holds."""
+    known = frame.filter(pl.col("theta").is_not_null())
+    best = known.group_by(by[0], maintain_order=True).head(FIGURE_ITEMS_MAX // 2) if by else known
+    return best.head(FIGURE_ITEMS_MAX)
