@@ -1,0 +1,114 @@
+"""Sections of the report: each is a module in the list, declares itself, and can be added as its README says."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from batchpond import views
+from batchpond.results.report import build, declared, page, sections
+from batchpond.results.report.declared import Chapter, Declared
+from batchpond.results.report.parts import Column
+from batchpond.results.report.source import opened
+from tests.rigs.report import Page
+from tests.rigs.report import build as build_lake
+
+FOLDER = Path(sections.__file__).parent
+README = (FOLDER.parent / "README.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_lake(tmp_path_factory.mktemp("sections") / "lake")
+
+
+def exhibits() -> Iterator[Declared]:
+    """Yield every exhibit that a section's module declares."""
+    for name in ("facts", *sections.SECTIONS):
+        module = import_module(f"{sections.__name__}.{name}")
+        yield from (found for found in vars(module).values() if isinstance(found, Declared))
+
+
+def test_the_list_names_every_section_once() -> None:
+    """No module is left out of the list, and none is missing; only the facts stand before them."""
+    modules = {path.stem for path in FOLDER.glob("*.py")} - {"__init__", "facts"}
+    assert set(sections.SECTIONS) == modules
+    assert len(sections.SECTIONS) == len(modules)
+    assert all(callable(import_module(f"{sections.__name__}.{name}").section) for name in sections.SECTIONS)
+
+
+def test_a_section_is_added_as_the_readme_says(lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The README's example, as a module of the folder and a name in the list, is in the page with figure and table."""
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (tmp_path / "toy.py").write_text(example)
+    monkeypatch.setattr(sections, "__path__", [*sections.__path__, str(tmp_path)])
+    monkeypatch.setattr(sections, "SECTIONS", ("coverage", "toy"))
+    monkeypatch.delitem(sys.modules, f"{sections.__name__}.toy", raising=False)
+    try:
+        report = build.build(lake, "every")
+    finally:
+        sys.modules.pop(f"{sections.__name__}.toy", None)
+    assert [section.key for section in report.sections] == ["study", "coverage", "valid"]
+    (exhibit,) = report.sections[-1].parts
+    html = page.render(report)
+    found = Page(html)
+    assert {"valid", "valid-figure", "valid-caption"} <= {a.get("id") for _, a in found.elements}
+    assert "n = 4 to 36 answers per cell, 264 of them valid in all. Nothing was left out." in html
+    assert exhibit in report.exhibits()
+
+
+def test_the_readme_names_what_is_there() -> None:
+    """Each file and word of the page's checklist exists."""
+    for name in re.findall(r"^\| `([\w./]+)` \|", README, re.MULTILINE):
+        assert (FOLDER.parent / name).exists(), name
+    for word in ("Declared", "Chapter"):
+        assert hasattr(declared, word)
+        assert f"`{word}`" in README
+    assert "`SECTIONS`" in README
+
+
+def test_each_name_of_an_exhibit_is_declared_once() -> None:
+    """Keys are unique and safe in addresses; no column stands twice in a table, and its figure has a value to draw."""
+    found = list(exhibits())
+    keys = [exhibit.key for exhibit in found]
+    assert len(set(keys) - {"matrix"}) == len([key for key in keys if key != "matrix"])
+    assert all(re.fullmatch(r"[a-z][a-z-]*", key) for key in keys)
+    for exhibit in found:
+        names = [column.name for column in exhibit.columns]
+        assert len(set(names)) == len(names), exhibit.key
+        assert not set(names) & set(exhibit.also.split()), exhibit.key
+        if exhibit.figure is not None:
+            roles = {column.role for column in exhibit.columns} | set(exhibit.figure.roles)
+            assert "value" in roles, exhibit.key
+
+
+def test_every_declared_query_runs_on_the_views(lake: Path) -> None:
+    """Where the small studies of other tests have no rows, a misspelt column would hide: each SELECT binds."""
+    with opened(lake, "every") as source:
+        for exhibit in exhibits():
+            if exhibit.view:
+                rows = views.run_query(lake, exhibit.sql(source) + "\nLIMIT 1")
+                assert rows.column_names[: len(exhibit.cells)] == list(exhibit.cells), exhibit.key
+
+
+def test_a_query_says_what_it_selects_in_upper_case_keywords(lake: Path) -> None:
+    """The SQL that a reader copies is written as the views are."""
+    keywords = re.compile(r"\b(select|from|where|group by|order by|and|as|union all|count\(distinct)\b")
+    with opened(lake, "every") as source:
+        texts = [exhibit.sql(source) for exhibit in exhibits() if exhibit.view]
+    assert not [found.group() for text in texts for found in keywords.finditer(text)]
+    assert all(text.startswith("SELECT ") and "\nORDER BY " in text for text in texts)
+
+
+def test_a_chapter_with_nothing_to_show_is_left_out(lake: Path) -> None:
+    """A section whose view has no row of the study, or whose need is not met, is None, not an empty heading."""
+    bare = Declared(key="a", title="A", caption="n = {n_planned}", view="metric_completion", where="false",
+                    cells=("template_id",), columns=(Column("n_planned", "planned"),))  # fmt: skip
+    with opened(lake, "every") as source:
+        assert Chapter(key="a", title="A", parts=(bare,))(source) is None
+        assert Chapter(key="a", title="A", parts=(bare,), needs=lambda _: False)(source) is None
