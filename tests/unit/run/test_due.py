@@ -230,6 +230,6 @@ def test_a_request_that_is_not_in_the_lake_stops_the_payload(tmp_path: Path) -> 
 def test_no_limit_is_taken_from_a_misspelt_setting(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     (desk.store.path / "config.toml").write_text("[limits.openai]\nopen_batch = 1\n")
-    with pytest.raises(UsageError, match=r"config\.toml: unknown key limits\.openai\.open_batch") as caught:
+    with pytest.raises(UsageError, match=r"config\.toml:2: limits\.openai\.open_batch is not a known key") as caught:
         list(due.new_shards(desk.store, fold(read(desk.store)), "due", "v", None))
     assert caught.value.hint == "did you mean `open_batches`?"
