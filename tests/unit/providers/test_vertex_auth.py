@@ -258,11 +258,11 @@ def test_a_lakes_settings_win_over_the_shell(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('[providers.vertex]\nregion = "x"\n', "unknown key providers.vertex.region"),
+        ('[providers.vertex]\nregion = "x"\n', r"config\.toml:2: providers\.vertex\.region is not a known key"),
         ("[providers.vertex]\nproject = 7\n", "providers.vertex.project is 7; it must be text"),
-        ('[providers.vortex]\nproject = "x"\n', "unknown key providers.vortex"),
-        ('[providers.openai]\nproject = "x"\n', "unknown key providers.openai.project"),
-        ("providers = 3\n", r"\[providers\] holds tables"),
+        ('[providers.vortex]\nproject = "x"\n', r"config\.toml:1: providers\.vortex is not a known key"),
+        ('[providers.openai]\nproject = "x"\n', r"config\.toml:2: providers\.openai\.project is not a known key"),
+        ("providers = 3\n", r"config\.toml:1: providers must be a table, not a number"),
     ],
 )
 def test_a_setting_of_a_lake_that_means_nothing_is_an_error(tmp_path: Path, text: str, problem: str) -> None:
