@@ -10,6 +10,7 @@ from hypothesis import settings
 
 # Machines that run the suite are shared and slow at times: a deadline would test the machine.
 settings.register_profile("batchpond", deadline=None)
+settings.register_profile("dev", deadline=None, max_examples=25)
 settings.load_profile("batchpond")
 
 
