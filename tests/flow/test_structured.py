@@ -164,7 +164,7 @@ def test_a_study_asks_for_it_and_reads_the_answers_as_ever(tmp_path: Path) -> No
     text = structured_study(models("gpt-4.1-mini", "gpt-3.5-turbo"))
     rig = StageRig(tmp_path / "rig", toml=text, n_inputs=2)
     report = rig.planned()
-    assert [caveat for caveat in report.caveats if SCHEMA in caveat] == [
+    assert [note for note in report.notes if SCHEMA in note] == [
         "stage verdicts: openai/gpt-3.5-turbo at thinking default does not take structured output; left out"
     ]
     rig.submit()
