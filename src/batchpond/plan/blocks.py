@@ -13,13 +13,12 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from batchpond import ids
 from batchpond.plan.asks import Ask, SourceRow
 from batchpond.plan.cells import Cell, ModelConfig
 from batchpond.plan.items import Item
-from batchpond.plan.pairs import Pairs, pair_id
+from batchpond.plan.pairs import Pairs, pair_id, showings
 from batchpond.plan.prompts import (
     OF_PAIR,
     Bodies,
@@ -43,7 +42,6 @@ BLOCK_ROWS: Final = 2_048
 _DIRECTIONS: Final = pa.array(["forward", "reverse"])
 _CELLS_KEPT_MAX: Final = 10_000
 
-Ints = NDArray[np.int32]
 BodyOf = Callable[[int, int], bytes]
 
 
@@ -53,22 +51,13 @@ class Grid:
     def __init__(self, stage: StageSpec, rows: Sequence[SourceRow], pairs: Pairs) -> None:
         self.items: Sequence[Item] = [row.item() for row in rows]
         self._pairs = pairs
-        repeats = max(stage.repeats, stage.pairs.repeats)
-        n_asks = (1 + pairs.has_reverse.astype(np.int32)) * repeats
-        self._pair: Ints = np.repeat(np.arange(len(pairs), dtype=np.int32), n_asks)
-        position = np.arange(len(self._pair)) - np.repeat(np.cumsum(n_asks) - n_asks, n_asks)
-        self._is_reverse: NDArray[np.bool_] = position >= repeats
-        self.repeat_no: Ints = (position % repeats + 1).astype(np.int32)
-        lo_first = pairs.lo_first[self._pair] ^ self._is_reverse
-        lo, hi = pairs.lo[self._pair], pairs.hi[self._pair]
-        self.first: Ints = np.where(lo_first, lo, hi)
-        self.second: Ints = np.where(lo_first, hi, lo)
+        self.showings = showings(pairs, max(stage.repeats, stage.pairs.repeats))
         own = np.array([row.tier or 0 for row in rows], np.int32)
-        tiers = np.maximum(own[self.first], own[self.second])
+        tiers = np.maximum(own[self.showings.first], own[self.showings.second])
         self._tiers = np.where(tiers == 0, stage.tier or 0, tiers)  # that of the later item; 0 where there is none
 
     def __len__(self) -> int:
-        return len(self._pair)
+        return len(self.showings)
 
     def columns(self) -> Callable[[slice], pa.Table]:
         """Return what gives a part of the asks' columns; what all parts share is prepared once."""
@@ -79,15 +68,15 @@ class Grid:
         pair_ids = pa.array((pair_id(names[lo], names[hi]) for lo, hi in members), pa.string())
 
         def of(part: slice) -> pa.Table:
-            first, second, tiers = self.first[part], self.second[part], self._tiers[part]
+            first, second, tiers = self.showings.first[part], self.showings.second[part], self._tiers[part]
             known = {
                 "unit_id": pa.repeat(pa.scalar(""), len(first)),
-                "pair_id": pair_ids.take(pa.array(self._pair[part])),
+                "pair_id": pair_ids.take(pa.array(self.showings.pair[part])),
                 "item_first": item_ids.take(pa.array(first)),
                 "item_second": item_ids.take(pa.array(second)),
                 "item_first_hash": hashes.take(pa.array(first)),
                 "item_second_hash": hashes.take(pa.array(second)),
-                "direction": _DIRECTIONS.take(pa.array(self._is_reverse[part].astype(np.int8))),
+                "direction": _DIRECTIONS.take(pa.array(self.showings.is_reverse[part].astype(np.int8))),
                 # Items are in id order, so the smaller position is the smaller id.
                 "is_lo_first": pa.array(first < second),
                 "tier": pa.array(tiers, pa.int32(), mask=tiers == 0),
@@ -100,7 +89,7 @@ class Grid:
 
 def grid_blocks(found: Round, grid: Grid, n_rows: int = BLOCK_ROWS) -> Iterator[Block]:
     """Yield all requests of a grid in slot order, at most `n_rows` of one cell at a time."""
-    columns = grid.columns()
+    columns, shown = grid.columns(), grid.showings
     texts = [encoded(item.text) for item in grid.items]
     for cell in found.cells():
         values = {**found.stage.rule.values(), **rubric_values(cell.rubric)}
@@ -108,10 +97,10 @@ def grid_blocks(found: Round, grid: Grid, n_rows: int = BLOCK_ROWS) -> Iterator[
         body_of, id_of = _body_of(found.stage, cell, form, grid, texts), ids.request_ids(*cell.group)
         for start in range(0, len(grid), n_rows):
             part = slice(start, min(start + n_rows, len(grid)))
-            first, second = grid.first[part].tolist(), grid.second[part].tolist()
+            first, second = shown.first[part].tolist(), shown.second[part].tolist()
             bodies = [body_of(f, s) for f, s in zip(first, second, strict=True)]
             slots = np.arange(part.start, part.stop, dtype=np.int64) + found.first_slot + cell.number * len(grid)
-            repeat_no = grid.repeat_no[part]
+            repeat_no = shown.repeat_no[part]
             yield Block(
                 [cell], np.zeros(len(first), np.int32), columns(part), slots, repeat_no,
                 list(map(id_of, bodies, repeat_no.tolist())), bodies, _tokens(form, texts, first, second),
@@ -129,7 +118,7 @@ def _body_of(stage: StageSpec, cell: Cell, form: Form, grid: Grid, texts: Sequen
     if makes.frame is None:
         return built
     spliced = _spliced(form, *makes.frame, texts)
-    example = int(grid.first[0]), int(grid.second[0])
+    example = int(grid.showings.first[0]), int(grid.showings.second[0])
     return spliced if spliced(*example) == built(*example) else built
 
 
