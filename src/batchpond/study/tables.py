@@ -158,6 +158,7 @@ class StudyFile:
 class PairwiseFile(StudyFile):
     """A pairwise judging study without stages."""
 
+    task: Annotated[str, about("what is asked", enum=[templates.PAIRWISE])] = templates.PAIRWISE
     items: Items
     pairs: Pairs = field(default_factory=Pairs)
     rubrics: Rubrics
