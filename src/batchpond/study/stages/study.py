@@ -120,6 +120,8 @@ def _check(table: Table, stage: StageSpec) -> None:
         for tactic in stage.tactics:
             if not tactic.opening:
                 table.fail("cold_start", f"needs an opening for the tactic {tactic.tactic_id}")
+    if table.has("repeats") and table.inside("pairs").has("repeats"):
+        table.fail("repeats", "cannot be given together with pairs.repeats")
     if stage.repeats > 1 and stage.pairs.adaptive is not None:
         table.fail("repeats", "has no meaning with adaptive pairs", "a pair is asked at most once in each order")
     if stage.repeats > 1 and stage.task in OWN_OUTPUT_TASKS:
