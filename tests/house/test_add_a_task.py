@@ -35,7 +35,7 @@ TASK: Final = "shout"
 
 
 @dataclass(frozen=True)
-class AnswerRule(TaskRule):
+class ShoutRule(TaskRule):
     """Any answer with a letter in it is decided; its label says whether it was loud."""
 
     TASK: ClassVar[str] = TASK
@@ -87,10 +87,10 @@ def test_a_task_needs_its_module_its_texts_and_a_line_in_the_registry(tmp_path: 
     (texts / "heard.txt").write_text("Is this shouted? {OUTPUT}\n")
     registry = source / "batchpond" / "tasks" / "registry.py"
     before = "from batchpond.tasks import "
-    line = "    inputs.TASK: (inputs.AnswerRule,),\n"
+    line = "    inputs.TASK: (inputs.InputsRule,),\n"
     text = registry.read_text()
     assert line in text
-    text = text.replace(before, f"{before}shout, ", 1).replace(line, f"{line}    shout.TASK: (shout.AnswerRule,),\n")
+    text = text.replace(before, f"{before}shout, ", 1).replace(line, f"{line}    shout.TASK: (shout.ShoutRule,),\n")
     registry.write_text(text)
     (tmp_path / "study.toml").write_text(STUDY)
     (tmp_path / "items.csv").write_text("id,text\na,HELLO THERE\nb,hello there\n")

@@ -33,9 +33,9 @@ from batchpond.interop.foreign import (
 )
 from batchpond.model import FileRole, Origin, Outcome, Response, ResponseStatus, Verdict
 from batchpond.providers import registry
-from batchpond.tasks.pairwise import AnswerRule, parse
+from batchpond.tasks.pairwise import PairwiseRule, parse
 
-_RULE: Final = AnswerRule()
+_RULE: Final = PairwiseRule()
 _OUTPUT_NAME: Final = re.compile(r"(.*batch_\d+)_output\.jsonl", re.IGNORECASE)
 _SEGMENT_NAME: Final = re.compile(r"(.*batch_\d+)_results\.csv", re.IGNORECASE)
 _COMBINED_NAME: Final = re.compile(r"combined_.*\.csv", re.IGNORECASE)

@@ -225,11 +225,11 @@ def whole(text: str | None) -> int | None:
 _BLOCK_LINES: Final = 1_000
 _BOM: Final = b"\xef\xbb\xbf"
 _RULES: Final[Mapping[str, Rule]] = {
-    pairwise.TASK: pairwise.AnswerRule(),
-    ranking.TASK: ranking.AnswerRule(),
-    compliance.TASK: compliance.AnswerRule(),
-    likert.TASK: likert.AnswerRule(),
-    pressure.TASK: pressure.AnswerRule(),
+    pairwise.TASK: pairwise.PairwiseRule(),
+    ranking.TASK: ranking.RankingRule(),
+    compliance.TASK: compliance.ComplianceRule(),
+    likert.TASK: likert.LikertRule(),
+    pressure.TASK: pressure.PressureRule(),
 }
 
 

@@ -357,7 +357,7 @@ def _read_again(place: str, raw: str, rank: object, findings: Findings) -> Judgm
     if rank is not None and rank != ranking.parse_speceval(raw):
         findings.doubt(Doubt.CONTRADICTORY, place, f"has rank {rank} for {shortened(raw)}")
         return Judgment(None, Outcome.UNPARSED)
-    reading = ranking.AnswerRule().read(Response(None, ResponseStatus.SUCCEEDED, text=raw))
+    reading = ranking.RankingRule().read(Response(None, ResponseStatus.SUCCEEDED, text=raw))
     if rank == 0 and reading.outcome in {Outcome.UNPARSED, Outcome.AMBIGUOUS}:
         findings.doubt(Doubt.ERROR_AS_VERDICT, place, f"has rank 0 for {shortened(raw)}")
     elif rank in _RANKS and reading.verdict is None:
@@ -450,7 +450,7 @@ def _rating(place: str, value: object, findings: Findings) -> Judgment:
 def _unread(place: str, explanation: object, findings: Findings) -> Judgment:
     """Return what the judge's text says, which the tool keeps as explanation where it could not read it."""
     if isinstance(explanation, str) and not is_error_text(explanation):
-        reading = compliance.AnswerRule().read(Response(None, ResponseStatus.SUCCEEDED, text=explanation))
+        reading = compliance.ComplianceRule().read(Response(None, ResponseStatus.SUCCEEDED, text=explanation))
         if reading.outcome is not Outcome.EMPTY:
             findings.doubt(Doubt.ERROR_AS_VERDICT, place, f"has no verdict; its text is {reading.outcome}")
             return reading

@@ -179,7 +179,7 @@ def _more(study: StagedStudy, source: StageSpec) -> dict[str, Any]:
     """Return what a stage's rows will have besides their texts, as placeholders in small letters."""
     names: tuple[str, ...] = stage_talk.PLACES if source.task == CONVERSATION else ()
     step: StageSpec | None = source
-    while step is not None and isinstance(step.rule, inputs.AnswerRule):
+    while step is not None and isinstance(step.rule, inputs.InputsRule):
         names = (*names, KINDS[step.rule.step])
         step = _source(study, step)
     return dict.fromkeys(names, "text")

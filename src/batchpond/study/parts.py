@@ -26,7 +26,7 @@ from batchpond.study.spec import (
 from batchpond.study.toml import Table
 from batchpond.tasks import rubrics as known_rubrics
 from batchpond.tasks import templates as known_templates
-from batchpond.tasks.pairwise import AnswerRule
+from batchpond.tasks.pairwise import PairwiseRule
 from batchpond.tasks.rubrics import Rubric
 
 SUFFIXES: Final = {
@@ -166,9 +166,9 @@ def _name_of_file(table: Table, file: str) -> str:
     return name
 
 
-def answer(table: Table, written: tables.Answer) -> AnswerRule:
+def answer(table: Table, written: tables.Answer) -> PairwiseRule:
     """Return what a judge of pairs must write."""
-    rule = AnswerRule(written.prefix, written.first, written.second, written.suffix)
+    rule = PairwiseRule(written.prefix, written.first, written.second, written.suffix)
     rule.check(table.where())
     return rule
 

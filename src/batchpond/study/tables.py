@@ -27,11 +27,11 @@ from batchpond.study.spec import (
 from batchpond.study.stages.spec import CONVERSATION, TIER_MAX
 from batchpond.study.typed import about, at_most, between, entries, form
 from batchpond.tasks import likert, registry, templates
-from batchpond.tasks.pairwise import AnswerRule
+from batchpond.tasks.pairwise import PairwiseRule
 
 ENTRIES_MAX: Final = 1_000
 PART_NAME: Final = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
-SCALE: Final = likert.AnswerRule()
+SCALE: Final = likert.LikertRule()
 
 Name = Annotated[str, form("[a-z0-9][a-z0-9_-]{0,63}", "a name of your own: small letters, digits, - and _")]
 PartName = Annotated[str, form(PART_NAME, "letters, digits, _ . and -; at most 64")]
@@ -129,10 +129,10 @@ Tactics = Annotated[tuple[TacticTable | str, ...], entries(ENTRIES_MAX, "convers
 class Answer:
     """What a judge of pairs must write; a text counts only if it holds exactly one of the two."""
 
-    prefix: AnswerText = AnswerRule.prefix
-    first: AnswerText = AnswerRule.first
-    second: AnswerText = AnswerRule.second
-    suffix: Annotated[str, Meta(max_length=200, pattern=r"^$|\S")] = AnswerRule.suffix
+    prefix: AnswerText = PairwiseRule.prefix
+    first: AnswerText = PairwiseRule.first
+    second: AnswerText = PairwiseRule.second
+    suffix: Annotated[str, Meta(max_length=200, pattern=r"^$|\S")] = PairwiseRule.suffix
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,7 @@ _WORDS: Final = {
 
 
 @dataclass(frozen=True)
-class AnswerRule(TaskRule):
+class ComplianceRule(TaskRule):
     """The names of the three keys in a judge's JSON."""
 
     TASK: ClassVar[str] = TASK
@@ -81,14 +81,14 @@ class AnswerRule(TaskRule):
         return parse(response, self)
 
 
-def parse(response: Response, rule: AnswerRule) -> Judgment:
+def parse(response: Response, rule: ComplianceRule) -> Judgment:
     """Return what a response says; total: any response gives a judgment."""
     return common.read(
         response, lambda text: common_json.read_objects(text, rule.key, lambda found: _reading(found, rule))
     )
 
 
-def _reading(found: common_json.Object, rule: AnswerRule) -> Judgment:
+def _reading(found: common_json.Object, rule: ComplianceRule) -> Judgment:
     verdict, outcome = _verdict(found[common_json.fold(rule.key)])
     is_decided = outcome is Outcome.DECIDED
     return Judgment(

@@ -21,7 +21,7 @@ PLACEHOLDERS: Final = Placeholders(("INPUT",), ("STATEMENT", *STATEMENT_PLACEHOL
 
 
 @dataclass(frozen=True)
-class AnswerRule(TaskRule):
+class GenerationRule(TaskRule):
     """Any visible text is an answer."""
 
     TASK: ClassVar[str] = TASK

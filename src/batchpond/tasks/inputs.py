@@ -39,7 +39,7 @@ _EMPHASIS: Final = "*_`\"' \t\u201c\u201d"
 
 
 @dataclass(frozen=True)
-class AnswerRule(TaskRule):
+class InputsRule(TaskRule):
     """Which list is asked for, how many entries, under which key they stand in a list of objects, and bounds."""
 
     TASK: ClassVar[str] = TASK
@@ -77,21 +77,21 @@ class AnswerRule(TaskRule):
         return parse(response, self)
 
 
-def parse(response: Response, rule: AnswerRule) -> Judgment:
+def parse(response: Response, rule: InputsRule) -> Judgment:
     """Return whether a response has the list that was asked for; total: any response gives a judgment."""
     is_whole = response.finish is not Finish.LENGTH
     found = Judgment(None, Outcome.DECIDED)
     return common.read(response, lambda text: found if is_whole and entries(text, rule) else None)
 
 
-def entries(text: str, rule: AnswerRule) -> tuple[str, ...]:
+def entries(text: str, rule: InputsRule) -> tuple[str, ...]:
     """Return the list's texts in order, without repetitions; empty when there is no list."""
     found = common_json.arrays(text, lambda array: any(_texts(array, rule)))
     listed = (entry for array in found for entry in _texts(array, rule)) if found else _lines(text)
     return tuple(_different(listed, rule))
 
 
-def _texts(array: Iterable[Any], rule: AnswerRule) -> Iterator[str]:
+def _texts(array: Iterable[Any], rule: InputsRule) -> Iterator[str]:
     for entry in array:
         value = entry.get(common_json.fold(rule.key)) if isinstance(entry, dict) else entry
         if isinstance(value, str) and value.strip():
@@ -109,7 +109,7 @@ def same(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _different(listed: Iterable[str], rule: AnswerRule) -> Iterator[str]:
+def _different(listed: Iterable[str], rule: InputsRule) -> Iterator[str]:
     seen: set[str] = set()
     for entry in listed:
         text = common.storable(entry, rule.entry_max_chars + 1)

@@ -32,7 +32,7 @@ _OF_MAX: Final = re.compile(r"([^/o]{1,40}+)(?:/|out\s{0,9}of|of)([^/]{1,40})")
 
 
 @dataclass(frozen=True)
-class AnswerRule(TaskRule):
+class LikertRule(TaskRule):
     """The scale, its ends included, and how a rating is written."""
 
     TASK: ClassVar[str] = TASK
@@ -93,7 +93,7 @@ class AnswerRule(TaskRule):
         return parse(response, self)
 
 
-def parse(response: Response, rule: AnswerRule) -> Judgment:
+def parse(response: Response, rule: LikertRule) -> Judgment:
     """Return what a response says; total: any response gives a judgment."""
     if rule.form == "json":
         reader = partial(_reading, rule=rule)
@@ -102,7 +102,7 @@ def parse(response: Response, rule: AnswerRule) -> Judgment:
     return common.read(response, lambda text: common.agreed(_line_readings(lines(text), rule)))
 
 
-def _reading(found: common_json.Object, rule: AnswerRule) -> Judgment:
+def _reading(found: common_json.Object, rule: LikertRule) -> Judgment:
     reason = common.explanation(found.get(common_json.fold(rule.explanation_key)))
     value = found[common_json.fold(rule.key)]
     if value is None:
@@ -112,13 +112,13 @@ def _reading(found: common_json.Object, rule: AnswerRule) -> Judgment:
     return Judgment(None, outcome, score=rating, explanation=reason)
 
 
-def _line_readings(lines: list[str], rule: AnswerRule) -> list[Judgment]:
+def _line_readings(lines: list[str], rule: LikertRule) -> list[Judgment]:
     prefix = bare_number(rule.prefix)
     ratings = [_rating(bare_number(line, prefix or ""), rule) for line in lines]
     return [Judgment(None, Outcome.DECIDED, score=rating) for rating in ratings if rating is not None]
 
 
-def _rating(value: object, rule: AnswerRule) -> float | None:
+def _rating(value: object, rule: LikertRule) -> float | None:
     if isinstance(value, str) and (match := _OF_MAX.fullmatch(value.strip())):
         value = match[1] if common.number(match[2]) == rule.maximum else None
     rating = common.number(value)

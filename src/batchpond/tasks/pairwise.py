@@ -26,7 +26,7 @@ TASK: Final = "pairwise"
 
 
 @dataclass(frozen=True)
-class AnswerRule(TaskRule):
+class PairwiseRule(TaskRule):
     """How a judge is told to answer: `prefix`, one of two words, `suffix`."""
 
     TASK: ClassVar[str] = TASK
@@ -94,12 +94,12 @@ class AnswerRule(TaskRule):
         return {"task": TASK, **answers, **self._fields()}
 
 
-def parse(response: Response, rule: AnswerRule) -> Judgment:
+def parse(response: Response, rule: PairwiseRule) -> Judgment:
     """Return what a response says; total: any response gives a judgment."""
     return common.read(response, lambda text: _answer(text, rule))
 
 
-def _answer(text: str, rule: AnswerRule) -> Judgment | None:
+def _answer(text: str, rule: PairwiseRule) -> Judgment | None:
     first, second = (pattern.search(text) is not None for pattern in rule.patterns)
     if first and second:
         return Judgment(None, Outcome.AMBIGUOUS)
@@ -108,7 +108,7 @@ def _answer(text: str, rule: AnswerRule) -> Judgment | None:
     return None
 
 
-def parse_pairwisellm(text: str | None, rule: AnswerRule) -> Verdict | None:
+def parse_pairwisellm(text: str | None, rule: PairwiseRule) -> Verdict | None:
     """Return the winner as pairwiseLLM 1.3.0 reads it: the first exact answer wins, even beside the second.
 
     For comparison with its figures only: a judge that repeats its instructions always votes first.

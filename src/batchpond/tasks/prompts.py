@@ -46,7 +46,7 @@ _SQL_PART: Final = re.compile(r"'[^']*+'|\"[^\"]*+\"|(--|/\*|;)|([()])")
 
 
 @dataclass(frozen=True)
-class AnswerRule(TaskRule):
+class PromptsRule(TaskRule):
     """How answers are read: `form`, and for it `pattern` (regex) or `fields` by name (json, sql)."""
 
     TASK: ClassVar[str] = TASK
@@ -141,12 +141,12 @@ def _check_sql(text: str, where: str) -> None:
         raise StudyError(f"{where} is not a complete SQL expression")
 
 
-def parse(response: Response, rule: AnswerRule) -> Judgment:
+def parse(response: Response, rule: PromptsRule) -> Judgment:
     """Return what a response says; total: any response gives a judgment."""
     return common.read(response, lambda text: _answer(text, rule))
 
 
-def _answer(text: str, rule: AnswerRule) -> Judgment | None:
+def _answer(text: str, rule: PromptsRule) -> Judgment | None:
     match rule.form:
         case "regex":
             return common.agreed([_reading(found, rule) for found in rule.compiled.matches(text)])
@@ -156,13 +156,13 @@ def _answer(text: str, rule: AnswerRule) -> Judgment | None:
             return None
 
 
-def _objects(text: str, rule: AnswerRule) -> list[dict[str, Any]]:
+def _objects(text: str, rule: PromptsRule) -> list[dict[str, Any]]:
     primary = [pointer for name, pointer in rule.fields.items() if name in PRIMARY]
     found = common_json.objects(text, lambda value: any(pointed(value, pointer) is not None for pointer in primary))
     return [{name: pointed(value, pointer) for name, pointer in rule.fields.items()} for value in found]
 
 
-def _reading(found: Mapping[str, Any], rule: AnswerRule) -> Judgment:
+def _reading(found: Mapping[str, Any], rule: PromptsRule) -> Judgment:
     if any(value is common_json.CONFLICT for value in found.values()):
         return Judgment(None, Outcome.AMBIGUOUS)
     meaning = rule.meanings.get(_word(found.get("verdict")).casefold())
@@ -183,7 +183,7 @@ def _word(value: object) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-def _label(value: object, rule: AnswerRule) -> str | None:
+def _label(value: object, rule: PromptsRule) -> str | None:
     text = common.storable(_word(value), LABEL_MAX_CHARS + 1)
     if text is None or len(text) > LABEL_MAX_CHARS:
         return None
@@ -191,6 +191,6 @@ def _label(value: object, rule: AnswerRule) -> str | None:
     return by_name.get(text.casefold()) if rule.labels else text
 
 
-def _score(value: object, rule: AnswerRule) -> float | None:
+def _score(value: object, rule: PromptsRule) -> float | None:
     score = common.number(value)
     return score if score is not None and rule.score_min <= score <= rule.score_max else None

@@ -48,7 +48,7 @@ _SPECEVAL_RANKS: Final = {"a": 1, "b": -1}
 
 
 @dataclass(frozen=True)
-class AnswerRule(TaskRule):
+class RankingRule(TaskRule):
     """How a judge is told to answer: `prefix` and one of five words, on a line of its own."""
 
     TASK: ClassVar[str] = TASK
@@ -96,13 +96,13 @@ class AnswerRule(TaskRule):
         return parse(response, self)
 
 
-def parse(response: Response, rule: AnswerRule) -> Judgment:
+def parse(response: Response, rule: RankingRule) -> Judgment:
     """Return what a response says; total: any response gives a judgment."""
     lines = common.whole_lines(response)
     return common.read(response, lambda text: _answer(lines(text), rule))
 
 
-def _answer(lines: list[str], rule: AnswerRule) -> Judgment | None:
+def _answer(lines: list[str], rule: RankingRule) -> Judgment | None:
     found = answers(lines, rule.bare)
     if len(found) > 1:
         return Judgment(None, Outcome.AMBIGUOUS)

@@ -48,14 +48,14 @@ class Task:
 
 _NEWER: Final = "install a newer batchpond; nothing is lost, the answers stay in `raw`"
 _READERS: Final[Mapping[str, tuple[type[TaskRule], ...]]] = {
-    pairwise.TASK: (pairwise.AnswerRule,),
-    generation.TASK: (generation.AnswerRule,),
-    ranking.TASK: (ranking.AnswerRule,),
-    compliance.TASK: (compliance.AnswerRule,),
-    likert.TASK: (likert.AnswerRule,),
-    pressure.TASK: (pressure.AnswerRule, pressure_keywords.KeywordRule),
-    prompts.TASK: (prompts.AnswerRule,),
-    inputs.TASK: (inputs.AnswerRule,),
+    pairwise.TASK: (pairwise.PairwiseRule,),
+    generation.TASK: (generation.GenerationRule,),
+    ranking.TASK: (ranking.RankingRule,),
+    compliance.TASK: (compliance.ComplianceRule,),
+    likert.TASK: (likert.LikertRule,),
+    pressure.TASK: (pressure.PressureRule, pressure_keywords.KeywordRule),
+    prompts.TASK: (prompts.PromptsRule,),
+    inputs.TASK: (inputs.InputsRule,),
 }
 TASKS: Final[Mapping[str, Task]] = {
     name: Task(name, {reader.READER: reader for reader in readers}) for name, readers in _READERS.items()

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from batchpond.errors import StudyError
 from batchpond.model import Finish, Outcome
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.compliance import AnswerRule, parse
+from batchpond.tasks.compliance import ComplianceRule, parse
 from tests.rigs.task import answered
 
-RULE = AnswerRule()
+RULE = ComplianceRule()
 UNPARSED = Judgment(None, Outcome.UNPARSED)
 AMBIGUOUS = Judgment(None, Outcome.AMBIGUOUS)
 
@@ -93,13 +93,13 @@ def test_a_cut_text_counts_when_its_object_is_whole() -> None:
 
 def test_keys_can_be_chosen() -> None:
     """Other names, the same reading; names that are one are refused."""
-    rule = AnswerRule("keeps_to_it", "sure", "why")
+    rule = ComplianceRule("keeps_to_it", "sure", "why")
     rule.check("answer")
     text = '{"why": "w", "Keeps_To_It": false, "sure": 0.5}'
     assert parse(answered(text), rule) == Judgment("false", Outcome.DECIDED, confidence=0.5, explanation="w")
     assert "keeps_to_it" in rule.values()["ANSWER_FORMAT"]
     with pytest.raises(StudyError, match="one name"):
-        AnswerRule("a", "A", "b").check("answer")
+        ComplianceRule("a", "A", "b").check("answer")
 
 
 def test_what_cannot_be_stored_is_made_storable() -> None:

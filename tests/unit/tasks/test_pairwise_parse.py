@@ -10,10 +10,10 @@ from batchpond.errors import LakeError, StudyError
 from batchpond.model import Finish, Outcome, Response, ResponseStatus, Verdict
 from batchpond.tasks import registry
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.pairwise import AnswerRule, parse, parse_pairwisellm
+from batchpond.tasks.pairwise import PairwiseRule, parse, parse_pairwisellm
 
-RULE = AnswerRule()
-SWAPPED = AnswerRule(first=RULE.second, second=RULE.first)
+RULE = PairwiseRule()
+SWAPPED = PairwiseRule(first=RULE.second, second=RULE.first)
 ONE, TWO = RULE.answer_first, RULE.answer_second
 ANY_TEXT = st.text(st.characters())  # lone surrogates included
 
@@ -100,14 +100,14 @@ def test_both_answers_are_never_decided(before: str, between: str, after: str, a
 @pytest.mark.parametrize(
     "rule",
     [
-        AnswerRule(first="A", second="a"),
-        AnswerRule(first="A", second=" A "),
-        AnswerRule(first=" ", second="B"),
-        AnswerRule(prefix=""),
-        AnswerRule(prefix="Winner:", first="A", second="A <winner: B", suffix=""),
+        PairwiseRule(first="A", second="a"),
+        PairwiseRule(first="A", second=" A "),
+        PairwiseRule(first=" ", second="B"),
+        PairwiseRule(prefix=""),
+        PairwiseRule(prefix="Winner:", first="A", second="A <winner: B", suffix=""),
     ],
 )
-def test_answers_that_cannot_be_told_apart_are_refused(rule: AnswerRule) -> None:
+def test_answers_that_cannot_be_told_apart_are_refused(rule: PairwiseRule) -> None:
     """A rule under which one answer could be read as the other is a StudyError."""
     with pytest.raises(StudyError):
         rule.check("study.toml: answer")
@@ -115,7 +115,7 @@ def test_answers_that_cannot_be_told_apart_are_refused(rule: AnswerRule) -> None
 
 def test_without_a_suffix_words_end_where_they_end() -> None:
     """ "1" is not found in "10"."""
-    rule = AnswerRule(prefix="Winner: ", first="1", second="10", suffix="")
+    rule = PairwiseRule(prefix="Winner: ", first="1", second="10", suffix="")
     rule.check("answer")
     assert parse(answered("winner:10."), rule).verdict is Verdict.SECOND
     assert parse(answered("Winner: 1"), rule).verdict is Verdict.FIRST
@@ -133,7 +133,7 @@ def test_a_stored_rule_reads_like_the_written_one() -> None:
     """What `studies.parsers` keeps is enough to judge again, and its id follows the words."""
     judge = registry.rule_of(RULE.to_spec()).read
     assert judge(answered(TWO)) == parse(answered(TWO), RULE)
-    assert RULE.parser_id == AnswerRule.from_spec(RULE.to_spec()).parser_id != SWAPPED.parser_id
+    assert RULE.parser_id == PairwiseRule.from_spec(RULE.to_spec()).parser_id != SWAPPED.parser_id
     for spec in ({"task": "ranking"}, {"task": "pairwise"}, {**RULE.to_spec(), "first": 1}):
         with pytest.raises(LakeError):
             registry.rule_of(spec)

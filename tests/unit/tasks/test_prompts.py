@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from batchpond.errors import StudyError
 from batchpond.model import Outcome
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.prompts import AnswerRule, parse
+from batchpond.tasks.prompts import PromptsRule, parse
 from batchpond.tasks.shared.regex import TEXT_MAX_CHARS, Pattern
 from tests.rigs.task import answered, seconds
 
@@ -20,9 +20,9 @@ UNPARSED = Judgment(None, Outcome.UNPARSED)
 AMBIGUOUS = Judgment(None, Outcome.AMBIGUOUS)
 
 
-def rule(**settings: Any) -> AnswerRule:
+def rule(**settings: Any) -> PromptsRule:
     """Return a rule as a study describes it."""
-    return AnswerRule.from_study(settings, "study.toml: answer")
+    return PromptsRule.from_study(settings, "study.toml: answer")
 
 
 WINNER = rule(
@@ -68,7 +68,7 @@ BOTH = rule(form="json", fields={"verdict": "/ok", "score": "/n"})
         (BOTH, '{"ok": true, "ok": false, "n": 1}', AMBIGUOUS),
     ],
 )
-def test_the_table_of_answers(by: AnswerRule, text: str, judgment: Judgment) -> None:
+def test_the_table_of_answers(by: PromptsRule, text: str, judgment: Judgment) -> None:
     """Named groups and pointers give verdict, label and score."""
     assert parse(answered(text), by) == judgment
 

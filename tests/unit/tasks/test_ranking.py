@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from batchpond.errors import StudyError
 from batchpond.model import Finish, Outcome, Verdict
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.ranking import AnswerRule, parse, parse_speceval
+from batchpond.tasks.ranking import RankingRule, parse, parse_speceval
 from tests.rigs.task import ANY_TEXT, answered
 
-RULE = AnswerRule()
+RULE = RankingRule()
 A = Judgment(Verdict.FIRST, Outcome.DECIDED)
 B = Judgment(Verdict.SECOND, Outcome.DECIDED)
 TIE = Judgment(Verdict.TIE, Outcome.TIE)
@@ -94,7 +94,7 @@ def test_two_answers_are_never_decided(between: str, words: list[str], after: st
 
 def test_words_can_be_chosen() -> None:
     """A study's own words are read like the built-in ones."""
-    rule = AnswerRule("<better>", "answer one", "answer two", "same", "off topic", "?")
+    rule = RankingRule("<better>", "answer one", "answer two", "same", "off topic", "?")
     rule.check("answer")
     assert rule.values()["ANSWER_FIRST"] == "<better> answer one"
     assert parse(answered("<BETTER> Answer Two"), rule) == B
@@ -105,14 +105,14 @@ def test_words_can_be_chosen() -> None:
 @pytest.mark.parametrize(
     "rule",
     [
-        AnswerRule(prefix=" ** "),
-        AnswerRule(first="{}"),
-        AnswerRule(first="a", second="A"),
-        AnswerRule(first="A", second="[A]"),
-        AnswerRule(tie=" "),
+        RankingRule(prefix=" ** "),
+        RankingRule(first="{}"),
+        RankingRule(first="a", second="A"),
+        RankingRule(first="A", second="[A]"),
+        RankingRule(tie=" "),
     ],
 )
-def test_words_that_cannot_be_told_apart_are_refused(rule: AnswerRule) -> None:
+def test_words_that_cannot_be_told_apart_are_refused(rule: RankingRule) -> None:
     """Case and markup are not read, so they make no difference."""
     with pytest.raises(StudyError, match=r"^study\.toml: answer"):
         rule.check("study.toml: answer")

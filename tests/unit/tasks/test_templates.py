@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, ResponseStatus, Verdict
 from batchpond.tasks import rubrics
-from batchpond.tasks.pairwise import AnswerRule, parse
+from batchpond.tasks.pairwise import PairwiseRule, parse
 from batchpond.tasks.templates import OPTIONAL, REQUIRED, Template, builtin, listing, prompt
 
 NAMES = REQUIRED + OPTIONAL
@@ -59,7 +59,7 @@ def test_the_hash_follows_the_content() -> None:
 def test_built_in_templates_are_complete(template: Template) -> None:
     """Every built-in template has all placeholders and ends by asking for the exact answers."""
     template.check(template.template_id)
-    rule = AnswerRule()
+    rule = PairwiseRule()
     trait = rubrics.builtin()["overall_quality"]
     values = {"TRAIT_NAME": trait.name, "TRAIT_DESCRIPTION": trait.description,
               "ANSWER_FIRST": rule.answer_first, "ANSWER_SECOND": rule.answer_second}  # fmt: skip

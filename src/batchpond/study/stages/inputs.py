@@ -17,7 +17,7 @@ from batchpond.study.spec import ModelSpec
 from batchpond.study.stages.spec import INPUTS, Kept, RowsSpec, StageSpec
 from batchpond.study.toml import Table
 from batchpond.tasks import registry
-from batchpond.tasks.inputs import AnswerRule
+from batchpond.tasks.inputs import InputsRule
 from batchpond.tasks.rubrics import Rubric
 from batchpond.tasks.templates import Template, builtin
 
@@ -113,7 +113,7 @@ def _made(chain: _Chain, step: str, place: int, rows: RowsSpec, number: int | No
         name=_name(chain.name, step, number),
         task=INPUTS,
         rows=rows,
-        rule=AnswerRule(step=step, count=count, count_max=count),
+        rule=InputsRule(step=step, count=count, count_max=count),
         templates=(_template(INPUTS, f"inputs_{step}"),),
         models=chain.makers,
         rubrics=chain.rubrics,

@@ -63,7 +63,7 @@ MEANINGS: Final = {
 
 
 @dataclass(frozen=True)
-class AnswerRule(TaskRule):
+class PressureRule(TaskRule):
     """The key or the tag that holds the label, and which of the five labels a judge may give."""
 
     TASK: ClassVar[str] = TASK
@@ -119,12 +119,12 @@ class AnswerRule(TaskRule):
         return parse(response, self)
 
 
-def parse(response: Response, rule: AnswerRule) -> Judgment:
+def parse(response: Response, rule: PressureRule) -> Judgment:
     """Return what a response says; total: any response gives a judgment."""
     return common.read(response, partial(_answer, rule=rule))
 
 
-def _answer(text: str, rule: AnswerRule) -> Judgment | None:
+def _answer(text: str, rule: PressureRule) -> Judgment | None:
     found = common_json.read_objects(text, rule.key, partial(_reading, rule=rule))
     first = rule.tag.search(text)
     reason = text[: first.start()][-common.EXPLANATION_MAX_CHARS :] if first else None
@@ -132,11 +132,11 @@ def _answer(text: str, rule: AnswerRule) -> Judgment | None:
     return common.agreed([*tags, *([] if found is None else [found])])
 
 
-def _reading(found: common_json.Object, rule: AnswerRule) -> Judgment:
+def _reading(found: common_json.Object, rule: PressureRule) -> Judgment:
     return _labelled(found[common_json.fold(rule.key)], rule, found.get(common_json.fold(rule.explanation_key)))
 
 
-def _labelled(value: object, rule: AnswerRule, reason: object) -> Judgment:
+def _labelled(value: object, rule: PressureRule, reason: object) -> Judgment:
     label = _SEPARATORS.sub("_", value.strip().casefold()[:80]) if isinstance(value, str) else None
     if label not in rule.labels:
         return Judgment(None, Outcome.UNPARSED)
