@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from batchpond import fields, ids
 from batchpond.interop.foreign import (
+    Defaults,
     Doubt,
     Findings,
     ForeignJudgment,
     ForeignRubric,
     ForeignText,
     Record,
-    Said,
     SourceFile,
     TrackedBatch,
     is_error_text,
@@ -221,7 +221,7 @@ class _Judged:
     judge: str | None
 
 
-def read(files: Sequence[SourceFile], said: Said, findings: Findings) -> Iterator[Record]:  # noqa: ARG001 - a Reader
+def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[Record]:  # noqa: ARG001 - a Reader
     """Yield what files of SpecEval hold."""
     for file in files:
         suffix = file.path.suffix.lower()
