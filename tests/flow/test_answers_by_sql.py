@@ -136,7 +136,7 @@ def test_nothing_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def rule(**fields: str) -> PromptsRule:
     """Return a rule of the form sql."""
     more = {"words": {"yes": "first", "no": "second"}} if "verdict" in fields else {}
-    return PromptsRule.from_study({"form": "sql", "fields": fields, **more, "score_max": 10.0}, "answer")
+    return PromptsRule(form="sql", fields=fields, **more, score_max=10.0)
 
 
 @pytest.mark.parametrize(

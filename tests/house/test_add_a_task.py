@@ -26,25 +26,20 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from batchpond.model import Outcome, Response
-from batchpond.tasks.base import Judgment
+from batchpond.tasks.base import Judgment, Rule
 from batchpond.tasks.shared import reading
-from batchpond.tasks.shared.rule import TaskRule
 from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "shout"
 
 
 @dataclass(frozen=True)
-class ShoutRule(TaskRule):
+class ShoutRule(Rule):
     """Any answer with a letter in it is decided; its label says whether it was loud."""
 
     TASK: ClassVar[str] = TASK
+    PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(("OUTPUT",), ("INPUT",))
     PARSER_VERSION: ClassVar[int] = 1
-
-    @property
-    def placeholders(self) -> Placeholders:
-        """What its templates must and may contain."""
-        return Placeholders(("OUTPUT",), ("INPUT",))
 
     def read(self, response: Response) -> Judgment:
         """Return how loud a response is."""

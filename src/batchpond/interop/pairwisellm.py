@@ -33,7 +33,7 @@ from batchpond.interop.foreign import (
 )
 from batchpond.model import FileRole, Origin, Outcome, Response, ResponseStatus, Verdict
 from batchpond.providers import registry
-from batchpond.tasks.pairwise import PairwiseRule, parse
+from batchpond.tasks.pairwise import PairwiseRule
 
 _RULE: Final = PairwiseRule()
 _OUTPUT_NAME: Final = re.compile(r"(.*batch_\d+)_output\.jsonl", re.IGNORECASE)
@@ -313,7 +313,7 @@ def _failure(row: Mapping[str, str]) -> Outcome | None:
 
 def _read_again(text: str, claim: Verdict | None, place: str, findings: Findings) -> tuple[Verdict | None, Outcome]:
     """Return the verdict that a text gives by the strict rule, if it is not another than the recorded one."""
-    found = parse(Response(None, ResponseStatus.SUCCEEDED, text=text), _RULE)
+    found = _RULE.read(Response(None, ResponseStatus.SUCCEEDED, text=text))
     if found.outcome is Outcome.AMBIGUOUS:
         findings.doubt(Doubt.BOTH_ANSWERS, place, f"was recorded as {claim}")
         return None, Outcome.AMBIGUOUS
@@ -353,7 +353,7 @@ def _read_output(file: SourceFile, context: _Context) -> Iterator[Record]:
 
 
 def _answered(response: Response, pair: tuple[str, str], place: str, job: _Job) -> ForeignJudgment:
-    found = parse(response, _RULE)
+    found = _RULE.read(response)
     known: dict[str, Any] = {
         "template_id": job.template_id,
         "provider": job.provider,

@@ -65,12 +65,13 @@ def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path(
     """Return the pairwise study that a file's bytes describe; reads nothing else."""
     root = parse(data, source)
     file = read(root, tables.PairwiseFile)
+    file.answer.check(root.where("answer"))
     return Study(
         items=parts.items(root.inside("items"), file.items),
         pairs=parts.pairs(root.inside("pairs"), file.pairs),
         rubrics=parts.rubrics(root, file.rubrics),
         templates=parts.templates(root, file.templates),
-        answer=parts.answer(root.inside("answer"), file.answer),
+        answer=file.answer,
         models=parts.models(root, "models", file.models),
         source=source,
         base_path=base_path,

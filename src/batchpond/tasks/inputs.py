@@ -20,10 +20,9 @@ from typing import Any, ClassVar, Final
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Finish, Outcome, Response
-from batchpond.tasks.base import Judgment
+from batchpond.tasks.base import Judgment, Rule, Text
 from batchpond.tasks.shared import json as common_json
 from batchpond.tasks.shared import reading as common
-from batchpond.tasks.shared.rule import TaskRule
 from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.templates import Placeholders
 
@@ -39,15 +38,15 @@ _EMPHASIS: Final = "*_`\"' \t\u201c\u201d"
 
 
 @dataclass(frozen=True)
-class InputsRule(TaskRule):
+class InputsRule(Rule):
     """Which list is asked for, how many entries, under which key they stand in a list of objects, and bounds."""
 
     TASK: ClassVar[str] = TASK
     PARSER_VERSION: ClassVar[int] = 1
 
-    step: str = "questions"
+    step: Text = "questions"
     count: int = 10
-    key: str = "text"
+    key: Text = "text"
     count_max: int = 100
     entry_max_chars: int = 4_000
 
@@ -73,15 +72,10 @@ class InputsRule(TaskRule):
             raise StudyError(f"{where}.key must not be blank")
 
     def read(self, response: Response) -> Judgment:
-        """Return what a response says, as `parse` does."""
-        return parse(response, self)
-
-
-def parse(response: Response, rule: InputsRule) -> Judgment:
-    """Return whether a response has the list that was asked for; total: any response gives a judgment."""
-    is_whole = response.finish is not Finish.LENGTH
-    found = Judgment(None, Outcome.DECIDED)
-    return common.read(response, lambda text: found if is_whole and entries(text, rule) else None)
+        """Return what a response says; total: any response gives a judgment."""
+        is_whole = response.finish is not Finish.LENGTH
+        found = Judgment(None, Outcome.DECIDED)
+        return common.read(response, lambda text: found if is_whole and entries(text, self) else None)
 
 
 def entries(text: str, rule: InputsRule) -> tuple[str, ...]:

@@ -15,41 +15,35 @@ from typing import Any, ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response
-from batchpond.tasks.base import Judgment
+from batchpond.tasks.base import Judgment, Number, Rule, Text
 from batchpond.tasks.shared import json as common_json
 from batchpond.tasks.shared import reading as common
 from batchpond.tasks.shared.reading import bare_number
-from batchpond.tasks.shared.rule import TaskRule
 from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "likert"
-PLACEHOLDERS: Final = Placeholders(
-    ("STATEMENT", "OUTPUT"), ("INPUT", *STATEMENT_PLACEHOLDERS, "SCALE_MIN", "SCALE_MAX", "ANSWER_FORMAT")
-)
 FORMS: Final = ("json", "line")
 _OF_MAX: Final = re.compile(r"([^/o]{1,40}+)(?:/|out\s{0,9}of|of)([^/]{1,40})")
 
 
 @dataclass(frozen=True)
-class LikertRule(TaskRule):
+class LikertRule(Rule):
     """The scale, its ends included, and how a rating is written."""
 
     TASK: ClassVar[str] = TASK
+    PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
+        ("STATEMENT", "OUTPUT"), ("INPUT", *STATEMENT_PLACEHOLDERS, "SCALE_MIN", "SCALE_MAX", "ANSWER_FORMAT")
+    )
     PARSER_VERSION: ClassVar[int] = 1
 
-    minimum: float = 1.0
-    maximum: float = 5.0
+    minimum: Number = 1.0
+    maximum: Number = 5.0
     is_whole: bool = True
-    form: str = "json"
-    key: str = "rating"
-    explanation_key: str = "explanation"
-    prefix: str = "Rating:"
-
-    @property
-    def placeholders(self) -> Placeholders:
-        """What its templates must and may contain."""
-        return PLACEHOLDERS
+    form: Text = "json"
+    key: Text = "rating"
+    explanation_key: Text = "explanation"
+    prefix: Text = "Rating:"
 
     @property
     def _number(self) -> str:
@@ -89,17 +83,12 @@ class LikertRule(TaskRule):
         )
 
     def read(self, response: Response) -> Judgment:
-        """Return what a response says, as `parse` does."""
-        return parse(response, self)
-
-
-def parse(response: Response, rule: LikertRule) -> Judgment:
-    """Return what a response says; total: any response gives a judgment."""
-    if rule.form == "json":
-        reader = partial(_reading, rule=rule)
-        return common.read(response, lambda text: common_json.read_objects(text, rule.key, reader))
-    lines = common.whole_lines(response)
-    return common.read(response, lambda text: common.agreed(_line_readings(lines(text), rule)))
+        """Return what a response says; total: any response gives a judgment."""
+        if self.form == "json":
+            reader = partial(_reading, rule=self)
+            return common.read(response, lambda text: common_json.read_objects(text, self.key, reader))
+        lines = common.whole_lines(response)
+        return common.read(response, lambda text: common.agreed(_line_readings(lines(text), self)))
 
 
 def _reading(found: common_json.Object, rule: LikertRule) -> Judgment:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from batchpond.errors import StudyError
 from batchpond.model import Finish, Outcome
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.generation import parse as parse_generation
-from batchpond.tasks.inputs import InputsRule, Question, entries, parse, promising, same, select
+from batchpond.tasks.generation import GenerationRule
+from batchpond.tasks.inputs import InputsRule, Question, entries, promising, same, select
 from tests.rigs.task import ANY_TEXT, answered
 
 RULE = InputsRule(count=2, count_max=5, entry_max_chars=30)
@@ -44,19 +44,19 @@ def test_the_table_of_lists(text: str, found: tuple[str, ...]) -> None:
     """JSON arrays first, then numbered or bulleted lines."""
     assert entries(text, RULE) == found
     expected = Outcome.DECIDED if found else Outcome.UNPARSED if text else Outcome.EMPTY
-    assert parse(answered(text), RULE) == Judgment(None, expected)
+    assert RULE.read(answered(text)) == Judgment(None, expected)
 
 
 def test_a_cut_list_is_truncated() -> None:
     """Its last entry may be half of one."""
-    assert parse(answered("1. a\n2. b", Finish.LENGTH), RULE) == Judgment(None, Outcome.TRUNCATED)
+    assert RULE.read(answered("1. a\n2. b", Finish.LENGTH)) == Judgment(None, Outcome.TRUNCATED)
 
 
 def test_a_cut_generation_is_truncated() -> None:
     """And one that was not is decided, whatever it says."""
-    assert parse_generation(answered("A long ans", Finish.LENGTH)) == Judgment(None, Outcome.TRUNCATED)
-    assert parse_generation(answered("I'd rather not")) == Judgment(None, Outcome.DECIDED)
-    assert parse_generation(answered("x", refusal="no")) == Judgment(None, Outcome.DECIDED)
+    assert GenerationRule().read(answered("A long ans", Finish.LENGTH)) == Judgment(None, Outcome.TRUNCATED)
+    assert GenerationRule().read(answered("I'd rather not")) == Judgment(None, Outcome.DECIDED)
+    assert GenerationRule().read(answered("x", refusal="no")) == Judgment(None, Outcome.DECIDED)
 
 
 @given(st.lists(st.text(min_size=1, max_size=20)), ANY_TEXT)

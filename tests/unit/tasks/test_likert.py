@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from batchpond.errors import StudyError
 from batchpond.model import Finish, Outcome
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.likert import LikertRule, parse
-from tests.rigs.task import answered
+from batchpond.tasks.likert import LikertRule
+from tests.rigs.task import answered, rule_of
 
 RULE = LikertRule()
 LINE = LikertRule(form="line")
@@ -51,7 +51,7 @@ def rated(score: float, explanation: str | None = None) -> Judgment:
 )
 def test_ratings_in_json(text: str, judgment: Judgment) -> None:
     """Outside the scale is unparsed; nothing is rounded."""
-    assert parse(answered(text), RULE) == judgment
+    assert RULE.read(answered(text)) == judgment
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,14 @@ def test_ratings_in_json(text: str, judgment: Judgment) -> None:
 )
 def test_ratings_on_a_line(text: str, rule: LikertRule, judgment: Judgment) -> None:
     """The number stands alone after the prefix."""
-    assert parse(answered(text), rule) == judgment
+    assert rule.read(answered(text)) == judgment
 
 
 def test_the_last_line_of_a_cut_text_is_not_read() -> None:
     """`Rating: 1` may be the beginning of `Rating: 10`."""
     rule = LikertRule(form="line", maximum=10)
-    assert parse(answered("Rating: 1", Finish.LENGTH), rule) == Judgment(None, Outcome.TRUNCATED)
-    assert parse(answered("Rating: 1\n", Finish.LENGTH), rule) == rated(1)
+    assert rule.read(answered("Rating: 1", Finish.LENGTH)) == Judgment(None, Outcome.TRUNCATED)
+    assert rule.read(answered("Rating: 1\n", Finish.LENGTH)) == rated(1)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_scales_without_room_are_refused(rule: LikertRule) -> None:
 
 def test_whole_and_broken_bounds_are_one_rule() -> None:
     """1 and 1.0 in a study file have one name."""
-    assert LikertRule.from_study({"minimum": 0, "maximum": 10}, "a").parser_id == LikertRule(0.0, 10.0).parser_id
+    assert rule_of("likert", minimum=0, maximum=10).parser_id == LikertRule(0.0, 10.0).parser_id
     assert LikertRule(0.0, 1.0, is_whole=False).values()["ANSWER_FORMAT"].endswith('"rating": a number from 0 to 1}')
     assert LINE.values()["ANSWER_FORMAT"] == "Rating: <a whole number from 1 to 5>"
     assert LINE.output_schema() is None
@@ -114,7 +114,7 @@ def test_a_rating_is_kept_or_left_out_but_never_changed(value: float, is_whole: 
     """What is on the scale comes back exactly."""
     rule = LikertRule(is_whole=is_whole)
     document = {"explanation": "", "rating": value}
-    score = parse(answered(json.dumps(document)), rule).score
+    score = rule.read(answered(json.dumps(document))).score
     is_valid = 1 <= value <= 5 and (value.is_integer() or not is_whole)
     assert score == (value if is_valid else None)
     if is_valid:

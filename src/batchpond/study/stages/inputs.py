@@ -16,7 +16,7 @@ from batchpond.study import parts, tables
 from batchpond.study.spec import ModelSpec
 from batchpond.study.stages.spec import INPUTS, Kept, RowsSpec, StageSpec
 from batchpond.study.toml import Table
-from batchpond.tasks import registry
+from batchpond.tasks.generation import GenerationRule
 from batchpond.tasks.inputs import InputsRule
 from batchpond.tasks.rubrics import Rubric
 from batchpond.tasks.templates import Template, builtin
@@ -145,7 +145,7 @@ def _answers(chain: _Chain, number: int, questions: str) -> StageSpec:
         name=_name(chain.name, "answers", number),
         task="generation",
         rows=RowsSpec(stage=questions),
-        rule=registry.task("generation").rule({}, chain.name),
+        rule=GenerationRule(),
         templates=(_template("generation", "question"),),
         models=chain.candidates,
         rubrics=chain.rubrics,

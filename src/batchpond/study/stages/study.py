@@ -22,8 +22,6 @@ from batchpond.study.stages.spec import (
 )
 from batchpond.study.statements import read as statements
 from batchpond.study.toml import Table
-from batchpond.study.typed import read
-from batchpond.tasks import registry
 from batchpond.tasks.base import Rule
 from batchpond.tasks.pressure import tactics as pressure_tactics
 from batchpond.tasks.pressure.tactics import Tactic
@@ -88,10 +86,7 @@ def _stage(
 
 def _rule(table: Table, written: tables.StageKeys) -> Rule:
     settings = table.inside("answer")
-    if written.task == "pairwise":
-        return parts.answer(settings, read(settings, tables.Answer))
-    name = "generation" if written.task == CONVERSATION else written.task
-    rule = registry.task(name).rule(written.answer, settings.where())
+    rule = parts.answer(settings, "generation" if written.task == CONVERSATION else written.task)
     derive.check(rule, settings.where())
     return rule
 
