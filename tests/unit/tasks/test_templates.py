@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, ResponseStatus, Verdict
 from batchpond.tasks import rubrics
-from batchpond.tasks.pairwise import AnswerRule, parse
+from batchpond.tasks.pairwise import PairwiseRule
 from batchpond.tasks.templates import OPTIONAL, PAIRWISE_PLACEHOLDERS, REQUIRED, Template, builtin, listing
 
 NAMES = REQUIRED + OPTIONAL
@@ -64,7 +64,7 @@ def test_the_hash_follows_the_content() -> None:
 def test_built_in_templates_are_complete(template: Template) -> None:
     """Every built-in template has all placeholders and ends by asking for the exact answers."""
     template.check(template.template_id)
-    rule = AnswerRule()
+    rule = PairwiseRule()
     trait = rubrics.builtin()["overall_quality"]
     values = {"TRAIT_NAME": trait.name, "TRAIT_DESCRIPTION": trait.description,
               "ANSWER_FIRST": rule.answer_first, "ANSWER_SECOND": rule.answer_second}  # fmt: skip
@@ -72,8 +72,8 @@ def test_built_in_templates_are_complete(template: Template) -> None:
     assert not re.search(r"\{[A-Z_0-9]+\}", text)
     assert text.index("One.") < text.index("Two.") < text.index(rule.answer_first) < text.index(rule.answer_second)
     # A judge that only repeats its instructions is not counted.
-    assert parse(Response("c", ResponseStatus.SUCCEEDED, text=text), rule).outcome is Outcome.AMBIGUOUS
-    assert parse(Response("c", ResponseStatus.SUCCEEDED, text=rule.answer_second), rule).verdict is Verdict.SECOND
+    assert rule.read(Response("c", ResponseStatus.SUCCEEDED, text=text)).outcome is Outcome.AMBIGUOUS
+    assert rule.read(Response("c", ResponseStatus.SUCCEEDED, text=rule.answer_second)).verdict is Verdict.SECOND
 
 
 def test_there_are_five_templates_and_two_rubrics() -> None:
