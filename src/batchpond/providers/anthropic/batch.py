@@ -30,8 +30,7 @@ from batchpond.providers.base import Descriptor
 from batchpond.providers.http.client import JsonStream
 from batchpond.providers.http.errors import AckRule
 from batchpond.providers.shared.batches import BatchWire, Order
-from batchpond.providers.shared.live import LiveApi, LiveWire
-from batchpond.providers.shared.rates import Names, RateNames
+from batchpond.providers.shared.live import LiveApi, LiveWire, Names, RateNames
 
 __all__ = [
     "BATCH",

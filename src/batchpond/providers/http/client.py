@@ -21,7 +21,7 @@ import orjson
 from batchpond.clock import Clock
 from batchpond.errors import LakeError, ProviderError
 from batchpond.model import Download, ErrorClass, Unclear
-from batchpond.providers.http import downloads, uploads
+from batchpond.providers.http import transfers
 from batchpond.providers.http.connections import Auth, Deadline, FixedAuth, KeyGuard, LaneTransport, failure, within
 from batchpond.providers.http.errors import (
     AckRule,
@@ -112,7 +112,7 @@ def _whole(body: JsonStream) -> Iterator[bytes]:
             break
         yield part
     if n_bytes != body.size_bytes:
-        raise downloads.Refused("the body changed while it was sent")
+        raise transfers.Refused("the body changed while it was sent")
 
 
 class HttpClient:
@@ -260,7 +260,7 @@ class HttpClient:
                     response.close()
             except httpx.PoolTimeout as error:
                 return Unsent(str(error), is_own=True)
-            except (downloads.Refused, httpx.DecodingError, httpx.StreamError) as error:
+            except (transfers.Refused, httpx.DecodingError, httpx.StreamError) as error:
                 return Broken(str(error))
             except (httpx.HTTPError, httpx.InvalidURL, ConnectionError, TimeoutError) as error:
                 return _kept_from(failure(error))
@@ -283,7 +283,7 @@ class HttpClient:
             raise LakeError(f"cannot read {file}: {error.strerror or error}") from None
         return self._final(result, f"POST {path}", allow)
 
-    def upload_resumable(self, start: uploads.Start, file: Path) -> Answer:
+    def upload_resumable(self, start: transfers.Start, file: Path) -> Answer:
         """Send a file in chunks from disk, going on after a break where the server stands.
 
         Returns the last answer, whose body may be lost. Raises ProviderError, with nothing sent, when
@@ -292,15 +292,15 @@ class HttpClient:
 
         def send(
             method: str, address: str, headers: Mapping[str, str], content: bytes | Iterable[bytes]
-        ) -> uploads.Result:
+        ) -> transfers.Result:
             request = self._request(method, address, headers=headers, content=content)
             return self._exchange(request, self._limits.upload_s, self._read_answer)
 
         name = f"POST {start.path}"
-        calls = uploads.Calls(send, lambda call: self._repeated(call, name))
+        calls = transfers.Calls(send, lambda call: self._repeated(call, name))
         try:
             with file.open("rb") as content:
-                result = uploads.send(calls, start, content, file.stat().st_size)
+                result = transfers.send(calls, start, content, file.stat().st_size)
         except OSError as error:
             raise LakeError(f"cannot read {file}: {error.strerror or error}") from None
         return result if isinstance(result, Answer) and result.is_success else self._final(result, name)
@@ -400,7 +400,7 @@ class HttpClient:
                     return consume(response, until)
                 finally:
                     response.close()
-            except downloads.Refused as error:
+            except transfers.Refused as error:
                 return Fault(str(error))
             except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ConnectionError, TimeoutError) as error:
                 return failure(error)
@@ -414,7 +414,7 @@ class HttpClient:
         for chunk in response.iter_bytes():
             body += chunk
             if len(body) > self._limits.json_bytes:
-                raise downloads.Refused(f"the answer is larger than {self._limits.json_bytes} bytes")
+                raise transfers.Refused(f"the answer is larger than {self._limits.json_bytes} bytes")
             if until.remaining_s <= 0 and len(body) != n_declared:
                 return Again(RetryReason.TIMEOUT, "the call's total deadline has passed")
         if n_declared is not None and n_declared != len(body):
@@ -426,11 +426,11 @@ class HttpClient:
             if response.status_code != 200:
                 return self._read_answer(response, until)
             if "text/html" in response.headers.get("content-type", ""):
-                raise downloads.Refused("a web page came instead of the file: a proxy or login page answered")
+                raise transfers.Refused("a web page came instead of the file: a proxy or login page answered")
             limits = self._limits
-            slowness = downloads.Slowness(self._clock, limits.min_bytes_per_s, limits.slow_window_s)
+            slowness = transfers.Slowness(self._clock, limits.min_bytes_per_s, limits.slow_window_s)
             lower = {name.lower(): value for name, value in response.headers.items()}
-            return downloads.store(
+            return transfers.store(
                 response.iter_raw(), lower, dest, max_bytes=limits.download_bytes, slowness=slowness, until=until
             )
 
