@@ -153,7 +153,7 @@ def test_every_provider_has_a_simulator() -> None:
     """A provider is a folder here and one of the same name in the simulators, and both hold what the others hold."""
     names = {*registry.NAMES, *registry.LIVE_ONLY, "compatible"}
     folders = {path.parent.name for path in (PACKAGE / "providers").glob("*/__init__.py")}
-    assert folders - {"http", "shared", "files"} == names
+    assert folders - {"http", "shared"} == names
     assert names <= {path.parent.name for path in SIMULATORS.glob("*/api.py")}
     for name in names:
         stems = {path.stem for path in (PACKAGE / "providers" / name).glob("*.py")}

@@ -20,9 +20,9 @@ from batchpond.providers.base import (
     LiveProvider,
     ProviderModule,
 )
-from batchpond.providers.files import batch as common_files
-from batchpond.providers.files import folder as common_folder
 from batchpond.providers.http.keys import KeyRow, listing
+from batchpond.providers.shared import files
+from batchpond.providers.shared import folder as folders
 
 NAMES: Final = ("openai", "anthropic", "gemini", "vertex", "together")
 LIVE_ONLY: Final = ("ollama",)
@@ -51,7 +51,7 @@ def module(name: str) -> ProviderModule:
 def caveats(found: ProviderModule, model: str, mode: Mode) -> tuple[str, ...]:
     """Return what to know about a provider's model, asked in this way, before money is spent."""
     if mode is Mode.FILES:
-        return common_files.CAVEATS
+        return files.CAVEATS
     return (*found.DESCRIPTOR.caveats, *found.caveats(model))
 
 
@@ -86,8 +86,8 @@ def connect(
     provider's request and result files, by default the lake's; it needs no key.
     """
     if name.endswith(FILES_MARK):
-        folder = common_folder.folder(os.environ if environ is None else environ, lake_path)
-        return common_files.Files(module(name.removesuffix(FILES_MARK)), folder, clock or SystemClock())
+        folder = folders.folder(os.environ if environ is None else environ, lake_path)
+        return files.Files(module(name.removesuffix(FILES_MARK)), folder, clock or SystemClock())
     wire: BatchProvider = _import(name).BATCH.connect(
         clock or SystemClock(),
         transport=transport,

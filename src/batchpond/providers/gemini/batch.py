@@ -35,11 +35,17 @@ from batchpond.providers.gemini.body import GENERATE, build_body, endpoint_for, 
 from batchpond.providers.gemini.lines import is_blank, read_answer, read_line, read_status
 from batchpond.providers.gemini.models import accepted_thinking, caveats
 from batchpond.providers.http import keys, transfers
-from batchpond.providers.http.client import HttpClient
+from batchpond.providers.http.client import HttpClient, segment
 from batchpond.providers.http.errors import AckRule, Answer, error_class_of
 from batchpond.providers.http.transfers import Commands, Start
-from batchpond.providers.shared import wire as common
-from batchpond.providers.shared.batches import BatchWire, Order
+from batchpond.providers.shared.batches import (
+    BatchWire,
+    Order,
+    filled_page_by_token,
+    newest_named,
+    page_by_token,
+    rejection,
+)
 from batchpond.providers.shared.lines import load_row
 from batchpond.providers.shared.live import NO_RATES, LiveApi, LiveWire
 from batchpond.text import redact
@@ -101,7 +107,6 @@ _VERSION: Final = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
 _DEFAULT_VERSION: Final = "v1beta"
 _MIME_TYPE: Final = "application/jsonl"
 _PAGES_MAX: Final = 1_000
-_CLOCK_SKEW: Final = timedelta(hours=1)
 _READY_WAITS: Final = 30
 _READY_WAIT_S: Final = 2.0
 _INLINE_BYTES_MAX: Final = 256 << 20
@@ -178,15 +183,13 @@ class Gemini(BatchWire):
 
     def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
         """Return the usable files of that display name, newest first, made since then or at an unknown time."""
-        found: list[RemoteFile] = []
+        found: list[RemoteFile | None] = []
         cursor: str | None = None
         for _ in range(_PAGES_MAX):
-            rows, cursor = common.page_by_token(self._http, *self._listing("files"), cursor, "files")
-            files = [file_of(row) for row in rows if fields.mapping(row).get("state") != "FAILED"]
-            found += [file for file in files if file is not None and file.filename == filename]
+            rows, cursor = page_by_token(self._http, *self._listing("files"), cursor, "files")
+            found += [file_of(row) for row in rows if fields.mapping(row).get("state") != "FAILED"]
             if cursor is None:
-                kept = [file for file in found if file.created_at is None or file.created_at >= since - _CLOCK_SKEW]
-                return sorted(kept, key=lambda file: file.created_at or since, reverse=True)
+                return newest_named(found, filename, since)
         raise ProviderError(f"{self.host} lists more than {_PAGES_MAX} pages of files")
 
     def order(self, spec: CreateSpec) -> Order:
@@ -215,7 +218,7 @@ class Gemini(BatchWire):
         Raises ProviderError when the listing does not go on as it says: an incomplete list must
         never look like a complete one.
         """
-        return self.page_of(*common.filled_page_by_token(self._http, *self._listing("batches"), cursor, "operations"))
+        return self.page_of(*filled_page_by_token(self._http, *self._listing("batches"), cursor, "operations"))
 
     def cancel(self, batch_id: str) -> RemoteBatch | None:
         """Ask for cancellation, and for what came of it; None when Google says it is too late or unknown."""
@@ -255,7 +258,7 @@ class Gemini(BatchWire):
         return self.scope_of(self._http.request_json("GET", f"/{self._version}/batches", params={"pageSize": 1}), ())
 
     def _resource(self, name: str, prefix: str) -> str:
-        return f"/{self._version}/{prefix}{common.segment(name.removeprefix(prefix))}"
+        return f"/{self._version}/{prefix}{segment(name.removeprefix(prefix))}"
 
     def _content_path(self, file_id: str) -> str:
         return f"/download{self._resource(file_id, 'files/')}:download?alt=media"
@@ -296,7 +299,7 @@ class Gemini(BatchWire):
             error_class = ErrorClass.MODEL_GONE
         if error_class is ErrorClass.PERMANENT and _FILE_NOT_READY.search(message):
             error_class = ErrorClass.TRANSIENT
-        return common.rejection(answer, error_class, self._clock.now())
+        return rejection(answer, error_class, self._clock.now())
 
 
 BATCH: Final = Gemini
@@ -305,8 +308,8 @@ BATCH: Final = Gemini
 def _model_path(model: str) -> str:
     for prefix in ("models/", "tunedModels/"):
         if model.startswith(prefix):
-            return prefix + common.segment(model.removeprefix(prefix))
-    return "models/" + common.segment(model)
+            return prefix + segment(model.removeprefix(prefix))
+    return "models/" + segment(model)
 
 
 def _inline_lines(operation: object) -> Iterator[bytes]:

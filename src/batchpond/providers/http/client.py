@@ -8,12 +8,14 @@ exception that leaves this module refers to a request, so none can show a header
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 import httpx
 import orjson
@@ -21,6 +23,7 @@ import orjson
 from batchpond.clock import Clock
 from batchpond.errors import LakeError, ProviderError
 from batchpond.model import Download, ErrorClass, Unclear
+from batchpond.providers.base import Descriptor
 from batchpond.providers.http import transfers
 from batchpond.providers.http.connections import Auth, Deadline, FixedAuth, KeyGuard, LaneTransport, failure, within
 from batchpond.providers.http.errors import (
@@ -51,6 +54,7 @@ _ASKING: Final = {
     "Content-Type": "application/json",
 }
 _HOPS_MAX: Final = 3
+_SCOPE_CHARS: Final = 100
 
 _log = logging.getLogger("batchpond.http")
 T = TypeVar("T")
@@ -494,3 +498,42 @@ def _kept_from(problem: Again | Fault) -> Unsent | Broken | Fault:
             return Broken(f"{problem.reason}: {redact(problem.detail)}")
         case Fault():
             return problem
+
+
+# --- of one provider ------------------------------------------------------------------------------
+
+
+class ProviderClient:
+    """What every client of a provider's API has: one provider's descriptor, one key at one host, and a clock."""
+
+    descriptor: Descriptor
+
+    def __init__(self, http: HttpClient, clock: Clock) -> None:
+        self._http = http
+        self._clock = clock
+
+    @property
+    def host(self) -> str:
+        """Return the host that the key is bound to."""
+        return self._http.host
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the base URL is on this machine, that is, a simulator."""
+        return self._http.is_loopback
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def scope_in(self, headers: Mapping[str, str], names: tuple[str, ...]) -> str:
+        """Return `provider/host/...`: which account an answer came from, by the headers that say so."""
+        parts = (re.sub(r"[^\w.-]", "_", headers.get(name, "").strip())[:_SCOPE_CHARS] or "-" for name in names)
+        return "/".join((self.descriptor.name, self.host, *parts))
+
+
+def segment(identifier: str) -> str:
+    """Return an id as one segment of a path; raises ProviderError for what would address something else."""
+    if not identifier or set(identifier) <= {"."}:
+        raise ProviderError(f"{identifier!r} is not an id")
+    return quote(identifier, safe="")

@@ -15,9 +15,8 @@ from batchpond.providers.http.errors import Answer, ApiError, error_class_of
 from batchpond.providers.openai.body import CHAT, RESPONSES, build_body, endpoint_for, payload_line
 from batchpond.providers.openai.lines import read_answer, read_line
 from batchpond.providers.openai.models import accepted_thinking, caveats
-from batchpond.providers.shared.batches import FilesWire
+from batchpond.providers.shared.batches import FilesWire, rejection
 from batchpond.providers.shared.live import REQUESTS_AND_TOKENS, LiveApi
-from batchpond.providers.shared.wire import rejection
 
 __all__ = [
     "BATCH",

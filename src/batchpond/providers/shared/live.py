@@ -40,10 +40,9 @@ from batchpond.providers.base import (
     RateHints,
 )
 from batchpond.providers.http import keys
-from batchpond.providers.http.client import Broken, HttpClient, HttpLimits, Unsent
+from batchpond.providers.http.client import Broken, HttpClient, HttpLimits, ProviderClient, Unsent
 from batchpond.providers.http.errors import Answer, ApiError, Fault, HttpError, Shape, classify, read_any, redirect_host
 from batchpond.providers.http.retry import RetryPolicy, duration_s
-from batchpond.providers.shared import wire as common
 from batchpond.providers.shared.lines import load_answer
 from batchpond.text import redact
 
@@ -156,7 +155,7 @@ _ACCESS_HINT: Final = "check it with `batchpond keys --check`; what was answered
 _BILLING_HINT: Final = "add credit at the provider, then run the same command: what was answered is kept"
 
 
-class LiveWire(common.Wire):
+class LiveWire(ProviderClient):
     """The wire of one provider's live calls; `ask` may be called by many threads at once.
 
     Here an endpoint such as `/v1/chat/completions` is a path below a base URL that ends in its version, as
@@ -189,7 +188,7 @@ class LiveWire(common.Wire):
 
     def started(self, answer: Answer) -> LiveStart:
         """Return what the headers of a first answer say: the account, and whether a simulator speaks."""
-        scope = common.scope(self.descriptor.name, self.host, answer.headers, self.descriptor.scope_headers)
+        scope = self.scope_in(answer.headers, self.descriptor.scope_headers)
         return LiveStart(scope, answer.headers.get(SIMULATOR_HEADER) == "1")
 
     def ask(self, endpoint: str, request_model: str, body: bytes, deadline_s: float) -> LiveAnswer:

@@ -35,9 +35,8 @@ from batchpond.model import (
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http.errors import AckRule, Answer, ApiError, classify
 from batchpond.providers.shared import lines
-from batchpond.providers.shared.batches import FilesWire
+from batchpond.providers.shared.batches import FilesWire, file_object, newest_named, rejection
 from batchpond.providers.shared.live import PLAIN_NAMES, LiveApi, Names, Per, RateNames
-from batchpond.providers.shared.wire import file_object, is_before, rejection, scope
 from batchpond.providers.together.body import (
     CHAT,
     DISCOUNTS,
@@ -138,10 +137,7 @@ class Together(FilesWire):
         rows = self._http.request_json("GET", self.files_path).json.get("data")
         if not isinstance(rows, list):
             raise ProviderError(f"GET {self.files_path} at {self.host} answered without a list")
-        files = (file_object(row) for row in rows)
-        found = [file for file in files if file is not None and file.filename == filename]
-        kept = [file for file in found if not is_before(file, since)]
-        return sorted(kept, key=lambda file: file.created_at or since, reverse=True)
+        return newest_named(map(file_object, rows), filename, since)
 
     def list_page(self, cursor: str | None) -> BatchPage:
         """Return all of the account's batches, newest first: there are no pages.
@@ -175,7 +171,7 @@ class Together(FilesWire):
         """Return the scope: only batches say which organisation and project a key is of, and they must agree."""
         owners = {tuple(fields.text(batch.seen.get(name)) or "" for name in _OWNER) for batch in batches}
         owner = owners.pop() if len(owners) == 1 else ("", "")
-        return scope(DESCRIPTOR.name, self.host, dict(zip(_OWNER, owner, strict=True)), _OWNER)
+        return self.scope_in(dict(zip(_OWNER, owner, strict=True)), _OWNER)
 
     def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:  # noqa: ARG002
         """Return what a definite no comes to: the text of the error decides where its status does not."""

@@ -36,10 +36,9 @@ from batchpond.providers.gemini import models as gemini_models
 from batchpond.providers.gemini.batch import STATES
 from batchpond.providers.gemini.body import GENERATE, endpoint_for
 from batchpond.providers.gemini.lines import is_blank, read_answer, read_status
-from batchpond.providers.http.client import HttpClient, HttpError
+from batchpond.providers.http.client import HttpClient, HttpError, segment
 from batchpond.providers.http.errors import AckRule, Answer, error_class_of
-from batchpond.providers.shared import wire as common
-from batchpond.providers.shared.batches import BatchWire, Order
+from batchpond.providers.shared.batches import BatchWire, Order, filled_page_by_token, rejection
 from batchpond.providers.vertex import auth as vertex_auth
 from batchpond.providers.vertex.auth import Access, Place, advice_for_call, advice_for_job, role_named
 from batchpond.providers.vertex.body import bare_model, build_body, check_payload, model_path, payload_line
@@ -236,7 +235,7 @@ class Vertex(BatchWire):
         name = batch_id if "/" in batch_id else f"{self._place.parent}/batchPredictionJobs/{batch_id}"
         if not _JOB.fullmatch(name):
             raise ProviderError(f"{batch_id!r} is not the name of a Vertex AI job")
-        return "/v1/" + "/".join(common.segment(part) for part in name.split("/"))
+        return "/v1/" + "/".join(segment(part) for part in name.split("/"))
 
     @staticmethod
     def is_of(batch: RemoteBatch, batch_id: str) -> bool:
@@ -306,7 +305,7 @@ class Vertex(BatchWire):
         path = f"/v1/{self._place.parent}/batchPredictionJobs"
         asked = {"pageSize": DESCRIPTOR.list_page_size, **params}
         with role_named(lambda: self._access.caller):
-            rows, cursor = common.filled_page_by_token(self._http, path, asked, cursor, "batchPredictionJobs")
+            rows, cursor = filled_page_by_token(self._http, path, asked, cursor, "batchPredictionJobs")
         return self.page_of(rows, cursor)
 
     def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:  # noqa: ARG002
@@ -320,7 +319,7 @@ class Vertex(BatchWire):
             error_class = ErrorClass.ACCESS  # though Google's text says that the thing may not exist
         if answer.status_code == 401 and self._is_renewed():
             error_class = ErrorClass.TRANSIENT
-        refusal = common.rejection(answer, error_class, self._clock.now())
+        refusal = rejection(answer, error_class, self._clock.now())
         return replace(refusal, message=f"{refusal.message} [{advice}]") if advice else refusal
 
     def _is_renewed(self) -> bool:

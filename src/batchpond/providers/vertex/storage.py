@@ -15,9 +15,9 @@ from typing import Any, Final
 from batchpond import fields
 from batchpond.errors import ProviderError
 from batchpond.model import Download, RemoteFile
-from batchpond.providers.http.client import HttpClient, HttpError
+from batchpond.providers.http.client import HttpClient, HttpError, segment
 from batchpond.providers.http.transfers import Ranges, Start
-from batchpond.providers.shared import wire as common
+from batchpond.providers.shared.batches import page_by_token
 from batchpond.providers.vertex.auth import BUCKET, role_named
 
 OBJECTS_MAX: Final = 10_000
@@ -55,7 +55,7 @@ class Address:
     @property
     def path(self) -> str:
         """The object's path in the API."""
-        return f"/storage/v1/b/{self.bucket}/o/{common.segment(self.name)}"
+        return f"/storage/v1/b/{self.bucket}/o/{segment(self.name)}"
 
 
 class Storage:
@@ -122,7 +122,7 @@ class Storage:
         cursor: str | None = None
         for _ in range(_PAGES_MAX):
             with role_named(self._caller):
-                rows, cursor = common.page_by_token(self._http, path, params, cursor, "items")
+                rows, cursor = page_by_token(self._http, path, params, cursor, "items")
             for row in map(fields.mapping, rows):
                 name = fields.identifier(row.get("name"))
                 if name is None or not name.startswith(address.name):
@@ -166,7 +166,7 @@ class Storage:
 
     def _put(self, path: Path, address: Address, generation: int) -> dict[str, Any] | None:
         """Upload over that generation, 0 for none; None when there is another one."""
-        query = f"uploadType=resumable&name={common.segment(address.name)}&ifGenerationMatch={generation}"
+        query = f"uploadType=resumable&name={segment(address.name)}&ifGenerationMatch={generation}"
         start = Start(
             f"/upload/storage/v1/b/{address.bucket}/o?{query}",
             {"contentType": _MIME_TYPE},
