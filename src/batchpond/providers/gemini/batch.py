@@ -39,7 +39,7 @@ from batchpond.providers.http.client import HttpClient, segment
 from batchpond.providers.http.errors import AckRule, Answer, error_class_of
 from batchpond.providers.http.transfers import Commands, Start
 from batchpond.providers.shared.batches import (
-    BatchWire,
+    BatchClient,
     Order,
     filled_page_by_token,
     newest_named,
@@ -47,7 +47,7 @@ from batchpond.providers.shared.batches import (
     rejection,
 )
 from batchpond.providers.shared.lines import load_row
-from batchpond.providers.shared.live import NO_RATES, LiveApi, LiveWire
+from batchpond.providers.shared.live import NO_RATES, LiveApi, LiveClient
 from batchpond.text import redact
 
 __all__ = [
@@ -112,8 +112,8 @@ _READY_WAIT_S: Final = 2.0
 _INLINE_BYTES_MAX: Final = 256 << 20
 
 
-class GeminiLive(LiveWire):
-    """The wire of Gemini's live calls: the model is in the path."""
+class GeminiLive(LiveClient):
+    """The client of Gemini's live calls: the model is in the path."""
 
     def address(self, endpoint: str, request_model: str) -> tuple[str, None]:
         """Return the path of a model's method."""
@@ -134,11 +134,11 @@ def _base_of(base_url: str, environ: Mapping[str, str]) -> str:
     return "/".join(_versioned(base_url, keys.setting(environ, "GOOGLE_GENAI_API_VERSION")))
 
 
-LIVE: Final = LiveApi(DESCRIPTOR, NO_RATES, request_id_headers=(), base_of=_base_of, wire=GeminiLive)
+LIVE: Final = LiveApi(DESCRIPTOR, NO_RATES, request_id_headers=(), base_of=_base_of, client=GeminiLive)
 
 
-class Gemini(BatchWire):
-    """The wire of the Gemini API's batch mode, bound to one key and base URL."""
+class Gemini(BatchClient):
+    """The client of the Gemini API's batch mode, bound to one key and base URL."""
 
     descriptor = DESCRIPTOR
     ack = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
@@ -158,7 +158,7 @@ class Gemini(BatchWire):
         environ: Mapping[str, str] = os.environ,
         base_url: str | None = None,
     ) -> Self:
-        """Return the wire for the environment's key; raises AccessError when there is none.
+        """Return the client for the environment's key; raises AccessError when there is none.
 
         Reads GOOGLE_API_KEY before GEMINI_API_KEY, GOOGLE_GEMINI_BASE_URL and GOOGLE_GENAI_API_VERSION, as the
         SDK does. The version is that of the base URL's last part if it names one, else the variable's,

@@ -17,7 +17,7 @@ from batchpond.model import ErrorClass, FileRole, Finish, Prompt, Response, Resp
 from batchpond.providers.base import BuiltBody, LiveStart, ModelSettings, live_descriptor
 from batchpond.providers.http.errors import ApiError
 from batchpond.providers.shared.lines import failed, messages, size_bytes, success_of, unreadable, without_thoughts
-from batchpond.providers.shared.live import NO_RATES, LiveApi, LiveWire
+from batchpond.providers.shared.live import NO_RATES, LiveApi, LiveClient
 
 CHAT: Final = "/api/chat"
 CONTEXT_MIN_TOKENS: Final = 8_192
@@ -72,8 +72,8 @@ def caveats(model: str) -> tuple[str, ...]:
     return ()
 
 
-class Ollama(LiveWire):
-    """The wire of Ollama's native chat; OLLAMA_HOST is read in all of its forms, as the SDK does."""
+class Ollama(LiveClient):
+    """The client of Ollama's native chat; OLLAMA_HOST is read in all of its forms, as the SDK does."""
 
     def address(self, endpoint: str, request_model: str) -> tuple[str, None]:  # noqa: ARG002
         """Return the path of an endpoint, which is the endpoint."""
@@ -106,7 +106,7 @@ class Ollama(LiveWire):
                 )
 
 
-LIVE: Final = LiveApi(DESCRIPTOR, NO_RATES, models_path="/api/tags", request_id_headers=(), wire=Ollama)
+LIVE: Final = LiveApi(DESCRIPTOR, NO_RATES, models_path="/api/tags", request_id_headers=(), client=Ollama)
 
 
 def _names(listing: object) -> set[str]:

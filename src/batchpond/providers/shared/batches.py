@@ -1,6 +1,6 @@
 """What batch APIs have in common: an object a batch, made by one POST, listed, looked at, cancelled.
 
-`BatchWire` is every one of them, `FilesWire` those of the files kind (OpenAI's and whoever copies it): a JSONL file
+`BatchClient` is every one of them, `FilesClient` those of the files kind (OpenAI's and whoever copies it): a JSONL file
 is uploaded, a batch names it, and ends with an output file and an error file. A provider says what differs.
 """
 
@@ -69,8 +69,8 @@ class Order:
     headers: Mapping[str, str] | None = None
 
 
-class BatchWire(ProviderClient, ABC):
-    """The wire of one batch API, bound to one key and base URL.
+class BatchClient(ProviderClient, ABC):
+    """The client of one batch API, bound to one key and base URL.
 
     `ack` tells the provider's own answers from a proxy's; `missing` are the statuses of a batch that may not
     exist, `too_late` those of a cancel that changes nothing.
@@ -91,7 +91,7 @@ class BatchWire(ProviderClient, ABC):
         environ: Mapping[str, str] = os.environ,
         base_url: str | None = None,
     ) -> Self:
-        """Return the wire for the environment's key, by the descriptor's names; raises AccessError when there is none.
+        """Return the client for the environment's key, by the descriptor's names; raises AccessError without one.
 
         `transport` replaces the network.
         """
@@ -209,8 +209,8 @@ class BatchWire(ProviderClient, ABC):
         return self.scope_of(self._http.request_json("GET", self.batches_path, params={"limit": 1}), ())
 
 
-class FilesWire(BatchWire):
-    """The wire of a batch API of the files kind.
+class FilesClient(BatchClient):
+    """The client of a batch API of the files kind.
 
     `already_there` are the statuses of an upload whose content the provider has; the answer names the file.
     `expires_at` and `ended_at` are the members with those times.

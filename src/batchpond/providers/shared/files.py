@@ -80,7 +80,7 @@ def descriptor_of(descriptor: Descriptor) -> Descriptor:
 
 
 class Files:
-    """A folder as the wire of a provider's batches; `module` says how its lines are written and read."""
+    """A folder as the client of a provider's batches; `module` says how its lines are written and read."""
 
     def __init__(self, module: ProviderModule, folder: Folder, clock: Clock) -> None:
         self._module = module

@@ -155,8 +155,8 @@ _ACCESS_HINT: Final = "check it with `batchpond keys --check`; what was answered
 _BILLING_HINT: Final = "add credit at the provider, then run the same command: what was answered is kept"
 
 
-class LiveWire(ProviderClient):
-    """The wire of one provider's live calls; `ask` may be called by many threads at once.
+class LiveClient(ProviderClient):
+    """The client of one provider's live calls; `ask` may be called by many threads at once.
 
     Here an endpoint such as `/v1/chat/completions` is a path below a base URL that ends in its version, as
     OpenAI's does; others override `address`.
@@ -184,7 +184,7 @@ class LiveWire(ProviderClient):
 
     def check(self) -> str:
         """Make one free call and return the scope that the key belongs to."""
-        return LiveWire.start(self, "").scope
+        return LiveClient.start(self, "").scope
 
     def started(self, answer: Answer) -> LiveStart:
         """Return what the headers of a first answer say: the account, and whether a simulator speaks."""
@@ -249,7 +249,7 @@ class LiveApi:
     """What tells one provider's live calls from another's, beside its descriptor; header names are lower case.
 
     `models_path` is what a first free call gets. `base_of` returns what endpoints are below, by the base URL that the
-    user gave and the environment; `wire` is what makes the calls.
+    user gave and the environment; `client` is what makes the calls.
     """
 
     descriptor: Descriptor
@@ -258,7 +258,7 @@ class LiveApi:
     models_shape: Shape = dict
     request_id_headers: tuple[str, ...] = ("x-request-id",)
     base_of: Callable[[str, Mapping[str, str]], str] = _as_it_is
-    wire: type[LiveWire] = LiveWire
+    client: type[LiveClient] = LiveClient
 
     def connect(
         self,
@@ -268,8 +268,8 @@ class LiveApi:
         environ: Mapping[str, str] = os.environ,
         base_url: str | None = None,
         max_connections: int = LIVE_CONNECTIONS,
-    ) -> LiveWire:
-        """Return the wire for the environment's key and base URL.
+    ) -> LiveClient:
+        """Return the client for the environment's key and base URL.
 
         Raises AccessError when a key is needed and there is none, UsageError when no variable says where
         the server is. `transport` replaces the network.
@@ -284,7 +284,7 @@ class LiveApi:
             limits=HttpLimits(max_connections=max_connections),
             retries=_START_RETRIES,
         )
-        return self.wire(self, http, clock)
+        return self.client(self, http, clock)
 
 
 @dataclass(frozen=True, slots=True)

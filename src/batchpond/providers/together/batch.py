@@ -35,7 +35,7 @@ from batchpond.model import (
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http.errors import AckRule, Answer, ApiError, classify
 from batchpond.providers.shared import lines
-from batchpond.providers.shared.batches import FilesWire, file_object, newest_named, rejection
+from batchpond.providers.shared.batches import FilesClient, file_object, newest_named, rejection
 from batchpond.providers.shared.live import PLAIN_NAMES, LiveApi, Names, Per, RateNames
 from batchpond.providers.together.body import (
     CHAT,
@@ -111,8 +111,8 @@ _LIKELY_BOUNDS: Final = frozenset({20, 25, 50, 100, 200, 250, 500, 1_000, 2_000,
 _CUT: Final = "cut"
 
 
-class Together(FilesWire):
-    """The wire of Together's Batch API, bound to one key and base URL."""
+class Together(FilesClient):
+    """The client of Together's Batch API, bound to one key and base URL."""
 
     descriptor = DESCRIPTOR
     batches_path = "/v1/batches"

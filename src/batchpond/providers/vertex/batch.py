@@ -38,7 +38,7 @@ from batchpond.providers.gemini.body import GENERATE, endpoint_for
 from batchpond.providers.gemini.lines import is_blank, read_answer, read_status
 from batchpond.providers.http.client import HttpClient, HttpError, segment
 from batchpond.providers.http.errors import AckRule, Answer, error_class_of
-from batchpond.providers.shared.batches import BatchWire, Order, filled_page_by_token, rejection
+from batchpond.providers.shared.batches import BatchClient, Order, filled_page_by_token, rejection
 from batchpond.providers.vertex import auth as vertex_auth
 from batchpond.providers.vertex.auth import Access, Place, advice_for_call, advice_for_job, role_named
 from batchpond.providers.vertex.body import bare_model, build_body, check_payload, model_path, payload_line
@@ -122,8 +122,8 @@ def caveats(model: str) -> tuple[str, ...]:
     return gemini_models.caveats(bare_model(model))
 
 
-class Vertex(BatchWire):
-    """The wire of Vertex AI's batch prediction, bound to one project, location and bucket."""
+class Vertex(BatchClient):
+    """The client of Vertex AI's batch prediction, bound to one project, location and bucket."""
 
     descriptor = DESCRIPTOR
     ack = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
@@ -143,7 +143,7 @@ class Vertex(BatchWire):
         environ: Mapping[str, str] = os.environ,
         base_url: str | None = None,
     ) -> Self:
-        """Return the wire for the environment's token, or for the credentials that google-auth finds.
+        """Return the client for the environment's token, or for the credentials that google-auth finds.
 
         Raises AccessError when there are none, UsageError when project, location or bucket is not set.
         """
