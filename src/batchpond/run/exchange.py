@@ -10,8 +10,8 @@ from typing import Final
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, Phase
 from batchpond.lake.store import Store
 from batchpond.model import Mode
-from batchpond.providers.files.batch import RECENT
-from batchpond.providers.files.folder import HOST_MARK, Folder
+from batchpond.providers.shared.files import RECENT
+from batchpond.providers.shared.folder import HOST_MARK, Folder
 from batchpond.run.session import Session, Severity
 
 STRAYS_SHOWN_MAX: Final = 5

@@ -21,7 +21,8 @@ from batchpond.lake.payload import bodies, shard_lines
 from batchpond.lake.schemas import DOUBTS
 from batchpond.lake.store import Store, read_rows
 from batchpond.model import BatchState, Mode, Origin
-from batchpond.providers.base import LiveProvider, LiveStart
+from batchpond.providers.base import LiveStart
+from batchpond.providers.shared.live import LiveClient
 from batchpond.run import collect
 from batchpond.run.live import spool
 from batchpond.run.live.calls import Item
@@ -42,7 +43,7 @@ class Left:
     doubts: Counter[str]
 
 
-def open_attempt(session: Session, shard: Sharded, approval: Approval, wire: LiveProvider, start: LiveStart) -> Attempt:
+def open_attempt(session: Session, shard: Sharded, approval: Approval, wire: LiveClient, start: LiveStart) -> Attempt:
     """Record that a shard's requests are about to be asked, or take up the attempt that does so already.
 
     The lake's lock is held.
