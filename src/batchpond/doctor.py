@@ -18,7 +18,7 @@ import duckdb
 from batchpond import views
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError
 from batchpond.lake.attempts import ATTENTION_PHASES, fold
-from batchpond.lake.events.log import read
+from batchpond.lake.events import read
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, SECRET, SPOOL, TMP, Store
 from batchpond.lake.tables import quoted

@@ -26,8 +26,8 @@ from batchpond.cli.adopt import COLUMNS as COLUMNS_SHOWN
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import AccessError, AttentionError, ExitCode, UsageError
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events.log import read
-from batchpond.lake.events.records import Adopted, AdoptedShard, Intent, Resolution
+from batchpond.lake.events import read
+from batchpond.lake.records import Adopted, AdoptedShard, Intent, Resolution
 from batchpond.run.adopt.account import AccountReport, Ownership, providers_with_keys, unknown_batches
 from batchpond.run.adopt.map import COLUMNS
 from batchpond.run.adopt.verb import Adoption, MapOrder, adopt_mapped, adopt_own

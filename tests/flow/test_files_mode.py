@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from batchpond import views
 from batchpond.errors import ExitCode, StudyError, UsageError
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events.records import NotFound, Resolution
+from batchpond.lake.records import NotFound, Resolution
 from batchpond.lake.store import CONFIG
 from batchpond.model import BatchState, Created, CreateSpec, Mode, Origin
 from batchpond.plan.verb import plan_study

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events.records import Resolution
+from batchpond.lake.records import Resolution
 from batchpond.model import BatchState
 from batchpond.run.cancel import cancel
 from batchpond.run.resolve import resolve

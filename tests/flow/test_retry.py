@@ -9,7 +9,7 @@ import pytest
 
 from batchpond.errors import UsageError
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events.records import Resolution
+from batchpond.lake.records import Resolution
 from batchpond.model import ErrorClass
 from batchpond.run.failures import FailureCount
 from batchpond.run.resolve import resolve

@@ -21,7 +21,7 @@ from typing import Any
 from batchpond.clock import SystemClock
 from batchpond.lake import failpoints, tables
 from batchpond.lake.attempts import Attempt, LakeState, fold
-from batchpond.lake.events.log import read
+from batchpond.lake.events import read
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import Store
 from batchpond.plan import verb as plan

@@ -49,7 +49,7 @@ def command(
     Look at the provider's console first: every batch carries the study, the shard and
     batchpond's token. The decision is recorded, and `batchpond sync` goes on from it.
     """
-    from batchpond.lake.events.records import Resolution
+    from batchpond.lake.records import Resolution
     from batchpond.run.resolve import resolve
 
     asked = {

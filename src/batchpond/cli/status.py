@@ -85,7 +85,7 @@ def _show(models: list[dict[str, Any]], live: list[dict[str, Any]], *, has_color
 
 def _stages(invocation: Invocation, study: str | None) -> list[StageStatus]:
     from batchpond.lake.attempts import fold
-    from batchpond.lake.events.log import read
+    from batchpond.lake.events import read
 
     store = invocation.store()
     lake_state = fold(read(store))

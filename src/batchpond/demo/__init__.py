@@ -11,8 +11,8 @@ import orjson
 
 from batchpond.errors import BatchpondError, UsageError
 from batchpond.lake.attempts import fold
-from batchpond.lake.events.log import read
-from batchpond.lake.events.records import Approval, Intent, Planned
+from batchpond.lake.events import read
+from batchpond.lake.records import Approval, Intent, Planned
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import MARKER, Store
 from batchpond.model import Origin

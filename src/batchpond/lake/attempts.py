@@ -16,8 +16,8 @@ from typing import Any
 import orjson
 
 from batchpond.errors import LakeError
-from batchpond.lake.events import records
-from batchpond.lake.events.records import Event, Intent, OfAttempt, Resolution
+from batchpond.lake import records
+from batchpond.lake.records import Event, Intent, OfAttempt, Resolution
 from batchpond.model import BatchState, Mode, RemoteBatch, ShardKind
 from batchpond.text import redact
 

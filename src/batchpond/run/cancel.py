@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.attempts import Attempt
-from batchpond.lake.events.records import CancelAsked, DuplicateRemote
+from batchpond.lake.records import CancelAsked, DuplicateRemote
 from batchpond.lake.store import Store
 from batchpond.model import Mode
 from batchpond.run.find.unknowns import check_host

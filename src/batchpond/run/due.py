@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from batchpond import ids
 from batchpond.lake import failpoints, tables
 from batchpond.lake.attempts import LakeState, Phase
-from batchpond.lake.events.records import Approval, Sharded, Voided
-from batchpond.lake.payload import shard_file_name
+from batchpond.lake.jsonl import shard_file_name
+from batchpond.lake.records import Approval, Sharded, Voided
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import CONFIG, Store
 from batchpond.model import Mode, PricedModel, ShardKind

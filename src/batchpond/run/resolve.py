@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from batchpond.errors import UsageError
 from batchpond.lake.attempts import LOSABLE_PHASES, UNCLEAR_PHASES, Attempt, LakeState, Phase, seen_as
-from batchpond.lake.events.records import Absent, Adopted, Event, Lost, Resolution, Resolved, Unknown
+from batchpond.lake.records import Absent, Adopted, Event, Lost, Resolution, Resolved, Unknown
 from batchpond.lake.store import Store
 from batchpond.model import RemoteBatch
 from batchpond.run.find.poll import is_late

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from batchpond.errors import UsageError
 from batchpond.lake.attempts import fold
-from batchpond.lake.events.log import read
+from batchpond.lake.events import read
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass
 from batchpond.plan.planned import Again, study_settings

@@ -12,9 +12,9 @@ from enum import StrEnum
 
 from batchpond import ids, model
 from batchpond.errors import AccessError, ExitCode, LakeError, ProviderError
-from batchpond.lake import failpoints, payload
+from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, seen_as
-from batchpond.lake.events.records import Approval, Created, Intent, Rejected, Sent, Sharded, Unknown, Uploaded
+from batchpond.lake.records import Approval, Created, Intent, Rejected, Sent, Sharded, Unknown, Uploaded
 from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteFile, Unclear
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
@@ -111,7 +111,7 @@ def _record_intent(
     store = session.store
     baseline = Baseline.take(session, provider)
     attempt_id = ids.attempt_id(store.lake_id, shard.shard_id, ordinal)
-    built = payload.build(
+    built = jsonl.build_payload(
         store,
         registry.module(shard.provider),
         provider=shard.provider,
@@ -146,7 +146,7 @@ def _origin(shard: Sharded, provider: BatchProvider) -> Origin:
 
 def _rebuild_payload(session: Session, attempt: Attempt) -> None:
     intent = attempt.intent
-    built = payload.build(
+    built = jsonl.build_payload(
         session.store,
         registry.module(attempt.provider),
         provider=attempt.provider,

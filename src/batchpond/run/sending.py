@@ -11,7 +11,7 @@ from enum import StrEnum
 from batchpond.errors import ExitCode
 from batchpond.lake import tables
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase
-from batchpond.lake.events.records import Approval, Intent, Sharded
+from batchpond.lake.records import Approval, Intent, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
 from batchpond.plan import planned, shards

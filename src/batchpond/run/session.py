@@ -13,8 +13,8 @@ from pathlib import Path
 from batchpond.clock import Clock
 from batchpond.errors import AccessError, BatchpondError, ExitCode, LakeError
 from batchpond.lake.attempts import Attempt, LakeState, fold
-from batchpond.lake.events.log import EventLog
-from batchpond.lake.events.records import Event
+from batchpond.lake.events import EventLog
+from batchpond.lake.records import Event
 from batchpond.lake.store import Store
 from batchpond.model import RemoteBatch
 from batchpond.providers import registry

@@ -10,8 +10,8 @@ from batchpond import ids
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake import failpoints
 from batchpond.lake.attempts import UNCLEAR_PHASES, LakeState, Phase, fold
-from batchpond.lake.events.log import read
-from batchpond.lake.events.records import Approval, Sharded
+from batchpond.lake.events import read
+from batchpond.lake.records import Approval, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import Mode, PricedModel
 from batchpond.plan import planned

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from batchpond.errors import ExitCode
-from batchpond.lake import failpoints, payload
+from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import ATTENTION_PHASES, READ_PHASES, SETTLED_PHASES, LakeState, Phase
 from batchpond.lake.store import Store
 from batchpond.model import Mode, RemoteBatch
@@ -66,7 +66,7 @@ def sync_once(
             resolve_unknowns(session, _just_sent(session.lake_state))
         exchange.tell_waiting(session)
         exchange.tell_strays(session)
-        payload.sweep(store, _settled(session.lake_state))
+        jsonl.sweep_payloads(store, _settled(session.lake_state))
         session.log.compact()
         session.log.keep()
         planned.keep(store)

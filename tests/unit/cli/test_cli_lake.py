@@ -15,8 +15,8 @@ from batchpond.cli import adopt, cancel, formats, live, resolve, retry, submit, 
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.attempts import Attempt
-from batchpond.lake.events.log import EventLog
-from batchpond.lake.events.records import Created, Event, Intent, Sent, Unknown
+from batchpond.lake.events import EventLog
+from batchpond.lake.records import Created, Event, Intent, Sent, Unknown
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import Store
 from batchpond.plan.report import PlanReport

@@ -13,7 +13,7 @@ import orjson
 from batchpond import fields, ids
 from batchpond.errors import BatchpondError, ExitCode
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, fold
-from batchpond.lake.events.log import read
+from batchpond.lake.events import read
 from batchpond.lake.store import Store
 from batchpond.model import BatchState, RemoteBatch
 from batchpond.providers import registry

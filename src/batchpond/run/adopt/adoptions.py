@@ -11,8 +11,8 @@ from batchpond import ids
 from batchpond.errors import ExitCode
 from batchpond.lake import tables
 from batchpond.lake.attempts import Attempt, LakeState, seen_as
-from batchpond.lake.events.records import Adopted, AdoptedShard, Intent, Sharded, Voided
-from batchpond.lake.payload import shard_file_name
+from batchpond.lake.jsonl import shard_file_name
+from batchpond.lake.records import Adopted, AdoptedShard, Intent, Sharded, Voided
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import Store
 from batchpond.model import RemoteBatch

@@ -16,8 +16,8 @@ from batchpond.errors import AttentionError, UsageError
 from batchpond.files import RowFile
 from batchpond.lake import tables
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, fold
-from batchpond.lake.events.log import read
-from batchpond.lake.events.records import AdoptedShard, Resolution
+from batchpond.lake.events import read
+from batchpond.lake.records import AdoptedShard, Resolution
 from batchpond.lake.store import CONFIG, Store
 from batchpond.model import BatchState, Origin, RemoteBatch, ShardKind
 from batchpond.plan import planned

@@ -16,7 +16,7 @@ from typing import Final
 from batchpond import fields, ids
 from batchpond.errors import AttentionError, ExitCode, ProviderError
 from batchpond.lake.attempts import Attempt
-from batchpond.lake.events.records import Planned
+from batchpond.lake.records import Planned
 from batchpond.model import RemoteBatch
 from batchpond.providers.base import BatchProvider
 from batchpond.run.find import unknowns

@@ -9,7 +9,7 @@ from batchpond import ids
 from batchpond.errors import ExitCode
 from batchpond.lake import failpoints
 from batchpond.lake.attempts import NOT_FOUND_AGE_MIN_S, NOT_FOUND_POLLS_MIN, Attempt, Phase, seen_as
-from batchpond.lake.events.records import MissingRemote, NotFound, Resolution, Resolved, Status
+from batchpond.lake.records import MissingRemote, NotFound, Resolution, Resolved, Status
 from batchpond.model import Mode, RemoteBatch
 from batchpond.providers.base import BatchProvider
 from batchpond.run.find.unknowns import PAGES_MAX, adopt, check_host, note_duplicate

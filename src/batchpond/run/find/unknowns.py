@@ -15,7 +15,7 @@ from batchpond import ids
 from batchpond.errors import AccessError, ExitCode
 from batchpond.lake import failpoints
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, Phase, seen_as
-from batchpond.lake.events.records import (
+from batchpond.lake.records import (
     SETTLED,
     Absent,
     Adopted,

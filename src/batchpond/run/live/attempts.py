@@ -14,10 +14,10 @@ from typing import Final
 import pyarrow.parquet as pq
 
 from batchpond import ids
-from batchpond.lake import failpoints, raw
+from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import Attempt, LakeState, Phase
-from batchpond.lake.events.records import Approval, Created, Intent, Sharded, Status
-from batchpond.lake.payload import bodies, shard_lines
+from batchpond.lake.jsonl import bodies, shard_lines
+from batchpond.lake.records import Approval, Created, Intent, Sharded, Status
 from batchpond.lake.schemas import DOUBTS
 from batchpond.lake.store import Store, read_rows
 from batchpond.model import BatchState, Mode, Origin
@@ -108,7 +108,7 @@ def left_of(store: Store, attempt: Attempt) -> Left:
 
 def _answered(store: Store, attempt: Attempt) -> Iterator[str]:
     for event in attempt.downloads:
-        for part in raw.part_paths(store, collect.raw_file(attempt, event)):
+        for part in jsonl.part_paths(store, collect.raw_file(attempt, event)):
             with pq.ParquetFile(part) as lines:
                 for batch in lines.iter_batches(columns=["line"]):
                     yield from map(_custom_id, batch.column(0).to_pylist())

@@ -9,7 +9,7 @@ from typing import Final
 from batchpond.errors import BusyError, LakeError
 from batchpond.lake import disk
 from batchpond.lake.attempts import Attempt, Phase
-from batchpond.lake.events.records import CancelAsked
+from batchpond.lake.records import CancelAsked
 from batchpond.lake.store import SPOOL, Store
 from batchpond.model import BatchState
 from batchpond.run.live import attempts, spool

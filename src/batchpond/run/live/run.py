@@ -11,8 +11,8 @@ from typing import Final
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError, UsageError
 from batchpond.lake import failpoints
 from batchpond.lake.attempts import Attempt, Phase, fold
-from batchpond.lake.events.log import read
-from batchpond.lake.events.records import Approval, Sharded
+from batchpond.lake.events import read
+from batchpond.lake.records import Approval, Sharded
 from batchpond.lake.store import Store, disk_errors
 from batchpond.model import BatchState, Mode, PricedModel
 from batchpond.plan import shards as tiers

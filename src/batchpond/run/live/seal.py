@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from batchpond import fields
 from batchpond.answers import derive
-from batchpond.lake import disk, failpoints, raw
+from batchpond.lake import disk, failpoints, jsonl
 from batchpond.lake.attempts import Attempt
-from batchpond.lake.payload import shard_lines
+from batchpond.lake.jsonl import shard_lines
 from batchpond.lake.schemas import DOUBTS
 from batchpond.model import FileRole
 from batchpond.run.collect import file_of, parsers_of, price_of, record_download
@@ -82,8 +82,8 @@ def _split(segment: Path, scratch: Path, boot_id: str) -> _Content:
     return _Content(scratch, size_bytes, digest.hexdigest(), n_lines, doubts)
 
 
-def _publish_answers(session: Session, attempt: Attempt, file: raw.RawFile, content: _Content) -> None:
-    raw.publish(session.store, file, content.path)
+def _publish_answers(session: Session, attempt: Attempt, file: jsonl.RawFile, content: _Content) -> None:
+    jsonl.publish_raw(session.store, file, content.path)
     failpoints.reach("L4")
     record_download(session, file, content.size_bytes, content.n_lines)
     failpoints.reach("L5")
@@ -91,7 +91,7 @@ def _publish_answers(session: Session, attempt: Attempt, file: raw.RawFile, cont
     derive.derive(session.store, source, parsers_of(session, attempt), price_of(session, attempt))
 
 
-def _publish_doubts(session: Session, attempt: Attempt, file: raw.RawFile, doubts: Sequence[dict[str, Any]]) -> None:
+def _publish_doubts(session: Session, attempt: Attempt, file: jsonl.RawFile, doubts: Sequence[dict[str, Any]]) -> None:
     lines = shard_lines(session.store, attempt.provider, attempt.shard_id)
     request_ids = dict(zip(lines.custom_ids_of(attempt.attempt_id), lines.request_ids, strict=True))
     rows = [
