@@ -18,7 +18,7 @@ from batchpond.errors import ExitCode
 from batchpond.ids import TOKEN_PREFIX
 from batchpond.lake.events import read
 from batchpond.lake.records import DuplicateRemote, Event
-from batchpond.run.sending import Budget
+from batchpond.run.dispatch import Budget
 from batchpond.run.session import Session
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_providers import SIMULATED

@@ -28,7 +28,7 @@ from batchpond.plan import verb as plan
 from batchpond.providers import registry
 from batchpond.run import submit
 from batchpond.run.live import run, spool
-from batchpond.run.live.settings import LiveSettings, load
+from batchpond.run.live.run import LiveSettings, load
 from batchpond.run.session import Note, Providers
 from batchpond.run.sync import SyncReport, sync_once
 from batchpond.study import file as study

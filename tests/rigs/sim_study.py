@@ -32,10 +32,9 @@ from batchpond.model import ErrorClass
 from batchpond.plan import verb as plan
 from batchpond.providers import registry
 from batchpond.run import submit, sync
-from batchpond.run.cancel import cancel
-from batchpond.run.resolve import resolve
-from batchpond.run.retry import retry
+from batchpond.run.resolve import cancel, resolve
 from batchpond.run.session import Providers
+from batchpond.run.submit import retry
 from batchpond.study import file as study
 from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import BatchEntry, Settings, World

@@ -65,7 +65,8 @@ def command(
     risk = RISKS.get(chosen[0])
     if risk and not is_yes and not invocation.diagnostics.confirm(risk, flag="--yes"):
         raise UsageError("not confirmed; nothing was recorded")
-    settled = resolve(store, attempt, chosen[0], providers=providers(store), batch_id=batch_id)
+    with providers(store) as connected:
+        settled = resolve(store, attempt, chosen[0], providers=connected, batch_id=batch_id)
     if is_json:
         output.document(document(settled))
     invocation.diagnostics.note(

@@ -21,6 +21,7 @@ import pyarrow as pa
 from batchpond import ids
 from batchpond.errors import LakeError
 from batchpond.lake import disk, failpoints
+from batchpond.lake.records import Asked
 from batchpond.lake.schemas import RAW, REQUESTS, SHARD_REQUESTS
 from batchpond.lake.store import Store, read_rows
 from batchpond.model import FileRole
@@ -75,9 +76,7 @@ def shard_lines(store: Store, provider: str, shard_id: str) -> ShardLines:
     return ShardLines(rows.column("request_id").to_pylist(), files, rows.column("custom_id").to_pylist())
 
 
-def build_payload(
-    store: Store, module: LineBuilder, *, provider: str, endpoint: str, shard_id: str, attempt_id: str
-) -> Payload:
+def build_payload(store: Store, module: LineBuilder, asked: Asked, attempt_id: str) -> Payload:
     """Write an attempt's payload, or find it written, and return its size and digest.
 
     Raises LakeError when a request of the shard is not in the lake.
@@ -86,12 +85,12 @@ def build_payload(
     if final.exists():
         return _measure(final)
     staged = store.scratch(".jsonl")
-    lines = shard_lines(store, provider, shard_id)
+    lines = shard_lines(store, asked.provider, asked.shard_id)
     disk.write_private(staged, b"")
     try:
         with staged.open("r+b", buffering=_BUFFER_BYTES) as out:
             for request_id, body in bodies(lines):
-                out.write(module.payload_line(ids.custom_id(attempt_id, request_id), endpoint, body))
+                out.write(module.payload_line(ids.custom_id(attempt_id, request_id), asked.endpoint, body))
                 out.write(b"\n")
             out.flush()
             failpoints.reach("S2")

@@ -18,7 +18,7 @@ from batchpond.lake.store import CONFIG
 from batchpond.model import BatchState, Download, FileRole, Mode, PricedModel, RemoteBatch, Response
 from batchpond.providers.base import BatchProvider
 from batchpond.run.due import parser_ids_of
-from batchpond.run.find.unknowns import check_host
+from batchpond.run.find import check_host
 from batchpond.run.session import Session, Severity
 from batchpond.study import prices
 

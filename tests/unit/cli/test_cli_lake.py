@@ -20,12 +20,11 @@ from batchpond.lake.records import Created, Event, Intent, Sent, Unknown
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import Store
 from batchpond.plan.report import PlanReport
-from batchpond.run.adopt.verb import Adoption
-from batchpond.run.cancel import CancelReport
+from batchpond.run.adopt import Adoption
 from batchpond.run.live.run import LiveReport
-from batchpond.run.retry import RetryReport
+from batchpond.run.resolve import CancelReport
 from batchpond.run.session import Counts
-from batchpond.run.submit import SubmitPreview, SubmitReport
+from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
 from batchpond.run.sync import SyncReport
 from tests.rigs.events import fact
 

@@ -21,7 +21,7 @@ from batchpond.lake.records import AdoptedShard, Asked, Intent, Rejected, Rounds
 from batchpond.lake.schemas import EVENTS
 from batchpond.lake.store import Memo, Store, keep_memo, relative
 from batchpond.model import ErrorClass, ShardKind
-from batchpond.run.sending import Trigger, readiness
+from batchpond.run.dispatch import Trigger, readiness
 from tests.rigs.events import fact
 from tests.rigs.sql import views_over
 

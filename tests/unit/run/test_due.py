@@ -204,10 +204,7 @@ def test_a_payload_is_built_byte_for_byte_again(tmp_path: Path) -> None:
     path = desk.store.payload_path(attempt.attempt_id)
     data = path.read_bytes()
     path.unlink()
-    built = jsonl.build_payload(
-        desk.store, openai, provider="openai", endpoint=attempt.intent.endpoint or "",
-        shard_id=attempt.shard_id, attempt_id=attempt.attempt_id,
-    )  # fmt: skip
+    built = jsonl.build_payload(desk.store, openai, attempt.intent, attempt.attempt_id)
     assert path.read_bytes() == data
     assert (built.sha256, built.size_bytes) == (attempt.intent.sha256, attempt.intent.size_bytes)
 
@@ -221,10 +218,7 @@ def test_a_request_that_is_not_in_the_lake_stops_the_payload(tmp_path: Path) -> 
     table = pq.read_table(file, partitioning=None)
     pq.write_table(table.slice(1), file)
     with pytest.raises(LakeError, match="is not in the lake's requests"):
-        jsonl.build_payload(
-            desk.store, openai, provider="openai", endpoint="/v1/chat/completions",
-            shard_id=attempt.shard_id, attempt_id=attempt.attempt_id,
-        )  # fmt: skip
+        jsonl.build_payload(desk.store, openai, attempt.intent, attempt.attempt_id)
 
 
 def test_no_limit_is_taken_from_a_misspelt_setting(tmp_path: Path) -> None:
