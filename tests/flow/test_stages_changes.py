@@ -9,7 +9,7 @@ import pytest
 
 from batchpond.errors import StudyError
 from batchpond.lake.attempts import fold
-from batchpond.lake.events.log import read
+from batchpond.lake.events import read
 from batchpond.lake.schemas import PLAN
 from batchpond.plan import publish as plan_publish
 from batchpond.run.stages import StageState, remarks, stages

@@ -20,7 +20,7 @@ from typing import Final
 import orjson
 
 from batchpond.lake import failpoints, tables
-from batchpond.lake.events.records import Event, Lost, Mismatch, Resolved, Rounds, Verified
+from batchpond.lake.records import Event, Lost, Mismatch, Resolved, Rounds, Verified
 from batchpond.lake.store import Store
 from batchpond.plan.asks import Ask
 from batchpond.plan.blocks import Grid
