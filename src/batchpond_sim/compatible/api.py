@@ -18,7 +18,6 @@ from typing import Any
 
 import orjson
 
-from batchpond_sim.faults.faults import Call, Op, Stage
 from batchpond_sim.host.wire import Answer, Reply, Request, Stream, json_reply, pieces
 from batchpond_sim.judges.judge import Says
 from batchpond_sim.judges.speech import (
@@ -30,6 +29,7 @@ from batchpond_sim.judges.speech import (
     spoken,
 )
 from batchpond_sim.shared.api import Api, PageError, Route, forced, routes
+from batchpond_sim.world.faults import Call, Op, Stage
 from batchpond_sim.world.limits import Quota, openai_headers, openai_message
 from batchpond_sim.world.world import World
 

@@ -12,8 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from batchpond_sim.faults.delivery import delivered
-from batchpond_sim.faults.faults import Call, Op, Stage, Value, number
 from batchpond_sim.gemini.answers import MODELS, answer, family_of, named
 from batchpond_sim.gemini.batches import (
     ENDED,
@@ -33,6 +31,7 @@ from batchpond_sim.gemini.files import UploadDesk, file_view
 from batchpond_sim.host.wire import Answer, Break, BreakKind, Reply, Request
 from batchpond_sim.shared.api import Api, PageError, Route, forced, routes
 from batchpond_sim.shared.batches import view_faults
+from batchpond_sim.shared.delivery import delivered
 from batchpond_sim.shared.google import (
     RPC,
     Paging,
@@ -44,6 +43,7 @@ from batchpond_sim.shared.google import (
     reply,
     timestamp,
 )
+from batchpond_sim.world.faults import Call, Op, Stage, Value, number
 from batchpond_sim.world.limits import Quota, Scarce
 from batchpond_sim.world.world import World, fingerprint
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from batchpond_sim.faults.faults import Call, Value, number
 from batchpond_sim.gemini.answers import Family, answer, known_family, malformed, named, prompt_tokens
 from batchpond_sim.judges.judge import Panel
 from batchpond_sim.shared.batches import Account, Batch, End, RowsError, Shelf
@@ -25,6 +24,7 @@ from batchpond_sim.shared.rows import (
     request_key,
     write_rows,
 )
+from batchpond_sim.world.faults import Call, Value, number
 from batchpond_sim.world.world import World
 
 RETENTION_S = 48 * 3600

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from batchpond_sim.faults.faults import Call, Op, Stage
 from batchpond_sim.host.wire import Answer, Reply, Request, Stream, json_reply
 from batchpond_sim.judges.judge import Says
 from batchpond_sim.judges.speech import Asked, spoken
 from batchpond_sim.ollama.answers import MODELS, BodyError, Model, Wanted, Written, found, lines, nothing, wanted, whole
 from batchpond_sim.shared.api import Api, PageError, Route, forced, routes
+from batchpond_sim.world.faults import Call, Op, Stage
 from batchpond_sim.world.limits import Quota
 from batchpond_sim.world.world import World
 

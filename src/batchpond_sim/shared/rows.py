@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import orjson
 
-from batchpond_sim.faults.faults import Value, number
 from batchpond_sim.judges.speech import RowAnswer
+from batchpond_sim.world.faults import Value, number
 
 BLOCK_ROWS = 2048
 BOM = b"\xef\xbb\xbf"
@@ -268,7 +268,7 @@ class Speaker(Protocol):
     """What a provider's models answer, as rows of its result files."""
 
     def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> Said:
-        """Return the row of the `i`-th request; `force` is a word of `mutators.forced_answers` or empty."""
+        """Return the row of the `i`-th request; `force` is a word of `forced_answers` or empty."""
         ...
 
     def not_run(self, i: int, custom_id: str, why: NotRun) -> bytes | None:

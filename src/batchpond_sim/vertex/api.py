@@ -18,7 +18,6 @@ from urllib.parse import parse_qs
 
 import orjson
 
-from batchpond_sim.faults.faults import Call, Op, Stage, Value, number
 from batchpond_sim.gemini.answers import family_of
 from batchpond_sim.host.wire import CHUNK_BYTES, Answer, Break, BreakKind, Reply, Request, json_reply
 from batchpond_sim.shared.api import Api, PageError, Route, routes
@@ -34,9 +33,9 @@ from batchpond_sim.shared.google import (
     reply,
     timestamp,
 )
-from batchpond_sim.storage.api import BASE_PATH, CALLER, StorageDesk
-from batchpond_sim.storage.store import FORBIDDEN, LocalStore, RemoteStore
 from batchpond_sim.vertex.batches import ENDED, PROVIDER, JobRecord, VertexAccount, number_of
+from batchpond_sim.vertex.storage import BASE_PATH, CALLER, FORBIDDEN, LocalStore, RemoteStore, StorageDesk
+from batchpond_sim.world.faults import Call, Op, Stage, Value, number
 from batchpond_sim.world.world import World, fingerprint
 
 __all__ = ["BASE_PATH", "VertexSimulator"]

@@ -15,7 +15,6 @@ from typing import Any
 
 import orjson
 
-from batchpond_sim.faults.faults import number
 from batchpond_sim.gemini.answers import Family, answer, known_family
 from batchpond_sim.judges.judge import Panel
 from batchpond_sim.shared.batches import Account, Batch, End, RowsError
@@ -33,8 +32,8 @@ from batchpond_sim.shared.rows import (
     request_key,
     write_rows,
 )
-from batchpond_sim.storage.api import ROW_ID
-from batchpond_sim.storage.store import NO_AGENT, NoBucketError, ObjectStore, Target
+from batchpond_sim.vertex.storage import NO_AGENT, ROW_ID, NoBucketError, ObjectStore, Target
+from batchpond_sim.world.faults import number
 from batchpond_sim.world.world import World
 
 FAILED_TEXT = (
