@@ -43,7 +43,7 @@ def test_the_checklist_names_files_that_are_there() -> None:
     beside = re.findall(r"`((?:host|shared|gemini|vertex)/\w+\.py)`", README)
     assert {f"{name}/{stem}.py" for name, stems in MORE.items() for stem in stems} <= set(beside)
     assert all((HOUSE / path).exists() for path in beside)
-    assert ROOMS <= set(re.findall(r"^    (\w+)/ ", README, re.MULTILINE))
+    assert set(re.findall(r"^    (\w+)/ ", README, re.MULTILINE)) >= ROOMS
     assert all(f"`{name}`" in README for name in ANSWERS_ELSEWHERE)
 
 

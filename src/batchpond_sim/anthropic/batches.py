@@ -24,11 +24,11 @@ from batchpond_sim.judges.judge import Panel
 from batchpond_sim.judges.speech import RowAnswer
 from batchpond_sim.shared.batches import Account, Batch, End
 from batchpond_sim.shared.rows import (
+    AnsweredRow,
     NotRun,
     Outputs,
     RowCount,
     RowPlan,
-    Said,
     Shape,
     dump_row,
     load_row,
@@ -74,7 +74,7 @@ class AnthropicSpeaker:
     fail: str | None = None
     cached: set[str] = field(default_factory=set)
 
-    def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> Said:
+    def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> AnsweredRow:
         """Return the row of the `i`-th request."""
         if self.fail is not None:
             kind = self.fail if self.fail.endswith("_error") else "invalid_request_error"
@@ -83,11 +83,11 @@ class AnthropicSpeaker:
             conditions = Conditions(self.version, True, self.cached)
             said = answer(body, request_key(custom_id), self.panel, conditions, force)
         if said.is_success:
-            return Said.of(_row(custom_id, {"type": "succeeded", "message": said.body}), said)
+            return AnsweredRow.of(_row(custom_id, {"type": "succeeded", "message": said.body}), said)
         error = said.body if said.is_checked else said.body | {"details": {"error_visibility": "user_facing"}}
         request_id = f"workerreq_{self.batch_id[-12:]}{i:06x}" if said.is_checked else None
         result = {"type": "errored", "error": {"type": "error", "error": error, "request_id": request_id}}
-        return Said.of(_row(custom_id, result), said)
+        return AnsweredRow.of(_row(custom_id, result), said)
 
     def not_run(self, i: int, custom_id: str, why: NotRun) -> bytes:  # noqa: ARG002
         """Return the row of a request that was not run."""

@@ -12,11 +12,11 @@ from batchpond_sim.gemini.answers import Family, answer, known_family, malformed
 from batchpond_sim.judges.judge import Panel
 from batchpond_sim.shared.batches import Account, Batch, End, RowsError, Shelf
 from batchpond_sim.shared.rows import (
+    AnsweredRow,
     NotRun,
     Outputs,
     RowCount,
     RowPlan,
-    Said,
     Shape,
     dump_row,
     loaded,
@@ -142,13 +142,13 @@ class GeminiSpeaker:
     panel: Panel
     is_status_row: bool = False
 
-    def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> Said:
+    def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> AnsweredRow:
         """Return the row of the `i`-th request, given its line."""
         key = request_key(custom_id) or str(i)
         said = answer(self.model, self.family, body["request"], key, self.panel, force)
         part = {"response": said.body} if said.is_success else self._error(said.body)
         row = dump_row({**_head(body), **part})
-        return Said.of(row, said)
+        return AnsweredRow.of(row, said)
 
     def not_run(self, _i: int, custom_id: str, why: NotRun) -> bytes:
         """Return the row of a request that was not run."""

@@ -247,7 +247,7 @@ class RowPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class AnsweredRow:
     """One answered request: its row, whether it counts as a success, and what it is billed for."""
 
     row: bytes
@@ -258,7 +258,7 @@ class Said:
     reasoning_tokens: int = 0
 
     @classmethod
-    def of(cls, row: bytes, answer: RowAnswer) -> Said:
+    def of(cls, row: bytes, answer: RowAnswer) -> AnsweredRow:
         """Return the row of an answer: a success is billed, an error is not."""
         tokens = answer.input_tokens, answer.output_tokens, answer.reasoning_tokens
         return cls(row, answer.is_success, answer.is_success, *tokens)
@@ -267,7 +267,7 @@ class Said:
 class Speaker(Protocol):
     """What a provider's models answer, as rows of its result files."""
 
-    def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> Said:
+    def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> AnsweredRow:
         """Return the row of the `i`-th request; `force` is a word of `forced_answers` or empty."""
         ...
 
@@ -289,7 +289,7 @@ class RowCount:
     output_tokens: int = 0
     reasoning_tokens: int = 0
 
-    def add(self, said: Said) -> None:
+    def add(self, said: AnsweredRow) -> None:
         """Count an answered request."""
         if said.is_good:
             self.n_completed += 1
