@@ -131,7 +131,7 @@ class GeminiSimulator(Api):
             stale = number(call.value(Stage.VIEW, "stale_list")[1])
             files = [
                 file
-                for file in self.account.files.shelf
+                for file in self.account.files.records
                 if file.project == project
                 and file.source != GENERATED
                 and max(file.listed_s, file.created_s + stale) <= now
@@ -140,7 +140,7 @@ class GeminiSimulator(Api):
             page = page_of([file.id for file in files], request, call, _PAGING)
             base = _base_url(request)
             return reply(
-                200, listing_of("files", page, [file_view(self.account.files.shelf[name], base) for name in page.ids])
+                200, listing_of("files", page, [file_view(self.account.files.records[name], base) for name in page.ids])
             )
 
     def _get_file(self, request: Request, _call: Call, project: str, argument: str) -> Answer:
@@ -167,7 +167,7 @@ class GeminiSimulator(Api):
             files = self.account.files
             file = files.find(argument, project)
             if file is not None and file.n_404 > 0:
-                files.shelf.put(replace(file, n_404=file.n_404 - 1))
+                files.records.put(replace(file, n_404=file.n_404 - 1))
                 return error_reply(404)
             if file is None:
                 return _missing(argument)

@@ -101,7 +101,7 @@ class UploadDesk:
                 "dashes (-), cannot begin or end with a dash, and has at most 40 characters.\n"
             )
             return error_reply(400, text)
-        if name and name in self._account.files.shelf:
+        if name and name in self._account.files.records:
             return _taken(name)
         if size is not None and (not size.isdigit() or int(size) > FILE_MAX_BYTES):
             return error_reply(400, f"The file must have at most {FILE_MAX_BYTES} bytes.")
@@ -163,7 +163,7 @@ class UploadDesk:
             received = self._account.files.received(upload)
             if upload.size_bytes is not None and received != upload.size_bytes:
                 return error_reply(400, f"The upload has {received} of {upload.size_bytes} bytes.")
-            if upload.name in self._account.files.shelf:
+            if upload.name in self._account.files.records:
                 return _taken(upload.name)
             record = self._account.files.finish(upload, self._world.now_s())
             return reply(200, {"file": file_view(record, base_url)}, _FINAL)

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from batchpond_sim.judges.judge import Panel
-from batchpond_sim.shared.batches import FiledBatch, FileRecord, FilesAccount, RowsError, Shelf, counted
+from batchpond_sim.shared.batches import FiledBatch, FileRecord, FilesAccount, Records, RowsError, counted
 from batchpond_sim.shared.rows import (
     AnsweredRow,
     NotRun,
@@ -123,7 +123,7 @@ class TogetherAccount(FilesAccount[BatchRecord]):
 
     def __init__(self, world: World) -> None:
         super().__init__(world, PROVIDER, BatchRecord, WINDOW_S)
-        self.uploads: Shelf[FileRecord] = Shelf(world.folder(PROVIDER, "uploads"), FileRecord)
+        self.uploads: Records[FileRecord] = Records(world.folder(PROVIDER, "uploads"), FileRecord)
 
     def same_content(self, project: str, sha256: str) -> FileRecord | None:
         """Return the file that already has this content."""

@@ -21,7 +21,7 @@ import orjson
 from batchpond_sim.gemini.answers import family_of
 from batchpond_sim.host.wire import CHUNK_BYTES, Answer, Break, BreakKind, Reply, Request, json_reply
 from batchpond_sim.shared.api import Api, PageError, Route, routes
-from batchpond_sim.shared.batches import Shelf, view_faults
+from batchpond_sim.shared.batches import Records, view_faults
 from batchpond_sim.shared.google import (
     RPC,
     Paging,
@@ -55,7 +55,7 @@ class VertexSimulator(Api):
         url = world.settings.storage_url
         self.account = VertexAccount(world, RemoteStore(url) if url else store)
         self._storage = StorageDesk(world, store)
-        self._given: Shelf[TokenRecord] = Shelf(world.folder("vertex", "tokens"), TokenRecord)
+        self._given: Records[TokenRecord] = Records(world.folder("vertex", "tokens"), TokenRecord)
         super().__init__(world, PROVIDER, BASE_PATH, "simulated-account", self.account.tick)
 
     def routes(self) -> tuple[Route, ...]:

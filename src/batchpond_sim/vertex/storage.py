@@ -23,7 +23,7 @@ import orjson
 from batchpond_sim import SimulatorError
 from batchpond_sim.host.wire import CHUNK_BYTES, JSON_BODY_MAX_BYTES, Answer, Break, BreakKind, Reply, Request
 from batchpond_sim.shared.api import Route, routes
-from batchpond_sim.shared.batches import Shelf
+from batchpond_sim.shared.batches import Records
 from batchpond_sim.shared.delivery import delivered
 from batchpond_sim.shared.google import Paging, listing_of, page_of, reply, timestamp
 from batchpond_sim.world.faults import Call, Op, Stage, Value, number
@@ -124,8 +124,8 @@ class LocalStore:
     def __init__(self, world: World) -> None:
         self._world = world
         self._blobs = world.folder("storage", "blobs")
-        self.objects: Shelf[ObjectRecord] = Shelf(world.folder("storage", "objects"), ObjectRecord)
-        self.uploads: Shelf[Upload] = Shelf(world.folder("storage", "uploads"), Upload)
+        self.objects: Records[ObjectRecord] = Records(world.folder("storage", "objects"), ObjectRecord)
+        self.uploads: Records[Upload] = Records(world.folder("storage", "uploads"), Upload)
 
     def blob(self, name: str) -> Path:
         """Return where bytes are."""
