@@ -27,7 +27,7 @@ from batchpond_sim.gemini.batches import (
     inlined,
     write_inlined,
 )
-from batchpond_sim.gemini.files import UploadDesk, file_view
+from batchpond_sim.gemini.files import UploadHandler, file_view
 from batchpond_sim.host.wire import Answer, Break, BreakKind, Reply, Request
 from batchpond_sim.shared.api import Api, PageError, Route, forced, routes
 from batchpond_sim.shared.batches import view_faults
@@ -58,7 +58,7 @@ class GeminiSimulator(Api):
 
     def __init__(self, world: World) -> None:
         self.account = GeminiAccount(world)
-        self._uploads = UploadDesk(world, self.account)
+        self._uploads = UploadHandler(world, self.account)
         super().__init__(world, PROVIDER, BASE_PATH, "gen-lang-client-simulated", self.account.tick)
 
     def routes(self) -> tuple[Route, ...]:

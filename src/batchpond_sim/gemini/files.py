@@ -26,7 +26,7 @@ _PLAIN = ("content-type", "text/plain; charset=utf-8")
 _FINAL = ("x-goog-upload-status", "final")
 
 
-class UploadDesk:
+class UploadHandler:
     """Takes the uploads of one world."""
 
     def __init__(self, world: World, account: GeminiAccount) -> None:

@@ -34,7 +34,7 @@ from batchpond_sim.shared.google import (
     timestamp,
 )
 from batchpond_sim.vertex.batches import ENDED, PROVIDER, JobRecord, VertexAccount, number_of
-from batchpond_sim.vertex.storage import BASE_PATH, CALLER, FORBIDDEN, LocalStore, RemoteStore, StorageDesk
+from batchpond_sim.vertex.storage import BASE_PATH, CALLER, FORBIDDEN, LocalStore, RemoteStore, StorageRoutes
 from batchpond_sim.world.faults import Call, Op, Stage, Value, number
 from batchpond_sim.world.world import World, fingerprint
 
@@ -54,7 +54,7 @@ class VertexSimulator(Api):
         store = LocalStore(world)
         url = world.settings.storage_url
         self.account = VertexAccount(world, RemoteStore(url) if url else store)
-        self._storage = StorageDesk(world, store)
+        self._storage = StorageRoutes(world, store)
         self._given: Records[TokenRecord] = Records(world.folder("vertex", "tokens"), TokenRecord)
         super().__init__(world, PROVIDER, BASE_PATH, "simulated-account", self.account.tick)
 

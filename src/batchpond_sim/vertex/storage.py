@@ -258,7 +258,7 @@ _SLICE_MAX_BYTES = 64 << 20
 _PERMISSION = {"GET": "get", "POST": "create", "PUT": "create", "DELETE": "delete"}
 
 
-class StorageDesk:
+class StorageRoutes:
     """The routes of one world's Cloud Storage, for the API that it is part of."""
 
     def __init__(self, world: World, store: LocalStore) -> None:
