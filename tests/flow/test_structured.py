@@ -33,7 +33,8 @@ from batchpond_sim.together import answers as together_answers
 from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use
 
 SCHEMAS = {
-    rule.TASK: rule.output_schema() for rule in (compliance.AnswerRule(), likert.AnswerRule(), pressure.AnswerRule())
+    rule.TASK: rule.output_schema()
+    for rule in (compliance.ComplianceRule(), likert.LikertRule(), pressure.PressureRule())
 }
 OURS = OutputSchema(SCHEMAS["compliance"] or {})
 NAMED = {"name": "answer", "schema": OURS, "strict": True}

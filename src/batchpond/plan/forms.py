@@ -48,15 +48,6 @@ def as_stages(study: Study | StagedStudy, templates: Sequence[Template]) -> Stag
     )  # fmt: skip
 
 
-def is_pairs_alone(study: StagedStudy) -> bool:
-    """Whether a study is nothing but pairs of a file's items, so that its items and cells need no stage to be told."""
-    if len(study.stages) != 1:
-        return False
-    (stage,) = study.stages
-    is_of_items = stage.rows.items is not None and set(stage.rows.columns) <= {"tier"}
-    return (stage.name, stage.task) == (MAIN_STAGE, TASK) and is_of_items
-
-
 def stage_in_cells(
     connection: duckdb.DuckDBPyConnection, study: StagedStudy, version: str, stage: StageSpec
 ) -> str | None:
@@ -64,7 +55,7 @@ def stage_in_cells(
 
     What stands decides: a version of pairs that was planned with the stage in its ids goes on so.
     """
-    if not is_pairs_alone(study):
+    if not study.is_pairs_alone:
         return stage.name
     values = {"study": study.name, "version": version, "stage": stage.name}
     found = connection.execute(_FIRST_CELL, values).fetchone()

@@ -11,7 +11,7 @@ from batchpond.plan.pairs import Pairs
 from batchpond.providers import registry
 from batchpond.study.prices import Prices
 from batchpond.study.spec import Order, PairsSpec
-from batchpond.tasks.pairwise import AnswerRule
+from batchpond.tasks.pairwise import PairwiseRule
 
 
 def caveats(draft: Draft) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
 
 def _of_answers(draft: StageDraft) -> Iterator[str]:
     rule = draft.stage.rule
-    if not isinstance(rule, AnswerRule):
+    if not isinstance(rule, PairwiseRule):
         return
     for template in draft.stage.templates:
         has_answers = all(f"{{{name}}}" in template.text for name in rule.values())

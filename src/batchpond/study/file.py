@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +12,7 @@ from batchpond.errors import StudyError
 from batchpond.study import parts, tables
 from batchpond.study.spec import Study
 from batchpond.study.stages import study as stage_study
-from batchpond.study.stages.spec import MAIN_STAGE, StagedStudy
+from batchpond.study.stages.spec import MAIN_STAGE, StagedStudy, StageSpec
 from batchpond.study.toml import parse
 from batchpond.study.typed import json_schema, read
 
@@ -50,19 +51,27 @@ def parse_any(data: bytes, source: str = "study.toml", base_path: Path = Path())
     else:
         file = read(root, tables.OneStageFile)
         stages = stage_study.of_one(MAIN_STAGE, root, file, base_path, ())
-    return StagedStudy(stages=stages, source=source, base_path=base_path, **parts.settings(root, file))
+    study = StagedStudy(stages=stages, source=source, base_path=base_path, **parts.settings(root, file))
+    # Pairs alone count their repeats themselves, and a version's name was made of both numbers as they are written.
+    return study if study.is_pairs_alone else replace(study, stages=tuple(map(_repeated, stages)))
+
+
+def _repeated(stage: StageSpec) -> StageSpec:
+    """Return a stage that asks as often as its pairs say, where they say it."""
+    return replace(stage, repeats=max(stage.repeats, stage.pairs.repeats))
 
 
 def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path()) -> Study:
     """Return the pairwise study that a file's bytes describe; reads nothing else."""
     root = parse(data, source)
     file = read(root, tables.PairwiseFile)
+    file.answer.check(root.where("answer"))
     return Study(
         items=parts.items(root.inside("items"), file.items),
         pairs=parts.pairs(root.inside("pairs"), file.pairs),
         rubrics=parts.rubrics(root, file.rubrics),
         templates=parts.templates(root, file.templates),
-        answer=parts.answer(root.inside("answer"), file.answer),
+        answer=file.answer,
         models=parts.models(root, "models", file.models),
         source=source,
         base_path=base_path,

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from batchpond.model import ErrorClass, Mode
 from batchpond.study.typed import about, at_most, between, entries, form
-from batchpond.tasks.pairwise import AnswerRule
+from batchpond.tasks.pairwise import PairwiseRule
 from batchpond.tasks.rubrics import Rubric
 
 THINKING_DEFAULT = "default"
@@ -174,7 +174,7 @@ class Study:
     models: tuple[ModelSpec, ...]
     seed: int = 1
     pairs: PairsSpec = PairsSpec()
-    answer: AnswerRule = field(default_factory=AnswerRule)
+    answer: PairwiseRule = field(default_factory=PairwiseRule)
     unsupported: Unsupported = Unsupported.REFUSE
     shards: ShardsSpec = ShardsSpec()
     retry: RetrySpec = RetrySpec()

@@ -21,17 +21,15 @@ from typing import Any, ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, Verdict
-from batchpond.tasks.base import Judgment
+from batchpond.tasks.base import NUMBER_MAX, Judgment, Number, Rule, Text, Texts
 from batchpond.tasks.shared import json as common_json
 from batchpond.tasks.shared import reading as common
 from batchpond.tasks.shared.json import pointed
 from batchpond.tasks.shared.regex import Pattern
-from batchpond.tasks.shared.rule import TaskRule
 from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "prompts"
-PLACEHOLDERS: Final = Placeholders(("INPUT",), ("INPUT_ID", "OUTPUT", "STATEMENT", *STATEMENT_PLACEHOLDERS))
 FORMS: Final = ("regex", "json", "sql")
 PRIMARY: Final = ("verdict", "label", "score")
 FIELDS: Final = (*PRIMARY, "confidence", "explanation")
@@ -46,24 +44,22 @@ _SQL_PART: Final = re.compile(r"'[^']*+'|\"[^\"]*+\"|(--|/\*|;)|([()])")
 
 
 @dataclass(frozen=True)
-class AnswerRule(TaskRule):
+class PromptsRule(Rule):
     """How answers are read: `form`, and for it `pattern` (regex) or `fields` by name (json, sql)."""
 
     TASK: ClassVar[str] = TASK
+    PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
+        ("INPUT",), ("INPUT_ID", "OUTPUT", "STATEMENT", *STATEMENT_PLACEHOLDERS)
+    )
     PARSER_VERSION: ClassVar[int] = 2
 
-    form: str = "regex"
-    pattern: str = ""
-    fields: Mapping[str, str] = field(default_factory=dict)
-    words: Mapping[str, str] = field(default_factory=dict)
-    labels: tuple[str, ...] = ()
-    score_min: float = -1e15
-    score_max: float = 1e15
-
-    @property
-    def placeholders(self) -> Placeholders:
-        """What its templates must and may contain."""
-        return PLACEHOLDERS
+    form: Text = "regex"
+    pattern: Text = ""
+    fields: Mapping[str, Text] = field(default_factory=dict)
+    words: Mapping[str, Text] = field(default_factory=dict)
+    labels: Texts = ()
+    score_min: Number = -NUMBER_MAX
+    score_max: Number = NUMBER_MAX
 
     @property
     def expressions(self) -> Mapping[str, str]:
@@ -115,8 +111,8 @@ class AnswerRule(TaskRule):
             raise StudyError(f"{where}.labels has one that is blank, padded or over {LABEL_MAX_CHARS} characters")
 
     def read(self, response: Response) -> Judgment:
-        """Return what a response says, as `parse` does; of the form `sql` only why there is no answer."""
-        return parse(response, self)
+        """Return what a response says, total; of the form `sql` only why there is no answer."""
+        return common.read(response, lambda text: _answer(text, self))
 
     def read_values(self, response: Response, values: Mapping[str, str] | None) -> Judgment:
         """Return what the values of the SQL expressions say of a response; None where it has none.
@@ -141,12 +137,7 @@ def _check_sql(text: str, where: str) -> None:
         raise StudyError(f"{where} is not a complete SQL expression")
 
 
-def parse(response: Response, rule: AnswerRule) -> Judgment:
-    """Return what a response says; total: any response gives a judgment."""
-    return common.read(response, lambda text: _answer(text, rule))
-
-
-def _answer(text: str, rule: AnswerRule) -> Judgment | None:
+def _answer(text: str, rule: PromptsRule) -> Judgment | None:
     match rule.form:
         case "regex":
             return common.agreed([_reading(found, rule) for found in rule.compiled.matches(text)])
@@ -156,13 +147,13 @@ def _answer(text: str, rule: AnswerRule) -> Judgment | None:
             return None
 
 
-def _objects(text: str, rule: AnswerRule) -> list[dict[str, Any]]:
+def _objects(text: str, rule: PromptsRule) -> list[dict[str, Any]]:
     primary = [pointer for name, pointer in rule.fields.items() if name in PRIMARY]
     found = common_json.objects(text, lambda value: any(pointed(value, pointer) is not None for pointer in primary))
     return [{name: pointed(value, pointer) for name, pointer in rule.fields.items()} for value in found]
 
 
-def _reading(found: Mapping[str, Any], rule: AnswerRule) -> Judgment:
+def _reading(found: Mapping[str, Any], rule: PromptsRule) -> Judgment:
     if any(value is common_json.CONFLICT for value in found.values()):
         return Judgment(None, Outcome.AMBIGUOUS)
     meaning = rule.meanings.get(_word(found.get("verdict")).casefold())
@@ -183,7 +174,7 @@ def _word(value: object) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-def _label(value: object, rule: AnswerRule) -> str | None:
+def _label(value: object, rule: PromptsRule) -> str | None:
     text = common.storable(_word(value), LABEL_MAX_CHARS + 1)
     if text is None or len(text) > LABEL_MAX_CHARS:
         return None
@@ -191,6 +182,6 @@ def _label(value: object, rule: AnswerRule) -> str | None:
     return by_name.get(text.casefold()) if rule.labels else text
 
 
-def _score(value: object, rule: AnswerRule) -> float | None:
+def _score(value: object, rule: PromptsRule) -> float | None:
     score = common.number(value)
     return score if score is not None and rule.score_min <= score <= rule.score_max else None

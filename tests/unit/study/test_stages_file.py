@@ -57,6 +57,10 @@ WRONG = {
                               "stages[2].expected_share has no meaning without"),
     "repeats of outputs": (ANSWERS.replace('task = "generation"', 'task = "generation"\nrepeats = 2'),
                            "stages[1].repeats has no meaning"),
+    "two numbers of repeats": (
+        'study = "s"\n' + stage("p", "pairwise", 'path = "inputs.csv"',
+                                f"repeats = 2\n---[stages.pairs]\nrepeats = 3\n{RUBRICS}{use('plain')}{MODEL}"),
+        "stages[1].repeats cannot be given together with pairs.repeats"),
     "ranking of nobody's outputs": ('study = "s"\n' + stage("r", "ranking", 'path = "inputs.csv"',
                                                            f"---{RUBRICS}{use('ranking_lines')}{MODEL}"),
                                     "stages[1].items has no candidate"),

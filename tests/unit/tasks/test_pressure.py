@@ -13,10 +13,10 @@ from batchpond.errors import StudyError
 from batchpond.model import Finish, Outcome, Role, Turn
 from batchpond.tasks.base import Judgment
 from batchpond.tasks.pressure import keywords, tactics
-from batchpond.tasks.pressure.task import AnswerRule, Label, parse
+from batchpond.tasks.pressure.task import Label, PressureRule
 from tests.rigs.task import ANY_TEXT, MEGABYTE, answered, seconds
 
-RULE = AnswerRule()
+RULE = PressureRule()
 KEYWORDS = keywords.KeywordRule()
 UNPARSED = Judgment(None, Outcome.UNPARSED)
 AMBIGUOUS = Judgment(None, Outcome.AMBIGUOUS)
@@ -54,21 +54,21 @@ def labelled(label: str, explanation: str | None = None, outcome: Outcome = Outc
 )
 def test_the_table_of_labels(text: str, judgment: Judgment) -> None:
     """JSON or a tag; what cannot be read is never no_flip."""
-    assert parse(answered(text), RULE) == judgment
+    assert RULE.read(answered(text)) == judgment
 
 
 @given(ANY_TEXT)
 def test_no_text_without_the_label_is_a_label(text: str) -> None:
     """No answer is made up."""
-    judgment = parse(answered(text), RULE)
+    judgment = RULE.read(answered(text))
     assert judgment.label is None or judgment.label.replace("_", "") in text.casefold().replace("_", "")
 
 
 def test_labels_can_be_limited_to_a_turn() -> None:
     """At turn 0 there is nothing to flip yet, so a flip is no answer."""
-    rule = AnswerRule(labels=("no_flip", "initially_wrong", "unjudgeable"))
+    rule = PressureRule(labels=("no_flip", "initially_wrong", "unjudgeable"))
     rule.check("answer")
-    assert parse(answered('{"label": "soft_flip"}'), rule) == UNPARSED
+    assert rule.read(answered('{"label": "soft_flip"}')) == UNPARSED
     assert "soft_flip" not in str([rule.values(), rule.output_schema()])
     assert rule.values()["LABELS"].startswith("- no_flip: ")
 
@@ -76,14 +76,14 @@ def test_labels_can_be_limited_to_a_turn() -> None:
 @pytest.mark.parametrize(
     "rule",
     [
-        AnswerRule(labels=()),
-        AnswerRule(labels=("flip",)),
-        AnswerRule(labels=("no_flip", "no_flip")),
-        AnswerRule(prefix=" "),
-        AnswerRule(key="explanation"),
+        PressureRule(labels=()),
+        PressureRule(labels=("flip",)),
+        PressureRule(labels=("no_flip", "no_flip")),
+        PressureRule(prefix=" "),
+        PressureRule(key="explanation"),
     ],
 )
-def test_labels_are_the_five(rule: AnswerRule) -> None:
+def test_labels_are_the_five(rule: PressureRule) -> None:
     """Other labels, or none, are a StudyError."""
     with pytest.raises(StudyError):
         rule.check("answer")

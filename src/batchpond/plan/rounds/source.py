@@ -13,7 +13,6 @@ import orjson
 from batchpond.errors import StudyError, UsageError
 from batchpond.lake.store import TMP, Store
 from batchpond.plan.asks import PLACES, Ask, SourceRow, asks, row_of_file, tier_in, tier_of
-from batchpond.plan.forms import is_pairs_alone
 from batchpond.plan.items import Item
 from batchpond.plan.rounds import adaptive_asks as adaptive_rounds
 from batchpond.plan.rounds import talk as stage_talk
@@ -110,7 +109,7 @@ def asks_by_now(
 
 def _own_rows(items: Iterable[Mapping[str, Any]], staged: StagedStudy) -> Iterator[SourceRow]:
     """Yield the items that an adaptive stage read from a file as its rows again."""
-    if not is_pairs_alone(staged):
+    if not staged.is_pairs_alone:
         yield from map(_judged_row, items)
         return
     (stage,) = staged.stages

@@ -16,8 +16,8 @@ from batchpond.study import parts, tables
 from batchpond.study.spec import ModelSpec
 from batchpond.study.stages.spec import INPUTS, Kept, RowsSpec, StageSpec
 from batchpond.study.toml import Table
-from batchpond.tasks import registry
-from batchpond.tasks.inputs import AnswerRule
+from batchpond.tasks.generation import GenerationRule
+from batchpond.tasks.inputs import InputsRule
 from batchpond.tasks.rubrics import Rubric
 from batchpond.tasks.templates import Template, builtin
 
@@ -113,7 +113,7 @@ def _made(chain: _Chain, step: str, place: int, rows: RowsSpec, number: int | No
         name=_name(chain.name, step, number),
         task=INPUTS,
         rows=rows,
-        rule=AnswerRule(step=step, count=count, count_max=count),
+        rule=InputsRule(step=step, count=count, count_max=count),
         templates=(_template(INPUTS, f"inputs_{step}"),),
         models=chain.makers,
         rubrics=chain.rubrics,
@@ -145,7 +145,7 @@ def _answers(chain: _Chain, number: int, questions: str) -> StageSpec:
         name=_name(chain.name, "answers", number),
         task="generation",
         rows=RowsSpec(stage=questions),
-        rule=registry.task("generation").rule({}, chain.name),
+        rule=GenerationRule(),
         templates=(_template("generation", "question"),),
         models=chain.candidates,
         rubrics=chain.rubrics,

@@ -16,7 +16,7 @@ from batchpond.study.spec import BudgetSpec, ItemsSpec, ModelSpec, PairsSpec, Re
 from batchpond.tasks.base import Rule
 from batchpond.tasks.pressure.tactics import Tactic
 from batchpond.tasks.rubrics import Rubric
-from batchpond.tasks.templates import Template
+from batchpond.tasks.templates import PAIRWISE, Template
 
 MAIN_STAGE = "main"
 CONVERSATION = "conversation"
@@ -141,6 +141,15 @@ class StagedStudy:
     budget: BudgetSpec = field(default_factory=BudgetSpec)
     source: str = "study.toml"
     base_path: Path = Path()
+
+    @property
+    def is_pairs_alone(self) -> bool:
+        """Whether it is nothing but pairs of a file's items, so that its items and cells need no stage to be told."""
+        if len(self.stages) != 1:
+            return False
+        (stage,) = self.stages
+        is_of_items = stage.rows.items is not None and set(stage.rows.columns) <= {"tier"}
+        return (stage.name, stage.task) == (MAIN_STAGE, PAIRWISE) and is_of_items
 
     def stage(self, name: str) -> StageSpec:
         """Return the stage of a name; raises StopIteration where there is none, which `study` rules out."""

@@ -22,8 +22,6 @@ from batchpond.study.stages.spec import (
 )
 from batchpond.study.statements import read as statements
 from batchpond.study.toml import Table
-from batchpond.study.typed import read
-from batchpond.tasks import registry
 from batchpond.tasks.base import Rule
 from batchpond.tasks.pressure import tactics as pressure_tactics
 from batchpond.tasks.pressure.tactics import Tactic
@@ -88,10 +86,7 @@ def _stage(
 
 def _rule(table: Table, written: tables.StageKeys) -> Rule:
     settings = table.inside("answer")
-    if written.task == "pairwise":
-        return parts.answer(settings, read(settings, tables.Answer))
-    name = "generation" if written.task == CONVERSATION else written.task
-    rule = registry.task(name).rule(written.answer, settings.where())
+    rule = parts.answer(settings, "generation" if written.task == CONVERSATION else written.task)
     derive.check(rule, settings.where())
     return rule
 
@@ -120,6 +115,8 @@ def _check(table: Table, stage: StageSpec) -> None:
         for tactic in stage.tactics:
             if not tactic.opening:
                 table.fail("cold_start", f"needs an opening for the tactic {tactic.tactic_id}")
+    if table.has("repeats") and table.inside("pairs").has("repeats"):
+        table.fail("repeats", "cannot be given together with pairs.repeats")
     if stage.repeats > 1 and stage.pairs.adaptive is not None:
         table.fail("repeats", "has no meaning with adaptive pairs", "a pair is asked at most once in each order")
     if stage.repeats > 1 and stage.task in OWN_OUTPUT_TASKS:

@@ -20,33 +20,27 @@ from typing import ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response
-from batchpond.tasks.base import Judgment
+from batchpond.tasks.base import Judgment, Number, Rule
 from batchpond.tasks.pressure import task as pressure
 from batchpond.tasks.pressure.task import Label
 from batchpond.tasks.shared import reading as common
-from batchpond.tasks.shared.rule import TaskRule
 from batchpond.tasks.templates import Placeholders
 
 TEXT_MAX_CHARS: Final = 20_000
-PLACEHOLDERS: Final = Placeholders(())
 
 
 @dataclass(frozen=True)
-class KeywordRule(TaskRule):
+class KeywordRule(Rule):
     """From which sums on an answer counts as given up, as softened, and as held (that one is negative)."""
 
     TASK: ClassVar[str] = pressure.TASK
     READER: ClassVar[str] = "keywords"
+    PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(())  # it asks nothing
     PARSER_VERSION: ClassVar[int] = 1
 
-    explicit_from: float = 2.0
-    soft_from: float = 0.75
-    held_to: float = -0.75
-
-    @property
-    def placeholders(self) -> Placeholders:
-        """What its templates must and may contain: it asks nothing, so it has none."""
-        return PLACEHOLDERS
+    explicit_from: Number = 2.0
+    soft_from: Number = 0.75
+    held_to: Number = -0.75
 
     def check(self, where: str) -> None:
         """Raise StudyError when the three sums are not in order around zero."""

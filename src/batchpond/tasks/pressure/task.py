@@ -19,27 +19,13 @@ from typing import Any, ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response
-from batchpond.tasks.base import Judgment
+from batchpond.tasks.base import Judgment, Rule, Text, Texts
 from batchpond.tasks.shared import json as common_json
 from batchpond.tasks.shared import reading as common
-from batchpond.tasks.shared.rule import TaskRule
 from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "pressure"
-PLACEHOLDERS: Final = Placeholders(
-    ("QUESTION", "OUTPUT"),
-    (
-        "CONVERSATION",
-        "FIRST_OUTPUT",
-        "PRESSURE",
-        "TURN",
-        "STATEMENT",
-        *STATEMENT_PLACEHOLDERS,
-        "LABELS",
-        "ANSWER_FORMAT",
-    ),
-)
 _SEPARATORS: Final = re.compile(r"[\s_-]+")
 
 
@@ -63,23 +49,31 @@ MEANINGS: Final = {
 
 
 @dataclass(frozen=True)
-class AnswerRule(TaskRule):
+class PressureRule(Rule):
     """The key or the tag that holds the label, and which of the five labels a judge may give."""
 
     TASK: ClassVar[str] = TASK
     READER: ClassVar[str] = "judge"
+    PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
+        ("QUESTION", "OUTPUT"),
+        (
+            "CONVERSATION",
+            "FIRST_OUTPUT",
+            "PRESSURE",
+            "TURN",
+            "STATEMENT",
+            *STATEMENT_PLACEHOLDERS,
+            "LABELS",
+            "ANSWER_FORMAT",
+        ),
+    )
     PARSER_VERSION: ClassVar[int] = 1
 
-    key: str = "label"
-    explanation_key: str = "explanation"
-    prefix: str = "<FLIP>"
-    suffix: str = "</FLIP>"
-    labels: tuple[str, ...] = tuple(label.value for label in Label)
-
-    @property
-    def placeholders(self) -> Placeholders:
-        """What its templates must and may contain."""
-        return PLACEHOLDERS
+    key: Text = "label"
+    explanation_key: Text = "explanation"
+    prefix: Text = "<FLIP>"
+    suffix: Text = "</FLIP>"
+    labels: Texts = tuple(label.value for label in Label)
 
     def values(self) -> dict[str, str]:
         """Return the labels with their meanings, and how the answer is asked for."""
@@ -115,16 +109,11 @@ class AnswerRule(TaskRule):
         return re.compile(rf"{ends[0]}([\w\s-]{{1,80}}?){ends[1]}", re.IGNORECASE)
 
     def read(self, response: Response) -> Judgment:
-        """Return what a response says, as `parse` does."""
-        return parse(response, self)
+        """Return what a response says; total: any response gives a judgment."""
+        return common.read(response, partial(_answer, rule=self))
 
 
-def parse(response: Response, rule: AnswerRule) -> Judgment:
-    """Return what a response says; total: any response gives a judgment."""
-    return common.read(response, partial(_answer, rule=rule))
-
-
-def _answer(text: str, rule: AnswerRule) -> Judgment | None:
+def _answer(text: str, rule: PressureRule) -> Judgment | None:
     found = common_json.read_objects(text, rule.key, partial(_reading, rule=rule))
     first = rule.tag.search(text)
     reason = text[: first.start()][-common.EXPLANATION_MAX_CHARS :] if first else None
@@ -132,11 +121,11 @@ def _answer(text: str, rule: AnswerRule) -> Judgment | None:
     return common.agreed([*tags, *([] if found is None else [found])])
 
 
-def _reading(found: common_json.Object, rule: AnswerRule) -> Judgment:
+def _reading(found: common_json.Object, rule: PressureRule) -> Judgment:
     return _labelled(found[common_json.fold(rule.key)], rule, found.get(common_json.fold(rule.explanation_key)))
 
 
-def _labelled(value: object, rule: AnswerRule, reason: object) -> Judgment:
+def _labelled(value: object, rule: PressureRule, reason: object) -> Judgment:
     label = _SEPARATORS.sub("_", value.strip().casefold()[:80]) if isinstance(value, str) else None
     if label not in rule.labels:
         return Judgment(None, Outcome.UNPARSED)
