@@ -17,7 +17,7 @@ from batchpond.model import Mode
 from batchpond.providers import registry
 from batchpond.providers.base import ProviderModule
 from batchpond_sim.host import server
-from batchpond_sim.host.control import PROVIDERS
+from batchpond_sim.host.server import PROVIDERS
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_inputs import STUDY, write_study
 

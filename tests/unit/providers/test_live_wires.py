@@ -27,8 +27,7 @@ from batchpond.providers.http.client import Broken, HttpClient, Unsent
 from batchpond.providers.http.errors import HttpError, answer_of
 from batchpond.providers.shared.live import LiveClient, Stop, judge
 from batchpond.text import Secret
-from batchpond_sim.host.control import PROVIDERS
-from batchpond_sim.host.server import Running, running
+from batchpond_sim.host.server import PROVIDERS, Running, running
 from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import world_at
 from tests.rigs.hostile_server import HostileServer, drip, eof, hang, hostile, raw, reply, reset
