@@ -14,8 +14,8 @@ from typing import Any
 
 from batchpond.study.spec import BudgetSpec, ItemsSpec, ModelSpec, PairsSpec, RetrySpec, ShardsSpec, Unsupported
 from batchpond.tasks.base import Rule
-from batchpond.tasks.pressure.tactics import Tactic
 from batchpond.tasks.rubrics import Rubric
+from batchpond.tasks.tactics import Tactic
 from batchpond.tasks.templates import PAIRWISE, Template
 
 MAIN_STAGE = "main"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from batchpond.answers import derive
 from batchpond.files import read_text
@@ -22,10 +22,10 @@ from batchpond.study.stages.spec import (
 )
 from batchpond.study.statements import read as statements
 from batchpond.study.toml import Table
+from batchpond.tasks import tactics
 from batchpond.tasks.base import Rule
-from batchpond.tasks.pressure import tactics as pressure_tactics
-from batchpond.tasks.pressure.tactics import Tactic
 from batchpond.tasks.rubrics import Rubric
+from batchpond.tasks.tactics import Tactic
 from batchpond.tasks.templates import SIZE_MAX_BYTES, Template, builtin
 
 _OF_FILE: Final = ("path", "folder", "sql", "id", "text")
@@ -209,17 +209,16 @@ def _rubrics(table: Table, written: tables.StageKeys, base_path: Path) -> tuple[
 
 def _tactics(table: Table, written: tables.StageKeys) -> tuple[Tactic, ...]:
     """Return the tactics named, `use = ...` or written out; the false research of three phrases if none is."""
-    known = pressure_tactics.builtin()
+    known = tactics.builtin()
     if written.tactics is None:
         return (known["false_research"],)
     found: list[Tactic] = []
     for one, tactic in zip(table.elements("tactics"), written.tactics, strict=True):
-        name = tactic if isinstance(tactic, str) else tactic.use
-        if name is not None:
-            found.append(known[one.choose("use", name, sorted(known))])
-        else:
-            values: Mapping[str, Any] = {name: value for name, value in one.data.items() if name != "id"}
-            found.append(pressure_tactics.from_table(one.required("id"), values, one.where()))
+        if isinstance(tactic, str) or tactic.use is not None:
+            found.append(known[one.choose("use", one.required("use"), sorted(known))])
+            continue
+        found.append(Tactic(one.required("id"), tactic.category, tactic.phrases, tactic.opening))
+        found[-1].check(one.where())
     if len({tactic.tactic_id for tactic in found}) != len(found):
         table.fail("tactics", "names one twice")
     return tuple(found)

@@ -20,8 +20,7 @@ from batchpond.errors import StudyError
 from batchpond.files import read_text
 from batchpond.study.statements import markdown as statement_markdown
 from batchpond.study.statements import yaml as statement_yaml
-from batchpond.tasks.rubrics import Rubric
-from batchpond.tasks.shared.text import Example, Statement
+from batchpond.tasks.rubrics import Example, Rubric, Statement
 
 FILE_SIZE_MAX_BYTES: Final = 200_000_000
 STATEMENTS_MAX: Final = 10_000
