@@ -9,7 +9,7 @@ import pytest
 
 from batchpond.errors import StudyError
 from batchpond.lake.attempts import fold
-from batchpond.lake.events.log import read
+from batchpond.lake.events import read
 from batchpond.lake.schemas import PLAN
 from batchpond.plan import publish as plan_publish
 from batchpond.run.stages import StageState, remarks, stages
@@ -180,7 +180,7 @@ def test_a_round_of_several_files_that_was_cut_between_them_is_completed(tmp_pat
                 raise KeyboardInterrupt
         real(*args)  # type: ignore[arg-type]
 
-    rows = patch.multiple("batchpond.plan.write", PLAN_FILE_ROWS=3, CHUNK_ROWS=3)
+    rows = patch.multiple("batchpond.plan.write", PLAN_FILE_ROWS=3, BLOCK_ROWS=3)
     group = patch("batchpond.plan.publish.ROW_GROUP_NARROW", 3)
     narrow = patch("batchpond.lake.schemas.Table.row_group_rows", 3)
     with rows, group, narrow:

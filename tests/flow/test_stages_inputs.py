@@ -10,7 +10,7 @@ import pytest
 
 from batchpond.errors import StudyError
 from batchpond.lake.attempts import fold
-from batchpond.lake.events.log import read
+from batchpond.lake.events import read
 from batchpond.plan.asks import SourceRow
 from batchpond.plan.report import PlanReport
 from batchpond.plan.rounds.inputs import Rated, entry_rows, kept_rows, lacking_rows

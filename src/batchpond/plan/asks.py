@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
@@ -21,7 +21,6 @@ NO_RUBRIC: Final = Rubric("", "", "")
 PLACES: Final = ("unit_id", "rubric_id", "candidate", "turn_no", "input", "tier")
 """What an item's metadata says of where its row belongs."""
 _TIER_DIGITS_MAX: Final = 8
-_TEXT_VALUES_MAX: Final = 200
 _NUMBERS_AT_ONCE: Final = 10_000
 
 
@@ -68,16 +67,17 @@ class SourceRow:
 class Ask:
     """One question of a stage, before template and model: about one row or two, by a rubric.
 
-    `values` are the placeholders that it fills, unless `text` is what the user says; `history` is the
+    `values` are the placeholders that it fills by itself, before its rows and rubric do, unless `text` is what
+    the user says; `history` is the
     conversation before its prompt, and `only` the candidate that goes on with it, or the one way to ask it.
     `purpose` and `gain` say why an adaptive round asks it.
     """
 
     rubric: Rubric
     first: SourceRow
-    values: Mapping[str, str]
     second: SourceRow | None = None
     direction: Direction = Direction.FORWARD
+    values: Mapping[str, str] = field(default_factory=dict)
     turn_no: int | None = None
     text: str | None = None
     history: tuple[Turn, ...] = ()
@@ -125,7 +125,7 @@ def asks(stage: StageSpec, rows: Sequence[SourceRow], seed: int) -> Iterator[Ask
         case _:
             for row in ordered:
                 for rubric in _rubrics_of(stage, row):
-                    yield Ask(rubric, row, _values(row, rubric), turn_no=row.turn_no)
+                    yield Ask(rubric, row, turn_no=row.turn_no)
 
 
 def _in_order(stage: StageSpec, rows: Sequence[SourceRow]) -> Sequence[SourceRow]:
@@ -175,7 +175,7 @@ def rubric_row(rubric: Rubric) -> SourceRow:
 
 def probe(rubric: Rubric, row: SourceRow, other: SourceRow | None) -> Ask:
     """Return an ask about rows as they will be, to try templates on."""
-    return Ask(rubric, row, _values(row, rubric)) if other is None else _pair(rubric, row, other, Direction.FORWARD)
+    return Ask(rubric, row, other)
 
 
 def _pairwise(stage: StageSpec, rows: Sequence[SourceRow], seed: int) -> Iterator[Ask]:
@@ -188,9 +188,9 @@ def _pairwise(stage: StageSpec, rows: Sequence[SourceRow], seed: int) -> Iterato
     for lo, hi, lo_first, has_reverse in _numbers(chosen):
         forward = (rows[lo], rows[hi]) if lo_first else (rows[hi], rows[lo])
         for rubric in stage.rubrics or (NO_RUBRIC,):
-            yield _pair(rubric, *forward, Direction.FORWARD)
+            yield Ask(rubric, *forward)
             if has_reverse:
-                yield _pair(rubric, forward[1], forward[0], Direction.REVERSE)
+                yield Ask(rubric, forward[1], forward[0], Direction.REVERSE)
 
 
 def _numbers(chosen: pairs.Pairs) -> Iterator[tuple[int, int, bool, bool]]:
@@ -219,18 +219,8 @@ def _ranking(stage: StageSpec, rows: Sequence[SourceRow]) -> Iterator[Ask]:
             if lo.candidate == hi.candidate:
                 continue
             for rubric in _rubrics_of(stage, lo):
-                yield _pair(rubric, lo, hi, Direction.FORWARD)
-                yield _pair(rubric, hi, lo, Direction.REVERSE)
-
-
-def _pair(rubric: Rubric, first: SourceRow, second: SourceRow, direction: Direction) -> Ask:
-    values = _values(first, rubric) | {
-        "SAMPLE_1": first.text,
-        "SAMPLE_2": second.text,
-        "OUTPUT_A": first.text,
-        "OUTPUT_B": second.text,
-    }
-    return Ask(rubric, first, values, second, direction)
+                yield Ask(rubric, lo, hi)
+                yield Ask(rubric, hi, lo, Direction.REVERSE)
 
 
 def ask_of_pair(
@@ -238,9 +228,7 @@ def ask_of_pair(
 ) -> Ask:
     """Return what an adaptive round chose as an ask, of one way to ask or of all."""
     direction = Direction.REVERSE if choice.is_reverse else Direction.FORWARD
-    return replace(
-        _pair(rubric, first, second, direction), only=only, purpose=str(choice.purpose), gain=choice.gain
-    )  # fmt: skip
+    return Ask(rubric, first, second, direction, only=only, purpose=str(choice.purpose), gain=choice.gain)
 
 
 def _rubrics_of(stage: StageSpec, row: SourceRow) -> Iterable[Rubric]:
@@ -257,26 +245,3 @@ def _rubrics_of(stage: StageSpec, row: SourceRow) -> Iterable[Rubric]:
             hint=f"its rubrics: {', '.join(rubric.rubric_id for rubric in stage.rubrics[:20])}",
         )
     return found
-
-
-def _values(row: SourceRow, rubric: Rubric) -> dict[str, str]:
-    """Return the placeholders that any template may use of a row and its rubric."""
-    own = {
-        name.upper(): str(value)
-        for name, value in itertools.islice(row.more.items(), _TEXT_VALUES_MAX)
-        if isinstance(value, str | int | float)
-    }
-    return own | {
-        "TRAIT_NAME": rubric.name,
-        "TRAIT_DESCRIPTION": rubric.description,
-        "STATEMENT": rubric.description,
-        "STATEMENT_ID": rubric.rubric_id,
-        "STATEMENT_NAME": rubric.name,
-        "ITEM_ID": row.item_id,
-        "TEXT": row.text,
-        "OUTPUT": row.text,
-        "INPUT": row.text if row.input_text is None else row.input_text,
-        "QUESTION": row.text if row.input_text is None else row.input_text,
-        "CANDIDATE": row.candidate or "",
-        **dict(rubric.more),
-    }

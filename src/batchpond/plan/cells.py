@@ -12,7 +12,7 @@ import orjson
 from batchpond import ids
 from batchpond.errors import StudyError, UsageError
 from batchpond.providers.base import ModelSettings, ProviderModule
-from batchpond.providers.shared.body import SCHEMA
+from batchpond.providers.shared.lines import SCHEMA
 from batchpond.study.spec import THINKING_DEFAULT, ModelSpec, Unsupported
 from batchpond.tasks.rubrics import Rubric
 from batchpond.tasks.templates import Template

@@ -14,19 +14,19 @@ from batchpond.errors import StudyError
 from batchpond.lake.store import TMP, Store
 from batchpond.plan import pairs
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, asks, probe, row_of_file, rubric_row, tier_of
+from batchpond.plan.blocks import Grid
 from batchpond.plan.cells import Dropped, ModelConfig, Modules, check_number, make_model_configs
 from batchpond.plan.forecast import Known
 from batchpond.plan.forms import as_stages, version
 from batchpond.plan.items import Item, SqlRows, each, read_any, read_pairs, read_templates
 from batchpond.plan.pairs import Pairs
+from batchpond.plan.prompts import prompt_of, size_bytes
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds import talk as stage_talk
 from batchpond.plan.rounds.inputs import KINDS
 from batchpond.plan.rounds.source import check
 from batchpond.plan.rounds.talk import asks as talk_asks
-from batchpond.plan.rows import Grid
 from batchpond.plan.spill import SpilledRows
-from batchpond.plan.write import prompt_of, size_bytes
 from batchpond.study.spec import ItemsFrom, Study
 from batchpond.study.stages.spec import CONVERSATION, INPUTS, OWN_OUTPUT_TASKS, PAIR_TASKS, StagedStudy, StageSpec
 from batchpond.tasks import inputs
@@ -59,7 +59,7 @@ class StageDraft:
     def n_plan_rows(self) -> int:
         """How many rows its first round has, where it waits for nothing."""
         if self.grid is not None:
-            return len(self.grid.asks) * self.n_cells
+            return len(self.grid) * self.n_cells
         return self.n_asks * len(self.configs) * len(self.stage.templates) * self.stage.repeats
 
     def asks(self) -> Iterator[Ask]:

@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 
 from batchpond.model import PricedModel
 from batchpond.plan.cells import ModelConfig
+from batchpond.plan.prompts import BYTES_PER_TOKEN, tokens_of
 from batchpond.plan.rounds import adaptive
-from batchpond.plan.write import tokens_of
 from batchpond.study.prices import ANSWER_TOKENS_EXPECTED, NOTHING, Estimate, Prices
 from batchpond.study.spec import PairsSpec
 from batchpond.study.stages.spec import CONVERSATION, OWN_OUTPUT_TASKS, PAIR_TASKS, Kept, StageSpec
 from batchpond.tasks.inputs import InputsRule
-
-BYTES_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)

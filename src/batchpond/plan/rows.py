@@ -1,26 +1,31 @@
-"""A grid of pairs, and its blocks of planned requests as rows of the tables `requests` and `plan`."""
+"""A round's requests as rows of the tables `requests` and `plan`."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from batchpond.lake.schemas import PLAN, REQUESTS
-from batchpond.plan.asks import NO_RUBRIC, SourceRow
+from batchpond.plan.asks import NO_RUBRIC
 from batchpond.plan.cells import Cell, ModelConfig, cell_id
-from batchpond.plan.grid import Asks, Block, asks
-from batchpond.plan.pairs import Pairs, pair_id
+from batchpond.plan.shards import Line, check_line, limits_of
 from batchpond.study.stages.spec import StageSpec
 from batchpond.tasks.rubrics import Rubric
 from batchpond.tasks.templates import Template
 
-_DIRECTIONS = pa.array(["forward", "reverse"])
+ASK_COLUMNS: Final = (
+    "unit_id", "pair_id", "item_first", "item_second", "item_first_hash", "item_second_hash",
+    "candidate_first", "candidate_second", "turn_no", "direction", "is_lo_first", "purpose", "gain", "tier",
+)  # fmt: skip
+"""What the rows of `plan` say of an ask, whichever cell it goes to."""
+ASK_SCHEMA: Final = pa.schema([PLAN.schema.field(name) for name in ASK_COLUMNS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,117 +52,98 @@ class Round:
         round_name = "" if self.is_only else f"-r{self.round_no:04d}"
         return f"p_study={self.study}/{self.version}{round_name}-{self.first_file + number:05d}"
 
-    def cell_id(self, config: ModelConfig, template: Template, rubric: Rubric) -> str:
-        """Return the id of one of its cells."""
-        return cell_id(self.study, config.dimensions(template.template_id, rubric.rubric_id), self.stage_in_cells)
+    def cell(self, config: ModelConfig, template: Template, rubric: Rubric, number: int = 0) -> Cell:
+        """Return one of its cells."""
+        name = cell_id(self.study, config.dimensions(template.template_id, rubric.rubric_id), self.stage_in_cells)
+        return Cell(number, name, template, rubric, config)
 
     def cells(self) -> list[Cell]:
         """Return the cells of its stage's own rubrics, one model after the other."""
         parts = itertools.product(self.configs, self.stage.templates, self.stage.rubrics or (NO_RUBRIC,))
-        return [
-            Cell(number, self.cell_id(config, template, rubric), template, rubric, config)
-            for number, (config, template, rubric) in enumerate(parts)
-        ]
+        return [self.cell(*part, number) for number, part in enumerate(parts)]
 
 
-class Grid:
-    """Pairs of items that every cell is asked alike, so that they are written by blocks; items are in id order."""
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Consecutive requests; `cell_no` are places in `cells`, `asks` has the columns of `plan` that an ask decides."""
 
-    def __init__(self, stage: StageSpec, rows: Sequence[SourceRow], pairs: Pairs) -> None:
-        self.items = [row.item() for row in rows]
-        self.pairs = pairs
-        self.asks: Asks = asks(pairs, max(stage.repeats, stage.pairs.repeats))
-        own = np.array([row.tier or 0 for row in rows], np.int32)
-        tiers = np.maximum(own[self.asks.first], own[self.asks.second])
-        self.tiers = np.where(tiers == 0, stage.tier or 0, tiers)
-        """The tier of each ask, that of its later item; 0 where there is none."""
+    cells: Sequence[Cell]
+    cell_no: NDArray[np.int32]
+    asks: pa.Table
+    slots: NDArray[np.int64]
+    repeat_no: NDArray[np.int32]
+    request_ids: list[str]
+    bodies: list[bytes]
+    estimated_input_tokens: list[int]
+
+    def check(self) -> None:
+        """Raise StudyError for a request that no batch could hold."""
+        for number, cell in enumerate(self.cells):
+            places = np.flatnonzero(self.cell_no == number).tolist()
+            largest = max(places, key=lambda place: len(self.bodies[place]))
+            size_bytes, tokens = len(self.bodies[largest]), self.estimated_input_tokens[largest]
+            limits = limits_of(cell.config.module.DESCRIPTOR, cell.config.spec.mode)
+            check_line(Line(self.request_ids[largest], size_bytes, tokens), limits)
 
 
-def _constant(value: object, n: int, kind: pa.DataType | None = None) -> pa.Array:
-    kind = kind or pa.string()
-    return pa.nulls(n, kind) if value is None else pa.repeat(pa.scalar(value, kind), n)
+def requests_table(block: Block) -> pa.Table:
+    """Return a block's rows of `requests`, one per slot, duplicates included."""
+    bodies = pa.array(block.bodies, pa.binary()).cast(pa.string())
+    columns: dict[str, Any] = {
+        "request_id": pa.array(block.request_ids, pa.string()),
+        "repeat_no": pa.array(block.repeat_no),
+        "body": bodies,
+        "size_bytes": pc.binary_length(bodies),
+        "estimated_input_tokens": pa.array(block.estimated_input_tokens, pa.int32()),
+    }
+    of_cells: dict[str, list[Any]] = {
+        "provider": [cell.group[0] for cell in block.cells],
+        "endpoint": [cell.group[1] for cell in block.cells],
+        "request_model": [cell.group[2] for cell in block.cells],
+        "max_output_tokens": [cell.config.settings.max_output_tokens for cell in block.cells],
+    }
+    return _table(REQUESTS.schema, columns | _taken(REQUESTS.schema, of_cells, block))
 
 
-class GridRows:
-    """Makes rows of a grid's blocks; what all rows share is prepared once."""
+def plan_table(found: Round, block: Block) -> pa.Table:
+    """Return a block's rows of `plan`."""
+    n, stage, cells = len(block.bodies), found.stage, block.cells
+    columns: dict[str, Any] = {
+        "study": _constant(found.study, n),
+        "study_version": _constant(found.version, n),
+        "parser_id": _constant(stage.rule.parser_id, n),
+        "task": _constant(stage.task, n),
+        "stage": _constant(stage.name, n),
+        "round_no": pa.repeat(pa.scalar(found.round_no, pa.int32()), n),
+        "slot": pa.array(block.slots),
+        "request_id": pa.array(block.request_ids, pa.string()),
+        "repeat_no": pa.array(block.repeat_no),
+    }
+    of_cells = {
+        "mode": [cell.config.spec.mode.value for cell in cells],
+        "cell_id": [cell.cell_id for cell in cells],
+        "template_id": [cell.template.template_id for cell in cells],
+        "template_hash": [cell.template.template_hash for cell in cells],
+        "rubric_id": [cell.rubric.rubric_id for cell in cells],
+        "rubric_hash": [cell.rubric.rubric_hash for cell in cells],
+        "provider": [cell.group[0] for cell in cells],
+        "endpoint": [cell.group[1] for cell in cells],
+        "request_model": [cell.group[2] for cell in cells],
+        "thinking": [cell.config.thinking for cell in cells],
+    }
+    of_asks = dict(zip(ASK_COLUMNS, block.asks.columns, strict=True))
+    return _table(PLAN.schema, columns | _taken(PLAN.schema, of_cells, block) | of_asks)
 
-    def __init__(self, place: Round, grid: Grid) -> None:
-        self._place = place
-        self._plan = grid.asks
-        self._has_tiers = bool(grid.tiers.any())
-        self._tiers = grid.tiers
-        names = [item.item_id for item in grid.items]
-        self._item_ids = pa.array(names, pa.string())
-        self._item_hashes = pa.array([item.item_hash for item in grid.items], pa.string())
-        members = zip(grid.pairs.lo.tolist(), grid.pairs.hi.tolist(), strict=True)
-        self._pair_ids = pa.array((pair_id(names[lo], names[hi]) for lo, hi in members), pa.string())
 
-    def requests(self, block: Block) -> pa.Table:
-        """Return the block's rows of `requests`, one per slot, duplicates included."""
-        n = len(block.bodies)
-        provider, endpoint, model = block.cell.group
-        bodies = pa.array(block.bodies, pa.binary()).cast(pa.string())
-        columns: dict[str, Any] = {
-            "request_id": pa.array(block.request_ids, pa.string()),
-            "provider": _constant(provider, n),
-            "endpoint": _constant(endpoint, n),
-            "request_model": _constant(model, n),
-            "repeat_no": pa.array(self._plan.repeat_no[block.start : block.start + n]),
-            "body": bodies,
-            "size_bytes": pc.binary_length(bodies),
-            "estimated_input_tokens": pa.array(block.estimated_input_tokens, pa.int32()),
-            "max_output_tokens": _constant(block.cell.config.settings.max_output_tokens, n, pa.int32()),
-        }
-        return pa.Table.from_arrays([columns[name] for name in REQUESTS.schema.names], schema=REQUESTS.schema)
+def _constant(value: str, n: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, pa.string()), n)
 
-    def plan(self, block: Block) -> pa.Table:
-        """Return the block's rows of `plan`."""
-        n, cell, place = len(block.bodies), block.cell, self._place
-        part = slice(block.start, block.start + n)
-        first, second = self._plan.first[part], self._plan.second[part]
-        first_slot = place.first_slot + cell.number * len(self._plan)
-        slots = np.arange(part.start, part.stop, dtype=np.int64) + first_slot
-        provider, endpoint, model = cell.group
-        columns: dict[str, Any] = {
-            "study": _constant(place.study, n),
-            "study_version": _constant(place.version, n),
-            "slot": pa.array(slots),
-            "request_id": pa.array(block.request_ids, pa.string()),
-            "parser_id": _constant(place.stage.rule.parser_id, n),
-            "task": _constant(place.stage.task, n),
-            "stage": _constant(place.stage.name, n),
-            "round_no": _constant(place.round_no, n, pa.int32()),
-            "mode": _constant(cell.config.spec.mode.value, n),
-            "cell_id": _constant(cell.cell_id, n),
-            "template_id": _constant(cell.template.template_id, n),
-            "template_hash": _constant(cell.template.template_hash, n),
-            "rubric_id": _constant(cell.rubric.rubric_id, n),
-            "rubric_hash": _constant(cell.rubric.rubric_hash, n),
-            "provider": _constant(provider, n),
-            "endpoint": _constant(endpoint, n),
-            "request_model": _constant(model, n),
-            "thinking": _constant(cell.config.thinking, n),
-            "unit_id": _constant("", n),
-            "pair_id": self._pair_ids.take(pa.array(self._plan.pair[part])),
-            "item_first": self._item_ids.take(pa.array(first)),
-            "item_second": self._item_ids.take(pa.array(second)),
-            "item_first_hash": self._item_hashes.take(pa.array(first)),
-            "item_second_hash": self._item_hashes.take(pa.array(second)),
-            "candidate_first": _constant(None, n),
-            "candidate_second": _constant(None, n),
-            "turn_no": _constant(None, n, pa.int32()),
-            "direction": _DIRECTIONS.take(pa.array(self._plan.is_reverse[part].astype(np.int8))),
-            # Items are in id order, so the smaller position is the smaller id.
-            "is_lo_first": pa.array(first < second),
-            "repeat_no": pa.array(self._plan.repeat_no[part]),
-            "purpose": _constant(None, n),
-            "gain": _constant(None, n, pa.float64()),
-            "tier": self._tiers_of(part),
-        }
-        return pa.Table.from_arrays([columns[name] for name in PLAN.schema.names], schema=PLAN.schema)
 
-    def _tiers_of(self, part: slice) -> pa.Array:
-        tiers = self._tiers[part]
-        if not self._has_tiers:
-            return pa.nulls(len(tiers), pa.int32())
-        return pa.array(tiers, pa.int32(), mask=tiers == 0)
+def _taken(schema: pa.Schema, of_cells: dict[str, list[Any]], block: Block) -> dict[str, pa.Array]:
+    """Return what each row's cell says."""
+    places = pa.array(block.cell_no)
+    return {name: pa.array(values, schema.field(name).type).take(places) for name, values in of_cells.items()}
+
+
+def _table(schema: pa.Schema, columns: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)

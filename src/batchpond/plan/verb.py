@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from batchpond import views
 from batchpond.lake import tables
 from batchpond.lake.attempts import fold
-from batchpond.lake.events.log import EventLog
-from batchpond.lake.events.records import Planned
+from batchpond.lake.events import EventLog
+from batchpond.lake.records import Planned
 from batchpond.lake.schemas import REQUESTS, STUDIES
 from batchpond.lake.store import CONFIG, Store
 from batchpond.plan import drafts, forms, planned

@@ -17,7 +17,7 @@ import pytest
 from batchpond import ids
 from batchpond.clock import ManualClock
 from batchpond.errors import BusyError, StudyError, UsageError
-from batchpond.lake.events.log import EventLog
+from batchpond.lake.events import EventLog
 from batchpond.lake.schemas import RESPONSES, SHARD_REQUESTS
 from batchpond.lake.store import Store
 from batchpond.lake.tables import connect

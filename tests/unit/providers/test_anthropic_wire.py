@@ -36,7 +36,7 @@ from batchpond.providers.anthropic.models import FAMILIES
 from batchpond.providers.base import ModelSettings
 from batchpond.providers.http.client import HttpClient, HttpError, HttpLimits, JsonStream
 from batchpond.text import Secret
-from batchpond_sim.host.control import PROVIDERS
+from batchpond_sim.host.server import PROVIDERS
 from tests.rigs import wire_script
 from tests.rigs.batch_wires import KEY
 from tests.rigs.batch_wires import anthropic_batch as batch

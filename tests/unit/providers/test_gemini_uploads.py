@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from batchpond.clock import ManualClock, SystemClock
 from batchpond.errors import AccessError, ProviderError
 from batchpond.providers.gemini.batch import Gemini
-from batchpond.providers.http import uploads
+from batchpond.providers.http import transfers
 from tests.rigs.gemini_script import HOST, KEY, TOKEN, Answer, Script, ok, refusal
 from tests.rigs.hostile_server import Act, hostile, reply, reset
 from tests.rigs.wire_script import START
@@ -103,7 +103,7 @@ class Drive:
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "CHUNK_BYTES", 1_000)
+    monkeypatch.setattr(transfers, "CHUNK_BYTES", 1_000)
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -236,7 +236,7 @@ def test_an_upload_over_real_sockets_survives_a_reset(tmp_path: Path) -> None:
     """20 MiB in 8 MiB chunks through a loopback server that resets the second."""
     path = tmp_path / "p.jsonl"
     path.write_bytes(b"0123456789abcdef" * (20 << 16))
-    chunk = uploads.CHUNK_BYTES
+    chunk = transfers.CHUNK_BYTES
     acts: list[Act] = []
     with hostile(reply({})) as server:
         address = f"http://127.0.0.1:{server.port}/gemini/upload/v1beta/files?upload_id=1"
@@ -295,7 +295,7 @@ def test_a_large_upload_is_read_in_chunks(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert got.size_bytes == 80 << 20
-    assert peak < uploads.CHUNK_BYTES
+    assert peak < transfers.CHUNK_BYTES
 
 
 def test_uploads_are_found_by_name_newest_first_on_every_page() -> None:

@@ -19,7 +19,7 @@ from batchpond.model import (
     FileRole,
 )
 from batchpond.providers.together.batch import DESCRIPTOR, Together
-from batchpond.run.find.unknowns import list_since
+from batchpond.run.find import list_since
 from tests.rigs.simulator import START
 from tests.rigs.together import KEY, SPEC, Script, job, payload, together
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from batchpond.lake.store import Store
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, ask_of_pair
+from batchpond.plan.blocks import label_of
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds.adaptive import Asked, Stop
 from batchpond.plan.rounds.query import GOOD, query
-from batchpond.plan.write import label_of
 from batchpond.study.stages.spec import StagedStudy, StageSpec
 
 ITEMS: Final = """

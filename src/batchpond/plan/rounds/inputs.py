@@ -136,4 +136,4 @@ def further_asks(store: Store, staged: StagedStudy, stage: StageSpec) -> Iterato
         made[found.rows[item_id].more[PARENT]].append(found.rows[item_id].text)
     for ask in asks(stage, lacking_rows(found, scenarios, kept, staged.seed), staged.seed):
         avoid = orjson.dumps(made[ask.first.item_id][:AVOID_MAX]).decode()
-        yield replace(ask, values={**ask.values, "AVOID": avoid})
+        yield replace(ask, values={"AVOID": avoid})

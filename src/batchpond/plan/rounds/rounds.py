@@ -20,16 +20,17 @@ from typing import Final
 import orjson
 
 from batchpond.lake import failpoints, tables
-from batchpond.lake.events.records import Event, Lost, Mismatch, Resolved, Rounds, Verified
+from batchpond.lake.records import Event, Lost, Mismatch, Resolved, Rounds, Verified
 from batchpond.lake.store import Store
 from batchpond.plan.asks import Ask
+from batchpond.plan.blocks import Grid
 from batchpond.plan.cells import ModelConfig, make_model_configs
 from batchpond.plan.forms import stage_in_cells
 from batchpond.plan.planned import sampled
 from batchpond.plan.rounds.query import GOOD, query
 from batchpond.plan.rounds.source import asks_by_now
-from batchpond.plan.rows import Grid, Round
-from batchpond.plan.write import ask_id, planned_asks, publish, publish_grid
+from batchpond.plan.rows import Round
+from batchpond.plan.write import ask_id, planned_asks, publish
 from batchpond.providers import registry
 from batchpond.study.spec import Order
 from batchpond.study.stages.spec import StagedStudy, StageSpec
@@ -306,10 +307,10 @@ def publish_round(
             is_only,
             n_slots == 0,
         )
-        if isinstance(asked, Grid):
-            return publish_grid(store, connection, found, asked)
-        known = planned_asks(connection, found)
-        return publish(store, connection, found, (ask for ask in asked if ask_id(ask) not in known))
+        if not (found.is_fresh or isinstance(asked, Grid)):
+            known = planned_asks(connection, found)
+            asked = (ask for ask in asked if ask_id(ask) not in known)
+        return publish(store, connection, found, asked)
 
 
 def counts_of(store: Store, study: str, version: str) -> tuple[int, int]:

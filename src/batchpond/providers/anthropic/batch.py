@@ -29,9 +29,8 @@ from batchpond.providers.anthropic.models import accepted_thinking, caveats
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http.client import JsonStream
 from batchpond.providers.http.errors import AckRule
-from batchpond.providers.shared.batches import BatchWire, Order
-from batchpond.providers.shared.live import LiveApi, LiveWire
-from batchpond.providers.shared.rates import Names, RateNames
+from batchpond.providers.shared.batches import BatchClient, Order
+from batchpond.providers.shared.live import LiveApi, LiveClient, Names, RateNames
 
 __all__ = [
     "BATCH",
@@ -100,16 +99,16 @@ def _rate(what: str) -> Names:
     return Names(f"{begin}-limit", f"{begin}-remaining", f"{begin}-reset")
 
 
-class AnthropicLive(LiveWire):
-    """The wire of Anthropic's live calls; the endpoint says which API version is asked."""
+class AnthropicLive(LiveClient):
+    """The client of Anthropic's live calls; the endpoint says which API version is asked."""
 
     def address(self, endpoint: str, request_model: str) -> tuple[str, Mapping[str, str]]:
         """Return the path of an endpoint and its version; raises UsageError for one that is no API version."""
         return MESSAGES, {"anthropic-version": version_of(endpoint, request_model)}
 
 
-class Anthropic(BatchWire):
-    """The wire of Anthropic's Message Batches, bound to one key and base URL (without `/v1`, as its SDK has it)."""
+class Anthropic(BatchClient):
+    """The client of Anthropic's Message Batches, bound to one key and base URL (without `/v1`, as its SDK has it)."""
 
     descriptor = DESCRIPTOR
     batches_path = "/v1/messages/batches"
@@ -155,7 +154,7 @@ LIVE: Final = LiveApi(
     RateNames((_rate("requests"),), (_rate("tokens"), _rate("input-tokens"))),
     models_path="/v1/models",
     request_id_headers=("request-id",),
-    wire=AnthropicLive,
+    client=AnthropicLive,
 )
 
 

@@ -13,7 +13,7 @@ from batchpond.errors import UsageError
 from batchpond.model import Prompt
 from batchpond.providers.anthropic.models import BUDGET_MIN_TOKENS, BUDGETS, Family, accepted_thinking, family_of
 from batchpond.providers.base import BuiltBody, ModelSettings
-from batchpond.providers.shared.body import add_parameters, messages, on_one_line
+from batchpond.providers.shared.lines import add_parameters, messages, on_one_line
 
 MESSAGES: Final = "/v1/messages"
 MESSAGES_2023: Final = "/v1/messages@2023-06-01"

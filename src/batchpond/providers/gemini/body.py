@@ -15,7 +15,7 @@ from batchpond.errors import UsageError
 from batchpond.model import Prompt, Role
 from batchpond.providers.base import BuiltBody, ModelSettings
 from batchpond.providers.gemini.models import Family, family_of
-from batchpond.providers.shared.body import SCHEMA, add_parameters, on_one_line
+from batchpond.providers.shared.lines import SCHEMA, add_parameters, on_one_line
 
 GENERATE: Final = "generateContent"
 _BESIDE_GENERATION: Final = frozenset({"systemInstruction", "safetySettings", "tools", "toolConfig", "cachedContent"})

@@ -10,7 +10,7 @@ from batchpond.errors import UsageError
 from batchpond.model import Prompt
 from batchpond.providers.base import BuiltBody, ModelSettings
 from batchpond.providers.openai.models import Sampling, accepted_thinking, family_of, takes_schema
-from batchpond.providers.shared.body import SCHEMA, add_parameters, messages, on_one_line, response_format, text_format
+from batchpond.providers.shared.lines import SCHEMA, add_parameters, messages, on_one_line, response_format, text_format
 
 CHAT: Final = "/v1/chat/completions"
 RESPONSES: Final = "/v1/responses"

@@ -14,7 +14,7 @@ import orjson
 from batchpond.errors import UsageError
 from batchpond.model import Prompt
 from batchpond.providers.base import BuiltBody, ModelSettings
-from batchpond.providers.shared.body import add_parameters, messages, on_one_line, response_format
+from batchpond.providers.shared.lines import add_parameters, messages, on_one_line, response_format
 
 CHAT: Final = "/v1/chat/completions"
 LINE_BYTES_MAX: Final = 10_000_000

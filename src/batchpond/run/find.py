@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from batchpond import ids
 from batchpond.errors import AccessError, ExitCode
 from batchpond.lake import failpoints
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, Phase, seen_as
-from batchpond.lake.events.records import (
+from batchpond.lake.records import (
     SETTLED,
     Absent,
     Adopted,
@@ -28,8 +29,11 @@ from batchpond.lake.events.records import (
 )
 from batchpond.model import RemoteBatch
 from batchpond.providers import registry
-from batchpond.providers.base import BatchProvider, LiveProvider
+from batchpond.providers.base import BatchProvider
 from batchpond.run.session import Session, Severity
+
+if TYPE_CHECKING:  # it brings the HTTP library, which a pass with nothing to ask does not need
+    from batchpond.providers.shared.live import LiveClient
 
 PEEK_BYTES = 1 << 20
 # As far back as the listing goes: a provider was made to date one batch hours before its neighbours.
@@ -174,7 +178,7 @@ def _is_past(batches: list[RemoteBatch], n_last: int, since: datetime) -> bool:
     return dates[-n_last] < since
 
 
-def check_host(attempt: Attempt, provider: BatchProvider | LiveProvider) -> None:
+def check_host(attempt: Attempt, provider: BatchProvider | LiveClient) -> None:
     """Raise AccessError when the base URL is not the one that the attempt was sent to."""
     if provider.host != attempt.intent.host:
         raise AccessError(
@@ -183,7 +187,7 @@ def check_host(attempt: Attempt, provider: BatchProvider | LiveProvider) -> None
         )
 
 
-def _whereabouts(provider: BatchProvider | LiveProvider) -> str:
+def _whereabouts(provider: BatchProvider | LiveClient) -> str:
     """Return the variables that say where a provider's batches are."""
     found = provider.descriptor
     return " and ".join((found.base_url_env, *(variable for _, variable in found.settings)))
@@ -260,12 +264,7 @@ def _by_age(batch: RemoteBatch) -> tuple[datetime, str]:
 
 
 def _matches(listing: Listing, attempt: Attempt) -> list[RemoteBatch]:
-    sent_file = attempt.sent.file_id if attempt.sent else None
-    found = {
-        batch.batch_id: batch
-        for batch in listing.batches
-        if batch.token == attempt.intent.token or (sent_file and batch.input_file_id == sent_file)
-    }
+    found = {batch.batch_id: batch for batch in listing.batches if attempt.is_named_by(batch)}
     return sorted(found.values(), key=_by_age)
 
 
@@ -316,7 +315,7 @@ def _not_seen(
     n_undecided: int,
 ) -> None:
     if elapsed_s is None:
-        _record_observation(session, attempt)
+        record_doubt(session, attempt, "the sending process ended before an answer was recorded")
     if not listing.is_complete or not _control(session, provider, attempt, listing):
         return
     current = session.attempt(attempt.attempt_id)
@@ -338,16 +337,16 @@ def _n_unlisted(attempt: Attempt, listing: Listing) -> int:
     return len(set(attempt.candidates) - set(attempt.foreign) - listed)
 
 
-def _record_observation(session: Session, attempt: Attempt) -> None:
-    """Start the absence clock: this process holds the lock, so no sender can be alive."""
+def record_doubt(session: Session, attempt: Attempt, reason: str) -> None:
+    """Start the absence clock: this process holds the lock, and sends nothing more, so no sender is alive."""
     clock = session.store.clock
     session.record(
         Unknown(
             attempt_id=attempt.attempt_id,
-            ordinal=attempt.n_sends,
+            ordinal=session.attempt(attempt.attempt_id).n_sends,
             boot_id=clock.boot_id(),
             monotonic_s=clock.monotonic_s(),
-            reason="the sending process ended before an answer was recorded",
+            reason=reason,
         )
     )
 
