@@ -30,8 +30,7 @@ from batchpond.interop.foreign import (
 from batchpond.model import FileRole, Outcome, Response, ResponseStatus
 from batchpond.providers import registry
 from batchpond.study import file as study
-from batchpond.study.spec import Study
-from batchpond.study.stages.spec import StagedStudy
+from batchpond.study.spec import StagedStudy, Study
 from batchpond.tasks import compliance, likert, pairwise, pressure, prompts, ranking
 from batchpond.tasks.base import Judgment, Rule
 from batchpond.tasks.prompts import Pattern

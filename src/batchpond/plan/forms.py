@@ -16,10 +16,9 @@ from batchpond import ids
 from batchpond.plan.asks import SourceRow
 from batchpond.plan.cells import ModelConfig, cell_id
 from batchpond.plan.items import Item
+from batchpond.study.file import to_config, to_json
 from batchpond.study.prices import NOTHING
-from batchpond.study.spec import Study
-from batchpond.study.stages.config import to_config, to_json
-from batchpond.study.stages.spec import MAIN_STAGE, RowsSpec, StagedStudy, StageSpec
+from batchpond.study.spec import MAIN_STAGE, RowsSpec, StagedStudy, StageSpec, Study
 from batchpond.tasks.pairwise import TASK
 from batchpond.tasks.templates import Template
 

@@ -15,8 +15,7 @@ from batchpond.plan.cells import Dropped, ModelConfig
 from batchpond.plan.pairs import Balance
 from batchpond.plan.shards import Limits, cut, limits_of
 from batchpond.study.prices import NOTHING, Estimate, Prices
-from batchpond.study.spec import ShardsSpec
-from batchpond.study.stages.spec import StageSpec
+from batchpond.study.spec import ShardsSpec, StageSpec
 
 _FETCH_ROWS: Final = 10_000
 

@@ -16,7 +16,7 @@ from batchpond.lake.schemas import PLAN, REQUESTS
 from batchpond.plan.asks import NO_RUBRIC
 from batchpond.plan.cells import Cell, ModelConfig, cell_id
 from batchpond.plan.shards import Line, check_line, limits_of
-from batchpond.study.stages.spec import StageSpec
+from batchpond.study.spec import StageSpec
 from batchpond.tasks.rubrics import Rubric
 from batchpond.tasks.templates import Template
 

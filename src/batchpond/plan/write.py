@@ -33,7 +33,7 @@ from batchpond.plan.publish import (
     publish_rows,
 )
 from batchpond.plan.rows import Block, Round, plan_table, requests_table
-from batchpond.study.stages.spec import StageSpec
+from batchpond.study.spec import StageSpec
 from batchpond.tasks.rubrics import Rubric
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from batchpond.plan.blocks import label_of
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds.adaptive import Asked, Stop
 from batchpond.plan.rounds.query import GOOD, query
-from batchpond.study.stages.spec import StagedStudy, StageSpec
+from batchpond.study.spec import StagedStudy, StageSpec
 
 ITEMS: Final = """
 with shown as (

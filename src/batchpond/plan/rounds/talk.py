@@ -8,7 +8,7 @@ from typing import Final
 
 from batchpond.model import Role, Turn
 from batchpond.plan.asks import Ask, SourceRow
-from batchpond.study.stages.spec import StageSpec
+from batchpond.study.spec import StageSpec
 from batchpond.tasks import tactics as pressure_tactics
 from batchpond.tasks.rubrics import Rubric
 from batchpond.tasks.tactics import Tactic, transcript
