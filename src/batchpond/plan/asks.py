@@ -28,7 +28,7 @@ from batchpond.model import Direction, Turn
 from batchpond.plan import pairs
 from batchpond.plan.items import Item
 from batchpond.plan.rounds import adaptive
-from batchpond.study.stages.spec import TIER_MAX, StageSpec
+from batchpond.study.spec import TIER_MAX, StageSpec
 from batchpond.tasks.rubrics import Rubric
 
 NO_RUBRIC: Final = Rubric("", "", "")

@@ -35,8 +35,7 @@ from batchpond.plan.prompts import (
     tokens_of,
 )
 from batchpond.plan.shards import Line, check_line, limits_of
-from batchpond.study.spec import THINKING_DEFAULT
-from batchpond.study.stages.spec import OWN_OUTPUT_TASKS, StageSpec
+from batchpond.study.spec import OWN_OUTPUT_TASKS, THINKING_DEFAULT, StageSpec
 from batchpond.tasks.rubrics import Rubric
 from batchpond.tasks.templates import Template
 

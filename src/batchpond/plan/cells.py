@@ -18,10 +18,18 @@ from batchpond.plan.asks import SourceRow
 from batchpond.plan.items import Item
 from batchpond.providers.base import ModelSettings, ProviderModule
 from batchpond.providers.shared.lines import SCHEMA
+from batchpond.study.file import to_config, to_json
 from batchpond.study.prices import NOTHING
-from batchpond.study.spec import THINKING_DEFAULT, ModelSpec, Study, Unsupported
-from batchpond.study.stages.config import to_config, to_json
-from batchpond.study.stages.spec import MAIN_STAGE, RowsSpec, StagedStudy, StageSpec
+from batchpond.study.spec import (
+    MAIN_STAGE,
+    THINKING_DEFAULT,
+    ModelSpec,
+    RowsSpec,
+    StagedStudy,
+    StageSpec,
+    Study,
+    Unsupported,
+)
 from batchpond.tasks.pairwise import TASK
 from batchpond.tasks.rubrics import Rubric
 from batchpond.tasks.templates import Template

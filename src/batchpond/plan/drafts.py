@@ -25,8 +25,16 @@ from batchpond.plan.rounds import talk as stage_talk
 from batchpond.plan.rounds.inputs import KINDS
 from batchpond.plan.rounds.source import check
 from batchpond.plan.rounds.talk import asks as talk_asks
-from batchpond.study.spec import ItemsFrom, Study
-from batchpond.study.stages.spec import CONVERSATION, INPUTS, OWN_OUTPUT_TASKS, PAIR_TASKS, StagedStudy, StageSpec
+from batchpond.study.spec import (
+    CONVERSATION,
+    INPUTS,
+    OWN_OUTPUT_TASKS,
+    PAIR_TASKS,
+    ItemsFrom,
+    StagedStudy,
+    StageSpec,
+    Study,
+)
 from batchpond.tasks import inputs
 from batchpond.views.refresh import refresh
 

@@ -18,8 +18,7 @@ from batchpond.plan.pairs import Balance, Pairs
 from batchpond.plan.shards import Limits, cut, limits_of
 from batchpond.providers import registry
 from batchpond.study.prices import NOTHING, Estimate, Prices
-from batchpond.study.spec import Order, PairsSpec, ShardsSpec
-from batchpond.study.stages.spec import StageSpec
+from batchpond.study.spec import Order, PairsSpec, ShardsSpec, StageSpec
 from batchpond.tasks.pairwise import PairwiseRule
 
 _FETCH_ROWS: Final = 10_000

@@ -50,8 +50,7 @@ from batchpond.plan.rounds.rounds import (
 )
 from batchpond.providers import registry
 from batchpond.study.prices import Prices
-from batchpond.study.spec import Study
-from batchpond.study.stages.spec import StagedStudy
+from batchpond.study.spec import StagedStudy, Study
 from batchpond.views import refresh
 
 _SQL_TIMEOUT_S: Final = 600.0  # the work on its rows included

@@ -28,7 +28,7 @@ from batchpond.lake.tables import literal, quoted
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
 from batchpond.plan.blocks import BLOCK_ROWS, AskBlocks, Block, Grid, Round, grid_blocks, plan_table, requests_table
 from batchpond.plan.items import Item
-from batchpond.study.stages.spec import StageSpec
+from batchpond.study.spec import StageSpec
 from batchpond.tasks.rubrics import Rubric
 
 if TYPE_CHECKING:

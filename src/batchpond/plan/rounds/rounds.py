@@ -30,8 +30,7 @@ from batchpond.plan.rounds.query import GOOD, query
 from batchpond.plan.rounds.source import asks_by_now
 from batchpond.plan.write import ask_id, planned_asks, publish
 from batchpond.providers import registry
-from batchpond.study.spec import Order
-from batchpond.study.stages.spec import StagedStudy, StageSpec
+from batchpond.study.spec import Order, StagedStudy, StageSpec
 from batchpond.views.refresh import refresh
 
 INPUT_TABLES: Final = ("items", "rubrics", "templates", "requests", "plan")

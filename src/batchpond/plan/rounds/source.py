@@ -37,7 +37,7 @@ from batchpond.plan.rounds.adaptive import Asked, Stop
 from batchpond.plan.rounds.inputs import entry_rows, further_asks, kept_rows
 from batchpond.plan.rounds.query import CHOSEN, GOOD, query
 from batchpond.plan.rounds.talk import Talk
-from batchpond.study.stages.spec import CONVERSATION, INPUTS, PAIR_TASKS, StagedStudy, StageSpec
+from batchpond.study.spec import CONVERSATION, INPUTS, PAIR_TASKS, StagedStudy, StageSpec
 
 _OUTPUTS: Final = f"""{CHOSEN}
 select chosen.unit_id, nullif(chosen.rubric_id, '') as rubric_id, chosen.candidate_first as candidate, chosen.text,
