@@ -8,7 +8,6 @@ come as text and zeros not at all.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
@@ -150,14 +149,7 @@ class Gemini(BatchClient):
         self._version = version
 
     @classmethod
-    def connect(
-        cls,
-        clock: Clock,
-        *,
-        transport: Any = None,
-        environ: Mapping[str, str] = os.environ,
-        base_url: str | None = None,
-    ) -> Self:
+    def connect(cls, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any) -> Self:
         """Return the client for the environment's key; raises AccessError when there is none.
 
         Reads GOOGLE_API_KEY before GEMINI_API_KEY, GOOGLE_GEMINI_BASE_URL and GOOGLE_GENAI_API_VERSION, as the
