@@ -78,7 +78,9 @@ marks AS (
     min(ord) FILTER (WHERE kind = 'lost' AND is_after_created) AS lost_ord,
     min(ord) FILTER (WHERE kind = 'verified' AND is_after_created) AS verified_ord,
     max(ord) FILTER (WHERE kind = 'mismatch' AND is_after_created) AS mismatch_ord,
-    max(ord) FILTER (WHERE kind = 'resolved' AND reason = 'refetch') AS refetch_ord,
+    max(ord) FILTER (
+      WHERE kind = 'resolved' AND reason IN ('refetch', 'take_first', 'take_second', 'take_none')
+    ) AS refetch_ord,
     max_by(file_id, ord) FILTER (WHERE kind = 'uploaded') AS input_file_id,
     count(*) FILTER (WHERE kind = 'uploaded') AS n_uploads,
     count(DISTINCT ord) FILTER (WHERE kind = 'sent') AS n_sends,

@@ -174,6 +174,14 @@ class Match(StrEnum):
     BLANK = "blank"
 
 
+class Take(StrEnum):
+    """Which of two answers to a request that differ counts, as a person says."""
+
+    FIRST = "first"
+    SECOND = "second"
+    NONE = "none"
+
+
 class Role(StrEnum):
     """Who speaks in a conversation."""
 

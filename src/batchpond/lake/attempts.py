@@ -18,7 +18,7 @@ import orjson
 from batchpond.errors import LakeError
 from batchpond.lake import records
 from batchpond.lake.records import Event, Intent, OfAttempt, Resolution
-from batchpond.model import BatchState, Mode, RemoteBatch, ShardKind
+from batchpond.model import BatchState, Mode, RemoteBatch, ShardKind, Take
 from batchpond.text import redact
 
 
@@ -84,6 +84,8 @@ class Attempt:
     expires_at: datetime | None = None
     downloads: tuple[records.Downloaded, ...] = ()
     n_mismatches: int = 0
+    n_conflicts: int = 0
+    take: Take | None = None
     n_answered: int = 0
     not_found: tuple[records.NotFound, ...] = ()
     duplicates: tuple[records.DuplicateRemote, ...] = ()
@@ -278,9 +280,9 @@ def _(event: records.Verified, attempt: Attempt) -> None:
 
 
 @_step.register
-def _(_: records.Mismatch, attempt: Attempt) -> None:
+def _(event: records.Mismatch, attempt: Attempt) -> None:
     if attempt.phase is Phase.ENDED:
-        attempt.phase = Phase.MISMATCH
+        attempt.phase, attempt.n_conflicts = Phase.MISMATCH, event.n_conflicts or 0
         attempt.n_mismatches += 1
 
 
@@ -302,8 +304,8 @@ def _(event: records.Resolved, attempt: Attempt) -> None:
         attempt.not_found = ()
         if attempt.phase is Phase.MISSING_REMOTE:
             attempt.phase = Phase.OPEN
-    elif event.resolution is Resolution.REFETCH and attempt.phase is Phase.MISMATCH:
-        attempt.phase = Phase.ENDED
+    elif attempt.phase is Phase.MISMATCH and (event.resolution is Resolution.REFETCH or event.resolution.take):
+        attempt.phase, attempt.take = Phase.ENDED, event.resolution.take
 
 
 def seen_as(attempt: Attempt, batch: RemoteBatch) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
-from batchpond.model import BatchState, ErrorClass, FileRole, Mode, Origin, ShardKind, wire_name
+from batchpond.model import BatchState, ErrorClass, FileRole, Mode, Origin, ShardKind, Take, wire_name
 
 UNRECORDED: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """When a fact was recorded that is not yet."""
@@ -27,6 +27,19 @@ class Resolution(StrEnum):
     LOST = "lost"
     REFETCH = "refetch"
     FOUND = "found"
+    TAKE_FIRST = "take_first"
+    TAKE_SECOND = "take_second"
+    TAKE_NONE = "take_none"
+
+    @property
+    def take(self) -> Take | None:
+        """Which of two answers that differ is taken, if it says so."""
+        return _TAKES.get(self)
+
+
+_TAKES: Final = {
+    Resolution.TAKE_FIRST: Take.FIRST, Resolution.TAKE_SECOND: Take.SECOND, Resolution.TAKE_NONE: Take.NONE
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,11 +400,12 @@ class Verified(Counted):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mismatch(Counted):
-    """What the batch's files hold does not add up, for these reasons."""
+    """What the batch's files hold does not add up, for these reasons; of that many lines a person must say more."""
 
     kind = "mismatch"
     is_occurrence = True
     reason: str
+    n_conflicts: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,7 @@ _ALLOWED = {
     Resolution.ABSENT: UNCLEAR_PHASES,
     Resolution.LOST: LOSABLE_PHASES,
     Resolution.REFETCH: frozenset({Phase.MISMATCH}),
+    **{taken: frozenset({Phase.MISMATCH}) for taken in Resolution if taken.take},
 }
 
 
@@ -51,7 +52,8 @@ def resolve(
 
     `adopt` takes the provider's `batch_id` for the attempt, in doubt or called absent, after checking
     that it can be its batch; `absent` lets the shard be sent again, which may pay twice; `lost` gives the answers
-    up; `refetch` downloads a mismatched batch's files again. Raises UsageError when the attempt
+    up; `refetch` downloads a mismatched batch's files again; `take_...` says which of two answers to a request that
+    differ counts. Raises UsageError when the attempt
     is in no state for it.
     """
     with store.lock(f"resolve {attempt_id}"):
@@ -65,6 +67,11 @@ def resolve(
                 hint="`batchpond status` shows where each attempt stands",
             )
         session.record(*_events(session, attempt, resolution, batch_id))
+        if resolution.take:
+            from batchpond.run import collect
+
+            taken = session.attempt(attempt.attempt_id)
+            collect.finish(session, taken, collect.read(session, taken))
         refresh(store)
         return session.attempt(attempt.attempt_id)
 

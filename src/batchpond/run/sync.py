@@ -34,7 +34,7 @@ from batchpond.providers.base import BatchProvider
 from batchpond.run import account
 from batchpond.run.dispatch import finish_adoptions, send_due
 from batchpond.run.find import PAGES_MAX, adopt, check_host, note_duplicate, resolve_unknowns
-from batchpond.run.session import Counts, Note, Providers, Session, Severity
+from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Session, Severity
 from batchpond.views.refresh import refresh
 
 PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, Phase.INTENT, Phase.UPLOADED})
@@ -70,6 +70,7 @@ def sync_once(
     with store.lock("sync"):
         session = Session.begin(store, providers, on_note)
         failpoints.reach("Y0")
+        conflicts = _conflicts(session.lake_state)
         resolve_unknowns(session)
         finish_adoptions(session)
         _take_in_live(session)
@@ -79,6 +80,7 @@ def sync_once(
             resolve_unknowns(session, _just_sent(session.lake_state))
         account.tell_waiting(session)
         account.tell_strays(session)
+        _tell_conflicts(session, conflicts)
         jsonl.sweep_payloads(store, _settled(session.lake_state))
         session.log.compact()
         session.log.keep()
@@ -92,6 +94,23 @@ def sync_once(
         notes=tuple(session.notes),
         exit_code=session.worst_exit_code(),
     )
+
+
+def _conflicts(lake_state: LakeState) -> set[str]:
+    """Return the attempts with answers that differ, of which nobody has said yet which counts."""
+    return {a.attempt_id for a in lake_state.attempts.values() if a.phase is Phase.MISMATCH and a.n_conflicts}
+
+
+def _tell_conflicts(session: Session, known: set[str]) -> None:
+    """Say again, until somebody settles it, what an earlier pass found."""
+    for attempt_id in sorted(known & _conflicts(session.lake_state)):
+        attempt = session.attempt(attempt_id)
+        session.note(
+            Severity.WARNING,
+            f"{attempt.n_conflicts:,} lines of batch {attempt.batch_id} answer a request otherwise than an earlier one",
+            hint=TAKE_HINT,
+            exit_code=ExitCode.ATTENTION,
+        )
 
 
 def _bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:

@@ -236,7 +236,7 @@ def unsettled(lake_state: LakeState) -> list[Attempt]:
 
 
 def _is_whole(attempt: Attempt) -> bool:
-    return sum(event.n_lines for event in collect.accepted_downloads(attempt)) >= attempt.intent.n_requests
+    return sum(event.n_lines for event in attempt.downloads) >= attempt.intent.n_requests
 
 
 def settle(session: Session) -> None:
@@ -245,7 +245,7 @@ def settle(session: Session) -> None:
         if attempt.phase is Phase.OPEN:
             end(session, attempt, BatchState.COMPLETED)
         else:
-            collect.finish(session, attempt)
+            collect.finish(session, attempt, collect.read(session, attempt))
 
 
 def end(session: Session, attempt: Attempt, state: BatchState) -> None:
@@ -261,7 +261,8 @@ def end(session: Session, attempt: Attempt, state: BatchState) -> None:
         )
     )
     failpoints.reach("L8")
-    collect.finish(session, session.attempt(attempt.attempt_id))
+    ended = session.attempt(attempt.attempt_id)
+    collect.finish(session, ended, collect.read(session, ended))
 
 
 LOCK: Final = ".live.lock"
