@@ -43,7 +43,8 @@ SELECT
   asked.provider_status,
   asked.origin,
   asked.attempt_order,
-  coalesce(asked.given_custom_id, substr(asked.attempt_id, 1, 10) || '-' || substr(asked.request_id, 1, 20)) AS custom_id
+  coalesce(asked.given_custom_id, substr(asked.attempt_id, 1, 10) || '-' || substr(asked.request_id, 1, 20))
+    AS custom_id
 FROM asked
 LEFT JOIN last_asked ON last_asked.request_id = asked.request_id
 WHERE last_asked.request_id IS NULL OR last_asked.attempt_id = asked.attempt_id;
