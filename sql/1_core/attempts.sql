@@ -6,7 +6,7 @@
 --   fetched again, and missing_remote until the batch is seen again. attempt_order numbers attempts by when they were
 --   first sent. is_contested marks those whose answers may compete with another attempt's for the same request:
 --   retries, adopted batches of other tools, and shards that were accepted more than once. is_void: the attempt's
---   shard was given up before any batch.
+--   shard was given up before any batch. is_newest marks the last attempt of each shard that was not given up.
 CREATE OR REPLACE VIEW attempts AS
 WITH intents AS (
   SELECT
@@ -203,6 +203,11 @@ SELECT
   folded.attempt_state IN ('unknown', 'mismatch', 'missing_remote', 'lost') AS needs_attention,
   voided.shard_id IS NOT NULL AS is_void,
   folded.shard_kind <> 'first' OR coalesce(accepted.n_accepted, 0) > 1 OR voided.shard_id IS NOT NULL AS is_contested,
+  voided.shard_id IS NULL
+    AND row_number() OVER (
+      PARTITION BY folded.shard_id
+      ORDER BY folded.ordinal DESC, folded.attempt_order DESC
+    ) = 1 AS is_newest,
   folded.attempt_order
 FROM folded
 LEFT JOIN accepted ON accepted.shard_id = folded.shard_id
