@@ -18,11 +18,11 @@ import duckdb
 from batchpond import views
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError
 from batchpond.lake.attempts import ATTENTION_PHASES, fold
-from batchpond.lake.events.log import read
+from batchpond.lake.events import read
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, SECRET, SPOOL, TMP, Store
 from batchpond.lake.tables import quoted
-from batchpond.run import exchange
+from batchpond.run import account
 from batchpond.run.live import spool
 
 FREE_BYTES_MIN = 1 << 30
@@ -217,7 +217,7 @@ def _exchange(store: Store) -> Iterator[Finding]:
         attempts = list(fold(read(store)).attempts.values())
     except LakeError:  # `attempts` has said so
         return
-    for text in exchange.absent(attempts, store):
+    for text in account.absent(attempts, store):
         yield _warning("files", text, "mount or restore it: what it holds cannot be made again")
-    for text in exchange.strays(attempts, store):
-        yield _warning("files", text, exchange.STRAYS_HINT)
+    for text in account.strays(attempts, store):
+        yield _warning("files", text, account.STRAYS_HINT)

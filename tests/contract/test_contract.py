@@ -10,8 +10,8 @@ import pytest
 
 from batchpond.lake.attempts import Phase
 from batchpond.model import BatchState, ErrorClass
-from batchpond.run.cancel import cancel
-from batchpond.run.retry import retry
+from batchpond.run.resolve import cancel
+from batchpond.run.submit import retry
 from batchpond_sim.world.faults import KINDS, Op, parse_fault
 from tests.rigs import schedules
 from tests.rigs.sim_providers import SIMULATED

@@ -19,14 +19,14 @@ from batchpond.errors import BusyError, ExitCode, LakeError, UsageError
 from batchpond.lake.attempts import Phase
 from batchpond.model import BatchState, ErrorClass
 from batchpond.providers import registry
-from batchpond.run import sending
-from batchpond.run.cancel import cancel
+from batchpond.run import dispatch
 from batchpond.run.live import calls, pace, run
 from batchpond.run.live.calls import CallCounts, OnDoubt
-from batchpond.run.live.recovery import recover
 from batchpond.run.live.run import LaneProgress, LiveReport
-from batchpond.run.retry import retry
+from batchpond.run.live.seal import recover
+from batchpond.run.resolve import cancel
 from batchpond.run.session import Providers, Session
+from batchpond.run.submit import retry
 from batchpond_sim.world.world import Settings
 from tests.rigs.live_study import Asked, LiveDesk, document, live_desk, settings_of, wait_for
 from tests.rigs.sim_providers import LIVE
@@ -488,7 +488,7 @@ def test_calls_in_doubt_count_against_what_was_approved(desk: LiveDesk) -> None:
         n_doubts = poor.doubts().total()
         assert n_doubts
         approval = session.lake_state.approvals["live"]
-        taken_usd = sending.Budget.of(session, approval).caps[0].taken_usd
+        taken_usd = dispatch.Budget.of(session, approval).caps[0].taken_usd
         (attempt,) = session.lake_state.attempts.values()
         worst_usd = attempt.intent.cost_max_usd or 0.0
         assert taken_usd == pytest.approx(worst_usd * (1 + n_doubts / 12))

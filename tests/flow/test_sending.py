@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from batchpond.errors import ExitCode
 from batchpond.lake.attempts import Attempt, Phase
-from batchpond.lake.events.log import read
-from batchpond.lake.events.records import Intent, Rejected, Sharded, Status, Verified
+from batchpond.lake.events import read
+from batchpond.lake.records import Intent, Rejected, Sharded, Status, Verified
 from batchpond.model import BatchState, ErrorClass
-from batchpond.run.sending import BACKOFF_MAX, REQUEUES_MAX, Budget, Cap, Readiness, Trigger, readiness
+from batchpond.run.dispatch import BACKOFF_MAX, REQUEUES_MAX, Budget, Cap, Readiness, Trigger, readiness
 from batchpond.run.session import Session
 from tests.rigs.events import fact
 from tests.rigs.sim_study import STUDY, Rig

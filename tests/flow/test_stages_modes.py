@@ -8,7 +8,7 @@ from pathlib import Path
 from batchpond.lake.store import Store
 from batchpond.plan.verb import plan_study
 from batchpond.study import file as study
-from batchpond.study.stages.spec import StagedStudy
+from batchpond.study.spec import StagedStudy
 from batchpond.views import run_query
 from tests.rigs.files_study import FilesRig
 from tests.rigs.live_study import live_desk

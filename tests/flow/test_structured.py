@@ -22,8 +22,7 @@ from batchpond.providers.base import ModelSettings
 from batchpond.providers.shared.lines import SCHEMA
 from batchpond.study.file import load
 from batchpond.study.spec import ModelSpec, Unsupported
-from batchpond.tasks import compliance, likert
-from batchpond.tasks.pressure import task as pressure
+from batchpond.tasks import compliance, likert, pressure
 from batchpond_sim.anthropic import answers as anthropic_answers
 from batchpond_sim.compatible import api as compatible
 from batchpond_sim.gemini import answers as gemini_answers

@@ -16,9 +16,9 @@ import pytest
 
 from batchpond.errors import ExitCode
 from batchpond.ids import TOKEN_PREFIX
-from batchpond.lake.events.log import read
-from batchpond.lake.events.records import DuplicateRemote, Event
-from batchpond.run.sending import Budget
+from batchpond.lake.events import read
+from batchpond.lake.records import DuplicateRemote, Event
+from batchpond.run.dispatch import Budget
 from batchpond.run.session import Session
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_providers import SIMULATED

@@ -12,7 +12,7 @@ from gcp_storage_emulator.server import create_server
 from batchpond.clock import SystemClock
 from batchpond.lake import tables
 from batchpond.lake.attempts import Phase, fold
-from batchpond.lake.events.log import read
+from batchpond.lake.events import read
 from batchpond.lake.store import Store
 from batchpond.plan import verb as plan
 from batchpond.providers import registry

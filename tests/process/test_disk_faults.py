@@ -23,8 +23,8 @@ import pytest
 
 from batchpond.errors import ExitCode, LakeError
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events.log import read
-from batchpond.lake.events.records import Sent
+from batchpond.lake.events import read
+from batchpond.lake.records import Sent
 from batchpond.lake.store import TMP, Store
 from batchpond_sim.world.world import Settings
 from tests.rigs.processes import desk_at

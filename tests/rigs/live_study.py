@@ -21,14 +21,14 @@ from typing import Any
 from batchpond.clock import SystemClock
 from batchpond.lake import failpoints, tables
 from batchpond.lake.attempts import Attempt, LakeState, fold
-from batchpond.lake.events.log import read
+from batchpond.lake.events import read
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import Store
 from batchpond.plan import verb as plan
 from batchpond.providers import registry
 from batchpond.run import submit
 from batchpond.run.live import run, spool
-from batchpond.run.live.settings import LiveSettings, load
+from batchpond.run.live.run import LiveSettings, load
 from batchpond.run.session import Note, Providers
 from batchpond.run.sync import SyncReport, sync_once
 from batchpond.study import file as study

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from batchpond.lake import failpoints, tables
 from batchpond.lake.attempts import LakeState, Phase, fold
-from batchpond.lake.events.log import read
+from batchpond.lake.events import read
 from batchpond.lake.store import Store
 from batchpond_sim.host import server
 from batchpond_sim.world.world import Settings

@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 from batchpond import views
 from batchpond.answers import live_lines
 from batchpond.errors import StudyError
-from batchpond.lake.payload import shard_lines
-from batchpond.lake.raw import RawFile, part_paths
+from batchpond.lake.jsonl import RawFile, part_paths, shard_lines
 from batchpond.lake.schemas import JUDGMENTS, RESPONSES, STUDIES, Table
 from batchpond.lake.store import StagedTable, Store, read_rows
 from batchpond.model import FileRole, Match, Response, ResponseStatus

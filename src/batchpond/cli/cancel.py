@@ -13,7 +13,7 @@ from batchpond.cli.passes import notes_documents, providers, show_note
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from batchpond.run.cancel import CancelReport
+    from batchpond.run.resolve import CancelReport
 
 
 @pond_command(
@@ -32,12 +32,13 @@ def command(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_j
     other requests count as cancelled. For models of mode `files` this says that no more results
     will come.
     """
-    from batchpond.run.cancel import cancel
+    from batchpond.run.resolve import cancel
 
     diagnostics, store = invocation.diagnostics, invocation.store()
     if not is_yes and not diagnostics.confirm(f"Cancel {plural(len(batches), 'batch')}?", flag="--yes"):
         raise UsageError("not confirmed; nothing was cancelled")
-    report = cancel(store, batches, providers=providers(store))
+    with providers(store) as connected:
+        report = cancel(store, batches, providers=connected)
     for note in report.notes:
         show_note(diagnostics, note)
     if is_json:

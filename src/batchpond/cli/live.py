@@ -61,7 +61,8 @@ def command(
 def ask(invocation: Invocation, studies: Sequence[str], **forced: Any) -> LiveReport:
     """Make the live calls that are due and say how it went; `forced` settings go before the lake's."""
     from batchpond.providers import registry
-    from batchpond.run.live import run, settings
+    from batchpond.run.live import run
+    from batchpond.run.live import run as settings
     from batchpond.run.live.calls import OnDoubt
 
     store, diagnostics = invocation.store(), invocation.diagnostics

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def providers(store: Store) -> Providers:
-    """Return the providers, each connected with the environment's key when first needed."""
+    """Return the providers, each connected with the environment's key when first needed; to be closed by `with`."""
     from batchpond.run.session import Providers
 
     return Providers.of_environment(store.clock, store.path)

@@ -49,7 +49,7 @@ def command(
     Look at the provider's console first: every batch carries the study, the shard and
     batchpond's token. The decision is recorded, and `batchpond sync` goes on from it.
     """
-    from batchpond.lake.events.records import Resolution
+    from batchpond.lake.records import Resolution
     from batchpond.run.resolve import resolve
 
     asked = {
@@ -65,7 +65,8 @@ def command(
     risk = RISKS.get(chosen[0])
     if risk and not is_yes and not invocation.diagnostics.confirm(risk, flag="--yes"):
         raise UsageError("not confirmed; nothing was recorded")
-    settled = resolve(store, attempt, chosen[0], providers=providers(store), batch_id=batch_id)
+    with providers(store) as connected:
+        settled = resolve(store, attempt, chosen[0], providers=connected, batch_id=batch_id)
     if is_json:
         output.document(document(settled))
     invocation.diagnostics.note(

@@ -16,9 +16,8 @@ from batchpond.model import ErrorClass
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from batchpond.run.failures import FailureCount
-    from batchpond.run.retry import RetryReport
-    from batchpond.run.submit import SubmitPreview
+    from batchpond.run.due import FailureCount
+    from batchpond.run.submit import RetryReport, SubmitPreview
 
 COLUMNS = ("provider", "model", "failure", "requests", "asked again", "out of attempts")
 
@@ -62,7 +61,7 @@ def command(
     missing answers. Billing errors, retired models and requests that the provider calls wrong are asked
     again only when you name them. What has an answer is never asked again.
     """
-    from batchpond.run.retry import retry
+    from batchpond.run.submit import retry
 
     diagnostics = invocation.diagnostics
 
@@ -74,16 +73,17 @@ def command(
         )
 
     store = invocation.store()
-    report = retry(
-        store,
-        study,
-        classes=[ErrorClass(name) for name in classes],
-        max_attempts=max_attempts,
-        max_cost_usd=max_cost_usd,
-        confirm=None if dry_run else confirm,
-        providers=providers(store),
-        on_note=lambda note: show_note(diagnostics, note),
-    )
+    with providers(store) as connected:
+        report = retry(
+            store,
+            study,
+            classes=[ErrorClass(name) for name in classes],
+            max_attempts=max_attempts,
+            max_cost_usd=max_cost_usd,
+            confirm=None if dry_run else confirm,
+            providers=connected,
+            on_note=lambda note: show_note(diagnostics, note),
+        )
     submitted = report.submitted
     if submitted.counts is None and submitted.preview.n_requests and not dry_run:
         raise UsageError("not confirmed; nothing was sent", hint=f"`batchpond retry {study}` asks again")

@@ -85,7 +85,7 @@ def _show(models: list[dict[str, Any]], live: list[dict[str, Any]], *, has_color
 
 def _stages(invocation: Invocation, study: str | None) -> list[StageStatus]:
     from batchpond.lake.attempts import fold
-    from batchpond.lake.events.log import read
+    from batchpond.lake.events import read
 
     store = invocation.store()
     lake_state = fold(read(store))
@@ -190,14 +190,14 @@ def _remark(invocation: Invocation, models: list[dict[str, Any]], live: list[dic
 def _remark_files(invocation: Invocation, batches: list[dict[str, Any]]) -> None:
     if not batches:
         return
-    from batchpond.run import exchange
+    from batchpond.run import account
 
     for host in sorted({batch["host"] for batch in batches}):
         mine = [batch for batch in batches if batch["host"] == host]
-        folder = exchange.folder_of(host, invocation.store().path)
+        folder = account.folder_of(host, invocation.store().path)
         if folder is not None:
-            text = exchange.waiting_text(len(mine), sum(batch["n_requests"] for batch in mine), folder)
-            invocation.diagnostics.note(text, hint=exchange.NEXT_STEP)
+            text = account.waiting_text(len(mine), sum(batch["n_requests"] for batch in mine), folder)
+            invocation.diagnostics.note(text, hint=account.NEXT_STEP)
 
 
 def _exit_code(models: list[dict[str, Any]], live: list[dict[str, Any]], *, is_exit_code: bool) -> ExitCode:

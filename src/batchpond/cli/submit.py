@@ -65,16 +65,17 @@ def command(
         )
 
     store = invocation.store()
-    report = submit(
-        store,
-        study,
-        max_cost_usd=max_cost_usd,
-        limit=limit,
-        confirm=None if dry_run else confirm,
-        providers=providers(store),
-        on_note=lambda note: show_note(diagnostics, note),
-        again=Again() if again else None,
-    )
+    with providers(store) as connected:
+        report = submit(
+            store,
+            study,
+            max_cost_usd=max_cost_usd,
+            limit=limit,
+            confirm=None if dry_run else confirm,
+            providers=connected,
+            on_note=lambda note: show_note(diagnostics, note),
+            again=Again() if again else None,
+        )
     if report.counts is None and report.preview.n_requests and not dry_run:
         raise UsageError("not confirmed; nothing was sent", hint=f"`batchpond submit {study}` asks again")
     if is_json:

@@ -120,12 +120,13 @@ def _one_pass(diagnostics: Diagnostics, watch: Watch, deadline_s: float, store: 
 
     while True:
         try:
-            return sync_once(
-                store,
-                providers=providers(store),
-                submit_due=watch.submit_due,
-                on_note=lambda note: show_note(diagnostics, note),
-            )
+            with providers(store) as connected:
+                return sync_once(
+                    store,
+                    providers=connected,
+                    submit_due=watch.submit_due,
+                    on_note=lambda note: show_note(diagnostics, note),
+                )
         except BusyError as error:
             if not watch.is_on or time.monotonic() + watch.interval_s > deadline_s:
                 raise

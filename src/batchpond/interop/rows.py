@@ -30,13 +30,11 @@ from batchpond.interop.foreign import (
 from batchpond.model import FileRole, Outcome, Response, ResponseStatus
 from batchpond.providers import registry
 from batchpond.study import file as study
-from batchpond.study.spec import Study
-from batchpond.study.stages.spec import StagedStudy
-from batchpond.tasks import compliance, likert, pairwise, prompts, ranking
+from batchpond.study.spec import StagedStudy, Study
+from batchpond.tasks import compliance, likert, pairwise, pressure, prompts, ranking
 from batchpond.tasks.base import Judgment, Rule
-from batchpond.tasks.pressure import task as pressure
+from batchpond.tasks.prompts import Pattern
 from batchpond.tasks.shared import reading as common
-from batchpond.tasks.shared.regex import Pattern
 
 ROWS_MAX: Final = 300_000  # more than any provider takes in one batch
 ID_MAX_CHARS: Final = 1_000

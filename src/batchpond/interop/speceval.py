@@ -27,7 +27,7 @@ from batchpond.interop.foreign import (
     shortened,
 )
 from batchpond.model import Outcome, Response, ResponseStatus, Verdict
-from batchpond.study.statements import read as statements
+from batchpond.study import statements
 from batchpond.tasks import compliance, ranking
 from batchpond.tasks.base import Judgment
 from batchpond.tasks.shared import reading as common

@@ -16,8 +16,8 @@ from typing import Any
 import orjson
 
 from batchpond.errors import LakeError
-from batchpond.lake.events import records
-from batchpond.lake.events.records import Event, Intent, OfAttempt, Resolution
+from batchpond.lake import records
+from batchpond.lake.records import Event, Intent, OfAttempt, Resolution
 from batchpond.model import BatchState, Mode, RemoteBatch, ShardKind
 from batchpond.text import redact
 
@@ -141,6 +141,13 @@ class Attempt:
     def is_open(self) -> bool:
         """Whether a batch is known and not known to have ended."""
         return self.phase is Phase.OPEN
+
+    def is_named_by(self, batch: RemoteBatch) -> bool:
+        """Whether a batch carries the attempt's token or, without one, was made of the file that it was sent with."""
+        if batch.token is not None:
+            return batch.token == self.intent.token
+        sent_file = self.sent.file_id if self.sent else None
+        return sent_file is not None and batch.input_file_id == sent_file
 
     @property
     def failure_code(self) -> str | None:
@@ -335,6 +342,11 @@ class LakeState:
         """Return the newest attempt for a shard."""
         attempt_ids = self.by_shard.get(shard_id)
         return self.attempts[attempt_ids[-1]] if attempt_ids else None
+
+    def is_late(self, attempt: Attempt) -> bool:
+        """Whether a batch of an attempt called absent would still be its only one: nothing was sent again."""
+        is_latest = self.latest_attempt(attempt.shard_id) == attempt
+        return attempt.phase is Phase.ABSENT and is_latest and attempt.shard_id not in self.voided
 
     def add(self, event: Event) -> None:
         """Fold one more event in; an attempt that was handed out stays as it was."""

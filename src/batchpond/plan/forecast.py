@@ -15,8 +15,7 @@ from batchpond.plan.cells import ModelConfig
 from batchpond.plan.prompts import BYTES_PER_TOKEN, tokens_of
 from batchpond.plan.rounds import adaptive
 from batchpond.study.prices import ANSWER_TOKENS_EXPECTED, NOTHING, Estimate, Prices
-from batchpond.study.spec import PairsSpec
-from batchpond.study.stages.spec import CONVERSATION, OWN_OUTPUT_TASKS, PAIR_TASKS, Kept, StageSpec
+from batchpond.study.spec import CONVERSATION, OWN_OUTPUT_TASKS, PAIR_TASKS, Kept, PairsSpec, StageSpec
 from batchpond.tasks.inputs import InputsRule
 
 

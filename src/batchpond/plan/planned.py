@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from batchpond.errors import UsageError
-from batchpond.lake import memo, tables
+from batchpond.lake import tables
 from batchpond.lake.attempts import LakeState
 from batchpond.lake.schemas import STUDIES
-from batchpond.lake.store import Store, read_rows
+from batchpond.lake.store import Memo, Store, keep_memo, read_rows, recall_memo, relative
 from batchpond.model import ErrorClass
 
 MEMO: Final = ".studies"
@@ -90,14 +90,14 @@ def study_column(store: Store, version: str, column: str) -> Any:
 def keep(store: Store) -> None:
     """Keep what the planned versions say for the next pass to read in one go; the lake's lock is held."""
     paths = store.published(STUDIES.name)
-    if memo.recall(store, MEMO, paths, _LAYOUT) is None:
+    if recall_memo(store, MEMO, paths, _LAYOUT) is None:
         content = _read(map(Path, paths))
-        memo.keep(store, MEMO, paths, memo.Memo(_LAYOUT, memo.relative(store, paths), content))
+        keep_memo(store, MEMO, paths, Memo(_LAYOUT, relative(store, paths), content))
 
 
 def _studies(store: Store) -> dict[str, dict[str, Any]]:
     paths = store.published(STUDIES.name)
-    kept = memo.recall(store, MEMO, paths, _LAYOUT)
+    kept = recall_memo(store, MEMO, paths, _LAYOUT)
     return _read(map(Path, paths)) if kept is None else kept.content
 
 

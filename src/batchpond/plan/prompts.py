@@ -20,7 +20,7 @@ from batchpond.errors import StudyError
 from batchpond.model import Prompt, Role, Turn
 from batchpond.plan.asks import Ask, SourceRow
 from batchpond.plan.cells import ModelConfig, canonical
-from batchpond.study.stages.spec import StageSpec
+from batchpond.study.spec import StageSpec
 from batchpond.tasks.rubrics import Rubric
 from batchpond.tasks.templates import Template
 

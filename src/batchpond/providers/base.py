@@ -226,6 +226,10 @@ class BatchProvider(Protocol):
         """Upload a payload; safe to repeat."""
         ...
 
+    def close(self) -> None:
+        """Close all connections."""
+        ...
+
     def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
         """Return the uploaded files of that name."""
         ...

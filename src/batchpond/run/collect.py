@@ -11,14 +11,14 @@ from typing import Any
 
 from batchpond.answers import derive
 from batchpond.errors import ExitCode
-from batchpond.lake import failpoints, payload, raw, tables
+from batchpond.lake import failpoints, jsonl, tables
 from batchpond.lake.attempts import READ_PHASES, Attempt, Phase
-from batchpond.lake.events.records import Downloaded, Mismatch, Verified
+from batchpond.lake.records import Downloaded, Mismatch, Verified
 from batchpond.lake.store import CONFIG
 from batchpond.model import BatchState, Download, FileRole, Mode, PricedModel, RemoteBatch, Response
 from batchpond.providers.base import BatchProvider
 from batchpond.run.due import parser_ids_of
-from batchpond.run.find.unknowns import check_host
+from batchpond.run.find import check_host
 from batchpond.run.session import Session, Severity
 from batchpond.study import prices
 
@@ -218,9 +218,9 @@ def _note_unavailable(session: Session, provider: BatchProvider, attempt: Attemp
     )
 
 
-def file_of(attempt: Attempt, role: FileRole, file_id: str, sha256: str) -> raw.RawFile:
+def file_of(attempt: Attempt, role: FileRole, file_id: str, sha256: str) -> jsonl.RawFile:
     """Return where the raw lines of an attempt's result file are."""
-    return raw.RawFile(
+    return jsonl.RawFile(
         provider=attempt.provider,
         batch_id=attempt.known_batch_id,
         attempt_id=attempt.attempt_id,
@@ -231,12 +231,12 @@ def file_of(attempt: Attempt, role: FileRole, file_id: str, sha256: str) -> raw.
     )
 
 
-def raw_file(attempt: Attempt, event: Downloaded) -> raw.RawFile:
+def raw_file(attempt: Attempt, event: Downloaded) -> jsonl.RawFile:
     """Return where the raw lines of a download are."""
     return file_of(attempt, event.file_role, event.file_id, event.sha256)
 
 
-def record_download(session: Session, file: raw.RawFile, size_bytes: int, n_lines: int) -> None:
+def record_download(session: Session, file: jsonl.RawFile, size_bytes: int, n_lines: int) -> None:
     """Record that a result file is in the lake."""
     session.record(
         Downloaded(
@@ -255,7 +255,7 @@ def record_download(session: Session, file: raw.RawFile, size_bytes: int, n_line
 def _publish(session: Session, attempt: Attempt, file: _Fetched) -> None:
     """Raw first: every byte is in the lake before anything tries to read it."""
     place = file_of(attempt, file.role, file.file_id, file.download.sha256)
-    n_lines = raw.publish(session.store, place, file.path)
+    n_lines = jsonl.publish_raw(session.store, place, file.path)
     failpoints.reach("Y6")
     record_download(session, place, file.download.size_bytes, n_lines)
     failpoints.reach("Y7")
@@ -308,11 +308,11 @@ def finish(session: Session, attempt: Attempt, *, n_files_absent: int = 0) -> No
     failpoints.reach("Y8")
     _verify(session, attempt, tally, n_files_absent)
     failpoints.reach("Y10")
-    payload.discard(session.store, attempt.attempt_id)
+    jsonl.discard_payload(session.store, attempt.attempt_id)
     failpoints.reach("Y11")
 
 
-def _superseded(attempt: Attempt) -> list[raw.RawFile]:
+def _superseded(attempt: Attempt) -> list[jsonl.RawFile]:
     """Return downloads that a later, fuller one of the same file replaced."""
     accepted = {event.event_id for event in accepted_downloads(attempt)}
     return [raw_file(attempt, event) for event in attempt.downloads if event.event_id not in accepted]

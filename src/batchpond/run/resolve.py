@@ -1,15 +1,30 @@
-"""The verb `resolve`: a person decides about an attempt that batchpond may not decide about."""
+"""The verbs `resolve` and `cancel`: a person decides about an attempt that batchpond may not decide about.
+
+`cancel` asks a provider to stop a batch; whatever it finished is still collected.
+"""
 
 from __future__ import annotations
 
-from batchpond.errors import UsageError
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.attempts import LOSABLE_PHASES, UNCLEAR_PHASES, Attempt, LakeState, Phase, seen_as
-from batchpond.lake.events.records import Absent, Adopted, Event, Lost, Resolution, Resolved, Unknown
+from batchpond.lake.records import (
+    Absent,
+    Adopted,
+    CancelAsked,
+    DuplicateRemote,
+    Event,
+    Lost,
+    Resolution,
+    Resolved,
+    Unknown,
+)
 from batchpond.lake.store import Store
-from batchpond.model import RemoteBatch
-from batchpond.run.find.poll import is_late
-from batchpond.run.find.unknowns import Proof, check_host, prove
-from batchpond.run.session import Providers, Session
+from batchpond.model import Mode, RemoteBatch
+from batchpond.run.find import Proof, check_host, prove
+from batchpond.run.session import Note, Providers, Session, Severity
 from batchpond.views.refresh import refresh
 
 _ID_PREFIX_MIN = 6
@@ -42,7 +57,7 @@ def resolve(
     with store.lock(f"resolve {attempt_id}"):
         session = Session.begin(store, providers)
         attempt = find_attempt(session.lake_state, attempt_id)
-        is_late_batch = resolution is Resolution.ADOPT and is_late(session, attempt)
+        is_late_batch = resolution is Resolution.ADOPT and session.lake_state.is_late(attempt)
         if attempt.phase not in _ALLOWED[resolution] and not is_late_batch:
             allowed = ", ".join(sorted(_ALLOWED[resolution]))
             raise UsageError(
@@ -112,3 +127,67 @@ def _adoptable(session: Session, attempt: Attempt, batch_id: str | None) -> Remo
             hint="if it is a copy of the attempt's payload, adopt it once it has ended",
         )
     return batch
+
+
+@dataclass(frozen=True, slots=True)
+class CancelReport:
+    """Which batches were asked to stop, and what the provider said of the others."""
+
+    asked: tuple[str, ...]
+    notes: tuple[Note, ...]
+    exit_code: ExitCode
+
+
+def cancel(store: Store, wanted: Sequence[str], *, providers: Providers) -> CancelReport:
+    """Ask for the cancellation of batches named by batch or attempt id.
+
+    The final state comes from the next `sync`: a batch may complete first. Raises UsageError for
+    an id that the lake does not know, before anything is asked, and BusyError while live calls that are
+    to be cancelled are being made.
+    """
+    with store.lock("cancel"):
+        session = Session.begin(store, providers)
+        targets = [_target(session, name) for name in dict.fromkeys(wanted)]
+        asked: list[str] = []
+        for attempt_id, batch_id in targets:
+            attempt = session.attempt(attempt_id)
+            if attempt.mode is Mode.LIVE:
+                _cancel_live(session, attempt, asked)
+                continue
+            with session.isolated(attempt.wire, f"cancelling batch {batch_id}"):
+                provider = session.providers.get(attempt.wire)
+                check_host(attempt, provider)
+                session.record(CancelAsked(attempt_id=attempt_id, batch_id=batch_id))
+                if provider.cancel(batch_id) is None:
+                    session.note(
+                        Severity.WARNING,
+                        f"{attempt.provider} will not cancel batch {batch_id}: it has ended or is not known",
+                        hint="`batchpond sync` shows its state",
+                    )
+                else:
+                    asked.append(batch_id)
+        refresh(store)
+    return CancelReport(tuple(asked), tuple(session.notes), session.worst_exit_code())
+
+
+def _cancel_live(session: Session, attempt: Attempt, asked: list[str]) -> None:
+    from batchpond.run.live import seal  # only where there are live calls
+
+    if seal.cancel(session, attempt):
+        asked.append(attempt.known_batch_id)
+    else:
+        session.note(Severity.WARNING, f"the live calls of attempt {attempt.attempt_id} have ended already")
+
+
+def _target(session: Session, wanted: str) -> tuple[str, str]:
+    """Return the attempt that a name is about, and the batch meant: its own, or a second one."""
+    for event in session.log.events:
+        if isinstance(event, DuplicateRemote) and event.batch_id == wanted:
+            return event.attempt_id, wanted
+    attempt = find_attempt(session.lake_state, wanted)
+    if attempt.batch_id is None:
+        raise UsageError(
+            f"attempt {attempt.attempt_id} has no known batch to cancel (it is {attempt.phase})",
+            hint="`batchpond sync` looks for it",
+        )
+    return attempt.attempt_id, attempt.batch_id

@@ -2,24 +2,32 @@
 
 Steps S2 to S9. Dying between any two lines leaves either nothing at the provider or a record
 from which the next pass finds the batch again. Only the upload may be repeated freely.
+
+Shards, attempts and tokens are named by what they are, so a copy of a lake, or this one before it was restored, makes
+the very same attempt for the same shard. Before an attempt is sent for the first time, one listing a pass and account
+shows whether its batch is there already: by its token, by the input file that its token names, or, where a
+provider carries neither, by the custom_ids of its results. A batch of this lake and study that no shard
+on record explains was cut otherwise, and may hold some of the same requests: then nothing is sent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
-from batchpond import ids, model
-from batchpond.errors import AccessError, ExitCode, LakeError, ProviderError
-from batchpond.lake import failpoints, payload
+from batchpond import fields, ids, model
+from batchpond.errors import AccessError, AttentionError, ExitCode, LakeError, ProviderError
+from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, seen_as
-from batchpond.lake.events.records import Approval, Created, Intent, Rejected, Sent, Sharded, Unknown, Uploaded
-from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteFile, Unclear
+from batchpond.lake.records import Approval, Created, Intent, Planned, Rejected, Sent, Sharded, Uploaded
+from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteBatch, RemoteFile, Unclear
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
-from batchpond.run.find import elsewhere
-from batchpond.run.find.unknowns import check_host
+from batchpond.run import find
+from batchpond.run.find import WINDOW, adopt, check_host, list_since, record_doubt
 from batchpond.run.session import Session, Severity
 
 SEND_LEASE_S = 60.0
@@ -70,14 +78,14 @@ def send_shard(session: Session, shard: Sharded, approval: Approval) -> Sending:
     # Where no batch carries a token, its input file names it.
     is_known_by_file = provider.descriptor.takes_files and not provider.descriptor.has_token
     is_shared = attempt.mode is Mode.BATCH
-    if is_shared and not is_known_by_file and elsewhere.take_in(session, provider, attempt):
+    if is_shared and not is_known_by_file and take_in(session, provider, attempt):
         return Sending.TAKEN_IN
     file_id = None
     if provider.descriptor.takes_files:
         file_id = _usable_file(session, attempt, provider) or _upload(session, attempt, provider)
     if is_shared and is_known_by_file:
         attempt = session.attempt(attempt.attempt_id)
-        if elsewhere.take_in(session, provider, attempt):
+        if take_in(session, provider, attempt):
             return Sending.TAKEN_IN
     return _create(session, session.attempt(attempt.attempt_id), file_id, provider)
 
@@ -111,14 +119,7 @@ def _record_intent(
     store = session.store
     baseline = Baseline.take(session, provider)
     attempt_id = ids.attempt_id(store.lake_id, shard.shard_id, ordinal)
-    built = payload.build(
-        store,
-        registry.module(shard.provider),
-        provider=shard.provider,
-        endpoint=shard.endpoint,
-        shard_id=shard.shard_id,
-        attempt_id=attempt_id,
-    )
+    built = jsonl.build_payload(store, registry.module(shard.provider), shard, attempt_id)
     said = shard.asked() | {"size_bytes": built.size_bytes}
     session.record(
         Intent(
@@ -146,14 +147,7 @@ def _origin(shard: Sharded, provider: BatchProvider) -> Origin:
 
 def _rebuild_payload(session: Session, attempt: Attempt) -> None:
     intent = attempt.intent
-    built = payload.build(
-        session.store,
-        registry.module(attempt.provider),
-        provider=attempt.provider,
-        endpoint=intent.endpoint,
-        shard_id=attempt.shard_id,
-        attempt_id=attempt.attempt_id,
-    )
+    built = jsonl.build_payload(session.store, registry.module(attempt.provider), intent, attempt.attempt_id)
     if built.sha256 != intent.sha256:
         raise LakeError(
             f"{built.path} is not the payload that attempt {attempt.attempt_id} announced",
@@ -190,7 +184,7 @@ def _upload(session: Session, attempt: Attempt, provider: BatchProvider) -> str:
 def _uploaded_before(session: Session, provider: BatchProvider, name: str, intent: Intent) -> RemoteFile | None:
     """Return the file if it is there: a process that died left it or, where files name batches, a copy of the lake."""
     is_named = provider.descriptor.has_token
-    found = provider.find_uploads(name, intent.occurred_at if is_named else elsewhere.since(session, intent.study))
+    found = provider.find_uploads(name, intent.occurred_at if is_named else planned_since(session, intent.study))
     return next((file for file in found if file.size_bytes == intent.size_bytes), None)
 
 
@@ -288,15 +282,143 @@ def _rejected(session: Session, attempt: Attempt, answer: model.Rejected) -> Sen
 
 def _unclear(session: Session, attempt: Attempt, answer: Unclear) -> Sending:
     """Our request has ended on our side, so the absence clock may start now."""
-    clock = session.store.clock
-    session.record(
-        Unknown(
-            attempt_id=attempt.attempt_id,
-            ordinal=session.attempt(attempt.attempt_id).n_sends,
-            boot_id=clock.boot_id(),
-            monotonic_s=clock.monotonic_s(),
-            reason=answer.reason,
-        )
-    )
+    record_doubt(session, attempt, answer.reason)
     session.counts.n_unknown += 1
     return Sending.UNKNOWN
+
+
+PEEKS_MAX: Final = 200
+AHEAD_MAX: Final = 8
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def planned_since(session: Session, study: str) -> datetime:
+    """Return from when on a copy may have sent a study's requests: a day before it was first planned."""
+    planned = (event for event in session.log.events if isinstance(event, Planned) and event.study == study)
+    first = min((event.occurred_at for event in planned), default=_EPOCH)
+    return max(first, _EPOCH + WINDOW) - WINDOW
+
+
+def take_in(session: Session, provider: BatchProvider, attempt: Attempt) -> bool:
+    """Give an attempt that was never sent from here the batch that it has already; returns whether it has one.
+
+    A listing that ends early shows what it shows, and one that fails shows nothing, which is told: this guards
+    against a copy, and that a batch sent from here is absent is never read from it. Raises AttentionError when a
+    batch of the study is not on record.
+    """
+    if attempt.n_sends:
+        return False
+    unknown = [
+        batch for batch in _listed(session, provider, attempt) if batch.batch_id not in session.lake_state.batch_ids
+    ]
+    found = _made(session, provider, attempt, unknown)
+    if not found:
+        _check_explained(session, attempt, unknown)
+        return False
+    adopt(session, attempt, found)
+    session.note(
+        Severity.WARNING,
+        f"{attempt.provider} has batch {found[0].batch_id} of these {attempt.intent.n_requests} requests already:"
+        " a copy of this lake sent it, or this lake was restored from an older one;"
+        " it was taken in and nothing was sent again",
+        hint="`batchpond sync` collects it; send from one copy of a lake only",
+        exit_code=ExitCode.ATTENTION,
+    )
+    return True
+
+
+def _made(session: Session, provider: BatchProvider, attempt: Attempt, unknown: list[RemoteBatch]) -> list[RemoteBatch]:
+    if provider.descriptor.is_opaque:
+        return _by_results(session, provider, attempt, unknown)
+    marks = {attempt.intent.token, attempt.file_id} - {None}
+    made = {batch.batch_id: batch for batch in unknown if marks & {batch.token, batch.input_file_id}}
+    return sorted(made.values(), key=lambda batch: (batch.created_at or _EPOCH, batch.batch_id))
+
+
+def _listed(session: Session, provider: BatchProvider, attempt: Attempt) -> tuple[RemoteBatch, ...]:
+    """Return the account's batches since the study was planned, listed once a pass."""
+    key = (attempt.wire, attempt.intent.study)
+    if key not in session.listed:
+        wanted = planned_since(session, attempt.intent.study)
+        wide_enough = (held for (wire, _), held in session.listed.items() if wire == attempt.wire and held[0] <= wanted)
+        session.listed[key] = next(wide_enough, None) or (wanted, _batches(session, provider, wanted))
+    return session.listed[key][1]
+
+
+def _batches(session: Session, provider: BatchProvider, wanted: datetime) -> tuple[RemoteBatch, ...]:
+    try:
+        return list_since(provider, wanted).batches
+    except ProviderError as error:
+        # Some servers list nothing at all; a lake that was never copied has nothing to look for.
+        session.note(
+            Severity.WARNING,
+            f"{error.message}: whether a copy of this lake has sent the same is not known",
+            hint="send from one copy of a lake only",
+        )
+        return ()
+
+
+def _check_explained(session: Session, attempt: Attempt, unknown: list[RemoteBatch]) -> None:
+    """Raise AttentionError if a batch of the same study carries a token of this lake for a shard that it does not know.
+
+    The token alone does not tell which requests it holds. Where batches do not say their study, none is held against
+    another: it may be of any.
+    """
+    mark = f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-"
+    own = [
+        (batch, batch.token.removeprefix(mark).partition("-")[0])
+        for batch in unknown
+        if batch.token is not None and batch.token.startswith(mark)
+    ]
+    if not own:
+        return
+    known = {*session.lake_state.attempts, *_next_attempts(session)}
+    strange = [
+        batch.batch_id
+        for batch, attempt_id in own
+        if attempt_id not in known and fields.mapping(batch.seen.get("metadata")).get("study") == attempt.intent.study
+    ]
+    if strange:
+        raise AttentionError(
+            f"batch {strange[0]}{f' and {len(strange) - 1} more' if len(strange) > 1 else ''} of study"
+            f" {attempt.intent.study} was made by this lake, which does not know of it: a copy of it sends too, or"
+            " this one was restored from an older one; nothing of the study is sent, it might be bought twice",
+            hint="go on from the newest copy of the lake; or submit here in the steps of then (the same `--limit`), so"
+            f" that its shards are cut alike and taken in; or `batchpond adopt {strange[0]} --study"
+            f" {attempt.intent.study} --map FILE`",
+        )
+
+
+def _next_attempts(session: Session) -> Iterator[str]:
+    """Yield the attempts that the shards on record may come to, beyond those that they came to here."""
+    for shard_id in session.lake_state.shards:
+        n_known = len(session.lake_state.by_shard.get(shard_id, ()))
+        for ordinal in range(1, n_known + AHEAD_MAX + 1):
+            yield ids.attempt_id(session.store.lake_id, shard_id, ordinal)
+
+
+def _by_results(
+    session: Session, provider: BatchProvider, attempt: Attempt, unknown: list[RemoteBatch]
+) -> list[RemoteBatch]:
+    """Return the batches of the right size whose results name the attempt; those without results are told."""
+    mine, found = ids.custom_id_prefix(attempt.attempt_id), []
+    for batch in unknown:
+        if batch.n_total not in {None, attempt.intent.n_requests}:
+            continue
+        if batch.batch_id not in session.heads and len(session.heads) < PEEKS_MAX:
+            session.heads[batch.batch_id] = next(find.first_custom_ids(provider, batch), None)
+        head = session.heads.get(batch.batch_id)
+        if head is not None and head.startswith(mine):
+            found.append(batch)
+        elif head is None:
+            _tell_of_a_double(session, attempt, batch)
+    return sorted(found, key=lambda batch: (batch.created_at or _EPOCH, batch.batch_id))
+
+
+def _tell_of_a_double(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
+    session.note(
+        Severity.WARNING,
+        f"{attempt.provider} batch {batch.batch_id} is not of this lake's record, has as many requests as one that is"
+        " sent now, and no results yet: if another copy of this lake sent it, these requests are bought twice",
+        hint="send from one copy of a lake only; `batchpond adopt --list` shows what else is in the account",
+    )

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import Self
 
 from batchpond.clock import Clock
 from batchpond.errors import AccessError, BatchpondError, ExitCode, LakeError
 from batchpond.lake.attempts import Attempt, LakeState, fold
-from batchpond.lake.events.log import EventLog
-from batchpond.lake.events.records import Event
+from batchpond.lake.events import EventLog
+from batchpond.lake.records import Event
 from batchpond.lake.store import Store
 from batchpond.model import RemoteBatch
 from batchpond.providers import registry
@@ -68,7 +69,7 @@ def worst_exit_code(notes: Iterable[Note]) -> ExitCode:
 
 
 class Providers:
-    """The providers a pass may call, connected when first needed.
+    """The providers a pass may call, connected when first needed; as a context, closed with it.
 
     A provider whose key is missing or refused is out for the rest of the pass; the others go on.
     """
@@ -87,6 +88,18 @@ class Providers:
             return registry.connect(name, clock=clock, environ=environ, lake_path=lake_path)
 
         return cls(connect)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; what is asked for again is connected anew."""
+        for provider in self._connected.values():
+            provider.close()
+        self._connected.clear()
 
     def get(self, name: str) -> BatchProvider:
         """Return the provider; raises AccessError when its key is missing or was refused."""

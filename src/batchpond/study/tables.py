@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 from batchpond.study.spec import (
+    CONVERSATION,
+    TIER_MAX,
     TOKENS_MAX,
     AdaptiveSpec,
     BudgetSpec,
@@ -22,7 +24,6 @@ from batchpond.study.spec import (
     Text,
     Unsupported,
 )
-from batchpond.study.stages.spec import CONVERSATION, TIER_MAX
 from batchpond.study.typed import about, at_most, between, entries, form
 from batchpond.tasks import likert, registry, templates
 from batchpond.tasks.pairwise import PairwiseRule

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Final
 
 from batchpond.model import Outcome, Response
 from batchpond.tasks.base import Judgment, Rule, Text
+from batchpond.tasks.rubrics import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.shared import json as common_json
 from batchpond.tasks.shared import reading as common
-from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "compliance"

@@ -11,8 +11,8 @@ from typing import ClassVar, Final
 
 from batchpond.model import Finish, Outcome, Response
 from batchpond.tasks.base import Judgment, Rule
+from batchpond.tasks.rubrics import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.shared import reading as common
-from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "generation"

@@ -21,9 +21,9 @@ from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Finish, Outcome, Response
 from batchpond.tasks.base import Judgment, Rule, Text
+from batchpond.tasks.rubrics import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.shared import json as common_json
 from batchpond.tasks.shared import reading as common
-from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "inputs"

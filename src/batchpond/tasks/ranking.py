@@ -18,9 +18,9 @@ from typing import ClassVar, Final
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, Verdict
 from batchpond.tasks.base import Judgment, Rule, Text
+from batchpond.tasks.rubrics import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.shared import reading as common
 from batchpond.tasks.shared.reading import answers, bare_words
-from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "ranking"

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from batchpond.errors import LakeError, StudyError
-from batchpond.tasks import compliance, generation, inputs, likert, pairwise, prompts, ranking, templates
+from batchpond.tasks import compliance, generation, inputs, likert, pairwise, pressure, prompts, ranking, templates
 from batchpond.tasks.base import Rule
-from batchpond.tasks.pressure import keywords as pressure_keywords
-from batchpond.tasks.pressure import task as pressure
 from batchpond.tasks.templates import Template
 
 
@@ -41,7 +39,7 @@ _READERS: Final[Mapping[str, tuple[type[Rule], ...]]] = {
     ranking.TASK: (ranking.RankingRule,),
     compliance.TASK: (compliance.ComplianceRule,),
     likert.TASK: (likert.LikertRule,),
-    pressure.TASK: (pressure.PressureRule, pressure_keywords.KeywordRule),
+    pressure.TASK: (pressure.PressureRule, pressure.KeywordRule),
     prompts.TASK: (prompts.PromptsRule,),
     inputs.TASK: (inputs.InputsRule,),
 }

@@ -24,7 +24,7 @@ from batchpond.lake import disk
 from batchpond.lake.schemas import TABLES, Table
 from batchpond.lake.store import LENS, TMP, held
 from batchpond.lake.tables import lacks_later, literal, quoted
-from batchpond.views import scripts
+from batchpond.views import forms, scripts
 from batchpond.views.refresh import Files, fingerprint, views_digest
 
 FILES_MAX: Final = 8
@@ -179,7 +179,7 @@ def connect(lake_path: Path, *, memory_limit: str = MEMORY_LIMIT) -> duckdb.Duck
 def empty() -> Iterator[duckdb.DuckDBPyConnection]:
     """Open all views over a lake without any file, in memory."""
     with duckdb.connect(":memory:") as connection:
-        _create(connection, {})
+        _create(connection)
         yield connection
 
 
@@ -290,9 +290,10 @@ def _remade(base: bytes, info: _Info, good: Files, bad: Sequence[BadFile]) -> by
             connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG}")
             connection.execute(f"USE {CATALOG}")
             shown = _shown(connection)
-            for name, table in TABLES.items():
-                if shown.get(name, []) != sorted(map(os.path.abspath, good[name])):
-                    connection.execute(_table_view(name, table, good[name]))
+            changed = [n for n in TABLES if shown.get(n, []) != sorted(map(os.path.abspath, good[n]))]
+            for name in changed:
+                connection.execute(_table_view(name, TABLES[name], good[name]))
+            forms.as_tables(connection, changed)
             connection.execute("DELETE FROM lens_info")
             connection.execute("DELETE FROM lens_files")
             _record(connection, info, good, bad)
@@ -340,7 +341,8 @@ def _template() -> bytes:
             version = literal(STORAGE_VERSION)
             connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG} (STORAGE_VERSION {version})")
             connection.execute(f"USE {CATALOG}")
-            _create(connection, {})
+            _create(connection)
+            forms.as_tables(connection, TABLES)
             _finish(connection)
         return path.read_bytes()
 
@@ -351,16 +353,11 @@ def _finish(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(f"DETACH {CATALOG}")
 
 
-def _create(connection: duckdb.DuckDBPyConnection, files: Files) -> None:
-    # Views bind what they read when they are made. Making them over empty tables first keeps
-    # the cost of that independent of the number of files.
+def _create(connection: duckdb.DuckDBPyConnection) -> None:
     for statement in _table_views({}):
         connection.execute(statement)
-    for script in scripts.scripts():
-        connection.execute(script.text)
+    forms.create(connection)
     connection.execute(_INFO)
-    for statement in _table_views(files) if files else ():
-        connection.execute(statement)
 
 
 def _info(lake_path: Path, files: Files, good: Files) -> _Info:

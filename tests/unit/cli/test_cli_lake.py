@@ -15,17 +15,16 @@ from batchpond.cli import adopt, cancel, formats, live, resolve, retry, submit, 
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.attempts import Attempt
-from batchpond.lake.events.log import EventLog
-from batchpond.lake.events.records import Created, Event, Intent, Sent, Unknown
+from batchpond.lake.events import EventLog
+from batchpond.lake.records import Created, Event, Intent, Sent, Unknown
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import Store
 from batchpond.plan.report import PlanReport
-from batchpond.run.adopt.verb import Adoption
-from batchpond.run.cancel import CancelReport
+from batchpond.run.adopt import Adoption
 from batchpond.run.live.run import LiveReport
-from batchpond.run.retry import RetryReport
+from batchpond.run.resolve import CancelReport
 from batchpond.run.session import Counts
-from batchpond.run.submit import SubmitPreview, SubmitReport
+from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
 from batchpond.run.sync import SyncReport
 from tests.rigs.events import fact
 

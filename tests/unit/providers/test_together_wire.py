@@ -20,7 +20,7 @@ from batchpond.model import (
 )
 from batchpond.providers import registry
 from batchpond.providers.together.batch import DESCRIPTOR
-from batchpond.run.find.unknowns import list_since
+from batchpond.run.find import list_since
 from tests.rigs.simulator import START
 from tests.rigs.together import KEY, SPEC, Script, job, payload, together
 

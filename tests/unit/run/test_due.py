@@ -11,9 +11,9 @@ import pytest
 
 from batchpond.clock import ManualClock
 from batchpond.errors import LakeError, UsageError
-from batchpond.lake import payload
+from batchpond.lake import jsonl
 from batchpond.lake.attempts import fold
-from batchpond.lake.events.log import read
+from batchpond.lake.events import read
 from batchpond.lake.store import Store
 from batchpond.plan import verb as plan
 from batchpond.plan.planned import Again
@@ -89,7 +89,7 @@ class Desk:
         return Counter(
             request_id
             for attempt in sent
-            for request_id in payload.shard_lines(self.store, attempt.provider, attempt.shard_id).request_ids
+            for request_id in jsonl.shard_lines(self.store, attempt.provider, attempt.shard_id).request_ids
         )
 
 
@@ -204,10 +204,7 @@ def test_a_payload_is_built_byte_for_byte_again(tmp_path: Path) -> None:
     path = desk.store.payload_path(attempt.attempt_id)
     data = path.read_bytes()
     path.unlink()
-    built = payload.build(
-        desk.store, openai, provider="openai", endpoint=attempt.intent.endpoint or "",
-        shard_id=attempt.shard_id, attempt_id=attempt.attempt_id,
-    )  # fmt: skip
+    built = jsonl.build_payload(desk.store, openai, attempt.intent, attempt.attempt_id)
     assert path.read_bytes() == data
     assert (built.sha256, built.size_bytes) == (attempt.intent.sha256, attempt.intent.size_bytes)
 
@@ -221,10 +218,7 @@ def test_a_request_that_is_not_in_the_lake_stops_the_payload(tmp_path: Path) -> 
     table = pq.read_table(file, partitioning=None)
     pq.write_table(table.slice(1), file)
     with pytest.raises(LakeError, match="is not in the lake's requests"):
-        payload.build(
-            desk.store, openai, provider="openai", endpoint="/v1/chat/completions",
-            shard_id=attempt.shard_id, attempt_id=attempt.attempt_id,
-        )  # fmt: skip
+        jsonl.build_payload(desk.store, openai, attempt.intent, attempt.attempt_id)
 
 
 def test_no_limit_is_taken_from_a_misspelt_setting(tmp_path: Path) -> None:

@@ -8,12 +8,10 @@ from itertools import count
 import pytest
 
 from batchpond.model import Outcome, Response
-from batchpond.tasks import compliance, inputs, likert, pairwise, prompts, ranking
+from batchpond.tasks import compliance, inputs, likert, pairwise, pressure, prompts, ranking
+from batchpond.tasks import pressure as pressure_keywords
 from batchpond.tasks.base import Judgment, Rule
-from batchpond.tasks.pressure import keywords as pressure_keywords
-from batchpond.tasks.pressure import task as pressure
-from batchpond.tasks.pressure.tactics import builtin, conversation
-from batchpond.tasks.shared.text import transcript
+from batchpond.tasks.tactics import builtin, conversation, transcript
 from batchpond.tasks.templates import builtin as templates
 from batchpond_sim import SimulatorError
 from batchpond_sim.judges.judge import Panel, parse_judge

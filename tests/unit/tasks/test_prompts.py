@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from batchpond.errors import StudyError
 from batchpond.model import Outcome
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.prompts import PromptsRule
-from batchpond.tasks.shared.regex import TEXT_MAX_CHARS, Pattern
+from batchpond.tasks.prompts import TEXT_MAX_CHARS, Pattern, PromptsRule
 from tests.rigs.task import answered, rule_of, seconds
 
 UNPARSED = Judgment(None, Outcome.UNPARSED)

@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchpond.lake.attempts import ATTENTION_PHASES, SETTLED_PHASES, LakeState, Phase, fold
-from batchpond.lake.events.columns import event_id
-from batchpond.lake.events.log import read
-from batchpond.lake.events.records import (
+from batchpond.lake.events import event_id, read
+from batchpond.lake.records import (
     Absent,
     Adopted,
     CancelAsked,

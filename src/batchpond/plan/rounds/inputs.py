@@ -18,7 +18,7 @@ from batchpond.errors import StudyError
 from batchpond.lake.store import Store
 from batchpond.plan.asks import PLACES, Ask, SourceRow, asks
 from batchpond.plan.rounds.query import GOOD, query
-from batchpond.study.stages.spec import Kept, StagedStudy, StageSpec
+from batchpond.study.spec import Kept, StagedStudy, StageSpec
 from batchpond.tasks.inputs import InputsRule, Question, entries, promising, same, select
 
 AVOID_MAX: Final = 100

@@ -20,20 +20,17 @@ from typing import Final
 import orjson
 
 from batchpond.lake import failpoints, tables
-from batchpond.lake.events.records import Event, Lost, Mismatch, Resolved, Rounds, Verified
+from batchpond.lake.records import Event, Lost, Mismatch, Resolved, Rounds, Verified
 from batchpond.lake.store import Store
 from batchpond.plan.asks import Ask
-from batchpond.plan.blocks import Grid
-from batchpond.plan.cells import ModelConfig, make_model_configs
-from batchpond.plan.forms import stage_in_cells
+from batchpond.plan.blocks import Grid, Round
+from batchpond.plan.cells import ModelConfig, make_model_configs, stage_in_cells
 from batchpond.plan.planned import sampled
 from batchpond.plan.rounds.query import GOOD, query
 from batchpond.plan.rounds.source import asks_by_now
-from batchpond.plan.rows import Round
 from batchpond.plan.write import ask_id, planned_asks, publish
 from batchpond.providers import registry
-from batchpond.study.spec import Order
-from batchpond.study.stages.spec import StagedStudy, StageSpec
+from batchpond.study.spec import Order, StagedStudy, StageSpec
 from batchpond.views.refresh import refresh
 
 INPUT_TABLES: Final = ("items", "rubrics", "templates", "requests", "plan")

@@ -8,11 +8,10 @@ from typing import Final
 
 from batchpond.model import Role, Turn
 from batchpond.plan.asks import Ask, SourceRow
-from batchpond.study.stages.spec import StageSpec
-from batchpond.tasks.pressure import tactics as pressure_tactics
-from batchpond.tasks.pressure.tactics import Tactic
+from batchpond.study.spec import StageSpec
+from batchpond.tasks import tactics as pressure_tactics
 from batchpond.tasks.rubrics import Rubric
-from batchpond.tasks.shared.text import transcript
+from batchpond.tasks.tactics import Tactic, transcript
 
 PLACES: Final = ("conversation", "first_output", "pressure", "turn")
 """What a row to judge has more than others, as placeholders in small letters."""

@@ -104,6 +104,9 @@ class Files:
         """Whether a simulator answers: nobody here knows who does."""
         return False
 
+    def close(self) -> None:
+        """Do nothing: a folder is not held open."""
+
     def upload(self, path: Path, filename: str) -> RemoteFile:
         """Put a payload into the outbox, still hidden; raises ProviderError for other content of that name."""
         with self._errors():

@@ -72,7 +72,7 @@ class MapReader:
     def read(self) -> BatchMap:
         """Return the map; raises UsageError that lists the lines which cannot be used."""
         self._stage()
-        for (mask,) in self._connection.execute("select distinct mask from given order by mask").fetchall():
+        for (mask,) in self._connection.execute("SELECT DISTINCT mask FROM given ORDER BY mask").fetchall():
             self._match(mask)
         self._check()
         rows = self._connection.execute(_LINES).fetchall()
@@ -84,10 +84,10 @@ class MapReader:
     def check_unasked(self, live: Mapping[str, str]) -> None:
         """Raise UsageError if a request that was read is answered, or in a shard of `live`, which says where."""
         where = {"shard_ids": list(live), "told": list(live.values())}
-        ((n,),) = self._connection.execute(f"select count(*) from ({_ASKED})", where).fetchall()
+        ((n,),) = self._connection.execute(f"SELECT count(*) FROM ({_ASKED})", where).fetchall()
         if not n:
             return
-        first = self._connection.execute(f"{_ASKED} order by line_no limit {PROBLEMS_SHOWN_MAX}", where).fetchall()
+        first = self._connection.execute(f"{_ASKED} ORDER BY line_no LIMIT {PROBLEMS_SHOWN_MAX}", where).fetchall()
         raise UsageError(
             f"{self._file.path}: {n:,} {'requests were' if n > 1 else 'request was'} asked by this lake already:"
             + listed((f"{self._file.unit} {line_no} {problem}" for line_no, problem in first), n),
@@ -112,30 +112,30 @@ class MapReader:
         columns = ", ".join(name for name, bit in zip(_FILTERS, mask, strict=True) if bit == "1")
         if not columns:
             return
-        told = "".join(f", case when count(distinct {name}) > 1 then '{name}' end" for name in _DIMENSIONS)
+        told = "".join(f", CASE WHEN count(DISTINCT {name}) > 1 THEN '{name}' END" for name in _DIMENSIONS)
         self._connection.execute(
             f"""
-            insert into matched
-            select line_no, coalesce(n, 0), found_id, differing
-            from given
-            left join (
-                select {columns}, count(distinct request_id) as n, min(request_id) as found_id,
-                       concat_ws(', '{told}) as differing
-                from wanted group by {columns}
-            ) as found using ({columns})
-            where mask = $mask""",
+            INSERT INTO matched
+            SELECT line_no, coalesce(n, 0), found_id, differing
+            FROM given
+            LEFT JOIN (
+                SELECT {columns}, count(DISTINCT request_id) AS n, min(request_id) AS found_id,
+                       concat_ws(', '{told}) AS differing
+                FROM wanted GROUP BY {columns}
+            ) AS found USING ({columns})
+            WHERE mask = $mask""",
             {"mask": mask},
         )
 
     def _check(self) -> None:
         file, target = self._file, self._target
-        ((n_found,),) = self._connection.execute(f"select count({_problem(file.unit)}) from {_JUDGED}").fetchall()
+        ((n_found,),) = self._connection.execute(f"SELECT count({_problem(file.unit)}) FROM {_JUDGED}").fetchall()
         n_bad = n_found + file.problems.n
         if not n_bad:
             return
         rows = self._connection.execute(
-            f"select line_no, {_problem(file.unit)} as problem, n from {_JUDGED}"
-            f" where problem is not null order by line_no limit {PROBLEMS_SHOWN_MAX}"
+            f"SELECT line_no, {_problem(file.unit)} AS problem, n FROM {_JUDGED}"
+            f" WHERE problem IS NOT NULL ORDER BY line_no LIMIT {PROBLEMS_SHOWN_MAX}"
         ).fetchall()
         unplanned = self._unplanned([line_no for line_no, _, n in rows if n == 0])
         first = [(line_no, unplanned.get(line_no, problem)) for line_no, problem, _ in rows]
@@ -152,8 +152,8 @@ class MapReader:
         found: dict[int, list[str]] = {}
         for name in _FILTERS if line_nos else ():
             rows = self._connection.execute(
-                f"select line_no, {_shown(name)} from given where list_contains($1, line_no) and {name} is not null"
-                f" and {name} not in (select {name} from wanted where {name} is not null)",
+                f"SELECT line_no, {_shown(name)} FROM given WHERE list_contains($1, line_no) AND {name} IS NOT NULL"
+                f" AND {name} NOT IN (SELECT {name} FROM wanted WHERE {name} IS NOT NULL)",
                 [line_nos],
             ).fetchall()
             for line_no, value in rows:
@@ -163,87 +163,87 @@ class MapReader:
 
 def _is_given(column: str) -> str:
     # pandas and R write a missing number as nan and NA.
-    return f"lower(trim({column})) not in ('', 'nan', 'na')"
+    return f"lower(trim({column})) NOT IN ('', 'nan', 'na')"
 
 
 def _whole(column: str) -> str:
-    return f"try_cast(case when {_is_given(column)} then regexp_replace(trim({column}), '\\.0+$', '') end as bigint)"
+    return f"TRY_CAST(CASE WHEN {_is_given(column)} THEN regexp_replace(trim({column}), '\\.0+$', '') END AS BIGINT)"
 
 
 def _shown(column: str) -> str:
-    return f"'''' || left(cast({column} as varchar), 60) || ''''"
+    return f"'''' || left(CAST({column} AS VARCHAR), 60) || ''''"
 
 
 def _bad_number(name: str) -> str:
     text = f"{name}_text"
-    return f"when {_is_given(text)} and {name} is null then 'has {name} ' || {_shown(text)} || ', not a whole number'"
+    return f"WHEN {_is_given(text)} AND {name} IS NULL THEN 'has {name} ' || {_shown(text)} || ', not a whole number'"
 
 
 def _problem(unit: str) -> str:
     """Return the SQL of what is wrong with a row of `_JUDGED`, NULL where nothing is."""
     return f"""
-        case
-            when custom_id is null then 'has no custom_id'
+        CASE
+            WHEN custom_id IS NULL THEN 'has no custom_id'
             {" ".join(map(_bad_number, _NUMBERS))}
-            when n is null then 'has a custom_id, but nothing that names its request'
-            when n = 0 then 'combines what is not planned together'
-            when n > 1 then 'fits ' || n || ' requests; give also ' || coalesce(nullif(differing, ''), 'slot')
-            when id_line < line_no then 'repeats the custom_id of {unit} ' || id_line
-            when request_line < line_no then 'names the same request as {unit} ' || request_line
-        end"""
+            WHEN n IS NULL THEN 'has a custom_id, but nothing that names its request'
+            WHEN n = 0 THEN 'combines what is not planned together'
+            WHEN n > 1 THEN 'fits ' || n || ' requests; give also ' || coalesce(nullif(differing, ''), 'slot')
+            WHEN id_line < line_no THEN 'repeats the custom_id of {unit} ' || id_line
+            WHEN request_line < line_no THEN 'names the same request as {unit} ' || request_line
+        END"""
 
 
 _GIVEN: Final = f"""
-create temp table given as
-select *, concat({", ".join(f"case when {name} is null then '0' else '1' end" for name in _FILTERS)}) as mask
-from (
-    select line_no, custom_id, {", ".join(name for name in _FILTERS if name not in _NUMBERS)},
-           {", ".join(f"{name} as {name}_text, {_whole(name)} as {name}" for name in _NUMBERS)}
-    from map_file
+CREATE TEMP TABLE given AS
+SELECT *, concat({", ".join(f"CASE WHEN {name} IS NULL THEN '0' ELSE '1' END" for name in _FILTERS)}) AS mask
+FROM (
+    SELECT line_no, custom_id, {", ".join(name for name in _FILTERS if name not in _NUMBERS)},
+           {", ".join(f"{name} AS {name}_text, {_whole(name)} AS {name}" for name in _NUMBERS)}
+    FROM map_file
 )"""
 
 _WANTED: Final = f"""
-create temp table wanted as
-select {", ".join(_FILTERS)}
-from plan where study = $study and study_version = $version and provider = $provider"""
+CREATE TEMP TABLE wanted AS
+SELECT {", ".join(_FILTERS)}
+FROM plan WHERE study = $study AND study_version = $version AND provider = $provider"""
 
-_MATCHED: Final = "create temp table matched (line_no bigint, n bigint, found_id varchar, differing varchar)"
+_MATCHED: Final = "CREATE TEMP TABLE matched (line_no BIGINT, n BIGINT, found_id VARCHAR, differing VARCHAR)"
 
 _JUDGED: Final = """
     given
-    left join matched using (line_no)
-    left join (select custom_id, min(line_no) as id_line from given group by custom_id) using (custom_id)
-    left join (
-        select found_id, min(line_no) as request_line from matched where n = 1 group by found_id
-    ) using (found_id)"""
+    LEFT JOIN matched USING (line_no)
+    LEFT JOIN (SELECT custom_id, min(line_no) AS id_line FROM given GROUP BY custom_id) USING (custom_id)
+    LEFT JOIN (
+        SELECT found_id, min(line_no) AS request_line FROM matched WHERE n = 1 GROUP BY found_id
+    ) USING (found_id)"""
 
 # A request that several cells share is one line, described by the first of them.
 _LINES: Final = """
-with described as (
-    select request_id, min(slot) as slot, arg_min(template_id, slot) as template_id,
-           arg_min(rubric_id, slot) as rubric_id, arg_min(thinking, slot) as thinking,
-           concat_ws(' before ', arg_min(item_first, slot), arg_min(item_second, slot)) as items
-    from wanted where request_id in (select found_id from matched) group by request_id
+WITH described AS (
+    SELECT request_id, min(slot) AS slot, arg_min(template_id, slot) AS template_id,
+           arg_min(rubric_id, slot) AS rubric_id, arg_min(thinking, slot) AS thinking,
+           concat_ws(' before ', arg_min(item_first, slot), arg_min(item_second, slot)) AS items
+    FROM wanted WHERE request_id IN (SELECT found_id FROM matched) GROUP BY request_id
 )
-select given.custom_id, concat_ws(', ', d.template_id, d.rubric_id, r.request_model, d.thinking, d.items) as example,
+SELECT given.custom_id, concat_ws(', ', d.template_id, d.rubric_id, r.request_model, d.thinking, d.items) AS example,
        r.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename,
-       r.provider, r.endpoint, r.request_model, 'batch' as mode, d.template_id, d.rubric_id, d.thinking
-from matched
-join given using (line_no)
-join described as d on d.request_id = found_id
-join requests as r on r.request_id = found_id
-order by d.slot"""
+       r.provider, r.endpoint, r.request_model, 'batch' AS mode, d.template_id, d.rubric_id, d.thinking
+FROM matched
+JOIN given USING (line_no)
+JOIN described AS d ON d.request_id = found_id
+JOIN requests AS r ON r.request_id = found_id
+ORDER BY d.slot"""
 
 _ASKED: Final = """
-select line_no, case when attempt_id is not null then 'is answered in attempt ' || attempt_id else told end as problem
-from matched
-left join (
-    select request_id, min(attempt_id) as attempt_id from responses
-    where match = 'matched' and status = 'succeeded' group by request_id
-) as answered on answered.request_id = found_id
-left join (
-    select request_id, min(told) as told
-    from shard_requests join (select unnest($shard_ids) as shard_id, unnest($told) as told) using (shard_id)
-    group by request_id
-) as asked on asked.request_id = found_id
-where attempt_id is not null or told is not null"""
+SELECT line_no, CASE WHEN attempt_id IS NOT NULL THEN 'is answered in attempt ' || attempt_id ELSE told END AS problem
+FROM matched
+LEFT JOIN (
+    SELECT request_id, min(attempt_id) AS attempt_id FROM responses
+    WHERE match = 'matched' AND status = 'succeeded' GROUP BY request_id
+) AS answered ON answered.request_id = found_id
+LEFT JOIN (
+    SELECT request_id, min(told) AS told
+    FROM shard_requests JOIN (SELECT unnest($shard_ids) AS shard_id, unnest($told) AS told) USING (shard_id)
+    GROUP BY request_id
+) AS asked ON asked.request_id = found_id
+WHERE attempt_id IS NOT NULL OR told IS NOT NULL"""

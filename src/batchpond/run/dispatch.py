@@ -11,12 +11,12 @@ from enum import StrEnum
 from batchpond.errors import ExitCode
 from batchpond.lake import tables
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase
-from batchpond.lake.events.records import Approval, Intent, Sharded
+from batchpond.lake.records import AdoptedShard, Approval, Intent, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
 from batchpond.plan import planned, shards
 from batchpond.providers import registry
-from batchpond.run import due, failures
+from batchpond.run import due
 from batchpond.run.send import send_shard
 from batchpond.run.session import Session, Severity
 from batchpond.study import settings as config
@@ -53,9 +53,9 @@ def readiness(attempt: Attempt | None, trigger: Trigger) -> Readiness:
         return Readiness.READY
     if attempt.phase is Phase.REJECTED:
         return _after_rejection(attempt, trigger)
-    if failures.is_requeued(attempt):
+    if due.is_requeued(attempt):
         return _after_failure(attempt, trigger)
-    return Readiness.DONE if attempt.phase in failures.OVER_PHASES else Readiness.WAITING
+    return Readiness.DONE if attempt.phase in due.OVER_PHASES else Readiness.WAITING
 
 
 def _after_rejection(attempt: Attempt, trigger: Trigger) -> Readiness:
@@ -80,6 +80,19 @@ def _after_failure(attempt: Attempt, trigger: Trigger) -> Readiness:
     if failed_at is None or trigger.now - failed_at >= wait:
         return Readiness.READY
     return Readiness.WAITING
+
+
+def finish_adoptions(session: Session) -> None:
+    """Finish the adoptions that a process did not live to finish; what does it is loaded only where one may wait.
+
+    Comes before anything is sent: a waiting shard may hold requests that the batch has answered.
+    """
+    lake_state = session.lake_state
+    adopted = (shard_id for shard_id, shard in lake_state.shards.items() if isinstance(shard, AdoptedShard))
+    if any(lake_state.latest_attempt(shard_id) is None for shard_id in adopted):
+        from batchpond.run.adopt import finish_all
+
+        finish_all(session)
 
 
 def send_due(session: Session, *, only_study: str | None = None, is_explicit: bool = False) -> None:
@@ -108,7 +121,7 @@ def _open_rounds(session: Session, study: str) -> bool:
 
     An idle pass does not load what does it.
     """
-    from batchpond.run.rounds import open_due
+    from batchpond.run.stages import open_due
 
     return open_due(session, study)
 
@@ -353,14 +366,14 @@ def _own_usd(attempt: Attempt, actual: dict[str, float | None]) -> float:
 def _doubts(session: Session) -> dict[str, int]:
     """Return how many live calls of each attempt may have been paid though no answer came."""
     with tables.connect(session.store, ["doubts"]) as connection:
-        rows = connection.execute("select attempt_id, count(*) from doubts group by attempt_id").fetchall()
+        rows = connection.execute("SELECT attempt_id, count(*) FROM doubts GROUP BY attempt_id").fetchall()
     return dict(rows)
 
 
 def _actual_costs(session: Session) -> dict[str, float | None]:
     with tables.connect(session.store, ["responses"]) as connection:
         rows = connection.execute(
-            "select attempt_id, sum(cost_usd),"
-            " count(*) filter (status = 'succeeded' and cost_usd is null) from responses group by attempt_id"
+            "SELECT attempt_id, sum(cost_usd),"
+            " count(*) FILTER (status = 'succeeded' AND cost_usd IS NULL) FROM responses GROUP BY attempt_id"
         ).fetchall()
     return {attempt_id: None if n_unknown else float(cost or 0.0) for attempt_id, cost, n_unknown in rows}

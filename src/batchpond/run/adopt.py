@@ -3,6 +3,10 @@
 A batch of this lake that was never acknowledged is given to its attempt. Any other batch needs a
 map from its custom_ids to planned requests; from then on it is polled, collected and audited as if
 it had been sent from here.
+
+A shard of the kind `adopted` names its batch and, line by line, the custom_ids that were given to its
+requests elsewhere. It is never sent. The attempt and its batch appear in one event file, whole or not
+at all, so that any later pass can finish what a process began.
 """
 
 from __future__ import annotations
@@ -12,25 +16,100 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchpond import ids
-from batchpond.errors import AttentionError, UsageError
+from batchpond.errors import AttentionError, ExitCode, UsageError
 from batchpond.files import RowFile
 from batchpond.lake import tables
-from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, fold
-from batchpond.lake.events.log import read
-from batchpond.lake.events.records import AdoptedShard, Resolution
+from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, fold, seen_as
+from batchpond.lake.events import read
+from batchpond.lake.jsonl import shard_file_name
+from batchpond.lake.records import Adopted, AdoptedShard, Intent, Resolution, Sharded, Voided
+from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import CONFIG, Store
 from batchpond.model import BatchState, Origin, RemoteBatch, ShardKind
 from batchpond.plan import planned
 from batchpond.providers.base import BatchProvider
 from batchpond.run import due
-from batchpond.run.adopt import adoptions
-from batchpond.run.adopt.account import Ownership, ownership_of
-from batchpond.run.adopt.map import COLUMNS, TABLES, BatchMap, MapReader, Target
-from batchpond.run.find.unknowns import Proof, first_custom_ids, prove
+from batchpond.run.account import Ownership, ownership_of
+from batchpond.run.batch_map import COLUMNS, TABLES, BatchMap, MapReader, Target
+from batchpond.run.find import Proof, check_host, first_custom_ids, prove
 from batchpond.run.resolve import resolve
-from batchpond.run.session import Providers, Session
+from batchpond.run.session import Providers, Session, Severity
 from batchpond.study.prices import Prices
 from batchpond.views.refresh import refresh
+
+
+def begin(session: Session, new: due.NewShard) -> None:
+    """Record an adopted shard, the fact before the file: it is real once its file stands."""
+    if new.event.shard_id not in session.lake_state.shards:
+        session.record(new.event)
+    due.publish_shard(session.store, new)
+
+
+def finish_all(session: Session) -> None:
+    """Finish the adoptions that a process did not live to finish; the lock is held."""
+    for shard in adopted_shards(session.lake_state).values():
+        if is_begun(session.store, session.lake_state, shard):
+            with session.isolated(shard.provider, f"adopting batch {shard.batch_id}"):
+                _resume(session, shard)
+
+
+def adopted_shards(lake_state: LakeState) -> dict[str, AdoptedShard]:
+    """Return the shards whose batches other tools made, by id."""
+    return {shard_id: shard for shard_id, shard in lake_state.shards.items() if isinstance(shard, AdoptedShard)}
+
+
+def is_begun(store: Store, lake_state: LakeState, shard: AdoptedShard) -> bool:
+    """Whether a shard's file stands, and its attempt is not on record yet."""
+    is_finished = lake_state.latest_attempt(shard.shard_id) is not None
+    return not is_finished and store.has(SHARD_REQUESTS, shard_file_name(shard.provider, shard.shard_id))
+
+
+def _resume(session: Session, shard: AdoptedShard) -> None:
+    _give_up_waiting(session, shard)
+    provider = session.providers.get(shard.provider)
+    check_host(Attempt(_intent(session, shard)), provider)
+    batch = provider.get(shard.batch_id)
+    if batch is not None:
+        finish(session, shard, batch)
+        return
+    session.note(
+        Severity.WARNING,
+        f"{shard.provider} says 404 for batch {shard.batch_id}, which is being adopted",
+        hint="`batchpond sync` asks again; 404s come and go",
+        exit_code=ExitCode.ATTENTION,
+    )
+
+
+def finish(session: Session, shard: AdoptedShard, batch: RemoteBatch) -> Attempt:
+    """Record an adopted shard's attempt and its batch as one fact, and return the attempt."""
+    _give_up_waiting(session, shard)
+    intent = _intent(session, shard)
+    session.record(intent, Adopted(**seen_as(Attempt(intent), batch)))
+    session.counts.n_adopted += 1
+    return session.attempt(intent.attempt_id)
+
+
+def _give_up_waiting(session: Session, shard: AdoptedShard) -> None:
+    """Void the shards without a batch that hold any of the same requests; the rest of them is due anew."""
+    for other in _waiting_with_the_same(session, shard.shard_id):
+        session.record(Voided(study=other.study, shard_id=other.shard_id))
+
+
+def _waiting_with_the_same(session: Session, shard_id: str) -> list[Sharded]:
+    with tables.connect(session.store, [SHARD_REQUESTS.name]) as connection:
+        rows = connection.execute(
+            "SELECT DISTINCT shard_id FROM shard_requests WHERE shard_id <> $1 AND request_id IN"
+            " (SELECT request_id FROM shard_requests WHERE shard_id = $1) ORDER BY shard_id",
+            [shard_id],
+        ).fetchall()
+    shards = session.lake_state.shards
+    return [shards[other] for (other,) in rows if other in shards and due.is_voidable(session.lake_state, other)]
+
+
+def _intent(session: Session, shard: AdoptedShard) -> Intent:
+    attempt_id = ids.attempt_id(session.store.lake_id, shard.shard_id, 1)
+    return Intent(**shard.asked(), attempt_id=attempt_id, ordinal=1, host=shard.host, origin=shard.origin)
+
 
 _MAP_HINT = "if you know which planned request each of its custom_ids is, give `--study STUDY --map FILE`"
 
@@ -89,8 +168,8 @@ def adopt_mapped(
     with store.lock(f"adopt {order.batch_id}"):
         session = Session.begin(store, providers)
         proposal = _propose(store, session.lake_state, provider, batch, order)
-        adoptions.begin(session, proposal.shard)
-        attempt = adoptions.finish(session, adoptions.adopted(session.lake_state)[proposal.shard.event.shard_id], batch)
+        begin(session, proposal.shard)
+        attempt = finish(session, adopted_shards(session.lake_state)[proposal.shard.event.shard_id], batch)
         refresh(store)
     return Adoption(attempt, is_new=True)
 
@@ -132,12 +211,7 @@ def _check_strange(store: Store, lake_state: LakeState, provider: BatchProvider,
             f"batch {batch.batch_id} is in this lake already: attempt {owner.attempt_id} sent it ({owner.phase})",
             hint="`batchpond sync` collects it; nothing was recorded",
         )
-    ownership, attempt = ownership_of(lake_state, store.lake_id, provider.descriptor.name, batch)
-    mine = (
-        attempt
-        if ownership in {Ownership.IN_DOUBT, Ownership.THIS_LAKE}
-        else _owner_by_results(lake_state, provider, batch)
-    )
+    ownership, attempt, mine = _sender(store, lake_state, provider, batch)
     if mine is not None:
         raise UsageError(
             f"batch {batch.batch_id} was sent by this lake, as attempt {mine.attempt_id}: it needs no map",
@@ -155,6 +229,16 @@ def _owner(lake_state: LakeState, provider: BatchProvider, batch_id: str) -> Att
     name = provider.descriptor.name
     found = (a for a in lake_state.attempts.values() if a.batch_id == batch_id and a.provider == name)
     return next(found, None)
+
+
+def _sender(
+    store: Store, lake_state: LakeState, provider: BatchProvider, batch: RemoteBatch
+) -> tuple[Ownership, Attempt | None, Attempt | None]:
+    """Return whose a batch seems to be, the attempt that points to, and the one that sent it if its results say so."""
+    ownership, attempt = ownership_of(lake_state, store.lake_id, provider.descriptor.name, batch)
+    if ownership in {Ownership.IN_DOUBT, Ownership.THIS_LAKE}:
+        return ownership, attempt, attempt
+    return ownership, attempt, _owner_by_results(lake_state, provider, batch)
 
 
 def _owner_by_results(lake_state: LakeState, provider: BatchProvider, batch: RemoteBatch) -> Attempt | None:
@@ -221,11 +305,11 @@ def _shard_fact(
 
 
 def _check_same_map(store: Store, lake_state: LakeState, fact: AdoptedShard) -> None:
-    for shard_id, other in adoptions.adopted(lake_state).items():
+    for shard_id, other in adopted_shards(lake_state).items():
         is_same_batch = (other.batch_id, other.provider) == (fact.batch_id, fact.provider)
         if not is_same_batch or shard_id == fact.shard_id:
             continue
-        if lake_state.latest_attempt(shard_id) is not None or adoptions.is_begun(store, lake_state, other):
+        if lake_state.latest_attempt(shard_id) is not None or is_begun(store, lake_state, other):
             raise UsageError(
                 f"batch {fact.batch_id} was adopted into study {other.study} by another map",
                 hint="what is recorded is never changed; nothing was recorded now",
@@ -235,7 +319,7 @@ def _check_same_map(store: Store, lake_state: LakeState, fact: AdoptedShard) -> 
 def _live(lake_state: LakeState, own_shard_id: str) -> dict[str, str]:
     """Return where each shard stands whose requests are on their way; one that only waits is given up for the batch."""
     found = {}
-    adopted = adoptions.adopted(lake_state)
+    adopted = adopted_shards(lake_state)
     for shard_id in due.pending_shards(lake_state):
         latest = lake_state.latest_attempt(shard_id)
         if shard_id == own_shard_id or due.is_voidable(lake_state, shard_id):
@@ -259,12 +343,7 @@ def adopt_own(store: Store, batch_id: str, *, provider_name: str, providers: Pro
     owner = _owner(lake_state, provider, batch_id)
     if owner is not None:
         return Adoption(owner, is_new=False)
-    ownership, attempt = ownership_of(lake_state, store.lake_id, provider_name, batch)
-    mine = (
-        attempt
-        if ownership in {Ownership.IN_DOUBT, Ownership.THIS_LAKE}
-        else _owner_by_results(lake_state, provider, batch)
-    )
+    ownership, attempt, mine = _sender(store, lake_state, provider, batch)
     if mine is None:
         raise _not_mine(provider, batch, ownership, attempt)
     if mine.phase not in UNCLEAR_PHASES | {Phase.ABSENT}:

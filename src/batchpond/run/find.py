@@ -16,7 +16,7 @@ from batchpond import ids
 from batchpond.errors import AccessError, ExitCode
 from batchpond.lake import failpoints
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, Phase, seen_as
-from batchpond.lake.events.records import (
+from batchpond.lake.records import (
     SETTLED,
     Absent,
     Adopted,
@@ -264,12 +264,7 @@ def _by_age(batch: RemoteBatch) -> tuple[datetime, str]:
 
 
 def _matches(listing: Listing, attempt: Attempt) -> list[RemoteBatch]:
-    sent_file = attempt.sent.file_id if attempt.sent else None
-    found = {
-        batch.batch_id: batch
-        for batch in listing.batches
-        if batch.token == attempt.intent.token or (sent_file and batch.input_file_id == sent_file)
-    }
+    found = {batch.batch_id: batch for batch in listing.batches if attempt.is_named_by(batch)}
     return sorted(found.values(), key=_by_age)
 
 
@@ -320,7 +315,7 @@ def _not_seen(
     n_undecided: int,
 ) -> None:
     if elapsed_s is None:
-        _record_observation(session, attempt)
+        record_doubt(session, attempt, "the sending process ended before an answer was recorded")
     if not listing.is_complete or not _control(session, provider, attempt, listing):
         return
     current = session.attempt(attempt.attempt_id)
@@ -342,16 +337,16 @@ def _n_unlisted(attempt: Attempt, listing: Listing) -> int:
     return len(set(attempt.candidates) - set(attempt.foreign) - listed)
 
 
-def _record_observation(session: Session, attempt: Attempt) -> None:
-    """Start the absence clock: this process holds the lock, so no sender can be alive."""
+def record_doubt(session: Session, attempt: Attempt, reason: str) -> None:
+    """Start the absence clock: this process holds the lock, and sends nothing more, so no sender is alive."""
     clock = session.store.clock
     session.record(
         Unknown(
             attempt_id=attempt.attempt_id,
-            ordinal=attempt.n_sends,
+            ordinal=session.attempt(attempt.attempt_id).n_sends,
             boot_id=clock.boot_id(),
             monotonic_s=clock.monotonic_s(),
-            reason="the sending process ended before an answer was recorded",
+            reason=reason,
         )
     )
 
