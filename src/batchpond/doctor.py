@@ -17,7 +17,7 @@ import duckdb
 
 from batchpond import views
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError
-from batchpond.lake.attempts import ATTENTION_PHASES, fold
+from batchpond.lake.attempts import fold
 from batchpond.lake.events import read
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, SECRET, SPOOL, TMP, Store
@@ -198,13 +198,13 @@ def _attempts(store: Store) -> Iterator[Finding]:
     except LakeError as error:
         yield _damage("attempts", error.message, error.hint or "restore the file from a backup")
         return
-    stuck = [attempt for attempt in lake_state.attempts.values() if attempt.phase in ATTENTION_PHASES]
+    stuck = [attempt for attempt in lake_state.attempts.values() if attempt.needs_attention]
     for attempt in stuck[:FINDINGS_MAX]:
         yield Finding(
             "attempts",
             Level.WARNING,
-            f"attempt {attempt.attempt_id} at {attempt.provider} is {attempt.phase}",
-            f"`batchpond sync` tries again; `batchpond resolve {attempt.attempt_id[:10]}` lets you decide",
+            f"attempt {attempt.attempt_id} at {attempt.provider} is {attempt.shown}",
+            f"`batchpond sync` says more; `batchpond resolve {attempt.attempt_id[:10]}` lets you decide",
             ExitCode.ATTENTION,
         )
     if not stuck:

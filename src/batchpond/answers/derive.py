@@ -71,10 +71,12 @@ class Source:
     """All downloads of an attempt's files, output before error and earlier before later, and how to read them.
 
     `take` is what a person said of answers that differ; without it the first stands, and the others are conflicts.
+    `sender_id` is the attempt that the custom_ids name.
     """
 
     shard_id: str
     attempt_id: str
+    sender_id: str
     provider: str
     origin: str
     files: tuple[RawFile, ...]
@@ -243,7 +245,7 @@ def derive(store: Store, source: Source, specs: Mapping[str, dict[str, Any]], pr
     What counts is the union of all downloads, request by request; those that add nothing have no rows.
     """
     lines = shard_lines(store, source.provider, source.shard_id)
-    expected = dict(zip(lines.custom_ids_of(source.attempt_id), lines.request_ids, strict=True))
+    expected = dict(zip(lines.custom_ids_of(source.sender_id), lines.request_ids, strict=True))
     if len({file.file_id for file in source.files}) == len(source.files):
         once = _Once(expected)
         tally = _derive_all(store, source, once, specs, price)

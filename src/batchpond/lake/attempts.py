@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from batchpond import ids
 from batchpond.errors import LakeError
 from batchpond.lake import records
 from batchpond.lake.records import Event, Intent, OfAttempt, Resolution
@@ -89,6 +90,7 @@ class Attempt:
     n_answered: int = 0
     not_found: tuple[records.NotFound, ...] = ()
     duplicates: tuple[records.DuplicateRemote, ...] = ()
+    is_known: bool = False
 
     @property
     def attempt_id(self) -> str:
@@ -133,6 +135,26 @@ class Attempt:
     def is_adopted(self) -> bool:
         """Whether the batch is another tool's, taken in by a map of its custom_ids: never sent from here."""
         return self.intent.shard_kind is ShardKind.ADOPTED
+
+    @property
+    def is_duplicate(self) -> bool:
+        """Whether the batch is a second one of what another attempt sent."""
+        return self.intent.shard_kind is ShardKind.DUPLICATE
+
+    @property
+    def shown(self) -> str:
+        """Where it stands, in words."""
+        return f"a second batch, {self.phase}" if self.is_duplicate else str(self.phase)
+
+    @property
+    def sender_id(self) -> str:
+        """The attempt that the custom_ids of its batch name."""
+        return ids.attempt_of(self.token) if self.is_duplicate else self.attempt_id
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether a person has to decide, or to take note: a duplicate does until somebody says that it is known."""
+        return self.phase in ATTENTION_PHASES or (self.is_duplicate and not self.is_known)
 
     @property
     def uploaded_at(self) -> datetime | None:
@@ -304,6 +326,8 @@ def _(event: records.Resolved, attempt: Attempt) -> None:
         attempt.not_found = ()
         if attempt.phase is Phase.MISSING_REMOTE:
             attempt.phase = Phase.OPEN
+    elif event.resolution is Resolution.KNOWN:
+        attempt.is_known = True
     elif attempt.phase is Phase.MISMATCH and (event.resolution is Resolution.REFETCH or event.resolution.take):
         attempt.phase, attempt.take = Phase.ENDED, event.resolution.take
 
@@ -386,7 +410,8 @@ class LakeState:
     def _add_intent(self, intent: Intent) -> None:
         if intent.attempt_id not in self.attempts:
             self.attempts[intent.attempt_id] = Attempt(intent)
-            self.by_shard.setdefault(intent.shard_id, []).append(intent.attempt_id)
+            if intent.shard_kind is not ShardKind.DUPLICATE:
+                self.by_shard.setdefault(intent.shard_id, []).append(intent.attempt_id)
 
 
 def fold(events: Iterable[Event]) -> LakeState:

@@ -27,6 +27,7 @@ class Resolution(StrEnum):
     LOST = "lost"
     REFETCH = "refetch"
     FOUND = "found"
+    KNOWN = "known"
     TAKE_FIRST = "take_first"
     TAKE_SECOND = "take_second"
     TAKE_NONE = "take_none"
@@ -171,8 +172,8 @@ class Voided(Event):
 class Intent(Asked):
     """A batch is about to be made of a shard.
 
-    Live calls and batches of other tools carry no token. Where no batch carries any, `scope` is the account and
-    `newest_batch_at` the time of its newest batch by then.
+    Live calls and batches of other tools carry no token; a duplicate has that of the attempt that its lines name. Where
+    no batch carries any, `scope` is the account and `newest_batch_at` the time of its newest batch by then.
     """
 
     kind = "intent"

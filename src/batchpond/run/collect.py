@@ -187,9 +187,14 @@ def record_download(session: Session, file: jsonl.RawFile, size_bytes: int, n_li
 def source_of(attempt: Attempt) -> derive.Source:
     """Return all downloads of an attempt's files, output before error."""
     files = sorted((raw_file(attempt, event) for event in attempt.downloads), key=lambda f: f.role != FileRole.OUTPUT)
-    intent = attempt.intent
     return derive.Source(
-        attempt.shard_id, attempt.attempt_id, attempt.provider, intent.origin, tuple(files), attempt.take
+        attempt.shard_id,
+        attempt.attempt_id,
+        attempt.sender_id,
+        attempt.provider,
+        attempt.intent.origin,
+        tuple(files),
+        attempt.take,
     )
 
 

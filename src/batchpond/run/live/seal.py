@@ -10,6 +10,7 @@ does the same again without a trace.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -101,7 +102,7 @@ def _publish_answers(session: Session, attempt: Attempt, file: jsonl.RawFile, co
     failpoints.reach("L4")
     record_download(session, file, content.size_bytes, content.n_lines)
     failpoints.reach("L5")
-    source = derive.Source(attempt.shard_id, attempt.attempt_id, attempt.provider, attempt.intent.origin, (file,))
+    source = dataclasses.replace(collect.source_of(attempt), files=(file,))
     derive.derive(session.store, source, parsers_of(session, attempt), price_of(session, attempt))
 
 
