@@ -154,3 +154,11 @@ def test_schema_of_a_frame_is_the_lakes(store: Store) -> None:
     schema = batchpond.Lake(store.path).scan("events").collect_schema()
     assert schema["occurred_at"] == pl.Datetime("us", "UTC")
     assert pa.types.is_timestamp(TABLES["events"].schema.field("occurred_at").type)
+
+
+def test_opening_a_lake_loads_no_engine() -> None:
+    """polars, numpy, pyarrow and DuckDB are loaded by the first verb that needs them."""
+    program = "import sys, batchpond; batchpond.Lake(); print(sorted(set(sys.argv[1:]) & set(sys.modules)))"
+    engines = ["duckdb", "numpy", "polars", "pyarrow", "httpx"]
+    done = subprocess.run([sys.executable, "-c", program, *engines], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
