@@ -35,7 +35,7 @@ COMMANDS = (
 )  # fmt: skip
 # The commands that stand in the file of another one, to which they belong, under their own names.
 TOGETHER = {
-    "retry": "submit", "resolve": "cancel", "views": "query", "results": "query", "templates": "init", "keys": "doctor",
+    "retry": "submit", "views": "query", "results": "query", "templates": "init", "keys": "doctor",
     "audit": "status",
 }  # fmt: skip
 JSON_FLAGS = ("--json", "--format json", "--format=json", "--format jsonl", "--format=jsonl")

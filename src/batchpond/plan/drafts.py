@@ -13,11 +13,10 @@ import orjson
 from batchpond.errors import StudyError
 from batchpond.lake.store import TMP, Store
 from batchpond.plan import pairs
-from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, asks, probe, row_of_file, rubric_row, tier_of
+from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, probe, row_of_file, rubric_row, tier_of
 from batchpond.plan.blocks import Grid
-from batchpond.plan.cells import Dropped, ModelConfig, Modules, check_number, make_model_configs
+from batchpond.plan.cells import Dropped, ModelConfig, Modules, as_stages, check_number, make_model_configs, version
 from batchpond.plan.forecast import Known
-from batchpond.plan.forms import as_stages, version
 from batchpond.plan.items import Item, SqlRows, each, read_any, read_pairs, read_templates
 from batchpond.plan.pairs import Pairs
 from batchpond.plan.prompts import prompt_of, size_bytes
@@ -26,7 +25,6 @@ from batchpond.plan.rounds import talk as stage_talk
 from batchpond.plan.rounds.inputs import KINDS
 from batchpond.plan.rounds.source import check
 from batchpond.plan.rounds.talk import asks as talk_asks
-from batchpond.plan.spill import SpilledRows
 from batchpond.study.spec import (
     CONVERSATION,
     INPUTS,

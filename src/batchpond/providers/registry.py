@@ -24,7 +24,7 @@ from batchpond.providers.shared import files
 from batchpond.providers.shared import folder as folders
 
 if TYPE_CHECKING:  # it brings the HTTP library, which a pass with nothing to ask does not need
-    from batchpond.providers.shared.live import LiveClient
+    from batchpond.providers.shared.live import LiveApi, LiveClient
 
 NAMES: Final = ("openai", "anthropic", "gemini", "vertex", "together")
 LIVE_ONLY: Final = ("ollama",)
@@ -85,12 +85,8 @@ def connect(
     if name.endswith(FILES_MARK):
         folder = folders.folder(os.environ if environ is None else environ, lake_path)
         return files.Files(module(name.removesuffix(FILES_MARK)), folder, clock or SystemClock())
-    client: BatchProvider = _import(name).BATCH.connect(
-        clock or SystemClock(),
-        transport=transport,
-        environ=os.environ if environ is None else environ,
-        base_url=base_url,
-    )
+    environ = os.environ if environ is None else environ
+    client: BatchProvider = _import(name).BATCH.connect(clock or SystemClock(), environ, base_url, transport)
     return client
 
 
@@ -112,14 +108,9 @@ def connect_live(
         raise UsageError(
             f"{name} takes no live calls", hint=f"live: {', '.join(found.name for found in live_descriptors())}"
         )
-    client: LiveClient = provider.LIVE.connect(
-        clock or SystemClock(),
-        transport=transport,
-        environ=os.environ if environ is None else environ,
-        base_url=base_url,
-        max_connections=max_connections,
-    )
-    return client
+    environ = os.environ if environ is None else environ
+    api: LiveApi = provider.LIVE
+    return api.connect(clock or SystemClock(), environ, base_url, transport, max_connections)
 
 
 def check_keys(clock: Clock | None = None, environ: Mapping[str, str] | None = None) -> Iterator[KeyCheck]:

@@ -30,7 +30,7 @@ from batchpond_sim.anthropic.batches import (
     take,
     timestamp,
 )
-from batchpond_sim.host.wire import Answer, Break, BreakKind, Reply, Request, json_reply
+from batchpond_sim.host.messages import Answer, Break, BreakKind, Reply, Request, json_reply
 from batchpond_sim.shared.api import Api, Page, PageError, Route, forced, is_looping, page_at, routes
 from batchpond_sim.shared.batches import view_faults
 from batchpond_sim.shared.delivery import delivered

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from batchpond_sim.anthropic.answers import VERSION, Conditions, answer
-from batchpond_sim.host.wire import CHUNK_BYTES, Request
+from batchpond_sim.host.messages import CHUNK_BYTES, Request
 from batchpond_sim.judges.judge import Panel
 from batchpond_sim.judges.speech import RowAnswer
 from batchpond_sim.shared.batches import Account, Batch, End

@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from batchpond_sim.host.wire import Answer, Reply, Request, Stream, json_reply, pieces
+from batchpond_sim.host.messages import Answer, Reply, Request, Stream, json_reply, pieces
 from batchpond_sim.judges.judge import Says
 from batchpond_sim.judges.speech import (
     EFFORT_TOKENS,

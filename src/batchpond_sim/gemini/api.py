@@ -28,7 +28,7 @@ from batchpond_sim.gemini.batches import (
     write_inlined,
 )
 from batchpond_sim.gemini.files import UploadHandler, file_view
-from batchpond_sim.host.wire import Answer, Break, BreakKind, Reply, Request
+from batchpond_sim.host.messages import Answer, Break, BreakKind, Reply, Request
 from batchpond_sim.shared.api import Api, PageError, Route, forced, routes
 from batchpond_sim.shared.batches import view_faults
 from batchpond_sim.shared.delivery import delivered

@@ -13,7 +13,7 @@ from typing import Any
 
 from batchpond_sim.gemini.answers import named
 from batchpond_sim.gemini.batches import FileRecord, GeminiAccount, Upload
-from batchpond_sim.host.wire import CHUNK_BYTES, Answer, Break, BreakKind, Reply, Request
+from batchpond_sim.host.messages import CHUNK_BYTES, Answer, Break, BreakKind, Reply, Request
 from batchpond_sim.shared.google import error_reply, reply, timestamp
 from batchpond_sim.world.faults import Call, Stage, number
 from batchpond_sim.world.world import World

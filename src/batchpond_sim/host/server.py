@@ -35,7 +35,7 @@ from batchpond_sim import SimulatorError
 from batchpond_sim.anthropic import api as anthropic
 from batchpond_sim.compatible import api as compatible
 from batchpond_sim.gemini import api as gemini
-from batchpond_sim.host.wire import (
+from batchpond_sim.host.messages import (
     CHUNK_BYTES,
     MARK,
     Answer,

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from batchpond_sim.host.wire import pieces
+from batchpond_sim.host.messages import pieces
 from batchpond_sim.judges.judge import count_tokens
 from batchpond_sim.judges.speech import Completion, messages_text
 

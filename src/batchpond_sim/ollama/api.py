@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from batchpond_sim.host.wire import Answer, Reply, Request, Stream, json_reply
+from batchpond_sim.host.messages import Answer, Reply, Request, Stream, json_reply
 from batchpond_sim.judges.judge import Says
 from batchpond_sim.judges.speech import Asked, completed
 from batchpond_sim.ollama.answers import MODELS, BodyError, Model, Wanted, Written, found, lines, nothing, wanted, whole

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from batchpond_sim.host.wire import (
+from batchpond_sim.host.messages import (
     Answer,
     Break,
     BreakKind,

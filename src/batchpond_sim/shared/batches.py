@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import orjson
 
-from batchpond_sim.host.wire import CHUNK_BYTES
+from batchpond_sim.host.messages import CHUNK_BYTES
 from batchpond_sim.shared.rows import NotRun, RowCount, RowPlan
 from batchpond_sim.world.faults import Call, Stage, Value, number
 from batchpond_sim.world.world import BatchEntry, Bill, World, write_atomically

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from batchpond_sim.host.wire import (
+from batchpond_sim.host.messages import (
     CHUNK_BYTES,
     Answer,
     Break,

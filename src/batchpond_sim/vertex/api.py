@@ -19,7 +19,7 @@ from urllib.parse import parse_qs
 import orjson
 
 from batchpond_sim.gemini.answers import family_of
-from batchpond_sim.host.wire import CHUNK_BYTES, Answer, Break, BreakKind, Reply, Request, json_reply
+from batchpond_sim.host.messages import CHUNK_BYTES, Answer, Break, BreakKind, Reply, Request, json_reply
 from batchpond_sim.shared.api import Api, PageError, Route, routes
 from batchpond_sim.shared.batches import Records, view_faults
 from batchpond_sim.shared.google import (

@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit
 import orjson
 
 from batchpond_sim import SimulatorError
-from batchpond_sim.host.wire import CHUNK_BYTES, JSON_BODY_MAX_BYTES, Answer, Break, BreakKind, Reply, Request
+from batchpond_sim.host.messages import CHUNK_BYTES, JSON_BODY_MAX_BYTES, Answer, Break, BreakKind, Reply, Request
 from batchpond_sim.shared.api import Route, routes
 from batchpond_sim.shared.batches import Records
 from batchpond_sim.shared.delivery import delivered

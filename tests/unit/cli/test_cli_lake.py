@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from batchpond.cli import adopt, cancel, formats, live, submit, sync
+from batchpond.cli import adopt, cancel, formats, live, resolve, submit, sync
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.attempts import Attempt
@@ -167,7 +167,7 @@ def shown() -> dict[str, set[str]]:
         "live": set(live.document(LiveReport((), 0, (), ExitCode.DONE))),
         "sync": set(sync.document(Counts(), synced)),
         "cancel": set(cancel.document(CancelReport((), (), ExitCode.DONE))),
-        "resolve": set(cancel.resolve_document(Attempt(fact(Intent)))),
+        "resolve": set(resolve.document(Attempt(fact(Intent)))),
         "adopt": set(adopt.document(Adoption(Attempt(fact(Intent)), is_new=True))),
     }
 

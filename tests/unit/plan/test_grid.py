@@ -16,13 +16,21 @@ from hypothesis import strategies as st
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.plan.asks import Ask, asks, row_of_file
-from batchpond.plan.blocks import AskBlocks, Grid, grid_blocks
-from batchpond.plan.cells import Cell, Dropped, Modules, canonical, make_model_configs, resolve_endpoint
-from batchpond.plan.forms import as_stages, config_json, version
+from batchpond.plan.blocks import AskBlocks, Block, Grid, Round, grid_blocks, plan_table, requests_table
+from batchpond.plan.cells import (
+    Cell,
+    Dropped,
+    Modules,
+    as_stages,
+    canonical,
+    config_json,
+    make_model_configs,
+    resolve_endpoint,
+    version,
+)
 from batchpond.plan.items import Item
 from batchpond.plan.pairs import choose
 from batchpond.plan.prompts import BYTES_PER_TOKEN, FRAME_TOKENS, Bodies, prompt_of
-from batchpond.plan.rows import Block, Round, plan_table, requests_table
 from batchpond.providers import registry
 from batchpond.study.file import parse_study
 from batchpond.study.spec import Study

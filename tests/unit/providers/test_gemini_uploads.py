@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from batchpond.clock import ManualClock, SystemClock
 from batchpond.errors import AccessError, ProviderError
-from batchpond.providers.gemini.batch import Gemini
+from batchpond.providers import registry
 from batchpond.providers.http import transfers
 from tests.rigs.gemini_script import HOST, KEY, TOKEN, Answer, Script, ok, refusal
 from tests.rigs.hostile_server import Act, hostile, reply, reset
@@ -252,7 +252,7 @@ def test_an_upload_over_real_sockets_survives_a_reset(tmp_path: Path) -> None:
             ),
         ]
         server.acts[:] = acts
-        wire = Gemini.connect(SystemClock(), environ={}, base_url=f"http://127.0.0.1:{server.port}/gemini")
+        wire = registry.connect("gemini", SystemClock(), environ={}, base_url=f"http://127.0.0.1:{server.port}/gemini")
         assert wire.upload(path, "mine").size_bytes == 20 << 20
         sent = [(seen.headers["x-goog-upload-command"], len(seen.body)) for seen in server.requests]
         tail = (20 << 20) - 2 * chunk
@@ -287,7 +287,7 @@ def test_a_large_upload_is_read_in_chunks(tmp_path: Path) -> None:
             body = {"file": {"name": "files/in1", "sizeBytes": str(self.n_received)}} if is_last else {}
             return httpx.Response(200, json=body, headers={"x-goog-upload-status": "final" if is_last else "active"})
 
-    wire = Gemini.connect(ManualClock(START), transport=Sink(), environ={"GEMINI_API_KEY": KEY})
+    wire = registry.connect("gemini", ManualClock(START), transport=Sink(), environ={"GEMINI_API_KEY": KEY})
     tracemalloc.start()
     try:
         got = wire.upload(path, "mine")

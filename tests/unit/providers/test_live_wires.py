@@ -25,7 +25,7 @@ from batchpond.providers import registry
 from batchpond.providers.base import Answered, Deferred, Doubtful, LiveAnswer, ModelSettings
 from batchpond.providers.http.client import Broken, HttpClient, Unsent
 from batchpond.providers.http.errors import HttpError, answer_of
-from batchpond.providers.shared.live import LiveClient, Stop, judge
+from batchpond.providers.shared.live import LiveClient, judge
 from batchpond.text import Secret
 from batchpond_sim.host.server import PROVIDERS, Running, running
 from batchpond_sim.host.transport import SimulatorTransport
@@ -310,7 +310,7 @@ bodies = st.one_of(
 def test_any_answer_is_judged(status: int, body: bytes, headers: dict[str, str]) -> None:
     """Total: and only a 2xx or a 4xx is ever an answer, with exactly the bytes that came."""
     found = judge(answer_of(status, headers, body), START)
-    assert isinstance(found, Answered | Deferred | Doubtful | Stop)
+    assert isinstance(found, Answered | Deferred | Doubtful | ErrorClass)
     if isinstance(found, Answered):
         assert 200 <= status <= 299 or 400 <= status <= 499
         assert found.body == body

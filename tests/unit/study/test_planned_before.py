@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from batchpond.errors import LakeError
-from batchpond.plan.forms import config_json
+from batchpond.plan.cells import config_json
 from batchpond.study.file import from_config, load, to_config, to_json
 from batchpond.study.spec import StagedStudy, Study
 

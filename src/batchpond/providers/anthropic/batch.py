@@ -145,7 +145,28 @@ class Anthropic(BatchClient):
 
     def read_batch(self, value: object) -> RemoteBatch | None:
         """Return a batch object made uniform, None when it has no id; an unknown status is RUNNING."""
-        return _batch(value)
+        found = fields.mapping(value)
+        batch_id = fields.identifier(found.get("id"))
+        if batch_id is None:
+            return None
+        status = fields.word(found.get("processing_status")) or ""
+        counts = {name: fields.count(count) for name, count in fields.mapping(found.get("request_counts")).items()}
+        state = _state(status, counts)
+        archived_at = found.get("archived_at")
+        return RemoteBatch(
+            batch_id=batch_id,
+            state=state,
+            provider_status=status,
+            seen=found,
+            created_at=fields.moment(found.get("created_at")),
+            expires_at=fields.moment(found.get("expires_at")),
+            ended_at=fields.moment(found.get("ended_at")),
+            n_total=_total(counts),
+            n_completed=counts.get("succeeded"),
+            n_failed=counts.get("errored"),
+            output_file_id=batch_id if state.is_terminal and not archived_at else None,
+            errors=_archived(archived_at),
+        )
 
 
 BATCH: Final = Anthropic
@@ -180,32 +201,6 @@ def _parts(path: Path, size_bytes: int) -> Iterator[bytes]:
     except OSError as error:
         raise LakeError(f"cannot read {path}: {error.strerror or error}") from None
     yield _TAIL
-
-
-def _batch(value: object) -> RemoteBatch | None:
-    """Return a batch object made uniform, None when it has no id; an unknown status is RUNNING."""
-    found = fields.mapping(value)
-    batch_id = fields.identifier(found.get("id"))
-    if batch_id is None:
-        return None
-    status = fields.word(found.get("processing_status")) or ""
-    counts = {name: fields.count(count) for name, count in fields.mapping(found.get("request_counts")).items()}
-    state = _state(status, counts)
-    archived_at = found.get("archived_at")
-    return RemoteBatch(
-        batch_id=batch_id,
-        state=state,
-        provider_status=status,
-        seen=found,
-        created_at=fields.moment(found.get("created_at")),
-        expires_at=fields.moment(found.get("expires_at")),
-        ended_at=fields.moment(found.get("ended_at")),
-        n_total=_total(counts),
-        n_completed=counts.get("succeeded"),
-        n_failed=counts.get("errored"),
-        output_file_id=batch_id if state.is_terminal and not archived_at else None,
-        errors=_archived(archived_at),
-    )
 
 
 def _state(status: str, counts: Mapping[str, int | None]) -> BatchState:

@@ -8,7 +8,6 @@ come as text and zeros not at all.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
@@ -150,14 +149,7 @@ class Gemini(BatchClient):
         self._version = version
 
     @classmethod
-    def connect(
-        cls,
-        clock: Clock,
-        *,
-        transport: Any = None,
-        environ: Mapping[str, str] = os.environ,
-        base_url: str | None = None,
-    ) -> Self:
+    def connect(cls, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any) -> Self:
         """Return the client for the environment's key; raises AccessError when there is none.
 
         Reads GOOGLE_API_KEY before GEMINI_API_KEY, GOOGLE_GEMINI_BASE_URL and GOOGLE_GENAI_API_VERSION, as the
@@ -200,8 +192,36 @@ class Gemini(BatchClient):
         return Order(path, {"batch": {"displayName": spec.token, "inputConfig": {"fileName": spec.input_file_id}}})
 
     def read_batch(self, value: object) -> RemoteBatch | None:
-        """Return a batch made uniform, None when it has no name."""
-        return read_batch(value)
+        """Return a batch's operation made uniform, None when it has no name; an unknown state is RUNNING.
+
+        `expires_at` is the documented 48 hours after creation: Google's answers have no such time.
+        """
+        found = fields.mapping(value)
+        metadata = fields.mapping(found.get("metadata"))
+        name = fields.identifier(found.get("name")) or fields.identifier(metadata.get("name"))
+        if name is None:
+            return None
+        status = fields.word(metadata.get("state")) or ""
+        state = _state(status, found)
+        created_at = fields.moment(metadata.get("createTime"))
+        stats = metadata.get("batchStats")
+        display_name = fields.text(metadata.get("displayName")) or ""
+        return RemoteBatch(
+            batch_id=name,
+            state=state,
+            provider_status=status,
+            seen=_without_answers(found),
+            created_at=created_at,
+            expires_at=_expiry(created_at),
+            ended_at=fields.moment(metadata.get("endTime")) if state.is_terminal else None,
+            n_total=_count(stats, "requestCount"),
+            n_completed=_count(stats, "successfulRequestCount"),
+            n_failed=_count(stats, "failedRequestCount"),
+            input_file_id=fields.identifier(fields.mapping(metadata.get("inputConfig")).get("fileName")),
+            output_file_id=_output(found, name, state),
+            token=display_name if display_name.startswith(f"{ids.TOKEN_PREFIX}-") else None,
+            errors=_errors(found.get("error")),
+        )
 
     def path_of(self, batch_id: str) -> str:
         """Return the path of a batch."""
@@ -354,39 +374,6 @@ def file_of(value: object) -> RemoteFile | None:
         return None
     size_bytes, created_at = fields.count(found.get("sizeBytes")), fields.moment(found.get("createTime"))
     return RemoteFile(name, fields.text(found.get("displayName")) or "", size_bytes, created_at)
-
-
-def read_batch(value: object) -> RemoteBatch | None:
-    """Return a batch's operation made uniform, None when it has no name; an unknown state is RUNNING.
-
-    `expires_at` is the documented 48 hours after creation: Google's answers have no such time.
-    """
-    found = fields.mapping(value)
-    metadata = fields.mapping(found.get("metadata"))
-    name = fields.identifier(found.get("name")) or fields.identifier(metadata.get("name"))
-    if name is None:
-        return None
-    status = fields.word(metadata.get("state")) or ""
-    state = _state(status, found)
-    created_at = fields.moment(metadata.get("createTime"))
-    stats = metadata.get("batchStats")
-    display_name = fields.text(metadata.get("displayName")) or ""
-    return RemoteBatch(
-        batch_id=name,
-        state=state,
-        provider_status=status,
-        seen=_without_answers(found),
-        created_at=created_at,
-        expires_at=_expiry(created_at),
-        ended_at=fields.moment(metadata.get("endTime")) if state.is_terminal else None,
-        n_total=_count(stats, "requestCount"),
-        n_completed=_count(stats, "successfulRequestCount"),
-        n_failed=_count(stats, "failedRequestCount"),
-        input_file_id=fields.identifier(fields.mapping(metadata.get("inputConfig")).get("fileName")),
-        output_file_id=_output(found, name, state),
-        token=display_name if display_name.startswith(f"{ids.TOKEN_PREFIX}-") else None,
-        errors=_errors(found.get("error")),
-    )
 
 
 def responses_file(value: object) -> str | None:

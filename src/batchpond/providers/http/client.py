@@ -183,11 +183,6 @@ class HttpClient:
         """Whether the base URL is on this machine."""
         return self._origin.is_loopback
 
-    @property
-    def clock(self) -> Clock:
-        """Return the clock that waits and deadlines use."""
-        return self._clock
-
     def close(self) -> None:
         """Close all connections."""
         self._client.close()

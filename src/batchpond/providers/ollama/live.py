@@ -16,7 +16,15 @@ from batchpond.errors import ProviderError, UsageError
 from batchpond.model import ErrorClass, FileRole, Finish, Prompt, Response, ResponseStatus
 from batchpond.providers.base import BuiltBody, LiveStart, ModelSettings, live_descriptor
 from batchpond.providers.http.errors import ApiError
-from batchpond.providers.shared.lines import failed, messages, size_bytes, success_of, unreadable, without_thoughts
+from batchpond.providers.shared.lines import (
+    failed,
+    messages,
+    refused_thinking,
+    size_bytes,
+    success_of,
+    unreadable,
+    without_thoughts,
+)
 from batchpond.providers.shared.live import NO_RATES, LiveApi, LiveClient
 
 CHAT: Final = "/api/chat"
@@ -187,11 +195,7 @@ def _think(settings: ModelSettings) -> bool | str:
     word = settings.thinking or ""
     accepted = accepted_thinking(settings.request_model)
     if word not in accepted:
-        raise UsageError(
-            f"model {settings.request_model} does not accept thinking {word!r} at Ollama;"
-            f" it accepts {', '.join(accepted)}",
-            hint="change the study's thinking levels for this model, or let the study drop what is refused",
-        )
+        raise refused_thinking(settings, ", ".join(accepted), " at Ollama")
     return _SWITCH.get(word, word)
 
 

@@ -6,7 +6,6 @@ is uploaded, a batch names it, and ends with an output file and an error file. A
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -83,14 +82,7 @@ class BatchClient(ProviderClient, ABC):
     too_late = frozenset({400, 404, 409})
 
     @classmethod
-    def connect(
-        cls,
-        clock: Clock,
-        *,
-        transport: Any = None,
-        environ: Mapping[str, str] = os.environ,
-        base_url: str | None = None,
-    ) -> Self:
+    def connect(cls, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any) -> Self:
         """Return the client for the environment's key, by the descriptor's names; raises AccessError without one.
 
         `transport` replaces the network.

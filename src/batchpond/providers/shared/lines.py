@@ -41,6 +41,14 @@ def add_parameters(body: dict[str, Any], settings: ModelSettings, reserved: Mapp
         body[name] = value
 
 
+def refused_thinking(settings: ModelSettings, accepted: str, where: str = "") -> UsageError:
+    """Return the refusal of a thinking word that means nothing to a model; `where` begins with a space."""
+    return UsageError(
+        f"model {settings.request_model} does not accept thinking {settings.thinking!r}{where}; it accepts {accepted}",
+        hint="change the study's thinking levels for this model, or let the study drop what is refused",
+    )
+
+
 SCHEMA: Final = "structured output"
 """What a body is told to lack whose model cannot be held to a schema."""
 _SCHEMA_NAME: Final = "answer"

@@ -15,7 +15,6 @@ uncertain.
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,7 +28,6 @@ from batchpond.clock import Clock
 from batchpond.errors import AccessError, BatchpondError
 from batchpond.model import ErrorClass
 from batchpond.providers.base import (
-    LIVE_CONNECTIONS,
     NO_HINTS,
     Answered,
     Deferred,
@@ -179,7 +177,7 @@ class LiveClient(ProviderClient):
         api = self._api
         answer = self._http.request_json("GET", api.models_path, allow=_NO_LISTING, shape=api.models_shape)
         if not answer.is_success and _reason_to_stop(answer, read_any(answer.json)) is ErrorClass.ACCESS:
-            raise self._stopped(answer, Stop(ErrorClass.ACCESS), f"GET {api.models_path}", "")
+            raise self._stopped(answer, ErrorClass.ACCESS, f"GET {api.models_path}", "")
         return self.started(answer)
 
     def check(self) -> str:
@@ -214,7 +212,7 @@ class LiveClient(ProviderClient):
         hints = read_hints(answer.headers, self._api.rates, now)
         found = judge(answer, now, hints)
         match found:
-            case Stop():
+            case ErrorClass():
                 raise self._stopped(answer, found, f"POST {path}", request_model)
             case Answered():
                 request_id = next(filter(None, map(answer.headers.get, self._api.request_id_headers)), None)
@@ -222,9 +220,9 @@ class LiveClient(ProviderClient):
             case _:
                 return found
 
-    def _stopped(self, answer: Answer, stop: Stop, call: str, request_model: str) -> BatchpondError:
+    def _stopped(self, answer: Answer, error_class: ErrorClass, call: str, request_model: str) -> BatchpondError:
         said = f"{call} at {self.host} answered {answer.status_code}: {_excerpt(answer)}"
-        match stop.error_class:
+        match error_class:
             case ErrorClass.ACCESS:
                 return AccessError(f"{self._http.key_name} was refused: {said}", hint=_ACCESS_HINT)
             case ErrorClass.BILLING:
@@ -237,7 +235,7 @@ class LiveClient(ProviderClient):
                 said += f" (to {redirect_host(self._http.base_url, location)}, not followed)" if location else ""
                 hint = f"check {self.descriptor.base_url_env}: the address of the API, not of a page before it"
         code = (read_any(answer.json) or ApiError("")).code
-        return HttpError(said, hint=hint, status_code=answer.status_code, error_class=stop.error_class, code=code)
+        return HttpError(said, hint=hint, status_code=answer.status_code, error_class=error_class, code=code)
 
 
 def _as_it_is(base_url: str, environ: Mapping[str, str]) -> str:  # noqa: ARG001
@@ -261,13 +259,7 @@ class LiveApi:
     client: type[LiveClient] = LiveClient
 
     def connect(
-        self,
-        clock: Clock,
-        *,
-        transport: Any = None,
-        environ: Mapping[str, str] = os.environ,
-        base_url: str | None = None,
-        max_connections: int = LIVE_CONNECTIONS,
+        self, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any, max_connections: int
     ) -> LiveClient:
         """Return the client for the environment's key and base URL.
 
@@ -287,15 +279,11 @@ class LiveApi:
         return self.client(self, http, clock)
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """An answer after which no further call makes sense."""
+def judge(answer: Answer, now: datetime, hints: RateHints = NO_HINTS) -> LiveAnswer | ErrorClass:
+    """Return what a whole HTTP answer to a live call comes to; see the table at the top of this module.
 
-    error_class: ErrorClass
-
-
-def judge(answer: Answer, now: datetime, hints: RateHints = NO_HINTS) -> LiveAnswer | Stop:
-    """Return what a whole HTTP answer to a live call comes to; see the table at the top of this module."""
+    An error class is of an answer after which no further call makes sense.
+    """
     status_code = answer.status_code
     if answer.is_success:
         found = answer.json if isinstance(answer.json, dict) else load_answer(answer.body)
@@ -305,7 +293,7 @@ def judge(answer: Answer, now: datetime, hints: RateHints = NO_HINTS) -> LiveAns
     error = read_any(answer.json)
     stop = _reason_to_stop(answer, error)
     if stop is not None:
-        return Stop(stop)
+        return stop
     if _is_not_now(answer, error):
         wait_s = answer.retry_after_s(now)
         reason = f"HTTP {status_code}: {_excerpt(answer)}"

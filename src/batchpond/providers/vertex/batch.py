@@ -6,7 +6,6 @@ recorded traffic of 2026. An attempt has an input object of its own, and a folde
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -135,14 +134,7 @@ class Vertex(BatchClient):
         self._access = access
 
     @classmethod
-    def connect(
-        cls,
-        clock: Clock,
-        *,
-        transport: Any = None,
-        environ: Mapping[str, str] = os.environ,
-        base_url: str | None = None,
-    ) -> Self:
+    def connect(cls, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any) -> Self:
         """Return the client for the environment's token, or for the credentials that google-auth finds.
 
         Raises AccessError when there are none, UsageError when project, location or bucket is not set.

@@ -73,11 +73,6 @@ class Storage:
         """The host that the objects are at."""
         return self._http.host
 
-    @property
-    def is_loopback(self) -> bool:
-        """Whether that is this machine: a simulator."""
-        return self._http.is_loopback
-
     def close(self) -> None:
         """Close all connections."""
         self._http.close()
