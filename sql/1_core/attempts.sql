@@ -6,7 +6,9 @@
 --   fetched again, and missing_remote until the batch is seen again. attempt_order numbers attempts by when they were
 --   first sent. is_contested marks those whose answers may compete with another attempt's for the same request:
 --   retries, adopted batches of other tools, and shards that were accepted more than once. is_void: the attempt's
---   shard was given up before any batch.
+--   shard was given up before any batch. is_newest marks the last attempt of each shard that was not given up. A second
+--   batch of what an attempt sent is an attempt of its own, of shard_kind duplicate; it needs attention until a person
+--   has said that it is known.
 CREATE OR REPLACE VIEW attempts AS
 WITH intents AS (
   SELECT
@@ -78,7 +80,10 @@ marks AS (
     min(ord) FILTER (WHERE kind = 'lost' AND is_after_created) AS lost_ord,
     min(ord) FILTER (WHERE kind = 'verified' AND is_after_created) AS verified_ord,
     max(ord) FILTER (WHERE kind = 'mismatch' AND is_after_created) AS mismatch_ord,
-    max(ord) FILTER (WHERE kind = 'resolved' AND reason = 'refetch') AS refetch_ord,
+    max(ord) FILTER (
+      WHERE kind = 'resolved' AND reason IN ('refetch', 'take_first', 'take_second', 'take_none')
+    ) AS refetch_ord,
+    min(ord) FILTER (WHERE kind = 'resolved' AND reason = 'known') AS known_ord,
     max_by(file_id, ord) FILTER (WHERE kind = 'uploaded') AS input_file_id,
     count(*) FILTER (WHERE kind = 'uploaded') AS n_uploads,
     count(DISTINCT ord) FILTER (WHERE kind = 'sent') AS n_sends,
@@ -198,9 +203,15 @@ SELECT
   coalesce(folded.batch_state IN ('completed', 'failed', 'expired', 'cancelled'), FALSE) AS is_terminal,
   folded.attempt_state IN ('absent', 'verified', 'mismatch', 'lost') AS is_settled,
   folded.attempt_state IN ('sent', 'unknown', 'open', 'ended', 'missing_remote') AS is_in_flight,
-  folded.attempt_state IN ('unknown', 'mismatch', 'missing_remote', 'lost') AS needs_attention,
+  folded.attempt_state IN ('unknown', 'mismatch', 'missing_remote', 'lost')
+  OR (folded.shard_kind = 'duplicate' AND folded.known_ord IS NULL) AS needs_attention,
   voided.shard_id IS NOT NULL AS is_void,
   folded.shard_kind <> 'first' OR coalesce(accepted.n_accepted, 0) > 1 OR voided.shard_id IS NOT NULL AS is_contested,
+  voided.shard_id IS NULL
+    AND row_number() OVER (
+      PARTITION BY folded.shard_id
+      ORDER BY folded.ordinal DESC, folded.attempt_order DESC
+    ) = 1 AS is_newest,
   folded.attempt_order
 FROM folded
 LEFT JOIN accepted ON accepted.shard_id = folded.shard_id

@@ -97,6 +97,11 @@ def token(lake_id: str, attempt: str, secret: bytes, payload_sha256: str) -> str
     return f"{TOKEN_PREFIX}-{lake_id}-{attempt}-{_mac(lake_id, attempt, secret, payload_sha256)}"
 
 
+def attempt_of(token: str) -> str:
+    """Return the attempt that a token was made for."""
+    return token.split("-")[2]
+
+
 def _mac(lake_id: str, attempt: str, secret: bytes, payload_sha256: str) -> str:
     message = _joined((lake_id, attempt, payload_sha256))
     return _base32(hmac.new(secret, message, hashlib.sha256).digest(), 8)

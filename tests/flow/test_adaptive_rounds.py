@@ -15,7 +15,8 @@ from batchpond.plan import planned
 from batchpond.plan import write as stage_plan
 from batchpond.plan.rounds.rounds import Look
 from batchpond.results.rank import verb as rank
-from batchpond.results.report import build, files
+from batchpond.results.report import build
+from batchpond.results.report import build as files
 from batchpond.results.report.parts import Exhibit
 from batchpond.run.stages import StageState, stages
 from batchpond.study.file import from_config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import threading
@@ -198,21 +199,23 @@ def test_a_second_run_says_who_is_at_it(tmp_path: Path) -> None:
 
 def test_sync_goes_on_beside_live_calls(tmp_path: Path) -> None:
     """A batch study in the same lake comes to its end meanwhile; each stands back for the other's moments."""
-    with live_desk(tmp_path, settings=Settings(seed=1, latency_s=(0.5, 1.0), live_latency_s=(0.05, 0.1))) as desk:
+    with live_desk(tmp_path, settings=Settings(seed=1, latency_s=(0.5, 1.0), live_latency_s=(0.01, 0.02))) as desk:
         desk.begin(120)
         desk.begin(N, [Asked("openai", "gpt-4.1-nano", "batch")], name="batches")
+        # Calls that are put off keep the live run going for as long as the batches take.
+        desk.simulator.world.add_fault("live@60-:status=529")
         process = desk.start("live", "--concurrency", "4", stderr=subprocess.PIPE)
-        n_passes = n_busy = 0
-        while process.poll() is None:
-            try:
+        wait_for(lambda: billed(desk) >= 50, process)
+
+        def is_batch_read() -> bool:
+            with contextlib.suppress(BusyError):
                 desk.sync()
-                n_passes += 1
-            except BusyError:
-                n_busy += 1
-            time.sleep(0.03)
-        assert process.communicate()[1] is not None
+            return desk.view("select count(*) from results where study = 'batches' and outcome = 'decided'") == [(N,)]
+
+        wait_for(is_batch_read, process, bound_s=120.0)
+        desk.simulator.world.clear_faults()
+        process.communicate(timeout=120)
         assert process.returncode == ExitCode.DONE
-        assert n_passes > n_busy
         desk.sync()
         desk.check_complete(120 + N)
         assert billed(desk) == 120

@@ -55,7 +55,8 @@ def command(
     """
     # Before the store, which would hold linear algebra to one thread.
     from batchpond.results.export import refuse_existing
-    from batchpond.results.report import build, files
+    from batchpond.results.report import build
+    from batchpond.results.report import build as files
 
     chosen = files.ReportFormat(form or ("md" if path is not None and path.suffix.lower() == ".md" else "html"))
     is_page = chosen is files.ReportFormat.HTML

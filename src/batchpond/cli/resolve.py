@@ -25,12 +25,15 @@ RISKS = {
     "batchpond resolve k3vq7d --adopt batch_6920a1",
     "batchpond resolve k3vq7d --absent --yes",
     "batchpond resolve k3vq7d --refetch",
+    "batchpond resolve k3vq7d --take first",
 )
 @click.argument("attempt")
 @click.option("--adopt", "batch_id", metavar="BATCH", help="This provider batch is the attempt's (checked).")
 @click.option("--absent", "is_absent", is_flag=True, help="The provider has no batch: it may be sent again.")
 @click.option("--lost", "is_lost", is_flag=True, help="Its answers will never come.")
 @click.option("--refetch", "is_refetch", is_flag=True, help="Download the files of a mismatched batch again.")
+@click.option("--known", "is_known", is_flag=True, help="You have seen to a second batch of an attempt.")
+@click.option("--take", type=click.Choice(["first", "second", "none"]), help="Which of two answers that differ counts.")
 @click.option("-y", "--yes", "is_yes", is_flag=True, help="Do not ask.")
 @json_option
 @pass_invocation
@@ -41,6 +44,8 @@ def command(
     is_absent: bool,
     is_lost: bool,
     is_refetch: bool,
+    is_known: bool,
+    take: str | None,
     is_yes: bool,
     is_json: bool,
 ) -> None:
@@ -57,10 +62,12 @@ def command(
         Resolution.ABSENT: is_absent,
         Resolution.LOST: is_lost,
         Resolution.REFETCH: is_refetch,
+        Resolution.KNOWN: is_known,
+        **{taken: taken.take == take for taken in Resolution if taken.take},
     }
     chosen = [resolution for resolution, is_asked in asked.items() if is_asked]
     if len(chosen) != 1:
-        raise UsageError("say exactly one of --adopt BATCH, --absent, --lost, --refetch")
+        raise UsageError("say exactly one of --adopt BATCH, --absent, --lost, --refetch, --known, --take ANSWER")
     store = invocation.store()
     risk = RISKS.get(chosen[0])
     if risk and not is_yes and not invocation.diagnostics.confirm(risk, flag="--yes"):

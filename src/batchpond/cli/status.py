@@ -175,8 +175,9 @@ def _remark(invocation: Invocation, models: list[dict[str, Any]], live: list[dic
         diagnostics.note("no study is planned here", hint="`batchpond plan study.toml` plans one")
     for batch in (b for b in live if b["needs_attention"]):
         diagnostics.warning(
-            f"attempt {batch['attempt_id'][:ID_SHOWN]} is {batch['attempt_state']}",
-            hint=f"`batchpond sync` tries again; `batchpond resolve {batch['attempt_id'][:ID_SHOWN]}` lets you decide",
+            f"attempt {batch['attempt_id'][:ID_SHOWN]} is"
+            f" {'a second batch, ' if batch['shard_kind'] == 'duplicate' else ''}{batch['attempt_state']}",
+            hint=f"`batchpond sync` says more; `batchpond resolve {batch['attempt_id'][:ID_SHOWN]}` lets you decide",
         )
     _remark_files(invocation, [batch for batch in live if batch["mode"] == Mode.FILES])
     n_failed = sum(m["n_failed"] + m["n_missing"] for m in models)

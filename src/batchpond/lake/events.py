@@ -55,6 +55,7 @@ _RENAMED: Final[Mapping[type[Event], Mapping[str, str]]] = {
     records.Listed: {"evidence": "detail"},
     records.Absent: {"evidence": "detail"},
     records.Seen: {"error_code": "reason"},
+    records.Mismatch: {"n_conflicts": "n_lines"},
     records.Resolved: {"resolution": "reason"},
 }
 _WORDS: Final[Mapping[str, type[StrEnum]]] = {

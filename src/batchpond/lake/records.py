@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
-from batchpond.model import BatchState, ErrorClass, FileRole, Mode, Origin, ShardKind, wire_name
+from batchpond.model import BatchState, ErrorClass, FileRole, Mode, Origin, ShardKind, Take, wire_name
 
 UNRECORDED: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """When a fact was recorded that is not yet."""
@@ -27,6 +27,20 @@ class Resolution(StrEnum):
     LOST = "lost"
     REFETCH = "refetch"
     FOUND = "found"
+    KNOWN = "known"
+    TAKE_FIRST = "take_first"
+    TAKE_SECOND = "take_second"
+    TAKE_NONE = "take_none"
+
+    @property
+    def take(self) -> Take | None:
+        """Which of two answers that differ is taken, if it says so."""
+        return _TAKES.get(self)
+
+
+_TAKES: Final = {
+    Resolution.TAKE_FIRST: Take.FIRST, Resolution.TAKE_SECOND: Take.SECOND, Resolution.TAKE_NONE: Take.NONE
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +172,8 @@ class Voided(Event):
 class Intent(Asked):
     """A batch is about to be made of a shard.
 
-    Live calls and batches of other tools carry no token. Where no batch carries any, `scope` is the account and
-    `newest_batch_at` the time of its newest batch by then.
+    Live calls and batches of other tools carry no token; a duplicate has that of the attempt that its lines name. Where
+    no batch carries any, `scope` is the account and `newest_batch_at` the time of its newest batch by then.
     """
 
     kind = "intent"
@@ -387,11 +401,12 @@ class Verified(Counted):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mismatch(Counted):
-    """What the batch's files hold does not add up, for these reasons."""
+    """What the batch's files hold does not add up, for these reasons; of that many lines a person must say more."""
 
     kind = "mismatch"
     is_occurrence = True
     reason: str
+    n_conflicts: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

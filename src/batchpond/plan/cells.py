@@ -215,8 +215,8 @@ def _as_it_stands(value: object) -> object:
 
 
 _FIRST_CELL: Final = """
-select template_id, rubric_id, provider, request_model, thinking, cell_id
-from plan where study = $study and study_version = $version and stage = $stage limit 1
+SELECT template_id, rubric_id, provider, request_model, thinking, cell_id
+FROM plan WHERE study = $study AND study_version = $version AND stage = $stage LIMIT 1
 """
 
 

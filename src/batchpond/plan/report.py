@@ -194,63 +194,63 @@ def count(
 
 
 _CELLS: Final = """
-create or replace temp table cells as
-select
-    cast(row_number() over (order by min(slot)) - 1 as integer) as number, cell_id, min(stage) as stage,
-    min(template_id) as template_id, min(rubric_id) as rubric_id, min(provider) as provider,
-    min(endpoint) as endpoint, min(request_model) as request_model, min(thinking) as thinking, min(mode) as mode,
-    count(*) as n_plan_rows
-from plan where study = $study and study_version = $version group by cell_id
+CREATE OR REPLACE TEMP TABLE cells AS
+SELECT
+    cast(row_number() OVER (ORDER BY min(slot)) - 1 AS integer) AS number, cell_id, min(stage) AS stage,
+    min(template_id) AS template_id, min(rubric_id) AS rubric_id, min(provider) AS provider,
+    min(endpoint) AS endpoint, min(request_model) AS request_model, min(thinking) AS thinking, min(mode) AS mode,
+    count(*) AS n_plan_rows
+FROM plan WHERE study = $study AND study_version = $version GROUP BY cell_id
 """
 
 _ASKED: Final = """
-create or replace temp table asked as
-with firsts as (
-    select request_id, min(slot) as slot, arg_min(number, slot) as cell_number, min(coalesce(tier, 1)) as tier
-    from plan join cells on cells.cell_id = plan.cell_id where study = $study and study_version = $version
-    group by request_id
+CREATE OR REPLACE TEMP TABLE asked AS
+WITH firsts AS (
+    SELECT request_id, min(slot) AS slot, arg_min(number, slot) AS cell_number, min(coalesce(tier, 1)) AS tier
+    FROM plan JOIN cells ON cells.cell_id = plan.cell_id WHERE study = $study AND study_version = $version
+    GROUP BY request_id
 )
-select
+SELECT
     f.slot, f.cell_number, f.tier, r.request_id, r.size_bytes, r.estimated_input_tokens,
-    exists (
-        select 1 from responses as a
-        where a.request_id = r.request_id and a.status = 'succeeded' and a.match = 'matched'
-    ) as is_answered,
-    exists (select 1 from shard_requests as s where s.request_id = r.request_id) as is_in_shard
-from firsts as f
-join requests as r on r.request_id = f.request_id
+    EXISTS (
+        SELECT 1 FROM responses AS a
+        WHERE a.request_id = r.request_id AND a.status = 'succeeded' AND a.match = 'matched'
+    ) AS is_answered,
+    EXISTS (SELECT 1 FROM shard_requests AS s WHERE s.request_id = r.request_id) AS is_in_shard
+FROM firsts AS f
+JOIN requests AS r ON r.request_id = f.request_id
 """
 
 _TOTALS: Final = """
-select count(*), count(*) filter (is_answered), count(*) filter (is_in_shard) from asked
+SELECT count(*), count(*) FILTER (is_answered), count(*) FILTER (is_in_shard) FROM asked
 """
 
 _BY_CELL: Final = """
-with counted as (
-    select
-        cell_number, count(*) as n_requests,
-        count(*) filter (not is_answered and not is_in_shard) as n_to_ask,
-        sum(estimated_input_tokens) filter (not is_answered and not is_in_shard) as tokens,
-        sum(size_bytes) filter (not is_answered and not is_in_shard) as size_bytes
-    from asked group by cell_number
+WITH counted AS (
+    SELECT
+        cell_number, count(*) AS n_requests,
+        count(*) FILTER (NOT is_answered AND NOT is_in_shard) AS n_to_ask,
+        sum(estimated_input_tokens) FILTER (NOT is_answered AND NOT is_in_shard) AS tokens,
+        sum(size_bytes) FILTER (NOT is_answered AND NOT is_in_shard) AS size_bytes
+    FROM asked GROUP BY cell_number
 )
-select
+SELECT
     cells.* exclude (n_plan_rows), n_plan_rows, coalesce(n_requests, 0), coalesce(n_to_ask, 0),
-    cast(coalesce(tokens, 0) as bigint), cast(coalesce(size_bytes, 0) as bigint)
-from cells left join counted on counted.cell_number = cells.number order by number
+    cast(coalesce(tokens, 0) AS bigint), cast(coalesce(size_bytes, 0) AS bigint)
+FROM cells LEFT JOIN counted ON counted.cell_number = cells.number ORDER BY number
 """
 
 _TO_ASK: Final = """
-select cell_number, group_number, count(*) over (partition by group_number), request_id, size_bytes,
+SELECT cell_number, group_number, count(*) OVER (PARTITION BY group_number), request_id, size_bytes,
        estimated_input_tokens
-from asked join groups using (cell_number, tier)
-where not is_answered and not is_in_shard order by group_number, slot
+FROM asked JOIN groups USING (cell_number, tier)
+WHERE NOT is_answered AND NOT is_in_shard ORDER BY group_number, slot
 """
 
 
 def _lines(connection: duckdb.DuckDBPyConnection, cells: Sequence[Cell], spec: ShardsSpec) -> Iterator[_Line]:
     """Yield what is to be asked in the order in which it is cut: by tier, then what shares a shard, then as planned."""
-    found = connection.execute("select distinct tier, cell_number from asked order by all").fetchall()
+    found = connection.execute("SELECT DISTINCT tier, cell_number FROM asked ORDER BY ALL").fetchall()
     keys = [(tier, *cells[number].model, cells[number].cell_id if spec.per_cell else "") for tier, number in found]
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     tiers, cell_numbers = zip(*found, strict=True)

@@ -110,21 +110,21 @@ def publish_requests(store: Store, connection: duckdb.DuckDBPyConnection, spool:
     `connection` has a view `requests` of the lake. Which are new is one anti-join over ids alone.
     """
     paths = spool.finish()
-    staged = " union all ".join(
-        f"select request_id, {number * spool.file_rows} + file_row_number as place "
+    staged = " UNION ALL ".join(
+        f"SELECT request_id, {number * spool.file_rows} + file_row_number AS place "
         f"from read_parquet({literal(os.fspath(path))}, file_row_number = true)"
         for number, path in enumerate(paths)
     )
     connection.execute(
-        f"create or replace temp table fresh as select min(place) as place from ({staged}) as staged "
-        "where not exists (select 1 from requests where requests.request_id = staged.request_id) "
-        "group by request_id"
+        f"CREATE OR REPLACE TEMP TABLE fresh AS SELECT min(place) AS place FROM ({staged}) AS staged "
+        "WHERE NOT EXISTS (SELECT 1 FROM requests WHERE requests.request_id = staged.request_id) "
+        "GROUP BY request_id"
     )
     n_new = 0
     for number, path in enumerate(paths):
         low = number * spool.file_rows
         places = connection.execute(
-            "select place - ? as row_number from fresh where place >= ? and place < ?",
+            "SELECT place - ? AS row_number FROM fresh WHERE place >= ? AND place < ?",
             [low, low, low + spool.file_rows],
         ).fetchnumpy()["row_number"]
         n_new += len(places)
@@ -176,8 +176,8 @@ def publish_inputs(
     """Publish the rows whose hash the lake lacks as one file; return how many those are."""
     connection.register("candidates", rows.select([hash_column]))
     column = quoted(hash_column)
-    known = f"select 1 from {quoted(table.name)} as known where known.{column} = candidates.{column}"
-    found = connection.execute(f"select {column} from candidates where not exists ({known})").fetchall()
+    known = f"SELECT 1 FROM {quoted(table.name)} AS known WHERE known.{column} = candidates.{column}"
+    found = connection.execute(f"SELECT {column} FROM candidates WHERE NOT EXISTS ({known})").fetchall()
     connection.unregister("candidates")
     if not found:
         return 0
@@ -194,19 +194,19 @@ _FETCH_ROWS: Final = 10_000
 _SEPARATOR: Final = "\x1f"
 
 _PLANNED: Final = """
-select md5(concat_ws(chr(31), rubric_id, item_first, coalesce(item_second, ''), coalesce(turn_no::varchar, 'None'),
-                     case when turn_no > 0 and task = 'conversation' then candidate_first else '' end)) as ask,
-       case when turn_no > 0 and task = 'conversation' then $n_repeats else $n_rows end as n_wanted, count(*) as n_found
-from plan where study = $study and study_version = $version and stage = $stage
-group by ask, n_wanted having n_found >= n_wanted
+SELECT md5(concat_ws(chr(31), rubric_id, item_first, coalesce(item_second, ''), coalesce(turn_no::varchar, 'None'),
+                     CASE WHEN turn_no > 0 AND task = 'conversation' THEN candidate_first ELSE '' END)) AS ask,
+       CASE WHEN turn_no > 0 AND task = 'conversation' THEN $n_repeats ELSE $n_rows END AS n_wanted, count(*) AS n_found
+FROM plan WHERE study = $study AND study_version = $version AND stage = $stage
+GROUP BY ask, n_wanted HAVING n_found >= n_wanted
 """
 _FRESH: Final = """
-create or replace temp table fresh_rows as
-select {number} as file_number, file_row_number as place from read_parquet({path}, file_row_number = true) as staged
-where not exists (
-  select 1 from plan where plan.study = $study and plan.study_version = $version and plan.cell_id = staged.cell_id
-    and plan.item_first = staged.item_first and plan.item_second is not distinct from staged.item_second
-    and plan.turn_no is not distinct from staged.turn_no and plan.repeat_no = staged.repeat_no
+CREATE OR REPLACE TEMP TABLE fresh_rows AS
+SELECT {number} AS file_number, file_row_number AS place FROM read_parquet({path}, file_row_number = TRUE) AS staged
+WHERE NOT EXISTS (
+  SELECT 1 FROM plan WHERE plan.study = $study AND plan.study_version = $version AND plan.cell_id = staged.cell_id
+    AND plan.item_first = staged.item_first AND plan.item_second IS NOT DISTINCT FROM staged.item_second
+    AND plan.turn_no IS NOT DISTINCT FROM staged.turn_no AND plan.repeat_no = staged.repeat_no
 )
 """
 
@@ -301,7 +301,7 @@ def _publish_plan(store: Store, connection: duckdb.DuckDBPyConnection, found: Ro
             continue
         sql = _FRESH.format(number=number, path=literal(os.fspath(path)))
         connection.execute(sql, {"study": found.study, "version": found.version})
-        places = connection.execute("select place from fresh_rows").fetchnumpy()["place"]
+        places = connection.execute("SELECT place FROM fresh_rows").fetchnumpy()["place"]
         publish_rows(store, PLAN, path, places, found.file_name(number))
         n_rows += len(places)
     return n_rows

@@ -344,13 +344,9 @@ def _is_under(approval: Approval, attempt: Attempt) -> bool:
 
 
 def _taken_usd(attempt: Attempt, actual: dict[str, float | None], n_doubts: int) -> float:
-    """Return what an attempt may have cost.
-
-    A second batch of it costs too, whoever made it, and so may each live call whose answer never came.
-    """
-    twice_usd = sum(event.cost_max_usd or 0.0 for event in attempt.duplicates)
+    """Return what an attempt may have cost; so may each live call whose answer never came."""
     unseen_usd = n_doubts * (attempt.intent.cost_max_usd or 0.0) / (attempt.intent.n_requests or 1)
-    return _own_usd(attempt, actual) + twice_usd + unseen_usd
+    return _own_usd(attempt, actual) + unseen_usd
 
 
 def _own_usd(attempt: Attempt, actual: dict[str, float | None]) -> float:

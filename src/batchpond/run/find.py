@@ -4,6 +4,7 @@ Where a provider carries no token, only the results of a batch tell whose it is.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator
@@ -23,11 +24,12 @@ from batchpond.lake.records import (
     Candidate,
     DuplicateRemote,
     Foreign,
+    Intent,
     Listed,
     Possible,
     Unknown,
 )
-from batchpond.model import RemoteBatch
+from batchpond.model import RemoteBatch, ShardKind
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
 from batchpond.run.session import Session, Severity
@@ -278,32 +280,73 @@ def adopt(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> None:
 
 
 def note_duplicate(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
-    """Record a second batch that was made for an attempt: the one thing that must not be."""
-    session.record(
-        DuplicateRemote(
-            attempt_id=attempt.attempt_id,
-            provider=attempt.provider,
-            batch_id=batch.batch_id,
-            cost_max_usd=attempt.intent.cost_max_usd,
-            provider_created_at=batch.created_at,
+    """Record a second batch that was made for an attempt: the one thing that must not be.
+
+    It becomes an attempt of its own: from then on it is polled, collected, audited and paid for like any other.
+    """
+    duplicate = DuplicateRemote(
+        attempt_id=attempt.attempt_id,
+        provider=attempt.provider,
+        batch_id=batch.batch_id,
+        cost_max_usd=attempt.intent.cost_max_usd,
+        provider_created_at=batch.created_at,
+    )
+    second = _second(session, duplicate)
+    session.record(duplicate, second, Adopted(**seen_as(Attempt(second), batch)))
+
+
+def _second(session: Session, duplicate: DuplicateRemote) -> Intent:
+    """Return the intent that a second batch of an attempt has: it was never the newest, and sends nothing."""
+    first = session.attempt(duplicate.attempt_id).intent
+    return dataclasses.replace(
+        first,
+        event_id="",
+        attempt_id=ids.digest("duplicate", first.attempt_id, duplicate.batch_id),
+        ordinal=0,
+        shard_kind=ShardKind.DUPLICATE,
+    )
+
+
+def take_in_duplicates(session: Session) -> None:
+    """Make second batches that an earlier version only told of attempts of their own."""
+    for event in list(session.log.events):
+        if isinstance(event, DuplicateRemote):
+            second = _second(session, event)
+            if second.attempt_id not in session.lake_state.attempts:
+                seen = Adopted(
+                    attempt_id=second.attempt_id,
+                    provider=event.provider,
+                    batch_id=event.batch_id,
+                    provider_status="unseen",
+                    provider_created_at=event.provider_created_at,
+                )
+                session.record(second, seen)
+
+
+def tell_duplicates(session: Session) -> None:
+    """Say of every second batch, until somebody says that it is known, what it may cost and what can be done."""
+    for attempt in session.lake_state.attempts.values():
+        if not attempt.is_duplicate or attempt.is_known:
+            continue
+        first = session.attempt(attempt.sender_id)
+        running = [one for one in (first, attempt) if one.batch_id is not None and not _has_ended(one)]
+        known = f"`batchpond resolve {attempt.batch_id} --known` settles it"
+        if running:
+            later = max(running, key=lambda one: (one.created_at or _EPOCH, one.known_batch_id))
+            hint = f"`batchpond cancel {later.batch_id}` stops the later one that still runs; then {known}"
+        else:
+            hint = f"both have ended: nothing can be stopped; {known}"
+        session.note(
+            Severity.ERROR,
+            f"{attempt.provider} batch {attempt.batch_id} is a second one for attempt {first.attempt_id},"
+            f" and may cost {_worst_cost(attempt)} more; a late answer or a copy of this lake may have made it",
+            hint=f"{hint}; keep one copy of a lake to send from",
+            exit_code=ExitCode.ATTENTION,
         )
-    )
-    later = _later(session.attempt(attempt.attempt_id), batch)
-    session.note(
-        Severity.ERROR,
-        f"{attempt.provider} batch {batch.batch_id} is a second one for attempt {attempt.attempt_id},"
-        f" and may cost {_worst_cost(attempt)} more; a late answer or a copy of this lake may have made it",
-        hint=f"`batchpond cancel {later}` stops the later of the two; keep one copy of a lake to send from",
-        exit_code=ExitCode.ATTENTION,
-    )
 
 
-def _later(attempt: Attempt, batch: RemoteBatch) -> str:
-    """Return the later of an attempt's batch and a second one: every copy of the lake names the same."""
-    if attempt.batch_id is None or attempt.state is None or attempt.state.is_terminal:
-        return batch.batch_id
-    both = [(attempt.created_at or _EPOCH, attempt.batch_id), (batch.created_at or _EPOCH, batch.batch_id)]
-    return max(both)[1]
+def _has_ended(attempt: Attempt) -> bool:
+    return attempt.state is not None and attempt.state.is_terminal
 
 
 def _not_seen(

@@ -14,7 +14,6 @@ from batchpond.lake.records import (
     Absent,
     Adopted,
     CancelAsked,
-    DuplicateRemote,
     Event,
     Lost,
     Resolution,
@@ -28,6 +27,7 @@ from batchpond.run.session import Note, Providers, Session, Severity
 from batchpond.views.refresh import refresh
 
 _ID_PREFIX_MIN = 6
+_STATUS_HINT = "`batchpond status` shows where each attempt stands"
 _BY_A_PERSON = "a person's word"
 
 
@@ -36,6 +36,8 @@ _ALLOWED = {
     Resolution.ABSENT: UNCLEAR_PHASES,
     Resolution.LOST: LOSABLE_PHASES,
     Resolution.REFETCH: frozenset({Phase.MISMATCH}),
+    Resolution.KNOWN: frozenset(Phase),
+    **{taken: frozenset({Phase.MISMATCH}) for taken in Resolution if taken.take},
 }
 
 
@@ -51,20 +53,28 @@ def resolve(
 
     `adopt` takes the provider's `batch_id` for the attempt, in doubt or called absent, after checking
     that it can be its batch; `absent` lets the shard be sent again, which may pay twice; `lost` gives the answers
-    up; `refetch` downloads a mismatched batch's files again. Raises UsageError when the attempt
+    up; `refetch` downloads a mismatched batch's files again; `take_...` says which of two answers to a request that
+    differ counts; `known` that a second batch has been seen to. Raises UsageError when the attempt
     is in no state for it.
     """
     with store.lock(f"resolve {attempt_id}"):
         session = Session.begin(store, providers)
         attempt = find_attempt(session.lake_state, attempt_id)
         is_late_batch = resolution is Resolution.ADOPT and session.lake_state.is_late(attempt)
+        if resolution is Resolution.KNOWN and not attempt.is_duplicate:
+            raise UsageError(f"attempt {attempt.attempt_id} is no second batch of another", hint=_STATUS_HINT)
         if attempt.phase not in _ALLOWED[resolution] and not is_late_batch:
             allowed = ", ".join(sorted(_ALLOWED[resolution]))
             raise UsageError(
                 f"attempt {attempt.attempt_id} is {attempt.phase}; --{resolution} is for one that is {allowed}",
-                hint="`batchpond status` shows where each attempt stands",
+                hint=_STATUS_HINT,
             )
         session.record(*_events(session, attempt, resolution, batch_id))
+        if resolution.take:
+            from batchpond.run import collect
+
+            taken = session.attempt(attempt.attempt_id)
+            collect.finish(session, taken, collect.read(session, taken))
         refresh(store)
         return session.attempt(attempt.attempt_id)
 
@@ -180,10 +190,7 @@ def _cancel_live(session: Session, attempt: Attempt, asked: list[str]) -> None:
 
 
 def _target(session: Session, wanted: str) -> tuple[str, str]:
-    """Return the attempt that a name is about, and the batch meant: its own, or a second one."""
-    for event in session.log.events:
-        if isinstance(event, DuplicateRemote) and event.batch_id == wanted:
-            return event.attempt_id, wanted
+    """Return the attempt that a name is about, and its batch."""
     attempt = find_attempt(session.lake_state, wanted)
     if attempt.batch_id is None:
         raise UsageError(

@@ -24,6 +24,7 @@ from batchpond.study import settings as config
 
 SETTLE_VARIABLE = "BATCHPOND_TEST_SETTLE_S"
 NOTES_MAX = 1_000
+TAKE_HINT = "the first stands; `batchpond resolve BATCH --take first|second|none` says which of them counts"
 
 
 class Severity(StrEnum):

@@ -16,7 +16,6 @@ from batchpond import ids
 from batchpond.errors import ExitCode
 from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import (
-    ATTENTION_PHASES,
     NOT_FOUND_AGE_MIN_S,
     NOT_FOUND_POLLS_MIN,
     READ_PHASES,
@@ -33,8 +32,16 @@ from batchpond.plan import planned
 from batchpond.providers.base import BatchProvider
 from batchpond.run import account
 from batchpond.run.dispatch import finish_adoptions, send_due
-from batchpond.run.find import PAGES_MAX, adopt, check_host, note_duplicate, resolve_unknowns
-from batchpond.run.session import Counts, Note, Providers, Session, Severity
+from batchpond.run.find import (
+    PAGES_MAX,
+    adopt,
+    check_host,
+    note_duplicate,
+    resolve_unknowns,
+    take_in_duplicates,
+    tell_duplicates,
+)
+from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Session, Severity
 from batchpond.views.refresh import refresh
 
 PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, Phase.INTENT, Phase.UPLOADED})
@@ -70,6 +77,8 @@ def sync_once(
     with store.lock("sync"):
         session = Session.begin(store, providers, on_note)
         failpoints.reach("Y0")
+        conflicts = _conflicts(session.lake_state)
+        take_in_duplicates(session)
         resolve_unknowns(session)
         finish_adoptions(session)
         _take_in_live(session)
@@ -79,6 +88,8 @@ def sync_once(
             resolve_unknowns(session, _just_sent(session.lake_state))
         account.tell_waiting(session)
         account.tell_strays(session)
+        _tell_conflicts(session, conflicts)
+        tell_duplicates(session)
         jsonl.sweep_payloads(store, _settled(session.lake_state))
         session.log.compact()
         session.log.keep()
@@ -87,11 +98,28 @@ def sync_once(
     return SyncReport(
         counts=session.counts,
         n_pending=_count_remote(session.lake_state, PENDING_PHASES) + session.n_waiting,
-        n_attention=_count(session.lake_state, ATTENTION_PHASES),
+        n_attention=sum(attempt.needs_attention for attempt in session.lake_state.attempts.values()),
         n_live=session.n_live,
         notes=tuple(session.notes),
         exit_code=session.worst_exit_code(),
     )
+
+
+def _conflicts(lake_state: LakeState) -> set[str]:
+    """Return the attempts with answers that differ, of which nobody has said yet which counts."""
+    return {a.attempt_id for a in lake_state.attempts.values() if a.phase is Phase.MISMATCH and a.n_conflicts}
+
+
+def _tell_conflicts(session: Session, known: set[str]) -> None:
+    """Say again, until somebody settles it, what an earlier pass found."""
+    for attempt_id in sorted(known & _conflicts(session.lake_state)):
+        attempt = session.attempt(attempt_id)
+        session.note(
+            Severity.WARNING,
+            f"{attempt.n_conflicts:,} lines of batch {attempt.batch_id} answer a request otherwise than an earlier one",
+            hint=TAKE_HINT,
+            exit_code=ExitCode.ATTENTION,
+        )
 
 
 def _bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
@@ -242,7 +270,8 @@ def _is_news(session: Session, attempt: Attempt, batch: RemoteBatch) -> bool:
 
 def _owners(session: Session, wire: str) -> dict[str, str]:
     """Return which attempts were sent under which token, and with which input file, from here or from a copy."""
-    sent = [a for a in session.lake_state.attempts.values() if (a.n_sends or a.batch_id) and a.wire == wire]
+    mine = (a for a in session.lake_state.attempts.values() if a.wire == wire and not a.is_duplicate)
+    sent = [a for a in mine if a.n_sends or a.batch_id]
     marks = ((mark, a.attempt_id) for a in sent for mark in (a.intent.token, a.sent.file_id if a.sent else a.file_id))
     return {mark: attempt_id for mark, attempt_id in marks if mark}
 

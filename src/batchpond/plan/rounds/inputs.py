@@ -29,23 +29,23 @@ PARENT: Final = "made_from"
 _ID_LENGTH: Final = 10
 
 _LISTS: Final = f"""
-with chosen as (
-  select * from results where study = $study and list_contains($stages, stage) and {GOOD} and (
+WITH chosen AS (
+  SELECT * FROM results WHERE study = $study AND list_contains($stages, stage) AND {GOOD} AND (
     $where
   )
 )
-select chosen.stage, chosen.item_first as parent_id, nullif(chosen.rubric_id, '') as rubric_id, chosen.text,
+SELECT chosen.stage, chosen.item_first AS parent_id, nullif(chosen.rubric_id, '') AS rubric_id, chosen.text,
        items.metadata
-from chosen join items on items.item_hash = chosen.item_first_hash
-order by all
+FROM chosen JOIN items ON items.item_hash = chosen.item_first_hash
+ORDER BY ALL
 """
 _RATINGS: Final = f"""
-select unit_id, avg(score) as rating from results
-where study = $study and list_contains($stages, stage) and {GOOD} and score is not null
-group by unit_id
+SELECT unit_id, avg(score) AS rating FROM results
+WHERE study = $study AND list_contains($stages, stage) AND {GOOD} AND score IS NOT NULL
+GROUP BY unit_id
 """
 _ASKED: Final = """
-select distinct item_first from plan_current where study = $study and list_contains($stages, stage)
+SELECT DISTINCT item_first FROM plan_current WHERE study = $study AND list_contains($stages, stage)
 """
 
 

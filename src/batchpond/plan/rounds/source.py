@@ -40,49 +40,49 @@ from batchpond.plan.rounds.talk import Talk
 from batchpond.study.spec import CONVERSATION, INPUTS, PAIR_TASKS, StagedStudy, StageSpec
 
 _OUTPUTS: Final = f"""{CHOSEN}
-select chosen.unit_id, nullif(chosen.rubric_id, '') as rubric_id, chosen.candidate_first as candidate, chosen.text,
-       items.text as input_text, items.metadata
-from chosen join items on items.item_hash = chosen.item_first_hash
-order by all
+SELECT chosen.unit_id, nullif(chosen.rubric_id, '') AS rubric_id, chosen.candidate_first AS candidate, chosen.text,
+       items.text AS input_text, items.metadata
+FROM chosen JOIN items ON items.item_hash = chosen.item_first_hash
+ORDER BY ALL
 """
 _SAID: Final = f"""
-select results.unit_id, results.rubric_id as tactic_id, results.candidate_first as candidate, results.turn_no,
-       results.text, items.text as question, items.metadata, coalesce((
+SELECT results.unit_id, results.rubric_id AS tactic_id, results.candidate_first AS candidate, results.turn_no,
+       results.text, items.text AS question, items.metadata, coalesce((
          $where
-       ), false) as is_chosen
-from results join items on items.item_hash = results.item_first_hash
-where results.study = $study and results.stage = $stage and {GOOD}
-order by results.turn_no, results.unit_id, results.rubric_id, results.candidate_first
+       ), FALSE) AS is_chosen
+FROM results JOIN items ON items.item_hash = results.item_first_hash
+WHERE results.study = $study AND results.stage = $stage AND {GOOD}
+ORDER BY results.turn_no, results.unit_id, results.rubric_id, results.candidate_first
 """
 _QUESTIONS: Final = """
-select distinct results.item_first as item_id, items.text, items.metadata
-from results join items on items.item_hash = results.item_first_hash
-where results.study = $study and results.stage = $stage and results.turn_no = 0
-order by all
+SELECT DISTINCT results.item_first AS item_id, items.text, items.metadata
+FROM results JOIN items ON items.item_hash = results.item_first_hash
+WHERE results.study = $study AND results.stage = $stage AND results.turn_no = 0
+ORDER BY ALL
 """
 _JUDGED: Final = f"""{CHOSEN}
-, judged as (
-  select item_first as item_id, item_first_hash as item_hash, rubric_id from chosen
-  union
-  select item_second, item_second_hash, rubric_id from chosen where item_second is not null
+, judged AS (
+  SELECT item_first AS item_id, item_first_hash AS item_hash, rubric_id FROM chosen
+  UNION
+  SELECT item_second, item_second_hash, rubric_id FROM chosen WHERE item_second IS NOT NULL
 )
-select judged.item_id, items.text, items.metadata,
-       list(distinct judged.rubric_id order by judged.rubric_id) as judged_by
-from judged join items on items.item_hash = judged.item_hash
-group by all
-order by item_id, items.text, items.metadata
+SELECT judged.item_id, items.text, items.metadata,
+       list(DISTINCT judged.rubric_id ORDER BY judged.rubric_id) AS judged_by
+FROM judged JOIN items ON items.item_hash = judged.item_hash
+GROUP BY ALL
+ORDER BY item_id, items.text, items.metadata
 """
 _PAIRS: Final = f"""{CHOSEN}
-select distinct rubric_id, least(item_first, item_second) as lo, greatest(item_first, item_second) as hi from chosen
+SELECT DISTINCT rubric_id, least(item_first, item_second) AS lo, greatest(item_first, item_second) AS hi FROM chosen
 """
 
 
 def check(store: Store, stage: StageSpec) -> None:
     """Raise StudyError when a stage's own SQL does not fit the lake's views, before anything is paid for it."""
     if stage.rows.sql is not None:
-        name, sql = "sql", f"select * from ({stage.rows.sql}\n) as rows limit 0"
+        name, sql = "sql", f"SELECT * FROM ({stage.rows.sql}\n) AS rows LIMIT 0"
     elif stage.rows.where is not None:
-        name, sql = "where", f"select 1 from results where ({stage.rows.where}\n) limit 0"
+        name, sql = "where", f"SELECT 1 FROM results WHERE ({stage.rows.where}\n) LIMIT 0"
     else:
         return
     try:
@@ -244,28 +244,28 @@ def from_table(rows: Iterable[Mapping[str, Any]], stage: StageSpec) -> Iterator[
 
 
 ITEMS: Final = """
-with shown as (
-  select item_first as item_id, item_first_hash as item_hash from plan_current where study = $study and stage = $stage
-  union
-  select item_second, item_second_hash from plan_current where study = $study and stage = $stage
+WITH shown AS (
+  SELECT item_first AS item_id, item_first_hash AS item_hash FROM plan_current WHERE study = $study AND stage = $stage
+  UNION
+  SELECT item_second, item_second_hash FROM plan_current WHERE study = $study AND stage = $stage
 )
-select shown.item_id, items.text, items.metadata
-from shown join items on items.item_hash = shown.item_hash
-order by all
+SELECT shown.item_id, items.text, items.metadata
+FROM shown JOIN items ON items.item_hash = shown.item_hash
+ORDER BY ALL
 """
 """The items of a stage that has been asked about all of them, which its first round is."""
 _ASKED: Final = f"""
-select rubric_id, provider, request_model, thinking, template_id, item_first, item_second, purpose, round_no,
-       case when {GOOD} then verdict end as verdict
-from results where study = $study and stage = $stage
-order by rubric_id, provider, request_model, thinking, template_id, round_no, slot
+SELECT rubric_id, provider, request_model, thinking, template_id, item_first, item_second, purpose, round_no,
+       CASE WHEN {GOOD} THEN verdict END AS verdict
+FROM results WHERE study = $study AND stage = $stage
+ORDER BY rubric_id, provider, request_model, thinking, template_id, round_no, slot
 """
 _CELL: Final = ("rubric_id", "provider", "request_model", "thinking", "template_id")
 
 
 def has_rows(store: Store, study: str, stage: str) -> bool:
     """Whether a stage has been asked anything, so that its rounds go on from there."""
-    sql = "select 1 from plan_current where study = $study and stage = $stage limit 1"
+    sql = "SELECT 1 FROM plan_current WHERE study = $study AND stage = $stage LIMIT 1"
     return any(query(store, sql, study=study, stage=stage))
 
 

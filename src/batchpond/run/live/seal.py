@@ -10,6 +10,7 @@ does the same again without a trace.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -101,7 +102,7 @@ def _publish_answers(session: Session, attempt: Attempt, file: jsonl.RawFile, co
     failpoints.reach("L4")
     record_download(session, file, content.size_bytes, content.n_lines)
     failpoints.reach("L5")
-    source = derive.Source(attempt.shard_id, attempt.attempt_id, attempt.provider, attempt.intent.origin, (file,))
+    source = dataclasses.replace(collect.source_of(attempt), files=(file,))
     derive.derive(session.store, source, parsers_of(session, attempt), price_of(session, attempt))
 
 
@@ -236,7 +237,7 @@ def unsettled(lake_state: LakeState) -> list[Attempt]:
 
 
 def _is_whole(attempt: Attempt) -> bool:
-    return sum(event.n_lines for event in collect.accepted_downloads(attempt)) >= attempt.intent.n_requests
+    return sum(event.n_lines for event in attempt.downloads) >= attempt.intent.n_requests
 
 
 def settle(session: Session) -> None:
@@ -245,7 +246,7 @@ def settle(session: Session) -> None:
         if attempt.phase is Phase.OPEN:
             end(session, attempt, BatchState.COMPLETED)
         else:
-            collect.finish(session, attempt)
+            collect.finish(session, attempt, collect.read(session, attempt))
 
 
 def end(session: Session, attempt: Attempt, state: BatchState) -> None:
@@ -261,7 +262,8 @@ def end(session: Session, attempt: Attempt, state: BatchState) -> None:
         )
     )
     failpoints.reach("L8")
-    collect.finish(session, session.attempt(attempt.attempt_id))
+    ended = session.attempt(attempt.attempt_id)
+    collect.finish(session, ended, collect.read(session, ended))
 
 
 LOCK: Final = ".live.lock"
