@@ -150,6 +150,17 @@ def _form_retries(session: Session, study: str, approval: Approval) -> None:
         due.form_shards(session, study, approval, again)
 
 
+def count_unsent(session: Session) -> int:
+    """Return how many requests are approved and in no batch yet: whatever they wait for, they are not done."""
+    n_unsent = 0
+    for study, approval in session.lake_state.approvals.items():
+        if approval.study_version == session.lake_state.current_versions.get(study):
+            for shard, latest in candidates(session.store, session.lake_state, study):
+                is_free = latest is None or latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}
+                n_unsent += shard.n_requests if is_free and shard.mode is not Mode.LIVE else 0
+    return n_unsent
+
+
 def is_valid(session: Session, study: str, approval: Approval) -> bool:
     """Whether an approval is of the study's present plan and has not ended; says so where it matters."""
     now = session.store.clock.now()

@@ -12,6 +12,7 @@ on record explains was cut otherwise, and may hold some of the same requests: th
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,7 +23,7 @@ from batchpond import fields, ids, model
 from batchpond.errors import AccessError, AttentionError, ExitCode, LakeError, ProviderError
 from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, seen_as
-from batchpond.lake.records import Approval, Created, Intent, Planned, Rejected, Sent, Sharded, Uploaded
+from batchpond.lake.records import Approval, Asked, Created, Intent, Planned, Rejected, Sent, Sharded, Uploaded
 from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteBatch, RemoteFile, Unclear
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
@@ -184,12 +185,29 @@ def _usable_file(session: Session, attempt: Attempt, provider: BatchProvider) ->
 def _attempt_to_send(session: Session, shard: Sharded, approval: Approval, provider: BatchProvider) -> Attempt:
     latest = session.lake_state.latest_attempt(shard.shard_id)
     if latest is not None and latest.phase in BEFORE_SENT_PHASES:
-        # Its file and its token are at that host: a batch made elsewhere would never be looked for there.
-        check_host(latest, provider)
+        if latest.n_sends:
+            # Its file and its token are at that host: a batch made elsewhere would never be looked for there.
+            check_host(latest, provider)
+        elif provider.host != latest.intent.host:
+            latest = _meant_anew(session, latest, provider)
         _rebuild_payload(session, latest)
         return latest
     ordinal = 1 if latest is None else latest.intent.ordinal + 1
     return _record_intent(session, shard, approval, provider, ordinal)
+
+
+def _meant_anew(session: Session, attempt: Attempt, provider: BatchProvider) -> Attempt:
+    """Mean an attempt that was never sent for the address of now: what was uploaded elsewhere is of no use here."""
+    baseline = Baseline.take(session, provider)
+    meant = dataclasses.replace(
+        attempt.intent,
+        host=provider.host,
+        origin=_origin(attempt.intent, provider),
+        scope=baseline.scope,
+        newest_batch_at=baseline.newest,
+    )
+    session.record(meant)
+    return session.attempt(attempt.attempt_id)
 
 
 def _record_intent(
@@ -219,7 +237,7 @@ def _record_intent(
     return session.attempt(attempt_id)
 
 
-def _origin(shard: Sharded, provider: BatchProvider) -> Origin:
+def _origin(shard: Asked, provider: BatchProvider) -> Origin:
     if shard.mode == Mode.FILES:
         return Origin.FILES
     return Origin.SIMULATED if provider.is_loopback else Origin.BATCH
