@@ -35,7 +35,7 @@ from tests.rigs.small_disk import fill, make_read_only, mounted
 
 ENDPOINTS = tuple(LIVE)
 N = 24
-DISK_BYTES = 6 << 20
+DISK_BYTES = 10 << 20
 
 
 @pytest.fixture(autouse=True)
