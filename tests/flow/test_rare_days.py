@@ -1,0 +1,183 @@
+"""Clocks that jump, keys that are replaced, weeks without a pass, a provider that is away for a day."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from batchpond.clock import ManualClock
+from batchpond.errors import ExitCode
+from batchpond.lake.attempts import Phase
+from batchpond.lake.records import Resolution
+from batchpond.run.resolve import resolve
+from batchpond_sim.world.world import Settings
+from tests.rigs.one_shard import N, assert_one_batch_with_every_answer, finish, planned, working_on
+from tests.rigs.sim_study import LATENCY_S, Rig
+
+DAY_S = 86_400.0
+
+
+class SetClock(ManualClock):
+    """The machine's clock, whose wall somebody sets while the rest of it goes on."""
+
+    def __init__(self, true: ManualClock) -> None:
+        super().__init__(true.now())
+        self.true = true
+        self.set_by_s = 0.0
+
+    def now(self) -> datetime:
+        """Return what the wall shows."""
+        return self.true.now() + timedelta(seconds=self.set_by_s)
+
+    def monotonic_s(self) -> float:
+        """Return what nobody can set."""
+        return self.true.monotonic_s()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass for everyone."""
+        self.true.advance(seconds)
+
+
+@pytest.fixture(scope="module")
+def planned_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return planned(tmp_path_factory.mktemp("planned"))
+
+
+@pytest.fixture
+def rig(tmp_path: Path, planned_lake: Path) -> Iterator[Rig]:
+    with working_on(planned_lake, tmp_path) as rig:
+        yield rig
+
+
+@pytest.fixture
+def wall(rig: Rig) -> SetClock:
+    """The clock of this machine, apart from the provider's."""
+    wall = SetClock(rig.clock)
+    rig.clock = wall
+    return wall
+
+
+# -- clocks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("set_by_s", [-2 * 3600.0, -400 * DAY_S, 30 * DAY_S], ids=["2 h back", "400 d back", "30 d on"])
+def test_a_clock_that_is_set_between_two_passes_changes_no_outcome(rig: Rig, wall: SetClock, set_by_s: float) -> None:
+    rig.submit()
+    wall.set_by_s = set_by_s
+    finish(rig, 2)
+    assert_one_batch_with_every_answer(rig)
+    assert rig.only().phase is Phase.VERIFIED
+    tree = rig.tree()
+    wall.set_by_s = 0.0
+    finish(rig)
+    assert rig.tree() == tree
+
+
+def test_a_clock_that_jumps_ahead_does_not_shorten_the_settle_time(rig: Rig, wall: SetClock) -> None:
+    """By the wall a month went by since the create, by what nobody can set a minute: it may still be carried out."""
+    rig.world.add_fault("batches.create@1:delay_exec=400")
+    rig.submit()
+    assert rig.only().phase is Phase.UNKNOWN
+    wall.set_by_s = 30 * DAY_S
+    for _ in range(3):
+        rig.clock.advance(60)
+        rig.sync()
+        assert (rig.only().phase, rig.wire.n_create_posts) == (Phase.UNKNOWN, 1)
+    finish(rig, 2)
+    assert_one_batch_with_every_answer(rig)
+
+
+@pytest.mark.parametrize("n_days", [8, 29])
+def test_a_week_or_a_month_without_a_pass_loses_nothing_that_is_still_kept(rig: Rig, n_days: int) -> None:
+    rig.submit()
+    rig.clock.advance(n_days * DAY_S)
+    finish(rig, 2)
+    assert_one_batch_with_every_answer(rig)
+
+
+def test_results_that_were_deleted_meanwhile_are_told_at_each_pass_and_not_bought_again(rig: Rig) -> None:
+    """The provider keeps them for a month: after two they are gone, and giving them up is for a person to say."""
+    rig.submit()
+    rig.clock.advance(65 * DAY_S)
+    for _ in range(3):
+        finish(rig, 10)
+        rig.notes.clear()
+        assert rig.sync().exit_code is ExitCode.ATTENTION
+        assert any("results are kept about 30 days" in note for note in rig.notes)
+    assert (rig.only().phase, rig.wire.n_create_posts) == (Phase.ENDED, 1)
+    resolve(rig.store(), rig.only().attempt_id, Resolution.LOST, providers=rig.providers())
+    finish(rig)
+    assert (rig.only().phase, rig.wire.n_create_posts) == (Phase.LOST, 1)
+    assert rig.answers() == {}
+
+
+# -- keys ------------------------------------------------------------------------------------------
+
+
+def two_keys(path: Path, second: str) -> Rig:
+    keys = {"sk-a": "proj_a", "sk-b": second}
+    settings = Settings(seed=1, latency_s=LATENCY_S, keys=keys)
+    rig = Rig(path, settings, max_requests=50, models=("gpt-4.1-mini",), key="sk-a", with_lens=False)
+    rig.plan()
+    return rig
+
+
+@pytest.mark.parametrize("fault", [None, "batches.create@1:reset_after"], ids=["open", "in doubt"])
+def test_a_new_key_of_the_same_project_goes_on_where_the_old_one_was(tmp_path: Path, fault: str | None) -> None:
+    rig = two_keys(tmp_path, "proj_a")
+    if fault is not None:
+        rig.world.add_fault(fault)
+        rig.world.add_fault("batches.create@1:stale_list=60")
+    rig.submit()
+    rig.key = "sk-b"
+    finish(rig, 3)
+    assert_one_batch_with_every_answer(rig)
+    rig.world.close()
+
+
+def test_a_key_of_another_organisation_buys_nothing_again(tmp_path: Path) -> None:
+    """Open batches are 404 to it: for most of a day that is no loss, and never a reason to send them anew."""
+    rig = two_keys(tmp_path, "proj_b")
+    rig.submit()
+    rig.key = "sk-b"
+    for _ in range(20):
+        rig.clock.advance(3_600)
+        rig.sync()
+    assert rig.only().phase is Phase.OPEN
+    rig.key = "sk-a"
+    finish(rig, 2)
+    assert_one_batch_with_every_answer(rig)
+    rig.world.close()
+
+
+# -- a provider that is away -----------------------------------------------------------------------
+
+
+def test_a_day_without_the_provider_changes_and_writes_nothing(rig: Rig) -> None:
+    """And what comes after it is as if it had not been."""
+    rig.submit()
+    rig.sync()
+    tree = rig.tree()
+    rig.world.add_fault("*@*:status=503")
+    for _ in range(24):
+        rig.clock.advance(3_600)
+        rig.sync()
+    assert rig.only().phase is Phase.OPEN
+    assert rig.tree() == tree
+    rig.world.clear_faults()
+    finish(rig, 2)
+    assert rig.billed()[0] == N
+    assert_one_batch_with_every_answer(rig)
+
+
+def test_the_clocks_of_these_tests_are_two() -> None:
+    """The tests above could fail: setting the wall moves nothing else."""
+    true = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+    wall = SetClock(true)
+    wall.set_by_s = -60.0
+    wall.advance(10)
+    assert (wall.monotonic_s(), true.monotonic_s()) == (10, 10)
+    assert (true.now() - wall.now()).total_seconds() == 60
