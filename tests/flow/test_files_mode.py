@@ -337,7 +337,9 @@ def test_two_answers_to_one_request_are_flagged(sent: FilesRig) -> None:
     """The first row stands, the other is kept and shown."""
 
     def change(rows: list[Row]) -> list[Row]:
-        return [*rows, rows[0] | {"id": "another"}]
+        other = json.loads(json.dumps(rows[0]))
+        other["response"]["body"]["choices"][0]["message"]["content"] = "something else"
+        return [*rows, other]
 
     sent.work(change)
     assert sent.sync().exit_code == ExitCode.ATTENTION

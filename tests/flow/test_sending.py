@@ -118,6 +118,7 @@ def test_an_approval_pays_for_attempts_that_it_sends_though_an_earlier_one_made_
     rig.world.add_fault("batches.create@*:billing")
     rig.submit()
     rig.world.clear_faults()
+    rig.clock.advance(1_000)  # a 429 has the settle time to turn out to have made a batch
     rig.submit()
     with rig.store().lock("test"):
         session = Session.begin(rig.store(), rig.providers())

@@ -10,7 +10,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -56,6 +56,8 @@ class FakeOpenAI:
     """What creates answer that are not carried out."""
     bodies: list[bytes] = field(default_factory=list)
     """What downloads of results hold instead."""
+    on_create: Callable[[dict[str, Any]], None] | None = None
+    """What happens right before a batch is made."""
     list_answers: list[Answer | None] = field(default_factory=list)
     files: dict[str, tuple[str, bytes, int]] = field(default_factory=dict)
     batches: list[dict[str, Any]] = field(default_factory=list)
@@ -139,6 +141,8 @@ class FakeOpenAI:
         refusal = self.refusals.pop(0) if self.refusals else None
         if refusal is not None:
             return refusal
+        if self.on_create is not None:
+            self.on_create(asked)
         batch = self.create(asked)
         given = self.create_answers.pop(0) if self.create_answers else None
         return given or _json(batch)

@@ -40,9 +40,10 @@ def command(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_j
     other requests count as cancelled. For models of mode `files` this says that no more results
     will come.
     """
-    from batchpond.run.resolve import cancel
+    from batchpond.run.resolve import cancel, check_names
 
     diagnostics, store = invocation.diagnostics, invocation.store()
+    check_names(store, batches)
     if not is_yes and not diagnostics.confirm(f"Cancel {plural(len(batches), 'batch')}?", flag="--yes"):
         raise UsageError("not confirmed; nothing was cancelled")
     with providers(store) as connected:

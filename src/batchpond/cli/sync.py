@@ -154,6 +154,7 @@ def document(counts: Counts, report: SyncReport) -> dict[str, Any]:
         "n_pending": report.n_pending,
         "n_attention": report.n_attention,
         "n_live": report.n_live,
+        "n_unsent": report.n_unsent,
         "notes": notes_documents(report.notes),
     }
 
@@ -170,7 +171,8 @@ def exit_code(report: SyncReport, *, is_exit_code: bool) -> ExitCode:
 def _conclude(diagnostics: Diagnostics, total: Counts, report: SyncReport) -> None:
     values = dataclasses.asdict(total)
     done = ", ".join(f"{values[name]:,} {words}" for name, words in WHAT.items() if values[name])
-    left = f"{plural(report.n_pending, 'batch')} pending" if report.n_pending else "nothing pending"
+    waiting = f"{plural(report.n_unsent, 'approved request')} not sent yet" if report.n_unsent else "nothing pending"
+    left = f"{plural(report.n_pending, 'batch')} pending" if report.n_pending else waiting
     if report.n_attention:
         left += f", {plural(report.n_attention, 'batch')} need attention"
     hint = "`batchpond status` shows which" if report.n_attention else None

@@ -408,7 +408,10 @@ class LakeState:
             self.batch_ids.add(event.batch_id)
 
     def _add_intent(self, intent: Intent) -> None:
-        if intent.attempt_id not in self.attempts:
+        known = self.attempts.get(intent.attempt_id)
+        if known is not None and not known.n_sends and known.batch_id is None:
+            self.attempts[intent.attempt_id] = Attempt(intent)  # meant for another address now: nothing of it is there
+        elif known is None:
             self.attempts[intent.attempt_id] = Attempt(intent)
             if intent.shard_kind is not ShardKind.DUPLICATE:
                 self.by_shard.setdefault(intent.shard_id, []).append(intent.attempt_id)

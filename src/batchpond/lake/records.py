@@ -218,7 +218,7 @@ class Sent(OfAttempt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected(OfAttempt):
-    """The provider definitely made no batch; `retry_at` is when it said that it may be asked again."""
+    """The provider said that it made no batch, with this HTTP status; `retry_at` is when it may be asked again."""
 
     kind = "rejected"
     is_occurrence = True
@@ -226,6 +226,7 @@ class Rejected(OfAttempt):
     error_class: ErrorClass
     error_code: str | None = None
     message: str
+    provider_status: str | None = None
     retry_at: datetime | None = None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -168,9 +169,10 @@ def planned_version(lake_state: LakeState, study: str) -> str:
     version = lake_state.current_versions.get(study)
     if version is None:
         known = ", ".join(sorted(lake_state.current_versions)) or "none"
+        near = difflib.get_close_matches(study, lake_state.current_versions, 1)
         raise UsageError(
             f"no plan for study {study!r} in this lake (planned: {known})",
-            hint="`batchpond plan FILE` makes it",
+            hint=f"did you mean {near[0]!r}?" if near else "`batchpond plan FILE` makes it",
         )
     return version
 

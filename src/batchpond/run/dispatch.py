@@ -17,7 +17,7 @@ from batchpond.model import ErrorClass, Mode, ShardKind
 from batchpond.plan import planned, shards
 from batchpond.providers import registry
 from batchpond.run import due
-from batchpond.run.send import send_shard
+from batchpond.run.send import Sending, send_shard
 from batchpond.run.session import Session, Severity
 from batchpond.study import settings as config
 
@@ -28,6 +28,7 @@ QUEUE_BACKOFF_MAX = timedelta(hours=6)
 REQUEUES_MAX = 8
 _QUEUED_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN})
 REJECTIONS_MAX = 12
+DOUBTS_MAX = 6
 
 
 class Readiness(StrEnum):
@@ -49,8 +50,10 @@ class Trigger:
 
 def readiness(attempt: Attempt | None, trigger: Trigger) -> Readiness:
     """Return whether the shard of this latest attempt may be sent; pure."""
-    if attempt is None or attempt.phase in UNSENT_PHASES or attempt.phase is Phase.ABSENT:
+    if attempt is None or attempt.phase in UNSENT_PHASES:
         return Readiness.READY
+    if attempt.phase is Phase.ABSENT:
+        return _after_doubt(attempt, trigger)
     if attempt.phase is Phase.REJECTED:
         return _after_rejection(attempt, trigger)
     if due.is_requeued(attempt):
@@ -69,6 +72,17 @@ def _after_rejection(attempt: Attempt, trigger: Trigger) -> Readiness:
     wait = min(BACKOFF_FIRST * 2 ** (attempt.n_rejections - 1), BACKOFF_MAX)
     ready_at = max(rejection.occurred_at + wait, rejection.retry_at or rejection.occurred_at)
     return Readiness.READY if trigger.now >= ready_at else Readiness.WAITING
+
+
+def _after_doubt(attempt: Attempt, trigger: Trigger) -> Readiness:
+    """Ask ever more rarely for a batch whose creates all end without a clear answer, and then leave it to a person."""
+    ordinal = attempt.intent.ordinal
+    if ordinal == 1 or trigger.is_explicit or not attempt.observed:
+        return Readiness.READY
+    if ordinal > DOUBTS_MAX:
+        return Readiness.HELD
+    wait = min(QUEUE_BACKOFF_FIRST * 2 ** (ordinal - 1), QUEUE_BACKOFF_MAX)
+    return Readiness.READY if trigger.now >= attempt.observed[-1].occurred_at + wait else Readiness.WAITING
 
 
 def _after_failure(attempt: Attempt, trigger: Trigger) -> Readiness:
@@ -136,6 +150,17 @@ def _form_retries(session: Session, study: str, approval: Approval) -> None:
         due.form_shards(session, study, approval, again)
 
 
+def count_unsent(session: Session) -> int:
+    """Return how many requests are approved and in no batch yet: whatever they wait for, they are not done."""
+    n_unsent = 0
+    for study, approval in session.lake_state.approvals.items():
+        if approval.study_version == session.lake_state.current_versions.get(study):
+            for shard, latest in candidates(session.store, session.lake_state, study):
+                is_free = latest is None or latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}
+                n_unsent += shard.n_requests if is_free and shard.mode is not Mode.LIVE else 0
+    return n_unsent
+
+
 def is_valid(session: Session, study: str, approval: Approval) -> bool:
     """Whether an approval is of the study's present plan and has not ended; says so where it matters."""
     now = session.store.clock.now()
@@ -192,7 +217,7 @@ def _send_study(session: Session, study: str, approval: Approval, trigger: Trigg
             case Readiness.DONE:
                 continue
             case Readiness.WAITING:
-                if latest is not None and latest.phase in {Phase.REJECTED, Phase.VERIFIED}:
+                if latest is not None and latest.phase in {Phase.REJECTED, Phase.VERIFIED, Phase.ABSENT}:
                     session.n_waiting += 1
                     precedence.hold(shard, shards.of_model(shard))
                 continue
@@ -209,8 +234,10 @@ def _send_study(session: Session, study: str, approval: Approval, trigger: Trigg
             session.n_waiting += obstacle.passes_by_itself
             continue
         with session.isolated(shard.wire, f"sending {shard.n_requests} requests to {shard.wire}"):
-            send_shard(session, shard, approval)
-            budget.reserve(shard)
+            if send_shard(session, shard, approval) is Sending.WAITING:
+                session.n_waiting += 1
+            else:
+                budget.reserve(shard)
     for (reason, exit_code), n in waiting_for.items():
         session.note(Severity.INFO, f"{n} shards of study {study} wait for {reason}", exit_code=exit_code)
 
@@ -228,7 +255,11 @@ class Obstacle:
     exit_code: ExitCode = ExitCode.DONE
 
 
-_REFUSED = Obstacle("a person: the provider refused them", passes_by_itself=False, exit_code=ExitCode.ATTENTION)
+_REFUSED = Obstacle(
+    "a person: the provider refused them, or never answered clearly",
+    passes_by_itself=False,
+    exit_code=ExitCode.ATTENTION,
+)
 
 
 def _obstacle(

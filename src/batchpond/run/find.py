@@ -5,7 +5,6 @@ Where a provider carries no token, only the results of a batch tell whose it is.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from batchpond.lake.records import (
 from batchpond.model import RemoteBatch, ShardKind
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
-from batchpond.run.session import Session, Severity
+from batchpond.run.session import Listing, Session, Severity
 
 if TYPE_CHECKING:  # it brings the HTTP library, which a pass with nothing to ask does not need
     from batchpond.providers.shared.live import LiveClient
@@ -139,19 +138,6 @@ WINDOW = timedelta(days=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The batches of an account in a window; absence can only be read from a complete one."""
-
-    batches: tuple[RemoteBatch, ...]
-    is_complete: bool
-
-    def evidence(self) -> str:
-        """Return a digest that says which batches were seen."""
-        seen = ",".join(sorted(batch.batch_id for batch in self.batches))
-        return f"{len(self.batches)} batches, sha256 {hashlib.sha256(seen.encode()).hexdigest()[:16]}"
-
-
 def list_since(provider: BatchProvider, since: datetime) -> Listing:
     """Page through the account's batches back to `since`; a repeated cursor ends it incomplete.
 
@@ -241,7 +227,7 @@ def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt])
     listing = list_since(provider, max(oldest, _EPOCH + WINDOW) - WINDOW)
     failpoints.reach("Y1")
     for attempt in attempts:
-        found = _matches(listing, attempt)
+        found = matches(session, provider, attempt, listing.batches)
         n_undecided = 0
         if not found and provider.descriptor.is_opaque:
             looked = search(session, provider, attempt, listing.batches)
@@ -265,9 +251,37 @@ def _by_age(batch: RemoteBatch) -> tuple[datetime, str]:
     return batch.created_at or _EPOCH, batch.batch_id
 
 
-def _matches(listing: Listing, attempt: Attempt) -> list[RemoteBatch]:
-    found = {batch.batch_id: batch for batch in listing.batches if attempt.is_named_by(batch)}
-    return sorted(found.values(), key=_by_age)
+def matches(
+    session: Session, provider: BatchProvider, attempt: Attempt, listed: Iterable[RemoteBatch]
+) -> list[RemoteBatch]:
+    """Return the listed batches of an attempt, the oldest first: those that carry its mark and can be of it.
+
+    The token can be read by whoever uses the account: a batch of another endpoint, number of requests or input file
+    carries it without being ours. A copy of this lake has a file of its own, of the same name and size.
+    """
+    named = {batch.batch_id: batch for batch in listed if attempt.is_named_by(batch)}
+    fitting = [batch for batch in named.values() if _is_alike(attempt, batch)]
+    own_file = attempt.sent.file_id if attempt.sent else None
+    if own_file is not None and any(batch.input_file_id not in {None, own_file} for batch in fitting):
+        name, since = f"{attempt.token}.jsonl", max(attempt.uploaded_at or _EPOCH, _EPOCH + WINDOW) - WINDOW
+        uploads = (file for file in provider.find_uploads(name, since) if file.size_bytes == attempt.intent.size_bytes)
+        known = {None, own_file, *(file.file_id for file in uploads)}
+        fitting = [batch for batch in fitting if batch.input_file_id in known]
+    for batch in named.values():
+        if batch not in fitting:
+            text = f"{attempt.provider} batch {batch.batch_id} carries the token of attempt {attempt.attempt_id}"
+            session.note(
+                Severity.WARNING,
+                f"{text}, but was made of other requests: it is not taken for its batch",
+                hint="somebody made it from what this account shows; `batchpond adopt --list` shows it",
+                exit_code=ExitCode.ATTENTION,
+            )
+    return sorted(fitting, key=_by_age)
+
+
+def _is_alike(attempt: Attempt, batch: RemoteBatch) -> bool:
+    is_same_endpoint = batch.endpoint in {None, attempt.intent.endpoint}
+    return is_same_endpoint and (batch.n_total or None) in {None, attempt.intent.n_requests}
 
 
 def adopt(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> None:

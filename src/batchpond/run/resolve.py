@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from batchpond.errors import ExitCode, UsageError
-from batchpond.lake.attempts import LOSABLE_PHASES, UNCLEAR_PHASES, Attempt, LakeState, Phase, seen_as
+from batchpond.lake import events
+from batchpond.lake.attempts import LOSABLE_PHASES, UNCLEAR_PHASES, Attempt, LakeState, Phase, fold, seen_as
 from batchpond.lake.records import (
     Absent,
     Adopted,
@@ -89,7 +91,12 @@ def find_attempt(lake_state: LakeState, wanted: str) -> Attempt:
     if len(found) == 1:
         return found[0]
     problem = "no attempt or batch" if not found else f"{len(found)} attempts"
-    raise UsageError(f"{problem} {wanted!r} in this lake", hint="`batchpond status` lists attempts and batches")
+    names = [
+        name for attempt in lake_state.attempts.values() for name in (attempt.attempt_id, attempt.batch_id) if name
+    ]
+    near = difflib.get_close_matches(wanted, names, 1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise UsageError(f"{problem} {wanted!r} in this lake", hint=f"{hint}`batchpond status` lists attempts and batches")
 
 
 def _events(session: Session, attempt: Attempt, resolution: Resolution, batch_id: str | None) -> list[Event]:
@@ -146,6 +153,13 @@ class CancelReport:
     asked: tuple[str, ...]
     notes: tuple[Note, ...]
     exit_code: ExitCode
+
+
+def check_names(store: Store, wanted: Sequence[str]) -> None:
+    """Raise UsageError for a batch or attempt that the lake does not know; reads only."""
+    lake_state = fold(events.read(store))
+    for name in wanted:
+        find_attempt(lake_state, name)
 
 
 def cancel(store: Store, wanted: Sequence[str], *, providers: Providers) -> CancelReport:

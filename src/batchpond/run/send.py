@@ -12,6 +12,7 @@ on record explains was cut otherwise, and may hold some of the same requests: th
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,15 +23,18 @@ from batchpond import fields, ids, model
 from batchpond.errors import AccessError, AttentionError, ExitCode, LakeError, ProviderError
 from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, seen_as
-from batchpond.lake.records import Approval, Created, Intent, Planned, Rejected, Sent, Sharded, Uploaded
+from batchpond.lake.records import Approval, Asked, Created, Intent, Planned, Rejected, Sent, Sharded, Uploaded
 from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteBatch, RemoteFile, Unclear
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
 from batchpond.run import find
-from batchpond.run.find import WINDOW, adopt, check_host, list_since, record_doubt
-from batchpond.run.session import Session, Severity
+from batchpond.run.find import WINDOW, adopt, check_host, list_since, matches, record_doubt, search
+from batchpond.run.session import Listing, Session, Severity
 
 SEND_LEASE_S = 60.0
+LOOK_EVERY_S = 5.0
+# Statuses that something between the provider and us gives of its own.
+_SAID_BY_OTHERS = frozenset({"413", "429", "529"})
 FILE_MARGIN_S = 7_200.0
 
 
@@ -39,6 +43,7 @@ class Sending(StrEnum):
 
     CREATED = "created"
     TAKEN_IN = "taken_in"
+    WAITING = "waiting"
     REJECTED = "rejected"
     UNKNOWN = "unknown"
 
@@ -78,16 +83,92 @@ def send_shard(session: Session, shard: Sharded, approval: Approval) -> Sending:
     # Where no batch carries a token, its input file names it.
     is_known_by_file = provider.descriptor.takes_files and not provider.descriptor.has_token
     is_shared = attempt.mode is Mode.BATCH
-    if is_shared and not is_known_by_file and take_in(session, provider, attempt):
+    if is_shared and attempt.n_sends:
+        looked = _look_again(session, provider, attempt)
+        if looked is not None:
+            return looked
+    elif is_shared and not is_known_by_file and take_in(session, provider, attempt):
         return Sending.TAKEN_IN
     file_id = None
     if provider.descriptor.takes_files:
         file_id = _usable_file(session, attempt, provider) or _upload(session, attempt, provider)
-    if is_shared and is_known_by_file:
-        attempt = session.attempt(attempt.attempt_id)
-        if take_in(session, provider, attempt):
-            return Sending.TAKEN_IN
-    return _create(session, session.attempt(attempt.attempt_id), file_id, provider)
+    attempt = session.attempt(attempt.attempt_id)
+    if is_shared and is_known_by_file and not attempt.n_sends and take_in(session, provider, attempt):
+        return Sending.TAKEN_IN
+    if is_shared and _is_there_by_now(session, provider, attempt):
+        return Sending.TAKEN_IN
+    return _create(session, attempt, file_id, provider)
+
+
+def _look_again(session: Session, provider: BatchProvider, attempt: Attempt) -> Sending | None:
+    """Look for the batch of a create that was refused before it is asked for again; None where there is none.
+
+    A refusal may follow execution: something between may say no though the provider said yes. Where it may come from
+    such a thing, the batch has the settle time to appear. Raises ProviderError where no complete listing is to be had.
+    """
+    refusal = attempt.rejection
+    if refusal is not None and refusal.provider_status in _SAID_BY_OTHERS:
+        ready_at = refusal.occurred_at + timedelta(seconds=session.settle_s(provider))
+        if session.store.clock.now() < ready_at:
+            text = f"a batch that {attempt.provider} refused is asked for again after {ready_at:%H:%M} UTC"
+            session.note(Severity.INFO, text, hint="until then it might still come to be; `batchpond sync` goes on")
+            return Sending.WAITING
+    listing = _listed_whole(session, provider, attempt)
+    found = matches(session, provider, attempt, listing.batches)
+    if not found and provider.descriptor.is_opaque:
+        looked = search(session, provider, attempt, listing.batches)
+        if looked.n_undecided:
+            return Sending.WAITING
+        found = [looked.found] if looked.found else []
+    if not found:
+        return None
+    return _found_after_all(session, attempt, found)
+
+
+def _found_after_all(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> Sending:
+    adopt(session, attempt, found)
+    session.note(
+        Severity.WARNING,
+        f"{attempt.provider} refused a batch of {attempt.intent.n_requests} requests and made it all the same:"
+        f" {found[0].batch_id}; it was taken in and nothing was sent again",
+        hint="`batchpond sync` collects it",
+    )
+    return Sending.TAKEN_IN
+
+
+def _listed_whole(session: Session, provider: BatchProvider, attempt: Attempt) -> Listing:
+    """Return a complete listing of the account, made once a pass; raises ProviderError where there is none."""
+    if attempt.wire not in session.listings:
+        session.listings[attempt.wire] = list_since(provider, planned_since(session, attempt.intent.study))
+        session.looked_at_s[attempt.wire] = session.store.clock.monotonic_s()
+    listing = session.listings[attempt.wire]
+    if not listing.is_complete:
+        raise ProviderError(
+            f"{attempt.provider} did not list its batches to the end: whether a refused one was made is not known",
+            hint="`batchpond sync` looks again before it sends anything of it",
+        )
+    return listing
+
+
+def _is_there_by_now(session: Session, provider: BatchProvider, attempt: Attempt) -> bool:
+    """Whether a batch of the attempt has come to be since the last look, if that was long enough ago.
+
+    One page: what another copy of the lake, or an earlier create, brought into being just now is the newest there.
+    """
+    now_s = session.store.clock.monotonic_s()
+    if provider.descriptor.is_opaque or now_s - session.looked_at_s.get(attempt.wire, now_s) <= LOOK_EVERY_S:
+        return False
+    session.looked_at_s[attempt.wire] = now_s
+    try:
+        page = provider.list_page(None)
+    except ProviderError:
+        if attempt.n_sends:
+            raise
+        return False  # as where no server lists anything: this guards against copies of a lake
+    found = matches(session, provider, attempt, page.batches)
+    if found:
+        adopt(session, attempt, found)
+    return bool(found)
 
 
 def _usable_file(session: Session, attempt: Attempt, provider: BatchProvider) -> str | None:
@@ -104,12 +185,29 @@ def _usable_file(session: Session, attempt: Attempt, provider: BatchProvider) ->
 def _attempt_to_send(session: Session, shard: Sharded, approval: Approval, provider: BatchProvider) -> Attempt:
     latest = session.lake_state.latest_attempt(shard.shard_id)
     if latest is not None and latest.phase in BEFORE_SENT_PHASES:
-        # Its file and its token are at that host: a batch made elsewhere would never be looked for there.
-        check_host(latest, provider)
+        if latest.n_sends:
+            # Its file and its token are at that host: a batch made elsewhere would never be looked for there.
+            check_host(latest, provider)
+        elif provider.host != latest.intent.host:
+            latest = _meant_anew(session, latest, provider)
         _rebuild_payload(session, latest)
         return latest
     ordinal = 1 if latest is None else latest.intent.ordinal + 1
     return _record_intent(session, shard, approval, provider, ordinal)
+
+
+def _meant_anew(session: Session, attempt: Attempt, provider: BatchProvider) -> Attempt:
+    """Mean an attempt that was never sent for the address of now: what was uploaded elsewhere is of no use here."""
+    baseline = Baseline.take(session, provider)
+    meant = dataclasses.replace(
+        attempt.intent,
+        host=provider.host,
+        origin=_origin(attempt.intent, provider),
+        scope=baseline.scope,
+        newest_batch_at=baseline.newest,
+    )
+    session.record(meant)
+    return session.attempt(attempt.attempt_id)
 
 
 def _record_intent(
@@ -139,7 +237,7 @@ def _record_intent(
     return session.attempt(attempt_id)
 
 
-def _origin(shard: Sharded, provider: BatchProvider) -> Origin:
+def _origin(shard: Asked, provider: BatchProvider) -> Origin:
     if shard.mode == Mode.FILES:
         return Origin.FILES
     return Origin.SIMULATED if provider.is_loopback else Origin.BATCH
@@ -259,6 +357,7 @@ def _rejected(session: Session, attempt: Attempt, answer: model.Rejected) -> Sen
             error_class=answer.error_class,
             error_code=answer.code,
             message=answer.message,
+            provider_status=str(answer.status_code),
             retry_at=None if wait_s is None else session.store.clock.now() + timedelta(seconds=wait_s),
         )
     )
@@ -341,6 +440,7 @@ def _listed(session: Session, provider: BatchProvider, attempt: Attempt) -> tupl
     if key not in session.listed:
         wanted = planned_since(session, attempt.intent.study)
         wide_enough = (held for (wire, _), held in session.listed.items() if wire == attempt.wire and held[0] <= wanted)
+        session.looked_at_s[attempt.wire] = session.store.clock.monotonic_s()
         session.listed[key] = next(wide_enough, None) or (wanted, _batches(session, provider, wanted))
     return session.listed[key][1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -123,11 +124,25 @@ class Providers:
         return name in self._refused
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The batches of an account in a window; absence can only be read from a complete one."""
+
+    batches: tuple[RemoteBatch, ...]
+    is_complete: bool
+
+    def evidence(self) -> str:
+        """Return a digest that says which batches were seen."""
+        seen = ",".join(sorted(batch.batch_id for batch in self.batches))
+        return f"{len(self.batches)} batches, sha256 {hashlib.sha256(seen.encode()).hexdigest()[:16]}"
+
+
 @dataclass(slots=True)
 class Session:
     """The state of a pass. Make it while holding the lake's lock.
 
-    `listed` has the batches of a wire since a study was planned, `heads` the first custom_id of looked-into results.
+    `listed` has the batches of a wire since a study was planned, `heads` the first custom_id of looked-into results,
+    `listings` what a wire listed to find refused creates, `looked_at_s` when its batches were listed last.
     """
 
     store: Store
@@ -144,6 +159,8 @@ class Session:
     newest: dict[str, datetime | None] = field(default_factory=dict)
     listed: dict[tuple[str, str], tuple[datetime, tuple[RemoteBatch, ...]]] = field(default_factory=dict)
     heads: dict[str, str | None] = field(default_factory=dict)
+    listings: dict[str, Listing] = field(default_factory=dict)
+    looked_at_s: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def begin(cls, store: Store, providers: Providers, on_note: Callable[[Note], None] | None = None) -> Session:

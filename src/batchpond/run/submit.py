@@ -270,9 +270,9 @@ def retry(
     UsageError for a study that was never submitted, and like `submit` for money.
     """
     lake_state = fold(read(store))
+    version = planned.planned_version(lake_state, study)
     approval = lake_state.approvals.get(study)
-    version = lake_state.current_versions.get(study)
-    if approval is None or version is None:
+    if approval is None:
         known = ", ".join(sorted(lake_state.approvals)) or "none"
         raise UsageError(
             f"study {study!r} was never submitted (submitted: {known})", hint=f"`batchpond submit {study}` does it"

@@ -31,7 +31,7 @@ from batchpond.model import Mode, RemoteBatch
 from batchpond.plan import planned
 from batchpond.providers.base import BatchProvider
 from batchpond.run import account
-from batchpond.run.dispatch import finish_adoptions, send_due
+from batchpond.run.dispatch import count_unsent, finish_adoptions, send_due
 from batchpond.run.find import (
     PAGES_MAX,
     adopt,
@@ -51,13 +51,14 @@ PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, 
 class SyncReport:
     """What a pass did and what is left; `n_pending` counts batches that will still change or be sent.
 
-    `n_live` requests wait for `batchpond live`.
+    `n_live` requests wait for `batchpond live`, and `n_unsent` that are approved are in no batch yet.
     """
 
     counts: Counts
     n_pending: int
     n_attention: int
     n_live: int
+    n_unsent: int
     notes: tuple[Note, ...]
     exit_code: ExitCode
 
@@ -91,6 +92,7 @@ def sync_once(
         _tell_conflicts(session, conflicts)
         tell_duplicates(session)
         jsonl.sweep_payloads(store, _settled(session.lake_state))
+        n_unsent = count_unsent(session)
         session.log.compact()
         session.log.keep()
         planned.keep(store)
@@ -100,6 +102,7 @@ def sync_once(
         n_pending=_count_remote(session.lake_state, PENDING_PHASES) + session.n_waiting,
         n_attention=sum(attempt.needs_attention for attempt in session.lake_state.attempts.values()),
         n_live=session.n_live,
+        n_unsent=n_unsent,
         notes=tuple(session.notes),
         exit_code=session.worst_exit_code(),
     )

@@ -16,7 +16,6 @@ from typing import Final
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from batchpond.clock import random_hex
 from batchpond.errors import LakeError
@@ -139,7 +138,7 @@ def bad_files(lake_path: Path) -> list[BadFile]:
 def check_file(table: str, path: Path) -> str | None:
     """Return why a table's file cannot be read, judged by its footer; None when it can."""
     try:
-        schema = pq.read_schema(path)
+        schema = _schema(path)
     except (pa.ArrowException, OSError) as error:
         return f"not a readable Parquet file: {_first_line(error)}"
     wanted, written = TABLES[table], schema.remove_metadata()
@@ -147,6 +146,12 @@ def check_file(table: str, path: Path) -> str | None:
     if not written.equals(pa.schema(kept)):
         return f"its columns are not those of table {table}"
     return None
+
+
+def _schema(path: Path) -> pa.Schema:
+    import pyarrow.parquet as pq  # takes a tenth of a second: a reader that finds its lens in place needs none of it
+
+    return pq.read_schema(path)
 
 
 def ddl(lake_path: Path, files: Files) -> str:
@@ -386,7 +391,7 @@ def _table_view(name: str, table: Table, files: Sequence[Path]) -> str:
     if not files:
         return f"{head}{nothing};\n"
     paths = ",\n".join(f"  {literal(os.path.abspath(path))}" for path in files)
-    if table.later and any(lacks_later(table, pq.read_schema(path)) for path in files):
+    if table.later and any(lacks_later(table, _schema(path)) for path in files):
         options = "hive_partitioning = FALSE, union_by_name = TRUE"
         return f"{head}{nothing}\nUNION ALL BY NAME\nFROM read_parquet([\n{paths}\n], {options});\n"
     columns = ",\n".join(f"  CAST({quoted(f.name)} AS {_TYPES[f.type]}) AS {quoted(f.name)}" for f in table.schema)

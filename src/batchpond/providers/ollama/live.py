@@ -8,6 +8,7 @@ false (Ollama of 2025-10 and newer) make it refuse such a prompt instead.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from batchpond.model import ErrorClass, FileRole, Finish, Prompt, Response, Resp
 from batchpond.providers.base import BuiltBody, LiveStart, ModelSettings, live_descriptor
 from batchpond.providers.http.errors import ApiError
 from batchpond.providers.shared.lines import (
+    add_parameters,
     failed,
     messages,
     refused_thinking,
@@ -156,7 +158,11 @@ def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
     model = settings.request_model
     if settings.endpoint != CHAT:
         raise UsageError(f"model {model}: endpoint {settings.endpoint!r} is not {CHAT}")
-    options: dict[str, Any] = {"num_ctx": context_tokens(prompt, settings.max_output_tokens)}
+    inside = dict(settings.parameters or {})
+    beside = {name: inside.pop(name) for name in tuple(inside) if name in _BESIDE_OPTIONS}
+    options: dict[str, Any] = {
+        "num_ctx": inside.pop("num_ctx", context_tokens(prompt, settings.max_output_tokens)),
+    }
     if settings.max_output_tokens is not None:
         options["num_predict"] = settings.max_output_tokens
     if settings.temperature is not None:
@@ -167,14 +173,8 @@ def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
         body["think"] = _think(settings)
     if settings.output_schema is not None:
         body["format"] = settings.output_schema
-    for name, value in (settings.parameters or {}).items():
-        if name in _RESERVED:
-            message = f"model {model}: parameter {name!r} cannot be passed through"
-            raise UsageError(message, hint=f"it is set by {_RESERVED[name]}")
-        if name in body:
-            message = f"model {model}: parameter {name!r} is already set by a setting of its own"
-            raise UsageError(message, hint=f"remove {name!r} from the parameters, or the setting")
-        (body if name in _BESIDE_OPTIONS else options)[name] = value
+    add_parameters(body, dataclasses.replace(settings, parameters=beside), _RESERVED)
+    add_parameters(options, dataclasses.replace(settings, parameters=inside), _RESERVED)
     body["options"] = options
     return BuiltBody(body)
 
