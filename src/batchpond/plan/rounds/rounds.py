@@ -43,11 +43,13 @@ _SETTLING: Final = (Verified, Mismatch, Lost, Resolved)
 # An answer that its task has not read yet is as good as on its way.
 _OPEN: Final = "outcome is null"
 
-_STANDINGS: Final = f"""
-select stage, count(*) as n_rows, count(*) filter (where {_OPEN}) as n_open, count(*) filter (where {GOOD}) as n_good,
+_STANDING: Final = f"""
+stage, count(*) as n_rows, count(*) filter (where {_OPEN}) as n_open, count(*) filter (where {GOOD}) as n_good,
        count(*) filter (where outcome is null and request_state = 'answered') as n_unread, max(round_no) as round_no
-from results where study = $study group by stage
+from results
 """
+_STANDINGS: Final = f"select {_STANDING} where study = $study group by stage"
+_STANDINGS_OF_ALL: Final = f"select study, {_STANDING} where list_contains($studies, study) group by study, stage"
 # Rows outside the sample are as if they were not planned, until they are asked or answered all the same.
 _STANDINGS_OF_SAMPLE: Final = """
 with wanted as (
@@ -95,6 +97,15 @@ def standings_of(store: Store, staged: StagedStudy, sample: int | None = None) -
         sql = _STANDINGS_OF_SAMPLE.replace("{sampled}", sampled(sample)) + _STANDINGS
         rows = query(store, sql, study=staged.name, whole=whole)
     return {row.pop("stage"): Standing(**row) for row in rows}
+
+
+def standings_of_all(store: Store, studies: Sequence[str]) -> dict[str, dict[str, Standing]]:
+    """Return where each stage of these studies' current versions stands, by one query; the lens is up to date."""
+    found: dict[str, dict[str, Standing]] = {name: {} for name in studies}
+    for row in query(store, _STANDINGS_OF_ALL, studies=list(studies)) if studies else ():
+        name, stage = row.pop("study"), row.pop("stage")
+        found[name][stage] = Standing(**row)
+    return found
 
 
 def not_in_part(staged: StagedStudy) -> StageSpec | None:
