@@ -6,12 +6,16 @@
 --   fetched again, and missing_remote until the batch is seen again. attempt_order numbers attempts by when they were
 --   first sent. is_contested marks those whose answers may compete with another attempt's for the same request:
 --   retries, adopted batches of other tools, and shards that were accepted more than once. is_void: the attempt's
---   shard was given up before any batch. is_newest marks the last attempt of each shard that was not given up.
+--   shard was given up before any batch. is_newest marks the last attempt of each shard that was not given up. A second
+--   batch of what an attempt sent is an attempt of its own, of shard_kind duplicate; it needs attention until a person
+--   has said that it is known. An attempt that was never sent may be meant for another address anew: its last intent
+--   holds.
 CREATE OR REPLACE VIEW attempts AS
 WITH intents AS (
   SELECT
     attempt_id,
     min(ord) AS intent_ord,
+    max(ord) AS last_intent_ord,
     min(occurred_at) AS intended_at,
     min(shard_id) AS shard_id,
     min(shard_kind) AS shard_kind,
@@ -21,10 +25,10 @@ WITH intents AS (
     min(study) AS study,
     min(study_version) AS study_version,
     min(provider) AS provider,
-    min(host) AS host,
+    max_by(host, ord) AS host,
     min(endpoint) AS endpoint,
     min(request_model) AS request_model,
-    min(origin) AS origin,
+    max_by(origin, ord) AS origin,
     coalesce(min(mode), 'batch') AS mode,
     min(n_requests) AS n_requests,
     min(size_bytes) AS size_bytes,
@@ -54,12 +58,14 @@ facts AS (
   SELECT
     events.*,
     firsts.created_ord,
+    intents.last_intent_ord,
     events.ord > firsts.last_sent_ord AS is_after_sent,
     events.ord > firsts.created_ord AS is_after_created,
     events.ord = firsts.created_ord OR (events.kind = 'status' AND events.ord > firsts.created_ord) AS is_seen,
     coalesce(events.state, 'queued') IN ('completed', 'failed', 'expired', 'cancelled') AS is_end
   FROM events
   JOIN firsts ON firsts.attempt_id = events.attempt_id
+  JOIN intents ON intents.attempt_id = events.attempt_id
 ),
 marks AS (
   SELECT
@@ -78,9 +84,12 @@ marks AS (
     min(ord) FILTER (WHERE kind = 'lost' AND is_after_created) AS lost_ord,
     min(ord) FILTER (WHERE kind = 'verified' AND is_after_created) AS verified_ord,
     max(ord) FILTER (WHERE kind = 'mismatch' AND is_after_created) AS mismatch_ord,
-    max(ord) FILTER (WHERE kind = 'resolved' AND reason = 'refetch') AS refetch_ord,
-    max_by(file_id, ord) FILTER (WHERE kind = 'uploaded') AS input_file_id,
-    count(*) FILTER (WHERE kind = 'uploaded') AS n_uploads,
+    max(ord) FILTER (
+      WHERE kind = 'resolved' AND reason IN ('refetch', 'take_first', 'take_second', 'take_none')
+    ) AS refetch_ord,
+    min(ord) FILTER (WHERE kind = 'resolved' AND reason = 'known') AS known_ord,
+    max_by(file_id, ord) FILTER (WHERE kind = 'uploaded' AND ord > last_intent_ord) AS input_file_id,
+    count(*) FILTER (WHERE kind = 'uploaded' AND ord > last_intent_ord) AS n_uploads,
     count(DISTINCT ord) FILTER (WHERE kind = 'sent') AS n_sends,
     count(DISTINCT ord) FILTER (WHERE kind = 'rejected') AS n_rejections,
     min(occurred_at) FILTER (WHERE kind = 'sent') AS sent_at,
@@ -198,7 +207,8 @@ SELECT
   coalesce(folded.batch_state IN ('completed', 'failed', 'expired', 'cancelled'), FALSE) AS is_terminal,
   folded.attempt_state IN ('absent', 'verified', 'mismatch', 'lost') AS is_settled,
   folded.attempt_state IN ('sent', 'unknown', 'open', 'ended', 'missing_remote') AS is_in_flight,
-  folded.attempt_state IN ('unknown', 'mismatch', 'missing_remote', 'lost') AS needs_attention,
+  folded.attempt_state IN ('unknown', 'mismatch', 'missing_remote', 'lost')
+  OR (folded.shard_kind = 'duplicate' AND folded.known_ord IS NULL) AS needs_attention,
   voided.shard_id IS NOT NULL AS is_void,
   folded.shard_kind <> 'first' OR coalesce(accepted.n_accepted, 0) > 1 OR voided.shard_id IS NOT NULL AS is_contested,
   voided.shard_id IS NULL

@@ -4,8 +4,8 @@
 --   requests of the shard, the matched lines by status, and the requests without a matched line (missing once the
 --   attempt is settled, outstanding before). is_balanced is NULL until the attempt is settled; then it also asks that
 --   no line is unmatched or in conflict and that every raw line was read. Of a file that was downloaded more than once
---   the fullest download is read; the lines of the others count as superseded. is_provider_equal compares the provider's own
---   count of successes. Unreadable lines that still name their request count as errored. n_in_doubt counts the live
+--   all downloads count that answer something; the lines of the others count as superseded. is_provider_equal compares
+--   the provider's own count of successes. Unreadable lines that still name their request count as errored. n_in_doubt counts the live
 --   calls of the attempt that may have been answered and paid though no whole answer came: each is a row of `doubts`.
 CREATE OR REPLACE VIEW audit AS
 WITH lines AS (
@@ -30,12 +30,12 @@ downloads AS (
   GROUP BY attempt_id, file_id, file_sha256
 ),
 files AS (
-  SELECT attempt_id, file_id, max(n_raw) AS n_raw, sum(n_raw) AS n_raw_all
+  SELECT attempt_id, file_id, min(n_raw) AS n_raw_least, sum(n_raw) AS n_raw_all
   FROM downloads
   GROUP BY attempt_id, file_id
 ),
 raw_lines AS (
-  SELECT attempt_id, sum(n_raw) AS n_raw, sum(n_raw_all) - sum(n_raw) AS n_raw_superseded
+  SELECT attempt_id, sum(n_raw_least) AS n_raw_least, sum(n_raw_all) AS n_raw_all
   FROM files
   GROUP BY attempt_id
 ),
@@ -65,8 +65,16 @@ counted AS (
     coalesce(unanswered.n_requests, 0) AS n_in_shard,
     coalesce(unanswered.n_without, 0) AS n_without,
     coalesce(lines.n_lines, 0) AS n_lines,
-    CAST(coalesce(raw_lines.n_raw, 0) AS BIGINT) AS n_raw,
-    CAST(coalesce(raw_lines.n_raw_superseded, 0) AS BIGINT) AS n_raw_superseded,
+    CAST(coalesce(raw_lines.n_raw_all, 0) AS BIGINT) AS n_raw_all,
+    CAST(
+      coalesce(
+        least(
+          raw_lines.n_raw_all - raw_lines.n_raw_least,
+          greatest(raw_lines.n_raw_all - coalesce(lines.n_lines, 0), 0)
+        ),
+        0
+      ) AS BIGINT
+    ) AS n_raw_superseded,
     coalesce(lines.n_succeeded, 0) AS n_ok,
     coalesce(lines.n_errored, 0) AS n_errored,
     coalesce(lines.n_expired, 0) AS n_expired,
@@ -102,7 +110,7 @@ SELECT
   n_unmatched,
   n_blank,
   n_lines,
-  n_raw AS n_raw_lines,
+  n_raw_all - n_raw_superseded AS n_raw_lines,
   n_raw_superseded AS n_raw_lines_superseded,
   n_in_doubt,
   n_total AS n_provider_total,
@@ -114,7 +122,7 @@ SELECT
       AND n_in_shard = n_requests
       AND n_unmatched = 0
       AND n_conflict = 0
-      AND n_lines = n_raw
+      AND n_lines = n_raw_all - n_raw_superseded
   END AS is_balanced,
   CASE WHEN is_over AND n_completed IS NOT NULL THEN n_completed = n_ok END AS is_provider_equal,
   reason,

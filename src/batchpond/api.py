@@ -69,14 +69,15 @@ class Lake:
                 hint="pass max_cost_usd=..., or confirm=... to be asked, or dry_run=True",
             )
         store = self._store()
-        return submit(
-            store,
-            study,
-            max_cost_usd=max_cost_usd,
-            limit=limit,
-            confirm=None if dry_run else confirm or (lambda _: True),
-            providers=Providers.of_environment(store.clock, store.path),
-        )
+        with Providers.of_environment(store.clock, store.path) as providers:
+            return submit(
+                store,
+                study,
+                max_cost_usd=max_cost_usd,
+                limit=limit,
+                confirm=None if dry_run else confirm or (lambda _: True),
+                providers=providers,
+            )
 
     def sync(self, *, submit_due: bool = True) -> SyncReport:
         """Reconcile lake and providers once; safe to repeat, and a no-op with nothing new."""
@@ -84,7 +85,8 @@ class Lake:
         from batchpond.run.sync import sync_once
 
         store = self._store()
-        return sync_once(store, providers=Providers.of_environment(store.clock, store.path), submit_due=submit_due)
+        with Providers.of_environment(store.clock, store.path) as providers:
+            return sync_once(store, providers=providers, submit_due=submit_due)
 
     def sql(self, query: str) -> pl.DataFrame:
         """Run one SELECT over the views, in the sandbox of `batchpond query`."""

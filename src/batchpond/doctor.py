@@ -17,12 +17,12 @@ import duckdb
 
 from batchpond import views
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError
-from batchpond.lake.attempts import ATTENTION_PHASES, fold
-from batchpond.lake.events.log import read
+from batchpond.lake.attempts import fold
+from batchpond.lake.events import read
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, SECRET, SPOOL, TMP, Store
 from batchpond.lake.tables import quoted
-from batchpond.run import exchange
+from batchpond.run import account
 from batchpond.run.live import spool
 
 FREE_BYTES_MIN = 1 << 30
@@ -97,7 +97,7 @@ def _files(store: Store) -> Iterator[Finding]:
         yield _ok("files", f"{n_files:,} published files have their table's columns")
 
 
-_SHOWN = "select table_name from information_schema.tables"
+_SHOWN = "SELECT table_name FROM information_schema.tables"
 
 
 def _lens(store: Store) -> Iterator[Finding]:
@@ -107,7 +107,7 @@ def _lens(store: Store) -> Iterator[Finding]:
             shown = {name for (name,) in connection.execute(_SHOWN).fetchall()}
             # All other views are today's, and were bound to these when they were made.
             for name in TABLES:
-                connection.sql(f"select * from {quoted(name)} limit 0").to_arrow_table()
+                connection.sql(f"SELECT * FROM {quoted(name)} LIMIT 0").to_arrow_table()
     except (BatchpondError, duckdb.Error) as error:
         yield _damage("views", f"{LENS}: {error}", REBUILD)
         return
@@ -198,13 +198,13 @@ def _attempts(store: Store) -> Iterator[Finding]:
     except LakeError as error:
         yield _damage("attempts", error.message, error.hint or "restore the file from a backup")
         return
-    stuck = [attempt for attempt in lake_state.attempts.values() if attempt.phase in ATTENTION_PHASES]
+    stuck = [attempt for attempt in lake_state.attempts.values() if attempt.needs_attention]
     for attempt in stuck[:FINDINGS_MAX]:
         yield Finding(
             "attempts",
             Level.WARNING,
-            f"attempt {attempt.attempt_id} at {attempt.provider} is {attempt.phase}",
-            f"`batchpond sync` tries again; `batchpond resolve {attempt.attempt_id[:10]}` lets you decide",
+            f"attempt {attempt.attempt_id} at {attempt.provider} is {attempt.shown}",
+            f"`batchpond sync` says more; `batchpond resolve {attempt.attempt_id[:10]}` lets you decide",
             ExitCode.ATTENTION,
         )
     if not stuck:
@@ -217,7 +217,7 @@ def _exchange(store: Store) -> Iterator[Finding]:
         attempts = list(fold(read(store)).attempts.values())
     except LakeError:  # `attempts` has said so
         return
-    for text in exchange.absent(attempts, store):
+    for text in account.absent(attempts, store):
         yield _warning("files", text, "mount or restore it: what it holds cannot be made again")
-    for text in exchange.strays(attempts, store):
-        yield _warning("files", text, exchange.STRAYS_HINT)
+    for text in account.strays(attempts, store):
+        yield _warning("files", text, account.STRAYS_HINT)

@@ -90,11 +90,15 @@ class PricedModel(NamedTuple):
 
 
 class ShardKind(StrEnum):
-    """Whether a shard asks its requests for the first time, again, or not at all: another tool asked them."""
+    """Whether a shard asks its requests for the first time, again, or not at all: another tool asked them.
+
+    An attempt is a duplicate where its batch is a second one, made of what another attempt had sent.
+    """
 
     FIRST = "first"
     RETRY = "retry"
     ADOPTED = "adopted"
+    DUPLICATE = "duplicate"
 
 
 class BatchState(StrEnum):
@@ -172,6 +176,14 @@ class Match(StrEnum):
     CONFLICT = "conflict"
     UNMATCHED = "unmatched"
     BLANK = "blank"
+
+
+class Take(StrEnum):
+    """Which of two answers to a request that differ counts, as a person says."""
+
+    FIRST = "first"
+    SECOND = "second"
+    NONE = "none"
 
 
 class Role(StrEnum):

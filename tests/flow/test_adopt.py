@@ -26,11 +26,11 @@ from batchpond.cli.adopt import COLUMNS as COLUMNS_SHOWN
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import AccessError, AttentionError, ExitCode, UsageError
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events.log import read
-from batchpond.lake.events.records import Adopted, AdoptedShard, Intent, Resolution
-from batchpond.run.adopt.account import AccountReport, Ownership, providers_with_keys, unknown_batches
-from batchpond.run.adopt.map import COLUMNS
-from batchpond.run.adopt.verb import Adoption, MapOrder, adopt_mapped, adopt_own
+from batchpond.lake.events import read
+from batchpond.lake.records import Adopted, AdoptedShard, Intent, Resolution
+from batchpond.run.account import AccountReport, Ownership, providers_with_keys, unknown_batches
+from batchpond.run.adopt import Adoption, MapOrder, adopt_mapped, adopt_own
+from batchpond.run.batch_map import COLUMNS
 from batchpond.run.resolve import resolve
 from batchpond_sim.host.server import running
 from batchpond_sim.world.world import Settings
@@ -135,7 +135,7 @@ def write_map(rig: Rig, rows: Sequence[Row], columns: Sequence[str], suffix: str
 def no_lens(rig: Rig) -> Iterator[None]:
     """Leave the views as they are, which saves most of the time, where the rig does so in other verbs."""
     with ExitStack() as patches:
-        for module in () if rig.with_lens else ("batchpond.run.adopt.verb", "batchpond.run.resolve"):
+        for module in () if rig.with_lens else ("batchpond.run.adopt", "batchpond.run.resolve"):
             patches.enter_context(patch(f"{module}.refresh", lambda _: False))
         yield
 

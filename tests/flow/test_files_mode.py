@@ -21,15 +21,14 @@ from hypothesis import strategies as st
 from batchpond import views
 from batchpond.errors import ExitCode, StudyError, UsageError
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events.records import NotFound, Resolution
+from batchpond.lake.records import NotFound, Resolution
 from batchpond.lake.store import CONFIG
 from batchpond.model import BatchState, Created, CreateSpec, Mode, Origin
 from batchpond.plan.verb import plan_study
 from batchpond.providers import registry
-from batchpond.providers.files.folder import QUIET_S, Folder
-from batchpond.run import exchange
-from batchpond.run.cancel import cancel
-from batchpond.run.resolve import resolve
+from batchpond.providers.shared.folder import QUIET_S, Folder
+from batchpond.run import account
+from batchpond.run.resolve import cancel, resolve
 from batchpond.run.session import Providers
 from batchpond.study import settings as config
 from batchpond.study.file import load
@@ -338,7 +337,9 @@ def test_two_answers_to_one_request_are_flagged(sent: FilesRig) -> None:
     """The first row stands, the other is kept and shown."""
 
     def change(rows: list[Row]) -> list[Row]:
-        return [*rows, rows[0] | {"id": "another"}]
+        other = json.loads(json.dumps(rows[0]))
+        other["response"]["body"]["choices"][0]["message"]["content"] = "something else"
+        return [*rows, other]
 
     sent.work(change)
     assert sent.sync().exit_code == ExitCode.ATTENTION
@@ -476,7 +477,7 @@ def test_a_folder_that_goes_away_is_one_error(tmp_path: Path) -> None:
     rig.notes.clear()
     rig.sync()
     assert len([note for note in rig.notes if "cannot be used" in note]) == 1
-    (text,) = exchange.absent(rig.attempts(), rig.store())
+    (text,) = account.absent(rig.attempts(), rig.store())
     assert "is not there, and 3 batches wait" in text
     assert not any(attempt.not_found for attempt in rig.attempts())
     (tmp_path / "away").rename(rig.folder)

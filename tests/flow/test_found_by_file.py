@@ -10,8 +10,8 @@ import pytest
 
 from batchpond.errors import UsageError
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events.log import read
-from batchpond.lake.events.records import DuplicateRemote, Resolution
+from batchpond.lake.events import read
+from batchpond.lake.records import DuplicateRemote, Resolution
 from batchpond.run.resolve import resolve
 from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import Settings

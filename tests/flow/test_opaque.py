@@ -9,8 +9,8 @@ import pytest
 
 from batchpond.errors import UsageError
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events.log import read
-from batchpond.lake.events.records import Foreign, Resolution
+from batchpond.lake.events import read
+from batchpond.lake.records import Foreign, Resolution
 from batchpond.run.resolve import resolve
 from batchpond_sim.world.world import Settings
 from tests.rigs.foreign_tool import make_batch

@@ -11,7 +11,7 @@ import pytest
 
 from batchpond.lake.attempts import Phase
 from batchpond.providers.openai.batch import DESCRIPTOR
-from batchpond.run.find.unknowns import list_since
+from batchpond.run.find import list_since
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_providers import SIMULATED
 from tests.rigs.sim_study import LATENCY_S, START, Rig

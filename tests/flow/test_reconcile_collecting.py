@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events.records import Resolution
+from batchpond.lake.records import Resolution
 from batchpond.model import BatchState
-from batchpond.run.cancel import cancel
-from batchpond.run.resolve import resolve
+from batchpond.run.resolve import cancel, resolve
 from tests.rigs.one_shard import N, assert_one_batch_with_every_answer, counts, finish, planned, working_on
 from tests.rigs.sim_study import Rig
 

@@ -9,8 +9,8 @@ import pytest
 
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events.log import read
-from batchpond.lake.events.records import DuplicateRemote, Resolution
+from batchpond.lake.events import read
+from batchpond.lake.records import DuplicateRemote, Resolution
 from batchpond.model import BatchState
 from batchpond.run.resolve import resolve
 from batchpond_sim.world.world import Settings
@@ -284,4 +284,33 @@ def test_resolving_by_word_is_one_record(rig: Rig) -> None:
     resolve(rig.store(), attempt.attempt_id, Resolution.ADOPT, providers=rig.providers(), batch_id=batch_id)
     assert len(rig.store().files("events")) == n_files + 1
     finish(rig)
+    assert_one_batch_with_every_answer(rig)
+
+
+def test_a_429_that_came_after_the_batch_was_made_buys_nothing_twice(rig: Rig) -> None:
+    """Defect 3.2: `sync` asks again by itself, but looks first, and the settle time after the refusal has to pass."""
+    rig.world.add_fault("batches.create@1:status_after=429")
+    rig.submit()
+    assert rig.only().phase is Phase.REJECTED
+    rig.clock.advance(60)
+    rig.sync()
+    assert (rig.only().phase, rig.wire.n_create_posts) == (Phase.REJECTED, 1)
+    rig.clock.advance(SETTLE_S)
+    rig.sync()
+    finish(rig)
+    assert rig.wire.n_create_posts == 1
+    assert_one_batch_with_every_answer(rig)
+
+
+def test_a_refused_create_is_sent_again_once_a_look_shows_nothing(rig: Rig) -> None:
+    rig.world.add_fault("batches.create@1:status=429")
+    rig.submit()
+    rig.clock.advance(60)
+    rig.sync()
+    assert rig.wire.n_create_posts == 1
+    assert any("is asked for again after" in note for note in rig.notes)
+    rig.clock.advance(SETTLE_S)
+    rig.sync()
+    finish(rig)
+    assert rig.wire.n_create_posts == 2
     assert_one_batch_with_every_answer(rig)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events.records import Resolution
+from batchpond.lake.records import Resolution
 from batchpond.model import BatchState
 from batchpond.run.resolve import resolve
 from tests.rigs.one_shard import assert_one_batch_with_every_answer, finish, planned, working_on

@@ -9,12 +9,11 @@ import pytest
 
 from batchpond.errors import UsageError
 from batchpond.lake.attempts import Phase
-from batchpond.lake.events.records import Resolution
+from batchpond.lake.records import Resolution
 from batchpond.model import ErrorClass
-from batchpond.run.failures import FailureCount
+from batchpond.run.due import FailureCount
 from batchpond.run.resolve import resolve
-from batchpond.run.retry import RetryReport, retry
-from batchpond.run.submit import SubmitPreview
+from batchpond.run.submit import RetryReport, SubmitPreview, retry
 from tests.rigs.sim_study import STUDY, Rig
 
 N = 12

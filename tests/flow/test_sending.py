@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from batchpond.errors import ExitCode
 from batchpond.lake.attempts import Attempt, Phase
-from batchpond.lake.events.log import read
-from batchpond.lake.events.records import Intent, Rejected, Sharded, Status, Verified
+from batchpond.lake.events import read
+from batchpond.lake.records import Intent, Rejected, Sharded, Status, Verified
 from batchpond.model import BatchState, ErrorClass
-from batchpond.run.sending import BACKOFF_MAX, REQUEUES_MAX, Budget, Cap, Readiness, Trigger, readiness
+from batchpond.run.dispatch import BACKOFF_MAX, REQUEUES_MAX, Budget, Cap, Readiness, Trigger, readiness
 from batchpond.run.session import Session
 from tests.rigs.events import fact
 from tests.rigs.sim_study import STUDY, Rig
@@ -118,6 +118,7 @@ def test_an_approval_pays_for_attempts_that_it_sends_though_an_earlier_one_made_
     rig.world.add_fault("batches.create@*:billing")
     rig.submit()
     rig.world.clear_faults()
+    rig.clock.advance(1_000)  # a 429 has the settle time to turn out to have made a batch
     rig.submit()
     with rig.store().lock("test"):
         session = Session.begin(rig.store(), rig.providers())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from batchpond.errors import StudyError
-from batchpond.lake.events.records import Sharded
+from batchpond.lake.records import Sharded
 from batchpond.lake.store import CONFIG
 from batchpond.plan.shards import ALL, Precedence, in_order, of_model, of_provider
 from batchpond.run.due import new_shards

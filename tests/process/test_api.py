@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,10 @@ import batchpond
 from batchpond.errors import LakeError, UsageError
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS, ITEMS, TABLES
 from batchpond.lake.store import Store
+from batchpond_sim.host import server
+from batchpond_sim.world.world import Settings
+from tests.rigs.sim_inputs import STUDY, write_study
+from tests.rigs.sim_providers import SIMULATED
 
 
 @pytest.fixture
@@ -154,6 +159,30 @@ def test_schema_of_a_frame_is_the_lakes(store: Store) -> None:
     schema = batchpond.Lake(store.path).scan("events").collect_schema()
     assert schema["occurred_at"] == pl.Datetime("us", "UTC")
     assert pa.types.is_timestamp(TABLES["events"].schema.field("occurred_at").type)
+
+
+def test_no_verb_of_the_door_leaves_a_connection_to_the_garbage_collector(tmp_path: Path) -> None:
+    """Plan, submit and sync close every connection that they opened, so that `-W error` says nothing."""
+    script = (
+        "import gc, sys, batchpond\n"
+        "lake = batchpond.Lake(sys.argv[1])\n"
+        "lake.plan(sys.argv[2])\n"
+        "lake.submit(sys.argv[3], confirm=lambda _: True)\n"
+        "lake.sync()\n"
+        "gc.collect()\n"
+    )
+    openai = SIMULATED["openai"]
+    with server.running(Settings(seed=1), tmp_path / "world") as simulator:
+        address = {openai.url_env: simulator.base_url_of("openai"), openai.key_env: "sk-simulated"}
+        command = [sys.executable, "-W", "error::ResourceWarning", "-c", script]
+        done = subprocess.run(
+            [*command, tmp_path / "lake", write_study(tmp_path), STUDY],
+            env=os.environ | address,
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
+    assert b"ResourceWarning" not in done.stderr
 
 
 def test_opening_a_lake_loads_no_engine() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.lake.events.log import append
-from batchpond.lake.events.records import Planned
+from batchpond.lake.events import append
+from batchpond.lake.records import Planned
 from batchpond.lake.store import Store
 from tests.rigs.events import fact
 

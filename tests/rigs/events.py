@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
-from batchpond.lake.events.records import Event, Resolution
+from batchpond.lake.records import Event, Resolution
 from batchpond.model import BatchState, ErrorClass, FileRole, Mode, Origin, ShardKind
 
 RecordT = TypeVar("RecordT", bound=Event)

@@ -12,8 +12,8 @@ import duckdb
 
 from batchpond import ids, views
 from batchpond.clock import ManualClock
-from batchpond.lake.events.log import EventLog
-from batchpond.lake.events.records import (
+from batchpond.lake.events import EventLog
+from batchpond.lake.records import (
     Created,
     Downloaded,
     Event,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from batchpond.lake import failpoints, tables
 from batchpond.lake.attempts import LakeState, Phase, fold
-from batchpond.lake.events.log import read
+from batchpond.lake.events import read
 from batchpond.lake.store import Store
 from batchpond_sim.host import server
 from batchpond_sim.world.world import Settings
@@ -25,7 +25,7 @@ PROGRAM = (sys.executable, "-m", "batchpond")
 
 
 @dataclass
-class Desk:
+class Rig:
     """A lake and a running simulator."""
 
     lake: Path
@@ -100,9 +100,9 @@ class Desk:
 
 
 @contextmanager
-def desk_at(folder: Path, planned_lake: Path, provider: str = "openai") -> Iterator[Desk]:
-    """Lay out a desk with a copy of a planned lake."""
+def rig_at(folder: Path, planned_lake: Path, provider: str = "openai") -> Iterator[Rig]:
+    """Lay out a rig with a copy of a planned lake."""
     shutil.copytree(planned_lake, folder / "copy")
     (folder / "copy").rename(folder / "lake")  # a reader must not see half a copy
     with server.running(SETTINGS, folder / "world") as simulator:
-        yield Desk(folder / "lake", simulator, provider)
+        yield Rig(folder / "lake", simulator, provider)

@@ -21,22 +21,20 @@ import httpx
 
 from batchpond import ids
 from batchpond.clock import ManualClock
-from batchpond.lake import disk, failpoints, tables
+from batchpond.lake import disk, events, failpoints, tables
 from batchpond.lake.attempts import Attempt, LakeState, Phase, fold
-from batchpond.lake.events import log
-from batchpond.lake.events.log import EventLog, read
-from batchpond.lake.events.records import Event, Resolution, Sent
-from batchpond.lake.payload import shard_file_name
+from batchpond.lake.events import EventLog, read
+from batchpond.lake.jsonl import shard_file_name
+from batchpond.lake.records import Event, Resolution, Sent
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import MARKER, Store
 from batchpond.model import ErrorClass
 from batchpond.plan import verb as plan
 from batchpond.providers import registry
 from batchpond.run import submit, sync
-from batchpond.run.cancel import cancel
-from batchpond.run.resolve import resolve
-from batchpond.run.retry import retry
+from batchpond.run.resolve import cancel, resolve
 from batchpond.run.session import Providers
+from batchpond.run.submit import retry
 from batchpond.study import file as study
 from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import BatchEntry, Settings, World
@@ -150,7 +148,7 @@ class Rig:
             patch.object(disk, "link_into_place", linked),
             patch.object(disk, "replace", replaced),
             patch.object(os, "fsync", lambda _: None),  # a crash of the process, unlike one of the machine
-            patch.object(log, "read_rows", read_once),
+            patch.object(events, "read_rows", read_once),
             nullcontext() if self.with_lens else patch.multiple(sync, refresh=_no_lens),
             nullcontext() if self.with_lens else patch.multiple(submit, refresh=_no_lens),
             nullcontext() if self.with_lens else patch.multiple("batchpond.views.refresh", refresh=_no_lens),
@@ -158,7 +156,7 @@ class Rig:
             yield
 
     def _events(self) -> list[Event]:
-        with patch.object(log, "read_rows", read_once):
+        with patch.object(events, "read_rows", read_once):
             return read(self.store())
 
     # -- the verbs, each by a new process ---------------------------------------------------------

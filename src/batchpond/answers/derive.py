@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,15 +19,14 @@ import pyarrow.parquet as pq
 from batchpond import views
 from batchpond.answers import live_lines
 from batchpond.errors import StudyError
-from batchpond.lake.payload import shard_lines
-from batchpond.lake.raw import RawFile, part_paths
+from batchpond.lake.jsonl import RawFile, part_paths, shard_lines
 from batchpond.lake.schemas import JUDGMENTS, RESPONSES, STUDIES, Table
 from batchpond.lake.store import StagedTable, Store, read_rows
-from batchpond.model import FileRole, Match, Response, ResponseStatus
+from batchpond.model import FileRole, Match, Response, ResponseStatus, Take
 from batchpond.providers import registry
 from batchpond.tasks import registry as tasks
 from batchpond.tasks.base import Judgment, Rule
-from batchpond.tasks.prompts import AnswerRule
+from batchpond.tasks.prompts import PromptsRule
 
 Judge = Callable[[Sequence[Response]], list[Judgment]]
 
@@ -36,12 +37,12 @@ _HINT: Final = "one DuckDB expression over an answer's `text`, for example regex
 def judge_of(spec: Mapping[str, Any]) -> Judge:
     """Return what reads responses by one entry of a study's `parsers`; raises LakeError if it is unknown."""
     rule = tasks.rule_of(spec)
-    if isinstance(rule, AnswerRule) and rule.expressions:
+    if isinstance(rule, PromptsRule) and rule.expressions:
         return _by_sql(rule)
     return lambda responses: [rule.read(response) for response in responses]
 
 
-def _by_sql(rule: AnswerRule) -> Judge:
+def _by_sql(rule: PromptsRule) -> Judge:
     def judge(responses: Sequence[Response]) -> list[Judgment]:
         values = views.evaluate(rule.expressions, [response.text or "" for response in responses])
         return [rule.read_values(response, found) for response, found in zip(responses, values, strict=True)]
@@ -51,7 +52,7 @@ def _by_sql(rule: AnswerRule) -> Judge:
 
 def check(rule: Rule, where: str) -> None:
     """Raise StudyError for SQL in a rule that could read no answer; `where` names the rule's settings."""
-    if not isinstance(rule, AnswerRule):
+    if not isinstance(rule, PromptsRule):
         return
     for name, expression in rule.expressions.items():
         problem = views.why_not(expression, is_number=name in _NUMBERS)
@@ -67,13 +68,19 @@ PriceRow = Callable[[Response], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An attempt's accepted files, output first, and what is needed to read them."""
+    """All downloads of an attempt's files, output before error and earlier before later, and how to read them.
+
+    `take` is what a person said of answers that differ; without it the first stands, and the others are conflicts.
+    `sender_id` is the attempt that the custom_ids name.
+    """
 
     shard_id: str
     attempt_id: str
+    sender_id: str
     provider: str
     origin: str
     files: tuple[RawFile, ...]
+    take: Take | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,7 @@ class Lack:
 
 @dataclass(slots=True)
 class Tally:
-    """How an attempt's lines relate to the requests it sent."""
+    """How an attempt's lines relate to the requests it sent; `n_set_aside` requests have answers that do not count."""
 
     n_matched: int = 0
     n_succeeded: int = 0
@@ -99,41 +106,116 @@ class Tally:
     n_conflict: int = 0
     n_unmatched: int = 0
     n_blank: int = 0
+    n_set_aside: int = 0
+
+    def add(self, match: Match, response: Response) -> None:
+        """Count a line."""
+        match match:
+            case Match.MATCHED:
+                self.n_matched += 1
+                self.n_succeeded += response.status is ResponseStatus.SUCCEEDED
+            case Match.DUPLICATE:
+                self.n_duplicate += 1
+            case Match.CONFLICT:
+                self.n_conflict += 1
+            case Match.UNMATCHED:
+                self.n_unmatched += 1
+            case Match.BLANK:
+                self.n_blank += 1
+
+
+class Offer(NamedTuple):
+    """A line that answers a request: which download holds it and where, and a digest of what it says."""
+
+    download: int
+    line_number: int
+    digest: bytes
+    is_answer: bool
 
 
 @dataclass(slots=True)
-class _Matcher:
-    """Joins lines to requests by custom_id alone, each request once."""
+class _Once:
+    """Joins lines to requests by custom_id alone, each request once, for as long as no two lines of one differ."""
 
     expected: Mapping[str, str]
-    seen: dict[str, tuple[bytes, bool]] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
+    seen: dict[str, bytes] = field(default_factory=dict)
+    has_differing: bool = False
 
-    def match(self, line: bytes, response: Response) -> tuple[Match, str | None]:
+    def match(self, line: bytes, response: Response, _: tuple[int, int]) -> tuple[Match, str | None]:
         if not line.strip():
-            self.tally.n_blank += 1
             return Match.BLANK, None
         request_id = self.expected.get(response.custom_id or "")
         if request_id is None:
-            self.tally.n_unmatched += 1
             return Match.UNMATCHED, None
         digest = hashlib.blake2b(line, digest_size=8).digest()
-        succeeded = response.status is ResponseStatus.SUCCEEDED
-        earlier = self.seen.get(request_id)
-        if earlier is not None:
-            return self._again(earlier, digest, response), request_id
-        self.seen[request_id] = (digest, succeeded)
-        self.tally.n_matched += 1
-        self.tally.n_succeeded += succeeded
-        return Match.MATCHED, request_id
+        earlier = self.seen.setdefault(request_id, digest)
+        if earlier is digest:
+            return Match.MATCHED, request_id
+        self.has_differing |= earlier != digest
+        return Match.DUPLICATE, request_id
 
-    def _again(self, earlier: tuple[bytes, bool], digest: bytes, response: Response) -> Match:
-        not_executed = response.status in {ResponseStatus.EXPIRED, ResponseStatus.CANCELLED}
-        if earlier[0] == digest or (earlier[1] and not_executed):
-            self.tally.n_duplicate += 1
-            return Match.DUPLICATE
-        self.tally.n_conflict += 1
-        return Match.CONFLICT
+
+class _Union:
+    """What counts of lines of which several answer one request, each in any download of any file.
+
+    An answer counts before an error. Of answers that differ as they were read the first counts, unless a person took
+    another. Downloads that add nothing to the fullest ones are left out, whatever else they hold.
+    """
+
+    def __init__(self, expected: Mapping[str, str], files: Sequence[RawFile], take: Take | None) -> None:
+        self._expected = expected
+        self._files = files
+        self._take = take
+        self._offers: dict[str, list[Offer]] = {}
+        self._chosen: dict[str, tuple[int, int]] = {}
+        self._conflicts: set[tuple[int, int]] = set()
+        self.used: set[int] = set()
+        self.n_set_aside = 0
+
+    def offer(self, response: Response, place: tuple[int, int]) -> None:
+        """Take note of a line."""
+        request_id = self._expected.get(response.custom_id or "")
+        if request_id is not None:
+            is_answer = response.status is ResponseStatus.SUCCEEDED
+            self._offers.setdefault(request_id, []).append(Offer(*place, _as_read(response), is_answer))
+
+    def decide(self) -> None:
+        """Choose the line that counts of each request, once all are offered."""
+        n_answered = Counter(place for offers in self._offers.values() for place in {o.download for o in offers})
+        for request_id, offers in self._offers.items():
+            best = [offer for offer in offers if offer.is_answer] or offers
+            differing = [offer for offer in best if offer.digest != best[0].digest]
+            if not differing or self._take is None:
+                self._conflicts.update(offer[:2] for offer in differing)
+            elif self._take is Take.NONE:
+                self.n_set_aside += 1
+                continue
+            digest = differing[0].digest if differing and self._take is Take.SECOND else best[0].digest
+            same = (offer for offer in best if offer.digest == digest)
+            self._chosen[request_id] = max(same, key=lambda offer: n_answered[offer.download])[:2]
+        self.used = {place[0] for place in (*self._chosen.values(), *self._conflicts)}
+        read = {self._files[at].file_id for at in self.used}
+        for at, file in enumerate(self._files):
+            if file.file_id not in read:  # what a file holds that answers nothing is told all the same
+                read.add(file.file_id)
+                self.used.add(at)
+        self._offers.clear()
+
+    def match(self, line: bytes, response: Response, place: tuple[int, int]) -> tuple[Match, str | None]:
+        if not line.strip():
+            return Match.BLANK, None
+        request_id = self._expected.get(response.custom_id or "")
+        if request_id is None:
+            return Match.UNMATCHED, None
+        if self._chosen.get(request_id) == place:
+            return Match.MATCHED, request_id
+        return (Match.CONFLICT if place in self._conflicts else Match.DUPLICATE), request_id
+
+
+def _as_read(response: Response) -> bytes:
+    """Return a digest of what a line says: the same for two that say the same in other bytes."""
+    said = dataclasses.replace(response, provider_request_id=None)
+    return hashlib.blake2b(repr(said).encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 def parsers(store: Store) -> dict[str, dict[str, Any]]:
@@ -158,32 +240,64 @@ def lacking(store: Store, source: Source, parser_ids: Iterable[str]) -> Lack:
 
 
 def derive(store: Store, source: Source, specs: Mapping[str, dict[str, Any]], price: PriceRow) -> Tally:
-    """Publish an attempt's responses, and a judgment per response and answer rule."""
+    """Publish an attempt's responses, and a judgment per response and answer rule.
+
+    What counts is the union of all downloads, request by request; those that add nothing have no rows.
+    """
     lines = shard_lines(store, source.provider, source.shard_id)
-    expected = dict(zip(lines.custom_ids_of(source.attempt_id), lines.request_ids, strict=True))
-    matcher = _Matcher(expected)
-    for file in source.files:
+    expected = dict(zip(lines.custom_ids_of(source.sender_id), lines.request_ids, strict=True))
+    if len({file.file_id for file in source.files}) == len(source.files):
+        once = _Once(expected)
+        tally = _derive_all(store, source, once, specs, price)
+        if not once.has_differing:
+            return tally
+    union = _union(store, source, expected)
+    tally = _derive_all(store, source, union, specs, price)
+    tally.n_set_aside = union.n_set_aside
+    return tally
+
+
+def _union(store: Store, source: Source, expected: Mapping[str, str]) -> _Union:
+    """Read all that an attempt's files say, and decide what of it counts."""
+    union = _Union(expected, source.files, source.take)
+    for at, file in enumerate(source.files):
+        read_line = _reader(source.provider, file.role)
         for part in part_paths(store, file):
-            _derive_part(store, source, file, part, matcher, specs, price)
-    return matcher.tally
+            for lines, first_line_number in _raw_lines(part):
+                for line_number, line in enumerate(lines, first_line_number):
+                    union.offer(read_line(line), (at, line_number))
+    union.decide()
+    return union
+
+
+def _derive_all(
+    store: Store, source: Source, matcher: _Once | _Union, specs: Mapping[str, dict[str, Any]], price: PriceRow
+) -> Tally:
+    tally = Tally()
+    for at in range(len(source.files)):
+        for part in part_paths(store, source.files[at]):
+            _derive_part(store, source, at, part, matcher, specs, price, tally)
+    return tally
 
 
 def _derive_part(
-    store: Store, source: Source, file: RawFile, part: Path, matcher: _Matcher,
-    specs: Mapping[str, dict[str, Any]], price: PriceRow,
+    store: Store, source: Source, at: int, part: Path, matcher: _Once | _Union,
+    specs: Mapping[str, dict[str, Any]], price: PriceRow, tally: Tally,
 ) -> None:  # fmt: skip
+    file = source.files[at]
     name = _responses_name(source.provider, part)
     read_line = _reader(source.provider, file.role)
     judges = {parser_id: judge_of(spec) for parser_id, spec in specs.items()}
+    is_left_out = isinstance(matcher, _Union) and at not in matcher.used
     with ExitStack() as stack:
         responses = stack.enter_context(store.staging(RESPONSES))
         judgments = {parser_id: stack.enter_context(store.staging(JUDGMENTS)) for parser_id in judges}
-        for lines, first_line_number in _raw_lines(part):
+        for lines, first_line_number in () if is_left_out else _raw_lines(part):
             rows, answered = [], []
-            for offset, line in enumerate(lines):
+            for line_number, line in enumerate(lines, first_line_number):
                 response = read_line(line)
-                match, request_id = matcher.match(line, response)
-                line_number = first_line_number + offset
+                match, request_id = matcher.match(line, response, (at, line_number))
+                tally.add(match, response)
                 rows.append(_response_row(source, file, line_number, response, match, request_id, price))
                 if match is Match.MATCHED:
                     answered.append((line_number, request_id, response))
@@ -202,18 +316,6 @@ def _reader(provider: str, role: FileRole) -> Callable[[bytes], Response]:
     if role is FileRole.LIVE:
         return partial(live_lines.read_line, module)
     return partial(module.read_line, role=role)
-
-
-def withdraw(store: Store, provider: str, files: Sequence[RawFile], specs: Iterable[str]) -> None:
-    """Empty what was derived from files that fuller downloads replaced: each request counts once.
-
-    The files stay, without rows, so that a reader who listed them still finds them.
-    """
-    for file in files:
-        for part in part_paths(store, file):
-            _empty(store, RESPONSES, _responses_name(provider, part))
-            for parser_id in specs:
-                _empty(store, JUDGMENTS, _judgments_name(parser_id, part))
 
 
 def _empty(store: Store, table: Table, name: str) -> None:

@@ -11,13 +11,20 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import Format, plural
-from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
-from batchpond.cli.passes import providers, show_note
+from batchpond.cli.frame import (
+    Invocation,
+    format_option,
+    pass_invocation,
+    pond_command,
+    providers,
+    show_note,
+    yes_option,
+)
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from batchpond.lake.store import Store
-    from batchpond.run.adopt.verb import Adoption, AdoptPreview, MapOrder
+    from batchpond.run.adopt import Adoption, AdoptPreview, MapOrder
 
 LISTED_DAYS = 30
 COLUMNS = (
@@ -44,7 +51,7 @@ HEADS = ("provider", "batch", "state", "created", "of", "done", "failed", "endpo
               help="Which planned request each custom_id is: .csv, .jsonl or .parquet.")  # fmt: skip
 @click.option("--force", "is_forced", is_flag=True,
               help="With --map: even if its requests were asked before; the first answer stays.")  # fmt: skip
-@click.option("-y", "--yes", "is_yes", is_flag=True, help="Do not ask.")
+@yes_option
 @format_option
 @pass_invocation
 def command(
@@ -79,14 +86,15 @@ def command(
         return _list(invocation, store, provider, since, form)
     batch_id, name = batch or "", provider or _only_provider()
     if map_path is not None:
-        from batchpond.run.adopt.verb import MapOrder
+        from batchpond.run.adopt import MapOrder
 
         order = MapOrder(batch_id, name, study or "", map_path, is_forced)
         adoption = _by_map(invocation, store, order, is_yes=is_yes)
     else:
-        from batchpond.run.adopt.verb import adopt_own
+        from batchpond.run.adopt import adopt_own
 
-        adoption = adopt_own(store, batch_id, provider_name=name, providers=providers(store))
+        with providers(store) as connected:
+            adoption = adopt_own(store, batch_id, provider_name=name, providers=connected)
     if form is Format.JSON:
         output.document(document(adoption))
     attempt = adoption.attempt
@@ -114,7 +122,7 @@ def _check_usage(
 
 
 def _only_provider() -> str:
-    from batchpond.run.adopt.account import providers_with_keys
+    from batchpond.run.account import providers_with_keys
 
     names = providers_with_keys(os.environ)
     if len(names) != 1:
@@ -124,13 +132,14 @@ def _only_provider() -> str:
 
 
 def _list(invocation: Invocation, store: Store, provider: str | None, since: datetime | None, form: Format) -> ExitCode:
-    from batchpond.run.adopt.account import providers_with_keys, unknown_batches
+    from batchpond.run.account import providers_with_keys, unknown_batches
 
     start = store.clock.now() - timedelta(days=LISTED_DAYS) if since is None else since.replace(tzinfo=UTC)
     names = [provider] if provider else providers_with_keys(os.environ)
     if not names:
         raise UsageError("no key is set, so there is no account to look into", hint="`batchpond keys` shows them")
-    report = unknown_batches(store, names, start, providers=providers(store))
+    with providers(store) as connected:
+        report = unknown_batches(store, names, start, providers=connected)
     rows = [tuple(getattr(unknown, name) for name in COLUMNS) for unknown in report.unknown_batches]
     is_shown = form is Format.TABLE and output.is_terminal()
     n_left_out = output.records(HEADS if is_shown else COLUMNS, rows, form, has_color=invocation.color_stdout())
@@ -145,13 +154,14 @@ def _list(invocation: Invocation, store: Store, provider: str | None, since: dat
 
 
 def _by_map(invocation: Invocation, store: Store, order: MapOrder, *, is_yes: bool) -> Adoption:
-    from batchpond.run.adopt.verb import adopt_mapped
+    from batchpond.run.adopt import adopt_mapped
 
     def confirm(preview: AdoptPreview) -> bool:
         invocation.diagnostics.say(preview_text(preview))
         return is_yes or invocation.diagnostics.confirm("Is the map right?", flag="--yes")
 
-    adoption = adopt_mapped(store, order, providers=providers(store), confirm=confirm)
+    with providers(store) as connected:
+        adoption = adopt_mapped(store, order, providers=connected, confirm=confirm)
     if adoption is None:
         raise UsageError("not confirmed; nothing was recorded")
     return adoption

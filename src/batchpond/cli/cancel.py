@@ -8,12 +8,20 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import plural
-from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
-from batchpond.cli.passes import notes_documents, providers, show_note
+from batchpond.cli.frame import (
+    Invocation,
+    json_option,
+    notes_documents,
+    pass_invocation,
+    pond_command,
+    providers,
+    show_note,
+    yes_option,
+)
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from batchpond.run.cancel import CancelReport
+    from batchpond.run.resolve import CancelReport
 
 
 @pond_command(
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
     "batchpond cancel --yes k3vq7d mz2x4p",
 )
 @click.argument("batches", nargs=-1, required=True, metavar="BATCH...")
-@click.option("-y", "--yes", "is_yes", is_flag=True, help="Do not ask.")
+@yes_option
 @json_option
 @pass_invocation
 def command(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_json: bool) -> ExitCode:
@@ -32,12 +40,14 @@ def command(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_j
     other requests count as cancelled. For models of mode `files` this says that no more results
     will come.
     """
-    from batchpond.run.cancel import cancel
+    from batchpond.run.resolve import cancel, check_names
 
     diagnostics, store = invocation.diagnostics, invocation.store()
+    check_names(store, batches)
     if not is_yes and not diagnostics.confirm(f"Cancel {plural(len(batches), 'batch')}?", flag="--yes"):
         raise UsageError("not confirmed; nothing was cancelled")
-    report = cancel(store, batches, providers=providers(store))
+    with providers(store) as connected:
+        report = cancel(store, batches, providers=connected)
     for note in report.notes:
         show_note(diagnostics, note)
     if is_json:

@@ -10,8 +10,7 @@ import click
 from batchpond.cli import output
 from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.formats import age, plural
-from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
-from batchpond.cli.passes import notes_documents, show_note
+from batchpond.cli.frame import Invocation, json_option, notes_documents, pass_invocation, pond_command, show_note
 from batchpond.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -61,7 +60,8 @@ def command(
 def ask(invocation: Invocation, studies: Sequence[str], **forced: Any) -> LiveReport:
     """Make the live calls that are due and say how it went; `forced` settings go before the lake's."""
     from batchpond.providers import registry
-    from batchpond.run.live import run, settings
+    from batchpond.run.live import run
+    from batchpond.run.live import run as settings
     from batchpond.run.live.calls import OnDoubt
 
     store, diagnostics = invocation.store(), invocation.diagnostics

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpond.cli import output
-from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
-from batchpond.cli.passes import providers
+from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command, providers, yes_option
 from batchpond.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,13 +24,16 @@ RISKS = {
     "batchpond resolve k3vq7d --adopt batch_6920a1",
     "batchpond resolve k3vq7d --absent --yes",
     "batchpond resolve k3vq7d --refetch",
+    "batchpond resolve k3vq7d --take first",
 )
 @click.argument("attempt")
 @click.option("--adopt", "batch_id", metavar="BATCH", help="This provider batch is the attempt's (checked).")
 @click.option("--absent", "is_absent", is_flag=True, help="The provider has no batch: it may be sent again.")
 @click.option("--lost", "is_lost", is_flag=True, help="Its answers will never come.")
 @click.option("--refetch", "is_refetch", is_flag=True, help="Download the files of a mismatched batch again.")
-@click.option("-y", "--yes", "is_yes", is_flag=True, help="Do not ask.")
+@click.option("--known", "is_known", is_flag=True, help="You have seen to a second batch of an attempt.")
+@click.option("--take", type=click.Choice(["first", "second", "none"]), help="Which of two answers that differ counts.")
+@yes_option
 @json_option
 @pass_invocation
 def command(
@@ -41,6 +43,8 @@ def command(
     is_absent: bool,
     is_lost: bool,
     is_refetch: bool,
+    is_known: bool,
+    take: str | None,
     is_yes: bool,
     is_json: bool,
 ) -> None:
@@ -49,7 +53,7 @@ def command(
     Look at the provider's console first: every batch carries the study, the shard and
     batchpond's token. The decision is recorded, and `batchpond sync` goes on from it.
     """
-    from batchpond.lake.events.records import Resolution
+    from batchpond.lake.records import Resolution
     from batchpond.run.resolve import resolve
 
     asked = {
@@ -57,15 +61,18 @@ def command(
         Resolution.ABSENT: is_absent,
         Resolution.LOST: is_lost,
         Resolution.REFETCH: is_refetch,
+        Resolution.KNOWN: is_known,
+        **{taken: taken.take == take for taken in Resolution if taken.take},
     }
     chosen = [resolution for resolution, is_asked in asked.items() if is_asked]
     if len(chosen) != 1:
-        raise UsageError("say exactly one of --adopt BATCH, --absent, --lost, --refetch")
+        raise UsageError("say exactly one of --adopt BATCH, --absent, --lost, --refetch, --known, --take ANSWER")
     store = invocation.store()
     risk = RISKS.get(chosen[0])
     if risk and not is_yes and not invocation.diagnostics.confirm(risk, flag="--yes"):
         raise UsageError("not confirmed; nothing was recorded")
-    settled = resolve(store, attempt, chosen[0], providers=providers(store), batch_id=batch_id)
+    with providers(store) as connected:
+        settled = resolve(store, attempt, chosen[0], providers=connected, batch_id=batch_id)
     if is_json:
         output.document(document(settled))
     invocation.diagnostics.note(

@@ -14,8 +14,16 @@ import click
 from batchpond.cli import output
 from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.formats import age, plural
-from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
-from batchpond.cli.passes import counts_document, notes_documents, providers, show_note
+from batchpond.cli.frame import (
+    Invocation,
+    counts_document,
+    json_option,
+    notes_documents,
+    pass_invocation,
+    pond_command,
+    providers,
+    show_note,
+)
 from batchpond.errors import BusyError, ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -120,12 +128,13 @@ def _one_pass(diagnostics: Diagnostics, watch: Watch, deadline_s: float, store: 
 
     while True:
         try:
-            return sync_once(
-                store,
-                providers=providers(store),
-                submit_due=watch.submit_due,
-                on_note=lambda note: show_note(diagnostics, note),
-            )
+            with providers(store) as connected:
+                return sync_once(
+                    store,
+                    providers=connected,
+                    submit_due=watch.submit_due,
+                    on_note=lambda note: show_note(diagnostics, note),
+                )
         except BusyError as error:
             if not watch.is_on or time.monotonic() + watch.interval_s > deadline_s:
                 raise
@@ -145,6 +154,7 @@ def document(counts: Counts, report: SyncReport) -> dict[str, Any]:
         "n_pending": report.n_pending,
         "n_attention": report.n_attention,
         "n_live": report.n_live,
+        "n_unsent": report.n_unsent,
         "notes": notes_documents(report.notes),
     }
 
@@ -161,7 +171,8 @@ def exit_code(report: SyncReport, *, is_exit_code: bool) -> ExitCode:
 def _conclude(diagnostics: Diagnostics, total: Counts, report: SyncReport) -> None:
     values = dataclasses.asdict(total)
     done = ", ".join(f"{values[name]:,} {words}" for name, words in WHAT.items() if values[name])
-    left = f"{plural(report.n_pending, 'batch')} pending" if report.n_pending else "nothing pending"
+    waiting = f"{plural(report.n_unsent, 'approved request')} not sent yet" if report.n_unsent else "nothing pending"
+    left = f"{plural(report.n_pending, 'batch')} pending" if report.n_pending else waiting
     if report.n_attention:
         left += f", {plural(report.n_attention, 'batch')} need attention"
     hint = "`batchpond status` shows which" if report.n_attention else None

@@ -11,8 +11,8 @@ import orjson
 
 from batchpond.errors import BatchpondError, UsageError
 from batchpond.lake.attempts import fold
-from batchpond.lake.events.log import read
-from batchpond.lake.events.records import Approval, Intent, Planned
+from batchpond.lake.events import read
+from batchpond.lake.records import Approval, Intent, Planned
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import MARKER, Store
 from batchpond.model import Origin
@@ -62,10 +62,12 @@ def run(lake_path: Path, say: Callable[[str], None]) -> DemoReport:
     say(f"planned {planned.n_requests:,} requests in {planned.n_cells} cells (20 essays, 190 pairs, both directions)")
     with _simulator() as simulator:
         say(f"simulated providers listen at {simulator.root_url}: {', '.join(registry.NAMES)}")
-        providers = _providers(store, environment(simulator))
-        sent = submit.submit(store, STUDY, max_cost_usd=None, limit=None, confirm=lambda _: True, providers=providers)
-        say(f"submitted {sent.preview.n_requests:,} requests in {sent.preview.n_shards} batches")
-        n_syncs = _sync_until_done(store, providers, say)
+        with _providers(store, environment(simulator)) as providers:
+            sent = submit.submit(
+                store, STUDY, max_cost_usd=None, limit=None, confirm=lambda _: True, providers=providers
+            )
+            say(f"submitted {sent.preview.n_requests:,} requests in {sent.preview.n_shards} batches")
+            n_syncs = _sync_until_done(store, providers, say)
     lake_state = fold(read(store))
     return DemoReport(planned, len(lake_state.attempts), n_syncs, planned.n_requests)
 

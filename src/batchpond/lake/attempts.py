@@ -15,10 +15,11 @@ from typing import Any
 
 import orjson
 
+from batchpond import ids
 from batchpond.errors import LakeError
-from batchpond.lake.events import records
-from batchpond.lake.events.records import Event, Intent, OfAttempt, Resolution
-from batchpond.model import BatchState, Mode, RemoteBatch, ShardKind
+from batchpond.lake import records
+from batchpond.lake.records import Event, Intent, OfAttempt, Resolution
+from batchpond.model import BatchState, Mode, RemoteBatch, ShardKind, Take
 from batchpond.text import redact
 
 
@@ -84,9 +85,12 @@ class Attempt:
     expires_at: datetime | None = None
     downloads: tuple[records.Downloaded, ...] = ()
     n_mismatches: int = 0
+    n_conflicts: int = 0
+    take: Take | None = None
     n_answered: int = 0
     not_found: tuple[records.NotFound, ...] = ()
     duplicates: tuple[records.DuplicateRemote, ...] = ()
+    is_known: bool = False
 
     @property
     def attempt_id(self) -> str:
@@ -133,6 +137,26 @@ class Attempt:
         return self.intent.shard_kind is ShardKind.ADOPTED
 
     @property
+    def is_duplicate(self) -> bool:
+        """Whether the batch is a second one of what another attempt sent."""
+        return self.intent.shard_kind is ShardKind.DUPLICATE
+
+    @property
+    def shown(self) -> str:
+        """Where it stands, in words."""
+        return f"a second batch, {self.phase}" if self.is_duplicate else str(self.phase)
+
+    @property
+    def sender_id(self) -> str:
+        """The attempt that the custom_ids of its batch name."""
+        return ids.attempt_of(self.token) if self.is_duplicate else self.attempt_id
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether a person has to decide, or to take note: a duplicate does until somebody says that it is known."""
+        return self.phase in ATTENTION_PHASES or (self.is_duplicate and not self.is_known)
+
+    @property
     def uploaded_at(self) -> datetime | None:
         """When the attempt's input file was made, by the provider's clock."""
         return self.uploaded.provider_created_at if self.uploaded else None
@@ -141,6 +165,13 @@ class Attempt:
     def is_open(self) -> bool:
         """Whether a batch is known and not known to have ended."""
         return self.phase is Phase.OPEN
+
+    def is_named_by(self, batch: RemoteBatch) -> bool:
+        """Whether a batch carries the attempt's token or, without one, was made of the file that it was sent with."""
+        if batch.token is not None:
+            return batch.token == self.intent.token
+        sent_file = self.sent.file_id if self.sent else None
+        return sent_file is not None and batch.input_file_id == sent_file
 
     @property
     def failure_code(self) -> str | None:
@@ -271,9 +302,9 @@ def _(event: records.Verified, attempt: Attempt) -> None:
 
 
 @_step.register
-def _(_: records.Mismatch, attempt: Attempt) -> None:
+def _(event: records.Mismatch, attempt: Attempt) -> None:
     if attempt.phase is Phase.ENDED:
-        attempt.phase = Phase.MISMATCH
+        attempt.phase, attempt.n_conflicts = Phase.MISMATCH, event.n_conflicts or 0
         attempt.n_mismatches += 1
 
 
@@ -295,8 +326,10 @@ def _(event: records.Resolved, attempt: Attempt) -> None:
         attempt.not_found = ()
         if attempt.phase is Phase.MISSING_REMOTE:
             attempt.phase = Phase.OPEN
-    elif event.resolution is Resolution.REFETCH and attempt.phase is Phase.MISMATCH:
-        attempt.phase = Phase.ENDED
+    elif event.resolution is Resolution.KNOWN:
+        attempt.is_known = True
+    elif attempt.phase is Phase.MISMATCH and (event.resolution is Resolution.REFETCH or event.resolution.take):
+        attempt.phase, attempt.take = Phase.ENDED, event.resolution.take
 
 
 def seen_as(attempt: Attempt, batch: RemoteBatch) -> dict[str, Any]:
@@ -336,6 +369,11 @@ class LakeState:
         attempt_ids = self.by_shard.get(shard_id)
         return self.attempts[attempt_ids[-1]] if attempt_ids else None
 
+    def is_late(self, attempt: Attempt) -> bool:
+        """Whether a batch of an attempt called absent would still be its only one: nothing was sent again."""
+        is_latest = self.latest_attempt(attempt.shard_id) == attempt
+        return attempt.phase is Phase.ABSENT and is_latest and attempt.shard_id not in self.voided
+
     def add(self, event: Event) -> None:
         """Fold one more event in; an attempt that was handed out stays as it was."""
         known = self.attempts.get(event.attempt_id) if isinstance(event, OfAttempt) else None
@@ -370,9 +408,13 @@ class LakeState:
             self.batch_ids.add(event.batch_id)
 
     def _add_intent(self, intent: Intent) -> None:
-        if intent.attempt_id not in self.attempts:
+        known = self.attempts.get(intent.attempt_id)
+        if known is not None and not known.n_sends and known.batch_id is None:
+            self.attempts[intent.attempt_id] = Attempt(intent)  # meant for another address now: nothing of it is there
+        elif known is None:
             self.attempts[intent.attempt_id] = Attempt(intent)
-            self.by_shard.setdefault(intent.shard_id, []).append(intent.attempt_id)
+            if intent.shard_kind is not ShardKind.DUPLICATE:
+                self.by_shard.setdefault(intent.shard_id, []).append(intent.attempt_id)
 
 
 def fold(events: Iterable[Event]) -> LakeState:

@@ -6,6 +6,7 @@ twice changes nothing, and a process may die on any line without leaving half a 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -13,8 +14,9 @@ import re
 import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -22,7 +24,6 @@ from batchpond import ids
 from batchpond.clock import Clock, SystemClock, random_hex
 from batchpond.errors import LakeError, UsageError
 from batchpond.lake import disk
-from batchpond.lake import disk as lock
 from batchpond.lake.schemas import FORMAT_VERSION, TABLES, Table
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ class Store:
 
         Whatever the disk refuses inside the block is a LakeError: nothing else a writer does raises OSError.
         """
-        with disk_errors(self.path), lock.exclusive(self.path / LOCK, purpose, self.clock):
+        with disk_errors(self.path), disk.exclusive(self.path / LOCK, purpose, self.clock):
             self._sweep_scratch()
             yield
 
@@ -325,3 +326,83 @@ def disk_errors(path: Path) -> Iterator[None]:
             f"{path}: {reason}{where}",
             hint="check free space, permissions and the disk; what was published before is intact",
         ) from error
+
+
+_MEMO_FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Memo:
+    """What a pass read of a small table, kept so that the next one reads it in one go.
+
+    A pass with nothing new would otherwise spend most of its time on loading Arrow and opening many small files. A memo
+    is derived: it counts only while every file of its table stands as it did (name, size, time of change), what it says
+    is checked by a digest, and whatever is wrong with it means that the Parquet files are read. It may be deleted.
+    `held` are the files that hold the rows, relative to the lake; `layout` says what `content` is.
+    """
+
+    layout: str
+    held: Sequence[str]
+    content: dict[str, Any]
+
+
+def recall_memo(store: Store, name: str, paths: Collection[str], layout: str) -> Memo | None:
+    """Return what was kept of the table whose files are `paths`, or None where it cannot be relied on."""
+    try:
+        digest, _, body = (store.path / name).read_bytes().partition(b"\n")
+    except OSError:
+        return None
+    if digest != _memo_digest(body):
+        return None
+    kept = orjson.loads(body)
+    if kept.get("format") != _MEMO_FORMAT or kept["layout"] != layout:
+        return None
+    if kept["names"] != _names(store, paths) or kept["stands"] != _stands(store, kept["held"]):
+        return None
+    return Memo(layout, kept["held"], kept["content"])
+
+
+def keep_memo(store: Store, name: str, paths: Collection[str], memo: Memo) -> None:
+    """Keep what was read of the table whose files are `paths`; the lake's lock is held."""
+    stands = _stands(store, memo.held)
+    if stands is None:
+        return
+    body = orjson.dumps(
+        {
+            "format": _MEMO_FORMAT,
+            "layout": memo.layout,
+            "names": _names(store, paths),
+            "held": memo.held,
+            "stands": stands,
+            "content": memo.content,
+        }
+    )
+    staged = store.scratch(name)
+    disk.write_private(staged, _memo_digest(body) + b"\n" + body)
+    disk.replace(staged, store.path / name)
+
+
+def relative(store: Store, paths: Collection[str]) -> list[str]:
+    """Return paths of the lake as a memo names them."""
+    prefix = f"{store.path}/"
+    return [path.removeprefix(prefix) for path in paths]
+
+
+def _names(store: Store, paths: Collection[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(relative(store, paths))).encode()).hexdigest()
+
+
+def _stands(store: Store, held: Collection[str]) -> str | None:
+    """Return a digest of how the files stand on disk, None where one is gone."""
+    seen = hashlib.sha256()
+    try:
+        for name in held:
+            found = os.stat(f"{store.path}/{name}")
+            seen.update(f"{name} {found.st_size} {found.st_mtime_ns}\n".encode())
+    except OSError:
+        return None
+    return seen.hexdigest()
+
+
+def _memo_digest(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=32).hexdigest().encode()

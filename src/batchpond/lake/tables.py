@@ -36,7 +36,7 @@ def connect(store: Store, tables: Sequence[str]) -> Iterator[duckdb.DuckDBPyConn
     try:
         with duckdb.connect(":memory:", config=config) as connection:
             for name in tables:
-                connection.execute(f"create view {name} as {_select(store, name)}")
+                connection.execute(f"CREATE VIEW {name} AS {_select(store, name)}")
             yield connection
     finally:
         shutil.rmtree(spill, ignore_errors=True)
@@ -45,8 +45,8 @@ def connect(store: Store, tables: Sequence[str]) -> Iterator[duckdb.DuckDBPyConn
 def _select(store: Store, name: str) -> str:
     table = TABLES[name]
     files = store.files(name)
-    columns = ", ".join(f"cast(null as {_TYPES[str(f.type)]}) as {quoted(f.name)}" for f in table.schema)
-    nothing = f"select {columns}, cast(null as varchar) as filename where false"
+    columns = ", ".join(f"CAST(NULL AS {_TYPES[str(f.type)]}) AS {quoted(f.name)}" for f in table.schema)
+    nothing = f"SELECT {columns}, CAST(NULL AS VARCHAR) AS filename WHERE FALSE"
     if not files:
         return nothing
     paths = ", ".join(literal(os.fspath(path)) for path in files)
@@ -54,9 +54,9 @@ def _select(store: Store, name: str) -> str:
     import pyarrow.parquet as pq
 
     if any(lacks_later(table, pq.read_schema(path)) for path in (files if table.later else ())):
-        return f"{nothing} union all by name from read_parquet([{paths}], {options}, union_by_name = true)"
+        return f"{nothing} UNION ALL BY name FROM read_parquet([{paths}], {options}, union_by_name = TRUE)"
     names = ", ".join(quoted(column) for column in table.schema.names)
-    return f"select {names}, filename from read_parquet([{paths}], {options})"
+    return f"SELECT {names}, filename FROM read_parquet([{paths}], {options})"
 
 
 def lacks_later(table: Table, written: pa.Schema) -> bool:

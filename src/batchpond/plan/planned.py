@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from batchpond.errors import UsageError
-from batchpond.lake import memo, tables
+from batchpond.lake import tables
 from batchpond.lake.attempts import LakeState
 from batchpond.lake.schemas import STUDIES
-from batchpond.lake.store import Store, read_rows
+from batchpond.lake.store import Memo, Store, keep_memo, read_rows, recall_memo, relative
 from batchpond.model import ErrorClass
 
 MEMO: Final = ".studies"
@@ -50,12 +51,12 @@ def sampled(n_requests: int | None) -> str:
     is asked in later rounds follows from it, so that all of that belongs to it.
     """
     if n_requests is None:
-        return "select * from wanted"
-    return f"""select * from wanted where round_no > 1 or request_id in (
-    select request_id from (
-      select request_id, slot, row_number() over (partition by stage order by pair_id, slot) as place
-      from wanted where round_no = 1
-    ) order by place, slot limit {n_requests:d}
+        return "SELECT * FROM wanted"
+    return f"""SELECT * FROM wanted WHERE round_no > 1 OR request_id IN (
+    SELECT request_id FROM (
+      SELECT request_id, slot, row_number() OVER (PARTITION BY stage ORDER BY pair_id, slot) AS place
+      FROM wanted WHERE round_no = 1
+    ) ORDER BY place, slot LIMIT {n_requests:d}
   )"""
 
 
@@ -68,10 +69,10 @@ def sample_of(lake_state: LakeState, study: str) -> int | None:
 
 
 _REACHED: Final = """
-select stage, coalesce(max(turn_no), count(distinct round_no) filter (purpose is not null) - 1, 0),
-       count(distinct request_id) filter (round_no = 1),
-       count(distinct request_id) filter (round_no = 1 and request_id in (select request_id from shard_requests))
-from plan where study_version = $1 group by stage
+SELECT stage, coalesce(max(turn_no), count(DISTINCT round_no) FILTER (purpose IS NOT NULL) - 1, 0),
+       count(DISTINCT request_id) FILTER (round_no = 1),
+       count(DISTINCT request_id) FILTER (round_no = 1 AND request_id IN (SELECT request_id FROM shard_requests))
+FROM plan WHERE study_version = $1 GROUP BY stage
 """
 
 
@@ -90,14 +91,14 @@ def study_column(store: Store, version: str, column: str) -> Any:
 def keep(store: Store) -> None:
     """Keep what the planned versions say for the next pass to read in one go; the lake's lock is held."""
     paths = store.published(STUDIES.name)
-    if memo.recall(store, MEMO, paths, _LAYOUT) is None:
+    if recall_memo(store, MEMO, paths, _LAYOUT) is None:
         content = _read(map(Path, paths))
-        memo.keep(store, MEMO, paths, memo.Memo(_LAYOUT, memo.relative(store, paths), content))
+        keep_memo(store, MEMO, paths, Memo(_LAYOUT, relative(store, paths), content))
 
 
 def _studies(store: Store) -> dict[str, dict[str, Any]]:
     paths = store.published(STUDIES.name)
-    kept = memo.recall(store, MEMO, paths, _LAYOUT)
+    kept = recall_memo(store, MEMO, paths, _LAYOUT)
     return _read(map(Path, paths)) if kept is None else kept.content
 
 
@@ -168,9 +169,10 @@ def planned_version(lake_state: LakeState, study: str) -> str:
     version = lake_state.current_versions.get(study)
     if version is None:
         known = ", ".join(sorted(lake_state.current_versions)) or "none"
+        near = difflib.get_close_matches(study, lake_state.current_versions, 1)
         raise UsageError(
             f"no plan for study {study!r} in this lake (planned: {known})",
-            hint="`batchpond plan FILE` makes it",
+            hint=f"did you mean {near[0]!r}?" if near else "`batchpond plan FILE` makes it",
         )
     return version
 

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from batchpond.errors import UsageError
-from batchpond.lake.events.records import Sharded
+from batchpond.lake.records import Sharded
 from batchpond.model import Mode
 from batchpond.providers.base import Descriptor
 

@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from batchpond.answers import derive
 from batchpond.errors import ExitCode
-from batchpond.lake import failpoints, payload, raw, tables
+from batchpond.lake import failpoints, jsonl, tables
 from batchpond.lake.attempts import READ_PHASES, Attempt, Phase
-from batchpond.lake.events.records import Downloaded, Mismatch, Verified
+from batchpond.lake.records import Downloaded, Mismatch, Verified
 from batchpond.lake.store import CONFIG
-from batchpond.model import BatchState, Download, FileRole, Mode, PricedModel, RemoteBatch, Response
+from batchpond.model import BatchState, FileRole, Mode, PricedModel, RemoteBatch, Response
 from batchpond.providers.base import BatchProvider
 from batchpond.run.due import parser_ids_of
-from batchpond.run.find.unknowns import check_host
-from batchpond.run.session import Session, Severity
+from batchpond.run.find import check_host
+from batchpond.run.session import TAKE_HINT, Session, Severity
 from batchpond.study import prices
 
 DOWNLOADS_MAX = 3
 FILE_WAIT_MAX_S = 86_400
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class _Fetched:
-    role: FileRole
-    file_id: str
-    path: Path
-    download: Download
-    n_lines: int
 
 
 def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
@@ -57,41 +45,57 @@ def _collect(session: Session, provider: BatchProvider, attempt: Attempt, batch:
     if not batch.state.is_terminal:
         # A stale replica names no files yet; believing it would call every answer missing.
         return
-    wanted = _wanted(attempt, provider, provider.result_files(batch))
-    with ExitStack() as scratch:
-        fetched = _fetch_whole(session, provider, attempt, wanted, scratch)
-        for file in fetched:
-            _publish(session, attempt, file)
+    files = provider.result_files(batch)
+    tally = _fetch_whole(session, provider, attempt, files)
     attempt = session.attempt(attempt.attempt_id)
-    absent = [pair for pair in wanted if pair[1] not in {event.file_id for event in attempt.downloads}]
-    if absent and not (attempt.downloads and _waited_s(session, attempt) >= FILE_WAIT_MAX_S):
+    recorded = {event.file_id for event in attempt.downloads}
+    absent = [pair for pair in files if pair[1] not in recorded]
+    if absent and not (recorded and _waited_s(session, attempt) >= FILE_WAIT_MAX_S):
         for role, file_id in absent:
             _note_unavailable(session, provider, attempt, f"the {role} file {file_id}")
-    elif _is_whole(attempt, provider) or _waited_s(session, attempt) >= session.settle_s(provider):
-        finish(session, attempt, n_files_absent=len(absent))
+    elif _is_whole(attempt, provider, tally) or _waited_s(session, attempt) >= session.settle_s(provider):
+        finish(session, attempt, tally, n_files_absent=len(absent))
     else:
         session.note(
             Severity.WARNING,
-            f"batch {attempt.batch_id} is {attempt.state}, but its files hold {_n_recorded(attempt)} of"
-            f" {attempt.intent.n_requests} answers so far",
+            f"batch {attempt.batch_id} is {attempt.state}, but its files answer {tally.n_matched} of"
+            f" {attempt.intent.n_requests} requests so far",
             hint="`batchpond sync` looks again for a while before it calls the rest missing",
         )
 
 
-def _wanted(
-    attempt: Attempt, provider: BatchProvider, files: tuple[tuple[FileRole, str], ...]
-) -> list[tuple[FileRole, str]]:
-    """Return the files to download: all while answers are lacking or by request, else those not yet here."""
-    recorded = {event.file_id for event in attempt.downloads}
-    is_all = bool(attempt.n_mismatches) or not _is_whole(attempt, provider)
-    return [pair for pair in files if is_all or pair[1] not in recorded]
+def _fetch_whole(
+    session: Session, provider: BatchProvider, attempt: Attempt, files: tuple[tuple[FileRole, str], ...]
+) -> derive.Tally:
+    """Download what is lacking until every request that is due is answered, or nothing new comes; return what is there.
+
+    A body cut at a line border with a correct end looks complete to every HTTP client, and one of something else
+    altogether may have as many lines: only what they answer shows it.
+    """
+    tally = read(session, attempt) if attempt.downloads else derive.Tally()
+    is_asked_for = bool(attempt.n_mismatches) and attempt.take is None
+    for _ in range(DOWNLOADS_MAX):
+        recorded = {event.file_id for event in attempt.downloads}
+        is_all = is_asked_for or (bool(recorded) and not _is_whole(attempt, provider, tally))
+        wanted = [pair for pair in files if is_all or pair[1] not in recorded]
+        n_here = sum(_fetch(session, provider, attempt, role, file_id) for role, file_id in wanted)
+        n_recorded, attempt = len(attempt.downloads), session.attempt(attempt.attempt_id)
+        if len(attempt.downloads) > n_recorded:
+            tally = read(session, attempt)
+        if not wanted or n_here < len(wanted) or (recorded and len(attempt.downloads) == n_recorded):
+            break
+        if _is_whole(attempt, provider, tally):
+            break
+        is_asked_for = False
+    return tally
 
 
-def _is_whole(attempt: Attempt, provider: BatchProvider) -> bool:
+def _is_whole(attempt: Attempt, provider: BatchProvider, tally: derive.Tally) -> bool:
     """Whether nothing more can be expected of a batch."""
     if not _owes_all(attempt, provider):
-        return attempt.state is BatchState.FAILED or bool(attempt.downloads) or attempt.n_mismatches > 0
-    return _n_recorded(attempt) >= attempt.intent.n_requests
+        has_any = bool(attempt.downloads) and tally.n_matched >= _n_counted(attempt)
+        return attempt.state is BatchState.FAILED or has_any or attempt.n_mismatches > 0
+    return tally.n_matched + tally.n_set_aside >= attempt.intent.n_requests
 
 
 def _owes_all(attempt: Attempt, provider: BatchProvider) -> bool:
@@ -101,8 +105,10 @@ def _owes_all(attempt: Attempt, provider: BatchProvider) -> bool:
     return attempt.state is BatchState.COMPLETED or provider.descriptor.has_row_per_request
 
 
-def _n_recorded(attempt: Attempt) -> int:
-    return sum(event.n_lines for event in accepted_downloads(attempt))
+def _n_counted(attempt: Attempt) -> int:
+    """Return how many requests the provider counts as answered."""
+    n_completed = attempt.status.n_completed if attempt.status else None
+    return min(n_completed or 0, attempt.intent.n_requests)
 
 
 def _waited_s(session: Session, attempt: Attempt) -> float:
@@ -110,102 +116,28 @@ def _waited_s(session: Session, attempt: Attempt) -> float:
     return (session.store.clock.now() - ended).total_seconds() if ended else float("inf")
 
 
-def accepted_downloads(attempt: Attempt) -> list[Downloaded]:
-    """Return one download per file: the one with the most lines, then bytes; the first of equals."""
-    best: dict[str, Downloaded] = {}
-    for event in attempt.downloads:
-        known = best.get(event.file_id)
-        if known is None or _extent(event) > _extent(known):
-            best[event.file_id] = event
-    return list(best.values())
+def _fetch(session: Session, provider: BatchProvider, attempt: Attempt, role: FileRole, file_id: str) -> bool:
+    """Bring a result file into the lake, whatever it holds; whether it is there.
 
-
-def _extent(event: Downloaded) -> tuple[int, int]:
-    # A download that was cut inside its last line has as many lines as the whole file, and fewer bytes.
-    return event.n_lines, event.size_bytes
-
-
-def _fetch_whole(
-    session: Session,
-    provider: BatchProvider,
-    attempt: Attempt,
-    wanted: list[tuple[FileRole, str]],
-    scratch: ExitStack,
-) -> list[_Fetched]:
-    """Download the files that are there until they hold every line that is due, or twice the same bytes.
-
-    A body cut at a line border with a correct end looks complete to every HTTP client; only the
-    count of lines shows it.
+    Raw first: every byte is in the lake before anything tries to read it.
     """
-    best: list[_Fetched] = []
-    n_due = _n_due(attempt, provider) - sum(event.n_lines for event in _not_among(attempt, wanted))
-    for _ in range(DOWNLOADS_MAX if wanted else 0):
-        fetched = _fetch(session, provider, wanted, scratch)
-        if best and _n_lines(fetched) <= _n_lines(best):
-            same = [f.download.sha256 for f in fetched] == [f.download.sha256 for f in best]
-            _drop(fetched)
-            if same:
-                break
-            continue
-        _drop(best)
-        best = fetched
-        if _n_lines(best) >= n_due or len(best) < len(wanted):
-            break
-    return best
-
-
-def _n_due(attempt: Attempt, provider: BatchProvider) -> int:
-    """Return how many lines an ended batch owes: all, or what it counted as answered."""
-    if _owes_all(attempt, provider):
-        return attempt.intent.n_requests
-    return _n_counted(attempt)
-
-
-def _n_counted(attempt: Attempt) -> int:
-    n_completed = attempt.status.n_completed if attempt.status else None
-    return min(n_completed or 0, attempt.intent.n_requests)
-
-
-def _not_among(attempt: Attempt, wanted: list[tuple[FileRole, str]]) -> list[Downloaded]:
-    ids_wanted = {file_id for _, file_id in wanted}
-    return [event for event in accepted_downloads(attempt) if event.file_id not in ids_wanted]
-
-
-def _n_lines(fetched: list[_Fetched]) -> int:
-    return sum(file.n_lines for file in fetched)
-
-
-def _drop(fetched: list[_Fetched]) -> None:
-    for file in fetched:
-        file.path.unlink(missing_ok=True)
-
-
-def _fetch(
-    session: Session, provider: BatchProvider, wanted: list[tuple[FileRole, str]], scratch: ExitStack
-) -> list[_Fetched]:
-    """Download each file that the provider does not answer 404 for."""
-    fetched: list[_Fetched] = []
-    for role, file_id in wanted:
-        path = session.store.scratch(f".{role}")
-        scratch.callback(path.unlink, missing_ok=True)
+    path = session.store.scratch(f".{role}")
+    try:
         download = provider.download(file_id, path)
         failpoints.reach("Y4")
         if download is None:
-            continue
-        fetched.append(_Fetched(role, file_id, path, download, _count_lines(path)))
-    failpoints.reach("Y5")
-    return fetched
-
-
-def _count_lines(path: Path) -> int:
-    """Return the number of whole lines that are not empty; a last one needs a line feed or an end."""
-    n_lines, last = 0, b"\n"
-    with path.open("rb") as lines:
-        for line in lines:
-            n_lines += bool(line.strip())
-            last = line
-    is_cut = not last.endswith(b"\n") and bool(last.strip()) and not last.rstrip().endswith(b"}")
-    return n_lines - is_cut
+            return False
+        file = file_of(attempt, role, file_id, download.sha256)
+        failpoints.reach("Y5")
+        n_lines = jsonl.publish_raw(session.store, file, path)
+        failpoints.reach("Y6")
+        if record_download(session, file, download.size_bytes, n_lines):
+            session.counts.n_files_downloaded += 1
+            session.counts.n_lines += n_lines
+        failpoints.reach("Y7")
+        return True
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _note_unavailable(session: Session, provider: BatchProvider, attempt: Attempt, what: str) -> None:
@@ -218,9 +150,9 @@ def _note_unavailable(session: Session, provider: BatchProvider, attempt: Attemp
     )
 
 
-def file_of(attempt: Attempt, role: FileRole, file_id: str, sha256: str) -> raw.RawFile:
+def file_of(attempt: Attempt, role: FileRole, file_id: str, sha256: str) -> jsonl.RawFile:
     """Return where the raw lines of an attempt's result file are."""
-    return raw.RawFile(
+    return jsonl.RawFile(
         provider=attempt.provider,
         batch_id=attempt.known_batch_id,
         attempt_id=attempt.attempt_id,
@@ -231,14 +163,14 @@ def file_of(attempt: Attempt, role: FileRole, file_id: str, sha256: str) -> raw.
     )
 
 
-def raw_file(attempt: Attempt, event: Downloaded) -> raw.RawFile:
+def raw_file(attempt: Attempt, event: Downloaded) -> jsonl.RawFile:
     """Return where the raw lines of a download are."""
     return file_of(attempt, event.file_role, event.file_id, event.sha256)
 
 
-def record_download(session: Session, file: raw.RawFile, size_bytes: int, n_lines: int) -> None:
-    """Record that a result file is in the lake."""
-    session.record(
+def record_download(session: Session, file: jsonl.RawFile, size_bytes: int, n_lines: int) -> bool:
+    """Record that a result file is in the lake; whether these bytes of it are new."""
+    return session.record(
         Downloaded(
             attempt_id=file.attempt_id,
             provider=file.provider,
@@ -252,25 +184,18 @@ def record_download(session: Session, file: raw.RawFile, size_bytes: int, n_line
     )
 
 
-def _publish(session: Session, attempt: Attempt, file: _Fetched) -> None:
-    """Raw first: every byte is in the lake before anything tries to read it."""
-    place = file_of(attempt, file.role, file.file_id, file.download.sha256)
-    n_lines = raw.publish(session.store, place, file.path)
-    failpoints.reach("Y6")
-    record_download(session, place, file.download.size_bytes, n_lines)
-    failpoints.reach("Y7")
-    file.path.unlink()
-    session.counts.n_files_downloaded += 1
-    session.counts.n_lines += n_lines
-
-
 def source_of(attempt: Attempt) -> derive.Source:
-    """Return an attempt's accepted files, output before error."""
-    files = sorted(
-        (raw_file(attempt, event) for event in accepted_downloads(attempt)),
-        key=lambda f: f.role != FileRole.OUTPUT,
+    """Return all downloads of an attempt's files, output before error."""
+    files = sorted((raw_file(attempt, event) for event in attempt.downloads), key=lambda f: f.role != FileRole.OUTPUT)
+    return derive.Source(
+        attempt.shard_id,
+        attempt.attempt_id,
+        attempt.sender_id,
+        attempt.provider,
+        attempt.intent.origin,
+        tuple(files),
+        attempt.take,
     )
-    return derive.Source(attempt.shard_id, attempt.attempt_id, attempt.provider, attempt.intent.origin, tuple(files))
 
 
 def price_of(session: Session, attempt: Attempt) -> derive.PriceRow:
@@ -300,27 +225,24 @@ def parsers_of(session: Session, attempt: Attempt) -> dict[str, dict[str, Any]]:
     return {parser_id: spec for parser_id, spec in specs.items() if parser_id in used}
 
 
-def finish(session: Session, attempt: Attempt, *, n_files_absent: int = 0) -> None:
-    """Derive what the raw lines say and prove that every request is accounted for."""
-    specs = parsers_of(session, attempt)
-    tally = derive.derive(session.store, source_of(attempt), specs, price_of(session, attempt))
-    derive.withdraw(session.store, attempt.provider, _superseded(attempt), specs)
+def read(session: Session, attempt: Attempt) -> derive.Tally:
+    """Derive what the raw lines of an attempt say, and return how they answer its requests."""
+    tally = derive.derive(session.store, source_of(attempt), parsers_of(session, attempt), price_of(session, attempt))
     failpoints.reach("Y8")
+    return tally
+
+
+def finish(session: Session, attempt: Attempt, tally: derive.Tally, *, n_files_absent: int = 0) -> None:
+    """Prove that every request is accounted for."""
     _verify(session, attempt, tally, n_files_absent)
     failpoints.reach("Y10")
-    payload.discard(session.store, attempt.attempt_id)
+    jsonl.discard_payload(session.store, attempt.attempt_id)
     failpoints.reach("Y11")
-
-
-def _superseded(attempt: Attempt) -> list[raw.RawFile]:
-    """Return downloads that a later, fuller one of the same file replaced."""
-    accepted = {event.event_id for event in accepted_downloads(attempt)}
-    return [raw_file(attempt, event) for event in attempt.downloads if event.event_id not in accepted]
 
 
 def _verify(session: Session, attempt: Attempt, tally: derive.Tally, n_files_absent: int) -> None:
     n_sent = attempt.intent.n_requests
-    n_missing = n_sent - tally.n_matched
+    n_missing = n_sent - tally.n_matched - tally.n_set_aside
     faults = []
     if n_missing and attempt.state is BatchState.COMPLETED:
         faults.append(f"{n_missing} of {n_sent} requests are in no file")
@@ -329,7 +251,7 @@ def _verify(session: Session, attempt: Attempt, tally: derive.Tally, n_files_abs
     if n_files_absent:
         faults.append(f"{n_files_absent} of the batch's files cannot be downloaded")
     if tally.n_conflict:
-        faults.append(f"{tally.n_conflict} requests were answered twice, differently")
+        faults.append(f"{tally.n_conflict} lines answer a request otherwise than an earlier one did")
     if tally.n_unmatched:
         faults.append(f"{tally.n_unmatched} lines belong to no request")
     failpoints.reach("Y9")
@@ -340,13 +262,14 @@ def _verify(session: Session, attempt: Attempt, tally: derive.Tally, n_files_abs
         "n_completed": tally.n_succeeded,
         "n_failed": tally.n_matched - tally.n_succeeded,
     }
-    session.record(Mismatch(**counts, reason="; ".join(faults)) if faults else Verified(**counts))
+    mismatch = Mismatch(**counts, reason="; ".join(faults), n_conflicts=tally.n_conflict or None)
+    session.record(mismatch if faults else Verified(**counts))
     if faults:
         session.counts.n_mismatched += 1
         session.note(
             Severity.ERROR,
             f"batch {attempt.batch_id} does not add up: {'; '.join(faults)}",
-            hint="see `batchpond audit`; every line received is kept in the lake",
+            hint=TAKE_HINT if tally.n_conflict else "see `batchpond audit`; every line received is kept in the lake",
             exit_code=ExitCode.ATTENTION,
         )
     else:

@@ -1,24 +1,27 @@
-"""What is due: planned requests that no shard holds yet, cut into shards; set-based throughout."""
+"""What is due: planned requests that no shard holds yet, and those that failed and may be asked again.
+
+They are cut into shards; set-based throughout.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from batchpond import ids
 from batchpond.lake import failpoints, tables
-from batchpond.lake.attempts import LakeState, Phase
-from batchpond.lake.events.records import Approval, Sharded, Voided
-from batchpond.lake.payload import shard_file_name
+from batchpond.lake.attempts import Attempt, LakeState, Phase
+from batchpond.lake.jsonl import shard_file_name
+from batchpond.lake.records import Approval, Sharded, Voided
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import CONFIG, Store
-from batchpond.model import Mode, PricedModel, ShardKind
+from batchpond.model import BatchState, ErrorClass, Mode, PricedModel, ShardKind
 from batchpond.plan import planned, shards
 from batchpond.plan.planned import Again
 from batchpond.providers import registry
-from batchpond.run.failures import FAILED_SQL, is_over, parameters
+from batchpond.providers.http.errors import ApiError, classify
 from batchpond.run.session import Session
 from batchpond.study import settings as config
 from batchpond.study.prices import NOTHING, Estimate, Prices
@@ -27,43 +30,136 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
+OVER_PHASES: Final = frozenset({Phase.VERIFIED, Phase.MISMATCH, Phase.LOST})
+
+FAILED_SQL: Final = """
+settled AS (
+  SELECT unnest($attempt_ids) AS attempt_id, unnest($shard_ids) AS shard_id, unnest($rowless) AS rowless,
+         unnest(range(len($attempt_ids))) AS place
+), tried AS (
+  SELECT r.request_id, s.place, a.status, coalesce(a.error_class, s.rowless) AS error_class
+  FROM settled s
+  JOIN shard_requests r USING (shard_id)
+  LEFT JOIN responses a ON a.attempt_id = s.attempt_id AND a.request_id = r.request_id AND a.match = 'matched'
+), failed AS (
+  SELECT request_id, count(*) AS n_attempts, arg_max(error_class, place) AS error_class
+  FROM tried GROUP BY request_id
+  HAVING NOT bool_or(status IS NOT DISTINCT FROM 'succeeded')
+)
+"""
+_COUNT = f"""
+WITH {FAILED_SQL}, planned AS (
+  SELECT DISTINCT request_id FROM plan WHERE study = $study AND study_version = $version
+)
+SELECT r.provider, r.request_model, failed.error_class, count(*),
+       count(*) FILTER (WHERE list_contains($classes, failed.error_class)),
+       count(*) FILTER (WHERE list_contains($classes, failed.error_class) AND failed.n_attempts < $max_attempts)
+FROM failed
+JOIN planned USING (request_id)
+JOIN requests r USING (request_id)
+GROUP BY ALL ORDER BY ALL
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureCount:
+    """How many requests of a model failed in one way; `n_due` of the `n_chosen` may be asked once more."""
+
+    provider: str
+    request_model: str
+    error_class: str
+    n_requests: int
+    n_chosen: int
+    n_due: int
+
+
+def is_over(attempt: Attempt) -> bool:
+    """Whether nothing more can come of the attempt's requests unless they are asked again."""
+    return attempt.phase in OVER_PHASES and not is_requeued(attempt)
+
+
+def is_requeued(attempt: Attempt) -> bool:
+    """Whether the attempt's batch failed unbilled for want of room, so that its shard is sent again as it is."""
+    if attempt.phase is not Phase.VERIFIED or attempt.failure_code is None or attempt.n_answered or attempt.is_adopted:
+        return False
+    return attempt.failure_code in registry.module(attempt.provider).DESCRIPTOR.requeue_codes
+
+
+def parameters(lake_state: LakeState, again: Again) -> dict[str, Any]:
+    """Return the parameters of `FAILED_SQL`, and what is chosen of it."""
+    settled = [attempt for attempt in lake_state.attempts.values() if is_over(attempt)]
+    return {
+        "attempt_ids": [attempt.attempt_id for attempt in settled],
+        "shard_ids": [attempt.shard_id for attempt in settled],
+        "rowless": [_class_without_row(attempt) for attempt in settled],
+        "classes": [str(name) for name in again.classes or ()],
+        "max_attempts": again.max_attempts,
+    }
+
+
+def _class_without_row(attempt: Attempt) -> ErrorClass:
+    """Return how a request of the attempt failed that no result row answers."""
+    if attempt.phase is Phase.LOST:
+        return ErrorClass.LOST
+    match attempt.state:
+        case BatchState.FAILED:
+            message = attempt.status.detail or "" if attempt.status else ""
+            return classify(None, ApiError(message, attempt.failure_code))
+        case BatchState.EXPIRED:
+            return ErrorClass.EXPIRED
+        case BatchState.CANCELLED:
+            return ErrorClass.CANCELLED
+        case _:
+            return ErrorClass.MISSING
+
+
+def count_failures(store: Store, lake_state: LakeState, study: str, version: str, again: Again) -> list[FailureCount]:
+    """Return how the requests of a planned study failed that nothing has answered yet."""
+    values = {"study": study, "version": version, **parameters(lake_state, again)}
+    if not values["attempt_ids"]:
+        return []
+    with tables.connect(store, ["plan", "requests", "shard_requests", "responses"]) as connection:
+        rows = connection.execute(_COUNT, values).fetchall()
+    return [FailureCount(*row) for row in rows]
+
+
 CELLS_TEXT_MAX = 500
 _FETCH_ROWS = 10_000
 _EVERYTHING = 2**62
 _UNSAID: Mapping[str, int] = MappingProxyType({})
 
 _DUE = """
-with wanted as (
-  select request_id, min(slot) as slot, min(pair_id) as pair_id, min(cell_id) as cell_id,
-         min(template_id) as template_id, min(rubric_id) as rubric_id, min(thinking) as thinking, min(mode) as mode,
-         min(coalesce(tier, 1)) as tier, min(stage) as stage, max(round_no) as round_no
-  from plan where study = $study and study_version = $version
-  group by request_id
-), sampled as (
+WITH wanted AS (
+  SELECT request_id, min(slot) AS slot, min(pair_id) AS pair_id, min(cell_id) AS cell_id,
+         min(template_id) AS template_id, min(rubric_id) AS rubric_id, min(thinking) AS thinking, min(mode) AS mode,
+         min(coalesce(tier, 1)) AS tier, min(stage) AS stage, max(round_no) AS round_no
+  FROM plan WHERE study = $study AND study_version = $version
+  GROUP BY request_id
+), sampled AS (
   {sampled}
-), asked as (
-  select request_id, list_contains($live, shard_id) as is_live
-  from shard_requests where not list_contains($void, shard_id)
-), held as (
-  select request_id from asked where is_live or not $again
-), {chosen}, due as (
-  select s.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename,
+), asked AS (
+  SELECT request_id, list_contains($live, shard_id) AS is_live
+  FROM shard_requests WHERE NOT list_contains($void, shard_id)
+), held AS (
+  SELECT request_id FROM asked WHERE is_live OR NOT $again
+), {chosen}, due AS (
+  SELECT s.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename,
          r.provider, r.endpoint, r.request_model, s.mode, s.cell_id, s.template_id, s.rubric_id, s.thinking, s.slot,
          s.tier, s.stage
-  from sampled s
-  join requests r using (request_id)
-  anti join held using (request_id)
-  where not $again or s.request_id in (select request_id from chosen)
+  FROM sampled s
+  JOIN requests r USING (request_id)
+  ANTI JOIN held USING (request_id)
+  WHERE NOT $again OR s.request_id IN (SELECT request_id FROM chosen)
 )
-select * exclude (slot, cell_id, tier, stage), case when $per_cell then cell_id else '' end as cell_group,
-       count(*) over (partition by tier, provider, endpoint, request_model, mode, cell_group) as n_in_group, tier, stage
-from due
-order by tier, provider, endpoint, request_model, mode, cell_group, slot
+SELECT * EXCLUDE (slot, cell_id, tier, stage), CASE WHEN $per_cell THEN cell_id ELSE '' END AS cell_group,
+       count(*) OVER (PARTITION BY tier, provider, endpoint, request_model, mode, cell_group) AS n_in_group, tier, stage
+FROM due
+ORDER BY tier, provider, endpoint, request_model, mode, cell_group, slot
 """
-_CHOSEN_FIRST = "chosen as (select cast(null as varchar) as request_id where false)"
-_CHOSEN_ALL = "chosen as (select request_id from asked)"
-_CHOSEN_FAILED = f"""{FAILED_SQL}, chosen as (
-  select request_id from failed where list_contains($classes, error_class) and n_attempts < $max_attempts
+_CHOSEN_FIRST = "chosen AS (SELECT CAST(NULL AS VARCHAR) AS request_id WHERE FALSE)"
+_CHOSEN_ALL = "chosen AS (SELECT request_id FROM asked)"
+_CHOSEN_FAILED = f"""{FAILED_SQL}, chosen AS (
+  SELECT request_id FROM failed WHERE list_contains($classes, error_class) AND n_attempts < $max_attempts
 )"""
 
 
@@ -321,8 +417,8 @@ def _shard_rows(store: Store, new: NewShard) -> pa.Table:
 def parser_ids_of(connection: duckdb.DuckDBPyConnection, shard_ids: Collection[str]) -> dict[str, set[str]]:
     """Return the answer rules that any study has for the requests of each shard."""
     rows = connection.execute(
-        "select distinct shard_id, parser_id from plan join"
-        " (select shard_id, request_id from shard_requests where list_contains($1, shard_id)) using (request_id)",
+        "SELECT DISTINCT shard_id, parser_id FROM plan JOIN"
+        " (SELECT shard_id, request_id FROM shard_requests WHERE list_contains($1, shard_id)) USING (request_id)",
         [list(shard_ids)],
     ).fetchall()
     found: dict[str, set[str]] = {}

@@ -1,18 +1,35 @@
-"""The verb `resolve`: a person decides about an attempt that batchpond may not decide about."""
+"""The verbs `resolve` and `cancel`: a person decides about an attempt that batchpond may not decide about.
+
+`cancel` asks a provider to stop a batch; whatever it finished is still collected.
+"""
 
 from __future__ import annotations
 
-from batchpond.errors import UsageError
-from batchpond.lake.attempts import LOSABLE_PHASES, UNCLEAR_PHASES, Attempt, LakeState, Phase, seen_as
-from batchpond.lake.events.records import Absent, Adopted, Event, Lost, Resolution, Resolved, Unknown
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from batchpond.errors import ExitCode, UsageError
+from batchpond.lake import events
+from batchpond.lake.attempts import LOSABLE_PHASES, UNCLEAR_PHASES, Attempt, LakeState, Phase, fold, seen_as
+from batchpond.lake.records import (
+    Absent,
+    Adopted,
+    CancelAsked,
+    Event,
+    Lost,
+    Resolution,
+    Resolved,
+    Unknown,
+)
 from batchpond.lake.store import Store
-from batchpond.model import RemoteBatch
-from batchpond.run.find.poll import is_late
-from batchpond.run.find.unknowns import Proof, check_host, prove
-from batchpond.run.session import Providers, Session
+from batchpond.model import Mode, RemoteBatch
+from batchpond.run.find import Proof, check_host, prove
+from batchpond.run.session import Note, Providers, Session, Severity
 from batchpond.views.refresh import refresh
 
 _ID_PREFIX_MIN = 6
+_STATUS_HINT = "`batchpond status` shows where each attempt stands"
 _BY_A_PERSON = "a person's word"
 
 
@@ -21,6 +38,8 @@ _ALLOWED = {
     Resolution.ABSENT: UNCLEAR_PHASES,
     Resolution.LOST: LOSABLE_PHASES,
     Resolution.REFETCH: frozenset({Phase.MISMATCH}),
+    Resolution.KNOWN: frozenset(Phase),
+    **{taken: frozenset({Phase.MISMATCH}) for taken in Resolution if taken.take},
 }
 
 
@@ -36,20 +55,28 @@ def resolve(
 
     `adopt` takes the provider's `batch_id` for the attempt, in doubt or called absent, after checking
     that it can be its batch; `absent` lets the shard be sent again, which may pay twice; `lost` gives the answers
-    up; `refetch` downloads a mismatched batch's files again. Raises UsageError when the attempt
+    up; `refetch` downloads a mismatched batch's files again; `take_...` says which of two answers to a request that
+    differ counts; `known` that a second batch has been seen to. Raises UsageError when the attempt
     is in no state for it.
     """
     with store.lock(f"resolve {attempt_id}"):
         session = Session.begin(store, providers)
         attempt = find_attempt(session.lake_state, attempt_id)
-        is_late_batch = resolution is Resolution.ADOPT and is_late(session, attempt)
+        is_late_batch = resolution is Resolution.ADOPT and session.lake_state.is_late(attempt)
+        if resolution is Resolution.KNOWN and not attempt.is_duplicate:
+            raise UsageError(f"attempt {attempt.attempt_id} is no second batch of another", hint=_STATUS_HINT)
         if attempt.phase not in _ALLOWED[resolution] and not is_late_batch:
             allowed = ", ".join(sorted(_ALLOWED[resolution]))
             raise UsageError(
                 f"attempt {attempt.attempt_id} is {attempt.phase}; --{resolution} is for one that is {allowed}",
-                hint="`batchpond status` shows where each attempt stands",
+                hint=_STATUS_HINT,
             )
         session.record(*_events(session, attempt, resolution, batch_id))
+        if resolution.take:
+            from batchpond.run import collect
+
+            taken = session.attempt(attempt.attempt_id)
+            collect.finish(session, taken, collect.read(session, taken))
         refresh(store)
         return session.attempt(attempt.attempt_id)
 
@@ -64,7 +91,12 @@ def find_attempt(lake_state: LakeState, wanted: str) -> Attempt:
     if len(found) == 1:
         return found[0]
     problem = "no attempt or batch" if not found else f"{len(found)} attempts"
-    raise UsageError(f"{problem} {wanted!r} in this lake", hint="`batchpond status` lists attempts and batches")
+    names = [
+        name for attempt in lake_state.attempts.values() for name in (attempt.attempt_id, attempt.batch_id) if name
+    ]
+    near = difflib.get_close_matches(wanted, names, 1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise UsageError(f"{problem} {wanted!r} in this lake", hint=f"{hint}`batchpond status` lists attempts and batches")
 
 
 def _events(session: Session, attempt: Attempt, resolution: Resolution, batch_id: str | None) -> list[Event]:
@@ -112,3 +144,71 @@ def _adoptable(session: Session, attempt: Attempt, batch_id: str | None) -> Remo
             hint="if it is a copy of the attempt's payload, adopt it once it has ended",
         )
     return batch
+
+
+@dataclass(frozen=True, slots=True)
+class CancelReport:
+    """Which batches were asked to stop, and what the provider said of the others."""
+
+    asked: tuple[str, ...]
+    notes: tuple[Note, ...]
+    exit_code: ExitCode
+
+
+def check_names(store: Store, wanted: Sequence[str]) -> None:
+    """Raise UsageError for a batch or attempt that the lake does not know; reads only."""
+    lake_state = fold(events.read(store))
+    for name in wanted:
+        find_attempt(lake_state, name)
+
+
+def cancel(store: Store, wanted: Sequence[str], *, providers: Providers) -> CancelReport:
+    """Ask for the cancellation of batches named by batch or attempt id.
+
+    The final state comes from the next `sync`: a batch may complete first. Raises UsageError for
+    an id that the lake does not know, before anything is asked, and BusyError while live calls that are
+    to be cancelled are being made.
+    """
+    with store.lock("cancel"):
+        session = Session.begin(store, providers)
+        targets = [_target(session, name) for name in dict.fromkeys(wanted)]
+        asked: list[str] = []
+        for attempt_id, batch_id in targets:
+            attempt = session.attempt(attempt_id)
+            if attempt.mode is Mode.LIVE:
+                _cancel_live(session, attempt, asked)
+                continue
+            with session.isolated(attempt.wire, f"cancelling batch {batch_id}"):
+                provider = session.providers.get(attempt.wire)
+                check_host(attempt, provider)
+                session.record(CancelAsked(attempt_id=attempt_id, batch_id=batch_id))
+                if provider.cancel(batch_id) is None:
+                    session.note(
+                        Severity.WARNING,
+                        f"{attempt.provider} will not cancel batch {batch_id}: it has ended or is not known",
+                        hint="`batchpond sync` shows its state",
+                    )
+                else:
+                    asked.append(batch_id)
+        refresh(store)
+    return CancelReport(tuple(asked), tuple(session.notes), session.worst_exit_code())
+
+
+def _cancel_live(session: Session, attempt: Attempt, asked: list[str]) -> None:
+    from batchpond.run.live import seal  # only where there are live calls
+
+    if seal.cancel(session, attempt):
+        asked.append(attempt.known_batch_id)
+    else:
+        session.note(Severity.WARNING, f"the live calls of attempt {attempt.attempt_id} have ended already")
+
+
+def _target(session: Session, wanted: str) -> tuple[str, str]:
+    """Return the attempt that a name is about, and its batch."""
+    attempt = find_attempt(session.lake_state, wanted)
+    if attempt.batch_id is None:
+        raise UsageError(
+            f"attempt {attempt.attempt_id} has no known batch to cancel (it is {attempt.phase})",
+            hint="`batchpond sync` looks for it",
+        )
+    return attempt.attempt_id, attempt.batch_id

@@ -2,27 +2,39 @@
 
 Steps S2 to S9. Dying between any two lines leaves either nothing at the provider or a record
 from which the next pass finds the batch again. Only the upload may be repeated freely.
+
+Shards, attempts and tokens are named by what they are, so a copy of a lake, or this one before it was restored, makes
+the very same attempt for the same shard. Before an attempt is sent for the first time, one listing a pass and account
+shows whether its batch is there already: by its token, by the input file that its token names, or, where a
+provider carries neither, by the custom_ids of its results. A batch of this lake and study that no shard
+on record explains was cut otherwise, and may hold some of the same requests: then nothing is sent.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
-from batchpond import ids, model
-from batchpond.errors import AccessError, ExitCode, LakeError, ProviderError
-from batchpond.lake import failpoints, payload
+from batchpond import fields, ids, model
+from batchpond.errors import AccessError, AttentionError, ExitCode, LakeError, ProviderError
+from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, seen_as
-from batchpond.lake.events.records import Approval, Created, Intent, Rejected, Sent, Sharded, Unknown, Uploaded
-from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteFile, Unclear
+from batchpond.lake.records import Approval, Asked, Created, Intent, Planned, Rejected, Sent, Sharded, Uploaded
+from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteBatch, RemoteFile, Unclear
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
-from batchpond.run.find import elsewhere
-from batchpond.run.find.unknowns import check_host
-from batchpond.run.session import Session, Severity
+from batchpond.run import find
+from batchpond.run.find import WINDOW, adopt, check_host, list_since, matches, record_doubt, search
+from batchpond.run.session import Listing, Session, Severity
 
 SEND_LEASE_S = 60.0
+LOOK_EVERY_S = 5.0
+# Statuses that something between the provider and us gives of its own.
+_SAID_BY_OTHERS = frozenset({"413", "429", "529"})
 FILE_MARGIN_S = 7_200.0
 
 
@@ -31,6 +43,7 @@ class Sending(StrEnum):
 
     CREATED = "created"
     TAKEN_IN = "taken_in"
+    WAITING = "waiting"
     REJECTED = "rejected"
     UNKNOWN = "unknown"
 
@@ -70,16 +83,92 @@ def send_shard(session: Session, shard: Sharded, approval: Approval) -> Sending:
     # Where no batch carries a token, its input file names it.
     is_known_by_file = provider.descriptor.takes_files and not provider.descriptor.has_token
     is_shared = attempt.mode is Mode.BATCH
-    if is_shared and not is_known_by_file and elsewhere.take_in(session, provider, attempt):
+    if is_shared and attempt.n_sends:
+        looked = _look_again(session, provider, attempt)
+        if looked is not None:
+            return looked
+    elif is_shared and not is_known_by_file and take_in(session, provider, attempt):
         return Sending.TAKEN_IN
     file_id = None
     if provider.descriptor.takes_files:
         file_id = _usable_file(session, attempt, provider) or _upload(session, attempt, provider)
-    if is_shared and is_known_by_file:
-        attempt = session.attempt(attempt.attempt_id)
-        if elsewhere.take_in(session, provider, attempt):
-            return Sending.TAKEN_IN
-    return _create(session, session.attempt(attempt.attempt_id), file_id, provider)
+    attempt = session.attempt(attempt.attempt_id)
+    if is_shared and is_known_by_file and not attempt.n_sends and take_in(session, provider, attempt):
+        return Sending.TAKEN_IN
+    if is_shared and _is_there_by_now(session, provider, attempt):
+        return Sending.TAKEN_IN
+    return _create(session, attempt, file_id, provider)
+
+
+def _look_again(session: Session, provider: BatchProvider, attempt: Attempt) -> Sending | None:
+    """Look for the batch of a create that was refused before it is asked for again; None where there is none.
+
+    A refusal may follow execution: something between may say no though the provider said yes. Where it may come from
+    such a thing, the batch has the settle time to appear. Raises ProviderError where no complete listing is to be had.
+    """
+    refusal = attempt.rejection
+    if refusal is not None and refusal.provider_status in _SAID_BY_OTHERS:
+        ready_at = refusal.occurred_at + timedelta(seconds=session.settle_s(provider))
+        if session.store.clock.now() < ready_at:
+            text = f"a batch that {attempt.provider} refused is asked for again after {ready_at:%H:%M} UTC"
+            session.note(Severity.INFO, text, hint="until then it might still come to be; `batchpond sync` goes on")
+            return Sending.WAITING
+    listing = _listed_whole(session, provider, attempt)
+    found = matches(session, provider, attempt, listing.batches)
+    if not found and provider.descriptor.is_opaque:
+        looked = search(session, provider, attempt, listing.batches)
+        if looked.n_undecided:
+            return Sending.WAITING
+        found = [looked.found] if looked.found else []
+    if not found:
+        return None
+    return _found_after_all(session, attempt, found)
+
+
+def _found_after_all(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> Sending:
+    adopt(session, attempt, found)
+    session.note(
+        Severity.WARNING,
+        f"{attempt.provider} refused a batch of {attempt.intent.n_requests} requests and made it all the same:"
+        f" {found[0].batch_id}; it was taken in and nothing was sent again",
+        hint="`batchpond sync` collects it",
+    )
+    return Sending.TAKEN_IN
+
+
+def _listed_whole(session: Session, provider: BatchProvider, attempt: Attempt) -> Listing:
+    """Return a complete listing of the account, made once a pass; raises ProviderError where there is none."""
+    if attempt.wire not in session.listings:
+        session.listings[attempt.wire] = list_since(provider, planned_since(session, attempt.intent.study))
+        session.looked_at_s[attempt.wire] = session.store.clock.monotonic_s()
+    listing = session.listings[attempt.wire]
+    if not listing.is_complete:
+        raise ProviderError(
+            f"{attempt.provider} did not list its batches to the end: whether a refused one was made is not known",
+            hint="`batchpond sync` looks again before it sends anything of it",
+        )
+    return listing
+
+
+def _is_there_by_now(session: Session, provider: BatchProvider, attempt: Attempt) -> bool:
+    """Whether a batch of the attempt has come to be since the last look, if that was long enough ago.
+
+    One page: what another copy of the lake, or an earlier create, brought into being just now is the newest there.
+    """
+    now_s = session.store.clock.monotonic_s()
+    if provider.descriptor.is_opaque or now_s - session.looked_at_s.get(attempt.wire, now_s) <= LOOK_EVERY_S:
+        return False
+    session.looked_at_s[attempt.wire] = now_s
+    try:
+        page = provider.list_page(None)
+    except ProviderError:
+        if attempt.n_sends:
+            raise
+        return False  # as where no server lists anything: this guards against copies of a lake
+    found = matches(session, provider, attempt, page.batches)
+    if found:
+        adopt(session, attempt, found)
+    return bool(found)
 
 
 def _usable_file(session: Session, attempt: Attempt, provider: BatchProvider) -> str | None:
@@ -96,12 +185,29 @@ def _usable_file(session: Session, attempt: Attempt, provider: BatchProvider) ->
 def _attempt_to_send(session: Session, shard: Sharded, approval: Approval, provider: BatchProvider) -> Attempt:
     latest = session.lake_state.latest_attempt(shard.shard_id)
     if latest is not None and latest.phase in BEFORE_SENT_PHASES:
-        # Its file and its token are at that host: a batch made elsewhere would never be looked for there.
-        check_host(latest, provider)
+        if latest.n_sends:
+            # Its file and its token are at that host: a batch made elsewhere would never be looked for there.
+            check_host(latest, provider)
+        elif provider.host != latest.intent.host:
+            latest = _meant_anew(session, latest, provider)
         _rebuild_payload(session, latest)
         return latest
     ordinal = 1 if latest is None else latest.intent.ordinal + 1
     return _record_intent(session, shard, approval, provider, ordinal)
+
+
+def _meant_anew(session: Session, attempt: Attempt, provider: BatchProvider) -> Attempt:
+    """Mean an attempt that was never sent for the address of now: what was uploaded elsewhere is of no use here."""
+    baseline = Baseline.take(session, provider)
+    meant = dataclasses.replace(
+        attempt.intent,
+        host=provider.host,
+        origin=_origin(attempt.intent, provider),
+        scope=baseline.scope,
+        newest_batch_at=baseline.newest,
+    )
+    session.record(meant)
+    return session.attempt(attempt.attempt_id)
 
 
 def _record_intent(
@@ -111,14 +217,7 @@ def _record_intent(
     store = session.store
     baseline = Baseline.take(session, provider)
     attempt_id = ids.attempt_id(store.lake_id, shard.shard_id, ordinal)
-    built = payload.build(
-        store,
-        registry.module(shard.provider),
-        provider=shard.provider,
-        endpoint=shard.endpoint,
-        shard_id=shard.shard_id,
-        attempt_id=attempt_id,
-    )
+    built = jsonl.build_payload(store, registry.module(shard.provider), shard, attempt_id)
     said = shard.asked() | {"size_bytes": built.size_bytes}
     session.record(
         Intent(
@@ -138,7 +237,7 @@ def _record_intent(
     return session.attempt(attempt_id)
 
 
-def _origin(shard: Sharded, provider: BatchProvider) -> Origin:
+def _origin(shard: Asked, provider: BatchProvider) -> Origin:
     if shard.mode == Mode.FILES:
         return Origin.FILES
     return Origin.SIMULATED if provider.is_loopback else Origin.BATCH
@@ -146,14 +245,7 @@ def _origin(shard: Sharded, provider: BatchProvider) -> Origin:
 
 def _rebuild_payload(session: Session, attempt: Attempt) -> None:
     intent = attempt.intent
-    built = payload.build(
-        session.store,
-        registry.module(attempt.provider),
-        provider=attempt.provider,
-        endpoint=intent.endpoint,
-        shard_id=attempt.shard_id,
-        attempt_id=attempt.attempt_id,
-    )
+    built = jsonl.build_payload(session.store, registry.module(attempt.provider), intent, attempt.attempt_id)
     if built.sha256 != intent.sha256:
         raise LakeError(
             f"{built.path} is not the payload that attempt {attempt.attempt_id} announced",
@@ -190,7 +282,7 @@ def _upload(session: Session, attempt: Attempt, provider: BatchProvider) -> str:
 def _uploaded_before(session: Session, provider: BatchProvider, name: str, intent: Intent) -> RemoteFile | None:
     """Return the file if it is there: a process that died left it or, where files name batches, a copy of the lake."""
     is_named = provider.descriptor.has_token
-    found = provider.find_uploads(name, intent.occurred_at if is_named else elsewhere.since(session, intent.study))
+    found = provider.find_uploads(name, intent.occurred_at if is_named else planned_since(session, intent.study))
     return next((file for file in found if file.size_bytes == intent.size_bytes), None)
 
 
@@ -265,6 +357,7 @@ def _rejected(session: Session, attempt: Attempt, answer: model.Rejected) -> Sen
             error_class=answer.error_class,
             error_code=answer.code,
             message=answer.message,
+            provider_status=str(answer.status_code),
             retry_at=None if wait_s is None else session.store.clock.now() + timedelta(seconds=wait_s),
         )
     )
@@ -288,15 +381,144 @@ def _rejected(session: Session, attempt: Attempt, answer: model.Rejected) -> Sen
 
 def _unclear(session: Session, attempt: Attempt, answer: Unclear) -> Sending:
     """Our request has ended on our side, so the absence clock may start now."""
-    clock = session.store.clock
-    session.record(
-        Unknown(
-            attempt_id=attempt.attempt_id,
-            ordinal=session.attempt(attempt.attempt_id).n_sends,
-            boot_id=clock.boot_id(),
-            monotonic_s=clock.monotonic_s(),
-            reason=answer.reason,
-        )
-    )
+    record_doubt(session, attempt, answer.reason)
     session.counts.n_unknown += 1
     return Sending.UNKNOWN
+
+
+PEEKS_MAX: Final = 200
+AHEAD_MAX: Final = 8
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def planned_since(session: Session, study: str) -> datetime:
+    """Return from when on a copy may have sent a study's requests: a day before it was first planned."""
+    planned = (event for event in session.log.events if isinstance(event, Planned) and event.study == study)
+    first = min((event.occurred_at for event in planned), default=_EPOCH)
+    return max(first, _EPOCH + WINDOW) - WINDOW
+
+
+def take_in(session: Session, provider: BatchProvider, attempt: Attempt) -> bool:
+    """Give an attempt that was never sent from here the batch that it has already; returns whether it has one.
+
+    A listing that ends early shows what it shows, and one that fails shows nothing, which is told: this guards
+    against a copy, and that a batch sent from here is absent is never read from it. Raises AttentionError when a
+    batch of the study is not on record.
+    """
+    if attempt.n_sends:
+        return False
+    unknown = [
+        batch for batch in _listed(session, provider, attempt) if batch.batch_id not in session.lake_state.batch_ids
+    ]
+    found = _made(session, provider, attempt, unknown)
+    if not found:
+        _check_explained(session, attempt, unknown)
+        return False
+    adopt(session, attempt, found)
+    session.note(
+        Severity.WARNING,
+        f"{attempt.provider} has batch {found[0].batch_id} of these {attempt.intent.n_requests} requests already:"
+        " a copy of this lake sent it, or this lake was restored from an older one;"
+        " it was taken in and nothing was sent again",
+        hint="`batchpond sync` collects it; send from one copy of a lake only",
+        exit_code=ExitCode.ATTENTION,
+    )
+    return True
+
+
+def _made(session: Session, provider: BatchProvider, attempt: Attempt, unknown: list[RemoteBatch]) -> list[RemoteBatch]:
+    if provider.descriptor.is_opaque:
+        return _by_results(session, provider, attempt, unknown)
+    marks = {attempt.intent.token, attempt.file_id} - {None}
+    made = {batch.batch_id: batch for batch in unknown if marks & {batch.token, batch.input_file_id}}
+    return sorted(made.values(), key=lambda batch: (batch.created_at or _EPOCH, batch.batch_id))
+
+
+def _listed(session: Session, provider: BatchProvider, attempt: Attempt) -> tuple[RemoteBatch, ...]:
+    """Return the account's batches since the study was planned, listed once a pass."""
+    key = (attempt.wire, attempt.intent.study)
+    if key not in session.listed:
+        wanted = planned_since(session, attempt.intent.study)
+        wide_enough = (held for (wire, _), held in session.listed.items() if wire == attempt.wire and held[0] <= wanted)
+        session.looked_at_s[attempt.wire] = session.store.clock.monotonic_s()
+        session.listed[key] = next(wide_enough, None) or (wanted, _batches(session, provider, wanted))
+    return session.listed[key][1]
+
+
+def _batches(session: Session, provider: BatchProvider, wanted: datetime) -> tuple[RemoteBatch, ...]:
+    try:
+        return list_since(provider, wanted).batches
+    except ProviderError as error:
+        # Some servers list nothing at all; a lake that was never copied has nothing to look for.
+        session.note(
+            Severity.WARNING,
+            f"{error.message}: whether a copy of this lake has sent the same is not known",
+            hint="send from one copy of a lake only",
+        )
+        return ()
+
+
+def _check_explained(session: Session, attempt: Attempt, unknown: list[RemoteBatch]) -> None:
+    """Raise AttentionError if a batch of the same study carries a token of this lake for a shard that it does not know.
+
+    The token alone does not tell which requests it holds. Where batches do not say their study, none is held against
+    another: it may be of any.
+    """
+    mark = f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-"
+    own = [
+        (batch, batch.token.removeprefix(mark).partition("-")[0])
+        for batch in unknown
+        if batch.token is not None and batch.token.startswith(mark)
+    ]
+    if not own:
+        return
+    known = {*session.lake_state.attempts, *_next_attempts(session)}
+    strange = [
+        batch.batch_id
+        for batch, attempt_id in own
+        if attempt_id not in known and fields.mapping(batch.seen.get("metadata")).get("study") == attempt.intent.study
+    ]
+    if strange:
+        raise AttentionError(
+            f"batch {strange[0]}{f' and {len(strange) - 1} more' if len(strange) > 1 else ''} of study"
+            f" {attempt.intent.study} was made by this lake, which does not know of it: a copy of it sends too, or"
+            " this one was restored from an older one; nothing of the study is sent, it might be bought twice",
+            hint="go on from the newest copy of the lake; or submit here in the steps of then (the same `--limit`), so"
+            f" that its shards are cut alike and taken in; or `batchpond adopt {strange[0]} --study"
+            f" {attempt.intent.study} --map FILE`",
+        )
+
+
+def _next_attempts(session: Session) -> Iterator[str]:
+    """Yield the attempts that the shards on record may come to, beyond those that they came to here."""
+    for shard_id in session.lake_state.shards:
+        n_known = len(session.lake_state.by_shard.get(shard_id, ()))
+        for ordinal in range(1, n_known + AHEAD_MAX + 1):
+            yield ids.attempt_id(session.store.lake_id, shard_id, ordinal)
+
+
+def _by_results(
+    session: Session, provider: BatchProvider, attempt: Attempt, unknown: list[RemoteBatch]
+) -> list[RemoteBatch]:
+    """Return the batches of the right size whose results name the attempt; those without results are told."""
+    mine, found = ids.custom_id_prefix(attempt.attempt_id), []
+    for batch in unknown:
+        if batch.n_total not in {None, attempt.intent.n_requests}:
+            continue
+        if batch.batch_id not in session.heads and len(session.heads) < PEEKS_MAX:
+            session.heads[batch.batch_id] = next(find.first_custom_ids(provider, batch), None)
+        head = session.heads.get(batch.batch_id)
+        if head is not None and head.startswith(mine):
+            found.append(batch)
+        elif head is None:
+            _tell_of_a_double(session, attempt, batch)
+    return sorted(found, key=lambda batch: (batch.created_at or _EPOCH, batch.batch_id))
+
+
+def _tell_of_a_double(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
+    session.note(
+        Severity.WARNING,
+        f"{attempt.provider} batch {batch.batch_id} is not of this lake's record, has as many requests as one that is"
+        " sent now, and no results yet: if another copy of this lake sent it, these requests are bought twice",
+        hint="send from one copy of a lake only; `batchpond adopt --list` shows what else is in the account",
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -9,12 +10,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import Self
 
 from batchpond.clock import Clock
 from batchpond.errors import AccessError, BatchpondError, ExitCode, LakeError
 from batchpond.lake.attempts import Attempt, LakeState, fold
-from batchpond.lake.events.log import EventLog
-from batchpond.lake.events.records import Event
+from batchpond.lake.events import EventLog
+from batchpond.lake.records import Event
 from batchpond.lake.store import Store
 from batchpond.model import RemoteBatch
 from batchpond.providers import registry
@@ -23,6 +25,7 @@ from batchpond.study import settings as config
 
 SETTLE_VARIABLE = "BATCHPOND_TEST_SETTLE_S"
 NOTES_MAX = 1_000
+TAKE_HINT = "the first stands; `batchpond resolve BATCH --take first|second|none` says which of them counts"
 
 
 class Severity(StrEnum):
@@ -68,7 +71,7 @@ def worst_exit_code(notes: Iterable[Note]) -> ExitCode:
 
 
 class Providers:
-    """The providers a pass may call, connected when first needed.
+    """The providers a pass may call, connected when first needed; as a context, closed with it.
 
     A provider whose key is missing or refused is out for the rest of the pass; the others go on.
     """
@@ -87,6 +90,18 @@ class Providers:
             return registry.connect(name, clock=clock, environ=environ, lake_path=lake_path)
 
         return cls(connect)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; what is asked for again is connected anew."""
+        for provider in self._connected.values():
+            provider.close()
+        self._connected.clear()
 
     def get(self, name: str) -> BatchProvider:
         """Return the provider; raises AccessError when its key is missing or was refused."""
@@ -109,11 +124,25 @@ class Providers:
         return name in self._refused
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The batches of an account in a window; absence can only be read from a complete one."""
+
+    batches: tuple[RemoteBatch, ...]
+    is_complete: bool
+
+    def evidence(self) -> str:
+        """Return a digest that says which batches were seen."""
+        seen = ",".join(sorted(batch.batch_id for batch in self.batches))
+        return f"{len(self.batches)} batches, sha256 {hashlib.sha256(seen.encode()).hexdigest()[:16]}"
+
+
 @dataclass(slots=True)
 class Session:
     """The state of a pass. Make it while holding the lake's lock.
 
-    `listed` has the batches of a wire since a study was planned, `heads` the first custom_id of looked-into results.
+    `listed` has the batches of a wire since a study was planned, `heads` the first custom_id of looked-into results,
+    `listings` what a wire listed to find refused creates, `looked_at_s` when its batches were listed last.
     """
 
     store: Store
@@ -130,6 +159,8 @@ class Session:
     newest: dict[str, datetime | None] = field(default_factory=dict)
     listed: dict[tuple[str, str], tuple[datetime, tuple[RemoteBatch, ...]]] = field(default_factory=dict)
     heads: dict[str, str | None] = field(default_factory=dict)
+    listings: dict[str, Listing] = field(default_factory=dict)
+    looked_at_s: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def begin(cls, store: Store, providers: Providers, on_note: Callable[[Note], None] | None = None) -> Session:

@@ -1,8 +1,11 @@
-"""The verb `submit`: show what it would cost, take the user's approval, send what may go now."""
+"""The verbs `submit` and `retry`: show what it would cost, take the user's approval, send what may go now.
+
+`retry` asks requests that failed once more, within a limit of attempts and of money.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -10,20 +13,20 @@ from batchpond import ids
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake import failpoints
 from batchpond.lake.attempts import UNCLEAR_PHASES, LakeState, Phase, fold
-from batchpond.lake.events.log import read
-from batchpond.lake.events.records import Approval, Sharded
+from batchpond.lake.events import read
+from batchpond.lake.records import Approval, Sharded
 from batchpond.lake.store import Store
-from batchpond.model import Mode, PricedModel
+from batchpond.model import ErrorClass, Mode, PricedModel
 from batchpond.plan import planned
-from batchpond.plan.planned import Again
+from batchpond.plan.planned import Again, study_settings
 from batchpond.plan.rounds.rounds import not_in_part
 from batchpond.providers import registry
-from batchpond.run import due, exchange
-from batchpond.run.adopt import adoptions
-from batchpond.run.find.unknowns import resolve_unknowns
-from batchpond.run.sending import Readiness, Trigger, candidates, readiness, send_due
+from batchpond.run import account, due
+from batchpond.run.dispatch import Readiness, Trigger, candidates, finish_adoptions, readiness, send_due
+from batchpond.run.due import FailureCount
+from batchpond.run.find import resolve_unknowns
 from batchpond.run.session import Counts, Note, Providers, Session
-from batchpond.study.stages.config import from_config
+from batchpond.study.file import from_config
 from batchpond.views.refresh import refresh
 
 _HOLDING_PHASES = UNCLEAR_PHASES | {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE}
@@ -174,13 +177,13 @@ def submit(
     with store.lock(f"submit {study}"):
         session = Session.begin(store, providers, on_note)
         failpoints.reach("S0")
-        adoptions.finish_all(session)
+        finish_adoptions(session)
         _approve(session, shown, max_cost_usd, limit)
         if again:
             due.form_shards(session, study, session.lake_state.approvals[study], again)
         send_due(session, only_study=study, is_explicit=True)
         resolve_unknowns(session)
-        exchange.tell_waiting(session)
+        account.tell_waiting(session)
         session.log.compact()
         refresh(store)
     return SubmitReport(shown, True, session.counts, session.n_live, tuple(session.notes), session.worst_exit_code())
@@ -235,3 +238,64 @@ def _approve(session: Session, shown: SubmitPreview, max_cost_usd: float | None,
             expires_at=now + APPROVAL_LASTS,
         )
     )
+
+
+USUAL_CLASSES = frozenset({ErrorClass.TRANSIENT, ErrorClass.EXPIRED, ErrorClass.MISSING})
+USUAL_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RetryReport:
+    """How the study's requests failed, and what came of asking some of them again."""
+
+    failures: tuple[FailureCount, ...]
+    submitted: SubmitReport
+
+
+def retry(
+    store: Store,
+    study: str,
+    *,
+    classes: Collection[ErrorClass] = (),
+    max_attempts: int | None = None,
+    max_cost_usd: float | None = None,
+    confirm: Callable[[SubmitPreview, tuple[FailureCount, ...]], bool] | None,
+    providers: Providers,
+    on_note: Callable[[Note], None] | None = None,
+) -> RetryReport:
+    """Ask requests of a submitted study again that failed in one of `classes`; `confirm` None is a dry run.
+
+    Without `classes`, the study's `[retry]` decides, or else transient errors, expired and missing answers; a
+    request that was in `max_attempts` batches is left alone. What has an answer is never asked again here. Raises
+    UsageError for a study that was never submitted, and like `submit` for money.
+    """
+    lake_state = fold(read(store))
+    version = planned.planned_version(lake_state, study)
+    approval = lake_state.approvals.get(study)
+    if approval is None:
+        known = ", ".join(sorted(lake_state.approvals)) or "none"
+        raise UsageError(
+            f"study {study!r} was never submitted (submitted: {known})", hint=f"`batchpond submit {study}` does it"
+        )
+    again = _again(store, version, classes, max_attempts)
+    counts = tuple(due.count_failures(store, lake_state, study, version, again))
+    agreed = confirm
+    report = submit(
+        store,
+        study,
+        max_cost_usd=max_cost_usd,
+        limit=approval.n_limit,
+        confirm=None if agreed is None else lambda preview: agreed(preview, counts),
+        providers=providers,
+        on_note=on_note,
+        again=again,
+    )
+    return RetryReport(counts, report)
+
+
+def _again(store: Store, version: str, classes: Collection[ErrorClass], max_attempts: int | None) -> Again:
+    wishes = study_settings(store, version).get("retry") or {}
+    if not wishes.get("is_automatic"):
+        wishes = {}
+    chosen = frozenset(classes) or frozenset(ErrorClass(name) for name in wishes.get("classes", USUAL_CLASSES))
+    return Again(chosen, max_attempts or wishes.get("max_attempts", USUAL_ATTEMPTS))

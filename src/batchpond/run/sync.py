@@ -2,26 +2,46 @@
 
 It looks at what is and does what is missing, each step safe to repeat: find unacknowledged
 batches, read what changed, bring in what ended, send what is due. With nothing open it makes
-no HTTP call, and with nothing new it writes nothing.
+no HTTP call, and with nothing new it writes nothing. What the providers say about the batches that are open comes
+from one listing, not a GET per batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
+from batchpond import ids
 from batchpond.errors import ExitCode
-from batchpond.lake import failpoints, payload
-from batchpond.lake.attempts import ATTENTION_PHASES, READ_PHASES, SETTLED_PHASES, LakeState, Phase
+from batchpond.lake import failpoints, jsonl
+from batchpond.lake.attempts import (
+    NOT_FOUND_AGE_MIN_S,
+    NOT_FOUND_POLLS_MIN,
+    READ_PHASES,
+    SETTLED_PHASES,
+    Attempt,
+    LakeState,
+    Phase,
+    seen_as,
+)
+from batchpond.lake.records import MissingRemote, NotFound, Resolution, Resolved, Status
 from batchpond.lake.store import Store
 from batchpond.model import Mode, RemoteBatch
 from batchpond.plan import planned
-from batchpond.run import exchange
-from batchpond.run.adopt import adoptions
-from batchpond.run.find.poll import poll_open
-from batchpond.run.find.unknowns import resolve_unknowns
-from batchpond.run.sending import send_due
-from batchpond.run.session import Counts, Note, Providers, Session
+from batchpond.providers.base import BatchProvider
+from batchpond.run import account
+from batchpond.run.dispatch import count_unsent, finish_adoptions, send_due
+from batchpond.run.find import (
+    PAGES_MAX,
+    adopt,
+    check_host,
+    note_duplicate,
+    resolve_unknowns,
+    take_in_duplicates,
+    tell_duplicates,
+)
+from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Session, Severity
 from batchpond.views.refresh import refresh
 
 PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, Phase.INTENT, Phase.UPLOADED})
@@ -31,13 +51,14 @@ PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, 
 class SyncReport:
     """What a pass did and what is left; `n_pending` counts batches that will still change or be sent.
 
-    `n_live` requests wait for `batchpond live`.
+    `n_live` requests wait for `batchpond live`, and `n_unsent` that are approved are in no batch yet.
     """
 
     counts: Counts
     n_pending: int
     n_attention: int
     n_live: int
+    n_unsent: int
     notes: tuple[Note, ...]
     exit_code: ExitCode
 
@@ -57,16 +78,21 @@ def sync_once(
     with store.lock("sync"):
         session = Session.begin(store, providers, on_note)
         failpoints.reach("Y0")
+        conflicts = _conflicts(session.lake_state)
+        take_in_duplicates(session)
         resolve_unknowns(session)
-        adoptions.finish_all(session)
+        finish_adoptions(session)
         _take_in_live(session)
         _bring_in(session, poll_open(session))
         if submit_due:
             send_due(session)
             resolve_unknowns(session, _just_sent(session.lake_state))
-        exchange.tell_waiting(session)
-        exchange.tell_strays(session)
-        payload.sweep(store, _settled(session.lake_state))
+        account.tell_waiting(session)
+        account.tell_strays(session)
+        _tell_conflicts(session, conflicts)
+        tell_duplicates(session)
+        jsonl.sweep_payloads(store, _settled(session.lake_state))
+        n_unsent = count_unsent(session)
         session.log.compact()
         session.log.keep()
         planned.keep(store)
@@ -74,11 +100,29 @@ def sync_once(
     return SyncReport(
         counts=session.counts,
         n_pending=_count_remote(session.lake_state, PENDING_PHASES) + session.n_waiting,
-        n_attention=_count(session.lake_state, ATTENTION_PHASES),
+        n_attention=sum(attempt.needs_attention for attempt in session.lake_state.attempts.values()),
         n_live=session.n_live,
+        n_unsent=n_unsent,
         notes=tuple(session.notes),
         exit_code=session.worst_exit_code(),
     )
+
+
+def _conflicts(lake_state: LakeState) -> set[str]:
+    """Return the attempts with answers that differ, of which nobody has said yet which counts."""
+    return {a.attempt_id for a in lake_state.attempts.values() if a.phase is Phase.MISMATCH and a.n_conflicts}
+
+
+def _tell_conflicts(session: Session, known: set[str]) -> None:
+    """Say again, until somebody settles it, what an earlier pass found."""
+    for attempt_id in sorted(known & _conflicts(session.lake_state)):
+        attempt = session.attempt(attempt_id)
+        session.note(
+            Severity.WARNING,
+            f"{attempt.n_conflicts:,} lines of batch {attempt.batch_id} answer a request otherwise than an earlier one",
+            hint=TAKE_HINT,
+            exit_code=ExitCode.ATTENTION,
+        )
 
 
 def _bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
@@ -96,7 +140,7 @@ def _bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
 def _take_in_live(session: Session) -> None:
     """Bring in what live calls left behind; what makes them is loaded only where there were any."""
     if any(attempt.mode is Mode.LIVE for attempt in session.lake_state.attempts.values()):
-        from batchpond.run.live.recovery import recover_all
+        from batchpond.run.live.seal import recover_all
 
         recover_all(session)
 
@@ -117,3 +161,169 @@ def _count(lake_state: LakeState, phases: frozenset[Phase]) -> int:
 def _count_remote(lake_state: LakeState, phases: frozenset[Phase]) -> int:
     """Count without live attempts: waiting does not bring them forward."""
     return sum(attempt.phase in phases and attempt.mode is not Mode.LIVE for attempt in lake_state.attempts.values())
+
+
+COUNTS_EVERY = timedelta(hours=1)
+NOT_FOUND_EVERY = timedelta(hours=1)
+CLOCK_SKEW = timedelta(hours=1)
+GETS_MAX = 500
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def poll_open(session: Session) -> dict[str, RemoteBatch]:
+    """Record what changed about the open batches; returns the batches seen, by attempt id."""
+    seen: dict[str, RemoteBatch] = {}
+    by_wire: dict[str, list[Attempt]] = {}
+    for attempt in session.lake_state.attempts.values():
+        if attempt.is_open and attempt.mode is not Mode.LIVE:
+            by_wire.setdefault(attempt.wire, []).append(attempt)
+    for name, attempts in by_wire.items():
+        with session.isolated(name, f"asking {name} about {len(attempts)} open batches"):
+            provider = session.providers.get(name)
+            _poll(session, name, provider, attempts, seen)
+    return seen
+
+
+def _missing(session: Session, wire: str) -> dict[str, Attempt]:
+    found = session.lake_state.attempts.values()
+    return {a.known_batch_id: a for a in found if a.phase is Phase.MISSING_REMOTE and a.wire == wire}
+
+
+def _poll(
+    session: Session, wire: str, provider: BatchProvider, attempts: list[Attempt], seen: dict[str, RemoteBatch]
+) -> None:
+    for attempt in attempts:
+        check_host(attempt, provider)
+    waiting = {attempt.known_batch_id: attempt for attempt in attempts}
+    if provider.descriptor.lists_state:
+        _poll_listed(session, wire, provider, waiting, seen)
+    else:
+        provider.check()
+        waiting = {**_missing(session, wire), **waiting}
+    gets_max = GETS_MAX if provider.descriptor.lists_state else len(waiting)
+    for batch_id, attempt in list(waiting.items())[:gets_max]:
+        if session.providers.is_refused(wire):
+            return
+        with session.isolated(wire, f"asking for batch {batch_id}"):
+            _ask(session, provider, attempt, seen)
+
+
+def _poll_listed(
+    session: Session, wire: str, provider: BatchProvider, waiting: dict[str, Attempt], seen: dict[str, RemoteBatch]
+) -> None:
+    """Observe what the listing shows of the batches that are waited for, and take those out."""
+    missing = _missing(session, wire)
+    owners = _owners(session, wire)
+    with session.isolated(wire, f"listing the batches at {wire}"):
+        for batch in _listed(provider, waiting):
+            known = waiting.pop(batch.batch_id, None) or missing.get(batch.batch_id)
+            if known is not None:
+                seen[known.attempt_id] = batch
+                _observe(session, known, batch)
+            else:
+                _check_unknown(session, batch, owners)
+
+
+def _ask(session: Session, provider: BatchProvider, attempt: Attempt, seen: dict[str, RemoteBatch]) -> None:
+    found = provider.get(attempt.known_batch_id)
+    if found is None and attempt.is_open:
+        _not_found(session, attempt)
+    elif found is not None:
+        seen[attempt.attempt_id] = found
+        _observe(session, attempt, found)
+
+
+def _listed(provider: BatchProvider, waiting: dict[str, Attempt]) -> Iterator[RemoteBatch]:
+    """Yield listed batches until every waited-for one was seen or the list is past them all."""
+    oldest = min(attempt.created_at or attempt.intent.occurred_at for attempt in waiting.values())
+    cursor: str | None = None
+    cursors: set[str] = set()
+    for _ in range(PAGES_MAX):
+        page = provider.list_page(cursor)
+        yield from page.batches
+        newest = max((batch.created_at or _EPOCH for batch in page.batches), default=_EPOCH)
+        cursor = page.next_cursor
+        if not waiting or cursor is None or cursor in cursors or newest < oldest - CLOCK_SKEW:
+            return
+        cursors.add(cursor)
+
+
+def _observe(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
+    failpoints.reach("Y2")
+    if batch.errors and not batch.state.is_terminal:
+        session.note(Severity.WARNING, f"batch {batch.batch_id} cannot go on: {batch.errors[0].message}")
+    if attempt.not_found:
+        # A status seen before is no new fact, but that the batch is there again is one.
+        found = Resolved(attempt_id=attempt.attempt_id, batch_id=attempt.batch_id, resolution=Resolution.FOUND)
+        session.record(found)
+    if not _is_news(session, attempt, batch):
+        return
+    session.counts.n_status_changes += session.record(Status(**seen_as(attempt, batch) | {"n_requests": batch.n_total}))
+    failpoints.reach("Y3")
+
+
+def _is_news(session: Session, attempt: Attempt, batch: RemoteBatch) -> bool:
+    last = attempt.status
+    if last is None or last.state != batch.state or last.provider_status != batch.provider_status:
+        return True
+    if (last.n_completed, last.n_failed) == (batch.n_completed, batch.n_failed):
+        return False
+    return session.store.clock.now() - last.occurred_at >= COUNTS_EVERY
+
+
+def _owners(session: Session, wire: str) -> dict[str, str]:
+    """Return which attempts were sent under which token, and with which input file, from here or from a copy."""
+    mine = (a for a in session.lake_state.attempts.values() if a.wire == wire and not a.is_duplicate)
+    sent = [a for a in mine if a.n_sends or a.batch_id]
+    marks = ((mark, a.attempt_id) for a in sent for mark in (a.intent.token, a.sent.file_id if a.sent else a.file_id))
+    return {mark: attempt_id for mark, attempt_id in marks if mark}
+
+
+def _check_unknown(session: Session, batch: RemoteBatch, owners: dict[str, str]) -> None:
+    """A listed batch that was made for an attempt of ours, but that no attempt knows, was bought twice.
+
+    Its token says so or, where batches carry none, the file that it was made of.
+    """
+    if batch.batch_id in session.lake_state.batch_ids:
+        return
+    mark = batch.token or batch.input_file_id
+    if mark is not None and mark in owners:
+        attempt = session.attempt(owners[mark])
+        if attempt.phase.is_unclear or attempt.batch_id == batch.batch_id:
+            return
+        if session.lake_state.is_late(attempt):
+            adopt(session, attempt, [batch])
+            return
+        note_duplicate(session, attempt, batch)
+    elif batch.token is not None and batch.token.startswith(f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-"):
+        _note_forgotten(session, batch)
+
+
+def _note_forgotten(session: Session, batch: RemoteBatch) -> None:
+    """A token of this lake for an attempt that it does not know: a copy sends too, or this is an old backup."""
+    session.note(
+        Severity.ERROR,
+        f"batch {batch.batch_id} was made by this lake, which does not know of it: a copy of the lake sends too,"
+        " or the lake was restored from an older one; its requests may be bought twice",
+        hint="send from one copy only; `batchpond adopt --list` shows what else is in the account",
+        exit_code=ExitCode.ATTENTION,
+    )
+
+
+def _not_found(session: Session, attempt: Attempt) -> None:
+    """A 404 is not a loss: providers answer it for living batches, just created and in mid-life."""
+    now = session.store.clock.now()
+    last = attempt.not_found[-1] if attempt.not_found else None
+    if last is None or now - last.occurred_at >= NOT_FOUND_EVERY:
+        session.record(NotFound(attempt_id=attempt.attempt_id, batch_id=attempt.known_batch_id))
+    misses = session.attempt(attempt.attempt_id).not_found
+    age_s = (now - misses[0].occurred_at).total_seconds()
+    if len(misses) < NOT_FOUND_POLLS_MIN or age_s < NOT_FOUND_AGE_MIN_S:
+        return
+    session.record(MissingRemote(attempt_id=attempt.attempt_id, batch_id=attempt.known_batch_id))
+    session.note(
+        Severity.ERROR,
+        f"{attempt.provider} has not known batch {attempt.batch_id} for a day; it was probably deleted",
+        hint=f"`batchpond resolve {attempt.attempt_id} --lost` gives its answers up; nothing is sent again by itself",
+        exit_code=ExitCode.ATTENTION,
+    )

@@ -18,7 +18,7 @@
     [files]                             # where `mode = "files"` puts requests and looks for results:
     folder = "/mnt/cluster/judging"     # a path from the lake's folder on; without it `files/` in the lake
 
-Its `[prices]` are read by `batchpond.study.prices`, its `[live]` by `batchpond.run.live.pace`.
+Its `[prices]` are read by `batchpond.study.prices`, its `[live]` by `batchpond.run.live.run`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from batchpond.lake.store import CONFIG
-from batchpond.providers.files.folder import FOLDER_ENV
+from batchpond.providers.shared.folder import FOLDER_ENV
 from batchpond.study.toml import Table
 
 _TIERS = Path(__file__).parent / "tiers.toml"

@@ -11,21 +11,20 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from batchpond.cli import adopt, cancel, formats, live, resolve, retry, submit, sync
+from batchpond.cli import adopt, cancel, formats, live, resolve, submit, sync
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.attempts import Attempt
-from batchpond.lake.events.log import EventLog
-from batchpond.lake.events.records import Created, Event, Intent, Sent, Unknown
+from batchpond.lake.events import EventLog
+from batchpond.lake.records import Created, Event, Intent, Sent, Unknown
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import Store
 from batchpond.plan.report import PlanReport
-from batchpond.run.adopt.verb import Adoption
-from batchpond.run.cancel import CancelReport
+from batchpond.run.adopt import Adoption
 from batchpond.run.live.run import LiveReport
-from batchpond.run.retry import RetryReport
+from batchpond.run.resolve import CancelReport
 from batchpond.run.session import Counts
-from batchpond.run.submit import SubmitPreview, SubmitReport
+from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
 from batchpond.run.sync import SyncReport
 from tests.rigs.events import fact
 
@@ -160,11 +159,11 @@ def shown() -> dict[str, set[str]]:
     """Return the fields that each command's document has."""
     preview = SubmitPreview("s", "v", (), ())
     submitted = SubmitReport(preview, is_approved=False, counts=None, n_live=0, notes=(), exit_code=ExitCode.DONE)
-    synced = SyncReport(Counts(), 0, 0, 0, (), ExitCode.DONE)
+    synced = SyncReport(Counts(), 0, 0, 0, 0, (), ExitCode.DONE)
     return {
         "plan": {field.name for field in dataclasses.fields(PlanReport)},
         "submit": set(submit.document(submitted)),
-        "retry": set(retry.document(RetryReport((), submitted))),
+        "retry": set(submit.retry_document(RetryReport((), submitted))),
         "live": set(live.document(LiveReport((), 0, (), ExitCode.DONE))),
         "sync": set(sync.document(Counts(), synced)),
         "cancel": set(cancel.document(CancelReport((), (), ExitCode.DONE))),

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchpond.clock import ManualClock
+from batchpond.lake import events as columns
 from batchpond.lake.attempts import Attempt, Phase, fold
-from batchpond.lake.events import columns
-from batchpond.lake.events.log import EventLog, read
-from batchpond.lake.events.records import (
+from batchpond.lake.events import EventLog, read
+from batchpond.lake.records import (
     Absent,
     Adopted,
     CancelAsked,

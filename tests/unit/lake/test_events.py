@@ -11,9 +11,9 @@ import pytest
 
 from batchpond.clock import ManualClock
 from batchpond.errors import LakeError
-from batchpond.lake.events import log as log_module
-from batchpond.lake.events.log import MEMO, EventLog, read
-from batchpond.lake.events.records import Approval, Planned, Sent, Status, Unknown
+from batchpond.lake import events
+from batchpond.lake.events import MEMO, EventLog, read
+from batchpond.lake.records import Approval, Planned, Sent, Status, Unknown
 from batchpond.lake.store import Store
 from tests.rigs.events import fact
 
@@ -76,7 +76,7 @@ def test_an_unreadable_event_file_stops_everything_and_is_named(store: Store) ->
 def test_compaction_keeps_every_event_and_drops_merged_files_a_day_later(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_module, "COMPACT_ABOVE_FILES", 5)
+    monkeypatch.setattr(events, "COMPACT_ABOVE_FILES", 5)
     log = EventLog(store)
     for number in range(8):
         log.append(fact(Planned, study=f"s{number}"))
@@ -139,7 +139,7 @@ def test_what_another_process_published_meanwhile_is_not_kept_unread(store: Stor
 
 def test_a_pass_that_compacted_leaves_the_next_nothing_to_keep(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does a file get lost that another process published just before."""
-    monkeypatch.setattr(log_module, "COMPACT_ABOVE_FILES", 5)
+    monkeypatch.setattr(events, "COMPACT_ABOVE_FILES", 5)
     log, other = EventLog(store), EventLog(store)
     for number in range(8):
         log.append(fact(Planned, study=f"s{number}"))

@@ -14,15 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchpond.clock import ManualClock
-from batchpond.lake import memo
+from batchpond.lake import events
 from batchpond.lake.attempts import Attempt, LakeState, fold
-from batchpond.lake.events import columns, log
-from batchpond.lake.events.log import MEMO, EventLog, read
-from batchpond.lake.events.records import AdoptedShard, Asked, Intent, Rejected, Rounds, Sharded
+from batchpond.lake.events import MEMO, EventLog, read
+from batchpond.lake.records import AdoptedShard, Asked, Intent, Rejected, Rounds, Sharded
 from batchpond.lake.schemas import EVENTS
-from batchpond.lake.store import Store
+from batchpond.lake.store import Memo, Store, keep_memo, relative
 from batchpond.model import ErrorClass, ShardKind
-from batchpond.run.sending import Trigger, readiness
+from batchpond.run.dispatch import Trigger, readiness
 from tests.rigs.events import fact
 from tests.rigs.sql import views_over
 
@@ -133,21 +132,21 @@ def test_old_events_keep_their_ids_and_are_no_news_when_seen_again(store: Store,
         # Another tool's batch was once intended in no mode at all; such an intent is never recorded twice.
         is_modeless = isinstance(event, Intent) and event.shard_kind is ShardKind.ADOPTED
         if not event.is_occurrence and not is_modeless:
-            assert columns.event_id(event) == event.event_id, event
-    facts = [event for event in found if not event.is_occurrence and columns.event_id(event) == event.event_id]
+            assert events.event_id(event) == event.event_id, event
+    facts = [event for event in found if not event.is_occurrence and events.event_id(event) == event.event_id]
     assert EventLog(store).append(*facts) == []
 
 
 def test_what_an_earlier_version_remembered_of_its_events_reads_the_same(store: Store, recorded: str) -> None:
     """The memo beside the files has their columns as they were."""
     fresh = EventLog(store)
-    rows = log._rows_of(log.uncovered(store.published(EVENTS.name)))
+    rows = events._rows_of(events.uncovered(store.published(EVENTS.name)))
     old = {name: rows.column(name).to_pylist() for name in EVENTS.schema.names}
-    for name in log._TIMES:
+    for name in events._TIMES:
         old[name] = [None if at is None else int(at.timestamp() * 1_000_000) for at in old[name]]
     content = {"columns": {name: values for name, values in old.items() if any(v is not None for v in values)}}
-    held = memo.relative(store, fresh._held)
-    memo.keep(store, MEMO, fresh._paths, memo.Memo(log._LAYOUT, held, content | {"n_events": len(rows)}))
+    held = relative(store, fresh._held)
+    keep_memo(store, MEMO, fresh._paths, Memo(events._LAYOUT, held, content | {"n_events": len(rows)}))
     remembered = EventLog(store)
     assert (remembered._is_kept, remembered.events) == (True, fresh.events)
     assert len(fresh.events) == STATES[recorded]["n_events"]
@@ -168,7 +167,7 @@ def test_old_and_new_events_are_merged_to_the_letter(store: Store, monkeypatch: 
     EventLog(store).append(fact(Rounds, study="late", study_version="x", stage="two", n_new=3))
     before = {row["event_id"]: row for path in store.files(EVENTS.name) for row in pq.read_table(path).to_pylist()}
     found = read(store)
-    monkeypatch.setattr(log, "COMPACT_ABOVE_FILES", 1)
+    monkeypatch.setattr(events, "COMPACT_ABOVE_FILES", 1)
     assert EventLog(store).compact() is True
     (merged,) = store.files(EVENTS.name)
     after = pq.read_table(merged)

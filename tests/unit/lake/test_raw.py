@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batchpond.lake import raw
+from batchpond.lake import jsonl
 from batchpond.lake.store import Store
 from batchpond.model import FileRole
 
@@ -22,13 +22,13 @@ AWKWARD = [
 ]  # fmt: skip
 
 
-def _file(data: bytes, **changes: object) -> raw.RawFile:
+def _file(data: bytes, **changes: object) -> jsonl.RawFile:
     fields: dict[str, object] = {
         "provider": "openai", "batch_id": "batch_1", "attempt_id": "a", "file_id": "file-1",
         "role": FileRole.OUTPUT, "sha256": hashlib.sha256(data).hexdigest(),
         "created_at": datetime(2026, 11, 21, tzinfo=UTC),
     }  # fmt: skip
-    return raw.RawFile(**{**fields, **changes})  # type: ignore[arg-type]
+    return jsonl.RawFile(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 def _bytes_of(paths: list[Path]) -> list[bytes]:
@@ -50,8 +50,8 @@ def test_any_bytes_come_back_line_by_line(
     data = b"\n".join(lines) + (b"\n" if lines and ends_with_line_feed else b"")
     (folder / "download").write_bytes(data)
     file = _file(data)
-    n_lines = raw.publish(store, file, folder / "download")
-    stored = _bytes_of(raw.part_paths(store, file))
+    n_lines = jsonl.publish_raw(store, file, folder / "download")
+    stored = _bytes_of(jsonl.part_paths(store, file))
     assert n_lines == len(stored)
     assert stored == data.split(b"\n")[: len(stored)]
     assert sum(map(len, stored)) + data.count(b"\n") == len(data), "no byte is lost"
@@ -60,14 +60,14 @@ def test_any_bytes_come_back_line_by_line(
 def test_a_file_is_cut_into_parts_and_publishing_again_adds_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(raw, "LINES_PER_FILE", 10)
+    monkeypatch.setattr(jsonl, "LINES_PER_FILE", 10)
     store = Store.init(tmp_path / "lake")
     data = b"".join(b'{"n": %d}\n' % n for n in range(25))
     (tmp_path / "download").write_bytes(data)
-    assert raw.publish(store, _file(data), tmp_path / "download") == 25
-    parts = raw.part_paths(store, _file(data))
+    assert jsonl.publish_raw(store, _file(data), tmp_path / "download") == 25
+    parts = jsonl.part_paths(store, _file(data))
     before = {path: path.read_bytes() for path in parts}
-    assert raw.publish(store, _file(data), tmp_path / "download") == 25
+    assert jsonl.publish_raw(store, _file(data), tmp_path / "download") == 25
     assert len(parts) == 3
     assert {path: path.read_bytes() for path in store.files("raw")} == before
 
@@ -76,7 +76,7 @@ def test_another_version_of_a_file_is_kept_beside_the_first(tmp_path: Path) -> N
     store = Store.init(tmp_path / "lake")
     for data in (b"one\n", b"two\n"):
         (tmp_path / "download").write_bytes(data)
-        raw.publish(store, _file(data), tmp_path / "download")
+        jsonl.publish_raw(store, _file(data), tmp_path / "download")
     lines = pl.scan_parquet(store.files("raw"), hive_partitioning=False).select("line").collect()
     assert sorted(lines["line"]) == ["one", "two"]
 
@@ -85,7 +85,7 @@ def test_another_version_of_a_file_is_kept_beside_the_first(tmp_path: Path) -> N
 def test_a_providers_odd_id_never_becomes_a_path(tmp_path: Path, batch_id: str) -> None:
     store = Store.init(tmp_path / "lake")
     (tmp_path / "download").write_bytes(b"x\n")
-    raw.publish(store, _file(b"x\n", batch_id=batch_id), tmp_path / "download")
+    jsonl.publish_raw(store, _file(b"x\n", batch_id=batch_id), tmp_path / "download")
     (path,) = store.files("raw")
     assert path.parent == store.path / "raw" / "p_provider=openai" / "p_day=2026-11-21"
     assert pq.read_table(path, partitioning=None).column("batch_id").to_pylist() == [batch_id]

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchpond.lake.attempts import Attempt, fold
-from batchpond.lake.events.records import Event, Intent, Sent, Unknown
-from batchpond.run.find.unknowns import _elapsed_s
+from batchpond.lake.records import Event, Intent, Sent, Unknown
+from batchpond.run.find import _elapsed_s
 from tests.rigs.events import fact
 
 START = datetime(2026, 11, 21, tzinfo=UTC)

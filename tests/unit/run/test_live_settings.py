@@ -9,7 +9,7 @@ import pytest
 from batchpond.errors import UsageError
 from batchpond.run.live.calls import CallRules, OnDoubt
 from batchpond.run.live.pace import PaceSettings
-from batchpond.run.live.settings import LiveSettings, load
+from batchpond.run.live.run import LiveSettings, load
 
 WRITTEN = """
 [live]

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from batchpond.lake.attempts import ATTENTION_PHASES, SETTLED_PHASES, LakeState, Phase, fold
-from batchpond.lake.events.columns import event_id
-from batchpond.lake.events.log import read
-from batchpond.lake.events.records import (
+from batchpond.lake.attempts import SETTLED_PHASES, LakeState, Phase, fold
+from batchpond.lake.events import event_id, read
+from batchpond.lake.records import (
     Absent,
     Adopted,
     CancelAsked,
@@ -65,7 +64,11 @@ def wild(tmp_path_factory: pytest.TempPathFactory) -> LakeBuilder:
     random.seed(7)
     attempts = [f"a{number:04d}" for number in range(400)]
     intent = {"shard_kind": "first", "study": "demo", "provider": "openai", "request_model": "m1", "n_requests": 10}
-    lake.log.append(*(fact(Intent, attempt_id=a, shard_id=f"s{n % 300}", **intent) for n, a in enumerate(attempts)))
+    kinds = ("first", "duplicate")
+    lake.log.append(
+        *(fact(Intent, attempt_id=a, shard_id=f"s{n % 300}", **intent | {"shard_kind": kinds[n % 7 == 0]})
+          for n, a in enumerate(attempts))
+    )  # fmt: skip
     lake_state = fold(lake.log.events)
     for round_no in range(14):
         lake.clock.advance(60)
@@ -100,7 +103,7 @@ def _random_event(lake: LakeBuilder, attempt: str, round_no: int) -> Event:
     elif kind is Downloaded:
         columns["n_lines"] = round_no
     elif kind is Resolved:
-        columns["resolution"] = random.choice(["found", "refetch", "absent", "adopt"])
+        columns["resolution"] = random.choice(["found", "refetch", "absent", "adopt", "take_second", "known"])
     elif kind in {Created, Adopted, Status}:
         columns["batch_id"] = f"b-{attempt}-{random.randrange(3) if kind is not Status else 0}"
         columns["state"] = random.choice(STATES)
@@ -127,7 +130,7 @@ def test_the_view_and_the_controller_fold_events_to_the_same_state(wild: LakeBui
         assert tuple(row.values())[1:12] == (
             a.phase, a.batch_id, a.state, status.provider_status if status else None,
             status.n_completed if status else None, a.expires_at, a.file_id, a.n_sends, a.n_rejections,
-            a.phase in SETTLED_PHASES, a.phase in ATTENTION_PHASES,
+            a.phase in SETTLED_PHASES, a.needs_attention,
         ), row["attempt_id"]  # fmt: skip
         assert row["is_terminal"] == (a.state is not None and a.state.is_terminal)
 

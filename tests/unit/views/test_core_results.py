@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchpond import views
-from batchpond.lake.events.records import Absent, Adopted, Mismatch, Rejected, Sent, Unknown, Voided
+from batchpond.lake.records import Absent, Adopted, Mismatch, Rejected, Sent, Unknown, Voided
 from tests.rigs.lakes import BAD, OK, LakeBuilder
 
 

@@ -13,7 +13,7 @@ import itertools
 import math
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -23,7 +23,8 @@ from batchpond.answers.live_lines import CallRecord, Failure, line_of
 from batchpond.clock import Clock
 from batchpond.errors import BatchpondError, LakeError, ProviderError
 from batchpond.lake import failpoints
-from batchpond.providers.base import Answered, Deferred, Doubtful, LiveProvider
+from batchpond.providers.base import Answered, Deferred, Doubtful
+from batchpond.providers.shared.live import LiveClient
 from batchpond.run.live.pace import Pace
 from batchpond.run.live.spool import Doubt, Spool
 
@@ -111,11 +112,12 @@ class Calls:
     """Asks the requests of one attempt with as many threads as its pace has places."""
 
     def __init__(
-        self, wire: LiveProvider, way: tuple[str, str], items: Iterator[Item], spool: Spool, pace: Pace,
+        self, wire: LiveClient, way: tuple[str, str], items: Iterator[Item], spool: Spool, pace: Pace,
         rules: CallRules, clock: Clock,
     ) -> None:  # fmt: skip
         self.counts = CallCounts()
         self.error: BatchpondError | None = None
+        self.defect: Exception | None = None
         self._wire = wire
         self._endpoint, self._model = way
         self._items = items
@@ -163,16 +165,17 @@ class Calls:
         """The claimed requests that will not leave any more; to be read after the end."""
         return [item.custom_id for item in (*self._queue.fresh, *(item for _, _, item in self._queue.again))]
 
-    def _guarded(self, job: object) -> None:
+    def _guarded(self, job: Callable[[], None]) -> None:
         try:
-            if callable(job):
-                job()
+            job()
         except BatchpondError as error:
             self._fail(error)
         except OSError as error:  # the network's own became answers below
             self._fail(LakeError(f"{error}", hint=_DISK_HINT))
-        except Exception as error:  # noqa: BLE001 - a thread that dies unseen would leave its request in doubt for ever
-            self._fail(ProviderError(f"unexpected {type(error).__name__} in a live call: {error}"))
+        except Exception as error:  # noqa: BLE001 - raised by whoever waits for the calls: this thread would die unseen
+            with self._turn:
+                self.defect = self.defect or error
+            self.stop()
 
     def _fail(self, error: BatchpondError) -> None:
         with self._turn:

@@ -1,35 +1,117 @@
-"""The verb `live`: ask what is due of the live models, lane by lane, until all is answered or someone stops it."""
+"""The verb `live`: ask what is due of the live models, lane by lane, until all is answered or someone stops it.
+
+How calls are made comes from the lake's `config.toml`; what is written for a model wins over its provider's.
+
+[live]                              # every model
+concurrency = 16                    # calls at once
+deadline_s = 600                    # of one call
+on_doubt = "again"                  # or "hold": a call that may have been answered is left to a person
+max_doubts = 3                      # how often such a request is asked again at most
+
+[live.openai]                       # a provider
+requests_per_minute = 500
+tokens_per_minute = 200_000
+
+[live."ollama/llama3.2"]            # a model
+qps = 0.5                           # calls per second, in place of requests_per_minute
+gap_s = 2.0                         # at least so long between two calls
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError, UsageError
 from batchpond.lake import failpoints
 from batchpond.lake.attempts import Attempt, Phase, fold
-from batchpond.lake.events.log import read
-from batchpond.lake.events.records import Approval, Sharded
-from batchpond.lake.store import Store, disk_errors
+from batchpond.lake.events import read
+from batchpond.lake.records import Approval, Sharded
+from batchpond.lake.store import CONFIG, Store, disk_errors
 from batchpond.model import BatchState, Mode, PricedModel
 from batchpond.plan import shards as tiers
 from batchpond.providers import registry
-from batchpond.providers.base import LiveProvider, LiveStart
-from batchpond.run import sending
+from batchpond.providers.base import LiveStart
+from batchpond.providers.shared.live import LiveClient
+from batchpond.run import dispatch
 from batchpond.run.due import form_shards, priced
-from batchpond.run.find.unknowns import check_host
-from batchpond.run.live import attempts, spool
+from batchpond.run.find import check_host
+from batchpond.run.live import spool
 from batchpond.run.live.calls import CallCounts, CallRules, Calls, OnDoubt
-from batchpond.run.live.pace import Pace
-from batchpond.run.live.recovery import LOCK_RETRY_S, live_lock, recover
-from batchpond.run.live.seal import seal
-from batchpond.run.live.settings import LiveSettings
+from batchpond.run.live.pace import Pace, PaceSettings
+from batchpond.run.live.seal import LOCK_RETRY_S, end, items_left, left_of, live_lock, open_attempt, recover, seal
 from batchpond.run.live.spool import Spool
 from batchpond.run.session import Note, Providers, Session, Severity, worst_exit_code
+from batchpond.study import config_file, typed
+from batchpond.study.toml import Table
+from batchpond.study.typed import between
 from batchpond.views.refresh import refresh
+
+CONCURRENCY_MAX: Final = 256
+_RATES: Final = frozenset({"qps", "requests_per_minute"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """What may be written for every model, a provider or a model."""
+
+    concurrency: Annotated[int, between(1, CONCURRENCY_MAX)] | None = None
+    qps: Annotated[float, between(0.0001, 10_000)] | None = None
+    requests_per_minute: Annotated[float, between(0.001, 1e6)] | None = None
+    tokens_per_minute: Annotated[float, between(1, 1e12)] | None = None
+    gap_s: Annotated[float, between(0, 86_400)] | None = None
+    deadline_s: Annotated[float, between(1, 86_400)] | None = None
+    on_doubt: OnDoubt | None = None
+    max_doubts: Annotated[int, between(0, 100)] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSettings:
+    """What a lake says about live calls: values by scope, which is empty, a provider, or `provider/model`."""
+
+    scopes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    forced: Mapping[str, Any] = field(default_factory=dict)
+
+    def over(self, **forced: Any) -> LiveSettings:
+        """Return these settings with some of them set for every model; None leaves one as it is."""
+        return dataclasses.replace(self, forced={key: value for key, value in forced.items() if value is not None})
+
+    def of_model(self, provider: str, model: str, usual_concurrency: int) -> tuple[PaceSettings, CallRules]:
+        """Return how a model is asked; as many calls at once as are usual with its provider, unless it is written."""
+        values: dict[str, Any] = {"concurrency": usual_concurrency}
+        scopes = (self.scopes.get(scope, {}) for scope in ("", provider, f"{provider}/{model}"))
+        for written in (*scopes, self.forced):
+            if written.keys() & _RATES:  # the two say the same thing, so that the one stands for both
+                values = {key: value for key, value in values.items() if key not in _RATES}
+            values |= written
+        if (qps := values.pop("qps", None)) is not None:
+            values["requests_per_minute"] = qps * 60
+        rules = {key: values.pop(key) for key in ("deadline_s", "on_doubt", "max_doubts") if key in values}
+        return PaceSettings(**values), CallRules(**rules)
+
+
+def load(lake_path: Path) -> LiveSettings:
+    """Read a lake's `[live]`; raises UsageError that names the file, line and key."""
+    path = lake_path / CONFIG
+    if not path.exists():
+        return LiveSettings()
+    live = config_file.document(path.read_bytes(), str(path)).inside("live")
+    scopes = [name for name, value in live.data.items() if isinstance(value, dict)]
+    own = Table(live.source, live.text, live.key, {key: live.data[key] for key in live.data if key not in scopes})
+    return LiveSettings({"": _values(own), **{name: _values(live.inside(name)) for name in scopes}})
+
+
+def _values(table: Table) -> dict[str, Any]:
+    found = typed.read(table, Scope)
+    if found.qps is not None and found.requests_per_minute is not None:
+        table.fail("qps", "cannot be given together with requests_per_minute")
+    return {key: value for key, value in vars(found).items() if value is not None}
+
 
 SEAL_LINES = 5_000
 SEAL_AFTER_S = 300.0
@@ -65,7 +147,7 @@ class Lane:
     pace: Pace
     rules: CallRules
     shards: deque[tuple[Sharded, Approval]] = field(default_factory=deque)
-    wire: LiveProvider | None = None
+    wire: LiveClient | None = None
     start: LiveStart | None = None
     running: Running | None = None
     past: CallCounts = field(default_factory=CallCounts)
@@ -106,7 +188,7 @@ STOP_WAIT_S: Final = 3.0
 
 _NO_BATCHES: Final = Providers(registry.connect)
 
-Connect = Callable[[str, int], LiveProvider]
+Connect = Callable[[str, int], LiveClient]
 """Connects a provider by name, with room for so many calls at once."""
 
 
@@ -174,7 +256,7 @@ class LiveRun:
         lanes: dict[PricedModel, Lane] = {}
         for study, approval in sorted(session.lake_state.approvals.items()):
             is_wanted = not self._options.studies or study in self._options.studies
-            if not is_wanted or not sending.is_valid(session, study, approval):
+            if not is_wanted or not dispatch.is_valid(session, study, approval):
                 continue
             form_shards(session, study, approval)
             for shard in [*_begun(session, study), *_due(session, study, approval)]:
@@ -218,11 +300,11 @@ class LiveRun:
             lane.wire = self._options.connect(lane.provider, lane.pace.settings.concurrency)
             lane.start = lane.wire.start(lane.model)
         with self._writing() as session:
-            attempt = attempts.open_attempt(session, shard, approval, lane.wire, lane.start)
+            attempt = open_attempt(session, shard, approval, lane.wire, lane.start)
         check_host(attempt, lane.wire)
-        left = attempts.left_of(self._store, attempt)
+        left = left_of(self._store, attempt)
         is_held = lane.rules.on_doubt is OnDoubt.HOLD
-        items = attempts.items(self._store, attempt, left, is_held=is_held)
+        items = items_left(self._store, attempt, left, is_held=is_held)
         written = spool.Spool(spool.folder_of(self._store, attempt.attempt_id), self._clock)
         way = (attempt.intent.endpoint, lane.model)
         calls = Calls(lane.wire, way, items, written, lane.pace, lane.rules, self._clock)
@@ -250,8 +332,10 @@ class LiveRun:
             seal(session, attempt, running.spool.closed_segments())
             spool.drop(spool.folder_of(self._store, attempt.attempt_id))
             if running.n_answered >= attempt.intent.n_requests:
-                attempts.end(session, session.attempt(attempt.attempt_id), BatchState.COMPLETED)
+                end(session, session.attempt(attempt.attempt_id), BatchState.COMPLETED)
         lane.ended()
+        if running.calls.defect is not None:
+            raise running.calls.defect
         if running.calls.error is not None:
             self._fail(lane, running.calls.error)
 
@@ -344,10 +428,10 @@ def _begun(session: Session, study: str) -> Iterator[Sharded]:
 
 def _due(session: Session, study: str, approval: Approval) -> Iterator[Sharded]:
     """Yield the shards that are to be begun, as far as the approved money goes."""
-    budget = sending.Budget.of(session, approval)
+    budget = dispatch.Budget.of(session, approval)
     n_waiting = 0
     precedence = tiers.Precedence()
-    for shard, latest in sending.candidates(session.store, session.lake_state, study):
+    for shard, latest in dispatch.candidates(session.store, session.lake_state, study):
         if shard.mode is not Mode.LIVE or latest is not None:
             continue
         if budget.allows(shard) and precedence.before(shard) is None:

@@ -1,28 +1,43 @@
-"""From the spool to the lake: a closed segment's answers become raw lines, its doubts rows, then it is dropped.
+"""The attempts of live shards: opened, taken up again after a crash, sealed, and brought to their end.
 
+A live attempt is written down like a batch: `intent` and `created` when it is opened, a `downloaded` per
+sealed segment, a final `status`, `verified`. Its calls are the business of `calls`.
+
+From the spool to the lake: a closed segment's answers become raw lines, its doubts rows, then it is dropped.
 Names are functions of what the segment holds, so a process may die on any line here and the next one
 does the same again without a trace.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from batchpond import fields
+import pyarrow.parquet as pq
+
+from batchpond import fields, ids
 from batchpond.answers import derive
-from batchpond.lake import disk, failpoints, raw
-from batchpond.lake.attempts import Attempt
-from batchpond.lake.payload import shard_lines
+from batchpond.errors import BusyError, LakeError
+from batchpond.lake import disk, failpoints, jsonl
+from batchpond.lake.attempts import Attempt, LakeState, Phase
+from batchpond.lake.jsonl import bodies, shard_lines
+from batchpond.lake.records import Approval, CancelAsked, Created, Intent, Sharded, Status
 from batchpond.lake.schemas import DOUBTS
-from batchpond.model import FileRole
+from batchpond.lake.store import SPOOL, Store, read_rows
+from batchpond.model import BatchState, FileRole, Mode, Origin
+from batchpond.providers.base import LiveStart
+from batchpond.providers.shared.live import LiveClient
+from batchpond.run import collect
 from batchpond.run.collect import file_of, parsers_of, price_of, record_download
 from batchpond.run.live import spool
-from batchpond.run.session import Session
+from batchpond.run.live.calls import Item
+from batchpond.run.session import Session, Severity
 
 _BUFFER_BYTES: Final = 1 << 20
 
@@ -82,16 +97,16 @@ def _split(segment: Path, scratch: Path, boot_id: str) -> _Content:
     return _Content(scratch, size_bytes, digest.hexdigest(), n_lines, doubts)
 
 
-def _publish_answers(session: Session, attempt: Attempt, file: raw.RawFile, content: _Content) -> None:
-    raw.publish(session.store, file, content.path)
+def _publish_answers(session: Session, attempt: Attempt, file: jsonl.RawFile, content: _Content) -> None:
+    jsonl.publish_raw(session.store, file, content.path)
     failpoints.reach("L4")
     record_download(session, file, content.size_bytes, content.n_lines)
     failpoints.reach("L5")
-    source = derive.Source(attempt.shard_id, attempt.attempt_id, attempt.provider, attempt.intent.origin, (file,))
+    source = dataclasses.replace(collect.source_of(attempt), files=(file,))
     derive.derive(session.store, source, parsers_of(session, attempt), price_of(session, attempt))
 
 
-def _publish_doubts(session: Session, attempt: Attempt, file: raw.RawFile, doubts: Sequence[dict[str, Any]]) -> None:
+def _publish_doubts(session: Session, attempt: Attempt, file: jsonl.RawFile, doubts: Sequence[dict[str, Any]]) -> None:
     lines = shard_lines(session.store, attempt.provider, attempt.shard_id)
     request_ids = dict(zip(lines.custom_ids_of(attempt.attempt_id), lines.request_ids, strict=True))
     rows = [
@@ -108,3 +123,220 @@ def _publish_doubts(session: Session, attempt: Attempt, file: raw.RawFile, doubt
         for doubt in doubts
     ]
     session.store.publish(DOUBTS, f"p_provider={attempt.provider}/{attempt.attempt_id}.{file.file_id}", rows)
+
+
+# A token of English is about four bytes; an answer's tokens are bounded by the pace's own bucket.
+BYTES_PER_TOKEN: Final = 4
+ANSWER_TOKENS: Final = 200
+_ID_STARTS: Final = len('{"custom_id":"')
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left to ask of an attempt: the answered are out, those in doubt counted."""
+
+    answered: frozenset[str]
+    doubts: Counter[str]
+
+
+def open_attempt(session: Session, shard: Sharded, approval: Approval, wire: LiveClient, start: LiveStart) -> Attempt:
+    """Record that a shard's requests are about to be asked, or take up the attempt that does so already.
+
+    The lake's lock is held.
+    """
+    latest = session.lake_state.latest_attempt(shard.shard_id)
+    if latest is not None and latest.phase is Phase.OPEN:
+        return latest
+    ordinal = 1 if latest is None else latest.intent.ordinal + 1
+    attempt_id = ids.attempt_id(session.store.lake_id, shard.shard_id, ordinal)
+    intent = Intent(
+        **shard.asked(),
+        attempt_id=attempt_id,
+        ordinal=ordinal,
+        approval_id=approval.approval_id,
+        host=wire.host,
+        origin=Origin.SIMULATED if start.is_simulated else Origin.LIVE,
+    )
+    created = Created(
+        attempt_id=attempt_id,
+        provider=shard.provider,
+        batch_id=f"live-{attempt_id}",
+        scope=start.scope,
+        state=BatchState.RUNNING,
+        provider_status=str(Mode.LIVE),
+        provider_created_at=session.store.clock.now(),
+        n_requests=shard.n_requests,
+    )
+    session.record(intent, created)
+    failpoints.reach("L1")
+    return session.attempt(attempt_id)
+
+
+def _recover_attempt(session: Session, attempt: Attempt) -> int:
+    """Bring in what a process that ended left in the spool; returns how many requests are in doubt by that.
+
+    The lake's lock and the live lock are held, so that nothing writes to the spool now.
+    """
+    folder = spool.folder_of(session.store, attempt.attempt_id)
+    paths = spool.segments(folder)
+    clock = session.store.clock
+    in_doubt = spool.standing(paths, clock.boot_id()).in_doubt
+    if in_doubt:
+        now = clock.now()
+        written = spool.Spool(folder, clock)
+        try:
+            written.doubt([spool.Doubt(name, at, now, "the process ended") for name, at in in_doubt.items()])
+        finally:
+            written.close()
+        failpoints.reach("L7")
+    seal(session, attempt, spool.segments(folder))
+    spool.drop(folder)
+    return len(in_doubt)
+
+
+def left_of(store: Store, attempt: Attempt) -> Left:
+    """Return what the lake holds of an attempt's answers and doubts."""
+    answered = frozenset(_answered(store, attempt))
+    prefix = f"{attempt.attempt_id}."
+    paths = [path for path in store.files(DOUBTS.name) if path.name.startswith(prefix)]
+    names = (name for path in paths for name in read_rows(path, ["custom_id"]).column(0).to_pylist())
+    return Left(answered, Counter(name for name in names if name not in answered))
+
+
+def _answered(store: Store, attempt: Attempt) -> Iterator[str]:
+    for event in attempt.downloads:
+        for part in jsonl.part_paths(store, collect.raw_file(attempt, event)):
+            with pq.ParquetFile(part) as lines:
+                for batch in lines.iter_batches(columns=["line"]):
+                    yield from map(_custom_id, batch.column(0).to_pylist())
+
+
+def _custom_id(line: str) -> str:
+    return line[_ID_STARTS : line.index('"', _ID_STARTS)]
+
+
+def items_left(store: Store, attempt: Attempt, left: Left, *, is_held: bool) -> Iterator[Item]:
+    """Yield the requests that are still to be asked; with `is_held`, without those in doubt."""
+    lines = shard_lines(store, attempt.provider, attempt.shard_id)
+    for request_id, body in bodies(lines):
+        custom_id = ids.custom_id(attempt.attempt_id, request_id)
+        n_doubts = left.doubts[custom_id]
+        if custom_id in left.answered or (is_held and n_doubts):
+            continue
+        yield Item(custom_id, body, len(body) / BYTES_PER_TOKEN + ANSWER_TOKENS, n_doubts=n_doubts)
+
+
+def unsettled(lake_state: LakeState) -> list[Attempt]:
+    """Return the live attempts that have all their answers, and are not brought to their end."""
+    return [
+        attempt
+        for attempt in lake_state.attempts.values()
+        if attempt.mode is Mode.LIVE
+        and (attempt.phase is Phase.ENDED or (attempt.phase is Phase.OPEN and _is_whole(attempt)))
+    ]
+
+
+def _is_whole(attempt: Attempt) -> bool:
+    return sum(event.n_lines for event in attempt.downloads) >= attempt.intent.n_requests
+
+
+def settle(session: Session) -> None:
+    """Bring live attempts that have all their answers to their end; the lake's and the live lock are held."""
+    for attempt in unsettled(session.lake_state):
+        if attempt.phase is Phase.OPEN:
+            end(session, attempt, BatchState.COMPLETED)
+        else:
+            collect.finish(session, attempt, collect.read(session, attempt))
+
+
+def end(session: Session, attempt: Attempt, state: BatchState) -> None:
+    """Record that nothing more is asked of an attempt, and prove that every request is accounted for."""
+    session.record(
+        Status(
+            attempt_id=attempt.attempt_id,
+            provider=attempt.provider,
+            batch_id=attempt.known_batch_id,
+            state=state,
+            provider_status=str(state),
+            n_requests=attempt.intent.n_requests,
+        )
+    )
+    failpoints.reach("L8")
+    ended = session.attempt(attempt.attempt_id)
+    collect.finish(session, ended, collect.read(session, ended))
+
+
+LOCK: Final = ".live.lock"
+LOCK_RETRY_S: Final = 0.1
+
+
+@contextmanager
+def live_lock(store: Store, purpose: str = "live", wait_s: float = 0.0) -> Iterator[None]:
+    """Hold the right to make live calls; raises BusyError when another process has it longer than `wait_s`."""
+    until_s = store.clock.monotonic_s() + wait_s
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(disk.exclusive(store.path / LOCK, purpose, store.clock))
+                break
+            except BusyError:
+                if store.clock.monotonic_s() >= until_s:
+                    raise
+                store.clock.sleep(LOCK_RETRY_S)
+        yield
+
+
+def recover_all(session: Session) -> None:
+    """Bring in what ended processes left in the spool, unless a process makes live calls now.
+
+    The lake's lock is held. Where nothing is left, not even the lock is touched: whoever starts live calls
+    at that moment finds it free.
+    """
+    if not spool.attempts_with_segments(session.store) and not unsettled(session.lake_state):
+        return
+    try:
+        with live_lock(session.store, "sync"):
+            recover(session)
+    except BusyError:
+        return
+
+
+def recover(session: Session) -> None:
+    """Bring in what ended processes left in the spool; the lake's and the live lock are held."""
+    for attempt_id in spool.attempts_with_segments(session.store):
+        attempt = session.lake_state.attempts.get(attempt_id)
+        if attempt is None:
+            raise LakeError(
+                f"{SPOOL}/{attempt_id} holds answers of an attempt that the lake does not know",
+                hint="was an older copy of the lake put back? move the folder away, or restore the newer copy",
+            )
+        n_in_doubt = _recover_attempt(session, attempt)
+        if n_in_doubt:
+            session.note(
+                Severity.WARNING,
+                f"{n_in_doubt} live calls of study {attempt.intent.study} were under way when their"
+                " process ended: they may have been answered and paid",
+                hint="`doubts` lists them; `batchpond live` asks them again, or holds them if config.toml says so",
+            )
+    settle(session)
+
+
+def cancel(session: Session, attempt: Attempt) -> bool:
+    """Ask nothing more of a live attempt, and keep what was answered; whether it was still open.
+
+    The lake's lock is held. Raises BusyError while a process makes live calls.
+    """
+    try:
+        with live_lock(session.store, "cancel"):
+            recover(session)
+            latest = session.attempt(attempt.attempt_id)
+            if latest.phase is Phase.OPEN:
+                session.record(CancelAsked(attempt_id=attempt.attempt_id, batch_id=attempt.known_batch_id))
+                end(session, session.attempt(attempt.attempt_id), BatchState.CANCELLED)
+                return True
+            return False
+    except BusyError as error:
+        raise BusyError(
+            f"live calls are being made, so that none can be cancelled: {error.message}",
+            hint="stop that `batchpond live` with Ctrl-C first; nothing was changed",
+        ) from None

@@ -1,0 +1,380 @@
+"""The log of events: one file per step, read in order, appended to under the lake's lock, compacted when they are many.
+
+Facts (a status seen, an id acknowledged) are named by their content, so recording one again is
+a no-op; occurrences (a plan, an approval, a negative listing) are named by their place in the
+order as well. `ord` grows strictly whatever the wall clock does.
+
+Facts of all kinds share the table's columns, so each column says one thing of whatever kind stands there: `state` what
+it has come to in batchpond's words, `provider_status` the provider's own word, `reason` why, `detail` more of it in
+words, `ordinal` the number in its series, `expires_at` when what it says ends by itself, be it an approval, a batch or
+a provider's refusal, `boot_id` and `monotonic_s` a clock.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from batchpond import ids
+from batchpond.errors import LakeError
+from batchpond.lake import records
+from batchpond.lake.records import KINDS, AdoptedShard, Event, Rejected, Resolution, Rounds
+from batchpond.lake.schemas import EVENTS
+from batchpond.lake.store import (
+    MERGED_KEY,
+    MERGED_PREFIX,
+    Memo,
+    Store,
+    is_merged,
+    keep_memo,
+    merged_paths,
+    read_rows,
+    recall_memo,
+    relative,
+    uncovered,
+)
+from batchpond.model import BatchState, ErrorClass, FileRole, Mode, Origin, ShardKind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NAMES: Final = tuple(name for name, _ in EVENTS.columns)
+_RENAMED: Final[Mapping[type[Event], Mapping[str, str]]] = {
+    Rounds: {"round_no": "ordinal", "progress": "state", "looked": "detail", "stage": "reason", "n_new": "n_lines"},
+    records.Asked: {"cells": "detail"},
+    records.Intent: {"newest_batch_at": "provider_created_at"},
+    Rejected: {"error_class": "state", "error_code": "reason", "message": "detail", "retry_at": "expires_at"},
+    records.Listed: {"evidence": "detail"},
+    records.Absent: {"evidence": "detail"},
+    records.Seen: {"error_code": "reason"},
+    records.Mismatch: {"n_conflicts": "n_lines"},
+    records.Resolved: {"resolution": "reason"},
+}
+_WORDS: Final[Mapping[str, type[StrEnum]]] = {
+    "shard_kind": ShardKind, "mode": Mode, "origin": Origin, "file_role": FileRole, "state": BatchState,
+    "error_class": ErrorClass, "resolution": Resolution,
+}  # fmt: skip
+# What neither tells one fact from another nor may change its id: clocks, and texts that come with it.
+_CONTENT: Final = tuple(
+    name for name in NAMES if name not in {"event_id", "ord", "occurred_at", "boot_id", "monotonic_s", "detail"}
+)
+
+
+class _Field(NamedTuple):
+    """A field of a kind: where it is kept, how it is set, and what an empty cell stands for."""
+
+    name: str
+    column: str
+    fill: Callable[[Event, Any], None]
+    default: Any
+    words: Mapping[str, StrEnum] | None
+
+
+def _layout(record: type[Event]) -> tuple[_Field, ...]:
+    renamed = {name: column for base in record.__mro__ for name, column in _RENAMED.get(base, {}).items()}
+    return tuple(
+        _Field(
+            field.name,
+            renamed.get(field.name, field.name),
+            getattr(record, field.name).__set__,
+            field.default,
+            {str(word): word for word in _WORDS[field.name]} if field.name in _WORDS else None,
+        )
+        for field in dataclasses.fields(record)
+    )
+
+
+_FIELDS: Final = {record: _layout(record) for record in (*KINDS.values(), AdoptedShard)}
+
+
+def event_id(event: Event) -> str:
+    """Return the id of a fact's content; an occurrence's place in the order is part of it."""
+    row = {field.column: getattr(event, field.name) for field in _FIELDS[type(event)]} | {"kind": event.kind}
+    parts = [f"{name}={row[name]}" for name in _CONTENT if row.get(name) is not None]
+    if event.is_occurrence:
+        parts.append(f"ord={event.ord}")
+    return ids.digest("event", *parts)
+
+
+def to_columns(events: Sequence[Event]) -> dict[str, list[Any]]:
+    """Return facts as the table's columns."""
+    columns: dict[str, list[Any]] = {name: [None] * len(events) for name in NAMES}
+    for at, event in enumerate(events):
+        columns["kind"][at] = event.kind
+        for field in _FIELDS[type(event)]:
+            columns[field.column][at] = getattr(event, field.name)
+    return columns
+
+
+def to_events(columns: dict[str, list[Any]]) -> list[Event]:
+    """Return the table's columns as facts; raises LakeError for one that is not whole."""
+    _move_old(columns)
+    places: dict[type[Event], list[int]] = {}
+    for at, (kind, shard_kind) in enumerate(zip(columns["kind"], columns["shard_kind"], strict=True)):
+        places.setdefault(_record(kind, shard_kind), []).append(at)
+    found = dict[int, Event]()
+    for record, rows in places.items():
+        found.update(zip(rows, _filled(record, columns, rows), strict=True))
+    return [found[at] for at in range(len(found))]
+
+
+def _record(kind: str, shard_kind: str | None) -> type[Event]:
+    if kind not in KINDS:
+        raise LakeError(f"the lake holds events of the kind {kind!r}, which this version does not know")
+    return AdoptedShard if (kind, shard_kind) == (AdoptedShard.kind, ShardKind.ADOPTED) else KINDS[kind]
+
+
+def _filled(record: type[Event], columns: Mapping[str, list[Any]], rows: list[int]) -> list[Event]:
+    """Return the facts of one kind that stand in these rows.
+
+    Filled field by field through the slots: calling the class row by row takes ten times as long, and every pass
+    reads all events.
+    """
+    facts = [object.__new__(record) for _ in rows]
+    for field in _FIELDS[record]:
+        values = [columns[field.column][at] for at in rows]
+        if field.default is dataclasses.MISSING and None in values:
+            raise LakeError(f"an event of the kind {record.kind!r} in the lake lacks its {field.column}")
+        deque(map(field.fill, facts, _told(field, values)), maxlen=0)
+    return facts
+
+
+def _told(field: _Field, values: list[Any]) -> list[Any]:
+    """Return a field's values from a column's, each word as what it means and the default where there is none."""
+    words, default = field.words, field.default
+    try:
+        return [default if value is None else words[value] if words else value for value in values]
+    except KeyError as error:
+        raise LakeError(f"the lake holds events whose {field.column} is {error}, unknown to this version") from None
+
+
+def _move_old(columns: dict[str, list[Any]]) -> None:
+    """Put what earlier versions kept under another column where it belongs, for as long as there are such files.
+
+    They kept a refusal's class under `provider_status` and the seconds to wait after it under `monotonic_s`, and how
+    many rows a round adds under `n_limit`.
+    """
+    state, expires_at, n_lines = columns["state"], columns["expires_at"], columns["n_lines"]
+    for at, kind in enumerate(columns["kind"]):
+        if kind == Rejected.kind and state[at] is None:
+            state[at] = columns["provider_status"][at]
+            expires_at[at] = _after(columns["occurred_at"][at], columns["monotonic_s"][at])
+        elif kind == Rounds.kind and n_lines[at] is None:
+            n_lines[at] = columns["n_limit"][at]
+
+
+def _after(moment: datetime, wait_s: float | None) -> datetime | None:
+    return None if wait_s is None else moment + timedelta(seconds=wait_s)
+
+
+def in_order(ords: list[int], event_ids: list[str]) -> list[int]:
+    """Return the places of rows in the order of their facts, each fact once."""
+    first: dict[str, int] = {}
+    for _, name, at in sorted(zip(ords, event_ids, range(len(ords)), strict=True)):
+        first.setdefault(name, at)
+    return list(first.values())
+
+
+COMPACT_ABOVE_FILES = 64
+MEMO = ".events"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+COMPACT_GRACE = timedelta(days=1)
+_TIMES: Final = frozenset(name for name, kind in EVENTS.columns if kind == "timestamp")
+_LAYOUT: Final = hashlib.sha256(repr(EVENTS.columns).encode()).hexdigest()
+
+
+class EventLog:
+    """The lake's events in order, and the way to add to them. Hold the lake's lock to append."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._last_ord = 0
+        self._paths = store.published(EVENTS.name)
+        self._merged = [path for path in self._paths if is_merged(path)]
+        kept = recall_memo(store, MEMO, self._paths, _LAYOUT)
+        if kept is None:
+            self._held = [os.fspath(path) for path in uncovered(self._paths)]
+            self._take(_read([Path(path) for path in self._held]))
+        else:
+            self._held = [f"{store.path}/{name}" for name in kept.held]
+            self._take(_recalled(kept.content["columns"], kept.content["n_events"]))
+        self._is_kept = kept is not None
+
+    def keep(self) -> None:
+        """Keep the events as they are now for the next pass to read in one go; the lake's lock is held.
+
+        Only of the files that this log read or wrote: what another process published meanwhile is read anew.
+        """
+        if self._is_kept:
+            return
+        unique = {event.event_id: event for event in self.events}
+        content = {"columns": _remembered(list(unique.values())), "n_events": len(unique)}
+        held = relative(self._store, self._held)
+        keep_memo(self._store, MEMO, self._paths, Memo(_LAYOUT, held, content))
+        self._is_kept = True
+
+    def append(self, *events: Event) -> list[Event]:
+        """Record the events that are new, as one file; return those."""
+        stamped = [event for event in map(self._stamp, events) if event.event_id not in self._known]
+        if stamped:
+            name = "e-" + ids.digest("event file", *sorted(event.event_id for event in stamped))
+            self._publish(name, stamped)
+        return stamped
+
+    def append_as(self, name: str, event: Event) -> bool:
+        """Record one event under a name that only one process can win; False when it was taken."""
+        return self._publish(name, [self._stamp(event)])
+
+    def _stamp(self, event: Event) -> Event:
+        now = self._store.clock.now()
+        self._last_ord = max(self._last_ord + 1, int(now.timestamp() * 1_000_000))
+        stamped = dataclasses.replace(event, ord=self._last_ord, occurred_at=now)
+        return dataclasses.replace(stamped, event_id=event_id(stamped))
+
+    def _publish(self, name: str, events: Sequence[Event]) -> bool:
+        is_new = self._store.publish(EVENTS, name, _rows(events))
+        if is_new:
+            self.events.extend(events)
+            self._known.update(event.event_id for event in events)
+            path = os.fspath(self._store.final_path(EVENTS, name))
+            self._paths.append(path)
+            self._held.append(path)
+            self._is_kept = False
+        return is_new
+
+    def compact(self) -> bool:
+        """Merge many small files into one, and drop merged ones a day later; returns whether anything changed.
+
+        Readers that listed the old files keep them for that day; `Store.files` does not list them any more.
+        """
+        is_any_covered = len(self._held) < len(self._paths)
+        dropped = {path for merged in self._merged if is_any_covered for path in _drop_covered(self._store, merged)}
+        if dropped:
+            self._paths = [path for path in self._paths if path not in dropped]
+            self._is_kept = False
+        n_loose = sum(not is_merged(path) for path in self._held)
+        is_new = n_loose > COMPACT_ABOVE_FILES and self._merge()
+        return is_new or bool(dropped)
+
+    def _merge(self) -> bool:
+        """Merge what is published by now, and nothing that is published later: the merged file names what it holds.
+
+        Its rows are those of the files, to the letter: what an earlier version wrote stays as it was written.
+        """
+        published = self._store.published(EVENTS.name)
+        rows = _rows_of(uncovered(published))
+        self._take(_events(rows))
+        name = MERGED_PREFIX + ids.digest("event file", *sorted(self._known))
+        final = os.fspath(self._store.final_path(EVENTS, name))
+        names = [os.path.basename(path) for path in published if path != final]
+        is_new = self._store.publish(EVENTS, name, rows, {MERGED_KEY: json.dumps(names)})
+        self._merged.append(final)
+        self._paths, self._held = sorted({*published, final}), [final]
+        self._is_kept = False
+        return is_new
+
+    def _take(self, found: list[Event]) -> None:
+        self.events = found
+        self._known = {event.event_id for event in found}
+        self._last_ord = max((event.ord for event in found), default=0)
+
+
+def _rows(events: Sequence[Event]) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.Table.from_pydict(to_columns(events), schema=EVENTS.schema)
+
+
+def read(store: Store) -> list[Event]:
+    """Return all events in order, each once; raises LakeError that names an unreadable file."""
+    return _read(store.files(EVENTS.name))
+
+
+def _read(paths: Sequence[Path]) -> list[Event]:
+    return _events(_rows_of(paths)) if paths else []
+
+
+def _rows_of(paths: Iterable[Path]) -> pa.Table:
+    """Return the rows of files in the order of their events, each once."""
+    import pyarrow as pa
+
+    tables = []
+    for path in paths:
+        try:
+            tables.append(_aligned(read_rows(path)))
+        except (pa.ArrowException, OSError) as error:
+            raise LakeError(
+                f"{path} cannot be read: {error}",
+                hint="restore the file from a backup; until then nothing is sent or downloaded",
+            ) from None
+    rows = pa.concat_tables(tables)
+    order = in_order(rows.column("ord").to_pylist(), rows.column("event_id").to_pylist())
+    return rows if order == list(range(len(rows))) else rows.take(order)
+
+
+def _events(rows: pa.Table) -> list[Event]:
+    return to_events({name: _values(rows.column(name)) for name in NAMES})
+
+
+def _remembered(events: Sequence[Event]) -> dict[str, list[Any]]:
+    """Return the columns of events that have any value, times as microseconds."""
+    found = {name: values for name, values in to_columns(events).items() if set(values) != {None}}
+    for name in _TIMES & found.keys():
+        found[name] = [None if moment is None else (moment - _EPOCH) // _MICROSECOND for moment in found[name]]
+    return found
+
+
+def _recalled(kept: dict[str, list[Any]], n_events: int) -> list[Event]:
+    whole = {name: kept.get(name) or [None] * n_events for name in NAMES}
+    return to_events(whole | {name: _moments(whole[name]) for name in _TIMES})
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Return a column's values; times by way of their microseconds, or pyarrow would import pandas for them."""
+    import pyarrow as pa
+
+    if not pa.types.is_timestamp(column.type):
+        values: list[Any] = column.to_pylist()
+        return values
+    return _moments([us for chunk in column.chunks for us in chunk.view(pa.int64()).to_pylist()])
+
+
+def _moments(microseconds: Iterable[int | None]) -> list[datetime | None]:
+    return [None if us is None else _EPOCH + timedelta(microseconds=us) for us in microseconds]
+
+
+def _aligned(rows: pa.Table) -> pa.Table:
+    """Return rows with all columns of today, those that an older file lacks as nulls."""
+    import pyarrow as pa
+
+    if rows.schema.names == EVENTS.schema.names:
+        return rows.replace_schema_metadata(None)
+    columns = [
+        rows.column(f.name) if f.name in rows.schema.names else pa.nulls(len(rows), f.type) for f in EVENTS.schema
+    ]
+    return pa.Table.from_arrays(columns, schema=EVENTS.schema)
+
+
+def append(store: Store, events: Sequence[Event]) -> list[Event]:
+    """Record events outside a longer pass; the caller holds the lock."""
+    return EventLog(store).append(*events)
+
+
+def _drop_covered(store: Store, merged: str) -> list[str]:
+    """Drop the files that an old enough merged one covers; returns their paths."""
+    now_s = store.clock.now().timestamp()
+    if not os.path.exists(merged) or now_s - os.path.getmtime(merged) < COMPACT_GRACE.total_seconds():
+        return []  # too young, or itself covered by one that was just looked at
+    covered = [path for path in merged_paths(merged) if os.path.exists(path)]
+    for path in covered:
+        os.unlink(path)
+    return covered

@@ -1,0 +1,265 @@
+"""JSON lines on their way: a shard's payload, byte for byte the same every time, and provider output as received.
+
+A payload is built from the lake's requests. Of what came, every line of every file is kept, exact bytes, before
+anything reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from batchpond import ids
+from batchpond.errors import LakeError
+from batchpond.lake import disk, failpoints
+from batchpond.lake.records import Asked
+from batchpond.lake.schemas import RAW, REQUESTS, SHARD_REQUESTS
+from batchpond.lake.store import Store, read_rows
+from batchpond.model import FileRole
+
+_BATCH_ROWS = 4_096
+_BUFFER_BYTES = 1 << 20
+
+
+class LineBuilder(Protocol):
+    """What makes a line of a provider's batch input file."""
+
+    def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:
+        """Return the line of one request, without its line feed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """A payload that stands complete and durable under its final name."""
+
+    path: Path
+    size_bytes: int
+    sha256: str
+
+
+def shard_file_name(provider: str, shard_id: str) -> str:
+    """Return the name of a shard's file in `shard_requests`."""
+    return f"p_provider={provider}/{shard_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLines:
+    """A shard's requests in line order, the request files that hold them, and the custom_ids of a foreign batch."""
+
+    request_ids: list[str]
+    files: list[Path]
+    custom_ids: list[str | None]
+
+    def custom_ids_of(self, attempt_id: str) -> Iterator[str]:
+        """Yield the custom_id of each line: the one that was given to it elsewhere, or the attempt's own."""
+        for request_id, given in zip(self.request_ids, self.custom_ids, strict=True):
+            yield ids.custom_id(attempt_id, request_id) if given is None else given
+
+
+def shard_lines(store: Store, provider: str, shard_id: str) -> ShardLines:
+    """Read a shard's lines."""
+    path = store.final_path(SHARD_REQUESTS, shard_file_name(provider, shard_id))
+    rows = read_rows(path, ["line_number", "request_id", "requests_file", "custom_id"])
+    rows = rows.sort_by("line_number")
+    names = rows.column("requests_file").unique().to_pylist()
+    files = [store.final_path(REQUESTS, name) for name in names]
+    return ShardLines(rows.column("request_id").to_pylist(), files, rows.column("custom_id").to_pylist())
+
+
+def build_payload(store: Store, module: LineBuilder, asked: Asked, attempt_id: str) -> Payload:
+    """Write an attempt's payload, or find it written, and return its size and digest.
+
+    Raises LakeError when a request of the shard is not in the lake.
+    """
+    final = store.payload_path(attempt_id)
+    if final.exists():
+        return _measure(final)
+    staged = store.scratch(".jsonl")
+    lines = shard_lines(store, asked.provider, asked.shard_id)
+    disk.write_private(staged, b"")
+    try:
+        with staged.open("r+b", buffering=_BUFFER_BYTES) as out:
+            for request_id, body in bodies(lines):
+                out.write(module.payload_line(ids.custom_id(attempt_id, request_id), asked.endpoint, body))
+                out.write(b"\n")
+            out.flush()
+            failpoints.reach("S2")
+            os.fsync(out.fileno())
+    except BaseException:
+        disk.drop(staged)  # it may be large, and the disk full
+        raise
+    disk.link_into_place(staged, final)
+    failpoints.reach("S3")
+    return _measure(final)
+
+
+def discard_payload(store: Store, attempt_id: str) -> None:
+    """Drop a payload whose answers are verified; the lake can build it again."""
+    store.payload_path(attempt_id).unlink(missing_ok=True)
+
+
+def sweep_payloads(store: Store, settled: set[str]) -> None:
+    """Drop what a process that was killed left of settled attempts."""
+    for attempt_id in settled.intersection(store.payloads()):
+        discard_payload(store, attempt_id)
+
+
+def _measure(path: Path) -> Payload:
+    digest = hashlib.sha256()
+    size = 0
+    with path.open("rb") as lines:
+        while chunk := lines.read(_BUFFER_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+    return Payload(path, size, digest.hexdigest())
+
+
+def bodies(lines: ShardLines) -> Iterator[tuple[str, bytes]]:
+    """Yield (request_id, body) in line order, holding only what stands out of that order."""
+    wanted = lines.request_ids
+    position = {request_id: index for index, request_id in enumerate(wanted)}
+    held: dict[int, bytes] = {}
+    following = 0
+    for request_id, body in _scan(lines.files, position):
+        held[position[request_id]] = body
+        while following in held:
+            yield wanted[following], held.pop(following)
+            following += 1
+    if following != len(wanted):
+        raise LakeError(
+            f"request {wanted[following]} of a shard is not in the lake's requests",
+            hint="run `batchpond doctor`; nothing was sent",
+        )
+
+
+def _scan(files: list[Path], position: dict[str, int]) -> Iterator[tuple[str, bytes]]:
+    import pyarrow.parquet as pq
+
+    for path in files:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(_BATCH_ROWS, columns=["request_id", "body"]):
+                rows = zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+                yield from ((request_id, body.encode("utf-8")) for request_id, body in rows if request_id in position)
+
+
+LINES_PER_FILE = 50_000
+_ROWS_PER_WRITE = 5_000
+_BYTES_PER_WRITE = 16 << 20
+_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,79}")
+
+
+@dataclass(frozen=True, slots=True)
+class RawFile:
+    """A result file's identity; the day is the batch's, so that two passes agree on the path."""
+
+    provider: str
+    batch_id: str
+    attempt_id: str
+    file_id: str
+    role: FileRole
+    sha256: str
+    created_at: datetime | None
+
+    @property
+    def stem(self) -> str:
+        """The file's name in every table made from it, without its part number."""
+        return f"{_safe(self.batch_id)}.{_safe(self.file_id)}.{self.role}.{self.sha256[:12]}"
+
+    def part_name(self, part: int) -> str:
+        """Return the name of one part in the raw table."""
+        day = self.created_at.strftime("%Y-%m-%d") if self.created_at else "unknown"
+        return f"p_provider={self.provider}/p_day={day}/{self.stem}-{part:05d}"
+
+
+def _safe(identifier: str) -> str:
+    """Return an id as part of a file name; a provider's odd one by its digest."""
+    return identifier if _SAFE.fullmatch(identifier) else ids.digest("name", identifier)
+
+
+def publish_raw(store: Store, file: RawFile, path: Path) -> int:
+    """Append a downloaded file's lines to the raw table; returns how many there are.
+
+    Lines end at byte 0x0A and nowhere else. Empty lines are rows too, so that the lengths of
+    all lines and their line feeds add up to the file.
+    """
+    n_lines = 0
+    with path.open("rb") as lines:
+        for part in itertools.count():
+            chunk = itertools.islice(lines, LINES_PER_FILE)
+            first = next(chunk, None)
+            if first is None:
+                return n_lines
+            n_lines += _publish_part(store, file, part, n_lines, itertools.chain([first], chunk))
+    raise AssertionError("unreachable")
+
+
+def _publish_part(store: Store, file: RawFile, part: int, start: int, lines: Iterator[bytes]) -> int:
+    metadata = {"source_sha256": file.sha256, "first_line_number": str(start + 1)}
+    with store.staging(RAW, metadata) as staged:
+        for batch in _batches(lines):
+            staged.write(_rows(file, start + staged.n_rows + 1, batch))
+    store.publish_file(RAW, file.part_name(part), staged.path)
+    return staged.n_rows
+
+
+def _batches(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
+    size = 0
+    for line in lines:
+        batch.append(line[:-1] if line.endswith(b"\n") else line)
+        size += len(line)
+        if len(batch) >= _ROWS_PER_WRITE or size >= _BYTES_PER_WRITE:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _rows(file: RawFile, first_line_number: int, lines: list[bytes]) -> pa.Table:
+    n = len(lines)
+    text, odd = _text_and_odd(lines)
+
+    def constant(value: str) -> pa.Array:
+        return pa.repeat(pa.scalar(value, pa.string()), n)
+
+    columns = [
+        constant(file.provider), constant(file.batch_id), constant(file.attempt_id), constant(file.file_id),
+        constant(file.role), constant(file.sha256),
+        pa.array(range(first_line_number, first_line_number + n), pa.int32()), text, odd,
+    ]  # fmt: skip
+    return pa.Table.from_arrays(columns, schema=RAW.schema)
+
+
+def _text_and_odd(lines: list[bytes]) -> tuple[pa.Array, pa.Array]:
+    """Return the lines as text, and apart from them those that are not UTF-8."""
+    try:
+        return pa.array(lines, pa.binary()).cast(pa.string()), pa.nulls(len(lines), pa.binary())
+    except pa.ArrowInvalid:
+        is_text = [_is_utf8(line) for line in lines]
+        text = [line.decode("utf-8") if ok else None for line, ok in zip(lines, is_text, strict=True)]
+        odd = [None if ok else line for line, ok in zip(lines, is_text, strict=True)]
+        return pa.array(text, pa.string()), pa.array(odd, pa.binary())
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def part_paths(store: Store, file: RawFile) -> list[Path]:
+    """Return the published parts of a file, in line order."""
+    paths = (store.final_path(RAW, file.part_name(part)) for part in itertools.count())
+    return list(itertools.takewhile(Path.exists, paths))

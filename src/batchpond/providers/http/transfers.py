@@ -1,0 +1,425 @@
+"""Files on their way: a resumable upload in chunks from disk, and a download to disk, bounded, hashed and flushed.
+
+Nothing here connects: `Calls` does. Two dialects of Google's uploads are known. `Commands` is that of the Gemini
+API's files: google-genai 3.4 `files.py` and `_api_client.py` (`start`, `upload`, `finalize`); `query` is of Google's
+guide of resumable uploads. `Ranges` is that of Cloud Storage: its JSON API's discovery document and guide, revision
+of October 2026.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import BinaryIO, Final, Protocol
+
+import orjson
+
+from batchpond import fields
+from batchpond.clock import Clock
+from batchpond.errors import LakeError
+from batchpond.model import Download
+from batchpond.providers.http.connections import Deadline
+from batchpond.providers.http.errors import Answer, Fault
+from batchpond.providers.http.retry import Again, RetryReason
+
+# --- downloads ------------------------------------------------------------------------------------
+
+_INFLATE_BYTES: Final = 1 << 20
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_MADE_BYTES: Final = 1 << 34
+
+
+class Refused(Exception):  # control flow inside the network modules, never seen outside
+    """A body that asking again would not make acceptable."""
+
+
+class Slowness:
+    """Says when a transfer has been slower than a floor over a whole window."""
+
+    def __init__(self, clock: Clock, min_bytes_per_s: float, window_s: float) -> None:
+        self._clock = clock
+        self._min_bytes_per_s = min_bytes_per_s
+        self._window_s = window_s
+        self._since_s = clock.monotonic_s()
+        self._n_bytes = 0
+
+    def add(self, n_bytes: int) -> bool:
+        """Count bytes; return True when the window that just ended was too slow."""
+        self._n_bytes += n_bytes
+        elapsed_s = self._clock.monotonic_s() - self._since_s
+        if elapsed_s < self._window_s:
+            return False
+        is_slow = self._n_bytes < self._min_bytes_per_s * elapsed_s
+        self._since_s, self._n_bytes = self._clock.monotonic_s(), 0
+        return is_slow
+
+
+class _Gunzip:
+    """Inflates in bounded steps, so that a small body cannot become a large buffer."""
+
+    def __init__(self) -> None:
+        self._inflater = zlib.decompressobj(16 + zlib.MAX_WBITS)
+
+    def pieces(self, chunk: bytes) -> Iterable[bytes]:
+        while chunk:
+            if self._inflater.eof:
+                raise Refused("the gzip body has bytes after its end")
+            try:
+                yield self._inflater.decompress(chunk, _INFLATE_BYTES)
+            except zlib.error as error:
+                raise Refused(f"the gzip body is damaged ({error})") from None
+            chunk = self._inflater.unconsumed_tail or self._inflater.unused_data
+
+    @property
+    def is_whole(self) -> bool:
+        return self._inflater.eof
+
+
+def store(
+    chunks: Iterable[bytes],
+    headers: Mapping[str, str],
+    path: Path,
+    *,
+    max_bytes: int,
+    slowness: Slowness,
+    until: Deadline,
+) -> Download | Again:
+    """Write a response's body to `path`, mode 0600, and return its size and digest.
+
+    Returns `Again` when the body was short or slow; raises `Refused` for one that is too large or
+    unreadably encoded, and LakeError when the disk fails. Only a whole body is left on disk. A body that
+    begins as gzip does is inflated though no header says so: no result file begins like that.
+    """
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "", "gzip", "x-gzip"):
+        raise Refused(f"the body is encoded as {encoding[:40]!r} although it was asked for plain")
+    pieces = iter(chunks)
+    try:
+        first = next(pieces, b"")
+        is_packed = encoding.endswith("gzip") or first.startswith(_GZIP_MAGIC)
+        with _private(path) as file:
+            writer = _Writer(file, max_bytes)
+            gunzip = _Gunzip() if is_packed else None
+            result = _copy(itertools.chain((first,), pieces), headers, writer, gunzip, slowness, until)
+            if not isinstance(result, Again):
+                file.flush()
+                os.fsync(file.fileno())
+    except (ConnectionError, TimeoutError):
+        raise
+    except OSError as error:
+        raise LakeError(f"cannot write {path}: {error.strerror or error}", hint="free space, then sync again") from None
+    return result
+
+
+def write(pieces: Iterable[bytes], path: Path) -> Download:
+    """Write bytes that this program made of an answer as `store` would; raises LakeError when the disk fails."""
+    try:
+        with _private(path) as file:
+            writer = _Writer(file, _MADE_BYTES)
+            for piece in pieces:
+                writer.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise LakeError(f"cannot write {path}: {error.strerror or error}", hint="free space, then sync again") from None
+    return writer.result()
+
+
+def _private(path: Path) -> BinaryIO:
+    flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o600), "wb")
+
+
+class _Writer:
+    def __init__(self, file: BinaryIO, max_bytes: int) -> None:
+        self._file = file
+        self._max_bytes = max_bytes
+        self._sha256 = hashlib.sha256()
+        self._size_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        self._size_bytes += len(data)
+        if self._size_bytes > self._max_bytes:
+            raise Refused(f"the body is larger than {self._max_bytes} bytes")
+        self._sha256.update(data)
+        self._file.write(data)
+
+    def result(self) -> Download:
+        return Download(self._size_bytes, self._sha256.hexdigest())
+
+
+def _copy(
+    chunks: Iterable[bytes],
+    headers: Mapping[str, str],
+    writer: _Writer,
+    gunzip: _Gunzip | None,
+    slowness: Slowness,
+    until: Deadline,
+) -> Download | Again:
+    n_received = 0
+    for chunk in chunks:
+        n_received += len(chunk)
+        for piece in gunzip.pieces(chunk) if gunzip else (chunk,):
+            writer.write(piece)
+        if until.remaining_s <= 0:
+            return Again(RetryReason.TIMEOUT, "the download's total deadline has passed")
+        if slowness.add(len(chunk)):
+            return Again(RetryReason.TIMEOUT, "the download was too slow")
+    declared = headers.get("content-length", "")
+    if declared.isascii() and declared.isdigit() and n_received != int(declared[:19]):
+        return Again(RetryReason.SHORT_BODY, f"{n_received} of {declared[:19]} bytes arrived")
+    if gunzip is not None and not gunzip.is_whole and n_received:
+        return Again(RetryReason.SHORT_BODY, "the gzip body ended early")
+    return writer.result()
+
+
+CHUNK_BYTES: Final = 8 << 20
+_BLOCK_BYTES: Final = 1 << 18
+_SESSIONS_MAX: Final = 3
+
+Headers = Mapping[str, str]
+Result = Answer | Again | Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """What an upload needs of an HTTP client.
+
+    `send(method, address, headers, content)` sends one request, to a path or to a whole address of the
+    same origin; `repeated(call)` makes a call again where that may help. Content is read while it is
+    sent: a request that lives on in some cycle then holds no chunk.
+    """
+
+    send: Callable[[str, str, Headers, bytes | Iterable[bytes]], Result]
+    repeated: Callable[[Callable[[], Result]], Result]
+
+
+class Standing(StrEnum):
+    """How a session stands, by an answer: open, over (well or badly), forgotten, or not said."""
+
+    OPEN = "open"
+    OVER = "over"
+    LOST = "lost"
+    SILENT = "silent"
+
+
+class Dialect(Protocol):
+    """How one of Google's services speaks of sessions and pieces."""
+
+    def opening(self, mime_type: str, size_bytes: int) -> Headers:
+        """Return the headers that open a session."""
+        ...
+
+    def address(self, answer: Answer) -> str:
+        """Return the session's address, empty for none."""
+        ...
+
+    def piece(self, offset: int, n_bytes: int, size_bytes: int) -> tuple[str, Headers]:
+        """Return method and headers that send `n_bytes` from `offset` on, of `size_bytes` in all."""
+        ...
+
+    def query(self, size_bytes: int) -> tuple[str, Headers]:
+        """Return method and headers that ask how the session stands."""
+        ...
+
+    def standing(self, answer: Answer) -> Standing:
+        """Return how the session stands by the answer to a piece or a query."""
+        ...
+
+    def received(self, answer: Answer) -> int | None:
+        """Return how many bytes are there by the answer to a query, None for what is no number."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What opens a session: where, with which JSON body, for what kind of content, in which dialect."""
+
+    path: str
+    payload: Mapping[str, object]
+    mime_type: str
+    dialect: Dialect
+
+
+def send(calls: Calls, start: Start, content: BinaryIO, size_bytes: int) -> Result:
+    """Send a file's bytes and return the answer to the last of them, or what ended the attempt.
+
+    A success without a body means that the provider took the whole file, but the answer that named
+    it was lost. A session that the provider has forgotten is opened anew, three times at most.
+    """
+    result: Result = Fault("no upload session could be opened")
+    for _ in range(_SESSIONS_MAX):
+        result = calls.repeated(lambda: _opened(calls, start, size_bytes))
+        if not isinstance(result, Answer) or not result.is_success:
+            return result
+        result = _Transfer(calls, start.dialect, start.dialect.address(result), content, size_bytes).run()
+        if not (isinstance(result, Answer) and start.dialect.standing(result) is Standing.LOST):
+            return result
+    return result
+
+
+def _opened(calls: Calls, start: Start, size_bytes: int) -> Result:
+    headers = {**start.dialect.opening(start.mime_type, size_bytes), "Content-Type": "application/json"}
+    answer = calls.send("POST", start.path, headers, orjson.dumps(start.payload))
+    if isinstance(answer, Answer) and answer.is_success and not start.dialect.address(answer):
+        return Again(RetryReason.SHORT_BODY, "the answer names no upload address", status_code=answer.status_code)
+    return answer
+
+
+class _Transfer:
+    """One session: `_offset` is where the provider stands, None when only it knows."""
+
+    def __init__(self, calls: Calls, dialect: Dialect, address: str, content: BinaryIO, size_bytes: int) -> None:
+        self._calls = calls
+        self._dialect = dialect
+        self._address = address
+        self._content = content
+        self._size_bytes = size_bytes
+        self._offset: int | None = 0
+
+    def run(self) -> Result:
+        """Send chunk after chunk; bounded, since a provider that goes back again and again never ends."""
+        steps_max = 2 * (self._size_bytes // CHUNK_BYTES + 1) + 16
+        for _ in range(steps_max):
+            result = self._calls.repeated(self._step)
+            if not (isinstance(result, Answer) and self._dialect.standing(result) is Standing.OPEN):
+                return result
+        return Fault(f"the upload did not end within {steps_max} chunks")
+
+    def _step(self) -> Result:
+        if self._offset is None:
+            asked = self._query()
+            if self._offset is None:
+                return asked
+        offset = self._offset
+        n_bytes = min(CHUNK_BYTES, self._size_bytes - offset)
+        method, headers = self._dialect.piece(offset, n_bytes, self._size_bytes)
+        self._offset = None
+        content = _blocks(self._content, offset, n_bytes)
+        answer = self._calls.send(method, self._address, {**headers, "Content-Length": str(n_bytes)}, content)
+        return self._heard(answer, offset + n_bytes)
+
+    def _query(self) -> Result:
+        """Ask where the provider stands; `_offset` is set where the upload can go on."""
+        method, headers = self._dialect.query(self._size_bytes)
+        return self._heard(self._calls.send(method, self._address, headers, b""), 0)
+
+    def _heard(self, answer: Result, sent_to: int) -> Result:
+        """Note where the provider stands: where it says, else at the end of what was just sent."""
+        if not isinstance(answer, Answer):
+            return answer
+        standing = self._dialect.standing(answer)
+        if standing is Standing.SILENT:
+            return Again(RetryReason.SHORT_BODY, "the answer does not say how the upload stands")
+        if standing is Standing.OPEN:
+            received = self._dialect.received(answer)
+            received = sent_to if received is None else received
+            if received > self._size_bytes:
+                return Fault(f"the provider says that it has more than the {self._size_bytes} bytes of the file")
+            self._offset = received
+        return answer
+
+
+def _blocks(content: BinaryIO, offset: int, n_bytes: int) -> Iterator[bytes]:
+    content.seek(offset)
+    while n_bytes > 0 and (block := content.read(min(_BLOCK_BYTES, n_bytes))):
+        n_bytes -= len(block)
+        yield block
+
+
+# --- dialects -------------------------------------------------------------------------------------
+
+_ACTIVE, _FINAL, _CANCELLED = "active", "final", "cancelled"
+_FORGOTTEN: Final = frozenset({404, 410})
+_RESUME: Final = 308
+_RANGE: Final = re.compile(r"bytes=0-(\d{1,18})")
+
+
+class Commands:
+    """A header says what a request is: start, upload, query, finalize; another how things stand."""
+
+    def opening(self, mime_type: str, size_bytes: int) -> Headers:
+        """Return the headers that open a session."""
+        return {
+            "X-Goog-Upload-Protocol": "resumable",
+            "X-Goog-Upload-Command": "start",
+            "X-Goog-Upload-Header-Content-Length": str(size_bytes),
+            "X-Goog-Upload-Header-Content-Type": mime_type,
+        }
+
+    def address(self, answer: Answer) -> str:
+        """Return the session's address, empty for none."""
+        return _header(answer, "url")
+
+    def piece(self, offset: int, n_bytes: int, size_bytes: int) -> tuple[str, Headers]:
+        """Return method and headers of a piece; the last one finalizes."""
+        is_last = offset + n_bytes >= size_bytes
+        command = "upload, finalize" if is_last else "upload"
+        return "POST", {"X-Goog-Upload-Command": command, "X-Goog-Upload-Offset": str(offset)}
+
+    def query(self, size_bytes: int) -> tuple[str, Headers]:  # noqa: ARG002  # the session knows
+        """Return method and headers that ask how the session stands."""
+        return "POST", {"X-Goog-Upload-Command": "query"}
+
+    def standing(self, answer: Answer) -> Standing:
+        """Return how the session stands."""
+        if not answer.is_success:
+            return Standing.LOST if answer.status_code in _FORGOTTEN else Standing.OVER
+        match _header(answer, "status").lower():
+            case word if word == _ACTIVE:
+                return Standing.OPEN
+            case word if word == _CANCELLED:
+                return Standing.LOST
+            case word if word == _FINAL or "file" in fields.mapping(answer.json):
+                return Standing.OVER
+            case _:
+                return Standing.SILENT
+
+    def received(self, answer: Answer) -> int | None:
+        """Return the bytes that are there; only the answer to a query has to say."""
+        return fields.count(_header(answer, "size-received"))
+
+
+class Ranges:
+    """`Content-Range` says what a request brings, status 308 and `Range` what is there."""
+
+    def opening(self, mime_type: str, size_bytes: int) -> Headers:
+        """Return the headers that open a session."""
+        return {"X-Upload-Content-Type": mime_type, "X-Upload-Content-Length": str(size_bytes)}
+
+    def address(self, answer: Answer) -> str:
+        """Return the session's address, empty for none."""
+        return answer.headers.get("location", "").strip()
+
+    def piece(self, offset: int, n_bytes: int, size_bytes: int) -> tuple[str, Headers]:
+        """Return method and headers of a piece."""
+        held = f"{offset}-{offset + n_bytes - 1}" if n_bytes else "*"
+        return "PUT", {"Content-Range": f"bytes {held}/{size_bytes}"}
+
+    def query(self, size_bytes: int) -> tuple[str, Headers]:
+        """Return method and headers that ask how the session stands."""
+        return "PUT", {"Content-Range": f"bytes */{size_bytes}"}
+
+    def standing(self, answer: Answer) -> Standing:
+        """Return how the session stands; the last answer is the object itself."""
+        if answer.status_code == _RESUME:
+            return Standing.OPEN
+        if not answer.is_success:
+            return Standing.LOST if answer.status_code in _FORGOTTEN else Standing.OVER
+        return Standing.OVER if fields.identifier(fields.mapping(answer.json).get("name")) else Standing.SILENT
+
+    def received(self, answer: Answer) -> int | None:
+        """Return the bytes that are there: none where no range is named."""
+        held = _RANGE.fullmatch(answer.headers.get("range", "").strip())
+        return int(held[1]) + 1 if held else 0
+
+
+def _header(answer: Answer, name: str) -> str:
+    return answer.headers.get(f"x-goog-upload-{name}", "").strip()

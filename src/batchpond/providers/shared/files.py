@@ -1,0 +1,319 @@
+"""`files` mode: a folder in the place of a provider's batch API, for whoever answers requests by other means.
+
+    outbox/TOKEN.jsonl            the requests in the provider's own format, whole as soon as it appears
+    outbox/TOKEN.manifest.json    appears after it: what it is, where results belong, a command that makes them
+    inbox/TOKEN*.jsonl[.gz]       the results, one file or many, rows in any order
+    inbox/TOKEN.done              optional: "no more will come"
+    outbox/TOKEN.cancelled        `batchpond cancel` was here
+
+What begins with a dot in `outbox` is batchpond's own, and ends as nothing does that a worker looks for:
+`.TOKEN.batch` is the batch, and its `link` elects the one creator. So the visible files may be tidied away once
+results stand in `inbox`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from batchpond import fields, ids
+from batchpond.clock import Clock
+from batchpond.errors import ProviderError
+from batchpond.model import (
+    BatchError,
+    BatchPage,
+    BatchState,
+    CreateAnswer,
+    Created,
+    CreateSpec,
+    Download,
+    ErrorClass,
+    FileRole,
+    Mode,
+    Rejected,
+    RemoteBatch,
+    RemoteFile,
+    Unclear,
+)
+from batchpond.providers.base import Descriptor, ProviderModule
+from batchpond.providers.shared import folder as folders
+from batchpond.providers.shared.folder import FOLDER_ENV, INBOX, OUTBOX, TOKEN, Folder, Outbox, Part, sha256
+
+RECENT: Final = "written to just now"
+CAVEATS: Final = (
+    "batchpond writes the request files and reads the results; whether, where and how often somebody runs them"
+    " it cannot see, nor what that costs",
+)
+_VLLM_KEYS: Final = frozenset({"custom_id", "method", "url", "body"})
+_VLLM_ENDPOINTS: Final = frozenset({"/v1/chat/completions", "/v1/embeddings"})
+_RECORD_BYTES_MAX: Final = 1 << 20
+_HINT: Final = (
+    f"make, mount or unlock it, then `batchpond sync`; {FOLDER_ENV}, or [files] in the lake's config.toml, names it"
+)
+
+
+def descriptor_of(descriptor: Descriptor) -> Descriptor:
+    """Return what holds for a provider's files, other than for its batches."""
+    return dataclasses.replace(
+        descriptor,
+        base_url_env=f"{FOLDER_ENV}, or [files] in the lake's config.toml",
+        key_env=(),
+        create_deadline_s=60.0,
+        settle_s=60.0,
+        has_token=True,
+        caveats=CAVEATS,
+        requeue_codes=(),
+        takes_files=True,
+        has_row_per_request=False,
+        input_retention_s=None,
+        lists_state=False,
+        modes=(Mode.FILES,),
+    )
+
+
+class Files:
+    """A folder as the client of a provider's batches; `module` says how its lines are written and read."""
+
+    def __init__(self, module: ProviderModule, folder: Folder, clock: Clock) -> None:
+        self._module = module
+        self._folder = folder
+        self._outbox = Outbox(folder)
+        self._clock = clock
+        self._descriptor = descriptor_of(module.DESCRIPTOR)
+
+    @property
+    def descriptor(self) -> Descriptor:
+        """Return the provider's descriptor, as it holds for files."""
+        return self._descriptor
+
+    @property
+    def host(self) -> str:
+        """Return what attempts remember of the folder."""
+        return self._folder.host
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether a simulator answers: nobody here knows who does."""
+        return False
+
+    def close(self) -> None:
+        """Do nothing: a folder is not held open."""
+
+    def upload(self, path: Path, filename: str) -> RemoteFile:
+        """Put a payload into the outbox, still hidden; raises ProviderError for other content of that name."""
+        with self._errors():
+            self._outbox.make()
+            self._outbox.stage(path, filename)
+            return self._outbox.requests(filename) or RemoteFile(filename, filename, None)
+
+    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:  # noqa: ARG002 - names are unique
+        """Return the payload of that name, hidden or published."""
+        with self._errors():
+            found = self._outbox.requests(filename) if self._folder.path.is_dir() else None
+            return [] if found is None else [found]
+
+    def create(self, spec: CreateSpec) -> CreateAnswer:
+        """Publish the requests and their manifest; the same token twice is one batch."""
+        try:
+            if self._outbox.record(spec.token).exists():
+                return Created(self._batch(spec.token), self.host)
+        except (OSError, ProviderError) as error:
+            return Unclear(str(error))
+        try:
+            self._outbox.make()
+            self._outbox.stage(spec.payload_path, f"{spec.token}.jsonl")
+            manifest = orjson.dumps(self._manifest(spec), option=orjson.OPT_INDENT_2) + b"\n"
+            self._outbox.announce(spec.token, manifest)
+        except ProviderError as error:
+            return Rejected(ErrorClass.PERMANENT, "name_taken", error.message, 0)
+        except OSError as error:
+            return Rejected(ErrorClass.TRANSIENT, "folder", self._problem(error), 0)
+        try:
+            self._outbox.commit(spec.token, manifest)
+            return Created(self._batch(spec.token), self.host)
+        except (OSError, ProviderError) as error:
+            return Unclear(str(error))
+
+    def list_page(self, cursor: str | None) -> BatchPage:  # noqa: ARG002 - one page holds them all
+        """Return all batches in the folder; whether they are answered only `get` says."""
+        with self._errors():
+            return BatchPage(tuple(map(self._listed, self._outbox.tokens())), None)
+
+    def find_batches(self, token: str) -> tuple[RemoteBatch, ...]:
+        """Return the batch of that token, if the folder has it."""
+        found = self.get(token)
+        return () if found is None else (found,)
+
+    def get(self, batch_id: str) -> RemoteBatch | None:
+        """Return a batch, None where the folder has none of that id; raises ProviderError without the folder."""
+        with self._errors():
+            os.stat(self._folder.outbox)
+            if TOKEN.fullmatch(batch_id) is None or not self._outbox.record(batch_id).exists():
+                return None
+            return self._batch(batch_id)
+
+    def cancel(self, batch_id: str) -> RemoteBatch | None:
+        """End a batch with what is there of its results; None when it has ended already or is not known."""
+        batch = self.get(batch_id)
+        if batch is None or batch.state.is_terminal:
+            return None
+        with self._errors():
+            self._outbox.cancel(batch_id)
+        return self.get(batch_id)
+
+    def result_files(self, batch: RemoteBatch) -> tuple[tuple[FileRole, str], ...]:
+        """Return the result files that are there, by name."""
+        return tuple((FileRole.OUTPUT, str(name)) for name in batch.seen.get("results", ()))
+
+    def download(self, file_id: str, path: Path) -> Download | None:
+        """Copy a result file's bytes; raises ProviderError when it is gone, or changes meanwhile."""
+        with self._errors():
+            return folders.copy(self._part(file_id), path)
+
+    def peek(self, file_id: str, max_bytes: int) -> bytes | None:
+        """Return the first bytes of a result file."""
+        with self._errors(), folders.opened(self._part(file_id)) as file:
+            return file.read(max_bytes)
+
+    def check(self) -> str:
+        """Return the folder as the scope; raises ProviderError unless both of its sides are there."""
+        with self._errors():
+            os.stat(self._folder.outbox)
+            os.stat(self._folder.inbox)
+        return self.host
+
+    def _manifest(self, spec: CreateSpec) -> dict[str, Any]:
+        named = dict(spec.metadata)
+        requests, results = f"{OUTBOX}/{spec.token}.jsonl", f"{INBOX}/{spec.token}.jsonl"
+        manifest = {
+            "batch": spec.token,
+            "study": named.get("study"),
+            "cells": named.get("cells"),
+            "provider": self._descriptor.name,
+            "endpoint": spec.endpoint,
+            "model": spec.request_model,
+            "n_requests": spec.n_requests,
+            "size_bytes": spec.payload_path.stat().st_size,
+            "sha256": sha256(spec.payload_path),
+            "created_at": self._clock.now(),
+            "requests": requests,
+            "results": results,
+            "results_in_parts": f"{INBOX}/{spec.token}-*.jsonl (also .jsonl.gz), rows in any order",
+            "done": f"{INBOX}/{spec.token}.done, needed only if some requests will never have a row",
+        }
+        if self._is_for_vllm(spec.endpoint):
+            command = ("vllm", "run-batch", "-i", requests, "-o", results, "--model", spec.request_model)
+            manifest["command"] = shlex.join(command)
+        return manifest
+
+    def _is_for_vllm(self, endpoint: str) -> bool:
+        line = fields.mapping(orjson.loads(self._module.payload_line("probe", endpoint, b"{}")))
+        return endpoint in _VLLM_ENDPOINTS and set(line) == _VLLM_KEYS
+
+    def _batch(self, token: str) -> RemoteBatch:
+        listed = self._listed(token)
+        try:
+            self._outbox.show(token)
+            return self._seen(listed)
+        except ProviderError as error:
+            # One batch's trouble must not hide the others: it travels with the batch.
+            return dataclasses.replace(listed, provider_status="problem", errors=(BatchError("files", error.message),))
+
+    def _listed(self, token: str) -> RemoteBatch:
+        record = _record(self._outbox.record(token))
+        return RemoteBatch(
+            batch_id=token,
+            state=BatchState.QUEUED,
+            provider_status="waiting",
+            seen={},
+            created_at=fields.moment(record.get("created_at")),
+            n_total=fields.count(record.get("n_requests")),
+            input_file_id=f"{token}.jsonl",
+            endpoint=fields.text(record.get("endpoint")),
+            token=token,
+        )
+
+    def _seen(self, listed: RemoteBatch) -> RemoteBatch:
+        """Return a batch with the state that its results and markers give it."""
+        token, n_total = listed.batch_id, listed.n_total or 0
+        found = folders.parts(self._folder.inbox, token)
+        done_s = _mtime_s(self._folder.inbox / f"{token}.done")
+        is_closing = done_s is not None or self._outbox.is_cancelled(token)
+        n_lines = folders.count_lines(found)
+        batch = dataclasses.replace(listed, seen={"results": [part.path.name for part in found]})
+        if not is_closing and n_lines < n_total:
+            if not found:
+                return batch
+            n_so_far = min(n_lines, n_total)
+            return dataclasses.replace(batch, state=BatchState.RUNNING, provider_status="partial", n_completed=n_so_far)
+        answers = folders.read_answers(found, self._module.read_line, _prefix(token))
+        is_all = answers.n_succeeded + answers.n_failed >= n_total
+        is_final = folders.is_at_rest(found, self._clock.now().timestamp(), done_s)
+        state, word = _standing(is_all=is_all, is_closing=is_closing, is_final=is_final)
+        batch = dataclasses.replace(
+            batch, state=state, provider_status=word, n_completed=answers.n_succeeded, n_failed=answers.n_failed
+        )
+        if is_all or is_closing:
+            return batch
+        n_answered = answers.n_succeeded + answers.n_failed
+        text = f"its results have {n_lines:,} lines, but for {n_answered:,} of its {n_total:,} requests only"
+        return dataclasses.replace(batch, errors=(BatchError("files", text),))
+
+    def _part(self, name: str) -> Part:
+        path = self._folder.inbox / name
+        if Path(name).name != name:
+            raise ProviderError(f"{name!r} is no file name")
+        status = path.lstat()
+        return Part(path, status.st_size, status.st_mtime_ns)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise ProviderError(self._problem(error), hint=_HINT) from error
+
+    def _problem(self, error: OSError) -> str:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        return f"the folder of request and result files cannot be used: {error.filename or self._folder.path}: {reason}"
+
+
+def _standing(*, is_all: bool, is_closing: bool, is_final: bool) -> tuple[BatchState, str]:
+    """Return the state of a batch that is answered as a whole, or that somebody ended."""
+    if not (is_all or is_closing):
+        return BatchState.RUNNING, "partial"
+    if not is_final:
+        return BatchState.RUNNING, RECENT
+    return (BatchState.COMPLETED, "complete") if is_all else (BatchState.CANCELLED, "ended")
+
+
+def _prefix(token: str) -> str:
+    match = TOKEN.fullmatch(token)
+    return ids.custom_id_prefix(match.group(1) if match else token)
+
+
+def _record(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        data = file.read(_RECORD_BYTES_MAX)
+    try:
+        record = fields.mapping(orjson.loads(data))
+    except orjson.JSONDecodeError:
+        record = {}
+    if not record:
+        raise ProviderError(f"{path} is damaged", hint="restore it: it is the manifest of the same name")
+    return record
+
+
+def _mtime_s(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime_ns / 1e9
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,371 @@
+"""The verb `adopt`: take a batch that the lake does not know into it.
+
+A batch of this lake that was never acknowledged is given to its attempt. Any other batch needs a
+map from its custom_ids to planned requests; from then on it is polled, collected and audited as if
+it had been sent from here.
+
+A shard of the kind `adopted` names its batch and, line by line, the custom_ids that were given to its
+requests elsewhere. It is never sent. The attempt and its batch appear in one event file, whole or not
+at all, so that any later pass can finish what a process began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchpond import ids
+from batchpond.errors import AttentionError, ExitCode, UsageError
+from batchpond.files import RowFile
+from batchpond.lake import tables
+from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, fold, seen_as
+from batchpond.lake.events import read
+from batchpond.lake.jsonl import shard_file_name
+from batchpond.lake.records import Adopted, AdoptedShard, Intent, Resolution, Sharded, Voided
+from batchpond.lake.schemas import SHARD_REQUESTS
+from batchpond.lake.store import CONFIG, Store
+from batchpond.model import BatchState, Origin, RemoteBatch, ShardKind
+from batchpond.plan import planned
+from batchpond.providers.base import BatchProvider
+from batchpond.run import due
+from batchpond.run.account import Ownership, ownership_of
+from batchpond.run.batch_map import COLUMNS, TABLES, BatchMap, MapReader, Target
+from batchpond.run.find import Proof, check_host, first_custom_ids, prove
+from batchpond.run.resolve import resolve
+from batchpond.run.session import Providers, Session, Severity
+from batchpond.study.prices import Prices
+from batchpond.views.refresh import refresh
+
+
+def begin(session: Session, new: due.NewShard) -> None:
+    """Record an adopted shard, the fact before the file: it is real once its file stands."""
+    if new.event.shard_id not in session.lake_state.shards:
+        session.record(new.event)
+    due.publish_shard(session.store, new)
+
+
+def finish_all(session: Session) -> None:
+    """Finish the adoptions that a process did not live to finish; the lock is held."""
+    for shard in adopted_shards(session.lake_state).values():
+        if is_begun(session.store, session.lake_state, shard):
+            with session.isolated(shard.provider, f"adopting batch {shard.batch_id}"):
+                _resume(session, shard)
+
+
+def adopted_shards(lake_state: LakeState) -> dict[str, AdoptedShard]:
+    """Return the shards whose batches other tools made, by id."""
+    return {shard_id: shard for shard_id, shard in lake_state.shards.items() if isinstance(shard, AdoptedShard)}
+
+
+def is_begun(store: Store, lake_state: LakeState, shard: AdoptedShard) -> bool:
+    """Whether a shard's file stands, and its attempt is not on record yet."""
+    is_finished = lake_state.latest_attempt(shard.shard_id) is not None
+    return not is_finished and store.has(SHARD_REQUESTS, shard_file_name(shard.provider, shard.shard_id))
+
+
+def _resume(session: Session, shard: AdoptedShard) -> None:
+    _give_up_waiting(session, shard)
+    provider = session.providers.get(shard.provider)
+    check_host(Attempt(_intent(session, shard)), provider)
+    batch = provider.get(shard.batch_id)
+    if batch is not None:
+        finish(session, shard, batch)
+        return
+    session.note(
+        Severity.WARNING,
+        f"{shard.provider} says 404 for batch {shard.batch_id}, which is being adopted",
+        hint="`batchpond sync` asks again; 404s come and go",
+        exit_code=ExitCode.ATTENTION,
+    )
+
+
+def finish(session: Session, shard: AdoptedShard, batch: RemoteBatch) -> Attempt:
+    """Record an adopted shard's attempt and its batch as one fact, and return the attempt."""
+    _give_up_waiting(session, shard)
+    intent = _intent(session, shard)
+    session.record(intent, Adopted(**seen_as(Attempt(intent), batch)))
+    session.counts.n_adopted += 1
+    return session.attempt(intent.attempt_id)
+
+
+def _give_up_waiting(session: Session, shard: AdoptedShard) -> None:
+    """Void the shards without a batch that hold any of the same requests; the rest of them is due anew."""
+    for other in _waiting_with_the_same(session, shard.shard_id):
+        session.record(Voided(study=other.study, shard_id=other.shard_id))
+
+
+def _waiting_with_the_same(session: Session, shard_id: str) -> list[Sharded]:
+    with tables.connect(session.store, [SHARD_REQUESTS.name]) as connection:
+        rows = connection.execute(
+            "SELECT DISTINCT shard_id FROM shard_requests WHERE shard_id <> $1 AND request_id IN"
+            " (SELECT request_id FROM shard_requests WHERE shard_id = $1) ORDER BY shard_id",
+            [shard_id],
+        ).fetchall()
+    shards = session.lake_state.shards
+    return [shards[other] for (other,) in rows if other in shards and due.is_voidable(session.lake_state, other)]
+
+
+def _intent(session: Session, shard: AdoptedShard) -> Intent:
+    attempt_id = ids.attempt_id(session.store.lake_id, shard.shard_id, 1)
+    return Intent(**shard.asked(), attempt_id=attempt_id, ordinal=1, host=shard.host, origin=shard.origin)
+
+
+_MAP_HINT = "if you know which planned request each of its custom_ids is, give `--study STUDY --map FILE`"
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """An adopted batch's attempt; `is_new` is false when the lake had it before."""
+
+    attempt: Attempt
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MapOrder:
+    """A wish to take in a batch by a map; `is_forced` even if its requests were asked before."""
+
+    batch_id: str
+    provider: str
+    study: str
+    path: Path
+    is_forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptPreview:
+    """What would be taken in: a batch, as how many requests of the study, and one row of the map in words."""
+
+    order: MapOrder
+    batch: RemoteBatch
+    n_requests: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposal:
+    shard: due.NewShard
+    preview: AdoptPreview
+    known: Attempt | None
+
+
+def adopt_mapped(
+    store: Store, order: MapOrder, *, providers: Providers, confirm: Callable[[AdoptPreview], bool]
+) -> Adoption | None:
+    """Take a batch in by a map of its custom_ids; None when `confirm`, asked without the lock, says no.
+
+    The map is believed: nothing shows that a prompt was the planned one. Raises UsageError, before
+    anything is recorded, for a map or a batch that cannot be; doing it again is a no-op.
+    """
+    provider = providers.get(order.provider)
+    batch = _found(provider, order.batch_id)
+    proposal = _propose(store, fold(read(store)), provider, batch, order)
+    if proposal.known is not None:
+        return Adoption(proposal.known, is_new=False)
+    if not confirm(proposal.preview):
+        return None
+    with store.lock(f"adopt {order.batch_id}"):
+        session = Session.begin(store, providers)
+        proposal = _propose(store, session.lake_state, provider, batch, order)
+        begin(session, proposal.shard)
+        attempt = finish(session, adopted_shards(session.lake_state)[proposal.shard.event.shard_id], batch)
+        refresh(store)
+    return Adoption(attempt, is_new=True)
+
+
+def _found(provider: BatchProvider, batch_id: str) -> RemoteBatch:
+    batch = provider.get(batch_id)
+    if batch is None:
+        raise UsageError(
+            f"{provider.descriptor.name} knows no batch {batch_id}",
+            hint="check the id and the key's project; `batchpond adopt --list` shows the account's batches",
+        )
+    return batch
+
+
+def _propose(
+    store: Store, lake_state: LakeState, provider: BatchProvider, batch: RemoteBatch, order: MapOrder
+) -> _Proposal:
+    """Check everything that can be checked; reads only."""
+    _check_strange(store, lake_state, provider, batch)
+    version = planned.planned_version(lake_state, order.study)
+    with tables.connect(store, TABLES) as connection:
+        reader = MapReader(connection, RowFile(order.path, COLUMNS), Target(order.study, version, order.provider))
+        mapped = reader.read()
+        _check_fit(batch, mapped, order)
+        fact = _shard_fact(store, provider, batch, version, mapped, order)
+        known = lake_state.latest_attempt(fact.shard_id)
+        _check_same_map(store, lake_state, fact)
+        if known is None and not order.is_forced:
+            reader.check_unasked(_live(lake_state, fact.shard_id))
+    shard = due.NewShard(fact, mapped.lines, mapped.custom_ids)
+    return _Proposal(shard, AdoptPreview(order, batch, len(mapped.lines), mapped.example), known)
+
+
+def _check_strange(store: Store, lake_state: LakeState, provider: BatchProvider, batch: RemoteBatch) -> None:
+    """Raise if the batch is, or may yet prove to be, one that this lake sent: a map must not hide that."""
+    owner = _owner(lake_state, provider, batch.batch_id)
+    if owner is not None and not owner.is_adopted:
+        raise UsageError(
+            f"batch {batch.batch_id} is in this lake already: attempt {owner.attempt_id} sent it ({owner.phase})",
+            hint="`batchpond sync` collects it; nothing was recorded",
+        )
+    ownership, attempt, mine = _sender(store, lake_state, provider, batch)
+    if mine is not None:
+        raise UsageError(
+            f"batch {batch.batch_id} was sent by this lake, as attempt {mine.attempt_id}: it needs no map",
+            hint=f"run `batchpond adopt {batch.batch_id}`; nothing was recorded",
+        )
+    if ownership is Ownership.MAYBE and attempt is not None and _is_undecided(provider, batch, attempt):
+        raise _undecided(batch, attempt)
+    if batch.state is BatchState.FAILED:
+        raise UsageError(
+            f"batch {batch.batch_id} failed as a whole: it has no answers", hint="`batchpond submit` asks its requests"
+        )
+
+
+def _owner(lake_state: LakeState, provider: BatchProvider, batch_id: str) -> Attempt | None:
+    name = provider.descriptor.name
+    found = (a for a in lake_state.attempts.values() if a.batch_id == batch_id and a.provider == name)
+    return next(found, None)
+
+
+def _sender(
+    store: Store, lake_state: LakeState, provider: BatchProvider, batch: RemoteBatch
+) -> tuple[Ownership, Attempt | None, Attempt | None]:
+    """Return whose a batch seems to be, the attempt that points to, and the one that sent it if its results say so."""
+    ownership, attempt = ownership_of(lake_state, store.lake_id, provider.descriptor.name, batch)
+    if ownership in {Ownership.IN_DOUBT, Ownership.THIS_LAKE}:
+        return ownership, attempt, attempt
+    return ownership, attempt, _owner_by_results(lake_state, provider, batch)
+
+
+def _owner_by_results(lake_state: LakeState, provider: BatchProvider, batch: RemoteBatch) -> Attempt | None:
+    """Return the attempt of this lake that the first custom_ids of an ended batch's results name."""
+    name = provider.descriptor.name
+    sent = [attempt for attempt in lake_state.attempts.values() if attempt.provider == name and attempt.n_sends]
+    prefixes = {ids.custom_id_prefix(attempt.attempt_id): attempt for attempt in sent}
+    if not prefixes:
+        return None
+    length = ids.ATTEMPT_PREFIX_LENGTH + 1
+    return next((prefixes[c[:length]] for c in first_custom_ids(provider, batch) if c[:length] in prefixes), None)
+
+
+def _is_undecided(provider: BatchProvider, batch: RemoteBatch, attempt: Attempt) -> bool:
+    """Whether the batch may still be an attempt's: without token and input file, only results speak against it."""
+    return provider.descriptor.is_opaque and prove(provider, attempt, batch) is not Proof.FOREIGN
+
+
+def _undecided(batch: RemoteBatch, attempt: Attempt) -> AttentionError:
+    return AttentionError(
+        f"batch {batch.batch_id} may be attempt {attempt.attempt_id}, which was never acknowledged: as many requests,"
+        f" and only its results will tell; it is {batch.state}",
+        hint=f"wait until they can be read; if you know that it is, `batchpond resolve {attempt.attempt_id} --adopt"
+        f" {batch.batch_id}`; nothing was recorded",
+    )
+
+
+def _check_fit(batch: RemoteBatch, mapped: BatchMap, order: MapOrder) -> None:
+    """Raise UsageError where batch and mapped requests contradict each other."""
+    models = sorted({line.request_model for line in mapped.lines})
+    endpoints = sorted({line.endpoint for line in mapped.lines})
+    if len(models) > 1 or len(endpoints) > 1:
+        raise UsageError(
+            f"{order.path} maps batch {batch.batch_id} to requests of {', '.join(models)} at {', '.join(endpoints)}",
+            hint="a batch in the lake is of one model and endpoint; nothing was recorded",
+        )
+    if batch.endpoint is not None and batch.endpoint != endpoints[0]:
+        raise UsageError(
+            f"batch {batch.batch_id} is of {batch.endpoint}, the requests that {order.path} names are of"
+            f" {endpoints[0]}",
+            hint="set `endpoint` of the model in study.toml and plan again; nothing was recorded",
+        )
+    if batch.n_total and batch.n_total != len(mapped.lines):
+        raise UsageError(
+            f"batch {batch.batch_id} has {batch.n_total:,} requests, {order.path} maps {len(mapped.lines):,}",
+            hint="each of them needs a row, so that every line can be accounted for; nothing was recorded",
+        )
+
+
+def _shard_fact(
+    store: Store, provider: BatchProvider, batch: RemoteBatch, version: str, mapped: BatchMap, order: MapOrder
+) -> AdoptedShard:
+    book = Prices.of_lake(store.path / CONFIG, batch.created_at or store.clock.now())
+    pairs = zip(mapped.custom_ids, (line.request_id for line in mapped.lines), strict=True)
+    names = (part for pair in pairs for part in pair)
+    said = due.shard_event(order.study, version, mapped.lines, ShardKind.ADOPTED, book, 0).asked()
+    shard_id = ids.digest("adopted shard", order.provider, batch.batch_id, *names)
+    return AdoptedShard(
+        **said | {"shard_id": shard_id},
+        batch_id=batch.batch_id,
+        host=provider.host,
+        origin=Origin.SIMULATED if provider.is_loopback else Origin.BATCH,
+    )
+
+
+def _check_same_map(store: Store, lake_state: LakeState, fact: AdoptedShard) -> None:
+    for shard_id, other in adopted_shards(lake_state).items():
+        is_same_batch = (other.batch_id, other.provider) == (fact.batch_id, fact.provider)
+        if not is_same_batch or shard_id == fact.shard_id:
+            continue
+        if lake_state.latest_attempt(shard_id) is not None or is_begun(store, lake_state, other):
+            raise UsageError(
+                f"batch {fact.batch_id} was adopted into study {other.study} by another map",
+                hint="what is recorded is never changed; nothing was recorded now",
+            )
+
+
+def _live(lake_state: LakeState, own_shard_id: str) -> dict[str, str]:
+    """Return where each shard stands whose requests are on their way; one that only waits is given up for the batch."""
+    found = {}
+    adopted = adopted_shards(lake_state)
+    for shard_id in due.pending_shards(lake_state):
+        latest = lake_state.latest_attempt(shard_id)
+        if shard_id == own_shard_id or due.is_voidable(lake_state, shard_id):
+            continue
+        if latest is None:
+            found[shard_id] = f"is in batch {adopted[shard_id].batch_id}, which is being adopted"
+        else:
+            what = f"batch {latest.batch_id}" if latest.batch_id else f"attempt {latest.attempt_id}"
+            found[shard_id] = f"is in {what}, which is {latest.phase}"
+    return found
+
+
+def adopt_own(store: Store, batch_id: str, *, provider_name: str, providers: Providers) -> Adoption:
+    """Give a batch that this lake sent, by its token or its results, to the attempt that lost it.
+
+    Raises UsageError for a batch of anybody else, AttentionError for one that cannot be told yet.
+    """
+    provider = providers.get(provider_name)
+    batch = _found(provider, batch_id)
+    lake_state = fold(read(store))
+    owner = _owner(lake_state, provider, batch_id)
+    if owner is not None:
+        return Adoption(owner, is_new=False)
+    ownership, attempt, mine = _sender(store, lake_state, provider, batch)
+    if mine is None:
+        raise _not_mine(provider, batch, ownership, attempt)
+    if mine.phase not in UNCLEAR_PHASES | {Phase.ABSENT}:
+        raise UsageError(
+            f"batch {batch_id} is a second one for attempt {mine.attempt_id}, which is {mine.phase}"
+            + (f" with batch {mine.batch_id}" if mine.batch_id else ""),
+            hint=f"if it still runs, cancel it in {provider_name}'s console; its requests have an answer without it",
+        )
+    settled = resolve(store, mine.attempt_id, Resolution.ADOPT, providers=providers, batch_id=batch_id)
+    return Adoption(settled, is_new=True)
+
+
+def _not_mine(
+    provider: BatchProvider, batch: RemoteBatch, ownership: Ownership, attempt: Attempt | None
+) -> UsageError | AttentionError:
+    match ownership:
+        case Ownership.MAYBE if attempt is not None and _is_undecided(provider, batch, attempt):
+            return _undecided(batch, attempt)
+        case Ownership.THIS_LAKE:
+            what = "carries a token of this lake, but no attempt on record has it: is the lake an old copy?"
+        case Ownership.OTHER_LAKE:
+            what = "carries the token of another lake"
+        case _:
+            what = "carries no token of this lake, and no result that names an attempt of it"
+    return UsageError(f"batch {batch.batch_id} {what}", hint=_MAP_HINT)

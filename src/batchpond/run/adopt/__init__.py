@@ -1,1 +1,0 @@
-"""Batches that the lake does not know, taken into it."""

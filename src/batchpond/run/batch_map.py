@@ -1,0 +1,249 @@
+"""A map from a foreign batch's custom_ids to the requests that a study plans, checked as a whole.
+
+A row names its request by whatever tells it apart in the study: its id, its slot, or any of the
+plan's columns. What is no planned request, could be several, or is another row's too, is told with
+its line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from batchpond.errors import UsageError
+from batchpond.files import PROBLEMS_SHOWN_MAX, Columns, RowFile, listed
+from batchpond.plan.shards import FIRST
+from batchpond.run.due import DueRequest
+
+if TYPE_CHECKING:
+    import duckdb
+
+ROWS_MAX: Final = 300_000  # more than any provider takes in one batch
+TABLES: Final = ("plan", "requests", "shard_requests", "responses")
+_DIMENSIONS: Final = (
+    "template_id", "rubric_id", "request_model", "thinking", "unit_id", "item_first", "item_second", "direction",
+    "repeat_no",
+)  # fmt: skip
+_FILTERS: Final = ("request_id", "slot", *_DIMENSIONS)
+_NUMBERS: Final = ("slot", "repeat_no")
+COLUMNS: Final = Columns(
+    required=("custom_id",),
+    optional=_FILTERS,
+    aliases={
+        "id": "custom_id", "key": "custom_id", "model": "request_model", "judge": "request_model",
+        "id1": "item_first", "id2": "item_second", "item_a": "item_first", "item_b": "item_second",
+        "template": "template_id", "trait": "rubric_id", "rubric": "rubric_id", "prompt_id": "unit_id",
+        "repeat": "repeat_no",
+    },
+    suffixes=(".csv", ".jsonl", ".parquet"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a map is read against: a study version's plan at one provider."""
+
+    study: str
+    version: str
+    provider: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMap:
+    """A map that holds: the requests of a batch in plan order, the custom_id of each, and one pair in words."""
+
+    lines: list[DueRequest]
+    custom_ids: list[str]
+    example: str
+
+
+class MapReader:
+    """A map's rows beside the lake's plan; `connection` has views of `TABLES`."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, file: RowFile, target: Target) -> None:
+        self._connection = connection
+        self._file = file
+        self._target = target
+
+    def read(self) -> BatchMap:
+        """Return the map; raises UsageError that lists the lines which cannot be used."""
+        self._stage()
+        for (mask,) in self._connection.execute("SELECT DISTINCT mask FROM given ORDER BY mask").fetchall():
+            self._match(mask)
+        self._check()
+        rows = self._connection.execute(_LINES).fetchall()
+        if not rows:
+            raise UsageError(f"{self._file.path} has no rows", hint="it needs one per request of the batch")
+        lines = [DueRequest._make((*row[2:], "", 0, FIRST, "")) for row in rows]
+        return BatchMap(lines, [row[0] for row in rows], f"{rows[0][0]} = {rows[0][1]}")
+
+    def check_unasked(self, live: Mapping[str, str]) -> None:
+        """Raise UsageError if a request that was read is answered, or in a shard of `live`, which says where."""
+        where = {"shard_ids": list(live), "told": list(live.values())}
+        ((n,),) = self._connection.execute(f"SELECT count(*) FROM ({_ASKED})", where).fetchall()
+        if not n:
+            return
+        first = self._connection.execute(f"{_ASKED} ORDER BY line_no LIMIT {PROBLEMS_SHOWN_MAX}", where).fetchall()
+        raise UsageError(
+            f"{self._file.path}: {n:,} {'requests were' if n > 1 else 'request was'} asked by this lake already:"
+            + listed((f"{self._file.unit} {line_no} {problem}" for line_no, problem in first), n),
+            hint="`--force` takes the batch in all the same: `results` keeps what was answered first, and"
+            " `result_attempts` shows both",
+        )
+
+    def _stage(self) -> None:
+        blocks, n_rows = [], 0
+        for block in self._file.blocks():
+            n_rows += block.num_rows
+            if n_rows > ROWS_MAX:
+                raise UsageError(f"{self._file.path} has more than {ROWS_MAX:,} rows", hint="map one batch at a time")
+            blocks.append(block)
+        self._connection.register("map_file", pa.concat_tables(blocks))
+        self._connection.execute(_GIVEN)
+        self._connection.execute(_WANTED, dataclasses.asdict(self._target))
+        self._connection.execute(_MATCHED)
+
+    def _match(self, mask: str) -> None:
+        """Match the rows that name their request by the same columns: each set of values is looked up once."""
+        columns = ", ".join(name for name, bit in zip(_FILTERS, mask, strict=True) if bit == "1")
+        if not columns:
+            return
+        told = "".join(f", CASE WHEN count(DISTINCT {name}) > 1 THEN '{name}' END" for name in _DIMENSIONS)
+        self._connection.execute(
+            f"""
+            INSERT INTO matched
+            SELECT line_no, coalesce(n, 0), found_id, differing
+            FROM given
+            LEFT JOIN (
+                SELECT {columns}, count(DISTINCT request_id) AS n, min(request_id) AS found_id,
+                       concat_ws(', '{told}) AS differing
+                FROM wanted GROUP BY {columns}
+            ) AS found USING ({columns})
+            WHERE mask = $mask""",
+            {"mask": mask},
+        )
+
+    def _check(self) -> None:
+        file, target = self._file, self._target
+        ((n_found,),) = self._connection.execute(f"SELECT count({_problem(file.unit)}) FROM {_JUDGED}").fetchall()
+        n_bad = n_found + file.problems.n
+        if not n_bad:
+            return
+        rows = self._connection.execute(
+            f"SELECT line_no, {_problem(file.unit)} AS problem, n FROM {_JUDGED}"
+            f" WHERE problem IS NOT NULL ORDER BY line_no LIMIT {PROBLEMS_SHOWN_MAX}"
+        ).fetchall()
+        unplanned = self._unplanned([line_no for line_no, _, n in rows if n == 0])
+        first = [(line_no, unplanned.get(line_no, problem)) for line_no, problem, _ in rows]
+        lines = (f"{file.unit} {line_no} {problem}" for line_no, problem in sorted([*first, *file.problems.shown]))
+        raise UsageError(
+            f"{file.path}: {n_bad:,} {'rows do' if n_bad > 1 else 'row does'} not name one {target.provider} request"
+            f" of study {target.study}:{listed(lines, n_bad)}",
+            hint=f"`batchpond query \"select * from plan_current where study = '{target.study}'\"` shows the"
+            " requests; nothing was recorded",
+        )
+
+    def _unplanned(self, line_nos: list[int]) -> dict[int, str]:
+        """Return which value of those lines no planned request has, for the lines where one alone is to blame."""
+        found: dict[int, list[str]] = {}
+        for name in _FILTERS if line_nos else ():
+            rows = self._connection.execute(
+                f"SELECT line_no, {_shown(name)} FROM given WHERE list_contains($1, line_no) AND {name} IS NOT NULL"
+                f" AND {name} NOT IN (SELECT {name} FROM wanted WHERE {name} IS NOT NULL)",
+                [line_nos],
+            ).fetchall()
+            for line_no, value in rows:
+                found.setdefault(line_no, []).append(f"{name} {value}")
+        return {line_no: f"has {' and '.join(values)}, not planned" for line_no, values in found.items()}
+
+
+def _is_given(column: str) -> str:
+    # pandas and R write a missing number as nan and NA.
+    return f"lower(trim({column})) NOT IN ('', 'nan', 'na')"
+
+
+def _whole(column: str) -> str:
+    return f"TRY_CAST(CASE WHEN {_is_given(column)} THEN regexp_replace(trim({column}), '\\.0+$', '') END AS BIGINT)"
+
+
+def _shown(column: str) -> str:
+    return f"'''' || left(CAST({column} AS VARCHAR), 60) || ''''"
+
+
+def _bad_number(name: str) -> str:
+    text = f"{name}_text"
+    return f"WHEN {_is_given(text)} AND {name} IS NULL THEN 'has {name} ' || {_shown(text)} || ', not a whole number'"
+
+
+def _problem(unit: str) -> str:
+    """Return the SQL of what is wrong with a row of `_JUDGED`, NULL where nothing is."""
+    return f"""
+        CASE
+            WHEN custom_id IS NULL THEN 'has no custom_id'
+            {" ".join(map(_bad_number, _NUMBERS))}
+            WHEN n IS NULL THEN 'has a custom_id, but nothing that names its request'
+            WHEN n = 0 THEN 'combines what is not planned together'
+            WHEN n > 1 THEN 'fits ' || n || ' requests; give also ' || coalesce(nullif(differing, ''), 'slot')
+            WHEN id_line < line_no THEN 'repeats the custom_id of {unit} ' || id_line
+            WHEN request_line < line_no THEN 'names the same request as {unit} ' || request_line
+        END"""
+
+
+_GIVEN: Final = f"""
+CREATE TEMP TABLE given AS
+SELECT *, concat({", ".join(f"CASE WHEN {name} IS NULL THEN '0' ELSE '1' END" for name in _FILTERS)}) AS mask
+FROM (
+    SELECT line_no, custom_id, {", ".join(name for name in _FILTERS if name not in _NUMBERS)},
+           {", ".join(f"{name} AS {name}_text, {_whole(name)} AS {name}" for name in _NUMBERS)}
+    FROM map_file
+)"""
+
+_WANTED: Final = f"""
+CREATE TEMP TABLE wanted AS
+SELECT {", ".join(_FILTERS)}
+FROM plan WHERE study = $study AND study_version = $version AND provider = $provider"""
+
+_MATCHED: Final = "CREATE TEMP TABLE matched (line_no BIGINT, n BIGINT, found_id VARCHAR, differing VARCHAR)"
+
+_JUDGED: Final = """
+    given
+    LEFT JOIN matched USING (line_no)
+    LEFT JOIN (SELECT custom_id, min(line_no) AS id_line FROM given GROUP BY custom_id) USING (custom_id)
+    LEFT JOIN (
+        SELECT found_id, min(line_no) AS request_line FROM matched WHERE n = 1 GROUP BY found_id
+    ) USING (found_id)"""
+
+# A request that several cells share is one line, described by the first of them.
+_LINES: Final = """
+WITH described AS (
+    SELECT request_id, min(slot) AS slot, arg_min(template_id, slot) AS template_id,
+           arg_min(rubric_id, slot) AS rubric_id, arg_min(thinking, slot) AS thinking,
+           concat_ws(' before ', arg_min(item_first, slot), arg_min(item_second, slot)) AS items
+    FROM wanted WHERE request_id IN (SELECT found_id FROM matched) GROUP BY request_id
+)
+SELECT given.custom_id, concat_ws(', ', d.template_id, d.rubric_id, r.request_model, d.thinking, d.items) AS example,
+       r.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename,
+       r.provider, r.endpoint, r.request_model, 'batch' AS mode, d.template_id, d.rubric_id, d.thinking
+FROM matched
+JOIN given USING (line_no)
+JOIN described AS d ON d.request_id = found_id
+JOIN requests AS r ON r.request_id = found_id
+ORDER BY d.slot"""
+
+_ASKED: Final = """
+SELECT line_no, CASE WHEN attempt_id IS NOT NULL THEN 'is answered in attempt ' || attempt_id ELSE told END AS problem
+FROM matched
+LEFT JOIN (
+    SELECT request_id, min(attempt_id) AS attempt_id FROM responses
+    WHERE match = 'matched' AND status = 'succeeded' GROUP BY request_id
+) AS answered ON answered.request_id = found_id
+LEFT JOIN (
+    SELECT request_id, min(told) AS told
+    FROM shard_requests JOIN (SELECT unnest($shard_ids) AS shard_id, unnest($told) AS told) USING (shard_id)
+    GROUP BY request_id
+) AS asked ON asked.request_id = found_id
+WHERE attempt_id IS NOT NULL OR told IS NOT NULL"""

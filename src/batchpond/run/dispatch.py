@@ -1,0 +1,406 @@
+"""Which shards may be sent now: approval, money, queue and back-off decide; then they are sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from batchpond.errors import ExitCode
+from batchpond.lake import tables
+from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase
+from batchpond.lake.records import AdoptedShard, Approval, Intent, Sharded
+from batchpond.lake.store import Store
+from batchpond.model import ErrorClass, Mode, ShardKind
+from batchpond.plan import planned, shards
+from batchpond.providers import registry
+from batchpond.run import due
+from batchpond.run.send import Sending, send_shard
+from batchpond.run.session import Session, Severity
+from batchpond.study import settings as config
+
+BACKOFF_FIRST = timedelta(seconds=30)
+BACKOFF_MAX = timedelta(hours=1)
+QUEUE_BACKOFF_FIRST = timedelta(minutes=15)
+QUEUE_BACKOFF_MAX = timedelta(hours=6)
+REQUEUES_MAX = 8
+_QUEUED_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN})
+REJECTIONS_MAX = 12
+DOUBTS_MAX = 6
+
+
+class Readiness(StrEnum):
+    """Whether a shard may be sent."""
+
+    READY = "ready"
+    WAITING = "waiting"
+    HELD = "held"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """Who asks: a person by `submit`, or a pass by itself."""
+
+    is_explicit: bool
+    now: datetime
+
+
+def readiness(attempt: Attempt | None, trigger: Trigger) -> Readiness:
+    """Return whether the shard of this latest attempt may be sent; pure."""
+    if attempt is None or attempt.phase in UNSENT_PHASES:
+        return Readiness.READY
+    if attempt.phase is Phase.ABSENT:
+        return _after_doubt(attempt, trigger)
+    if attempt.phase is Phase.REJECTED:
+        return _after_rejection(attempt, trigger)
+    if due.is_requeued(attempt):
+        return _after_failure(attempt, trigger)
+    return Readiness.DONE if attempt.phase in due.OVER_PHASES else Readiness.WAITING
+
+
+def _after_rejection(attempt: Attempt, trigger: Trigger) -> Readiness:
+    rejection = attempt.rejection
+    if rejection is None:
+        return Readiness.READY
+    if rejection.error_class not in {ErrorClass.TRANSIENT, ErrorClass.ACCESS}:
+        return Readiness.READY if trigger.is_explicit else Readiness.HELD
+    if attempt.n_rejections > REJECTIONS_MAX and not trigger.is_explicit:
+        return Readiness.HELD
+    wait = min(BACKOFF_FIRST * 2 ** (attempt.n_rejections - 1), BACKOFF_MAX)
+    ready_at = max(rejection.occurred_at + wait, rejection.retry_at or rejection.occurred_at)
+    return Readiness.READY if trigger.now >= ready_at else Readiness.WAITING
+
+
+def _after_doubt(attempt: Attempt, trigger: Trigger) -> Readiness:
+    """Ask ever more rarely for a batch whose creates all end without a clear answer, and then leave it to a person."""
+    ordinal = attempt.intent.ordinal
+    if ordinal == 1 or trigger.is_explicit or not attempt.observed:
+        return Readiness.READY
+    if ordinal > DOUBTS_MAX:
+        return Readiness.HELD
+    wait = min(QUEUE_BACKOFF_FIRST * 2 ** (ordinal - 1), QUEUE_BACKOFF_MAX)
+    return Readiness.READY if trigger.now >= attempt.observed[-1].occurred_at + wait else Readiness.WAITING
+
+
+def _after_failure(attempt: Attempt, trigger: Trigger) -> Readiness:
+    ordinal = attempt.intent.ordinal
+    if ordinal > REQUEUES_MAX:
+        return Readiness.READY if trigger.is_explicit else Readiness.HELD
+    failed_at = attempt.status.occurred_at if attempt.status else None
+    wait = min(QUEUE_BACKOFF_FIRST * 2 ** (ordinal - 1), QUEUE_BACKOFF_MAX)
+    if failed_at is None or trigger.now - failed_at >= wait:
+        return Readiness.READY
+    return Readiness.WAITING
+
+
+def finish_adoptions(session: Session) -> None:
+    """Finish the adoptions that a process did not live to finish; what does it is loaded only where one may wait.
+
+    Comes before anything is sent: a waiting shard may hold requests that the batch has answered.
+    """
+    lake_state = session.lake_state
+    adopted = (shard_id for shard_id, shard in lake_state.shards.items() if isinstance(shard, AdoptedShard))
+    if any(lake_state.latest_attempt(shard_id) is None for shard_id in adopted):
+        from batchpond.run.adopt import finish_all
+
+        finish_all(session)
+
+
+def send_due(session: Session, *, only_study: str | None = None, is_explicit: bool = False) -> None:
+    """Send what approvals, budgets and queues allow, study by study; the lock is held."""
+    trigger = Trigger(is_explicit, session.store.clock.now())
+    staged = {event.study for event in session.lake_state.rounds.values()}
+    for study in sorted(staged | set(session.lake_state.approvals)):
+        if only_study not in {None, study}:
+            continue
+        approval = session.lake_state.approvals.get(study)
+        if approval is not None and not is_valid(session, study, approval):
+            approval = None
+        with session.isolated("", f"sending what is due of study {study}"):
+            if approval is not None:
+                due.form_shards(session, study, approval)
+                _form_retries(session, study, approval)
+            is_new = study in staged and _open_rounds(session, study)
+            if approval is not None and is_new:
+                due.form_shards(session, study, approval)
+            if approval is not None:
+                _send_study(session, study, approval, trigger)
+
+
+def _open_rounds(session: Session, study: str) -> bool:
+    """Plan what earlier answers of a study of stages have made possible; return whether there were any to look at.
+
+    An idle pass does not load what does it.
+    """
+    from batchpond.run.stages import open_due
+
+    return open_due(session, study)
+
+
+def _form_retries(session: Session, study: str, approval: Approval) -> None:
+    """Ask failed requests again where the study wants that, once all that was asked has ended.
+
+    Waiting for the end makes one further batch of what would otherwise be many small ones.
+    """
+    again = planned.automatic_again(session.store, approval.study_version)
+    if again is not None and not due.is_under_way(session.lake_state, study):
+        due.form_shards(session, study, approval, again)
+
+
+def count_unsent(session: Session) -> int:
+    """Return how many requests are approved and in no batch yet: whatever they wait for, they are not done."""
+    n_unsent = 0
+    for study, approval in session.lake_state.approvals.items():
+        if approval.study_version == session.lake_state.current_versions.get(study):
+            for shard, latest in candidates(session.store, session.lake_state, study):
+                is_free = latest is None or latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}
+                n_unsent += shard.n_requests if is_free and shard.mode is not Mode.LIVE else 0
+    return n_unsent
+
+
+def is_valid(session: Session, study: str, approval: Approval) -> bool:
+    """Whether an approval is of the study's present plan and has not ended; says so where it matters."""
+    now = session.store.clock.now()
+    current = session.lake_state.current_versions.get(study)
+    if approval.study_version != current:
+        if _has_unsent(session, study):
+            session.note(
+                Severity.WARNING,
+                f"study {study} was planned anew after it was approved; nothing more of it is sent",
+                hint=f"`batchpond submit {study}` approves the new plan",
+            )
+        return False
+    if now >= approval.expires_at:
+        session.note(
+            Severity.WARNING,
+            f"the approval of study {study} ended on {approval.expires_at:%Y-%m-%d}",
+            hint=f"`batchpond submit {study}` renews it",
+        )
+        return False
+    return True
+
+
+def _has_unsent(session: Session, study: str) -> bool:
+    """Whether shards of an earlier plan of the study were never sent."""
+    return any(
+        shard.study == study and session.lake_state.latest_attempt(shard.shard_id) is None
+        for shard in session.lake_state.shards.values()
+    )
+
+
+def candidates(store: Store, lake_state: LakeState, study: str) -> Iterator[tuple[Sharded, Attempt | None]]:
+    """Yield the study's shards of the current version that are not done, with their latest attempt, tier by tier."""
+    version = lake_state.current_versions.get(study)
+    for shard in shards.in_order(lake_state.shards.values()):
+        if shard.study != study or shard.study_version != version or shard.shard_kind is ShardKind.ADOPTED:
+            continue
+        latest = lake_state.latest_attempt(shard.shard_id)
+        if latest is not None and latest.phase is Phase.VERIFIED and latest.failure_code is None:
+            continue
+        if due.is_real(store, lake_state, shard):
+            yield shard, latest
+
+
+def _send_study(session: Session, study: str, approval: Approval, trigger: Trigger) -> None:
+    waiting_for: Counter[tuple[str, ExitCode]] = Counter()
+    precedence = shards.Precedence()
+    budget: Budget | None = None
+    settings = config.load(session.store.path)
+    for shard, latest in candidates(session.store, session.lake_state, study):
+        if shard.mode is Mode.LIVE:
+            session.n_live += shard.n_requests
+            continue
+        match readiness(latest, trigger):
+            case Readiness.DONE:
+                continue
+            case Readiness.WAITING:
+                if latest is not None and latest.phase in {Phase.REJECTED, Phase.VERIFIED, Phase.ABSENT}:
+                    session.n_waiting += 1
+                    precedence.hold(shard, shards.of_model(shard))
+                continue
+            case Readiness.HELD:
+                waiting_for[_REFUSED.reason, _REFUSED.exit_code] += 1
+                continue
+            case Readiness.READY:
+                budget = budget or Budget.of(session, approval)
+                obstacle = _obstacle(session, shard, settings, budget, precedence)
+        if obstacle is not None:
+            if obstacle.holds is not None:
+                precedence.hold(shard, obstacle.holds)
+            waiting_for[obstacle.reason, obstacle.exit_code] += 1
+            session.n_waiting += obstacle.passes_by_itself
+            continue
+        with session.isolated(shard.wire, f"sending {shard.n_requests} requests to {shard.wire}"):
+            if send_shard(session, shard, approval) is Sending.WAITING:
+                session.n_waiting += 1
+            else:
+                budget.reserve(shard)
+    for (reason, exit_code), n in waiting_for.items():
+        session.note(Severity.INFO, f"{n} shards of study {study} wait for {reason}", exit_code=exit_code)
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a shard is not sent now, whether waiting alone will help, and what that says of the pass.
+
+    `holds` is what it waits for and no later tier may take, as a scope of `tiers`.
+    """
+
+    reason: str
+    passes_by_itself: bool = True
+    holds: str | None = None
+    exit_code: ExitCode = ExitCode.DONE
+
+
+_REFUSED = Obstacle(
+    "a person: the provider refused them, or never answered clearly",
+    passes_by_itself=False,
+    exit_code=ExitCode.ATTENTION,
+)
+
+
+def _obstacle(
+    session: Session, shard: Sharded, settings: config.Config, budget: Budget, precedence: shards.Precedence
+) -> Obstacle | None:
+    found = _refusal(session, shard) or _full_queue(session, shard, settings)
+    if found is None and not budget.allows(shard):
+        return Obstacle("money: the approved cost is reserved or spent", passes_by_itself=False, holds=shards.ALL)
+    before = precedence.before(shard)
+    if found is None and before is not None:
+        return Obstacle(f"tier {before} to be sent first", passes_by_itself=not precedence.is_for_money(shard))
+    return found
+
+
+def _refusal(session: Session, shard: Sharded) -> Obstacle | None:
+    provider, model, wire = shard.provider, shard.request_model, shard.wire
+    if session.providers.is_refused(wire):
+        needed = "the folder that was used before" if shard.mode is Mode.FILES else f"a key that {provider} accepts"
+        return Obstacle(needed, passes_by_itself=False)
+    if (wire, model) in session.paused:
+        return Obstacle(f"{wire} to take {model} batches again")
+    is_opaque = shard.mode is not Mode.FILES and registry.module(provider).DESCRIPTOR.is_opaque
+    if is_opaque and _is_any_unclear(session, wire):
+        return Obstacle(f"an unacknowledged {provider} batch to be found or proven absent")
+    return None
+
+
+def _full_queue(session: Session, shard: Sharded, settings: config.Config) -> Obstacle | None:
+    provider, model = shard.provider, shard.request_model
+    if shard.mode is Mode.FILES:  # a folder has no queue
+        return None
+    waiting = [
+        a.intent
+        for a in session.lake_state.attempts.values()
+        if a.provider == provider and a.mode is Mode.BATCH and a.phase in _QUEUED_PHASES
+    ]
+    of_model = [intent for intent in waiting if intent.request_model == model]
+    of_account = _over(settings.of_account(provider), provider, shard, waiting)
+    if of_account is not None:
+        return Obstacle(of_account, holds=shards.of_provider(shard))
+    found = _over(settings.of_model(provider, model), model, shard, of_model)
+    return None if found is None else Obstacle(found, holds=shards.of_model(shard))
+
+
+def _over(limits: config.Limits, name: str, shard: Sharded, waiting: list[Intent]) -> str | None:
+    """Return which limit a shard would pass beside what waits; alone it is always tried."""
+    if limits.open_batches is not None and len(waiting) >= limits.open_batches:
+        return f"room among the {limits.open_batches} open {name} batches"
+    n_requests = sum(asked.n_requests for asked in (*waiting, shard))
+    if limits.enqueued_requests is not None and waiting and n_requests > limits.enqueued_requests:
+        return f"room in the queue of {limits.enqueued_requests:,} {name} requests"
+    tokens = sum(asked.input_tokens for asked in (*waiting, shard))
+    if limits.enqueued_tokens is not None and waiting and tokens > limits.enqueued_tokens:
+        return f"room in the queue of {limits.enqueued_tokens:,} {name} tokens"
+    return None
+
+
+def _is_any_unclear(session: Session, wire: str) -> bool:
+    """Whether a create is in doubt: at an opaque provider a second one could not be told from the first."""
+    return any(a.phase.is_unclear and a.wire == wire for a in session.lake_state.attempts.values())
+
+
+@dataclass(slots=True)
+class Cap:
+    """An amount that may be spent, less what is spent and, at worst, outstanding."""
+
+    limit_usd: float
+    taken_usd: float
+
+    def allows(self, shard: Sharded) -> bool:
+        """Whether the shard's worst cost fits; one of unknown cost never does."""
+        return shard.cost_max_usd is not None and self.taken_usd + shard.cost_max_usd <= self.limit_usd * (1 + 1e-9)
+
+
+@dataclass(slots=True)
+class Budget:
+    """The caps that a study's shards must fit: the approval's, and the study's own over all approvals."""
+
+    caps: list[Cap]
+
+    @classmethod
+    def of(cls, session: Session, approval: Approval) -> Budget:
+        """Add up the study's attempts: by usage once verified, at worst before that."""
+        limit_usd = planned.study_budget_usd(session.store, approval.study_version)
+        if approval.cost_max_usd is None and limit_usd is None:
+            return cls([])
+        attempts = [a for a in session.lake_state.attempts.values() if a.intent.study == approval.study]
+        actual = _actual_costs(session) if attempts else {}
+        doubts = _doubts(session) if any(a.mode is Mode.LIVE for a in attempts) else {}
+        taken_usd = {a.attempt_id: _taken_usd(a, actual, doubts.get(a.attempt_id, 0)) for a in attempts}
+        caps = []
+        if approval.cost_max_usd is not None:
+            mine = [a for a in attempts if _is_under(approval, a)]
+            caps.append(Cap(approval.cost_max_usd, sum(taken_usd[a.attempt_id] for a in mine)))
+        if limit_usd is not None:
+            caps.append(Cap(limit_usd, sum(taken_usd.values())))
+        return cls(caps)
+
+    def allows(self, shard: Sharded) -> bool:
+        """Whether the shard's worst cost fits every cap."""
+        return all(cap.allows(shard) for cap in self.caps)
+
+    def reserve(self, shard: Sharded) -> None:
+        """Take a sent shard's worst cost."""
+        for cap in self.caps:
+            cap.taken_usd += shard.cost_max_usd or 0.0
+
+
+def _is_under(approval: Approval, attempt: Attempt) -> bool:
+    """Whether an approval pays for an attempt: made under it, or made under an earlier one and sent since."""
+    is_sent_since = attempt.sent is not None and attempt.sent.ord > approval.ord
+    return attempt.intent.approval_id == approval.approval_id or is_sent_since
+
+
+def _taken_usd(attempt: Attempt, actual: dict[str, float | None], n_doubts: int) -> float:
+    """Return what an attempt may have cost; so may each live call whose answer never came."""
+    unseen_usd = n_doubts * (attempt.intent.cost_max_usd or 0.0) / (attempt.intent.n_requests or 1)
+    return _own_usd(attempt, actual) + unseen_usd
+
+
+def _own_usd(attempt: Attempt, actual: dict[str, float | None]) -> float:
+    worst = attempt.intent.cost_max_usd or 0.0
+    if attempt.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}:
+        return 0.0
+    if attempt.phase is not Phase.VERIFIED:
+        return worst
+    known = actual.get(attempt.attempt_id, 0.0)
+    return worst if known is None else known
+
+
+def _doubts(session: Session) -> dict[str, int]:
+    """Return how many live calls of each attempt may have been paid though no answer came."""
+    with tables.connect(session.store, ["doubts"]) as connection:
+        rows = connection.execute("SELECT attempt_id, count(*) FROM doubts GROUP BY attempt_id").fetchall()
+    return dict(rows)
+
+
+def _actual_costs(session: Session) -> dict[str, float | None]:
+    with tables.connect(session.store, ["responses"]) as connection:
+        rows = connection.execute(
+            "SELECT attempt_id, sum(cost_usd),"
+            " count(*) FILTER (status = 'succeeded' AND cost_usd IS NULL) FROM responses GROUP BY attempt_id"
+        ).fetchall()
+    return {attempt_id: None if n_unknown else float(cost or 0.0) for attempt_id, cost, n_unknown in rows}

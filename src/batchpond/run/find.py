@@ -1,0 +1,444 @@
+"""Attempts whose create may or may not have happened: find the batch, or prove that there is none.
+
+Where a provider carries no token, only the results of a batch tell whose it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from batchpond import ids
+from batchpond.errors import AccessError, ExitCode
+from batchpond.lake import failpoints
+from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, Phase, seen_as
+from batchpond.lake.records import (
+    SETTLED,
+    Absent,
+    Adopted,
+    Candidate,
+    DuplicateRemote,
+    Foreign,
+    Intent,
+    Listed,
+    Possible,
+    Unknown,
+)
+from batchpond.model import RemoteBatch, ShardKind
+from batchpond.providers import registry
+from batchpond.providers.base import BatchProvider
+from batchpond.run.session import Listing, Session, Severity
+
+if TYPE_CHECKING:  # it brings the HTTP library, which a pass with nothing to ask does not need
+    from batchpond.providers.shared.live import LiveClient
+
+PEEK_BYTES = 1 << 20
+# As far back as the listing goes: a provider was made to date one batch hours before its neighbours.
+CLOCK_SLACK = timedelta(days=1)
+
+
+class Proof(StrEnum):
+    """What a candidate's results say about whose it is."""
+
+    OURS = "ours"
+    FOREIGN = "foreign"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What looking into the candidates came to: the batch, if it was found, and how many are undecided."""
+
+    found: RemoteBatch | None
+    n_undecided: int
+
+
+def search(session: Session, provider: BatchProvider, attempt: Attempt, listed: Iterable[RemoteBatch]) -> Search:
+    """Look into every candidate among the listed batches and record what is learnt of each."""
+    n_undecided = 0
+    for batch in listed:
+        if not _is_candidate(session, session.attempt(attempt.attempt_id), batch):
+            continue
+        if batch.batch_id not in session.attempt(attempt.attempt_id).candidates:
+            session.record(_fact(Candidate, attempt, batch))
+        match prove(provider, attempt, batch):
+            case Proof.OURS:
+                return Search(batch, 0)
+            case Proof.FOREIGN:
+                session.record(_fact(Foreign, attempt, batch))
+            case Proof.OPEN:
+                n_undecided += 1
+                _tell_of_a_candidate(session, attempt, batch)
+    return Search(None, n_undecided)
+
+
+def _is_candidate(session: Session, attempt: Attempt, batch: RemoteBatch) -> bool:
+    if batch.batch_id in attempt.foreign or batch.batch_id in session.lake_state.batch_ids:
+        return False
+    if attempt.is_settled or batch.batch_id in attempt.candidates:
+        # What the listing after the settle time did not hold is too young to be the attempt's.
+        return batch.batch_id in attempt.candidates
+    floor = attempt.intent.newest_batch_at
+    is_old = floor is not None and batch.created_at is not None and batch.created_at < floor - CLOCK_SLACK
+    return not is_old and batch.n_total in {None, attempt.intent.n_requests}
+
+
+def prove(provider: BatchProvider, attempt: Attempt, batch: RemoteBatch) -> Proof:
+    """Return whose a batch is, by the custom_ids of its first result lines; OPEN before it has any."""
+    mine = ids.custom_id_prefix(attempt.attempt_id)
+    proof = Proof.OPEN
+    for custom_id in first_custom_ids(provider, batch):
+        if custom_id.startswith(mine):
+            return Proof.OURS
+        proof = Proof.FOREIGN
+    return proof
+
+
+def first_custom_ids(provider: BatchProvider, batch: RemoteBatch) -> Iterator[str]:
+    """Yield the custom_ids at the beginning of each result file; none before the batch has ended."""
+    if not batch.state.is_terminal:
+        return
+    read_line = registry.module(provider.descriptor.name).read_line
+    for role, file_id in provider.result_files(batch):
+        head = provider.peek(file_id, PEEK_BYTES) or b""
+        lines = head.split(b"\n")
+        if len(head) >= PEEK_BYTES:
+            lines.pop()
+        found = (read_line(line, role).custom_id for line in lines if line.strip())
+        yield from (custom_id for custom_id in found if custom_id is not None)
+
+
+def _fact(record: type[Possible], attempt: Attempt, batch: RemoteBatch) -> Possible:
+    return record(
+        attempt_id=attempt.attempt_id,
+        provider=attempt.provider,
+        batch_id=batch.batch_id,
+        provider_created_at=batch.created_at,
+        n_requests=batch.n_total,
+    )
+
+
+def _tell_of_a_candidate(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
+    ended = "it ended and shows no results so far, and only they or you can tell"
+    session.note(
+        Severity.WARNING,
+        f"{attempt.provider} batch {batch.batch_id} may be attempt {attempt.attempt_id}: as many requests, and made"
+        f" since; {ended if batch.state.is_terminal else 'its first results will tell'}",
+        hint=f"if you know, decide now: `batchpond resolve {attempt.attempt_id} --adopt {batch.batch_id}`",
+        exit_code=ExitCode.ATTENTION,
+    )
+
+
+PAGES_MAX = 10_000
+WINDOW = timedelta(days=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def list_since(provider: BatchProvider, since: datetime) -> Listing:
+    """Page through the account's batches back to `since`; a repeated cursor ends it incomplete.
+
+    `since` is by the provider's clock. Paging stops there only while what was listed is dated and
+    newest first: otherwise an older page says nothing about those after it.
+    """
+    batches: list[RemoteBatch] = []
+    cursors: set[str] = set()
+    cursor: str | None = None
+    for _ in range(PAGES_MAX):
+        page = provider.list_page(cursor)
+        batches += page.batches
+        if page.next_cursor is None or (page.batches and _is_past(batches, len(page.batches), since)):
+            return Listing(tuple(batches), is_complete=True)
+        if page.next_cursor in cursors or not page.batches:
+            return Listing(tuple(batches), is_complete=False)
+        cursors.add(page.next_cursor)
+        cursor = page.next_cursor
+    return Listing(tuple(batches), is_complete=False)
+
+
+def _is_past(batches: list[RemoteBatch], n_last: int, since: datetime) -> bool:
+    dates = [batch.created_at for batch in batches if batch.created_at is not None]
+    if len(dates) < len(batches) or any(later > earlier for earlier, later in itertools.pairwise(dates)):
+        return False
+    return dates[-n_last] < since
+
+
+def check_host(attempt: Attempt, provider: BatchProvider | LiveClient) -> None:
+    """Raise AccessError when the base URL is not the one that the attempt was sent to."""
+    if provider.host != attempt.intent.host:
+        raise AccessError(
+            f"batches of this lake live at {attempt.intent.host}, but {attempt.provider} now points at {provider.host}",
+            hint=f"unset or restore {_whereabouts(provider)}",
+        )
+
+
+def _whereabouts(provider: BatchProvider | LiveClient) -> str:
+    """Return the variables that say where a provider's batches are."""
+    found = provider.descriptor
+    return " and ".join((found.base_url_env, *(variable for _, variable in found.settings)))
+
+
+def resolve_unknowns(session: Session, only: Iterable[str] | None = None) -> None:
+    """Look for every attempt in doubt, or for those named."""
+    wanted = set(only) if only is not None else None
+    doubtful: dict[str, list[Attempt]] = {}
+    for attempt in session.lake_state.attempts.values():
+        if attempt.phase in UNCLEAR_PHASES and (wanted is None or attempt.attempt_id in wanted):
+            doubtful.setdefault(attempt.wire, []).append(attempt)
+    for name, attempts in doubtful.items():
+        with session.isolated(name, f"looking for {len(attempts)} unacknowledged batches at {name}"):
+            provider = session.providers.get(name)
+            _resolve(session, provider, attempts)
+    for attempts in doubtful.values():
+        _tell(session, attempts)
+
+
+def _tell(session: Session, attempts: list[Attempt]) -> None:
+    for attempt in attempts:
+        if session.attempt(attempt.attempt_id).phase in UNCLEAR_PHASES:
+            session.note(
+                Severity.WARNING,
+                f"attempt {attempt.attempt_id} was sent to {attempt.provider} but never acknowledged;"
+                f" it may exist and cost {_worst_cost(attempt)}",
+                hint="`batchpond sync` goes on looking and will not send it again unless it is proven absent",
+                exit_code=ExitCode.ATTENTION,
+            )
+
+
+def _worst_cost(attempt: Attempt) -> str:
+    cost_usd = attempt.intent.cost_max_usd
+    if cost_usd is None:
+        return "an unknown cost"
+    return f"up to ${cost_usd:.2f}" if cost_usd >= 0.01 else "less than $0.01"
+
+
+def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt]) -> None:
+    for attempt in attempts:
+        check_host(attempt, provider)
+    attempts = [attempt for attempt in attempts if not _is_found_by_token(session, provider, attempt)]
+    if not attempts:
+        return
+    elapsed_s = {attempt.attempt_id: _elapsed_s(session, attempt) for attempt in attempts}
+    # Only the provider's own clock dates its batches; without a date of its own, all are listed.
+    oldest = min(attempt.uploaded_at or attempt.intent.newest_batch_at or _EPOCH for attempt in attempts)
+    listing = list_since(provider, max(oldest, _EPOCH + WINDOW) - WINDOW)
+    failpoints.reach("Y1")
+    for attempt in attempts:
+        found = matches(session, provider, attempt, listing.batches)
+        n_undecided = 0
+        if not found and provider.descriptor.is_opaque:
+            looked = search(session, provider, attempt, listing.batches)
+            found, n_undecided = [looked.found] if looked.found else [], looked.n_undecided
+        if found:
+            adopt(session, attempt, found)
+        else:
+            _not_seen(session, provider, attempt, listing, elapsed_s[attempt.attempt_id], n_undecided)
+
+
+def _is_found_by_token(session: Session, provider: BatchProvider, attempt: Attempt) -> bool:
+    """Adopt what the provider's own look-up finds; that it finds nothing proves nothing, so that a listing follows."""
+    found = provider.find_batches(attempt.token)
+    if found:
+        failpoints.reach("Y1")
+        adopt(session, attempt, sorted(found, key=_by_age))
+    return bool(found)
+
+
+def _by_age(batch: RemoteBatch) -> tuple[datetime, str]:
+    return batch.created_at or _EPOCH, batch.batch_id
+
+
+def matches(
+    session: Session, provider: BatchProvider, attempt: Attempt, listed: Iterable[RemoteBatch]
+) -> list[RemoteBatch]:
+    """Return the listed batches of an attempt, the oldest first: those that carry its mark and can be of it.
+
+    The token can be read by whoever uses the account: a batch of another endpoint, number of requests or input file
+    carries it without being ours. A copy of this lake has a file of its own, of the same name and size.
+    """
+    named = {batch.batch_id: batch for batch in listed if attempt.is_named_by(batch)}
+    fitting = [batch for batch in named.values() if _is_alike(attempt, batch)]
+    own_file = attempt.sent.file_id if attempt.sent else None
+    if own_file is not None and any(batch.input_file_id not in {None, own_file} for batch in fitting):
+        name, since = f"{attempt.token}.jsonl", max(attempt.uploaded_at or _EPOCH, _EPOCH + WINDOW) - WINDOW
+        uploads = (file for file in provider.find_uploads(name, since) if file.size_bytes == attempt.intent.size_bytes)
+        known = {None, own_file, *(file.file_id for file in uploads)}
+        fitting = [batch for batch in fitting if batch.input_file_id in known]
+    for batch in named.values():
+        if batch not in fitting:
+            text = f"{attempt.provider} batch {batch.batch_id} carries the token of attempt {attempt.attempt_id}"
+            session.note(
+                Severity.WARNING,
+                f"{text}, but was made of other requests: it is not taken for its batch",
+                hint="somebody made it from what this account shows; `batchpond adopt --list` shows it",
+                exit_code=ExitCode.ATTENTION,
+            )
+    return sorted(fitting, key=_by_age)
+
+
+def _is_alike(attempt: Attempt, batch: RemoteBatch) -> bool:
+    is_same_endpoint = batch.endpoint in {None, attempt.intent.endpoint}
+    return is_same_endpoint and (batch.n_total or None) in {None, attempt.intent.n_requests}
+
+
+def adopt(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> None:
+    """Take the first of the batches found for an attempt as its own; any other is a duplicate."""
+    batch, *duplicates = found
+    session.record(Adopted(**seen_as(attempt, batch)))
+    session.counts.n_adopted += 1
+    for duplicate in duplicates:
+        note_duplicate(session, attempt, duplicate)
+
+
+def note_duplicate(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
+    """Record a second batch that was made for an attempt: the one thing that must not be.
+
+    It becomes an attempt of its own: from then on it is polled, collected, audited and paid for like any other.
+    """
+    duplicate = DuplicateRemote(
+        attempt_id=attempt.attempt_id,
+        provider=attempt.provider,
+        batch_id=batch.batch_id,
+        cost_max_usd=attempt.intent.cost_max_usd,
+        provider_created_at=batch.created_at,
+    )
+    second = _second(session, duplicate)
+    session.record(duplicate, second, Adopted(**seen_as(Attempt(second), batch)))
+
+
+def _second(session: Session, duplicate: DuplicateRemote) -> Intent:
+    """Return the intent that a second batch of an attempt has: it was never the newest, and sends nothing."""
+    first = session.attempt(duplicate.attempt_id).intent
+    return dataclasses.replace(
+        first,
+        event_id="",
+        attempt_id=ids.digest("duplicate", first.attempt_id, duplicate.batch_id),
+        ordinal=0,
+        shard_kind=ShardKind.DUPLICATE,
+    )
+
+
+def take_in_duplicates(session: Session) -> None:
+    """Make second batches that an earlier version only told of attempts of their own."""
+    for event in list(session.log.events):
+        if isinstance(event, DuplicateRemote):
+            second = _second(session, event)
+            if second.attempt_id not in session.lake_state.attempts:
+                seen = Adopted(
+                    attempt_id=second.attempt_id,
+                    provider=event.provider,
+                    batch_id=event.batch_id,
+                    provider_status="unseen",
+                    provider_created_at=event.provider_created_at,
+                )
+                session.record(second, seen)
+
+
+def tell_duplicates(session: Session) -> None:
+    """Say of every second batch, until somebody says that it is known, what it may cost and what can be done."""
+    for attempt in session.lake_state.attempts.values():
+        if not attempt.is_duplicate or attempt.is_known:
+            continue
+        first = session.attempt(attempt.sender_id)
+        running = [one for one in (first, attempt) if one.batch_id is not None and not _has_ended(one)]
+        known = f"`batchpond resolve {attempt.batch_id} --known` settles it"
+        if running:
+            later = max(running, key=lambda one: (one.created_at or _EPOCH, one.known_batch_id))
+            hint = f"`batchpond cancel {later.batch_id}` stops the later one that still runs; then {known}"
+        else:
+            hint = f"both have ended: nothing can be stopped; {known}"
+        session.note(
+            Severity.ERROR,
+            f"{attempt.provider} batch {attempt.batch_id} is a second one for attempt {first.attempt_id},"
+            f" and may cost {_worst_cost(attempt)} more; a late answer or a copy of this lake may have made it",
+            hint=f"{hint}; keep one copy of a lake to send from",
+            exit_code=ExitCode.ATTENTION,
+        )
+
+
+def _has_ended(attempt: Attempt) -> bool:
+    return attempt.state is not None and attempt.state.is_terminal
+
+
+def _not_seen(
+    session: Session,
+    provider: BatchProvider,
+    attempt: Attempt,
+    listing: Listing,
+    elapsed_s: float | None,
+    n_undecided: int,
+) -> None:
+    if elapsed_s is None:
+        record_doubt(session, attempt, "the sending process ended before an answer was recorded")
+    if not listing.is_complete or not _control(session, provider, attempt, listing):
+        return
+    current = session.attempt(attempt.attempt_id)
+    settled = elapsed_s is not None and elapsed_s >= session.settle_s(provider)
+    if current.first_listed is None:
+        session.record(Listed(attempt_id=attempt.attempt_id, evidence=listing.evidence()))
+    elif settled and (n_undecided or _n_unlisted(current, listing)):
+        if not current.is_settled:
+            evidence = listing.evidence()
+            session.record(Listed(attempt_id=attempt.attempt_id, reason=SETTLED, evidence=evidence))
+    elif settled:
+        session.record(Absent(attempt_id=attempt.attempt_id, evidence=listing.evidence()))
+        session.counts.n_absent += 1
+
+
+def _n_unlisted(attempt: Attempt, listing: Listing) -> int:
+    """Return how many undecided candidates a listing does not show; a batch that hides is no foreign one."""
+    listed = {batch.batch_id for batch in listing.batches}
+    return len(set(attempt.candidates) - set(attempt.foreign) - listed)
+
+
+def record_doubt(session: Session, attempt: Attempt, reason: str) -> None:
+    """Start the absence clock: this process holds the lock, and sends nothing more, so no sender is alive."""
+    clock = session.store.clock
+    session.record(
+        Unknown(
+            attempt_id=attempt.attempt_id,
+            ordinal=session.attempt(attempt.attempt_id).n_sends,
+            boot_id=clock.boot_id(),
+            monotonic_s=clock.monotonic_s(),
+            reason=reason,
+        )
+    )
+
+
+def _control(session: Session, provider: BatchProvider, attempt: Attempt, listing: Listing) -> bool:
+    """Return whether this credential provably sees objects of the account that was sent to.
+
+    The attempt's own input file is the proof: no other account could have made a batch of it.
+    Other batches of this lake may be of another project, and count only where no file was uploaded.
+    """
+    if attempt.file_id is None:
+        if attempt.intent.scope and "-" not in attempt.intent.scope.split("/"):
+            return attempt.intent.scope == session.scope(provider)
+        return any(batch.batch_id in session.lake_state.batch_ids for batch in listing.batches)
+    since = max(attempt.uploaded_at or _EPOCH, _EPOCH + WINDOW) - WINDOW
+    uploads = provider.find_uploads(f"{attempt.intent.token}.jsonl", since)
+    if any(file.file_id == attempt.file_id for file in uploads):
+        return True
+    session.note(
+        Severity.WARNING,
+        f"this key does not see the file that attempt {attempt.attempt_id} was sent with;"
+        " it may belong to another project, so a missing batch proves nothing",
+        hint=f"use the key it was sent with, or decide with `batchpond resolve {attempt.attempt_id}`",
+        exit_code=ExitCode.ATTENTION,
+    )
+    return False
+
+
+def _elapsed_s(session: Session, attempt: Attempt) -> float | None:
+    """Return seconds since the doubt was observed in this boot, by a clock that cannot be set; None before that.
+
+    Another boot, or another machine that the lake was moved to, observes anew: no clock spans both.
+    """
+    clock = session.store.clock
+    if attempt.phase is not Phase.UNKNOWN:
+        return None
+    begun = [first.monotonic_s for first in attempt.observed if first.boot_id == clock.boot_id()]
+    return None if not begun or begun[0] is None else clock.monotonic_s() - begun[0]

@@ -1,1 +1,0 @@
-"""Batches looked for at the providers: those open, those in doubt, those made elsewhere."""

@@ -1,0 +1,82 @@
+"""Answers are judged by what they answer: whatever a download holds, what was ever answered stays answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.rigs.fake_openai import SECOND, FakeOpenAI, fake_openai
+from tests.rigs.program import N, Program
+
+GARBAGE = b'{\n "error": {\n' + b'  "message": "try again",\n' * 20 + b'  "code": 500\n }\n}\n'
+
+
+@pytest.fixture
+def account() -> Iterator[FakeOpenAI]:
+    with fake_openai() as account:
+        yield account
+
+
+@pytest.fixture
+def program(account: FakeOpenAI, tmp_path: Path) -> Program:
+    program = Program(tmp_path, account.url)
+    program.prepare()
+    return program
+
+
+def body(lines: list[bytes]) -> bytes:
+    return b"".join(line + b"\n" for line in lines)
+
+
+def test_garbage_of_many_lines_never_stands_for_answers(account: FakeOpenAI, program: Program) -> None:
+    """Defect 2.1: an error of more lines than requests, then the right file: the right file counts."""
+    assert program.submit().returncode == 0
+    account.bodies = [GARBAGE]
+    program.sync()
+    program.sync()
+    assert program.outcomes() == {"decided": N}
+    assert program.sync().returncode == 0
+
+
+def test_garbage_after_answers_takes_none_away(account: FakeOpenAI, program: Program) -> None:
+    """Defect 2.1, the other order: nine answers, then garbage of more lines: the nine stay, the rest come."""
+    program.settle_s = "600"
+    assert program.submit().returncode == 0
+    whole = account.lines_of(account.batches[0])
+    account.bodies = [body(whole[:9]), GARBAGE, GARBAGE]
+    program.sync()
+    assert program.outcomes()["decided"] == 9
+    program.sync()
+    assert program.outcomes() == {"decided": N}
+
+
+def test_two_cut_downloads_make_one_whole(account: FakeOpenAI, program: Program) -> None:
+    """Defect 2.2: lines 0 to 6, then lines 5 to 11: every request is answered."""
+    assert program.submit().returncode == 0
+    whole = account.lines_of(account.batches[0])
+    account.bodies = [body(whole[:7]), body(whole[5:]), body(whole[5:])]
+    program.sync()
+    assert program.outcomes() == {"decided": N}
+    (row,) = program.rows("select is_balanced, n_missing, attempt_state from audit")
+    assert row == {"is_balanced": True, "n_missing": 0, "attempt_state": "verified"}
+
+
+def test_an_answer_that_differs_later_is_a_conflict_until_somebody_takes_one(
+    account: FakeOpenAI, program: Program
+) -> None:
+    """Defect 2.3: a second download says otherwise: the first stands, marked, exit 3 until it is settled."""
+    assert program.submit().returncode == 0
+    batch = account.batches[0]
+    account.bodies = [body(account.lines_of(batch)[:9]), body(account.lines_of(batch, SECOND))]
+    assert program.sync().returncode == 3
+    verdicts = "select verdict, count(*) as n from results group by verdict order by verdict"
+    assert [row["n"] for row in program.rows(verdicts)] == [9, 3]
+    assert program.rows("select n_conflict, is_balanced from audit") == [{"n_conflict": 9, "is_balanced": False}]
+    assert program.sync().returncode == 3
+    done = program.run("resolve", batch["id"], "--take", "second", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert [row["n"] for row in program.rows(verdicts)] == [N]
+    assert program.rows("select n_conflict, is_balanced from audit") == [{"n_conflict": 0, "is_balanced": True}]
+    assert program.sync().returncode == 0

@@ -1,0 +1,77 @@
+"""A create that was refused is looked for before it is sent again, and what carries our token is not all ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rigs.fake_openai import Answer, FakeOpenAI, error, fake_openai, page
+from tests.rigs.program import N, Program
+
+
+@pytest.fixture
+def account() -> Iterator[FakeOpenAI]:
+    with fake_openai() as account:
+        yield account
+
+
+@pytest.fixture
+def program(account: FakeOpenAI, tmp_path: Path) -> Program:
+    program = Program(tmp_path, account.url)
+    program.prepare()
+    return program
+
+
+@pytest.mark.parametrize("refusal", [page(413), error(400, "invalid_request")], ids=["413 page", "400"])
+def test_what_was_refused_and_made_all_the_same_is_found(
+    account: FakeOpenAI, program: Program, refusal: Answer
+) -> None:
+    """Defect 3.2: the batch was made, the answer said no: the next submit finds it and sends nothing."""
+    account.create_answers = [refusal]
+    program.submit()
+    assert len(account.batches) == 1
+    program.submit()
+    program.sync()
+    assert len(account.batches) == 1
+    assert program.outcomes() == {"decided": N}
+
+
+def test_a_foreign_batch_with_our_token_is_not_ours(account: FakeOpenAI, program: Program) -> None:
+    """Defect 3.5: after a lost answer, an earlier batch with our token and another input file is left alone."""
+
+    def make_foreign(asked: dict[str, Any]) -> None:
+        other = account.upload("theirs.jsonl", account.files[asked["input_file_id"]][1].replace(b"sample", b"simple!"))
+        foreign = account.create({**asked, "input_file_id": other})
+        foreign["created_at"] -= 60
+
+    account.on_create = make_foreign
+    account.create_answers = [Answer(None)]
+    program.submit()
+    program.sync()
+    foreign, own = account.batches
+    assert foreign["metadata"] == own["metadata"]
+    assert [row["batch_id"] for row in program.rows("select batch_id from batches")] == [own["id"]]
+    assert program.outcomes() == {"decided": N}
+
+
+def test_creates_without_a_clear_answer_are_bounded(account: FakeOpenAI, program: Program) -> None:
+    """Defect 3.4: a create that always fails unclearly is not tried for ever."""
+    account.refusals = [error(500)] * 100
+    program.submit()
+    for _ in range(8):
+        program.sync()
+    assert account.count("POST", "/batches") <= 3
+
+
+def test_looks_cost_one_listing_and_little_more(account: FakeOpenAI, tmp_path: Path) -> None:
+    """At most one listing per create, and 1 + creates/20 where nothing was refused."""
+    program = Program(tmp_path / "many", account.url)
+    program.folder.mkdir()
+    program.prepare(n_items=7, max_requests=2)
+    assert program.submit().returncode == 0
+    n_creates = account.count("POST", "/batches")
+    assert n_creates == 21
+    assert account.count("GET", "/batches") <= 1 + n_creates // 20

@@ -1,0 +1,69 @@
+"""What was bought twice stays visible, with its money and its answers, until somebody says that it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.rigs.fake_openai import FakeOpenAI, fake_openai
+from tests.rigs.program import STUDY, N, Program
+
+
+@pytest.fixture
+def account() -> Iterator[FakeOpenAI]:
+    with fake_openai() as account:
+        yield account
+
+
+@pytest.fixture
+def program(account: FakeOpenAI, tmp_path: Path) -> Program:
+    program = Program(tmp_path, account.url)
+    program.prepare()
+    return program
+
+
+def test_a_second_batch_is_a_state_until_it_is_known(account: FakeOpenAI, program: Program) -> None:
+    """Defect 3.1: a known second batch is in every view, counted, collected, and exit 3 at each pass until settled."""
+    account.is_held = True
+    assert program.submit().returncode == 0
+    (first,) = account.batches
+    second = account.create({name: first[name] for name in ("input_file_id", "endpoint", "metadata")})
+    assert program.sync().returncode == 3
+    for batch in (first, second):
+        account.finish(batch)
+    told = program.sync()
+    assert told.returncode == 3
+    assert "both have ended" in told.stderr
+    again = program.sync()
+    assert again.returncode == 3
+    assert second["id"] in again.stderr
+    batches = program.rows("select batch_id, attempt_state, needs_attention from batches order by batch_id")
+    assert batches == [
+        {"batch_id": first["id"], "attempt_state": "verified", "needs_attention": False},
+        {"batch_id": second["id"], "attempt_state": "verified", "needs_attention": True},
+    ]
+    assert program.rows("select is_balanced from audit") == [{"is_balanced": True}] * 2
+    (cost,) = program.rows("select n_batches, n_responses from costs")
+    assert cost == {"n_batches": 2, "n_responses": 2 * N}
+    assert program.outcomes() == {"decided": N}
+    assert program.run("status", STUDY).returncode == 3
+    assert "a second batch" in program.run("doctor").stdout + program.run("doctor").stderr
+    assert program.run("resolve", second["id"], "--known").returncode == 0
+    assert program.sync().returncode == 0
+
+
+def test_the_advice_names_the_later_batch_that_still_runs(account: FakeOpenAI, program: Program) -> None:
+    """Defect 3.1: what `cancel` is advised for is the later batch, and one that has not ended."""
+    account.is_held = True
+    assert program.submit().returncode == 0
+    (first,) = account.batches
+    second = account.create({name: first[name] for name in ("input_file_id", "endpoint", "metadata")})
+    second["created_at"] += 10
+    assert f"`batchpond cancel {second['id']}`" in program.sync().stderr
+    account.finish(second)
+    program.sync()
+    assert f"`batchpond cancel {first['id']}`" in program.sync().stderr
+    assert program.run("cancel", first["id"], "--yes").returncode == 0
+    assert account.count("POST", f"/batches/{first['id']}/cancel") == 1

@@ -1,0 +1,73 @@
+"""A wrong turn can be undone, and what is not done is not called done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.rigs.fake_openai import FakeOpenAI, fake_openai
+from tests.rigs.program import STUDY, N, Program
+
+
+@pytest.fixture
+def account() -> Iterator[FakeOpenAI]:
+    with fake_openai() as account:
+        yield account
+
+
+@pytest.fixture
+def program(account: FakeOpenAI, tmp_path: Path) -> Program:
+    program = Program(tmp_path, account.url)
+    program.prepare()
+    return program
+
+
+def test_an_attempt_that_was_never_sent_is_bound_to_no_address(account: FakeOpenAI, program: Program) -> None:
+    """Defect 1 of people: after a submit to a wrong address, the next one to the right address sends the study."""
+    program.base_url = "http://127.0.0.1:9/v1"
+    program.submit()
+    program.base_url = account.url
+    done = program.submit()
+    assert done.returncode == 0, done.stderr
+    program.sync()
+    assert program.outcomes() == {"decided": N}
+    assert program.rows("select host from batches") == [{"host": f"127.0.0.1:{account.port}"}]
+
+
+def test_an_attempt_that_was_uploaded_elsewhere_is_uploaded_here(program: Program, account: FakeOpenAI) -> None:
+    """Defect 1 of people: what a wrong address took in is of no use at the right one."""
+    with fake_openai() as wrong:
+        program.more = {"BATCHPOND_FAILPOINT": "S6:kill"}
+        program.base_url = wrong.url
+        program.submit()
+        assert len(wrong.files) == 1
+    program.more, program.base_url = {}, account.url
+    assert program.submit().returncode == 0
+    assert (len(account.files), len(account.batches)) == (1, 1)
+
+
+def test_requests_that_are_not_sent_are_pending(account: FakeOpenAI, program: Program) -> None:
+    """Defect 9 of people: approved requests without a key are not "nothing pending"."""
+    program.more = {"OPENAI_API_KEY": ""}
+    program.submit()
+    told = program.sync().stderr
+    assert "nothing pending" not in told
+    assert f"{N} approved requests not sent yet" in told
+    assert account.batches == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [("retry", "smal"), ("submit", "smal"), ("cancel", "batch_00000O")], ids=["retry", "submit", "cancel"]
+)
+def test_what_does_not_exist_is_an_error_that_names_the_nearest(
+    account: FakeOpenAI, program: Program, arguments: tuple[str, str]
+) -> None:
+    """Defect 10 of people: an unknown study or batch is told before any question, with the nearest that exists."""
+    assert program.submit().returncode == 0
+    done = program.run(*arguments)
+    assert done.returncode == 2
+    nearest = account.batches[0]["id"] if arguments[0] == "cancel" else STUDY
+    assert f"did you mean {nearest}" in done.stderr.replace("'", "")
+    assert "--yes" not in done.stderr
