@@ -15,7 +15,7 @@ from batchpond.lake.attempts import LakeState
 from batchpond.lake.store import Store
 from batchpond.plan import planned
 from batchpond.plan.rounds.inputs import n_low, rated
-from batchpond.plan.rounds.rounds import Look, may_have_answers, open_rounds, standings_of
+from batchpond.plan.rounds.rounds import Look, may_have_answers, open_rounds, standings_of, standings_of_all
 from batchpond.run import due
 from batchpond.run.session import Session, Severity
 from batchpond.study.file import from_config
@@ -71,13 +71,17 @@ class Remark:
 def stages(store: Store, lake_state: LakeState, study: str | None = None) -> list[StageStatus]:
     """Return the stages of all studies that have any, or of one; the lens is read as it is."""
     found = []
-    for name, version in sorted(lake_state.current_versions.items()):
-        last = lake_state.rounds.get(version)
-        if last is None or study not in {None, name}:
-            continue
+    versions = {
+        name: version
+        for name, version in sorted(lake_state.current_versions.items())
+        if version in lake_state.rounds and study in {None, name}
+    }
+    samples = {name: planned.sample_of(lake_state, name) for name in versions}
+    whole = standings_of_all(store, [name for name, sample in samples.items() if sample is None])
+    for name, version in versions.items():
         staged = from_config(planned.study_settings(store, version))
-        look = Look.at(store, staged, last)
-        look.stand(standings_of(store, staged, planned.sample_of(lake_state, name)))
+        look = Look.at(store, staged, lake_state.rounds[version])
+        look.stand(whole[name] if name in whole else standings_of(store, staged, samples[name]))
         found += [_status(look, stage) for stage in staged.stages]
     return found
 
