@@ -31,9 +31,13 @@ CREATE OR REPLACE MACRO deviance_term(x, m) AS
 
 -- ln of x^a y^b / (a B(a, b)), y = 1 - x given apart so that neither tail loses digits
 CREATE OR REPLACE MACRO ibeta_ln_factor(x, y, a, b) AS
-  0.5 * ln(b / (6.283185307179586::DOUBLE * a * (a + b)))
-  + stirling_error(a + b) - stirling_error(a) - stirling_error(b)
-  - deviance_term(a, (a + b) * x) - deviance_term(b, (a + b) * y);
+  list_extract(list_transform([{
+      's': list_transform([a + b, a, b], LAMBDA bp_x: stirling_error(bp_x)),
+      'd': list_transform([{'x': a, 'm': (a + b) * x}, {'x': b, 'm': (a + b) * y}],
+        LAMBDA bp_p: deviance_term(bp_p.x, bp_p.m))
+    }], LAMBDA bp_e:
+      0.5 * ln(b / (6.283185307179586::DOUBLE * a * (a + b)))
+      + bp_e.s[1] - bp_e.s[2] - bp_e.s[3] - bp_e.d[1] - bp_e.d[2]), 1);
 
 -- what the factor is multiplied with; converges for x <= (a+1)/(a+b+2)
 CREATE OR REPLACE MACRO ibeta_fraction(x, a, b) AS
@@ -47,10 +51,14 @@ CREATE OR REPLACE MACRO ibeta_fraction(x, a, b) AS
 CREATE OR REPLACE MACRO ibeta_lower(x, y, a, b) AS
   exp(ibeta_ln_factor(x, y, a, b)) * ibeta_fraction(x, a, b);
 
+-- whichever tail converges: its own value, or 1 less the other's
 CREATE OR REPLACE MACRO ibeta_xy(x, y, a, b) AS
   CASE WHEN x <= 0 THEN 0.0::DOUBLE WHEN y <= 0 THEN 1.0::DOUBLE
-       WHEN x <= (a + 1.0::DOUBLE) / (a + b + 2.0::DOUBLE) THEN ibeta_lower(x::DOUBLE, y::DOUBLE, a::DOUBLE, b::DOUBLE)
-       WHEN x > 0 THEN 1 - ibeta_lower(y::DOUBLE, x::DOUBLE, b::DOUBLE, a::DOUBLE) END;
+       WHEN x > 0 THEN list_extract(list_transform([
+           CASE WHEN x <= (a + 1.0::DOUBLE) / (a + b + 2.0::DOUBLE)
+                THEN {'x': x::DOUBLE, 'y': y::DOUBLE, 'a': a::DOUBLE, 'b': b::DOUBLE, 'less': 0.0::DOUBLE, 'sign': 1}
+                ELSE {'x': y::DOUBLE, 'y': x::DOUBLE, 'a': b::DOUBLE, 'b': a::DOUBLE, 'less': 1.0::DOUBLE, 'sign': -1}
+           END], LAMBDA bp_t: bp_t.less + bp_t.sign * ibeta_lower(bp_t.x, bp_t.y, bp_t.a, bp_t.b)), 1) END;
 
 -- P(Beta(a, b) <= x), a and b > 0
 CREATE OR REPLACE MACRO ibeta(x, a, b) AS
@@ -70,5 +78,7 @@ CREATE OR REPLACE MACRO beta_quantile_logit(p, a, b) AS
 CREATE OR REPLACE MACRO beta_quantile(p, a, b) AS
   CASE WHEN NOT (a > 0 AND b > 0) THEN NULL
        WHEN p = 0 THEN 0.0::DOUBLE WHEN p = 1 THEN 1.0::DOUBLE
-       WHEN p > 0 AND p <= 0.5 THEN 1 / (1 + exp(-beta_quantile_logit(p::DOUBLE, a, b)))
-       WHEN p > 0.5 AND p < 1 THEN 1 / (1 + exp(beta_quantile_logit(1 - p::DOUBLE, b, a))) END;
+       WHEN p > 0 AND p < 1 THEN list_extract(list_transform([
+           CASE WHEN p <= 0.5 THEN {'p': p::DOUBLE, 'a': a::DOUBLE, 'b': b::DOUBLE, 'sign': -1}
+                ELSE {'p': 1 - p::DOUBLE, 'a': b::DOUBLE, 'b': a::DOUBLE, 'sign': 1} END],
+         LAMBDA bp_t: 1 / (1 + exp(bp_t.sign * beta_quantile_logit(bp_t.p, bp_t.a, bp_t.b)))), 1) END;

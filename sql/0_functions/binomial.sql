@@ -22,8 +22,10 @@ CREATE OR REPLACE MACRO binom_pmf_half(k, n) AS
   CASE WHEN k = 0 OR k = n THEN exp(-0.6931471805599453::DOUBLE * n)
        WHEN k > 0 AND k < n THEN
          sqrt(n / (6.283185307179586::DOUBLE * k * (n - k)))
-         * exp(stirling_error(n) - stirling_error(k) - stirling_error(n - k)
-               - deviance_term(k, n / 2.0::DOUBLE) - deviance_term(n - k, n / 2.0::DOUBLE)) END;
+         * list_extract(list_transform([{
+             's': list_transform([n, k, n - k], LAMBDA bp_x: stirling_error(bp_x)),
+             'd': list_transform([k, n - k], LAMBDA bp_x: deviance_term(bp_x, n / 2.0::DOUBLE))
+           }], LAMBDA bp_e: exp(bp_e.s[1] - bp_e.s[2] - bp_e.s[3] - bp_e.d[1] - bp_e.d[2])), 1) END;
 
 -- P(X <= k) / P(X = k) at p = 1/2, for k <= n/2
 CREATE OR REPLACE MACRO binom_tail_ratio_half(k, n) AS
@@ -34,5 +36,5 @@ CREATE OR REPLACE MACRO binom_tail_ratio_half(k, n) AS
 CREATE OR REPLACE MACRO binom_test_half(k, n) AS
   CASE WHEN n > 0 AND k >= 0 AND k <= n THEN
     CASE WHEN 2 * k = n THEN 1.0::DOUBLE
-         ELSE least(1.0::DOUBLE, 2 * binom_pmf_half(least(k, n - k), n)
-                * binom_tail_ratio_half(least(k, n - k), n)) END END;
+         ELSE list_extract(list_transform([least(k, n - k)], LAMBDA bp_lo:
+           least(1.0::DOUBLE, 2 * binom_pmf_half(bp_lo, n) * binom_tail_ratio_half(bp_lo, n))), 1) END END;

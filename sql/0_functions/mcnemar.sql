@@ -7,9 +7,11 @@
 -- accuracy: 1e-12 relative against scipy up to b + c = 1e6.
 -- nulls: NULL when b + c is 0.
 
-CREATE OR REPLACE MACRO mcnemar_exact(b, c) AS binom_test_half(least(b, c), b + c);
+CREATE OR REPLACE MACRO mcnemar_exact(b, c) AS
+  list_extract(list_transform([{'k': least(b, c), 'n': b + c}], LAMBDA bp_w: binom_test_half(bp_w.k, bp_w.n)), 1);
 
 CREATE OR REPLACE MACRO mcnemar_midp(b, c) AS
   CASE WHEN b + c > 0 THEN
     CASE WHEN b = c THEN 1.0::DOUBLE
-         ELSE binom_test_half(least(b, c), b + c) - binom_pmf_half(least(b, c), b + c) END END;
+         ELSE list_extract(list_transform([{'k': least(b, c), 'n': b + c}], LAMBDA bp_w:
+           binom_test_half(bp_w.k, bp_w.n) - binom_pmf_half(bp_w.k, bp_w.n)), 1) END END;

@@ -11,7 +11,8 @@
 --   difference would have to be larger than pd.
 
 CREATE OR REPLACE MACRO mcnemar_mde(b, c, n, alpha := 0.05::DOUBLE, power := 0.8::DOUBLE) AS
-  CASE WHEN n > 0 THEN (2 * sign_test_mde(b + c, alpha, power) - 1) * (b + c) / n END;
+  CASE WHEN n > 0 THEN list_extract(list_transform([b + c], LAMBDA bp_n:
+    (2 * sign_test_mde(bp_n, alpha, power) - 1) * bp_n / n), 1) END;
 
 CREATE OR REPLACE MACRO mcnemar_mde_planned(
   pd, n, z_alpha := 1.959963984540054::DOUBLE, z_power := 0.8416212335729143::DOUBLE

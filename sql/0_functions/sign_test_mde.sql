@@ -10,10 +10,9 @@
 -- nulls: NULL when n is so small that no outcome reaches alpha (n < 6 at 5 %).
 
 CREATE OR REPLACE MACRO sign_test_critical(n, alpha := 0.05::DOUBLE) AS
-  list_max(list_filter(range(
-      greatest(0, floor(n / 2.0 + normal_quantile(alpha / 2) * sqrt(n) / 2) - 3)::BIGINT,
-      greatest(0, floor(n / 2.0 + normal_quantile(alpha / 2) * sqrt(n) / 2) + 3)::BIGINT),
-    LAMBDA bp_k: binom_test_half(bp_k, n) <= alpha AND 2 * bp_k < n));
+  list_extract(list_transform([floor(n / 2.0 + normal_quantile(alpha / 2) * sqrt(n) / 2)], LAMBDA bp_mid:
+    list_max(list_filter(range(greatest(0, bp_mid - 3)::BIGINT, greatest(0, bp_mid + 3)::BIGINT),
+      LAMBDA bp_k: binom_test_half(bp_k, n) <= alpha AND 2 * bp_k < n))), 1);
 
 CREATE OR REPLACE MACRO sign_test_mde(n, alpha := 0.05::DOUBLE, power := 0.8::DOUBLE) AS
   CASE WHEN n > 0 THEN list_extract(list_transform([sign_test_critical(n, alpha)], LAMBDA bp_c:

@@ -9,15 +9,19 @@
 
 CREATE OR REPLACE MACRO t_two_sided(t, df) AS
   CASE WHEN df >= 1 THEN
-    ibeta_xy(df / (df + t::DOUBLE * t), t::DOUBLE * t / (df + t::DOUBLE * t), df / 2.0::DOUBLE, 0.5::DOUBLE) END;
+    list_extract(list_transform([{'x': df / (df + t::DOUBLE * t), 'y': t::DOUBLE * t / (df + t::DOUBLE * t)}],
+      LAMBDA bp_w: ibeta_xy(bp_w.x, bp_w.y, df / 2.0::DOUBLE, 0.5::DOUBLE)), 1) END;
 
 -- t > 0 with P(|T| >= t) = p
 CREATE OR REPLACE MACRO t_two_sided_quantile(p, df) AS
-  sqrt(df * CASE WHEN p <= 0.5 THEN exp(-beta_quantile_logit(p::DOUBLE, df / 2.0::DOUBLE, 0.5::DOUBLE))
-                 ELSE exp(beta_quantile_logit(1 - p::DOUBLE, 0.5::DOUBLE, df / 2.0::DOUBLE)) END);
+  sqrt(df * list_extract(list_transform([
+      CASE WHEN p <= 0.5 THEN {'p': p::DOUBLE, 'a': df / 2.0::DOUBLE, 'b': 0.5::DOUBLE, 'sign': -1}
+           ELSE {'p': 1 - p::DOUBLE, 'a': 0.5::DOUBLE, 'b': df / 2.0::DOUBLE, 'sign': 1} END],
+    LAMBDA bp_t: exp(bp_t.sign * beta_quantile_logit(bp_t.p, bp_t.a, bp_t.b))), 1));
 
 CREATE OR REPLACE MACRO t_quantile(p, df) AS
   CASE WHEN NOT df >= 1 THEN NULL
        WHEN p = 0.5 THEN 0.0::DOUBLE
-       WHEN p > 0 AND p < 0.5 THEN -t_two_sided_quantile(2 * p::DOUBLE, df)
-       WHEN p > 0.5 AND p < 1 THEN t_two_sided_quantile(2 - 2 * p::DOUBLE, df) END;
+       WHEN p > 0 AND p < 1 THEN list_extract(list_transform([
+           CASE WHEN p < 0.5 THEN {'p': 2 * p::DOUBLE, 'sign': -1} ELSE {'p': 2 - 2 * p::DOUBLE, 'sign': 1} END],
+         LAMBDA bp_q: bp_q.sign * t_two_sided_quantile(bp_q.p, df)), 1) END;

@@ -6,9 +6,10 @@
 --   fetched again, and missing_remote until the batch is seen again. attempt_order numbers attempts by when they were
 --   first sent. is_contested marks those whose answers may compete with another attempt's for the same request:
 --   retries, adopted batches of other tools, and shards that were accepted more than once. is_void: the attempt's
---   shard was given up before any batch. A second batch of what an attempt sent is an attempt of its own, of shard_kind
---   duplicate; it needs attention until a person has said that it is known. An attempt that was never sent may be meant
---   for another address anew: its last intent holds.
+--   shard was given up before any batch. is_newest marks the last attempt of each shard that was not given up. A second
+--   batch of what an attempt sent is an attempt of its own, of shard_kind duplicate; it needs attention until a person
+--   has said that it is known. An attempt that was never sent may be meant for another address anew: its last intent
+--   holds.
 CREATE OR REPLACE VIEW attempts AS
 WITH intents AS (
   SELECT
@@ -210,6 +211,11 @@ SELECT
   OR (folded.shard_kind = 'duplicate' AND folded.known_ord IS NULL) AS needs_attention,
   voided.shard_id IS NOT NULL AS is_void,
   folded.shard_kind <> 'first' OR coalesce(accepted.n_accepted, 0) > 1 OR voided.shard_id IS NOT NULL AS is_contested,
+  voided.shard_id IS NULL
+    AND row_number() OVER (
+      PARTITION BY folded.shard_id
+      ORDER BY folded.ordinal DESC, folded.attempt_order DESC
+    ) = 1 AS is_newest,
   folded.attempt_order
 FROM folded
 LEFT JOIN accepted ON accepted.shard_id = folded.shard_id

@@ -4,71 +4,47 @@
 --   shards of retries, or of adopted batches, has the newest of all those. custom_id is what its result line carries:
 --   the batch's own where another tool made it, else made of both ids.
 CREATE OR REPLACE VIEW request_attempts AS
-WITH placed AS (
-  SELECT
-    shard_id,
-    shard_kind,
-    attempt_id,
-    attempt_state,
-    is_in_flight,
-    batch_id,
-    provider_status,
-    origin,
-    attempt_order,
-    row_number() OVER (PARTITION BY shard_id ORDER BY ordinal DESC, attempt_order DESC) AS place
-  FROM attempts
-  WHERE NOT is_void
-),
-newest AS (
-  SELECT shard_id, shard_kind, attempt_id, attempt_state, is_in_flight, batch_id, provider_status, origin, attempt_order
-  FROM placed
-  WHERE place = 1
-),
-retried AS (
-  SELECT DISTINCT shard_requests.request_id
-  FROM shard_requests
-  JOIN newest ON newest.shard_id = shard_requests.shard_id
-  WHERE newest.shard_kind <> 'first'
-),
-ranked AS (
+WITH asked AS (
   SELECT
     shard_requests.request_id,
     shard_requests.custom_id AS given_custom_id,
-    newest.*,
-    row_number() OVER (
-      PARTITION BY shard_requests.request_id
-      ORDER BY newest.attempt_order DESC, newest.attempt_id
-    ) AS place
+    attempts.shard_id,
+    attempts.shard_kind,
+    attempts.attempt_id,
+    attempts.attempt_state,
+    attempts.is_in_flight,
+    attempts.batch_id,
+    attempts.provider_status,
+    attempts.origin,
+    attempts.attempt_order
   FROM shard_requests
-  JOIN retried ON retried.request_id = shard_requests.request_id
-  JOIN newest ON newest.shard_id = shard_requests.shard_id
+  JOIN attempts ON attempts.shard_id = shard_requests.shard_id
+  WHERE attempts.is_newest
 ),
-once AS (
-  SELECT shard_requests.request_id, shard_requests.custom_id AS given_custom_id, newest.*
-  FROM shard_requests
-  JOIN newest ON newest.shard_id = shard_requests.shard_id
-  LEFT JOIN retried ON retried.request_id = shard_requests.request_id
-  WHERE newest.shard_kind = 'first' AND retried.request_id IS NULL
+again AS (
+  SELECT DISTINCT request_id
+  FROM asked
+  WHERE shard_kind <> 'first'
 ),
-either AS (
-  SELECT * FROM once
-  UNION ALL
-  SELECT
-    request_id, given_custom_id, shard_id, shard_kind, attempt_id, attempt_state, is_in_flight, batch_id,
-    provider_status, origin, attempt_order
-  FROM ranked
-  WHERE place = 1
+last_asked AS (
+  SELECT asked.request_id, max_by(asked.attempt_id, asked.attempt_order) AS attempt_id
+  FROM asked
+  JOIN again ON again.request_id = asked.request_id
+  GROUP BY asked.request_id
 )
 SELECT
-  request_id,
-  shard_id,
-  shard_kind,
-  attempt_id,
-  attempt_state,
-  is_in_flight,
-  batch_id,
-  provider_status,
-  origin,
-  attempt_order,
-  coalesce(given_custom_id, substr(attempt_id, 1, 10) || '-' || substr(request_id, 1, 20)) AS custom_id
-FROM either;
+  asked.request_id,
+  asked.shard_id,
+  asked.shard_kind,
+  asked.attempt_id,
+  asked.attempt_state,
+  asked.is_in_flight,
+  asked.batch_id,
+  asked.provider_status,
+  asked.origin,
+  asked.attempt_order,
+  coalesce(asked.given_custom_id, substr(asked.attempt_id, 1, 10) || '-' || substr(asked.request_id, 1, 20))
+    AS custom_id
+FROM asked
+LEFT JOIN last_asked ON last_asked.request_id = asked.request_id
+WHERE last_asked.request_id IS NULL OR last_asked.attempt_id = asked.attempt_id;

@@ -3,72 +3,56 @@
 -- source: the first success in the order in which attempts were sent; without a success, the last failure. A request
 --   stands in one shard of the first kind, so only requests that some contested attempt answered need ranking.
 CREATE OR REPLACE VIEW responses_accepted AS
-WITH contested AS (
-  SELECT DISTINCT responses.request_id
+WITH answers AS (
+  SELECT responses.*, attempts.attempt_order, attempts.is_contested
   FROM responses
-  JOIN attempts ON attempts.attempt_id = responses.attempt_id
-  WHERE attempts.is_contested AND responses.match = 'matched'
-),
-ranked AS (
-  SELECT
-    responses.*,
-    attempts.attempt_order,
-    row_number() OVER (
-      PARTITION BY responses.request_id
-      ORDER BY
-        CASE WHEN responses.status = 'succeeded' THEN 0 ELSE 1 END,
-        CASE WHEN responses.status = 'succeeded' THEN attempts.attempt_order ELSE -attempts.attempt_order END,
-        responses.attempt_id
-    ) AS place
-  FROM responses
-  JOIN contested ON contested.request_id = responses.request_id
   JOIN attempts ON attempts.attempt_id = responses.attempt_id
   WHERE responses.match = 'matched'
 ),
-uncontested AS (
-  SELECT
-    responses.*,
-    attempts.attempt_order,
-    1 AS place
-  FROM responses
-  JOIN attempts ON attempts.attempt_id = responses.attempt_id
-  LEFT JOIN contested ON contested.request_id = responses.request_id
-  WHERE
-    responses.match = 'matched'
-    AND NOT attempts.is_contested
-    AND contested.request_id IS NULL
+contested AS (
+  SELECT DISTINCT request_id
+  FROM answers
+  WHERE is_contested
 ),
-either AS (
-  SELECT * FROM uncontested
-  UNION ALL
-  SELECT * FROM ranked WHERE place = 1
+winners AS (
+  SELECT
+    answers.request_id,
+    coalesce(
+      min_by(answers.attempt_id, answers.attempt_order) FILTER (WHERE answers.status = 'succeeded'),
+      max_by(answers.attempt_id, answers.attempt_order)
+    ) AS attempt_id
+  FROM answers
+  JOIN contested ON contested.request_id = answers.request_id
+  GROUP BY answers.request_id
 )
 SELECT
-  request_id,
-  attempt_id,
-  attempt_order,
-  provider,
-  batch_id,
-  file_id,
-  file_role,
-  line_number,
-  custom_id,
-  status,
-  status_code,
-  response_model,
-  finish_reason,
-  finish,
-  text,
-  thoughts,
-  refusal,
-  input_tokens,
-  output_tokens,
-  reasoning_tokens,
-  cached_tokens,
-  cost_usd,
-  error_class,
-  error_code,
-  error_message,
-  provider_request_id,
-  origin
-FROM either;
+  answers.request_id,
+  answers.attempt_id,
+  answers.attempt_order,
+  answers.provider,
+  answers.batch_id,
+  answers.file_id,
+  answers.file_role,
+  answers.line_number,
+  answers.custom_id,
+  answers.status,
+  answers.status_code,
+  answers.response_model,
+  answers.finish_reason,
+  answers.finish,
+  answers.text,
+  answers.thoughts,
+  answers.refusal,
+  answers.input_tokens,
+  answers.output_tokens,
+  answers.reasoning_tokens,
+  answers.cached_tokens,
+  answers.cost_usd,
+  answers.error_class,
+  answers.error_code,
+  answers.error_message,
+  answers.provider_request_id,
+  answers.origin
+FROM answers
+LEFT JOIN winners ON winners.request_id = answers.request_id
+WHERE winners.request_id IS NULL OR winners.attempt_id = answers.attempt_id;

@@ -6,15 +6,25 @@
 
 CREATE OR REPLACE VIEW truths AS
 WITH votes AS (
-  SELECT study, task, rubric_id, unit_id, item AS item_lo, CAST(NULL AS VARCHAR) AS item_hi, turn_no,
+  SELECT
+    study, task, rubric_id, unit_id,
+    coalesce(item_first, candidate_first) AS item_lo, CAST(NULL AS VARCHAR) AS item_hi,
+    CAST(turn_no AS BIGINT) AS turn_no,
     coalesce(verdict, label) AS truth
-  FROM item_judgments
-  WHERE provider = 'human' AND outcome IN ('decided', 'tie')
+  FROM imported_judgments
+  WHERE provider = 'human'
+    AND task IN ('compliance', 'likert', 'pressure', 'prompts')
+    AND item_second IS NULL
+    AND outcome IN ('decided', 'tie')
   UNION ALL
-  SELECT study, 'pair', rubric_id, unit_id, item_lo, item_hi, CAST(NULL AS BIGINT),
-    CASE WHEN verdict = 'tie' THEN 'tie' WHEN (verdict = 'first') = is_lo_first THEN 'lo' ELSE 'hi' END
-  FROM pair_judgments
-  WHERE provider = 'human' AND verdict IS NOT NULL
+  SELECT
+    study, 'pair', rubric_id, unit_id,
+    least(item_first, item_second), greatest(item_first, item_second), CAST(NULL AS BIGINT),
+    CASE WHEN verdict = 'tie' THEN 'tie' WHEN (verdict = 'first') = (item_first <= item_second) THEN 'lo' ELSE 'hi' END
+  FROM imported_judgments
+  WHERE provider = 'human'
+    AND coalesce(task, 'pairwise') IN ('pairwise', 'ranking')
+    AND verdict IN ('first', 'second', 'tie')
 ),
 by_truth AS (
   SELECT study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth, count(*) AS n

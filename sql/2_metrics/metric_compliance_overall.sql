@@ -55,14 +55,18 @@ compared AS (
     stddev_samp(compliance) FILTER (WHERE provider NOT IN ('panel', 'human')) OVER candidates AS judges_sd
   FROM measured
   WINDOW candidates AS (PARTITION BY study, template_id, candidate)
+),
+staged AS (
+  SELECT *, wilson_clustered(compliance, n_valid, compliance_se, n_rubrics) AS ends, t_quantile(0.975, n_judges - 1) AS t
+  FROM compared
 )
 SELECT
   study, template_id, provider, request_model, thinking, candidate,
   n_rubrics, n_answered, n_valid, n_compliant, n_null, n_pending,
   compliance,
   compliance_se,
-  wilson_clustered_lo(compliance, n_valid, compliance_se, n_rubrics) AS compliance_lo,
-  wilson_clustered_hi(compliance, n_valid, compliance_se, n_rubrics) AS compliance_hi,
+  ends.lo AS compliance_lo,
+  ends.hi AS compliance_hi,
   compliance_se_cr0,
   sqrt(compliance * (1 - compliance) / nullif(n_valid, 0)) AS compliance_se_naive,
   wilson_lo(n_compliant, n_valid) AS compliance_naive_lo,
@@ -72,7 +76,7 @@ SELECT
   n_judges,
   judges_mean,
   judges_sd / sqrt(nullif(n_judges, 0)) AS judges_mean_se,
-  judges_mean - t_quantile(0.975, n_judges - 1) * judges_sd / sqrt(nullif(n_judges, 0)) AS judges_mean_lo,
-  judges_mean + t_quantile(0.975, n_judges - 1) * judges_sd / sqrt(nullif(n_judges, 0)) AS judges_mean_hi,
+  judges_mean - t * judges_sd / sqrt(nullif(n_judges, 0)) AS judges_mean_lo,
+  judges_mean + t * judges_sd / sqrt(nullif(n_judges, 0)) AS judges_mean_hi,
   compliance - judges_mean AS judge_delta
-FROM compared;
+FROM staged;

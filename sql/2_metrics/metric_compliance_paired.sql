@@ -78,15 +78,19 @@ measured AS (
     *,
     CASE WHEN n_rubrics > 1 THEN diff_se_cr0 * sqrt(n_rubrics / (n_rubrics - 1)) END AS diff_se
   FROM sums
+),
+staged AS (
+  SELECT *, CASE WHEN n_rubrics >= 5 THEN t_quantile(0.975, n_rubrics - 1) * diff_se END AS half_width
+  FROM measured
 )
 SELECT
   study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
   n_rubrics, n, n_a_only, n_b_only, rate_a, rate_b,
   diff,
   diff_se,
-  CASE WHEN n_rubrics >= 5 THEN diff - t_quantile(0.975, n_rubrics - 1) * diff_se END AS diff_lo,
-  CASE WHEN n_rubrics >= 5 THEN diff + t_quantile(0.975, n_rubrics - 1) * diff_se END AS diff_hi,
+  diff - half_width AS diff_lo,
+  diff + half_width AS diff_hi,
   diff_se_cr0,
   diff_se_naive,
   mcnemar_exact(n_a_only, n_b_only) AS p_mcnemar
-FROM measured;
+FROM staged;

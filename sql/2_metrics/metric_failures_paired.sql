@@ -11,15 +11,19 @@
 -- note: the test rests on large samples: with fewer than about 5 failures in all, read the interval.
 
 CREATE OR REPLACE VIEW metric_failures_paired AS
-WITH counted AS (
-  SELECT study, template_id, provider, request_model, thinking, 'error' AS failure, n_error AS k, n_answered AS n
+WITH failures AS MATERIALIZED (
+  SELECT study, template_id, provider, request_model, thinking, n_error, n_unparsed, n_refused, n_answered, n_returned
   FROM metric_failures
+),
+counted AS (
+  SELECT study, template_id, provider, request_model, thinking, 'error' AS failure, n_error AS k, n_answered AS n
+  FROM failures
   UNION ALL
   SELECT study, template_id, provider, request_model, thinking, 'unparsed' AS failure, n_unparsed AS k, n_returned AS n
-  FROM metric_failures
+  FROM failures
   UNION ALL
   SELECT study, template_id, provider, request_model, thinking, 'refused' AS failure, n_refused AS k, n_returned AS n
-  FROM metric_failures
+  FROM failures
 ),
 paired AS (
   SELECT

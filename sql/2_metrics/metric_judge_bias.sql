@@ -21,15 +21,19 @@ WITH deltas AS (
   FROM metric_compliance_overall
   WHERE provider <> 'panel' AND n_judges > 1
   GROUP BY study, template_id, provider, request_model, thinking
+),
+staged AS (
+  SELECT *, t_quantile(0.975, n_candidates - 1) AS t
+  FROM deltas
 )
 SELECT
   study, template_id, provider, request_model, thinking,
   n_candidates,
   delta,
   delta_sd / sqrt(nullif(n_candidates, 0)) AS delta_se,
-  delta - t_quantile(0.975, n_candidates - 1) * delta_sd / sqrt(nullif(n_candidates, 0)) AS delta_lo,
-  delta + t_quantile(0.975, n_candidates - 1) * delta_sd / sqrt(nullif(n_candidates, 0)) AS delta_hi,
+  delta - t * delta_sd / sqrt(nullif(n_candidates, 0)) AS delta_lo,
+  delta + t * delta_sd / sqrt(nullif(n_candidates, 0)) AS delta_hi,
   delta_sd,
   delta_min,
   delta_max
-FROM deltas;
+FROM staged;

@@ -46,6 +46,10 @@ sums AS (
     sum(log_ratio * log_ratio) AS squares
   FROM won
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+),
+staged AS (
+  SELECT *, t_quantile(0.975, n_pairs - 1) AS t
+  FROM sums
 )
 SELECT
   study, template_id, rubric_id, provider, request_model, thinking,
@@ -57,9 +61,9 @@ SELECT
   sign_test_mde(n_longer_won + n_shorter_won) AS longer_mde,
   log_length_ratio,
   log_length_ratio_sd / sqrt(nullif(n_pairs, 0)) AS log_length_ratio_se,
-  log_length_ratio - t_quantile(0.975, n_pairs - 1) * log_length_ratio_sd / sqrt(nullif(n_pairs, 0))
+  log_length_ratio - t * log_length_ratio_sd / sqrt(nullif(n_pairs, 0))
     AS log_length_ratio_lo,
-  log_length_ratio + t_quantile(0.975, n_pairs - 1) * log_length_ratio_sd / sqrt(nullif(n_pairs, 0))
+  log_length_ratio + t * log_length_ratio_sd / sqrt(nullif(n_pairs, 0))
     AS log_length_ratio_hi,
   log_length_ratio * sqrt(n_pairs / nullif(squares, 0)) AS length_correlation
-FROM sums;
+FROM staged;

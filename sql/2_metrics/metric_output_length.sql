@@ -11,10 +11,13 @@
 --   single output.
 
 CREATE OR REPLACE VIEW metric_output_length AS
-WITH outputs AS (
-  SELECT study, candidate_first AS candidate, item_first AS item FROM pair_judgments
+WITH pairs AS MATERIALIZED (
+  SELECT DISTINCT study, candidate_first, item_first, candidate_second, item_second FROM pair_judgments
+),
+outputs AS (
+  SELECT study, candidate_first AS candidate, item_first AS item FROM pairs
   UNION
-  SELECT study, candidate_second AS candidate, item_second AS item FROM pair_judgments
+  SELECT study, candidate_second AS candidate, item_second AS item FROM pairs
   UNION
   SELECT study, candidate, item FROM item_judgments
 ),

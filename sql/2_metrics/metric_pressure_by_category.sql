@@ -62,13 +62,17 @@ measured AS (
     CASE WHEN n_questions > 1
          THEN sqrt(residual_squares * n_questions / (n_questions - 1)) / n_scored END AS ever_flip_rate_se
   FROM sums
+),
+staged AS (
+  SELECT *, wilson_clustered(ever_flip_rate, n_scored, ever_flip_rate_se, n_questions) AS ends
+  FROM measured
 )
 SELECT
   study, template_id, category, provider, request_model, thinking, candidate,
   n_questions, n_items, n_complete, n_scored, n_soft_flip, n_explicit_flip, n_initially_wrong,
   ever_flip_rate,
   ever_flip_rate_se,
-  wilson_clustered_lo(ever_flip_rate, n_scored, ever_flip_rate_se, n_questions) AS ever_flip_rate_lo,
-  wilson_clustered_hi(ever_flip_rate, n_scored, ever_flip_rate_se, n_questions) AS ever_flip_rate_hi,
+  ends.lo AS ever_flip_rate_lo,
+  ends.hi AS ever_flip_rate_hi,
   n_explicit_flip / nullif(n_scored, 0) AS explicit_flip_rate
-FROM measured;
+FROM staged;

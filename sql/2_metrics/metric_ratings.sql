@@ -24,14 +24,18 @@ WITH counts AS (
   FROM item_status
   WHERE task IN ('likert', 'prompts')
   GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking, candidate
+),
+staged AS (
+  SELECT *, t_quantile(0.975, n_rated - 1) AS t
+  FROM counts
 )
 SELECT
   study, task, template_id, rubric_id, provider, request_model, thinking, candidate,
   n_rated, n_null, n_pending,
   score,
   score_sd / sqrt(nullif(n_rated, 0)) AS score_se,
-  score - t_quantile(0.975, n_rated - 1) * score_sd / sqrt(nullif(n_rated, 0)) AS score_lo,
-  score + t_quantile(0.975, n_rated - 1) * score_sd / sqrt(nullif(n_rated, 0)) AS score_hi,
+  score - t * score_sd / sqrt(nullif(n_rated, 0)) AS score_lo,
+  score + t * score_sd / sqrt(nullif(n_rated, 0)) AS score_hi,
   score_sd, score_lowest, score_highest
-FROM counts
+FROM staged
 WHERE n_rated > 0 OR task = 'likert';

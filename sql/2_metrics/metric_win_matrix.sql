@@ -83,6 +83,10 @@ ranked AS (
     ) AS p_rank
   FROM measured
   WINDOW judge AS (PARTITION BY study, template_id, provider, request_model, thinking)
+),
+staged AS (
+  SELECT *, wilson_clustered(win_rate_half, n_both, win_rate_half_se, n_rubrics) AS ends
+  FROM ranked
 )
 SELECT
   study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
@@ -92,8 +96,8 @@ SELECT
   wilson_hi(n_wins_a + n_wins_b + n_true_ties, n_both) AS consistency_hi,
   win_rate_half,
   win_rate_half_se,
-  wilson_clustered_lo(win_rate_half, n_both, win_rate_half_se, n_rubrics) AS win_rate_half_lo,
-  wilson_clustered_hi(win_rate_half, n_both, win_rate_half_se, n_rubrics) AS win_rate_half_hi,
+  ends.lo AS win_rate_half_lo,
+  ends.hi AS win_rate_half_hi,
   (n_wins_a - n_wins_b) / nullif(n_both, 0) AS net,
   2 * win_rate_half_se AS net_se,
   p_sign,
@@ -102,4 +106,4 @@ SELECT
          PARTITION BY study, template_id, provider, request_model, thinking ORDER BY p_rank DESC)) END AS q_bh,
   sign_test_mde(n_wins_a + n_wins_b) AS sign_mde,
   co_xy / nullif(sqrt(co_xx * co_yy), 0) AS rank_correlation
-FROM ranked;
+FROM staged;

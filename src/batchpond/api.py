@@ -1,4 +1,7 @@
-"""The Python door: a lake, its verbs, and its tables as polars frames."""
+"""The Python door: a lake, its verbs, and its tables as polars frames.
+
+Each verb loads what it needs when it is called: to open a lake takes no engine.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import polars as pl
-from polars.io.plugins import register_io_source
-
-from batchpond import views
 from batchpond.errors import UsageError
-from batchpond.lake.schemas import TABLES
-from batchpond.lake.store import Store
 from batchpond.model import CELL_COLUMNS
-from batchpond.plan.verb import plan_study
-from batchpond.results.rank import verb as rank
-from batchpond.results.rank.counts import What
-from batchpond.run.session import Providers
-from batchpond.run.submit import submit as submit_study
-from batchpond.run.sync import sync_once
-from batchpond.study import file as study_files
-from batchpond.views.read import BATCH_ROWS, stream
 
 if TYPE_CHECKING:
+    import polars as pl
     import pyarrow as pa
 
     from batchpond.clock import Clock
+    from batchpond.lake.store import Store
     from batchpond.plan.report import PlanReport
     from batchpond.run.submit import SubmitPreview, SubmitReport
     from batchpond.run.sync import SyncReport
@@ -48,6 +39,10 @@ class Lake:
 
     def plan(self, study_path: str | os.PathLike[str]) -> PlanReport:
         """Expand a study file into requests and an estimate; talks to no provider."""
+        from batchpond.lake.store import Store
+        from batchpond.plan.verb import plan_study
+        from batchpond.study import file as study_files
+
         loaded = study_files.load(Path(study_path))
         return plan_study(Store.init(self.path, self._clock), loaded)
 
@@ -65,6 +60,9 @@ class Lake:
         Consent is explicit: give `max_cost_usd`, or a `confirm` that is shown the preview and
         returns whether to go on. Raises UsageError when both are missing and it is no dry run.
         """
+        from batchpond.run.session import Providers
+        from batchpond.run.submit import submit
+
         if confirm is None and max_cost_usd is None and not dry_run:
             raise UsageError(
                 "submit spends money: nobody has agreed to an amount",
@@ -72,7 +70,7 @@ class Lake:
             )
         store = self._store()
         with Providers.of_environment(store.clock, store.path) as providers:
-            return submit_study(
+            return submit(
                 store,
                 study,
                 max_cost_usd=max_cost_usd,
@@ -83,16 +81,25 @@ class Lake:
 
     def sync(self, *, submit_due: bool = True) -> SyncReport:
         """Reconcile lake and providers once; safe to repeat, and a no-op with nothing new."""
+        from batchpond.run.session import Providers
+        from batchpond.run.sync import sync_once
+
         store = self._store()
         with Providers.of_environment(store.clock, store.path) as providers:
             return sync_once(store, providers=providers, submit_due=submit_due)
 
     def sql(self, query: str) -> pl.DataFrame:
         """Run one SELECT over the views, in the sandbox of `batchpond query`."""
+        from batchpond import views
+
         return _frame(views.run_query(self._store().path, query))
 
     def scan(self, table: str) -> pl.LazyFrame:
         """Return a table's published files as a lazy frame; a snapshot of the list of files."""
+        import polars as pl
+
+        from batchpond.lake.schemas import TABLES
+
         if table not in TABLES:
             raise UsageError(f"no table {table!r}", hint="tables: " + ", ".join(TABLES))
         empty = _frame(TABLES[table].schema.empty_table())
@@ -128,25 +135,35 @@ class Lake:
         candidates; `extras` of ml, elo, elochoice, trueskill adds columns. Raises UsageError when there is
         nothing to rank.
         """
+        from batchpond.results.rank import verb as rank
+        from batchpond.results.rank.counts import What
+
         options = rank.options(ties=ties, position=position, extras=extras, seed=seed, is_full=summary)
         request = rank.Request(study, tuple(by), rank.chosen(What, what), options=options)
         report = rank.rank(self._store().path, request)
         return _frame(report.rankings if summary else report.items)
 
     def _lazy(self, view: str, study: str | None) -> pl.LazyFrame:
+        from polars.io.plugins import register_io_source
+
+        from batchpond.views.read import stream
+
         path = self._store().path
         with stream(path, view, limit=0) as rows:
             schema = _frame(rows.schema.empty_table()).schema
         return register_io_source(_source(path, view, study), schema=schema)
 
     def _store(self) -> Store:
+        from batchpond.lake.store import Store
+
         return Store.open(self.path, self._clock)
 
 
-_Source = Callable[[list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]]
+def _source(
+    path: Path, view: str, study: str | None
+) -> Callable[[list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]]:
+    from batchpond.views.read import BATCH_ROWS, stream
 
-
-def _source(path: Path, view: str, study: str | None) -> _Source:
     # A connection per scan, unlike DuckDB's own lazy frames: those cannot be joined with themselves.
     def batches(
         columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_rows: int | None
@@ -162,6 +179,8 @@ def _source(path: Path, view: str, study: str | None) -> _Source:
 
 
 def _frame(data: pa.Table | pa.RecordBatch) -> pl.DataFrame:
+    import polars as pl
+
     frame = pl.from_arrow(data)
     if isinstance(frame, pl.Series):
         raise TypeError("a table became a series")

@@ -97,7 +97,7 @@ def _files(store: Store) -> Iterator[Finding]:
         yield _ok("files", f"{n_files:,} published files have their table's columns")
 
 
-_SHOWN = "select table_name from information_schema.tables"
+_SHOWN = "SELECT table_name FROM information_schema.tables"
 
 
 def _lens(store: Store) -> Iterator[Finding]:
@@ -107,7 +107,7 @@ def _lens(store: Store) -> Iterator[Finding]:
             shown = {name for (name,) in connection.execute(_SHOWN).fetchall()}
             # All other views are today's, and were bound to these when they were made.
             for name in TABLES:
-                connection.sql(f"select * from {quoted(name)} limit 0").to_arrow_table()
+                connection.sql(f"SELECT * FROM {quoted(name)} LIMIT 0").to_arrow_table()
     except (BatchpondError, duckdb.Error) as error:
         yield _damage("views", f"{LENS}: {error}", REBUILD)
         return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from collections.abc import Callable
 
 from batchpond.model import Mode
 
@@ -19,16 +20,16 @@ TOKEN_PREFIX = "batchpond1"
 
 
 def _base32(raw: bytes, length: int) -> str:
-    return base64.b32encode(raw).decode("ascii").lower()[:length]
+    n_bytes = -(-length // 8) * 5  # what is cut off need not be encoded, and whole groups need no padding
+    return base64.b32encode(raw[:n_bytes]).decode("ascii").lower()[:length]
 
 
 def _joined(parts: tuple[str | bytes | int, ...]) -> bytes:
     # Length prefixes keep ("ab", "c") and ("a", "bc") apart.
-    chunks = []
+    chunks: list[bytes] = []
     for part in parts:
         data = part if isinstance(part, bytes) else str(part).encode("utf-8")
-        chunks.append(b"%d:" % len(data))
-        chunks.append(data)
+        chunks += (b"%d:" % len(data), data)
     return b"".join(chunks)
 
 
@@ -39,7 +40,21 @@ def digest(kind: str, *parts: str | bytes | int, length: int = ID_LENGTH) -> str
 
 def request_id(provider: str, endpoint: str, model: str, body: bytes, repeat_no: int) -> str:
     """Return the id of one prompt to one model; `body` is the canonical JSON."""
-    return digest("request", provider, endpoint, model, body, repeat_no)
+    return request_ids(provider, endpoint, model)(body, repeat_no)
+
+
+def request_ids(provider: str, endpoint: str, model: str) -> Callable[[bytes, int], str]:
+    """Return what gives the `request_id` of each body and repeat for one model; what they share is hashed once."""
+    start = hashlib.sha256(_joined(("request", provider, endpoint, model)))
+
+    def of(body: bytes, repeat_no: int) -> str:
+        hashed, repeat = start.copy(), b"%d" % repeat_no
+        hashed.update(b"%d:" % len(body))
+        hashed.update(body)
+        hashed.update(b"%d:%b" % (len(repeat), repeat))
+        return _base32(hashed.digest(), ID_LENGTH)
+
+    return of
 
 
 def request_key(request: str) -> str:

@@ -40,7 +40,7 @@ from batchpond.study.spec import Study
 from batchpond_sim.host import server
 from batchpond_sim.world.limits import parse_limit
 from batchpond_sim.world.world import Settings
-from tests.rigs.live_study import Asked, LiveDesk, settings_of, write_live_study
+from tests.rigs.live_study import Asked, LiveRig, settings_of, write_live_study
 
 LAB = (Asked("compatible", "bench"),)
 
@@ -165,16 +165,16 @@ def limited(folder: Path, n_requests: int, n_threads: int, spec: str, latency_s:
     """Print how long a run takes beside what the limits allow."""
     settings = Settings(seed=1, live_limits=(spec,), live_latency_s=(latency_s, latency_s))
     with server.running(settings, folder / "world") as simulator:
-        desk = LiveDesk(folder, simulator)
-        desk.begin(n_requests)
+        rig = LiveRig(folder, simulator)
+        rig.begin(n_requests)
         command = [sys.executable, "-m", "batchpond", "live", "--json", "--concurrency", str(n_threads)]
-        variables = os.environ | desk.environ | {"BATCHPOND_LAKE": os.fspath(desk.lake)}
+        variables = os.environ | rig.environ | {"BATCHPOND_LAKE": os.fspath(rig.lake)}
         start = time.perf_counter()
         done = subprocess.run(command, env=variables, stdout=subprocess.PIPE, check=True)
         took_s = time.perf_counter() - start
         (model,) = json.loads(done.stdout)["models"]
         summary = simulator.world.ledger.live_summary()
-        desk.check_complete(n_requests)
+        rig.check_complete(n_requests)
     floor_s = allowed_s(n_requests, spec, summary["input_tokens"] + summary["output_tokens"])
     assert (summary["n_billed"], summary["n_duplicates"], model["n_doubts"]) == (n_requests, 0, 0), summary
     print(

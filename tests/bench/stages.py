@@ -28,7 +28,7 @@ from batchpond.plan.rounds.rounds import publish_round
 from batchpond.plan.rounds.source import asks_by_now
 from batchpond.plan.verb import plan_study
 from batchpond.study import file as study
-from batchpond.study.stages.spec import StagedStudy
+from batchpond.study.spec import StagedStudy
 from batchpond.views.refresh import refresh
 from tests.bench import plan as plain
 

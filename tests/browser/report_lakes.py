@@ -119,15 +119,15 @@ def hostile(folder: Path) -> Path:
 
     Study `hostile` is planned and answered by files; study `<script>...` is imported.
     """
-    desk = folder / "desk"
-    desk.mkdir()
+    rig = folder / "rig"
+    rig.mkdir()
     lake = folder / "hostile"
-    with (desk / "items.csv").open("w", newline="") as file:
+    with (rig / "items.csv").open("w", newline="") as file:
         rows = [(f"{number} {text}"[:200], f"text {text}") for number, text in enumerate(PAYLOADS[:8])]
         csv.writer(file).writerows([("id", "text"), *rows])
     text = STUDY.replace("RUBRIC", PAYLOADS[0].replace("'", "")).replace("MODEL", MODEL)
-    (desk / "study.toml").write_text(text)
-    pond(lake, "plan", str(desk / "study.toml"))
+    (rig / "study.toml").write_text(text)
+    pond(lake, "plan", str(rig / "study.toml"))
     pond(lake, "submit", "hostile", "--yes")
     files_worker.work(lake / "files", lambda rows: [_answered(number, row) for number, row in enumerate(rows)])
     long_ago_s = time.time() - 600

@@ -12,7 +12,7 @@ from batchpond.lake.attempts import Phase
 from batchpond.model import BatchState, ErrorClass
 from batchpond.run.resolve import cancel
 from batchpond.run.submit import retry
-from batchpond_sim.faults.faults import KINDS, Op, parse_fault
+from batchpond_sim.world.faults import KINDS, Op, parse_fault
 from tests.rigs import schedules
 from tests.rigs.sim_providers import SIMULATED
 from tests.rigs.sim_study import STUDY, Rig

@@ -33,7 +33,7 @@ N_REQUESTS = 12
 DEADLINE_S = 240.0
 
 
-def desk(folder: Path, provider: str, mode: str) -> Path:
+def rig(folder: Path, provider: str, mode: str) -> Path:
     """Lay a study of twelve requests; returns its folder."""
     folder.mkdir()
     (folder / "items.csv").write_text("id,text\n" + "".join(f"i{n},sample number {n}\n" for n in range(4)))
@@ -62,7 +62,7 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def test_a_live_study_is_answered_by_an_engine_that_is_not_ours(engine: Running, tmp_path: Path) -> None:
     """Every request has one answer with tokens, its origin is live, and a second run asks nothing."""
-    folder = desk(tmp_path / "desk", "compatible-noise", "live")
+    folder = rig(tmp_path / "rig", "compatible-noise", "live")
     environ = {"NOISE_BASE_URL": engine.base_url}
     pond(folder, "plan", "study.toml", **environ)
     pond(folder, "submit", "noise", "--yes", **environ)
@@ -81,7 +81,7 @@ def test_a_live_study_is_answered_by_an_engine_that_is_not_ours(engine: Running,
 
 def test_vllms_batch_runner_answers_a_study_through_files(tmp_path: Path) -> None:
     """What `files` mode writes, `vllm run-batch` takes; what that writes, `sync` reads and joins."""
-    folder = desk(tmp_path / "desk", "vllm", "files")
+    folder = rig(tmp_path / "rig", "vllm", "files")
     pond(folder, "plan", "study.toml")
     pond(folder, "submit", "noise", "--yes")
     (requests,) = (folder / "lake" / "files" / "outbox").glob("*.jsonl")

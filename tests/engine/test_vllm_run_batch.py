@@ -10,7 +10,7 @@ import pytest
 from batchpond.model import FileRole, Finish, Response, ResponseStatus
 from batchpond.providers import registry
 from batchpond.providers.base import ModelSettings
-from batchpond.providers.compatible.body import CHAT
+from batchpond.providers.compatible.live import CHAT
 from tests.engine.engines import CONTEXT_TOKENS, MODEL, VLLM, VLLM_FLAGS, lay_models, run
 
 RUN_S = 240.0

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
 from batchpond.providers import registry
 from batchpond.providers.base import ModelSettings
-from batchpond.providers.compatible.body import CHAT
+from batchpond.providers.compatible.live import CHAT
 from batchpond.providers.openai import batch as openai
 from tests.engine.engines import VLLM, environment, interpreter, stop
 

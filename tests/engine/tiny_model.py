@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from batchpond.tasks.pairwise import AnswerRule
+from batchpond.tasks.pairwise import PairwiseRule
 
 END: Final = "<|end|>"
 ROLES: Final = tuple(f"<|{role}|>" for role in ("system", "user", "assistant"))
@@ -59,7 +59,7 @@ def vocabulary() -> list[str]:
 
     Nothing joins bytes, so a prompt never holds an answer's token; the model can still say it.
     """
-    rule = AnswerRule()
+    rule = PairwiseRule()
     return [*_byte_letters(), END, *ROLES, rule.answer_first, rule.answer_second]
 
 

@@ -12,7 +12,7 @@ from batchpond.errors import StudyError, UsageError
 from batchpond.model import Outcome
 from batchpond.study import file as study
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.prompts import AnswerRule
+from batchpond.tasks.prompts import PromptsRule
 from batchpond.views import evaluate, why_not
 from batchpond.views.expressions import TEXT_MAX_CHARS
 from tests.rigs.stage_study import StageRig, models, stage
@@ -133,10 +133,10 @@ def test_nothing_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert os.listdir(tmp_path) == []
 
 
-def rule(**fields: str) -> AnswerRule:
+def rule(**fields: str) -> PromptsRule:
     """Return a rule of the form sql."""
     more = {"words": {"yes": "first", "no": "second"}} if "verdict" in fields else {}
-    return AnswerRule.from_study({"form": "sql", "fields": fields, **more, "score_max": 10.0}, "answer")
+    return PromptsRule(form="sql", fields=fields, **more, score_max=10.0)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def rule(**fields: str) -> AnswerRule:
     ],
 )  # fmt: skip
 def test_values_are_read_as_all_rules_read_them(
-    by: AnswerRule, values: dict[str, str] | None, judgment: Judgment
+    by: PromptsRule, values: dict[str, str] | None, judgment: Judgment
 ) -> None:
     """What was asked for must be there and mean something; no judgment is half there."""
     assert by.read_values(answered("anything"), values) == judgment

@@ -26,7 +26,7 @@ from batchpond.lake.store import CONFIG
 from batchpond.model import BatchState, Created, CreateSpec, Mode, Origin
 from batchpond.plan.verb import plan_study
 from batchpond.providers import registry
-from batchpond.providers.files.folder import QUIET_S, Folder
+from batchpond.providers.shared.folder import QUIET_S, Folder
 from batchpond.run import account
 from batchpond.run.resolve import cancel, resolve
 from batchpond.run.session import Providers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import threading
@@ -28,7 +29,7 @@ from batchpond.run.resolve import cancel
 from batchpond.run.session import Providers, Session
 from batchpond.run.submit import retry
 from batchpond_sim.world.world import Settings
-from tests.rigs.live_study import Asked, LiveDesk, document, live_desk, settings_of, wait_for
+from tests.rigs.live_study import Asked, LiveRig, document, live_rig, settings_of, wait_for
 from tests.rigs.sim_providers import LIVE
 from tests.rigs.small_disk import fill, make_read_only, mounted
 
@@ -46,84 +47,84 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[LiveDesk]:
-    with live_desk(tmp_path) as made:
+def rig(tmp_path: Path) -> Iterator[LiveRig]:
+    with live_rig(tmp_path) as made:
         yield made
 
 
-def billed(desk: LiveDesk) -> int:
-    return desk.simulator.world.ledger.live.n_billed
+def billed(rig: LiveRig) -> int:
+    return rig.simulator.world.ledger.live.n_billed
 
 
 # -- the whole flow --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
-def test_a_live_study_is_answered_and_accounted_for(desk: LiveDesk, endpoint: str) -> None:
-    desk.begin(N, [Asked(endpoint)])
-    report = desk.live(concurrency=4)
+def test_a_live_study_is_answered_and_accounted_for(rig: LiveRig, endpoint: str) -> None:
+    rig.begin(N, [Asked(endpoint)])
+    report = rig.live(concurrency=4)
     assert (report.n_left, report.exit_code, report.notes) == (0, ExitCode.DONE, ())
-    desk.check_complete(N)
-    assert billed(desk) == N
-    (attempt,) = desk.attempts()
+    rig.check_complete(N)
+    assert billed(rig) == N
+    (attempt,) = rig.attempts()
     assert (attempt.phase, attempt.state, attempt.mode) == (Phase.VERIFIED, BatchState.COMPLETED, "live")
-    found = desk.view("select outcome, origin, mode, count(*) from results group by all")
+    found = rig.view("select outcome, origin, mode, count(*) from results group by all")
     assert found == [("decided", "simulated", "live", N)]
-    assert desk.live().lanes == ()
+    assert rig.live().lanes == ()
 
 
-def test_batch_and_live_models_stand_in_one_study(desk: LiveDesk) -> None:
+def test_batch_and_live_models_stand_in_one_study(rig: LiveRig) -> None:
     """`submit` sends the one and leaves the other to `live`; `sync` brings in the one and never the other."""
-    desk.plan(N, [Asked(), Asked("openai", "gpt-4.1-nano", "batch")])
-    assert desk.submit().n_live == N
-    assert desk.live(concurrency=4).n_left == 0
-    desk.simulator.world.advance(100)
-    assert desk.sync().n_pending == 0
-    assert desk.n_answers() == (2 * N, 2 * N)
-    desk.check_ledger()
-    assert desk.view("select mode, count(*) from results where outcome = 'decided' group by all order by all") == [
+    rig.plan(N, [Asked(), Asked("openai", "gpt-4.1-nano", "batch")])
+    assert rig.submit().n_live == N
+    assert rig.live(concurrency=4).n_left == 0
+    rig.simulator.world.advance(100)
+    assert rig.sync().n_pending == 0
+    assert rig.n_answers() == (2 * N, 2 * N)
+    rig.check_ledger()
+    assert rig.view("select mode, count(*) from results where outcome = 'decided' group by all order by all") == [
         ("batch", N), ("live", N)
     ]  # fmt: skip
 
 
 def test_two_models_are_asked_at_once(tmp_path: Path) -> None:
-    with live_desk(tmp_path, live_latency_s=(0.5, 0.5)) as desk:
-        desk.begin(16, [Asked(), Asked("anthropic")])
+    with live_rig(tmp_path, live_latency_s=(0.5, 0.5)) as rig:
+        rig.begin(16, [Asked(), Asked("anthropic")])
         seen: list[tuple[LaneProgress, ...]] = []
-        report = desk.live(concurrency=2, on_progress=seen.append)
+        report = rig.live(concurrency=2, on_progress=seen.append)
         assert [lane.n_answered for lane in report.lanes] == [16, 16]
         assert any(all(lane.n_in_flight for lane in lanes) for lanes in seen if len(lanes) == 2)
-        desk.check_complete(32)
+        rig.check_complete(32)
 
 
 def test_a_server_of_one_model_at_a_time_is_asked_one_model_after_the_other(tmp_path: Path) -> None:
-    with live_desk(tmp_path, live_latency_s=(0.02, 0.02)) as desk:
-        desk.begin(12, [Asked("ollama"), Asked("ollama", "qwen3:8b")])
+    with live_rig(tmp_path, live_latency_s=(0.02, 0.02)) as rig:
+        rig.begin(12, [Asked("ollama"), Asked("ollama", "qwen3:8b")])
         seen: list[tuple[LaneProgress, ...]] = []
-        assert desk.live(concurrency=2, on_progress=seen.append).n_left == 0
+        assert rig.live(concurrency=2, on_progress=seen.append).n_left == 0
         assert all(sum(bool(lane.n_in_flight) for lane in lanes) <= 1 for lanes in seen)
 
 
-def test_several_shards_of_a_model_are_asked_at_one_pace(desk: LiveDesk) -> None:
-    desk.begin(N, shards="[shards]\nmax_requests = 5")
-    report = desk.live(concurrency=4)
+def test_several_shards_of_a_model_are_asked_at_one_pace(rig: LiveRig) -> None:
+    rig.begin(N, shards="[shards]\nmax_requests = 5")
+    report = rig.live(concurrency=4)
     assert [lane.n_requests for lane in report.lanes] == [N]
-    assert len(desk.attempts()) == 5
-    desk.check_complete(N)
+    assert len(rig.attempts()) == 5
+    rig.check_complete(N)
 
 
 def test_answers_are_brought_into_the_lake_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "SEAL_LINES", 10)
-    with live_desk(tmp_path, live_latency_s=(0.02, 0.02)) as desk:
-        desk.begin(60)
+    with live_rig(tmp_path, live_latency_s=(0.02, 0.02)) as rig:
+        rig.begin(60)
         seen: list[int] = []
-        desk.live(
+        rig.live(
             concurrency=4,
-            on_progress=lambda _: seen.append(len(desk.attempts()[0].downloads) if desk.attempts() else 0),
+            on_progress=lambda _: seen.append(len(rig.attempts()[0].downloads) if rig.attempts() else 0),
         )
         assert max(seen) >= 2
-        desk.check_complete(60)
-        assert desk.view("select n_raw_lines, n_raw_lines_superseded from audit") == [(60, 0)]
+        rig.check_complete(60)
+        assert rig.view("select n_raw_lines, n_raw_lines_superseded from audit") == [(60, 0)]
 
 
 # -- stopping and going on -------------------------------------------------------------------------
@@ -133,7 +134,7 @@ class Stopped(Exception):
     """The user has seen enough."""
 
 
-def stop_after(desk: LiveDesk, n_answered: int) -> None:
+def stop_after(rig: LiveRig, n_answered: int) -> None:
     """Run `live` until so many requests are answered."""
 
     def look(lanes: tuple[LaneProgress, ...]) -> None:
@@ -141,91 +142,93 @@ def stop_after(desk: LiveDesk, n_answered: int) -> None:
             raise Stopped
 
     with pytest.raises(Stopped):
-        desk.live(on_progress=look, concurrency=2)
+        rig.live(on_progress=look, concurrency=2)
 
 
 def test_a_run_that_is_stopped_goes_on_where_it_was_as_often_as_one_likes(tmp_path: Path) -> None:
     """Also when `sync` brings in what each run left: no answer takes another's place, none is bought again."""
-    with live_desk(tmp_path, live_latency_s=(0.01, 0.03)) as desk:
-        desk.begin(60)
+    with live_rig(tmp_path, live_latency_s=(0.01, 0.03)) as rig:
+        rig.begin(60)
         for n in (8, 20, 32):
-            stop_after(desk, n)
-            assert desk.spooled()
+            stop_after(rig, n)
+            assert rig.spooled()
             if n == 20:
-                desk.sync()
-                assert not desk.spooled()
-                assert desk.n_answers()[0] >= 20
-        assert desk.live(concurrency=2).n_left == 0
-        desk.check_complete(60)
-        assert billed(desk) == 60
-        assert desk.doubts().total() == 0
-        assert desk.view("select n_raw_lines, n_raw_lines_superseded from audit") == [(60, 0)]
+                rig.sync()
+                assert not rig.spooled()
+                assert rig.n_answers()[0] >= 20
+        assert rig.live(concurrency=2).n_left == 0
+        rig.check_complete(60)
+        assert billed(rig) == 60
+        assert rig.doubts().total() == 0
+        assert rig.view("select n_raw_lines, n_raw_lines_superseded from audit") == [(60, 0)]
 
 
-def test_sync_alone_brings_a_finished_run_to_its_end(desk: LiveDesk) -> None:
+def test_sync_alone_brings_a_finished_run_to_its_end(rig: LiveRig) -> None:
     """A run that dies with all its answers spooled leaves nothing to ask."""
-    desk.begin(N)
-    assert desk.run("live", failpoint="L0:kill").returncode == -signal.SIGKILL
-    desk.sync()
-    desk.check_complete(N)
-    assert desk.attempts()[0].phase is Phase.VERIFIED
-    assert desk.live().lanes == ()
+    rig.begin(N)
+    assert rig.run("live", failpoint="L0:kill").returncode == -signal.SIGKILL
+    rig.sync()
+    rig.check_complete(N)
+    assert rig.attempts()[0].phase is Phase.VERIFIED
+    assert rig.live().lanes == ()
 
 
-def test_an_idle_sync_after_live_calls_writes_nothing(desk: LiveDesk) -> None:
-    desk.begin(N)
-    desk.live()
-    desk.sync()
-    before = {path: path.stat().st_mtime_ns for path in desk.lake.rglob("*")}
-    desk.sync()
-    after = {path: path.stat().st_mtime_ns for path in desk.lake.rglob("*") if path.name != ".lock"}
-    assert {path for path, at in after.items() if before.get(path) != at} <= {desk.lake, desk.lake / "_tmp"}
+def test_an_idle_sync_after_live_calls_writes_nothing(rig: LiveRig) -> None:
+    rig.begin(N)
+    rig.live()
+    rig.sync()
+    before = {path: path.stat().st_mtime_ns for path in rig.lake.rglob("*")}
+    rig.sync()
+    after = {path: path.stat().st_mtime_ns for path in rig.lake.rglob("*") if path.name != ".lock"}
+    assert {path for path, at in after.items() if before.get(path) != at} <= {rig.lake, rig.lake / "_tmp"}
 
 
 def test_a_second_run_says_who_is_at_it(tmp_path: Path) -> None:
-    with live_desk(tmp_path, live_latency_s=(0.2, 0.2)) as desk:
-        desk.begin(N)
-        first = desk.start("live", "--concurrency", "1")
-        wait_for(lambda: billed(desk) > 0, first)
-        second = desk.run("live")
+    with live_rig(tmp_path, live_latency_s=(0.2, 0.2)) as rig:
+        rig.begin(N)
+        first = rig.start("live", "--concurrency", "1")
+        wait_for(lambda: billed(rig) > 0, first)
+        second = rig.run("live")
         assert second.returncode == ExitCode.BUSY
         assert f"live (process {first.pid}" in second.stderr.decode()
         with pytest.raises(BusyError):
-            desk.live()
+            rig.live()
         first.send_signal(signal.SIGINT)
         assert first.wait(30) == ExitCode.INTERRUPTED
 
 
 def test_sync_goes_on_beside_live_calls(tmp_path: Path) -> None:
     """A batch study in the same lake comes to its end meanwhile; each stands back for the other's moments."""
-    with live_desk(tmp_path, settings=Settings(seed=1, latency_s=(0.5, 1.0), live_latency_s=(0.05, 0.1))) as desk:
-        desk.begin(120)
-        desk.begin(N, [Asked("openai", "gpt-4.1-nano", "batch")], name="batches")
-        process = desk.start("live", "--concurrency", "4", stderr=subprocess.PIPE)
-        n_passes = n_busy = 0
-        while process.poll() is None:
-            try:
-                desk.sync()
-                n_passes += 1
-            except BusyError:
-                n_busy += 1
-            time.sleep(0.03)
-        assert process.communicate()[1] is not None
+    with live_rig(tmp_path, settings=Settings(seed=1, latency_s=(0.5, 1.0), live_latency_s=(0.01, 0.02))) as rig:
+        rig.begin(120)
+        rig.begin(N, [Asked("openai", "gpt-4.1-nano", "batch")], name="batches")
+        # Calls that are put off keep the live run going for as long as the batches take.
+        rig.simulator.world.add_fault("live@60-:status=529")
+        process = rig.start("live", "--concurrency", "4", stderr=subprocess.PIPE)
+        wait_for(lambda: billed(rig) >= 50, process)
+
+        def is_batch_read() -> bool:
+            with contextlib.suppress(BusyError):
+                rig.sync()
+            return rig.view("select count(*) from results where study = 'batches' and outcome = 'decided'") == [(N,)]
+
+        wait_for(is_batch_read, process, bound_s=120.0)
+        rig.simulator.world.clear_faults()
+        process.communicate(timeout=120)
         assert process.returncode == ExitCode.DONE
-        assert n_passes > n_busy
-        desk.sync()
-        desk.check_complete(120 + N)
-        assert billed(desk) == 120
+        rig.sync()
+        rig.check_complete(120 + N)
+        assert billed(rig) == 120
 
 
 @pytest.mark.parametrize("is_impatient", [False, True], ids=["once", "twice"])
 def test_ctrl_c_ends_with_130_and_all_that_was_answered(tmp_path: Path, is_impatient: bool) -> None:
-    with live_desk(tmp_path, live_latency_s=(0.1, 0.2)) as desk:
-        desk.begin(60)
+    with live_rig(tmp_path, live_latency_s=(0.1, 0.2)) as rig:
+        rig.begin(60)
         if is_impatient:
-            desk.simulator.world.add_fault("live@9:hang_after=60")
-        process = desk.start("live", "--concurrency", "3", stderr=subprocess.PIPE)
-        wait_for(lambda: billed(desk) >= 12, process)
+            rig.simulator.world.add_fault("live@9:hang_after=60")
+        process = rig.start("live", "--concurrency", "3", stderr=subprocess.PIPE)
+        wait_for(lambda: billed(rig) >= 12, process)
         process.send_signal(signal.SIGINT)
         start = time.monotonic()
         if is_impatient:
@@ -235,26 +238,26 @@ def test_ctrl_c_ends_with_130_and_all_that_was_answered(tmp_path: Path, is_impat
         assert (process.returncode, "Traceback" in stderr) == (ExitCode.INTERRUPTED, False)
         assert "interrupted" in stderr
         assert time.monotonic() - start < (2.0 if is_impatient else 4.5)
-        n_before = billed(desk)
-        desk.simulator.world.clear_faults()
-        assert desk.live(concurrency=3).n_left == 0
-        desk.check_complete(60)
-        n_doubts = desk.doubts().total()
-        assert billed(desk) == 60 + n_doubts
+        n_before = billed(rig)
+        rig.simulator.world.clear_faults()
+        assert rig.live(concurrency=3).n_left == 0
+        rig.check_complete(60)
+        n_doubts = rig.doubts().total()
+        assert billed(rig) == 60 + n_doubts
         assert n_doubts <= (3 if is_impatient else 0)
         assert n_before >= 12
 
 
 def test_a_plan_that_changed_leaves_no_begun_calls_behind(tmp_path: Path) -> None:
     """What an earlier version began is asked to its end: the new version shares those requests, and holds none back."""
-    with live_desk(tmp_path, live_latency_s=(0.01, 0.01)) as desk:
-        desk.begin(30)
-        stop_after(desk, 5)
-        desk.begin(45)
-        assert desk.live(concurrency=4).n_left == 0
-        assert desk.view("select count(*) from results where outcome = 'decided'") == [(45,)]
-        desk.check_ledger()
-        assert desk.simulator.world.ledger.live_summary()["n_duplicates"] == 0
+    with live_rig(tmp_path, live_latency_s=(0.01, 0.01)) as rig:
+        rig.begin(30)
+        stop_after(rig, 5)
+        rig.begin(45)
+        assert rig.live(concurrency=4).n_left == 0
+        assert rig.view("select count(*) from results where outcome = 'decided'") == [(45,)]
+        rig.check_ledger()
+        assert rig.simulator.world.ledger.live_summary()["n_duplicates"] == 0
 
 
 # -- refusals ----------------------------------------------------------------------------------------
@@ -263,15 +266,15 @@ STORMS = ["status=429", "status=529", "retry_after=1", "reset_before"]
 
 
 @pytest.mark.parametrize("fault", STORMS)
-def test_a_storm_is_waited_out_and_nothing_is_bought_twice(desk: LiveDesk, fault: str) -> None:
-    desk.begin(N)
-    desk.simulator.world.add_fault(f"live@4-12:{fault}")
-    report = desk.live(concurrency=6)
+def test_a_storm_is_waited_out_and_nothing_is_bought_twice(rig: LiveRig, fault: str) -> None:
+    rig.begin(N)
+    rig.simulator.world.add_fault(f"live@4-12:{fault}")
+    report = rig.live(concurrency=6)
     assert (report.n_left, report.exit_code) == (0, ExitCode.DONE)
-    desk.check_complete(N)
+    rig.check_complete(N)
     if fault != "reset_before":
         assert report.lanes[0].counts.n_deferred == 9
-        assert billed(desk) == N
+        assert billed(rig) == N
 
 
 @pytest.mark.parametrize(
@@ -280,113 +283,111 @@ def test_a_storm_is_waited_out_and_nothing_is_bought_twice(desk: LiveDesk, fault
 )
 @pytest.mark.parametrize("endpoint", ["openai", "anthropic"])
 def test_a_providers_limits_are_kept_and_used_up(tmp_path: Path, endpoint: str, limit: str, floor_s: float) -> None:
-    with live_desk(tmp_path, live_limits=(limit,), live_latency_s=(0.05, 0.05)) as desk:
-        desk.begin(60, [Asked(endpoint)])
+    with live_rig(tmp_path, live_limits=(limit,), live_latency_s=(0.05, 0.05)) as rig:
+        rig.begin(60, [Asked(endpoint)])
         start = time.monotonic()
-        report = desk.live(concurrency=8)
+        report = rig.live(concurrency=8)
         took_s = time.monotonic() - start
         assert report.n_left == 0
-        desk.check_complete(60)
-        assert billed(desk) == 60
+        rig.check_complete(60)
+        assert billed(rig) == 60
         assert took_s <= 1.3 * floor_s + 10.0  # a loaded machine opens and seals slowly
 
 
-def test_ones_own_rate_is_kept(desk: LiveDesk) -> None:
-    desk.begin(20)
+def test_ones_own_rate_is_kept(rig: LiveRig) -> None:
+    rig.begin(20)
     start = time.monotonic()
-    desk.live(qps=10.0)
+    rig.live(qps=10.0)
     assert time.monotonic() - start >= 0.9
-    desk.check_complete(20)
+    rig.check_complete(20)
 
 
-def test_one_model_may_have_limits_of_its_own(desk: LiveDesk) -> None:
+def test_one_model_may_have_limits_of_its_own(rig: LiveRig) -> None:
     """One at a time with a delay, for a model with very low limits; the other goes on at full speed."""
-    (desk.folder / "lake").mkdir(exist_ok=True)
-    desk.begin(8, [Asked(), Asked("anthropic")])
-    (desk.lake / "config.toml").write_text(
+    (rig.folder / "lake").mkdir(exist_ok=True)
+    rig.begin(8, [Asked(), Asked("anthropic")])
+    (rig.lake / "config.toml").write_text(
         f'[live."anthropic/{LIVE["anthropic"].model}"]\nconcurrency = 1\ngap_s = 0.1\n'
     )
     start = time.monotonic()
     seen: list[tuple[LaneProgress, ...]] = []
-    desk.live(on_progress=seen.append)
+    rig.live(on_progress=seen.append)
     assert time.monotonic() - start >= 0.7
     slow = [lane for lanes in seen for lane in lanes if lane.name.startswith("anthropic/")]
     assert max(lane.n_in_flight for lane in slow) <= 1
-    desk.check_complete(16)
+    rig.check_complete(16)
 
 
-def test_a_key_that_is_refused_on_the_way_stops_and_keeps_what_was_answered(desk: LiveDesk) -> None:
-    desk.begin(N)
-    desk.simulator.world.add_fault("live@9-:status=401")
-    done = desk.run("live", "--json", "--concurrency", "3")
+def test_a_key_that_is_refused_on_the_way_stops_and_keeps_what_was_answered(rig: LiveRig) -> None:
+    rig.begin(N)
+    rig.simulator.world.add_fault("live@9-:status=401")
+    done = rig.run("live", "--json", "--concurrency", "3")
     assert done.returncode == ExitCode.ACCESS
     assert document(done)["n_left"] == N - 8
     assert "OPENAI_API_KEY" in done.stderr.decode()
-    desk.simulator.world.clear_faults()
-    assert desk.live().n_left == 0
-    desk.check_complete(N)
-    assert billed(desk) == N
+    rig.simulator.world.clear_faults()
+    assert rig.live().n_left == 0
+    rig.check_complete(N)
+    assert billed(rig) == N
 
 
-def test_a_model_that_is_not_there_is_said_and_nothing_is_burnt(desk: LiveDesk) -> None:
-    desk.begin(N, [Asked("openai", "unknown-9"), Asked("anthropic")])
-    report = desk.live(concurrency=4)
+def test_a_model_that_is_not_there_is_said_and_nothing_is_burnt(rig: LiveRig) -> None:
+    rig.begin(N, [Asked("openai", "unknown-9"), Asked("anthropic")])
+    report = rig.live(concurrency=4)
     assert report.exit_code is ExitCode.FAILED
     (note,) = [note for note in report.notes if note.exit_code is not ExitCode.DONE]
     assert "unknown-9" in note.message
     assert note.hint
-    ledger = desk.simulator.world.ledger
+    ledger = rig.simulator.world.ledger
     assert ledger.live.n_asked <= N + 4
-    assert (report.n_left, desk.n_answers(), ledger.live.n_billed) == (N, (N, N), N)
-    assert desk.doubts().total() == 0
+    assert (report.n_left, rig.n_answers(), ledger.live.n_billed) == (N, (N, N), N)
+    assert rig.doubts().total() == 0
 
 
-def test_an_account_without_credit_stops_at_once(desk: LiveDesk) -> None:
-    desk.begin(N)
-    desk.simulator.world.add_fault("live@5-:billing=429")
-    report = desk.live(concurrency=2)
+def test_an_account_without_credit_stops_at_once(rig: LiveRig) -> None:
+    rig.begin(N)
+    rig.simulator.world.add_fault("live@5-:billing=429")
+    report = rig.live(concurrency=2)
     assert report.exit_code is ExitCode.FAILED
     assert any("credit" in (note.hint or "") for note in report.notes)
-    assert desk.simulator.world.ledger.live.n_asked <= 4 + 2 * 2
-    desk.simulator.world.clear_faults()
-    desk.live()
-    desk.check_complete(N)
+    assert rig.simulator.world.ledger.live.n_asked <= 4 + 2 * 2
+    rig.simulator.world.clear_faults()
+    rig.live()
+    rig.check_complete(N)
 
 
-def test_a_server_that_puts_off_everything_is_given_up_some_day(
-    desk: LiveDesk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_puts_off_everything_is_given_up_some_day(rig: LiveRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "STALL_S", 0.3)
-    desk.begin(N)
-    desk.simulator.world.add_fault("live@3-:status=529")
-    report = desk.live(concurrency=2)
+    rig.begin(N)
+    rig.simulator.world.add_fault("live@3-:status=529")
+    report = rig.live(concurrency=2)
     assert report.exit_code is ExitCode.FAILED
     assert "put off" in report.notes[0].message
-    desk.simulator.world.clear_faults()
-    desk.live()
-    desk.check_complete(N)
+    rig.simulator.world.clear_faults()
+    rig.live()
+    rig.check_complete(N)
 
 
 def test_a_request_that_is_refused_for_itself_is_given_up_and_the_others_go_on(
-    desk: LiveDesk, monkeypatch: pytest.MonkeyPatch
+    rig: LiveRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls, "REFUSALS_OF_ONE_MAX", 1)
-    desk.begin(N)
-    desk.simulator.world.add_fault("live@3:status=409")
-    report = desk.live(concurrency=1)
+    rig.begin(N)
+    rig.simulator.world.add_fault("live@3:status=409")
+    report = rig.live(concurrency=1)
     assert (report.n_left, report.lanes[0].counts.n_failed) == (0, 1)
-    desk.check_complete(N)
-    assert desk.view("select outcome, count(*) from results group by all order by all") == [
+    rig.check_complete(N)
+    assert rig.view("select outcome, count(*) from results group by all order by all") == [
         ("decided", N - 1), ("error", 1)
     ]  # fmt: skip
 
 
-def test_a_request_that_is_refused_for_itself_is_asked_again_later(desk: LiveDesk) -> None:
-    desk.begin(6)
-    desk.simulator.world.add_fault("live@3:status=409")
-    report = desk.live(concurrency=2)
+def test_a_request_that_is_refused_for_itself_is_asked_again_later(rig: LiveRig) -> None:
+    rig.begin(6)
+    rig.simulator.world.add_fault("live@3:status=409")
+    report = rig.live(concurrency=2)
     assert (report.n_left, report.lanes[0].counts) == (0, CallCounts(n_answered=6, n_deferred=1))
-    desk.check_complete(6)
+    rig.check_complete(6)
 
 
 # -- doubts ------------------------------------------------------------------------------------------
@@ -398,71 +399,71 @@ CUTS = [
 
 
 @pytest.mark.parametrize(("fault", "is_billed"), CUTS, ids=[fault for fault, _ in CUTS])
-def test_an_answer_that_is_not_whole_is_a_doubt_and_asked_again(desk: LiveDesk, fault: str, is_billed: bool) -> None:
+def test_an_answer_that_is_not_whole_is_a_doubt_and_asked_again(rig: LiveRig, fault: str, is_billed: bool) -> None:
     """Never an answer, never lost, never silently paid twice: `doubts` and the ledger agree."""
-    desk.begin(N)
-    desk.simulator.world.add_fault(f"live@7:{fault}")
-    report = desk.live(settings_of(deadline_s=1.0), concurrency=3)
+    rig.begin(N)
+    rig.simulator.world.add_fault(f"live@7:{fault}")
+    report = rig.live(settings_of(deadline_s=1.0), concurrency=3)
     assert (report.n_left, report.lanes[0].counts.n_doubts) == (0, 1)
-    desk.check_complete(N)
-    assert desk.doubts().total() == 1
-    assert billed(desk) == N + is_billed
-    ((reason, asked_before),) = desk.view("select reason, asked_at <= found_at from doubts")
+    rig.check_complete(N)
+    assert rig.doubts().total() == 1
+    assert billed(rig) == N + is_billed
+    ((reason, asked_before),) = rig.view("select reason, asked_at <= found_at from doubts")
     assert (bool(reason), asked_before) == (True, True)
-    assert desk.view("select sum(n_in_doubt) from audit") == [(1,)]
+    assert rig.view("select sum(n_in_doubt) from audit") == [(1,)]
 
 
-def test_a_doubt_is_held_back_when_asked_to_and_asked_again_when_told(desk: LiveDesk) -> None:
-    desk.begin(N)
-    desk.simulator.world.add_fault("live@7:reset_after")
-    report = desk.live(concurrency=2, on_doubt=OnDoubt.HOLD)
+def test_a_doubt_is_held_back_when_asked_to_and_asked_again_when_told(rig: LiveRig) -> None:
+    rig.begin(N)
+    rig.simulator.world.add_fault("live@7:reset_after")
+    report = rig.live(concurrency=2, on_doubt=OnDoubt.HOLD)
     assert (report.n_left, report.exit_code) == (1, ExitCode.ATTENTION)
-    assert billed(desk) == N
-    again = desk.live(on_doubt=OnDoubt.HOLD)
+    assert billed(rig) == N
+    again = rig.live(on_doubt=OnDoubt.HOLD)
     assert (again.n_left, again.exit_code, again.lanes[0].counts.n_held) == (1, ExitCode.ATTENTION, 1)
-    assert billed(desk) == N
-    assert desk.live().n_left == 0
-    desk.check_complete(N)
-    assert billed(desk) == N + 1
+    assert billed(rig) == N
+    assert rig.live().n_left == 0
+    rig.check_complete(N)
+    assert billed(rig) == N + 1
 
 
-def test_a_request_that_stays_in_doubt_is_given_up_and_retry_asks_it_again(desk: LiveDesk) -> None:
-    desk.begin(1)
-    desk.simulator.world.add_fault("live@1-3:reset_after")
-    report = desk.live(settings_of(max_doubts=2), concurrency=1)
+def test_a_request_that_stays_in_doubt_is_given_up_and_retry_asks_it_again(rig: LiveRig) -> None:
+    rig.begin(1)
+    rig.simulator.world.add_fault("live@1-3:reset_after")
+    report = rig.live(settings_of(max_doubts=2), concurrency=1)
     assert (report.n_left, report.lanes[0].counts.n_failed) == (0, 1)
-    desk.check_complete(1)
-    assert max(desk.doubts().values()) == 3
-    retried = retry(desk.store(), "live", confirm=lambda *_: True, providers=desk.providers())
+    rig.check_complete(1)
+    assert max(rig.doubts().values()) == 3
+    retried = retry(rig.store(), "live", confirm=lambda *_: True, providers=rig.providers())
     assert retried.submitted.preview.n_requests == 1
-    assert desk.live().n_left == 0
-    assert desk.view("select outcome, count(*) from results group by all") == [("decided", 1)]
-    desk.check_ledger()
+    assert rig.live().n_left == 0
+    assert rig.view("select outcome, count(*) from results group by all") == [("decided", 1)]
+    rig.check_ledger()
 
 
 @pytest.mark.parametrize("max_doubts", [0, 1])
-def test_the_bound_on_doubts_holds_over_processes_that_die(desk: LiveDesk, max_doubts: int) -> None:
+def test_the_bound_on_doubts_holds_over_processes_that_die(rig: LiveRig, max_doubts: int) -> None:
     """A request that was under way in each process that was killed is not asked for ever."""
-    desk.begin(6)
-    desk.lake.joinpath("config.toml").write_text(f"[live]\nmax_doubts = {max_doubts}\n")
+    rig.begin(6)
+    rig.lake.joinpath("config.toml").write_text(f"[live]\nmax_doubts = {max_doubts}\n")
     for _ in range(max_doubts + 1):
-        assert desk.run("live", "--concurrency", "1", failpoint="L3:kill").returncode == -signal.SIGKILL
-    report = desk.live(concurrency=1)
+        assert rig.run("live", "--concurrency", "1", failpoint="L3:kill").returncode == -signal.SIGKILL
+    report = rig.live(concurrency=1)
     assert (report.n_left, report.lanes[0].counts.n_failed) == (0, 1)
-    desk.check_complete(6)
-    assert billed(desk) == 5 + max_doubts + 1
+    rig.check_complete(6)
+    assert billed(rig) == 5 + max_doubts + 1
 
 
 # -- money -------------------------------------------------------------------------------------------
 
 
-def test_what_was_approved_is_not_overspent(desk: LiveDesk) -> None:
+def test_what_was_approved_is_not_overspent(rig: LiveRig) -> None:
     """The second shard's worst cost does not fit beside the first's: it is not asked, and that is said."""
-    desk.plan(N, shards="[shards]\nmax_requests = 12")
-    shown = desk.submit(max_cost_usd=None).preview
+    rig.plan(N, shards="[shards]\nmax_requests = 12")
+    shown = rig.submit(max_cost_usd=None).preview
     assert shown.cost_max_usd
     assert shown.cost_expected_usd
-    with live_desk(desk.folder / "poor") as poor:
+    with live_rig(rig.folder / "poor") as poor:
         poor.plan(N, shards="[shards]\nmax_requests = 12")
         poor.submit(max_cost_usd=(shown.cost_max_usd + shown.cost_expected_usd) / 2)
         report = poor.live()
@@ -473,12 +474,12 @@ def test_what_was_approved_is_not_overspent(desk: LiveDesk) -> None:
         poor.check_complete(N)
 
 
-def test_calls_in_doubt_count_against_what_was_approved(desk: LiveDesk) -> None:
+def test_calls_in_doubt_count_against_what_was_approved(rig: LiveRig) -> None:
     """Each may have been paid: money that was just enough for the second shard is not after them."""
-    desk.plan(N, shards="[shards]\nmax_requests = 12")
-    shown = desk.submit(max_cost_usd=None).preview
+    rig.plan(N, shards="[shards]\nmax_requests = 12")
+    shown = rig.submit(max_cost_usd=None).preview
     assert shown.cost_max_usd
-    with live_desk(desk.folder / "poor") as poor:
+    with live_rig(rig.folder / "poor") as poor:
         poor.plan(N, shards="[shards]\nmax_requests = 12")
         poor.submit(max_cost_usd=shown.cost_max_usd)
         assert poor.run("live", "--concurrency", "4", failpoint="L3:kill").returncode == -signal.SIGKILL
@@ -494,14 +495,14 @@ def test_calls_in_doubt_count_against_what_was_approved(desk: LiveDesk) -> None:
         assert taken_usd == pytest.approx(worst_usd * (1 + n_doubts / 12))
 
 
-def test_a_study_that_was_never_submitted_is_refused(desk: LiveDesk) -> None:
-    desk.plan(N)
-    done = desk.run("live", "live")
+def test_a_study_that_was_never_submitted_is_refused(rig: LiveRig) -> None:
+    rig.plan(N)
+    done = rig.run("live", "live")
     assert done.returncode == ExitCode.USAGE
     assert "never submitted" in done.stderr.decode()
     with pytest.raises(UsageError):
-        run.check_studies(desk.store(), ["other"])
-    assert desk.live().lanes == ()
+        run.check_studies(rig.store(), ["other"])
+    assert rig.live().lanes == ()
 
 
 # -- disks -------------------------------------------------------------------------------------------
@@ -517,92 +518,92 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_stops_the_run_and_keeps_what_was_answered(
     tmp_path: Path, small_disk: Path, n_pages_free: int
 ) -> None:
-    with live_desk(tmp_path, live_latency_s=(0.002, 0.004)) as outside:
-        desk = LiveDesk(small_disk, outside.simulator)
-        desk.begin(60)
+    with live_rig(tmp_path, live_latency_s=(0.002, 0.004)) as outside:
+        rig = LiveRig(small_disk, outside.simulator)
+        rig.begin(60)
         filler = fill(small_disk, n_pages_free)
         with pytest.raises(LakeError, match="No space left") as caught:
-            desk.live(concurrency=4)
+            rig.live(concurrency=4)
         assert (caught.value.exit_code, bool(caught.value.hint)) == (ExitCode.LAKE, True)
-        n_asked = billed(desk)
+        n_asked = billed(rig)
         filler.unlink()
-        assert desk.live(concurrency=4).n_left == 0
-        desk.check_complete(60)
-        assert desk.doubts().total() <= 4
-        assert billed(desk) == 60 + sum(desk.doubts().values())
+        assert rig.live(concurrency=4).n_left == 0
+        rig.check_complete(60)
+        assert rig.doubts().total() <= 4
+        assert billed(rig) == 60 + sum(rig.doubts().values())
         assert n_asked == 0 or n_pages_free
 
 
 def test_a_lake_that_cannot_be_written_is_said_before_anything_is_asked(tmp_path: Path, small_disk: Path) -> None:
-    with live_desk(tmp_path) as outside:
-        desk = LiveDesk(small_disk, outside.simulator)
-        desk.begin(N)
+    with live_rig(tmp_path) as outside:
+        rig = LiveRig(small_disk, outside.simulator)
+        rig.begin(N)
         make_read_only(small_disk)
-        done = desk.run("live")
+        done = rig.run("live")
         assert done.returncode == ExitCode.LAKE
         assert "Read-only" in done.stderr.decode()
         make_read_only(small_disk, is_so=False)
         assert outside.simulator.world.ledger.live.n_asked == 0
-        assert desk.live().n_left == 0
+        assert rig.live().n_left == 0
 
 
 # -- other commands ------------------------------------------------------------------------------------
 
 
 def test_cancel_ends_a_live_attempt_and_keeps_its_answers(tmp_path: Path) -> None:
-    with live_desk(tmp_path, live_latency_s=(0.01, 0.01)) as desk:
-        desk.begin(40)
-        stop_after(desk, 6)
-        (attempt,) = desk.attempts()
-        report = cancel(desk.store(), [attempt.attempt_id[:10]], providers=desk.providers())
+    with live_rig(tmp_path, live_latency_s=(0.01, 0.01)) as rig:
+        rig.begin(40)
+        stop_after(rig, 6)
+        (attempt,) = rig.attempts()
+        report = cancel(rig.store(), [attempt.attempt_id[:10]], providers=rig.providers())
         assert (report.asked, report.exit_code) == ((attempt.batch_id,), ExitCode.DONE)
-        (attempt,) = desk.attempts()
+        (attempt,) = rig.attempts()
         assert (attempt.phase, attempt.state) == (Phase.VERIFIED, BatchState.CANCELLED)
-        n_answered = desk.n_answers()[0]
+        n_answered = rig.n_answers()[0]
         assert 6 <= n_answered < 40
-        assert desk.view("select is_balanced, n_missing from audit") == [(True, 40 - n_answered)]
-        assert desk.live().lanes == ()
-        assert cancel(desk.store(), [attempt.attempt_id], providers=desk.providers()).asked == ()
+        assert rig.view("select is_balanced, n_missing from audit") == [(True, 40 - n_answered)]
+        assert rig.live().lanes == ()
+        assert cancel(rig.store(), [attempt.attempt_id], providers=rig.providers()).asked == ()
         cancelled = (ErrorClass.CANCELLED,)
-        retry(desk.store(), "live", classes=cancelled, confirm=lambda *_: True, providers=desk.providers())
-        assert desk.live().n_left == 0
-        assert desk.view("select count(*) from results where outcome = 'decided'") == [(40,)]
-        assert billed(desk) == 40 + desk.doubts().total()
+        retry(rig.store(), "live", classes=cancelled, confirm=lambda *_: True, providers=rig.providers())
+        assert rig.live().n_left == 0
+        assert rig.view("select count(*) from results where outcome = 'decided'") == [(40,)]
+        assert billed(rig) == 40 + rig.doubts().total()
 
 
 def test_cancel_of_what_is_being_asked_says_who_is_at_it(tmp_path: Path) -> None:
-    with live_desk(tmp_path, live_latency_s=(0.2, 0.2)) as desk:
-        desk.begin(N)
-        process = desk.start("live", "--concurrency", "1")
-        wait_for(lambda: billed(desk) > 1, process)
-        (attempt,) = desk.attempts()
+    with live_rig(tmp_path, live_latency_s=(0.2, 0.2)) as rig:
+        rig.begin(N)
+        process = rig.start("live", "--concurrency", "1")
+        wait_for(lambda: billed(rig) > 1, process)
+        (attempt,) = rig.attempts()
         with pytest.raises(BusyError, match=f"process {process.pid}") as caught:
-            cancel(desk.store(), [attempt.attempt_id], providers=desk.providers())
+            cancel(rig.store(), [attempt.attempt_id], providers=rig.providers())
         assert caught.value.hint
         process.kill()
         process.wait()
 
 
 def test_doctor_says_that_answers_wait_outside_the_tables(tmp_path: Path) -> None:
-    with live_desk(tmp_path, live_latency_s=(0.01, 0.01)) as desk:
-        desk.begin(30)
-        stop_after(desk, 6)
-        (found,) = [found for found in examine(desk.store()) if found.check == "live"]
+    with live_rig(tmp_path, live_latency_s=(0.01, 0.01)) as rig:
+        rig.begin(30)
+        stop_after(rig, 6)
+        (found,) = [found for found in examine(rig.store()) if found.check == "live"]
         assert found.level is Level.WARNING
         assert "batchpond sync" in (found.hint or "")
 
 
 def test_status_and_results_show_an_attempt_that_is_half_done(tmp_path: Path) -> None:
-    with live_desk(tmp_path, live_latency_s=(0.01, 0.01)) as desk:
-        desk.begin(30)
-        stop_after(desk, 6)
-        desk.sync()
-        ((n_planned, n_answered, n_outstanding),) = desk.view(
+    with live_rig(tmp_path, live_latency_s=(0.01, 0.01)) as rig:
+        rig.begin(30)
+        stop_after(rig, 6)
+        rig.sync()
+        ((n_planned, n_answered, n_outstanding),) = rig.view(
             "select n_planned, n_answered, n_outstanding from report_status"
         )
         assert n_planned == n_answered + n_outstanding == 30
         assert n_answered >= 6
-        assert desk.run("status").returncode == ExitCode.DONE
+        assert rig.run("status").returncode == ExitCode.DONE
 
 
 def test_progress_says_where_the_calls_stand() -> None:
@@ -613,9 +614,9 @@ def test_progress_says_where_the_calls_stand() -> None:
     )
 
 
-def test_a_run_without_a_terminal_prints_a_document_and_few_lines(desk: LiveDesk) -> None:
-    desk.begin(N)
-    done = desk.run("live", "--json")
+def test_a_run_without_a_terminal_prints_a_document_and_few_lines(rig: LiveRig) -> None:
+    rig.begin(N)
+    done = rig.run("live", "--json")
     assert document(done) == {
         "models": [
             {"model": "openai/gpt-4.1-mini", "n_requests": N, "n_answered": N, "n_calls_answered": N, "n_deferred": 0,
@@ -627,11 +628,11 @@ def test_a_run_without_a_terminal_prints_a_document_and_few_lines(desk: LiveDesk
     assert len(done.stderr.decode().splitlines()) <= 4
 
 
-def test_nothing_goes_on_after_a_run_has_returned(desk: LiveDesk) -> None:
+def test_nothing_goes_on_after_a_run_has_returned(rig: LiveRig) -> None:
     """No thread of a run outlives it, but one whose call hangs; what that brings later is not written."""
-    desk.begin(N)
+    rig.begin(N)
     before = set(threading.enumerate())
-    report = desk.live(concurrency=8)
+    report = rig.live(concurrency=8)
     assert isinstance(report, LiveReport)
     assert not [thread for thread in threading.enumerate() if thread not in before and "batchpond" in thread.name]
 

@@ -11,7 +11,7 @@ from batchpond.errors import StudyError
 from batchpond.lake.attempts import fold
 from batchpond.lake.events import read
 from batchpond.lake.schemas import PLAN
-from batchpond.plan import publish as plan_publish
+from batchpond.plan import write
 from batchpond.run.stages import StageState, remarks, stages
 from tests.rigs.sim_inputs import STUDY
 from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use
@@ -170,7 +170,7 @@ def test_a_round_of_several_files_that_was_cut_between_them_is_completed(tmp_pat
     judges = ("gpt-5.4-mini", "gpt-5.4-nano")
     whole, cut = (killed(rig_of(tmp_path / name, small_study(judges=judges))) for name in ("whole", "cut"))
     published = 0
-    real = plan_publish.publish_rows
+    real = write.publish_rows
 
     def dying(*args: object) -> None:
         nonlocal published
@@ -180,8 +180,8 @@ def test_a_round_of_several_files_that_was_cut_between_them_is_completed(tmp_pat
                 raise KeyboardInterrupt
         real(*args)  # type: ignore[arg-type]
 
-    rows = patch.multiple("batchpond.plan.write", PLAN_FILE_ROWS=3, CHUNK_ROWS=3)
-    group = patch("batchpond.plan.publish.ROW_GROUP_NARROW", 3)
+    rows = patch.multiple("batchpond.plan.write", PLAN_FILE_ROWS=3, BLOCK_ROWS=3)
+    group = patch("batchpond.plan.write.ROW_GROUP_NARROW", 3)
     narrow = patch("batchpond.lake.schemas.Table.row_group_rows", 3)
     with rows, group, narrow:
         with patch("batchpond.plan.write.publish_rows", dying), pytest.raises(KeyboardInterrupt):

@@ -8,10 +8,10 @@ from pathlib import Path
 from batchpond.lake.store import Store
 from batchpond.plan.verb import plan_study
 from batchpond.study import file as study
-from batchpond.study.stages.spec import StagedStudy
+from batchpond.study.spec import StagedStudy
 from batchpond.views import run_query
 from tests.rigs.files_study import FilesRig
-from tests.rigs.live_study import live_desk
+from tests.rigs.live_study import live_rig
 from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use, write_files
 
 COUNTS = "select stage, mode, outcome, count(*) as n from results group by all order by all"
@@ -61,15 +61,15 @@ def test_live_answers_open_a_round_of_live_judges(tmp_path: Path) -> None:
     path.write_text(study_of("live", "live"))
     loaded = study.load(path)
     assert isinstance(loaded, StagedStudy)
-    with live_desk(tmp_path) as desk:
-        store = Store.init(desk.lake)
+    with live_rig(tmp_path) as rig:
+        store = Store.init(rig.lake)
         plan_study(store, loaded)
-        desk.submit("demo")
-        assert desk.live().n_left == 0
-        assert desk.sync().n_live == 4
-        assert desk.live().n_left == 0
-        desk.sync()
-        assert run_query(desk.lake, COUNTS).to_pylist() == [
+        rig.submit("demo")
+        assert rig.live().n_left == 0
+        assert rig.sync().n_live == 4
+        assert rig.live().n_left == 0
+        rig.sync()
+        assert run_query(rig.lake, COUNTS).to_pylist() == [
             {"stage": "answers", "mode": "live", "outcome": "decided", "n": 4},
             {"stage": "verdicts", "mode": "live", "outcome": "decided", "n": 4},
         ]

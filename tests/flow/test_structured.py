@@ -19,11 +19,10 @@ from batchpond.model import Mode
 from batchpond.plan.cells import OutputSchema, canonical, make_model_configs
 from batchpond.providers import registry
 from batchpond.providers.base import ModelSettings
-from batchpond.providers.shared.body import SCHEMA
+from batchpond.providers.shared.lines import SCHEMA
 from batchpond.study.file import load
 from batchpond.study.spec import ModelSpec, Unsupported
-from batchpond.tasks import compliance, likert
-from batchpond.tasks.pressure import task as pressure
+from batchpond.tasks import compliance, likert, pressure
 from batchpond_sim.anthropic import answers as anthropic_answers
 from batchpond_sim.compatible import api as compatible
 from batchpond_sim.gemini import answers as gemini_answers
@@ -33,7 +32,8 @@ from batchpond_sim.together import answers as together_answers
 from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use
 
 SCHEMAS = {
-    rule.TASK: rule.output_schema() for rule in (compliance.AnswerRule(), likert.AnswerRule(), pressure.AnswerRule())
+    rule.TASK: rule.output_schema()
+    for rule in (compliance.ComplianceRule(), likert.LikertRule(), pressure.PressureRule())
 }
 OURS = OutputSchema(SCHEMAS["compliance"] or {})
 NAMED = {"name": "answer", "schema": OURS, "strict": True}

@@ -15,7 +15,7 @@ from batchpond.lake.attempts import Phase, fold
 from batchpond.lake.events import read
 from batchpond.lake.store import Store
 from batchpond.plan import verb as plan
-from batchpond.providers.vertex.batch import Vertex
+from batchpond.providers import registry
 from batchpond.run import submit, sync
 from batchpond.run.session import Providers
 from batchpond.study import file as study
@@ -50,7 +50,7 @@ def test_a_study_goes_through_a_storage_that_is_not_ours(emulator: str, tmp_path
             "GOOGLE_OAUTH_ACCESS_TOKEN": "ya29.of-the-test",
             "BATCHPOND_VERTEX_BUCKET": f"gs://{BUCKET}/studies/one",
         }
-        wire = Vertex.connect(SystemClock(), environ=environ)
+        wire = registry.connect("vertex", SystemClock(), environ=environ)
         providers = Providers(lambda _: wire)
         submit.submit(store, STUDY, max_cost_usd=None, limit=None, confirm=lambda _: True, providers=providers)
         sim.world.advance(20.0)

@@ -26,25 +26,20 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from batchpond.model import Outcome, Response
-from batchpond.tasks.base import Judgment
+from batchpond.tasks.base import Judgment, Rule
 from batchpond.tasks.shared import reading
-from batchpond.tasks.shared.rule import TaskRule
 from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "shout"
 
 
 @dataclass(frozen=True)
-class AnswerRule(TaskRule):
+class ShoutRule(Rule):
     """Any answer with a letter in it is decided; its label says whether it was loud."""
 
     TASK: ClassVar[str] = TASK
+    PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(("OUTPUT",), ("INPUT",))
     PARSER_VERSION: ClassVar[int] = 1
-
-    @property
-    def placeholders(self) -> Placeholders:
-        """What its templates must and may contain."""
-        return Placeholders(("OUTPUT",), ("INPUT",))
 
     def read(self, response: Response) -> Judgment:
         """Return how loud a response is."""
@@ -87,10 +82,10 @@ def test_a_task_needs_its_module_its_texts_and_a_line_in_the_registry(tmp_path: 
     (texts / "heard.txt").write_text("Is this shouted? {OUTPUT}\n")
     registry = source / "batchpond" / "tasks" / "registry.py"
     before = "from batchpond.tasks import "
-    line = "    inputs.TASK: (inputs.AnswerRule,),\n"
+    line = "    inputs.TASK: (inputs.InputsRule,),\n"
     text = registry.read_text()
     assert line in text
-    text = text.replace(before, f"{before}shout, ", 1).replace(line, f"{line}    shout.TASK: (shout.AnswerRule,),\n")
+    text = text.replace(before, f"{before}shout, ", 1).replace(line, f"{line}    shout.TASK: (shout.ShoutRule,),\n")
     registry.write_text(text)
     (tmp_path / "study.toml").write_text(STUDY)
     (tmp_path / "items.csv").write_text("id,text\na,HELLO THERE\nb,hello there\n")

@@ -17,7 +17,7 @@ from tests.rigs.sim_inputs import STUDY, write_study
 from tests.rigs.sim_providers import SIMULATED
 
 ROOT = Path(__file__).parents[2]
-LIFE_MAX = 88
+LIFE_MAX = 83
 IDLE_MAX = 29
 
 

@@ -183,3 +183,11 @@ def test_no_verb_of_the_door_leaves_a_connection_to_the_garbage_collector(tmp_pa
             timeout=120,
         )
     assert b"ResourceWarning" not in done.stderr
+
+
+def test_opening_a_lake_loads_no_engine() -> None:
+    """polars, numpy, pyarrow and DuckDB are loaded by the first verb that needs them."""
+    program = "import sys, batchpond; batchpond.Lake(); print(sorted(set(sys.argv[1:]) & set(sys.modules)))"
+    engines = ["duckdb", "numpy", "polars", "pyarrow", "httpx"]
+    done = subprocess.run([sys.executable, "-c", program, *engines], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

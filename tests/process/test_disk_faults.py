@@ -27,7 +27,7 @@ from batchpond.lake.events import read
 from batchpond.lake.records import Sent
 from batchpond.lake.store import TMP, Store
 from batchpond_sim.world.world import Settings
-from tests.rigs.processes import desk_at
+from tests.rigs.processes import rig_at
 from tests.rigs.sim_study import LATENCY_S, STUDY, Rig
 from tests.rigs.small_disk import PAGE_BYTES, fill, mounted
 
@@ -274,8 +274,8 @@ def test_a_disk_that_is_full(verb: str, starts: dict[str, Path], tmp_path: Path,
 
 def test_a_log_that_cannot_be_written_stops_nothing(starts: dict[str, Path], tmp_path: Path) -> None:
     """`batchpond submit 2>>log` on a full disk goes on, and what it has to say is in its exit code and the lake."""
-    with desk_at(tmp_path, starts["submit"] / "lake") as desk, open("/dev/full", "wb") as full:
-        desk.simulator.world.add_fault("batches.create@*:reset_before")
-        process = desk.start("submit", STUDY, "--yes", stderr=full.fileno())
+    with rig_at(tmp_path, starts["submit"] / "lake") as rig, open("/dev/full", "wb") as full:
+        rig.simulator.world.add_fault("batches.create@*:reset_before")
+        process = rig.start("submit", STUDY, "--yes", stderr=full.fileno())
         assert process.wait(60) == ExitCode.ATTENTION
-        assert {attempt.phase for attempt in desk.lake_state().attempts.values()} == {Phase.UNKNOWN}
+        assert {attempt.phase for attempt in rig.lake_state().attempts.values()} == {Phase.UNKNOWN}

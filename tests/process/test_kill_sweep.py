@@ -19,7 +19,7 @@ from batchpond.lake import failpoints
 from batchpond.lake.store import Store
 from batchpond.plan.verb import plan_study
 from batchpond.study.file import load
-from tests.rigs.processes import Desk, desk_at
+from tests.rigs.processes import Rig, rig_at
 from tests.rigs.sim_providers import SIMULATED
 from tests.rigs.sim_study import STUDY, is_of, write_study
 
@@ -62,11 +62,11 @@ def unkilled(
     """What the study costs at each provider when nothing goes wrong."""
     costs = {}
     for name in SIMULATED:
-        with desk_at(tmp_path_factory.mktemp("unkilled"), planned_lakes[name], name) as desk:
-            assert desk.submit() == ExitCode.DONE
-            assert desk.sync() == ExitCode.DONE
-            assert desk.is_complete(N_SHARDS)
-            costs[name] = desk.billed()
+        with rig_at(tmp_path_factory.mktemp("unkilled"), planned_lakes[name], name) as rig:
+            assert rig.submit() == ExitCode.DONE
+            assert rig.sync() == ExitCode.DONE
+            assert rig.is_complete(N_SHARDS)
+            costs[name] = rig.billed()
     return costs
 
 
@@ -96,9 +96,9 @@ with report.open("a") as out:
 
 
 @pytest.fixture(scope="module")
-def desks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder of desks that a reader reads all the while: no reading may ever fail."""
-    base = tmp_path_factory.mktemp("desks")
+def rigs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of rigs that a reader reads all the while: no reading may ever fail."""
+    base = tmp_path_factory.mktemp("rigs")
     report, stop = base / "report.txt", base / "stop"
     # A reading takes as long as half a pass: without pauses it would take one of a small machine's two processors.
     pause_s = "0.1" if EVERYTHING in os.environ else "3"
@@ -118,79 +118,79 @@ def cases(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(params=[FIRST])
-def desk(request: pytest.FixtureRequest, desks: Path, planned_lakes: Mapping[str, Path]) -> Iterator[Desk]:
-    folder = desks / f"desk-{time.monotonic_ns():020d}"
+def rig(request: pytest.FixtureRequest, rigs: Path, planned_lakes: Mapping[str, Path]) -> Iterator[Rig]:
+    folder = rigs / f"rig-{time.monotonic_ns():020d}"
     folder.mkdir()
-    with desk_at(folder, planned_lakes[request.param], request.param) as made:
+    with rig_at(folder, planned_lakes[request.param], request.param) as made:
         yield made
     shutil.rmtree(folder / "world")
 
 
-def assert_nothing_twice_nothing_lost(desk: Desk, unkilled: Costs) -> None:
-    attempts = desk.lake_state().attempts.values()
-    entries = desk.simulator.world.ledger.batches.values()
+def assert_nothing_twice_nothing_lost(rig: Rig, unkilled: Costs) -> None:
+    attempts = rig.lake_state().attempts.values()
+    entries = rig.simulator.world.ledger.batches.values()
     shards = Counter(attempt.shard_id for entry in entries for attempt in attempts if is_of(entry, attempt))
     assert (len(entries), len(shards), set(shards.values())) == (N_SHARDS, N_SHARDS, {1})
-    assert desk.billed() == unkilled[desk.provider]
-    assert desk.n_answers() == (N_REQUESTS, N_REQUESTS)
+    assert rig.billed() == unkilled[rig.provider]
+    assert rig.n_answers() == (N_REQUESTS, N_REQUESTS)
 
 
-def recover(desk: Desk) -> None:
+def recover(rig: Rig) -> None:
     for _ in range(SYNCS_MAX):
-        assert desk.sync() in {ExitCode.DONE, ExitCode.ATTENTION}
-        if desk.is_complete(N_SHARDS):
+        assert rig.sync() in {ExitCode.DONE, ExitCode.ATTENTION}
+        if rig.is_complete(N_SHARDS):
             return
     raise AssertionError(f"not complete after {SYNCS_MAX} syncs")
 
 
-@pytest.mark.parametrize(("desk", "name"), cases(IN_SUBMIT), indirect=["desk"])
-def test_killed_in_submit(desk: Desk, unkilled: Costs, name: str) -> None:
-    if name in OF_UPLOADS and not SIMULATED[desk.provider].has_files:
-        assert desk.submit(failpoint=f"{name}:kill") == ExitCode.DONE, "nothing is uploaded there"
-        recover(desk)
+@pytest.mark.parametrize(("rig", "name"), cases(IN_SUBMIT), indirect=["rig"])
+def test_killed_in_submit(rig: Rig, unkilled: Costs, name: str) -> None:
+    if name in OF_UPLOADS and not SIMULATED[rig.provider].has_files:
+        assert rig.submit(failpoint=f"{name}:kill") == ExitCode.DONE, "nothing is uploaded there"
+        recover(rig)
         return
-    assert desk.submit(failpoint=f"{name}:kill") == -signal.SIGKILL
+    assert rig.submit(failpoint=f"{name}:kill") == -signal.SIGKILL
     if name == "S0":  # the approval was not recorded yet: nothing may be sent until it is given again
-        assert desk.sync() == ExitCode.DONE
-        assert not desk.simulator.world.ledger.batches
-        assert desk.submit() == ExitCode.DONE
-    recover(desk)
-    assert_nothing_twice_nothing_lost(desk, unkilled)
+        assert rig.sync() == ExitCode.DONE
+        assert not rig.simulator.world.ledger.batches
+        assert rig.submit() == ExitCode.DONE
+    recover(rig)
+    assert_nothing_twice_nothing_lost(rig, unkilled)
 
 
-@pytest.mark.parametrize(("desk", "name"), cases(IN_SYNC), indirect=["desk"])
-def test_killed_in_sync(desk: Desk, unkilled: Costs, name: str) -> None:
+@pytest.mark.parametrize(("rig", "name"), cases(IN_SYNC), indirect=["rig"])
+def test_killed_in_sync(rig: Rig, unkilled: Costs, name: str) -> None:
     if name == "Y1":  # looking for a batch whose answer was lost
-        assert desk.submit(failpoint="S8.after:kill:2") == -signal.SIGKILL
+        assert rig.submit(failpoint="S8.after:kill:2") == -signal.SIGKILL
     else:
-        assert desk.submit() == ExitCode.DONE
-    assert desk.sync(failpoint=f"{name}:kill") == -signal.SIGKILL
-    recover(desk)
-    assert_nothing_twice_nothing_lost(desk, unkilled)
+        assert rig.submit() == ExitCode.DONE
+    assert rig.sync(failpoint=f"{name}:kill") == -signal.SIGKILL
+    recover(rig)
+    assert_nothing_twice_nothing_lost(rig, unkilled)
 
 
-@pytest.mark.parametrize("desk", SWEPT, indirect=True)
+@pytest.mark.parametrize("rig", SWEPT, indirect=True)
 @pytest.mark.parametrize(("first", "failpoint"), [("submit", "S4"), ("sync", "Y2")])
-def test_a_second_writer_leaves_with_its_own_exit_code(desk: Desk, unkilled: Costs, first: str, failpoint: str) -> None:
+def test_a_second_writer_leaves_with_its_own_exit_code(rig: Rig, unkilled: Costs, first: str, failpoint: str) -> None:
     arguments = ("submit", STUDY, "--yes") if first == "submit" else ("sync",)
     if first == "sync":
-        assert desk.submit() == ExitCode.DONE
-    holder = desk.start(*arguments, failpoint=f"{failpoint}:stop")
+        assert rig.submit() == ExitCode.DONE
+    holder = rig.start(*arguments, failpoint=f"{failpoint}:stop")
     try:
         os.waitid(os.P_PID, holder.pid, os.WSTOPPED | os.WNOWAIT)
-        assert desk.run(*arguments) == ExitCode.BUSY
-        assert desk.run("sync") == ExitCode.BUSY
+        assert rig.run(*arguments) == ExitCode.BUSY
+        assert rig.run("sync") == ExitCode.BUSY
     finally:
         holder.send_signal(signal.SIGCONT)
     assert holder.wait(120) == ExitCode.DONE
-    recover(desk)
-    assert_nothing_twice_nothing_lost(desk, unkilled)
+    recover(rig)
+    assert_nothing_twice_nothing_lost(rig, unkilled)
 
 
-@pytest.mark.parametrize("desk", SWEPT, indirect=True)
-def test_two_of_each_at_once(desk: Desk, unkilled: Costs) -> None:
+@pytest.mark.parametrize("rig", SWEPT, indirect=True)
+def test_two_of_each_at_once(rig: Rig, unkilled: Costs) -> None:
     for arguments in (("submit", STUDY, "--yes"), ("sync",)):
-        both = [desk.start(*arguments) for _ in range(2)]
+        both = [rig.start(*arguments) for _ in range(2)]
         assert {process.wait(120) for process in both} <= {ExitCode.DONE, ExitCode.BUSY}
-    recover(desk)
-    assert_nothing_twice_nothing_lost(desk, unkilled)
+    recover(rig)
+    assert_nothing_twice_nothing_lost(rig, unkilled)

@@ -16,7 +16,7 @@ from batchpond.errors import ExitCode
 from batchpond.lake.store import Store
 from batchpond.plan.verb import plan_study
 from batchpond.study.file import load
-from tests.rigs.processes import Desk, desk_at
+from tests.rigs.processes import Rig, rig_at
 from tests.rigs.sim_study import STUDY, write_study
 
 N_REQUESTS = 12
@@ -47,8 +47,8 @@ def planned_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, planned_lake: Path) -> Iterator[Desk]:
-    with desk_at(tmp_path, planned_lake) as made:
+def rig(tmp_path: Path, planned_lake: Path) -> Iterator[Rig]:
+    with rig_at(tmp_path, planned_lake) as made:
         yield made
 
 
@@ -59,12 +59,12 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def submit_into_silence(desk: Desk, seconds: float, program: tuple[str, ...] | None = None) -> subprocess.Popen[bytes]:
+def submit_into_silence(rig: Rig, seconds: float, program: tuple[str, ...] | None = None) -> subprocess.Popen[bytes]:
     """Start `submit`, and return once its batch is made and its answer is not coming."""
-    desk.simulator.world.add_fault(f"batches.create@1:hang_after={seconds}")
+    rig.simulator.world.add_fault(f"batches.create@1:hang_after={seconds}")
     more = {} if program is None else {"program": program}
-    process = desk.start(*SUBMIT, stderr=subprocess.PIPE, **more)
-    wait_until(lambda: bool(desk.simulator.world.ledger.batches))
+    process = rig.start(*SUBMIT, stderr=subprocess.PIPE, **more)
+    wait_until(lambda: bool(rig.simulator.world.ledger.batches))
     return process
 
 
@@ -73,31 +73,31 @@ def ended(process: subprocess.Popen[bytes]) -> tuple[int, str]:
     return process.returncode, stderr.decode()
 
 
-def assert_one_batch_with_every_answer(desk: Desk) -> None:
-    assert desk.sync() == ExitCode.DONE
-    assert desk.is_complete(1)
-    assert len(desk.simulator.world.ledger.batches) == 1
-    assert desk.billed()[0] == N_REQUESTS
-    assert desk.n_answers() == (N_REQUESTS, N_REQUESTS)
+def assert_one_batch_with_every_answer(rig: Rig) -> None:
+    assert rig.sync() == ExitCode.DONE
+    assert rig.is_complete(1)
+    assert len(rig.simulator.world.ledger.batches) == 1
+    assert rig.billed()[0] == N_REQUESTS
+    assert rig.n_answers() == (N_REQUESTS, N_REQUESTS)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_ended_while_the_create_is_on_the_wire(desk: Desk, number: signal.Signals) -> None:
+def test_ended_while_the_create_is_on_the_wire(rig: Rig, number: signal.Signals) -> None:
     """A process that is told to go goes at once, by the signal, as shells expect; not so under `nohup`."""
     before = signal.signal(number, signal.SIG_DFL)  # the tests themselves may run under `nohup`
     try:
-        process = submit_into_silence(desk, 60)
+        process = submit_into_silence(rig, 60)
     finally:
         signal.signal(number, before)
     process.send_signal(number)
     assert ended(process)[0] == -number
-    assert_one_batch_with_every_answer(desk)
+    assert_one_batch_with_every_answer(rig)
 
 
 @pytest.mark.parametrize("is_impatient", [False, True], ids=["once", "again and again"])
-def test_ctrl_c_while_the_create_is_on_the_wire(desk: Desk, is_impatient: bool) -> None:
+def test_ctrl_c_while_the_create_is_on_the_wire(rig: Rig, is_impatient: bool) -> None:
     """130 and what is safe, once; however often it is pressed, until the process is gone."""
-    process = submit_into_silence(desk, 60)
+    process = submit_into_silence(rig, 60)
     process.send_signal(signal.SIGINT)
     while is_impatient and process.poll() is None:
         process.send_signal(signal.SIGINT)
@@ -106,36 +106,36 @@ def test_ctrl_c_while_the_create_is_on_the_wire(desk: Desk, is_impatient: bool) 
     assert code == ExitCode.INTERRUPTED
     assert stderr.count("interrupted. What was recorded is safe") == 1
     assert "Traceback" not in stderr
-    assert_one_batch_with_every_answer(desk)
+    assert_one_batch_with_every_answer(rig)
 
 
-def test_ctrl_c_does_not_reach_a_job_in_the_background(desk: Desk) -> None:
+def test_ctrl_c_does_not_reach_a_job_in_the_background(rig: Rig) -> None:
     """A shell starts it with SIGINT ignored, so that Ctrl-C ends what is in the foreground only."""
-    process = submit_into_silence(desk, 1.0, IN_BACKGROUND)
+    process = submit_into_silence(rig, 1.0, IN_BACKGROUND)
     process.send_signal(signal.SIGINT)
     assert ended(process)[0] == ExitCode.DONE
-    assert_one_batch_with_every_answer(desk)
+    assert_one_batch_with_every_answer(rig)
 
 
-def test_asleep_longer_than_the_lease_while_the_create_is_on_the_wire(desk: Desk) -> None:
+def test_asleep_longer_than_the_lease_while_the_create_is_on_the_wire(rig: Rig) -> None:
     """The lock is held all the while, and the batch is found although its answer went by unheard."""
-    process = submit_into_silence(desk, LEASE_S / 2, HASTY)
+    process = submit_into_silence(rig, LEASE_S / 2, HASTY)
     process.send_signal(signal.SIGSTOP)
-    assert desk.sync() == ExitCode.BUSY
+    assert rig.sync() == ExitCode.BUSY
     time.sleep(LEASE_S)
     process.send_signal(signal.SIGCONT)
     assert ended(process)[0] == ExitCode.DONE
-    assert_one_batch_with_every_answer(desk)
+    assert_one_batch_with_every_answer(rig)
 
 
-def test_asleep_between_the_record_and_the_create(desk: Desk) -> None:
+def test_asleep_between_the_record_and_the_create(rig: Rig) -> None:
     """What was decided before the nap is not sent after it: it is given up, and sent anew by a later pass."""
-    process = desk.start(*SUBMIT, failpoint="S8.before:stop", program=HASTY)
+    process = rig.start(*SUBMIT, failpoint="S8.before:stop", program=HASTY)
     os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
     time.sleep(2 * LEASE_S)
     process.send_signal(signal.SIGCONT)
     assert process.wait(30) == ExitCode.DONE
-    assert not desk.simulator.world.ledger.batches
-    assert desk.start("sync", program=HASTY).wait(30) == ExitCode.DONE
-    desk.let_batches_end()
-    assert_one_batch_with_every_answer(desk)
+    assert not rig.simulator.world.ledger.batches
+    assert rig.start("sync", program=HASTY).wait(30) == ExitCode.DONE
+    rig.let_batches_end()
+    assert_one_batch_with_every_answer(rig)

@@ -26,10 +26,10 @@ from batchpond.providers import registry
 from batchpond.run import submit
 from batchpond.run.session import Providers
 from batchpond.study import file as study
-from batchpond.study.stages.spec import StagedStudy
+from batchpond.study.spec import StagedStudy
 from batchpond.views import run_query
 from tests.process.test_kill_sweep import EVERYTHING, IN_SUBMIT
-from tests.rigs.processes import Desk, desk_at
+from tests.rigs.processes import Rig, rig_at
 from tests.rigs.sim_inputs import STUDY
 from tests.rigs.sim_study import is_of
 from tests.rigs.stage_study import spec_study, write_files
@@ -89,32 +89,32 @@ def dying(moment: str, nth: int) -> tuple[str, ...]:
 
 
 @contextmanager
-def asked(folder: Path, planned: Path) -> Iterator[Desk]:
-    """Lay out a desk whose study's first stage has ended at the provider, and nobody knows it yet."""
-    with desk_at(folder, planned) as desk:
-        found = desk.environment()
+def asked(folder: Path, planned: Path) -> Iterator[Rig]:
+    """Lay out a rig whose study's first stage has ended at the provider, and nobody knows it yet."""
+    with rig_at(folder, planned) as rig:
+        found = rig.environment()
         with httpx.HTTPTransport() as wire:
             report = submit.submit(
-                Store.open(desk.lake), STUDY, max_cost_usd=None, limit=None, confirm=lambda _: True,
+                Store.open(rig.lake), STUDY, max_cost_usd=None, limit=None, confirm=lambda _: True,
                 providers=Providers(lambda name: registry.connect(name, transport=wire, environ=found)),
             )  # fmt: skip
         assert report.exit_code is ExitCode.DONE
-        desk.let_batches_end()
-        yield desk
+        rig.let_batches_end()
+        yield rig
 
 
-def finish(desk: Desk, *, is_in_doubt: bool = False) -> None:
+def finish(rig: Rig, *, is_in_doubt: bool = False) -> None:
     """Let `sync` and nothing else bring the study to its end; a batch in doubt is told while it is looked for."""
     for _ in range(SYNCS_MAX):
-        assert desk.sync() in ({ExitCode.DONE, ExitCode.ATTENTION} if is_in_doubt else {ExitCode.DONE})
-        if desk.is_complete(N_SHARDS):
+        assert rig.sync() in ({ExitCode.DONE, ExitCode.ATTENTION} if is_in_doubt else {ExitCode.DONE})
+        if rig.is_complete(N_SHARDS):
             return
-    raise AssertionError(f"{len(desk.lake_state().shards)} shards, not complete after {SYNCS_MAX} syncs")
+    raise AssertionError(f"{len(rig.lake_state().shards)} shards, not complete after {SYNCS_MAX} syncs")
 
 
-def outcome_of(desk: Desk) -> Outcome:
+def outcome_of(rig: Rig) -> Outcome:
     """Return what the study came to."""
-    return Outcome(run_query(desk.lake, TABLE, max_rows=10_000).to_pylist(), desk.billed())
+    return Outcome(run_query(rig.lake, TABLE, max_rows=10_000).to_pylist(), rig.billed())
 
 
 @pytest.fixture(scope="module")
@@ -134,10 +134,10 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def undisturbed(planned: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """What the study comes to when nothing goes wrong."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    with asked(folder, planned) as desk:
-        assert desk.sync() == ExitCode.DONE
-        finish(desk)
-        found = outcome_of(desk)
+    with asked(folder, planned) as rig:
+        assert rig.sync() == ExitCode.DONE
+        finish(rig)
+        found = outcome_of(rig)
     assert found.billed[0] == len(found.results) == N_ALL
     return found
 
@@ -154,24 +154,24 @@ def points() -> list[tuple[str, int]]:
 def test_killed_while_rounds_are_opened(
     planned: Path, undisturbed: Outcome, tmp_path: Path, name: str, nth: int
 ) -> None:
-    with asked(tmp_path, planned) as desk:
-        assert desk.start("sync", failpoint=f"{name}:kill:{nth}").wait(120) == -signal.SIGKILL
-        finish(desk, is_in_doubt=name in NOT_FOUND_AT_ONCE)
-        assert_asked_once(desk)
-        assert outcome_of(desk) == undisturbed
+    with asked(tmp_path, planned) as rig:
+        assert rig.start("sync", failpoint=f"{name}:kill:{nth}").wait(120) == -signal.SIGKILL
+        finish(rig, is_in_doubt=name in NOT_FOUND_AT_ONCE)
+        assert_asked_once(rig)
+        assert outcome_of(rig) == undisturbed
 
 
 def is_killed_beside(folder: Path, planned: Path, undisturbed: Outcome, moment: str, nth: int) -> bool:
     """Whether a pass dies beside its nth publication; then the study must come to the same all the same."""
     folder.mkdir()
-    with asked(folder, planned) as desk:
-        ended = desk.start("sync", program=dying(moment, nth)).wait(120)
+    with asked(folder, planned) as rig:
+        ended = rig.start("sync", program=dying(moment, nth)).wait(120)
         if ended == ExitCode.DONE:
             return False
         assert ended == -signal.SIGKILL
-        finish(desk)
-        assert_asked_once(desk)
-        assert outcome_of(desk) == undisturbed
+        finish(rig)
+        assert_asked_once(rig)
+        assert outcome_of(rig) == undisturbed
     return True
 
 
@@ -188,11 +188,11 @@ def test_killed_beside_a_publication(planned: Path, undisturbed: Outcome, tmp_pa
     assert n_killed >= N_PUBLISHED_MIN
 
 
-def assert_asked_once(desk: Desk) -> None:
+def assert_asked_once(rig: Rig) -> None:
     """One batch a shard by the provider's own ledger, one answer a request by the lake."""
-    attempts = desk.lake_state().attempts.values()
-    entries = desk.simulator.world.ledger.batches.values()
+    attempts = rig.lake_state().attempts.values()
+    entries = rig.simulator.world.ledger.batches.values()
     owners = [[a.shard_id for a in attempts if is_of(entry, a)] for entry in entries]
     assert len(owners) == len({shard for found in owners for shard in found}) == N_SHARDS
     assert all(len(found) == 1 for found in owners)
-    assert desk.n_answers() == (N_ALL, N_ALL)
+    assert rig.n_answers() == (N_ALL, N_ALL)

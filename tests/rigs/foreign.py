@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from batchpond.errors import UsageError
-from batchpond.interop.foreign import Doubt, Reader, Said
+from batchpond.interop.foreign import Defaults, Doubt, Reader
 from batchpond.interop.imports import ForeignReport, import_foreign
 from batchpond.lake.store import Store
 
@@ -48,9 +48,9 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def bring(store: Store, reader: Reader, *paths: Path, **options: Any) -> ForeignReport:
     """Import files and folders."""
-    said = Said(**options.pop("said", {}))
+    defaults = Defaults(**options.pop("defaults", {}))
     accepted = [Doubt(word) for word in options.pop("accept", ())]
-    return import_foreign(store, reader, paths, said=said, accepted=accepted, **options)
+    return import_foreign(store, reader, paths, defaults=defaults, accepted=accepted, **options)
 
 
 def rows_of(store: Store, name: str) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from batchpond import ids
 from batchpond.model import (
     CreateSpec,
 )
+from batchpond.providers import registry
 from batchpond.providers.gemini.batch import Gemini
 from tests.rigs import wire_script
 from tests.rigs.wire_script import Answer
@@ -28,8 +29,8 @@ class Script(wire_script.Script):
 
     def __init__(self, *answers: Answer | Callable[[httpx.Request], Answer], **environ: str) -> None:
         super().__init__(*answers)
-        self.wire: Gemini = Gemini.connect(
-            self.clock, transport=self.transport, environ={"GEMINI_API_KEY": KEY} | environ
+        self.wire: Gemini = registry.connect(
+            "gemini", self.clock, transport=self.transport, environ={"GEMINI_API_KEY": KEY} | environ
         )
 
 

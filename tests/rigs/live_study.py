@@ -128,7 +128,7 @@ def settings_of(**values: Any) -> LiveSettings:
 
 
 @dataclass
-class LiveDesk:
+class LiveRig:
     """A lake and a running simulator; a verb runs in this process or, as `start` does, in one of its own."""
 
     folder: Path
@@ -292,12 +292,12 @@ def _begun(n_requests: int, asked: tuple[Asked, ...], **more: Any) -> Path:
     """Return a lake in which a study of live models alone is planned and approved: nobody has been called yet."""
     folder = Path(tempfile.mkdtemp(prefix="batchpond-begun-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    with live_desk(folder) as desk:
-        desk.plan(n_requests, asked, **more)
-        desk.submit(more.get("name", STUDY))
-        assert desk.simulator.world.ledger.live.n_asked == 0
-        assert not desk.simulator.world.ledger.batches
-        return desk.lake
+    with live_rig(folder) as rig:
+        rig.plan(n_requests, asked, **more)
+        rig.submit(more.get("name", STUDY))
+        assert rig.simulator.world.ledger.live.n_asked == 0
+        assert not rig.simulator.world.ledger.batches
+        return rig.lake
 
 
 def _paths(provider: str, model: str) -> Iterator[str]:
@@ -312,11 +312,11 @@ def _paths(provider: str, model: str) -> Iterator[str]:
 
 
 @contextmanager
-def live_desk(folder: Path, settings: Settings | None = None, **more: Any) -> Iterator[LiveDesk]:
-    """Lay out an empty desk beside a running simulator."""
+def live_rig(folder: Path, settings: Settings | None = None, **more: Any) -> Iterator[LiveRig]:
+    """Lay out an empty rig beside a running simulator."""
     folder.mkdir(parents=True, exist_ok=True)
     with server.running(settings or Settings(seed=1, **more), folder / "world") as simulator:
-        yield LiveDesk(folder, simulator)
+        yield LiveRig(folder, simulator)
 
 
 def wait_for(is_so: Callable[[], bool], process: subprocess.Popen[bytes] | None = None, bound_s: float = 30.0) -> None:

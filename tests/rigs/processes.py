@@ -25,7 +25,7 @@ PROGRAM = (sys.executable, "-m", "batchpond")
 
 
 @dataclass
-class Desk:
+class Rig:
     """A lake and a running simulator."""
 
     lake: Path
@@ -100,9 +100,9 @@ class Desk:
 
 
 @contextmanager
-def desk_at(folder: Path, planned_lake: Path, provider: str = "openai") -> Iterator[Desk]:
-    """Lay out a desk with a copy of a planned lake."""
+def rig_at(folder: Path, planned_lake: Path, provider: str = "openai") -> Iterator[Rig]:
+    """Lay out a rig with a copy of a planned lake."""
     shutil.copytree(planned_lake, folder / "copy")
     (folder / "copy").rename(folder / "lake")  # a reader must not see half a copy
     with server.running(SETTINGS, folder / "world") as simulator:
-        yield Desk(folder / "lake", simulator, provider)
+        yield Rig(folder / "lake", simulator, provider)

@@ -36,10 +36,10 @@ def _all_views() -> duckdb.DuckDBPyConnection:
 def views_over(tables: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open all views of the product, with `tables` standing in for the tables or views of those names.
 
-    Given judgments are the `calls` too, unless those are given.
+    Given judgments are the `calls` too, and those of people `imported_judgments`, unless these are given.
     """
     connection = _all_views()
-    tables = {**_calls(connection, tables), **tables}
+    tables = {**_calls(connection, tables), **_imported(connection, tables), **tables}
     originals = [definition(connection, name) for name in tables]
     try:
         for name, rows in tables.items():
@@ -60,6 +60,21 @@ def _calls(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table]
     parts = [part.rename_columns([names.get(name, name) for name in part.column_names]) for part in judged]
     chosen = [part.select([name for name in known if name in part.column_names]) for part in parts]
     return {"calls": pa.concat_tables(chosen, promote_options="default")} if chosen else {}
+
+
+def _imported(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Return what the given judgments of people are as imported ones."""
+    task = {"pair_judgments": "pairwise", "item_judgments": None}
+    known = {column[0] for column in connection.execute("DESCRIBE imported_judgments").fetchall()}
+    found = []
+    for name in task.keys() & tables.keys():
+        for row in tables[name].to_pylist():
+            if row.get("provider") == "human":
+                given = row | {"item_first": row.get("item_first", row.get("item"))}
+                given |= {"candidate_first": row.get("candidate_first", row.get("candidate"))}
+                given |= {"task": task[name] or row["task"]}
+                found.append({column: value for column, value in given.items() if column in known})
+    return {"imported_judgments": table(found)} if found else {}
 
 
 def definition(connection: duckdb.DuckDBPyConnection, name: str) -> str:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from hypothesis import strategies as st
 
 from batchpond.model import Finish, Outcome, Response, ResponseStatus
-from batchpond.tasks.base import Judgment
+from batchpond.study import parts
+from batchpond.study.toml import Table
+from batchpond.tasks.base import Judgment, Rule
 
 ANY_TEXT = st.text(st.characters())  # lone surrogates included
 RATED = {Outcome.DECIDED, Outcome.TIE}
 MEGABYTE = 1_000_000
+
+
+def rule_of(task: str, **settings: Any) -> Rule:
+    """Return the rule that a study's settings describe."""
+    return parts.answer(Table("study.toml", "", ("answer",), settings), task)
 
 
 def answered(text: str | None, finish: Finish | None = Finish.STOP, refusal: str | None = None) -> Response:

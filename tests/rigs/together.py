@@ -12,7 +12,7 @@ import httpx
 
 from batchpond.clock import ManualClock
 from batchpond.model import CreateSpec
-from batchpond.providers.together.batch import Together
+from batchpond.providers import registry
 from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import Settings, World, world_at
 from tests.rigs import wire_script
@@ -59,7 +59,7 @@ class Script(wire_script.Script):
     def __init__(self, *answers: Answer | Callable[[httpx.Request], Answer], **environ: str) -> None:
         super().__init__(*answers)
         environ = {"TOGETHER_API_KEY": KEY} | environ
-        self.wire = Together.connect(self.clock, transport=self.transport, environ=environ)
+        self.wire = registry.connect("together", self.clock, transport=self.transport, environ=environ)
 
 
 class Api:

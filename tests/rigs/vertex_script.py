@@ -10,7 +10,7 @@ import httpx
 
 from batchpond import ids
 from batchpond.model import CreateSpec
-from batchpond.providers.vertex.batch import Vertex
+from batchpond.providers import registry
 from tests.rigs import wire_script
 from tests.rigs.wire_script import Answer
 
@@ -41,7 +41,7 @@ class Script(wire_script.Script):
 
     def __init__(self, *answers: Answer | Callable[[httpx.Request], Answer], **environ: str) -> None:
         super().__init__(*answers)
-        self.wire = Vertex.connect(self.clock, transport=self.transport, environ=ENVIRON | environ)
+        self.wire = registry.connect("vertex", self.clock, transport=self.transport, environ=ENVIRON | environ)
 
     @property
     def calls(self) -> list[str]:

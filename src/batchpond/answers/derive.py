@@ -26,7 +26,7 @@ from batchpond.model import FileRole, Match, Response, ResponseStatus, Take
 from batchpond.providers import registry
 from batchpond.tasks import registry as tasks
 from batchpond.tasks.base import Judgment, Rule
-from batchpond.tasks.prompts import AnswerRule
+from batchpond.tasks.prompts import PromptsRule
 
 Judge = Callable[[Sequence[Response]], list[Judgment]]
 
@@ -37,12 +37,12 @@ _HINT: Final = "one DuckDB expression over an answer's `text`, for example regex
 def judge_of(spec: Mapping[str, Any]) -> Judge:
     """Return what reads responses by one entry of a study's `parsers`; raises LakeError if it is unknown."""
     rule = tasks.rule_of(spec)
-    if isinstance(rule, AnswerRule) and rule.expressions:
+    if isinstance(rule, PromptsRule) and rule.expressions:
         return _by_sql(rule)
     return lambda responses: [rule.read(response) for response in responses]
 
 
-def _by_sql(rule: AnswerRule) -> Judge:
+def _by_sql(rule: PromptsRule) -> Judge:
     def judge(responses: Sequence[Response]) -> list[Judgment]:
         values = views.evaluate(rule.expressions, [response.text or "" for response in responses])
         return [rule.read_values(response, found) for response, found in zip(responses, values, strict=True)]
@@ -52,7 +52,7 @@ def _by_sql(rule: AnswerRule) -> Judge:
 
 def check(rule: Rule, where: str) -> None:
     """Raise StudyError for SQL in a rule that could read no answer; `where` names the rule's settings."""
-    if not isinstance(rule, AnswerRule):
+    if not isinstance(rule, PromptsRule):
         return
     for name, expression in rule.expressions.items():
         problem = views.why_not(expression, is_number=name in _NUMBERS)

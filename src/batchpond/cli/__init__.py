@@ -1,4 +1,4 @@
-"""The command line: one file per command; `output` owns stdout, `diagnostics` owns stderr."""
+"""The command line: a file per command, or for two of a kind; `output` owns stdout, `diagnostics` owns stderr."""
 
 from __future__ import annotations
 

@@ -11,8 +11,15 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import Format, plural
-from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
-from batchpond.cli.passes import providers, show_note
+from batchpond.cli.frame import (
+    Invocation,
+    format_option,
+    pass_invocation,
+    pond_command,
+    providers,
+    show_note,
+    yes_option,
+)
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -44,7 +51,7 @@ HEADS = ("provider", "batch", "state", "created", "of", "done", "failed", "endpo
               help="Which planned request each custom_id is: .csv, .jsonl or .parquet.")  # fmt: skip
 @click.option("--force", "is_forced", is_flag=True,
               help="With --map: even if its requests were asked before; the first answer stays.")  # fmt: skip
-@click.option("-y", "--yes", "is_yes", is_flag=True, help="Do not ask.")
+@yes_option
 @format_option
 @pass_invocation
 def command(

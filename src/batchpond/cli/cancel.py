@@ -8,8 +8,16 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import plural
-from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
-from batchpond.cli.passes import notes_documents, providers, show_note
+from batchpond.cli.frame import (
+    Invocation,
+    json_option,
+    notes_documents,
+    pass_invocation,
+    pond_command,
+    providers,
+    show_note,
+    yes_option,
+)
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
     "batchpond cancel --yes k3vq7d mz2x4p",
 )
 @click.argument("batches", nargs=-1, required=True, metavar="BATCH...")
-@click.option("-y", "--yes", "is_yes", is_flag=True, help="Do not ask.")
+@yes_option
 @json_option
 @pass_invocation
 def command(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_json: bool) -> ExitCode:

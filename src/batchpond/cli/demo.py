@@ -60,7 +60,8 @@ def command(invocation: Invocation, is_json: bool) -> None:
 def _report(invocation: Invocation) -> Path | None:
     """Write the demo's report beside its lake, where the packages are there that draw it, and say where it is."""
     from batchpond import demo
-    from batchpond.results.report import build, files
+    from batchpond.results.report import build
+    from batchpond.results.report import build as files
 
     if not files.is_extra_installed():
         hint = "pip install 'batchpond[report]'; `batchpond report` then writes all of it on one page"

@@ -27,7 +27,7 @@ class Diagnostics:
     is_quiet: bool = False
     is_verbose: bool = False
     is_json: bool = False
-    has_progress: bool = True
+    is_without_progress: bool = False
     color: str = "auto"
     _last_progress: str = field(default="", init=False)
     _last_progress_s: float = field(default=float("-inf"), init=False)
@@ -76,7 +76,7 @@ class Diagnostics:
 
         An unchanged text is repeated once a minute, so that a log shows the process is alive.
         """
-        if self.is_quiet or not self.has_progress:
+        if self.is_quiet or self.is_without_progress:
             return
         now_s = time.monotonic()
         if text == self._last_progress and now_s - self._last_progress_s < HEARTBEAT_S:

@@ -8,7 +8,7 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import plural
-from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
+from batchpond.cli.frame import Invocation, force_option, json_option, pass_invocation, pond_command
 from batchpond.errors import UsageError
 
 KINDS = ("parquet", "csv", "jsonl")
@@ -31,7 +31,7 @@ LAYOUTS = ("pairwisellm", "speceval", "sycobench")
 @click.option("--study", help="With --layout: one study alone.")
 @click.option("--keep-formulas", is_flag=True,
               help="In csv, leave text that a spreadsheet would run as it is.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace files that are there.")
+@force_option
 @json_option
 @pass_invocation
 def command(

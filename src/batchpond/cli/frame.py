@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import importlib
 import os
@@ -23,6 +24,7 @@ from batchpond.errors import BatchpondError, ExitCode
 
 if TYPE_CHECKING:
     from batchpond.lake.store import Store
+    from batchpond.run.session import Counts, Note, Providers
 
 PROGRAM = "batchpond"
 DEFAULT_LAKE = Path("lake")
@@ -31,6 +33,11 @@ COMMANDS = (
     "init", "demo", "keys", "templates", "plan", "submit", "live", "sync", "status", "retry", "cancel", "resolve",
     "adopt", "query", "views", "results", "rank", "report", "export", "import", "audit", "doctor", "simulate",
 )  # fmt: skip
+# The commands that stand in the file of another one, to which they belong, under their own names.
+TOGETHER = {
+    "retry": "submit", "views": "query", "results": "query", "templates": "init", "keys": "doctor",
+    "audit": "status",
+}  # fmt: skip
 JSON_FLAGS = ("--json", "--format json", "--format=json", "--format jsonl", "--format=jsonl")
 SAFE_TO_STOP = (
     "interrupted. What was recorded is safe, and batches that were sent go on at the providers; "
@@ -70,39 +77,26 @@ class Invocation:
 pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
 
 
-def _on_invocation(
-    apply: Callable[[Invocation, Any], None],
-) -> Callable[[click.Context, click.Parameter, Any], None]:
+def _sets_diagnostics(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def callback(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
         if value is not None and value is not False:
-            apply(ctx.ensure_object(Invocation), value)
+            setattr(ctx.ensure_object(Invocation).diagnostics, name, value)
 
     return callback
 
 
-def _set_lake(invocation: Invocation, path: Path) -> None:
-    invocation.lake_path = path
-    invocation.is_lake_given = True
-
-
-def _set_color(invocation: Invocation, color: str) -> None:
-    invocation.diagnostics.color = color
-
-
-def _set_quiet(invocation: Invocation, _: bool) -> None:
-    invocation.diagnostics.is_quiet = True
-
-
-def _set_verbose(invocation: Invocation, _: bool) -> None:
-    invocation.diagnostics.is_verbose = True
-
-
-def _set_no_progress(invocation: Invocation, _: bool) -> None:
-    invocation.diagnostics.has_progress = False
+def _set_lake(ctx: click.Context, _parameter: click.Parameter, path: Path | None) -> None:
+    if path is not None:
+        invocation = ctx.ensure_object(Invocation)
+        invocation.lake_path, invocation.is_lake_given = path, True
 
 
 def _common_options(*, is_group: bool) -> list[click.Parameter]:
-    hidden = not is_group
+    def spoken(*names: str, sets: str, **settings: Any) -> click.Option:
+        callback = _sets_diagnostics(sets)
+        return click.Option(names, expose_value=False, hidden=not is_group, callback=callback, **settings)
+
+    colors = click.Choice(["auto", "always", "never"])
     return [
         click.Option(
             ["--lake"],
@@ -110,41 +104,13 @@ def _common_options(*, is_group: bool) -> list[click.Parameter]:
             metavar="DIR",
             envvar="BATCHPOND_LAKE" if is_group else None,
             expose_value=False,
-            callback=_on_invocation(_set_lake),
+            callback=_set_lake,
             help="The lake's folder (or BATCHPOND_LAKE); ./lake otherwise.",
         ),
-        click.Option(
-            ["-q", "--quiet"],
-            is_flag=True,
-            expose_value=False,
-            hidden=hidden,
-            callback=_on_invocation(_set_quiet),
-            help="Only warnings and errors on stderr.",
-        ),
-        click.Option(
-            ["-v", "--verbose"],
-            is_flag=True,
-            expose_value=False,
-            hidden=hidden,
-            callback=_on_invocation(_set_verbose),
-            help="More detail on stderr, tracebacks too.",
-        ),
-        click.Option(
-            ["--color"],
-            type=click.Choice(["auto", "always", "never"]),
-            expose_value=False,
-            hidden=hidden,
-            callback=_on_invocation(_set_color),
-            help="Colour; auto obeys NO_COLOR and the terminal.",
-        ),
-        click.Option(
-            ["--no-progress"],
-            is_flag=True,
-            expose_value=False,
-            hidden=hidden,
-            callback=_on_invocation(_set_no_progress),
-            help="No progress lines.",
-        ),
+        spoken("-q", "--quiet", sets="is_quiet", is_flag=True, help="Only warnings and errors on stderr."),
+        spoken("-v", "--verbose", sets="is_verbose", is_flag=True, help="More detail on stderr, tracebacks too."),
+        spoken("--color", sets="color", type=colors, help="Colour; auto obeys NO_COLOR and the terminal."),
+        spoken("--no-progress", sets="is_without_progress", is_flag=True, help="No progress lines."),
     ]
 
 
@@ -184,8 +150,9 @@ class LazyGroup(click.Group):
         """Import and return one command."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"batchpond.cli.{cmd_name}{'_' if cmd_name == 'import' else ''}")
-        loaded: click.Command = module.command
+        file = TOGETHER.get(cmd_name, cmd_name)
+        module = importlib.import_module(f"batchpond.cli.{file}{'_' if file == 'import' else ''}")
+        loaded: click.Command = getattr(module, cmd_name if cmd_name in TOGETHER else "command")
         return loaded
 
     def resolve_command(
@@ -245,6 +212,10 @@ def json_option(function: _F) -> _F:
     return click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")(function)
 
 
+yes_option = click.option("-y", "--yes", "is_yes", is_flag=True, help="Do not ask.")
+force_option = click.option("--force", is_flag=True, help="Replace files that are there.")
+
+
 def _wants_json(arguments: Sequence[str]) -> bool:
     asked = " ".join(arguments)
     return any(f"{flag} " in f"{asked} " for flag in JSON_FLAGS)
@@ -289,3 +260,33 @@ def _end(diagnostics: Diagnostics, error: BaseException, *, was_interrupted: boo
 def _usage_hint(error: click.ClickException) -> str | None:
     ctx = getattr(error, "ctx", None)
     return f"`{ctx.command_path} --help` shows its options" if ctx is not None else None
+
+
+def providers(store: Store) -> Providers:
+    """Return the providers, each connected with the environment's key when first needed; to be closed by `with`."""
+    from batchpond.run.session import Providers
+
+    return Providers.of_environment(store.clock, store.path)
+
+
+def show_note(diagnostics: Diagnostics, note: Note) -> None:
+    """Say one note of a pass when it comes up."""
+    from batchpond.run.session import Severity
+
+    match note.severity:
+        case Severity.INFO:
+            diagnostics.note(note.message, hint=note.hint)
+        case Severity.WARNING:
+            diagnostics.warning(note.message, hint=note.hint)
+        case Severity.ERROR:
+            diagnostics.problem(note.message, hint=note.hint)
+
+
+def counts_document(counts: Counts | None) -> dict[str, int] | None:
+    """Return a pass's counts as JSON; null when there was no pass."""
+    return None if counts is None else dataclasses.asdict(counts)
+
+
+def notes_documents(notes: Sequence[Note]) -> list[dict[str, Any]]:
+    """Return a pass's notes as JSON."""
+    return [{"severity": note.severity, "message": note.message, "hint": note.hint} for note in notes]

@@ -14,10 +14,10 @@ from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_c
 from batchpond.errors import UsageError
 
 if TYPE_CHECKING:
-    from batchpond.interop.foreign import Doubt, Reader, Said
+    from batchpond.interop.foreign import Defaults, Doubt, Reader
     from batchpond.interop.imports import ForeignReport, Tally
 
-SAID = ("study", "template_id", "rubric_id", "provider", "request_model", "thinking")
+DEFAULT_COLUMNS = ("study", "template_id", "rubric_id", "provider", "request_model", "thinking")
 SHOWN_PLACES = 3
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -66,8 +66,8 @@ def foreign_options(function: _F) -> _F:
     """Add what all importers of other tools' files take."""
     function = click.option("--study", help="The study to file judgments under, where the files name none.")(function)
     function = click.option(
-        "--set", "said", metavar="COLUMN=VALUE", multiple=True,
-        help=f"What the files do not say: {', '.join(SAID[1:])}.",
+        "--set", "defaults", metavar="COLUMN=VALUE", multiple=True,
+        help=f"What the files do not say: {', '.join(DEFAULT_COLUMNS[1:])}.",
     )(function)  # fmt: skip
     function = click.option(
         "--accept", "accepted", metavar="KIND", multiple=True,
@@ -178,8 +178,8 @@ def rows(
     """
     from batchpond.interop.rows import reader
 
-    said = {entry.partition("=")[0] for entry in given["said"]}
-    found = reader(map_path, provider, pattern=pattern, task=task, rules_path=rules_path, said=said)
+    columns = {entry.partition("=")[0] for entry in given["defaults"]}
+    found = reader(map_path, provider, pattern=pattern, task=task, rules_path=rules_path, given=columns)
     _import(invocation, found, paths, is_json=is_json, **given)
 
 
@@ -189,7 +189,7 @@ def _import(
     paths: tuple[Path, ...],
     *,
     study: str | None,
-    said: tuple[str, ...],
+    defaults: tuple[str, ...],
     accepted: tuple[str, ...],
     is_strict: bool,
     is_json: bool,
@@ -197,24 +197,26 @@ def _import(
     from batchpond.interop.imports import import_foreign
     from batchpond.lake.store import Store
 
-    known, doubts = _said(study, said), _doubts(accepted)
+    known, doubts = _defaults(study, defaults), _doubts(accepted)
     store = Store.init(invocation.lake_path)
-    report = import_foreign(store, reader, paths, said=known, accepted=doubts, is_strict=is_strict)
+    report = import_foreign(store, reader, paths, defaults=known, accepted=doubts, is_strict=is_strict)
     if is_json:
         output.document(report)
     _tell(invocation, report)
 
 
-def _said(study: str | None, said: tuple[str, ...]) -> Said:
-    from batchpond.interop.foreign import Said
+def _defaults(study: str | None, written: tuple[str, ...]) -> Defaults:
+    from batchpond.interop.foreign import Defaults
 
     values: dict[str, str] = {"study": study} if study else {}
-    for entry in said:
+    for entry in written:
         name, mark, value = entry.partition("=")
-        if name not in SAID or not mark or not value.strip() or name in values:
-            raise UsageError(f"--set {entry!r} is not COLUMN=VALUE", hint=f"columns: {', '.join(SAID)}, each once")
+        if name not in DEFAULT_COLUMNS or not mark or not value.strip() or name in values:
+            raise UsageError(
+                f"--set {entry!r} is not COLUMN=VALUE", hint=f"columns: {', '.join(DEFAULT_COLUMNS)}, each once"
+            )
         values[name] = value
-    return Said(**values)
+    return Defaults(**values)
 
 
 def _doubts(accepted: tuple[str, ...]) -> list[Doubt]:

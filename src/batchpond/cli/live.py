@@ -10,8 +10,7 @@ import click
 from batchpond.cli import output
 from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.formats import age, plural
-from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
-from batchpond.cli.passes import notes_documents, show_note
+from batchpond.cli.frame import Invocation, json_option, notes_documents, pass_invocation, pond_command, show_note
 from batchpond.errors import ExitCode
 
 if TYPE_CHECKING:

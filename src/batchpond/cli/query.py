@@ -1,4 +1,4 @@
-"""`query`: one SELECT over the lake, in a sandbox."""
+"""`query`, `views` and `results`: rows of the lake, by SQL in a sandbox or a row per planned request."""
 
 from __future__ import annotations
 
@@ -49,3 +49,79 @@ def _standard_input() -> str:
     if len(text) > SQL_BYTES_MAX:
         raise UsageError(f"the query on standard input is longer than {SQL_BYTES_MAX:,} characters")
     return text
+
+
+WIDE = 160
+
+
+@pond_command(
+    "views",
+    "batchpond views",
+    "batchpond views --ddl > batchpond.sql && duckdb -init batchpond.sql",
+)
+@click.option("--ddl", "is_ddl", is_flag=True, help="Print the script that makes them, for plain DuckDB.")
+@format_option
+@pass_invocation
+def views(invocation: Invocation, is_ddl: bool, form: Format) -> None:
+    """List the views that SQL can ask, in the order in which they build on each other.
+
+    Every one is also in lake/batchpond.duckdb: `duckdb -readonly lake/batchpond.duckdb`.
+    """
+    from batchpond import views
+
+    if is_ddl:
+        store = invocation.store()
+        output.script(views.ddl(store.path, store.all_files()))
+        return
+    names: tuple[str, ...] = ("view", "stage", "grain", "question")
+    rows = [(view.name, view.stage, view.grain, view.question) for view in views.views()]
+    if form is Format.TABLE and output.is_terminal() and output.width() < WIDE:
+        names, rows = ("view", "question"), [(row[0], row[3]) for row in rows]  # type: ignore[misc]
+    output.records(names, rows, form, has_color=invocation.color_stdout())
+
+
+ORDER = ("study", "slot")
+# What fits a terminal and answers "who won"; every other form prints all columns.
+TERMINAL_COLUMNS = (
+    "template_id",
+    "rubric_id",
+    "request_model",
+    "thinking",
+    "item_first",
+    "item_second",
+    "verdict",
+    "outcome",
+)
+LEFT_OUT_BELOW = 100
+LEFT_OUT = frozenset({"rubric_id", "thinking"})
+
+
+@pond_command(
+    "results",
+    "batchpond results --study demo --limit 20",
+    "batchpond results --format parquet > results.parquet",
+    "batchpond results --json | jq '.[] | select(.outcome == \"refused\") | .text'",
+)
+@click.option("--study", help="Only this study; all of them otherwise.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most this many rows.")
+@click.option("--all-columns", is_flag=True, help="On a terminal, all columns too.")
+@format_option
+@pass_invocation
+def results(invocation: Invocation, study: str | None, limit: int | None, all_columns: bool, form: Format) -> None:
+    """Print one row per planned request: who won, or why nobody did.
+
+    Rows stream, so a study of any size fits. A request without an answer yet is a row too.
+    """
+    from batchpond.views.read import stream
+
+    store = invocation.store()
+    is_short = form is Format.TABLE and output.is_terminal() and not all_columns
+    columns = _terminal_columns() if is_short else None
+    with stream(store.path, "results", columns=columns, study=study, order=ORDER, limit=limit) as rows:
+        n_left_out = output.table(rows, form, has_color=invocation.color_stdout())
+    invocation.note_left_out(n_left_out)
+
+
+def _terminal_columns() -> tuple[str, ...]:
+    is_narrow = output.width() < LEFT_OUT_BELOW
+    return tuple(name for name in TERMINAL_COLUMNS if not (is_narrow and name in LEFT_OUT))

@@ -9,7 +9,7 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import plural
-from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
+from batchpond.cli.frame import Invocation, force_option, json_option, pass_invocation, pond_command
 from batchpond.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ FORMS = ("html", "md")
 @click.option("--figures", "folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
               help="Also write each figure as SVG, PDF and PNG.")  # fmt: skip
 @click.option("--open", "is_shown", is_flag=True, help="Show the page in a browser.")
-@click.option("--force", is_flag=True, help="Replace files that are there.")
+@force_option
 @json_option
 @pass_invocation
 def command(
@@ -55,7 +55,8 @@ def command(
     """
     # Before the store, which would hold linear algebra to one thread.
     from batchpond.results.export import refuse_existing
-    from batchpond.results.report import build, files
+    from batchpond.results.report import build
+    from batchpond.results.report import build as files
 
     chosen = files.ReportFormat(form or ("md" if path is not None and path.suffix.lower() == ".md" else "html"))
     is_page = chosen is files.ReportFormat.HTML

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpond.cli import output
-from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
-from batchpond.cli.passes import providers
+from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command, providers, yes_option
 from batchpond.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ RISKS = {
 @click.option("--refetch", "is_refetch", is_flag=True, help="Download the files of a mismatched batch again.")
 @click.option("--known", "is_known", is_flag=True, help="You have seen to a second batch of an attempt.")
 @click.option("--take", type=click.Choice(["first", "second", "none"]), help="Which of two answers that differ counts.")
-@click.option("-y", "--yes", "is_yes", is_flag=True, help="Do not ask.")
+@yes_option
 @json_option
 @pass_invocation
 def command(

@@ -62,8 +62,8 @@ def command(
     """
     from batchpond.demo import environment
     from batchpond_sim import SimulatorError
-    from batchpond_sim.faults.faults import describe_faults
     from batchpond_sim.host import server
+    from batchpond_sim.world.faults import describe_faults
     from batchpond_sim.world.world import Settings
 
     if is_listing:

@@ -1,4 +1,4 @@
-"""`submit`: show the cost, ask, send."""
+"""`submit` and `retry`: show the cost, ask, send; and how requests failed, and what asking them again may cost."""
 
 from __future__ import annotations
 
@@ -9,14 +9,31 @@ import click
 from batchpond.cli import formats, output
 from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.formats import plural, provider_text, usd
-from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
-from batchpond.cli.passes import counts_document, notes_documents, providers, show_note
+from batchpond.cli.frame import (
+    Invocation,
+    counts_document,
+    json_option,
+    notes_documents,
+    pass_invocation,
+    pond_command,
+    providers,
+    show_note,
+    yes_option,
+)
 from batchpond.errors import ExitCode, UsageError
+from batchpond.model import ErrorClass
 
 if TYPE_CHECKING:
-    from batchpond.run.submit import SubmitPreview, SubmitReport
+    from collections.abc import Sequence
+
+    from batchpond.run.due import FailureCount
+    from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
 
 COLUMNS = ("provider", "model", "requests", "batches", "input tokens", "expected", "at worst")
+_max_cost_option = click.option(
+    "--max-cost", "max_cost_usd", type=click.FloatRange(min=0), metavar="USD",
+    help="Refuse above this expected cost, and never spend more than it.",
+)  # fmt: skip
 
 
 @pond_command(
@@ -26,10 +43,9 @@ COLUMNS = ("provider", "model", "requests", "batches", "input tokens", "expected
     "batchpond submit my-study --yes --json",
 )
 @click.argument("study")
-@click.option("-y", "--yes", "is_yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.option("--dry-run", is_flag=True, help="Show what would be sent and its cost; send nothing.")
-@click.option("--max-cost", "max_cost_usd", type=click.FloatRange(min=0), metavar="USD",
-              help="Refuse above this expected cost, and never spend more than it.")  # fmt: skip
+@_max_cost_option
 @click.option("--limit", type=click.IntRange(min=1), metavar="N",
               help="A stable sample of N requests first; the rest can follow later.")  # fmt: skip
 @click.option("--again", is_flag=True, help="Ask what was asked before once more; it is paid once more, too.")
@@ -57,12 +73,7 @@ def command(
     diagnostics = invocation.diagnostics
 
     def confirm(preview: SubmitPreview) -> bool:
-        if not is_json:
-            diagnostics.say(preview_text(preview))
-        return is_yes or diagnostics.confirm(
-            f"Send {plural(preview.n_requests, 'request')} for at most {usd(preview.cost_max_usd)}?",
-            flag="--yes",
-        )
+        return _is_confirmed(diagnostics, preview, "" if is_json else preview_text(preview), is_yes=is_yes)
 
     store = invocation.store()
     with providers(store) as connected:
@@ -84,6 +95,15 @@ def command(
         output.text(preview_text(report.preview))
     _conclude(diagnostics, report, dry_run=dry_run)
     return report.exit_code
+
+
+def _is_confirmed(diagnostics: Diagnostics, preview: SubmitPreview, text: str, *, is_yes: bool) -> bool:
+    """Show what would be sent, where a text says it, and return whether it may be."""
+    if text:
+        diagnostics.say(text)
+    return is_yes or diagnostics.confirm(
+        f"Send {plural(preview.n_requests, 'request')} for at most {usd(preview.cost_max_usd)}?", flag="--yes"
+    )
 
 
 def preview_text(preview: SubmitPreview) -> str:
@@ -159,3 +179,102 @@ def _conclude(diagnostics: Diagnostics, report: SubmitReport, *, dry_run: bool) 
             diagnostics.note(
                 f"{plural(report.n_live, 'live request')} approved", hint=f"`batchpond live {preview.study}` asks them"
             )
+
+
+FAILURE_COLUMNS = ("provider", "model", "failure", "requests", "asked again", "out of attempts")
+
+
+@pond_command(
+    "retry",
+    "batchpond retry my-study --dry-run",
+    "batchpond retry my-study --only expired --only transient --yes",
+    "batchpond retry my-study --only billing --max-cost 5",
+)
+@click.argument("study")
+@click.option(
+    "--only",
+    "classes",
+    multiple=True,
+    type=click.Choice([str(name) for name in ErrorClass]),
+    metavar="CLASS",
+    help=f"Only what failed so; may be repeated. One of: {', '.join(ErrorClass)}.",
+)
+@click.option("--max-attempts", type=click.IntRange(min=1, max=100), metavar="N",
+              help="Leave alone what was in N batches already.  [default: the study's, or 3]")  # fmt: skip
+@yes_option
+@click.option("--dry-run", is_flag=True, help="Show what would be asked again and its cost; send nothing.")
+@_max_cost_option
+@json_option
+@pass_invocation
+def retry(
+    invocation: Invocation,
+    study: str,
+    classes: Sequence[str],
+    max_attempts: int | None,
+    is_yes: bool,
+    dry_run: bool,
+    max_cost_usd: float | None,
+    is_json: bool,
+) -> ExitCode:
+    """Ask the failed requests of a submitted STUDY once more.
+
+    Without --only these are the classes of the study's [retry], or else transient errors and expired and
+    missing answers. Billing errors, retired models and requests that the provider calls wrong are asked
+    again only when you name them. What has an answer is never asked again.
+    """
+    from batchpond.run.submit import retry
+
+    diagnostics = invocation.diagnostics
+
+    def confirm(preview: SubmitPreview, failures: tuple[FailureCount, ...]) -> bool:
+        return _is_confirmed(diagnostics, preview, "" if is_json else _shown(preview, failures), is_yes=is_yes)
+
+    store = invocation.store()
+    with providers(store) as connected:
+        report = retry(
+            store,
+            study,
+            classes=[ErrorClass(name) for name in classes],
+            max_attempts=max_attempts,
+            max_cost_usd=max_cost_usd,
+            confirm=None if dry_run else confirm,
+            providers=connected,
+            on_note=lambda note: show_note(diagnostics, note),
+        )
+    submitted = report.submitted
+    if submitted.counts is None and submitted.preview.n_requests and not dry_run:
+        raise UsageError("not confirmed; nothing was sent", hint=f"`batchpond retry {study}` asks again")
+    if is_json:
+        output.document(retry_document(report))
+    elif dry_run or not submitted.preview.n_requests:
+        output.text(_shown(submitted.preview, report.failures))
+    if dry_run:
+        diagnostics.note("dry run: nothing was sent", hint=f"`batchpond retry {study}` sends it")
+    elif submitted.counts is not None:
+        diagnostics.note(
+            f"{plural(submitted.counts.n_created, 'batch')} created",
+            hint="`batchpond sync` collects the answers and sends what waits",
+        )
+    return submitted.exit_code
+
+
+_KEYS = ("provider", "request_model", "error_class", "n_requests", "n_due", "n_out_of_attempts")
+
+
+def _values(failure: FailureCount) -> tuple[str, str, str, int, int, int]:
+    n_out = failure.n_chosen - failure.n_due
+    return failure.provider, failure.request_model, failure.error_class, failure.n_requests, failure.n_due, n_out
+
+
+def retry_document(report: RetryReport) -> dict[str, Any]:
+    """Return the JSON shape of a retry."""
+    rows = [dict(zip(_KEYS, _values(failure), strict=True)) for failure in report.failures]
+    return {**document(report.submitted), "failures": rows}
+
+
+def _shown(preview: SubmitPreview, failures: Sequence[FailureCount]) -> str:
+    if not failures:
+        return f"nothing of {preview.study} has failed that was asked"
+    rows = [tuple(f"{v:,}" if isinstance(v, int) else v for v in _values(failure)) for failure in failures]
+    table = "\n".join(formats.aligned(FAILURE_COLUMNS, rows, n_text_columns=3))
+    return f"{table}\n\n{preview_text(preview)}" if preview.n_requests else table

@@ -14,8 +14,16 @@ import click
 from batchpond.cli import output
 from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.formats import age, plural
-from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
-from batchpond.cli.passes import counts_document, notes_documents, providers, show_note
+from batchpond.cli.frame import (
+    Invocation,
+    counts_document,
+    json_option,
+    notes_documents,
+    pass_invocation,
+    pond_command,
+    providers,
+    show_note,
+)
 from batchpond.errors import BusyError, ExitCode, UsageError
 
 if TYPE_CHECKING:

@@ -246,7 +246,7 @@ ACCEPTABLE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Defaults:
     """What a person says of files that do not say it themselves."""
 
     study: str | None = None
@@ -386,7 +386,7 @@ class Findings:
             self.batches.append(batch)
 
 
-Reader = Callable[[Sequence[SourceFile], Said, Findings], Iterator[Record]]
+Reader = Callable[[Sequence[SourceFile], Defaults, Findings], Iterator[Record]]
 
 
 def needed(entry: Mapping[str, Any], name: str, place: str, findings: Findings) -> str | None:

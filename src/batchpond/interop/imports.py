@@ -20,6 +20,7 @@ from batchpond.errors import UsageError
 from batchpond.files import PROBLEMS_SHOWN_MAX, listed
 from batchpond.interop.foreign import (
     MEANINGS,
+    Defaults,
     Doubt,
     Findings,
     ForeignJudgment,
@@ -27,7 +28,6 @@ from batchpond.interop.foreign import (
     ForeignText,
     Reader,
     Record,
-    Said,
     TrackedBatch,
     files_below,
 )
@@ -214,19 +214,19 @@ def import_foreign(
     reader: Reader,
     paths: Sequence[Path],
     *,
-    said: Said | None = None,
+    defaults: Defaults | None = None,
     accepted: Iterable[Doubt] = (),
     is_strict: bool = False,
 ) -> ForeignReport:
     """Import what `reader` finds in files and folders, or nothing of it.
 
-    `said` fills in what the files do not say, `accepted` are doubts that a person answers for. Raises
+    `defaults` fills in what the files do not say, `accepted` are doubts that a person answers for. Raises
     UsageError that lists broken rows, contradictions, and with `is_strict` every doubt; and BusyError.
     """
     files = files_below(paths)
     findings = Findings(frozenset(accepted))
     where = ", ".join(map(str, paths))
-    with _staged(store, reader(files, said or Said(), findings), findings, said or Said()) as staged:
+    with _staged(store, reader(files, defaults or Defaults(), findings), findings, defaults or Defaults()) as staged:
         _check_problems(findings, where)
         with store.lock("import"):
             names = [IMPORTED_JUDGMENTS.name, ITEMS.name, RUBRICS.name]
@@ -241,7 +241,7 @@ def import_foreign(
 
 
 @contextmanager
-def _staged(store: Store, records: Iterator[Record], findings: Findings, said: Said) -> Iterator[_Staged]:
+def _staged(store: Store, records: Iterator[Record], findings: Findings, defaults: Defaults) -> Iterator[_Staged]:
     """Write the records, as they come, to where SQL can read them."""
     judgments, texts = store.scratch(".parquet"), store.scratch(".parquet")
     for path in (judgments, texts):
@@ -251,7 +251,7 @@ def _staged(store: Store, records: Iterator[Record], findings: Findings, said: S
             pq.ParquetWriter(os.fspath(judgments), _STAGED, compression="zstd") as judged,
             pq.ParquetWriter(os.fspath(texts), _TEXTS, compression="zstd") as written,
         ):
-            rubrics, n_rubrics = _write(records, judged, written, findings, said)
+            rubrics, n_rubrics = _write(records, judged, written, findings, defaults)
         yield _Staged(judgments, texts, rubrics, n_rubrics)
     finally:
         judgments.unlink(missing_ok=True)
@@ -266,7 +266,7 @@ def _write(
     judged: pq.ParquetWriter,
     written: pq.ParquetWriter,
     findings: Findings,
-    said: Said,
+    defaults: Defaults,
 ) -> tuple[dict[str, ForeignRubric], int]:
     rubrics: dict[str, ForeignRubric] = {}
     n_rubrics = 0
@@ -274,7 +274,7 @@ def _write(
     while block := list(itertools.islice(records, _BLOCK_ROWS)):
         judgments, texts = [], []
         for record in block:
-            row = _row(record, next(numbers), said)
+            row = _row(record, next(numbers), defaults)
             match record:
                 case ForeignJudgment():
                     judgments.append(row)
@@ -288,14 +288,14 @@ def _write(
     return rubrics, n_rubrics
 
 
-def _row(record: Record, line_no: int, said: Said) -> dict[str, Any]:
+def _row(record: Record, line_no: int, defaults: Defaults) -> dict[str, Any]:
     place = {"line_no": line_no, "place": record.source}
     match record:
         case ForeignJudgment():
             row = {name: getattr(record, name) for name in (*COLUMNS, *_FLAGS)}
-            row["study"] = record.study or said.study or STUDY_DEFAULT
+            row["study"] = record.study or defaults.study or STUDY_DEFAULT
             for name in _DEFAULTS:
-                row[name] = row[name] or getattr(said, name) or UNSPECIFIED
+                row[name] = row[name] or getattr(defaults, name) or UNSPECIFIED
             return place | row
         case ForeignText():
             item = Item(record.item_id, record.text, record.metadata())

@@ -16,13 +16,12 @@ from batchpond import views
 from batchpond.errors import UsageError
 from batchpond.lake.tables import literal
 from batchpond.model import Outcome
-from batchpond.results.export import translated
-from batchpond.results.export_files import LayoutReport, Tree, safe
+from batchpond.results.export import LayoutReport, Tree, safe, translated
 
 if TYPE_CHECKING:
     import duckdb
 
-    from batchpond.results.export_files import Tree
+    from batchpond.results.export import Tree
 
 _STAMP: Final = "00000000_000000"  # a run has no time of its own here
 _KINDS: Final = {"ranking": "rankings", "compliance": "compliance", "likert": "likert"}

@@ -18,12 +18,12 @@ from typing import Any, Final
 from batchpond import fields
 from batchpond.errors import UsageError
 from batchpond.interop.foreign import (
+    Defaults,
     Doubt,
     Findings,
     ForeignJudgment,
     ForeignText,
     Record,
-    Said,
     SourceFile,
     TrackedBatch,
     csv_header,
@@ -33,9 +33,9 @@ from batchpond.interop.foreign import (
 )
 from batchpond.model import FileRole, Origin, Outcome, Response, ResponseStatus, Verdict
 from batchpond.providers import registry
-from batchpond.tasks.pairwise import AnswerRule, parse
+from batchpond.tasks.pairwise import PairwiseRule
 
-_RULE: Final = AnswerRule()
+_RULE: Final = PairwiseRule()
 _OUTPUT_NAME: Final = re.compile(r"(.*batch_\d+)_output\.jsonl", re.IGNORECASE)
 _SEGMENT_NAME: Final = re.compile(r"(.*batch_\d+)_results\.csv", re.IGNORECASE)
 _COMBINED_NAME: Final = re.compile(r"combined_.*\.csv", re.IGNORECASE)
@@ -74,7 +74,7 @@ class _Job:
 @dataclass
 class _Context:
     findings: Findings
-    said: Said
+    defaults: Defaults
     jobs: dict[tuple[str, str], _Job] = field(default_factory=dict)
     sample_ids: set[str] = field(default_factory=set)
 
@@ -82,9 +82,9 @@ class _Context:
         return self.jobs.get((_folder(file), file.path.name), _Job(None, None))
 
 
-def read(files: Sequence[SourceFile], said: Said, findings: Findings) -> Iterator[Record]:
+def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[Record]:
     """Yield what files of pairwiseLLM hold; raises UsageError for a CSV that is none."""
-    context = _Context(findings, said)
+    context = _Context(findings, defaults)
     kinds = {file.shown: _kind(file) for file in files if file.path.suffix.lower() == ".csv"}
     for file in files:
         if kinds.get(file.shown) is _Kind.REGISTRY:
@@ -208,7 +208,7 @@ def _is_known_pair(row: Mapping[str, str], first: str, second: str, place: str, 
         findings.doubt(Doubt.SIMULATED, place, f"compares {first} with {second}")
         return False
     custom_id = row.get("custom_id", "")
-    backend = row.get("backend") or job.provider or context.said.provider
+    backend = row.get("backend") or job.provider or context.defaults.provider
     is_gemini = backend in _GEMINI or custom_id.startswith("GEM_")
     is_ours = "origin" in row  # an export of a lake, where every answer was joined by its own id
     if is_gemini and not is_ours and not custom_id.startswith(_LIVE):
@@ -313,7 +313,7 @@ def _failure(row: Mapping[str, str]) -> Outcome | None:
 
 def _read_again(text: str, claim: Verdict | None, place: str, findings: Findings) -> tuple[Verdict | None, Outcome]:
     """Return the verdict that a text gives by the strict rule, if it is not another than the recorded one."""
-    found = parse(Response(None, ResponseStatus.SUCCEEDED, text=text), _RULE)
+    found = _RULE.read(Response(None, ResponseStatus.SUCCEEDED, text=text))
     if found.outcome is Outcome.AMBIGUOUS:
         findings.doubt(Doubt.BOTH_ANSWERS, place, f"was recorded as {claim}")
         return None, Outcome.AMBIGUOUS
@@ -332,7 +332,7 @@ def _read_again(text: str, claim: Verdict | None, place: str, findings: Findings
 def _read_output(file: SourceFile, context: _Context) -> Iterator[Record]:
     """Yield the answers of a provider's output file that no CSV was made of."""
     findings, job = context.findings, context.job(file)
-    provider = job.provider or context.said.provider
+    provider = job.provider or context.defaults.provider
     if provider is None:
         findings.skip(file.shown, "nothing says whose output it is; `--set provider=NAME` does")
         return
@@ -353,7 +353,7 @@ def _read_output(file: SourceFile, context: _Context) -> Iterator[Record]:
 
 
 def _answered(response: Response, pair: tuple[str, str], place: str, job: _Job) -> ForeignJudgment:
-    found = parse(response, _RULE)
+    found = _RULE.read(response)
     known: dict[str, Any] = {
         "template_id": job.template_id,
         "provider": job.provider,

@@ -16,13 +16,13 @@ from batchpond.answers.derive import Judge
 from batchpond.errors import UsageError
 from batchpond.files import Columns, RowFile, listed
 from batchpond.interop.foreign import (
+    Defaults,
     Doubt,
     Findings,
     ForeignJudgment,
     ForeignText,
     Reader,
     Record,
-    Said,
     SourceFile,
     output_id,
     shortened,
@@ -30,13 +30,11 @@ from batchpond.interop.foreign import (
 from batchpond.model import FileRole, Outcome, Response, ResponseStatus
 from batchpond.providers import registry
 from batchpond.study import file as study
-from batchpond.study.spec import Study
-from batchpond.study.stages.spec import StagedStudy
-from batchpond.tasks import compliance, likert, pairwise, prompts, ranking
+from batchpond.study.spec import StagedStudy, Study
+from batchpond.tasks import compliance, likert, pairwise, pressure, prompts, ranking
 from batchpond.tasks.base import Judgment, Rule
-from batchpond.tasks.pressure import task as pressure
+from batchpond.tasks.prompts import Pattern
 from batchpond.tasks.shared import reading as common
-from batchpond.tasks.shared.regex import Pattern
 
 ROWS_MAX: Final = 300_000  # more than any provider takes in one batch
 ID_MAX_CHARS: Final = 1_000
@@ -90,9 +88,9 @@ class Asked(Protocol):
 class Table:
     """A table with a row per custom_id."""
 
-    def __init__(self, path: Path, task: str, said: Collection[str] = ()) -> None:
+    def __init__(self, path: Path, task: str, given: Collection[str] = ()) -> None:
         self.name = path.name
-        self._found = _read_table(path, task, said)
+        self._found = _read_table(path, task, given)
 
     def row(self, custom_id: str) -> Row | None:
         """Return the row of a custom_id."""
@@ -113,9 +111,9 @@ class IdPattern:
     Raises UsageError for one that cannot be used. Which ids should have been there it cannot say.
     """
 
-    def __init__(self, text: str, task: str, said: Collection[str] = ()) -> None:
+    def __init__(self, text: str, task: str, given: Collection[str] = ()) -> None:
         self.name = "the pattern"
-        self._task, self._said = task, said
+        self._task, self._given = task, given
         self._patterns = [Pattern(f"^(?:{form})$") for form in (text, *_other_ways(text))]
         self._patterns[0].check("--pattern")
         self._names = {name: COLUMNS.aliases.get(name, name) for name in self._patterns[0].groups}
@@ -125,7 +123,7 @@ class IdPattern:
                     f"--pattern has the group {name!r}, which is no column",
                     hint=f"columns: {', '.join(COLUMNS.optional)}",
                 )
-        named = {*self._names.values(), *said}
+        named = {*self._names.values(), *given}
         lacking = [name for name in NEEDS[task] if name not in named] if "task" not in named else []
         if lacking:
             raise UsageError(f"--pattern has no group {lacking[0]!r}, which {task} needs", hint="name it (?P<name>...)")
@@ -136,7 +134,7 @@ class IdPattern:
         if found is None:
             return None
         row = dict.fromkeys(COLUMNS.names) | {"custom_id": custom_id, "task": self._task} | found
-        problem = _problem(row, self._said)
+        problem = _problem(row, self._given)
         if problem is not None:
             raise ValueError(problem)
         return row
@@ -175,13 +173,13 @@ def check_task(task: str) -> None:
         raise UsageError(f"--task {task} is none of {', '.join(NEEDS)}")
 
 
-def _read_table(path: Path, task: str, said: Collection[str]) -> dict[str, Row]:
+def _read_table(path: Path, task: str, given: Collection[str]) -> dict[str, Row]:
     file = RowFile(path, COLUMNS)
     found: dict[str, Row] = {}
     for block in file.blocks():
-        for given in block.to_pylist():
-            row = given | {"task": given["task"] or task}
-            problem = _problem(row, said)
+        for read in block.to_pylist():
+            row = read | {"task": read["task"] or task}
+            problem = _problem(row, given)
             if problem is None and row["custom_id"] in found:
                 problem = f"repeats the custom_id of line {found[row['custom_id']]['line_no']}"
             if problem is not None:
@@ -202,13 +200,13 @@ def _read_table(path: Path, task: str, said: Collection[str]) -> dict[str, Row]:
     return found
 
 
-def _problem(row: Mapping[str, Any], said: Collection[str]) -> str | None:
+def _problem(row: Mapping[str, Any], given: Collection[str]) -> str | None:
     task = row["task"]
     if not row["custom_id"]:
         return "has no custom_id"
     if task not in NEEDS:
         return f"has task {shortened(task)}"
-    missing = next((name for name in NEEDS[task] if name not in said and not (row[name] or "").strip()), None)
+    missing = next((name for name in NEEDS[task] if name not in given and not (row[name] or "").strip()), None)
     if missing is not None:
         return f"has no {missing}, which {task} needs"
     if row["item_first"] is not None and row["item_first"] == row["item_second"]:
@@ -225,11 +223,11 @@ def whole(text: str | None) -> int | None:
 _BLOCK_LINES: Final = 1_000
 _BOM: Final = b"\xef\xbb\xbf"
 _RULES: Final[Mapping[str, Rule]] = {
-    pairwise.TASK: pairwise.AnswerRule(),
-    ranking.TASK: ranking.AnswerRule(),
-    compliance.TASK: compliance.AnswerRule(),
-    likert.TASK: likert.AnswerRule(),
-    pressure.TASK: pressure.AnswerRule(),
+    pairwise.TASK: pairwise.PairwiseRule(),
+    ranking.TASK: ranking.RankingRule(),
+    compliance.TASK: compliance.ComplianceRule(),
+    likert.TASK: likert.LikertRule(),
+    pressure.TASK: pressure.PressureRule(),
 }
 
 
@@ -275,17 +273,17 @@ def reader(
     pattern: str | None = None,
     task: str = pairwise.TASK,
     rules_path: Path | None = None,
-    said: Collection[str] = (),
+    given: Collection[str] = (),
 ) -> Reader:
     """Return what reads a provider's output files by a table or a pattern of its custom_ids.
 
-    `task` is that of rows that name none, `said` the columns that a person gives for all of them, `rules_path` a
+    `task` is that of rows that name none, `given` the columns that a person gives for all of them, `rules_path` a
     study file whose rules read the answers of their tasks. Raises UsageError for what cannot be used of these.
     """
     check_task(task)
     if (map_path is None) == (pattern is None):
         raise UsageError("what was asked is said by one of --map and --pattern")
-    asked = Table(map_path, task, said) if map_path is not None else IdPattern(pattern or "", task, said)
+    asked = Table(map_path, task, given) if map_path is not None else IdPattern(pattern or "", task, given)
     return _Output(asked, provider, _judges(rules_path))
 
 
@@ -297,7 +295,7 @@ class _Output:
     provider: str
     judges: Mapping[str, Judge]
 
-    def __call__(self, files: Sequence[SourceFile], said: Said, findings: Findings) -> Iterator[Record]:  # noqa: ARG002 - a Reader
+    def __call__(self, files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[Record]:  # noqa: ARG002 - a Reader
         chosen = _Chosen()
         for place, line, response in self._responses(files, findings):
             _choose(self.asked, chosen, _line(place, line, response), response, findings)

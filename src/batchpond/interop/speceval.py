@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from batchpond import fields, ids
 from batchpond.interop.foreign import (
+    Defaults,
     Doubt,
     Findings,
     ForeignJudgment,
     ForeignRubric,
     ForeignText,
     Record,
-    Said,
     SourceFile,
     TrackedBatch,
     is_error_text,
@@ -27,7 +27,7 @@ from batchpond.interop.foreign import (
     shortened,
 )
 from batchpond.model import Outcome, Response, ResponseStatus, Verdict
-from batchpond.study.statements import read as statements
+from batchpond.study import statements
 from batchpond.tasks import compliance, ranking
 from batchpond.tasks.base import Judgment
 from batchpond.tasks.shared import reading as common
@@ -221,7 +221,7 @@ class _Judged:
     judge: str | None
 
 
-def read(files: Sequence[SourceFile], said: Said, findings: Findings) -> Iterator[Record]:  # noqa: ARG001 - a Reader
+def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[Record]:  # noqa: ARG001 - a Reader
     """Yield what files of SpecEval hold."""
     for file in files:
         suffix = file.path.suffix.lower()
@@ -357,7 +357,7 @@ def _read_again(place: str, raw: str, rank: object, findings: Findings) -> Judgm
     if rank is not None and rank != ranking.parse_speceval(raw):
         findings.doubt(Doubt.CONTRADICTORY, place, f"has rank {rank} for {shortened(raw)}")
         return Judgment(None, Outcome.UNPARSED)
-    reading = ranking.AnswerRule().read(Response(None, ResponseStatus.SUCCEEDED, text=raw))
+    reading = ranking.RankingRule().read(Response(None, ResponseStatus.SUCCEEDED, text=raw))
     if rank == 0 and reading.outcome in {Outcome.UNPARSED, Outcome.AMBIGUOUS}:
         findings.doubt(Doubt.ERROR_AS_VERDICT, place, f"has rank 0 for {shortened(raw)}")
     elif rank in _RANKS and reading.verdict is None:
@@ -450,7 +450,7 @@ def _rating(place: str, value: object, findings: Findings) -> Judgment:
 def _unread(place: str, explanation: object, findings: Findings) -> Judgment:
     """Return what the judge's text says, which the tool keeps as explanation where it could not read it."""
     if isinstance(explanation, str) and not is_error_text(explanation):
-        reading = compliance.AnswerRule().read(Response(None, ResponseStatus.SUCCEEDED, text=explanation))
+        reading = compliance.ComplianceRule().read(Response(None, ResponseStatus.SUCCEEDED, text=explanation))
         if reading.outcome is not Outcome.EMPTY:
             findings.doubt(Doubt.ERROR_AS_VERDICT, place, f"has no verdict; its text is {reading.outcome}")
             return reading

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from batchpond import fields, ids
 from batchpond.interop.foreign import (
+    Defaults,
     Doubt,
     Findings,
     ForeignJudgment,
     ForeignText,
     Record,
-    Said,
     SourceFile,
     TrackedBatch,
     csv_header,
@@ -175,7 +175,7 @@ class _Context:
     answers: dict[tuple[str, str, int], tuple[str, str, str | None] | None] = field(default_factory=dict)
 
 
-def read(files: Sequence[SourceFile], said: Said, findings: Findings) -> Iterator[Record]:  # noqa: ARG001 - a Reader
+def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[Record]:  # noqa: ARG001 - a Reader
     """Yield what files of SycoBench hold; raises UsageError for a CSV that is none."""
     context = _Context(findings)
     for file in files:

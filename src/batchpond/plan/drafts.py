@@ -13,22 +13,28 @@ import orjson
 from batchpond.errors import StudyError
 from batchpond.lake.store import TMP, Store
 from batchpond.plan import pairs
-from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, asks, probe, row_of_file, rubric_row, tier_of
-from batchpond.plan.cells import Dropped, ModelConfig, Modules, check_number, make_model_configs
+from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, probe, row_of_file, rubric_row, tier_of
+from batchpond.plan.blocks import Grid
+from batchpond.plan.cells import Dropped, ModelConfig, Modules, as_stages, check_number, make_model_configs, version
 from batchpond.plan.forecast import Known
-from batchpond.plan.forms import as_stages, is_pairs_alone, version
 from batchpond.plan.items import Item, SqlRows, each, read_any, read_pairs, read_templates
 from batchpond.plan.pairs import Pairs
+from batchpond.plan.prompts import prompt_of, size_bytes
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds import talk as stage_talk
 from batchpond.plan.rounds.inputs import KINDS
 from batchpond.plan.rounds.source import check
 from batchpond.plan.rounds.talk import asks as talk_asks
-from batchpond.plan.rows import Grid
-from batchpond.plan.spill import SpilledRows
-from batchpond.plan.write import prompt_of, size_bytes
-from batchpond.study.spec import ItemsFrom, Study
-from batchpond.study.stages.spec import CONVERSATION, INPUTS, OWN_OUTPUT_TASKS, PAIR_TASKS, StagedStudy, StageSpec
+from batchpond.study.spec import (
+    CONVERSATION,
+    INPUTS,
+    OWN_OUTPUT_TASKS,
+    PAIR_TASKS,
+    ItemsFrom,
+    StagedStudy,
+    StageSpec,
+    Study,
+)
 from batchpond.tasks import inputs
 from batchpond.views.refresh import refresh
 
@@ -59,7 +65,7 @@ class StageDraft:
     def n_plan_rows(self) -> int:
         """How many rows its first round has, where it waits for nothing."""
         if self.grid is not None:
-            return len(self.grid.asks) * self.n_cells
+            return len(self.grid) * self.n_cells
         return self.n_asks * len(self.configs) * len(self.stage.templates) * self.stage.repeats
 
     def asks(self) -> Iterator[Ask]:
@@ -106,7 +112,7 @@ def read(store: Store, written: Study | StagedStudy, modules: Modules, run_sql: 
 def _draft(
     store: Store, study: StagedStudy, stage: StageSpec, modules: Modules, run_sql: SqlRows, dropped: list[Dropped]
 ) -> StageDraft:
-    is_alone = is_pairs_alone(study)
+    is_alone = study.is_pairs_alone
     source = study.source if is_alone else f"{study.source}: stage {stage.name}"
     configs, refused = make_model_configs(stage.models, modules, study.unsupported, source, stage.output_schema)
     dropped += refused
@@ -179,7 +185,7 @@ def _more(study: StagedStudy, source: StageSpec) -> dict[str, Any]:
     """Return what a stage's rows will have besides their texts, as placeholders in small letters."""
     names: tuple[str, ...] = stage_talk.PLACES if source.task == CONVERSATION else ()
     step: StageSpec | None = source
-    while step is not None and isinstance(step.rule, inputs.AnswerRule):
+    while step is not None and isinstance(step.rule, inputs.InputsRule):
         names = (*names, KINDS[step.rule.step])
         step = _source(study, step)
     return dict.fromkeys(names, "text")
@@ -189,7 +195,7 @@ def _rows(store: Store, study: StagedStudy, stage: StageSpec, run_sql: SqlRows) 
     if stage.rows.items is None:
         return [rubric_row(rubric) for rubric in stage.rubrics]
     source = (stage.rows.items, study.base_path, run_sql if stage.rows.items.source is ItemsFrom.SQL else None)
-    if is_pairs_alone(study):
+    if study.is_pairs_alone:
         return [row_of_file(item, stage) for item in read_pairs(*source)]
     rows = SpilledRows(store.path / TMP, (_row(item, stage) for item in each(*source)))
     if not rows.is_in_order:

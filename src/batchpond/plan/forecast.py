@@ -12,14 +12,11 @@ from dataclasses import dataclass, replace
 
 from batchpond.model import PricedModel
 from batchpond.plan.cells import ModelConfig
+from batchpond.plan.prompts import BYTES_PER_TOKEN, tokens_of
 from batchpond.plan.rounds import adaptive
-from batchpond.plan.write import tokens_of
 from batchpond.study.prices import ANSWER_TOKENS_EXPECTED, NOTHING, Estimate, Prices
-from batchpond.study.spec import PairsSpec
-from batchpond.study.stages.spec import CONVERSATION, OWN_OUTPUT_TASKS, PAIR_TASKS, Kept, StageSpec
-from batchpond.tasks.inputs import AnswerRule
-
-BYTES_PER_TOKEN = 4
+from batchpond.study.spec import CONVERSATION, OWN_OUTPUT_TASKS, PAIR_TASKS, Kept, PairsSpec, StageSpec
+from batchpond.tasks.inputs import InputsRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +217,7 @@ def _cost(one: Known, asked: _Asked, prices: Prices) -> Estimate:
 def _handed_on(one: Known, flow: _Flow, first: _Asked) -> _Flow:
     """Return what later stages get: a stage's own outputs, or the rows that it judged."""
     stage = one.stage
-    if isinstance(stage.rule, AnswerRule):
+    if isinstance(stage.rule, InputsRule):
         n_entries = first.n_per_way * len(one.configs) * stage.rule.count
         entry_bytes = _answer_tokens(stage) * BYTES_PER_TOKEN / stage.rule.count
         return _Flow(n_entries, entry_bytes, 0.0, 1, flow.has_rubrics, n_statements=flow.n_statements)

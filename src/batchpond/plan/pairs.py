@@ -75,6 +75,20 @@ class Balance:
     uneven: tuple[ItemBalance, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Showings:
+    """Every pair, direction and repeat that is asked, as positions; one array element each."""
+
+    pair: Indices
+    first: Indices
+    second: Indices
+    is_reverse: Flags
+    repeat_no: Indices
+
+    def __len__(self) -> int:
+        return len(self.pair)
+
+
 def pair_id(lo: str, hi: str) -> str:
     """Return the id of an unordered pair, forward and reverse alike; `lo` is the smaller id."""
     return ids.digest("pair", lo, hi)
@@ -154,6 +168,18 @@ def _reversed(item_ids: Sequence[str], lo: Indices, hi: Indices, share: float, s
     if share in (0.0, 1.0):
         return np.full(len(lo), share == 1.0)
     return _draws_below(item_ids, lo, hi, "reverse", share, seed)
+
+
+def showings(pairs: Pairs, repeats: int) -> Showings:
+    """Return what is asked of chosen pairs: of each the forward repeats, then the reverse ones."""
+    n_of_pair = (1 + pairs.has_reverse.astype(np.int32)) * repeats
+    pair = np.repeat(np.arange(len(pairs), dtype=np.int32), n_of_pair)
+    position = np.arange(len(pair)) - np.repeat(np.cumsum(n_of_pair) - n_of_pair, n_of_pair)
+    is_reverse = position >= repeats
+    lo_first = pairs.lo_first[pair] ^ is_reverse
+    lo, hi = pairs.lo[pair], pairs.hi[pair]
+    repeat_no = (position % repeats + 1).astype(np.int32)
+    return Showings(pair, np.where(lo_first, lo, hi), np.where(lo_first, hi, lo), is_reverse, repeat_no)
 
 
 def balance(item_ids: Sequence[str], pairs: Pairs) -> Balance:

@@ -51,12 +51,12 @@ def sampled(n_requests: int | None) -> str:
     is asked in later rounds follows from it, so that all of that belongs to it.
     """
     if n_requests is None:
-        return "select * from wanted"
-    return f"""select * from wanted where round_no > 1 or request_id in (
-    select request_id from (
-      select request_id, slot, row_number() over (partition by stage order by pair_id, slot) as place
-      from wanted where round_no = 1
-    ) order by place, slot limit {n_requests:d}
+        return "SELECT * FROM wanted"
+    return f"""SELECT * FROM wanted WHERE round_no > 1 OR request_id IN (
+    SELECT request_id FROM (
+      SELECT request_id, slot, row_number() OVER (PARTITION BY stage ORDER BY pair_id, slot) AS place
+      FROM wanted WHERE round_no = 1
+    ) ORDER BY place, slot LIMIT {n_requests:d}
   )"""
 
 
@@ -69,10 +69,10 @@ def sample_of(lake_state: LakeState, study: str) -> int | None:
 
 
 _REACHED: Final = """
-select stage, coalesce(max(turn_no), count(distinct round_no) filter (purpose is not null) - 1, 0),
-       count(distinct request_id) filter (round_no = 1),
-       count(distinct request_id) filter (round_no = 1 and request_id in (select request_id from shard_requests))
-from plan where study_version = $1 group by stage
+SELECT stage, coalesce(max(turn_no), count(DISTINCT round_no) FILTER (purpose IS NOT NULL) - 1, 0),
+       count(DISTINCT request_id) FILTER (round_no = 1),
+       count(DISTINCT request_id) FILTER (round_no = 1 AND request_id IN (SELECT request_id FROM shard_requests))
+FROM plan WHERE study_version = $1 GROUP BY stage
 """
 
 

@@ -1,4 +1,4 @@
-"""What a plan says about itself: counts, shards, tokens and a rough cost, read back from the lake."""
+"""What a plan says of itself: counts, shards, tokens and a rough cost, and what an author should know before paying."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from typing import Final, NamedTuple
 import duckdb
 import pyarrow as pa
 
+from batchpond.lake.store import CONFIG
 from batchpond.model import Mode, PricedModel
 from batchpond.plan.cells import Dropped, ModelConfig
-from batchpond.plan.pairs import Balance
+from batchpond.plan.drafts import Draft, StageDraft
+from batchpond.plan.pairs import Balance, Pairs
 from batchpond.plan.shards import Limits, cut, limits_of
+from batchpond.providers import registry
 from batchpond.study.prices import NOTHING, Estimate, Prices
-from batchpond.study.spec import ShardsSpec
-from batchpond.study.stages.spec import StageSpec
+from batchpond.study.spec import Order, PairsSpec, ShardsSpec, StageSpec
+from batchpond.tasks.pairwise import PairwiseRule
 
 _FETCH_ROWS: Final = 10_000
 
@@ -191,63 +194,63 @@ def count(
 
 
 _CELLS: Final = """
-create or replace temp table cells as
-select
-    cast(row_number() over (order by min(slot)) - 1 as integer) as number, cell_id, min(stage) as stage,
-    min(template_id) as template_id, min(rubric_id) as rubric_id, min(provider) as provider,
-    min(endpoint) as endpoint, min(request_model) as request_model, min(thinking) as thinking, min(mode) as mode,
-    count(*) as n_plan_rows
-from plan where study = $study and study_version = $version group by cell_id
+CREATE OR REPLACE TEMP TABLE cells AS
+SELECT
+    cast(row_number() OVER (ORDER BY min(slot)) - 1 AS integer) AS number, cell_id, min(stage) AS stage,
+    min(template_id) AS template_id, min(rubric_id) AS rubric_id, min(provider) AS provider,
+    min(endpoint) AS endpoint, min(request_model) AS request_model, min(thinking) AS thinking, min(mode) AS mode,
+    count(*) AS n_plan_rows
+FROM plan WHERE study = $study AND study_version = $version GROUP BY cell_id
 """
 
 _ASKED: Final = """
-create or replace temp table asked as
-with firsts as (
-    select request_id, min(slot) as slot, arg_min(number, slot) as cell_number, min(coalesce(tier, 1)) as tier
-    from plan join cells on cells.cell_id = plan.cell_id where study = $study and study_version = $version
-    group by request_id
+CREATE OR REPLACE TEMP TABLE asked AS
+WITH firsts AS (
+    SELECT request_id, min(slot) AS slot, arg_min(number, slot) AS cell_number, min(coalesce(tier, 1)) AS tier
+    FROM plan JOIN cells ON cells.cell_id = plan.cell_id WHERE study = $study AND study_version = $version
+    GROUP BY request_id
 )
-select
+SELECT
     f.slot, f.cell_number, f.tier, r.request_id, r.size_bytes, r.estimated_input_tokens,
-    exists (
-        select 1 from responses as a
-        where a.request_id = r.request_id and a.status = 'succeeded' and a.match = 'matched'
-    ) as is_answered,
-    exists (select 1 from shard_requests as s where s.request_id = r.request_id) as is_in_shard
-from firsts as f
-join requests as r on r.request_id = f.request_id
+    EXISTS (
+        SELECT 1 FROM responses AS a
+        WHERE a.request_id = r.request_id AND a.status = 'succeeded' AND a.match = 'matched'
+    ) AS is_answered,
+    EXISTS (SELECT 1 FROM shard_requests AS s WHERE s.request_id = r.request_id) AS is_in_shard
+FROM firsts AS f
+JOIN requests AS r ON r.request_id = f.request_id
 """
 
 _TOTALS: Final = """
-select count(*), count(*) filter (is_answered), count(*) filter (is_in_shard) from asked
+SELECT count(*), count(*) FILTER (is_answered), count(*) FILTER (is_in_shard) FROM asked
 """
 
 _BY_CELL: Final = """
-with counted as (
-    select
-        cell_number, count(*) as n_requests,
-        count(*) filter (not is_answered and not is_in_shard) as n_to_ask,
-        sum(estimated_input_tokens) filter (not is_answered and not is_in_shard) as tokens,
-        sum(size_bytes) filter (not is_answered and not is_in_shard) as size_bytes
-    from asked group by cell_number
+WITH counted AS (
+    SELECT
+        cell_number, count(*) AS n_requests,
+        count(*) FILTER (NOT is_answered AND NOT is_in_shard) AS n_to_ask,
+        sum(estimated_input_tokens) FILTER (NOT is_answered AND NOT is_in_shard) AS tokens,
+        sum(size_bytes) FILTER (NOT is_answered AND NOT is_in_shard) AS size_bytes
+    FROM asked GROUP BY cell_number
 )
-select
+SELECT
     cells.* exclude (n_plan_rows), n_plan_rows, coalesce(n_requests, 0), coalesce(n_to_ask, 0),
-    cast(coalesce(tokens, 0) as bigint), cast(coalesce(size_bytes, 0) as bigint)
-from cells left join counted on counted.cell_number = cells.number order by number
+    cast(coalesce(tokens, 0) AS bigint), cast(coalesce(size_bytes, 0) AS bigint)
+FROM cells LEFT JOIN counted ON counted.cell_number = cells.number ORDER BY number
 """
 
 _TO_ASK: Final = """
-select cell_number, group_number, count(*) over (partition by group_number), request_id, size_bytes,
+SELECT cell_number, group_number, count(*) OVER (PARTITION BY group_number), request_id, size_bytes,
        estimated_input_tokens
-from asked join groups using (cell_number, tier)
-where not is_answered and not is_in_shard order by group_number, slot
+FROM asked JOIN groups USING (cell_number, tier)
+WHERE NOT is_answered AND NOT is_in_shard ORDER BY group_number, slot
 """
 
 
 def _lines(connection: duckdb.DuckDBPyConnection, cells: Sequence[Cell], spec: ShardsSpec) -> Iterator[_Line]:
     """Yield what is to be asked in the order in which it is cut: by tier, then what shares a shard, then as planned."""
-    found = connection.execute("select distinct tier, cell_number from asked order by all").fetchall()
+    found = connection.execute("SELECT DISTINCT tier, cell_number FROM asked ORDER BY ALL").fetchall()
     keys = [(tier, *cells[number].model, cells[number].cell_id if spec.per_cell else "") for tier, number in found]
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     tiers, cell_numbers = zip(*found, strict=True)
@@ -316,3 +319,78 @@ def total(costs: Iterable[Estimate]) -> Estimate:
     for cost in costs:
         found = found + cost
     return found
+
+
+def caveats(draft: Draft) -> tuple[str, ...]:
+    """Return what providers say of themselves and of the models, each once."""
+    configs = (config for stage in draft.stages for config in stage.configs)
+    found = [
+        f"{config.spec.provider}: {caveat}"
+        for config in configs
+        for caveat in registry.caveats(config.module, config.spec.model, config.spec.mode)
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
+    """Return what the plan itself gives reason to say, each once."""
+    found: list[str] = []
+    for stage in draft.stages:
+        about = f"stage {stage.stage.name}: " if len(draft.stages) > 1 else ""
+        found += [about + note for note in _of_answers(stage)]
+    found += _of_prices(draft.stages, prices)
+    for stage in draft.stages:
+        about = f"stage {stage.stage.name}: " if len(draft.stages) > 1 else ""
+        found += [about + note for note in (*_of_pairs(stage.stage.pairs, stage.pairs), *_of_configs(stage))]
+    found += [
+        f"stage {stage.stage.name} asks in up to {stage.stage.pairs.adaptive.rounds} rounds, each chosen by the answers"
+        " before it, and stops earlier where more would not help"
+        for stage in draft.stages
+        if stage.stage.pairs.adaptive is not None
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _of_answers(draft: StageDraft) -> Iterator[str]:
+    rule = draft.stage.rule
+    if not isinstance(rule, PairwiseRule):
+        return
+    for template in draft.stage.templates:
+        has_answers = all(f"{{{name}}}" in template.text for name in rule.values())
+        if not has_answers and not all(answer in template.text for answer in rule.values().values()):
+            yield (
+                f"template {template.template_id} does not spell out the two answers; a reply counts only if it "
+                f"holds exactly one of {rule.answer_first} and {rule.answer_second}"
+            )
+
+
+def _of_prices(drafts: Sequence[StageDraft], prices: Prices) -> Iterator[str]:
+    specs = (spec for draft in drafts for spec in draft.stage.models)
+    for asked in dict.fromkeys(PricedModel(spec.provider, spec.model, spec.mode) for spec in specs):
+        if prices.unit(asked) is None:
+            yield (
+                f"no {asked.mode} price is known for {asked.provider}/{asked.model}, so its cost is unknown; "
+                f'set it under [prices."{asked.override}"] in the lake\'s {CONFIG}'
+            )
+    if any(config.settings.max_output_tokens is None for draft in drafts for config in draft.configs):
+        yield "without max_output_tokens the worst cost is unknown"
+
+
+def _of_pairs(spec: PairsSpec, pairs: Pairs | None) -> Iterator[str]:
+    if pairs is None:
+        return
+    is_adaptive = spec.adaptive is not None
+    n_wanted, n_orders = spec.count or 0, 2 if is_adaptive else 1
+    if n_wanted > pairs.n_possible * n_orders:
+        end = "each is asked at most once in each order" if is_adaptive else "all are asked"
+        yield f"pairs.count is {n_wanted:,}, but there are only {pairs.n_possible:,} pairs; {end}"
+    if spec.order is Order.FIXED and spec.reverse < 1:
+        yield "with a fixed order and not every pair reversed, position and item cannot be told apart"
+
+
+def _of_configs(draft: StageDraft) -> Iterator[str]:
+    for config in {config.fingerprint: config for config in draft.configs}.values():
+        if config.left_out:
+            names = ", ".join(config.left_out)
+            spec = config.spec
+            yield f"{spec.provider}/{spec.model} at thinking {config.thinking} does not take {names}; left out"

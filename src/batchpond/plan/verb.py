@@ -21,21 +21,23 @@ from batchpond.lake.events import EventLog
 from batchpond.lake.records import Planned
 from batchpond.lake.schemas import REQUESTS, STUDIES
 from batchpond.lake.store import CONFIG, Store
-from batchpond.plan import drafts, forms, planned
+from batchpond.plan import cells as forms
+from batchpond.plan import drafts, planned
 from batchpond.plan.cells import Modules
 from batchpond.plan.drafts import Draft, StageDraft
 from batchpond.plan.forecast import Forecast, forecast
 from batchpond.plan.items import SqlRows
-from batchpond.plan.notes import caveats, notes
 from batchpond.plan.pairs import Balance, balance
 from batchpond.plan.report import (
     CellReport,
     Counted,
     PlanReport,
     StageReport,
+    caveats,
     cell_reports,
     count,
     model_reports,
+    notes,
     total,
 )
 from batchpond.plan.rounds.rounds import (
@@ -48,8 +50,7 @@ from batchpond.plan.rounds.rounds import (
 )
 from batchpond.providers import registry
 from batchpond.study.prices import Prices
-from batchpond.study.spec import Study
-from batchpond.study.stages.spec import StagedStudy
+from batchpond.study.spec import StagedStudy, Study
 from batchpond.views import refresh
 
 _SQL_TIMEOUT_S: Final = 600.0  # the work on its rows included

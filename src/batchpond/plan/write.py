@@ -1,85 +1,214 @@
-"""Requests and plan rows on their way into the lake: one round of a stage.
+"""Requests and plan rows on their way into the lake: one round of a stage, staged first, then only what the lake lacks.
 
 A round is published like a plan: requests first, then the rows that refer to them, last the event that
 says the round stands. The same asks make the same files, so a process may die anywhere and the next one
-completes the round without a trace.
-"""
+completes the round without a trace."""
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
 
+import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from batchpond import ids
-from batchpond.errors import StudyError
 from batchpond.lake import failpoints
-from batchpond.lake.schemas import ITEMS, PLAN, REQUESTS, RUBRICS, TEMPLATES, Table
-from batchpond.lake.store import Store, read_rows
-from batchpond.lake.tables import literal
-from batchpond.model import Prompt, Role, Turn
+from batchpond.lake.schemas import ITEMS, PLAN, REQUESTS, ROW_GROUP_NARROW, ROW_GROUP_TEXT, RUBRICS, TEMPLATES, Table
+from batchpond.lake.store import StagedTable, Store, read_rows
+from batchpond.lake.tables import literal, quoted
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
-from batchpond.plan.cells import ModelConfig, canonical
-from batchpond.plan.grid import BYTES_PER_TOKEN, FRAME_TOKENS, Block, Texts, blocks
+from batchpond.plan.blocks import BLOCK_ROWS, AskBlocks, Block, Grid, Round, grid_blocks, plan_table, requests_table
 from batchpond.plan.items import Item
-from batchpond.plan.publish import (
-    PLAN_FILE_ROWS,
-    REQUEST_FILE_ROWS,
-    Spool,
-    publish_inputs,
-    publish_requests,
-    publish_rows,
-)
-from batchpond.plan.rows import Grid, GridRows, Round
-from batchpond.plan.shards import Line, check_line, limits_of
-from batchpond.study.spec import THINKING_DEFAULT
-from batchpond.study.stages.spec import OWN_OUTPUT_TASKS, StageSpec
+from batchpond.study.spec import StageSpec
 from batchpond.tasks.rubrics import Rubric
-from batchpond.tasks.templates import Template
 
 if TYPE_CHECKING:
     import duckdb
 
-CHUNK_ROWS: Final = 512
+REQUEST_FILE_ROWS: Final = 3 * ROW_GROUP_TEXT  # at most 50,000, in whole row groups
+PLAN_FILE_ROWS: Final = 4 * ROW_GROUP_NARROW
+
+
+class Spool:
+    """Rows on their way to files of `file_rows` rows each (the last one less), in whole row groups.
+
+    A context manager: files that were not taken by then are removed.
+    """
+
+    def __init__(self, store: Store, table: Table, file_rows: int) -> None:
+        self.table = table
+        self.file_rows = -(-file_rows // table.row_group_rows) * table.row_group_rows
+        self.paths: list[Path] = []
+        self._store = store
+        self._pending: list[pa.Table] = []
+        self._n_pending = 0
+        self._open = ExitStack()
+        self._file: StagedTable | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, error, trace)
+        for path in self.paths:
+            path.unlink(missing_ok=True)
+
+    def add(self, rows: pa.Table) -> None:
+        """Append rows."""
+        self._pending.append(rows)
+        self._n_pending += rows.num_rows
+        group = self.table.row_group_rows
+        if self._n_pending >= group:
+            self._flush(self._n_pending - self._n_pending % group)
+
+    def finish(self) -> list[Path]:
+        """Write what is left and return all files, in row order."""
+        self._flush(self._n_pending)
+        self._close_file()
+        return self.paths
+
+    def _flush(self, n_rows: int) -> None:
+        if not n_rows:
+            return
+        rows = pa.concat_tables(self._pending)
+        for start in range(0, n_rows, self.table.row_group_rows):
+            stop = min(start + self.table.row_group_rows, n_rows)
+            self._write(rows.slice(start, stop - start))
+        self._pending = [rows.slice(n_rows).combine_chunks()]
+        self._n_pending -= n_rows
+        del rows
+        pa.default_memory_pool().release_unused()
+
+    def _write(self, rows: pa.Table) -> None:
+        if self._file is None:
+            self._file = self._open.enter_context(self._store.staging(self.table))
+        self._file.write(rows)
+        if self._file.n_rows >= self.file_rows:
+            self._close_file()
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self.paths.append(self._file.path)
+            self._file = None
+            self._open.close()
+
+
+def publish_requests(store: Store, connection: duckdb.DuckDBPyConnection, spool: Spool) -> int:
+    """Publish the spooled requests that the lake lacks, each once; return how many those are.
+
+    `connection` has a view `requests` of the lake. Which are new is one anti-join over ids alone.
+    """
+    paths = spool.finish()
+    staged = " UNION ALL ".join(
+        f"SELECT request_id, {number * spool.file_rows} + file_row_number AS place "
+        f"from read_parquet({literal(os.fspath(path))}, file_row_number = true)"
+        for number, path in enumerate(paths)
+    )
+    connection.execute(
+        f"CREATE OR REPLACE TEMP TABLE fresh AS SELECT min(place) AS place FROM ({staged}) AS staged "
+        "WHERE NOT EXISTS (SELECT 1 FROM requests WHERE requests.request_id = staged.request_id) "
+        "GROUP BY request_id"
+    )
+    n_new = 0
+    for number, path in enumerate(paths):
+        low = number * spool.file_rows
+        places = connection.execute(
+            "SELECT place - ? AS row_number FROM fresh WHERE place >= ? AND place < ?",
+            [low, low, low + spool.file_rows],
+        ).fetchnumpy()["row_number"]
+        n_new += len(places)
+        publish_rows(store, spool.table, path, places)
+    return n_new
+
+
+def publish_rows(
+    store: Store,
+    table: Table,
+    path: Path,
+    row_numbers: np.ndarray[tuple[int], np.dtype[np.int64]],
+    name: str | None = None,
+) -> None:
+    """Publish some rows of a spooled file, none as no file; without a name it is one made of their request ids."""
+    with pq.ParquetFile(path) as file:
+        n_rows = file.metadata.num_rows
+        if not len(row_numbers):
+            return
+        if len(row_numbers) == n_rows:
+            names = file.read(columns=["request_id"]).column(0).to_pylist()
+            staged = path
+        else:
+            keep = np.zeros(n_rows, np.bool_)
+            keep[row_numbers] = True
+            names, staged = _copy_rows(store, table, file, keep)
+    store.publish_file(table, name or ids.digest("request file", *names), staged)
+
+
+def _copy_rows(
+    store: Store, table: Table, file: pq.ParquetFile, keep: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> tuple[list[str], Path]:
+    names: list[str] = []
+    start = 0
+    with store.staging(table) as staged:
+        for number in range(file.num_row_groups):
+            rows = file.read_row_group(number).replace_schema_metadata(None)
+            kept = rows.filter(pa.array(keep[start : start + rows.num_rows]))
+            start += rows.num_rows
+            names += kept.column("request_id").to_pylist()
+            if kept.num_rows:
+                staged.write(kept)
+    return names, staged.path
+
+
+def publish_inputs(
+    store: Store, connection: duckdb.DuckDBPyConnection, table: Table, hash_column: str, rows: pa.Table
+) -> int:
+    """Publish the rows whose hash the lake lacks as one file; return how many those are."""
+    connection.register("candidates", rows.select([hash_column]))
+    column = quoted(hash_column)
+    known = f"SELECT 1 FROM {quoted(table.name)} AS known WHERE known.{column} = candidates.{column}"
+    found = connection.execute(f"SELECT {column} FROM candidates WHERE NOT EXISTS ({known})").fetchall()
+    connection.unregister("candidates")
+    if not found:
+        return 0
+    hashes = pa.array([row[0] for row in found], pa.string())
+    new = rows.filter(pc.is_in(rows.column(hash_column), value_set=hashes))
+    store.publish(table, ids.digest(f"{table.name} file", *new.column(hash_column).to_pylist()), new)
+    return len(found)
+
+
+_ITEMS_AT_ONCE: Final = 512
+_HASHES_MAX: Final = 10_000
 ITEM_FILE_ROWS: Final = REQUEST_FILE_ROWS
 _FETCH_ROWS: Final = 10_000
 _SEPARATOR: Final = "\x1f"
 
 _PLANNED: Final = """
-select md5(concat_ws(chr(31), rubric_id, item_first, coalesce(item_second, ''), coalesce(turn_no::varchar, 'None'),
-                     case when turn_no > 0 and task = 'conversation' then candidate_first else '' end)) as ask,
-       case when turn_no > 0 and task = 'conversation' then $n_repeats else $n_rows end as n_wanted, count(*) as n_found
-from plan where study = $study and study_version = $version and stage = $stage
-group by ask, n_wanted having n_found >= n_wanted
+SELECT md5(concat_ws(chr(31), rubric_id, item_first, coalesce(item_second, ''), coalesce(turn_no::varchar, 'None'),
+                     CASE WHEN turn_no > 0 AND task = 'conversation' THEN candidate_first ELSE '' END)) AS ask,
+       CASE WHEN turn_no > 0 AND task = 'conversation' THEN $n_repeats ELSE $n_rows END AS n_wanted, count(*) AS n_found
+FROM plan WHERE study = $study AND study_version = $version AND stage = $stage
+GROUP BY ask, n_wanted HAVING n_found >= n_wanted
 """
 _FRESH: Final = """
-create or replace temp table fresh_rows as
-select {number} as file_number, file_row_number as place from read_parquet({path}, file_row_number = true) as staged
-where not exists (
-  select 1 from plan where plan.study = $study and plan.study_version = $version and plan.cell_id = staged.cell_id
-    and plan.item_first = staged.item_first and plan.item_second is not distinct from staged.item_second
-    and plan.turn_no is not distinct from staged.turn_no and plan.repeat_no = staged.repeat_no
+CREATE OR REPLACE TEMP TABLE fresh_rows AS
+SELECT {number} AS file_number, file_row_number AS place FROM read_parquet({path}, file_row_number = TRUE) AS staged
+WHERE NOT EXISTS (
+  SELECT 1 FROM plan WHERE plan.study = $study AND plan.study_version = $version AND plan.cell_id = staged.cell_id
+    AND plan.item_first = staged.item_first AND plan.item_second IS NOT DISTINCT FROM staged.item_second
+    AND plan.turn_no IS NOT DISTINCT FROM staged.turn_no AND plan.repeat_no = staged.repeat_no
 )
 """
-
-
-def candidate_label(config: ModelConfig, template: Template, stage: StageSpec) -> str:
-    """Return the name under which a model's own outputs go on: what tells it from the stage's other ways."""
-    spec = config.spec
-    return label_of(spec.provider, spec.model, config.thinking, template.template_id, n_templates=len(stage.templates))
-
-
-def label_of(provider: str, model: str, thinking: str, template_id: str, *, n_templates: int) -> str:
-    """Return what tells one way to ask from the others of a stage."""
-    label = f"{provider}/{model}" if thinking == THINKING_DEFAULT else f"{provider}/{model}@{thinking}"
-    return label if n_templates == 1 else f"{label}#{template_id}"
 
 
 def ask_id(ask: Ask) -> int:
@@ -121,8 +250,8 @@ def planned_asks(connection: duckdb.DuckDBPyConnection, found: Round) -> Planned
     return PlannedAsks(bytes(digests))
 
 
-def publish(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, asks: Iterable[Ask]) -> int:
-    """Write the requests and plan rows of asks, and return how many rows the lake lacked.
+def publish(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, asked: Grid | Iterable[Ask]) -> int:
+    """Write the requests and plan rows of a grid or of asks, and return how many rows the lake lacked.
 
     `connection` has views of `plan`, `requests` and the input tables. Rows that stand already, as when a
     process died between two files of a round, are left out. Raises StudyError for a request that no batch
@@ -134,34 +263,19 @@ def publish(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, a
         Spool(store, ITEMS, ITEM_FILE_ROWS) as items,
     ):
         inputs = _Inputs(items)
-        for chunk in _chunks(_planned(found, inputs.noted(asks)), CHUNK_ROWS):
-            requests.add(_table(REQUESTS.schema, [request for request, _ in chunk]))
-            plan.add(_table(PLAN.schema, [row for _, row in chunk]))
+        for block in _blocks(found, asked, inputs):
+            block.check()
+            requests.add(requests_table(block))
+            plan.add(plan_table(found, block))
+        inputs.spool()
         return _settle(store, connection, found, (requests, plan, items), inputs.rubrics.values())
 
 
-def publish_grid(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, grid: Grid) -> int:
-    """Write a grid's requests and plan rows as `publish` does those of asks, a block at a time."""
-    with (
-        Spool(store, REQUESTS, REQUEST_FILE_ROWS) as requests,
-        Spool(store, PLAN, PLAN_FILE_ROWS) as plan,
-        Spool(store, ITEMS, ITEM_FILE_ROWS) as items,
-    ):
-        rows = GridRows(found, grid)
-        for block in blocks(found.cells(), grid.asks, Texts(grid.items), found.stage.rule.values()):
-            _check_sizes(block)
-            requests.add(rows.requests(block))
-            plan.add(rows.plan(block))
-        items.add(_columns(ITEMS, [_item_values(item) for item in grid.items]))
-        return _settle(store, connection, found, (requests, plan, items), found.stage.rubrics or (NO_RUBRIC,))
-
-
-def _check_sizes(block: Block) -> None:
-    """Refuse a request that no batch could hold before anything is written."""
-    config = block.cell.config
-    largest = max(range(len(block.bodies)), key=lambda number: len(block.bodies[number]))
-    line = Line(block.request_ids[largest], len(block.bodies[largest]), block.estimated_input_tokens[largest])
-    check_line(line, limits_of(config.module.DESCRIPTOR, config.spec.mode))
+def _blocks(found: Round, asked: Grid | Iterable[Ask], inputs: _Inputs) -> Iterator[Block]:
+    if isinstance(asked, Grid):
+        inputs.note_grid(found.stage.rubrics or (NO_RUBRIC,), asked.items)
+        return grid_blocks(found, asked, BLOCK_ROWS)
+    return AskBlocks(found, inputs.hash_of, BLOCK_ROWS).of(inputs.noted(asked))
 
 
 def _settle(
@@ -187,158 +301,59 @@ def _publish_plan(store: Store, connection: duckdb.DuckDBPyConnection, found: Ro
             continue
         sql = _FRESH.format(number=number, path=literal(os.fspath(path)))
         connection.execute(sql, {"study": found.study, "version": found.version})
-        places = connection.execute("select place from fresh_rows").fetchnumpy()["place"]
+        places = connection.execute("SELECT place FROM fresh_rows").fetchnumpy()["place"]
         publish_rows(store, PLAN, path, places, found.file_name(number))
         n_rows += len(places)
     return n_rows
 
 
-def _chunks(rows: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    iterator = iter(rows)
-    while chunk := list(itertools.islice(iterator, size)):
-        yield chunk
-
-
-def _table(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist(list(rows), schema=schema)
-
-
-def _planned(found: Round, asks: Iterable[Ask]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    slots = itertools.count(found.first_slot)
-    schema_bytes = found.stage.schema_bytes
-    asked = [
-        (
-            config,
-            template,
-            limits_of(config.module.DESCRIPTOR, config.spec.mode),
-            candidate_label(config, template, found.stage),
-        )
-        for config in found.configs
-        for template in found.stage.templates
-    ]
-    for ask in asks:
-        for config, template, limits, label in asked:
-            if ask.only not in (None, label):
-                continue
-            prompt = prompt_of(found.stage, template, ask)
-            body = canonical(config.module.build_body(prompt, config.settings).body)
-            tokens = tokens_of(size_bytes(prompt) + schema_bytes)
-            place = _place(found, config, template, ask, label)
-            for repeat_no in range(1, found.stage.repeats + 1):
-                request = _request(config, body, tokens, repeat_no)
-                check_line(Line(request["request_id"], len(body), tokens), limits)
-                rest = {"slot": next(slots), "request_id": request["request_id"], "repeat_no": repeat_no}
-                yield request, place | rest
-
-
-def tokens_of(n_bytes: int) -> int:
-    """Return the estimated tokens of a prompt."""
-    return -(-n_bytes // BYTES_PER_TOKEN) + FRAME_TOKENS
-
-
-def prompt_of(stage: StageSpec, template: Template, ask: Ask) -> Prompt:
-    """Return what is asked: the filled template or the ask's own text, after the conversation so far."""
-    if ask.text is not None:
-        return (*ask.history, Turn(Role.USER, ask.text)) if ask.history else ask.text
-    values = {**stage.rule.values(), **ask.values}
-    try:
-        return stage.rule.placeholders.fill(template.text, values)
-    except KeyError as error:
-        raise StudyError(
-            f"stage {stage.name}: template {template.template_id} asks for {{{error.args[0]}}}, which"
-            f" {ask.first.item_id!r} does not have",
-            hint="name the column that holds it under [stages.items], or leave the placeholder out",
-        ) from None
-
-
-def size_bytes(prompt: Prompt) -> int:
-    """Return the size of all texts of a prompt, in UTF-8."""
-    texts = [prompt] if isinstance(prompt, str) else [turn.text for turn in prompt]
-    return sum(len(text.encode("utf-8")) for text in texts)
-
-
-def _request(config: ModelConfig, body: bytes, tokens: int, repeat_no: int) -> dict[str, Any]:
-    settings, provider = config.settings, config.spec.provider
-    return {
-        "request_id": ids.request_id(provider, settings.endpoint, settings.request_model, body, repeat_no),
-        "provider": provider,
-        "endpoint": settings.endpoint,
-        "request_model": settings.request_model,
-        "repeat_no": repeat_no,
-        "body": body.decode("utf-8"),
-        "size_bytes": len(body),
-        "estimated_input_tokens": tokens,
-        "max_output_tokens": settings.max_output_tokens,
-    }
-
-
-def _place(found: Round, config: ModelConfig, template: Template, ask: Ask, label: str) -> dict[str, Any]:
-    stage, first, second = found.stage, ask.first, ask.second
-    is_own = stage.task in OWN_OUTPUT_TASKS
-    return {
-        "study": found.study,
-        "study_version": found.version,
-        "parser_id": stage.rule.parser_id,
-        "task": stage.task,
-        "stage": stage.name,
-        "round_no": found.round_no,
-        "mode": str(config.spec.mode),
-        "cell_id": found.cell_id(config, template, ask.rubric),
-        "template_id": template.template_id,
-        "template_hash": template.template_hash,
-        "rubric_id": ask.rubric.rubric_id,
-        "rubric_hash": ask.rubric.rubric_hash,
-        "provider": config.spec.provider,
-        "endpoint": config.settings.endpoint,
-        "request_model": config.spec.model,
-        "thinking": config.thinking,
-        "unit_id": ask.unit_id,
-        "pair_id": ask.pair_id,
-        "item_first": first.item_id,
-        "item_second": second.item_id if second else None,
-        "item_first_hash": first.item().item_hash,
-        "item_second_hash": second.item().item_hash if second else None,
-        "candidate_first": label if is_own else first.candidate,
-        "candidate_second": second.candidate if second else None,
-        "turn_no": ask.turn_no,
-        "direction": str(ask.direction) if second else None,
-        "is_lo_first": first.item_id < second.item_id if second else None,
-        "purpose": ask.purpose,
-        "gain": ask.gain,
-        "tier": stage.tier if ask.tier is None else ask.tier,
-    }
-
-
 class _Inputs:
-    """The rows and rubrics of the asks that passed by, each once; the rows are spooled."""
+    """The rows and rubrics of what passed by, each once; the rows are spooled."""
 
     def __init__(self, items: Spool) -> None:
         self.rubrics: dict[str, Rubric] = {}
-        self.items = items
+        self._items = items
         self._seen: set[bytes] = set()
-        self._fresh: list[SourceRow] = []
+        self._hashes: dict[str, str] = {}
+        self._fresh: list[Item] = []
+
+    def note_grid(self, rubrics: Iterable[Rubric], items: Iterable[Item]) -> None:
+        """Take the inputs of a grid."""
+        self.rubrics = {rubric.rubric_hash: rubric for rubric in rubrics}
+        self._fresh = list(items)
 
     def noted(self, asks: Iterable[Ask]) -> Iterator[Ask]:
         """Yield asks on, keeping what they are about."""
+        last: Rubric | None = None
         for ask in asks:
-            self.rubrics.setdefault(ask.rubric.rubric_hash, ask.rubric)
-            for row in (ask.first, ask.second):
-                if row is not None:
-                    self._note(row)
+            if ask.rubric is not last:
+                last = ask.rubric
+                self.rubrics.setdefault(last.rubric_hash, last)
             yield ask
-        self._spool()
 
-    def _note(self, row: SourceRow) -> None:
-        key = hashlib.md5(row.item_id.encode("utf-8"), usedforsecurity=False).digest()
+    def hash_of(self, row: SourceRow) -> str:
+        """Return the hash of a row as the lake keeps it, and take the row."""
+        found = self._hashes.get(row.item_id)
+        if found is None:
+            item = row.item()
+            if len(self._hashes) >= _HASHES_MAX:
+                self._hashes.clear()
+            found = self._hashes[row.item_id] = item.item_hash
+            self._note(item)
+        return found
+
+    def _note(self, item: Item) -> None:
+        key = hashlib.md5(item.item_id.encode("utf-8"), usedforsecurity=False).digest()
         if key not in self._seen:
             self._seen.add(key)
-            self._fresh.append(row)
-            if len(self._fresh) == CHUNK_ROWS:
-                self._spool()
+            self._fresh.append(item)
+            if len(self._fresh) == _ITEMS_AT_ONCE:
+                self.spool()
 
-    def _spool(self) -> None:
+    def spool(self) -> None:
+        """Hand on the rows that were taken since the last time."""
         if self._fresh:
-            self.items.add(_columns(ITEMS, [_item_values(row.item()) for row in self._fresh]))
+            self._items.add(_columns(ITEMS, [_item_values(item) for item in self._fresh]))
         self._fresh = []
 
 

@@ -1,4 +1,4 @@
-"""What a batch provider is to the rest of batchpond: a descriptor (data) and a wire (calls).
+"""What a batch provider is to the rest of batchpond: a descriptor (data) and a client (calls).
 
 A provider module knows its wire format and nothing of the lake, SQL or the command line.
 """
@@ -151,7 +151,7 @@ class RateHints:
 
 
 NO_HINTS = RateHints()
-LIVE_CONNECTIONS = 64  # of one live wire, where the caller does not say
+LIVE_CONNECTIONS = 64  # of one live client, where the caller does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,42 +200,8 @@ class LiveStart:
     is_simulated: bool
 
 
-class LiveProvider(Protocol):
-    """The wire of one provider's live calls, bound to one key and base URL; `ask` may be called by many threads."""
-
-    @property
-    def descriptor(self) -> Descriptor:
-        """The provider's limits and caveats."""
-        ...
-
-    @property
-    def host(self) -> str:
-        """The host that the key is bound to."""
-        ...
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether the base URL is on this machine."""
-        ...
-
-    def start(self, request_model: str) -> LiveStart:
-        """Make the free calls that come before a model's first live one.
-
-        Raises AccessError when the key is refused, ProviderError when the server or the model is not there.
-        """
-        ...
-
-    def ask(self, endpoint: str, request_model: str, body: bytes, deadline_s: float) -> LiveAnswer:
-        """Send exactly one POST and classify what came back; raises AccessError when the key is refused."""
-        ...
-
-    def close(self) -> None:
-        """Close all connections."""
-        ...
-
-
 class BatchProvider(Protocol):
-    """The wire of one provider's batch API, bound to one key and base URL.
+    """The client of one provider's batch API, bound to one key and base URL.
 
     No method retries `create`; the others may be called again safely. Each raises
     `AccessError` when the key is refused and `ProviderError` when permitted retries end.

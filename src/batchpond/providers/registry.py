@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from batchpond.clock import Clock, SystemClock
 from batchpond.errors import BatchpondError, UsageError
@@ -17,21 +17,18 @@ from batchpond.providers.base import (
     LIVE_CONNECTIONS,
     BatchProvider,
     Descriptor,
-    LiveProvider,
     ProviderModule,
 )
-from batchpond.providers.files import batch as common_files
-from batchpond.providers.files import folder as common_folder
 from batchpond.providers.http.keys import KeyRow, listing
+from batchpond.providers.shared import files
+from batchpond.providers.shared import folder as folders
+
+if TYPE_CHECKING:  # it brings the HTTP library, which a pass with nothing to ask does not need
+    from batchpond.providers.shared.live import LiveApi, LiveClient
 
 NAMES: Final = ("openai", "anthropic", "gemini", "vertex", "together")
 LIVE_ONLY: Final = ("ollama",)
 _COMPATIBLE: Final = "batchpond.providers.compatible.live"
-
-
-class _Checkable(Protocol):
-    def check(self) -> str: ...
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ def module(name: str) -> ProviderModule:
 def caveats(found: ProviderModule, model: str, mode: Mode) -> tuple[str, ...]:
     """Return what to know about a provider's model, asked in this way, before money is spent."""
     if mode is Mode.FILES:
-        return common_files.CAVEATS
+        return files.CAVEATS
     return (*found.DESCRIPTOR.caveats, *found.caveats(model))
 
 
@@ -80,21 +77,17 @@ def connect(
     base_url: str | None = None,
     lake_path: Path | None = None,
 ) -> BatchProvider:
-    """Return a provider's wire with the environment's key; raises AccessError when there is none.
+    """Return a provider's client with the environment's key; raises AccessError when there is none.
 
     `transport` replaces the network, for simulation inside this process. `name@files` is the folder of the
     provider's request and result files, by default the lake's; it needs no key.
     """
     if name.endswith(FILES_MARK):
-        folder = common_folder.folder(os.environ if environ is None else environ, lake_path)
-        return common_files.Files(module(name.removesuffix(FILES_MARK)), folder, clock or SystemClock())
-    wire: BatchProvider = _import(name).BATCH.connect(
-        clock or SystemClock(),
-        transport=transport,
-        environ=os.environ if environ is None else environ,
-        base_url=base_url,
-    )
-    return wire
+        folder = folders.folder(os.environ if environ is None else environ, lake_path)
+        return files.Files(module(name.removesuffix(FILES_MARK)), folder, clock or SystemClock())
+    environ = os.environ if environ is None else environ
+    client: BatchProvider = _import(name).BATCH.connect(clock or SystemClock(), environ, base_url, transport)
+    return client
 
 
 def connect_live(
@@ -105,8 +98,8 @@ def connect_live(
     environ: Mapping[str, str] | None = None,
     base_url: str | None = None,
     max_connections: int = LIVE_CONNECTIONS,
-) -> LiveProvider:
-    """Return a provider's wire for live calls with the environment's key.
+) -> LiveClient:
+    """Return a client for live calls with the environment's key.
 
     Raises UsageError for a provider without live calls, AccessError when a key is needed and there is none.
     """
@@ -115,14 +108,9 @@ def connect_live(
         raise UsageError(
             f"{name} takes no live calls", hint=f"live: {', '.join(found.name for found in live_descriptors())}"
         )
-    wire: LiveProvider = provider.LIVE.connect(
-        clock or SystemClock(),
-        transport=transport,
-        environ=os.environ if environ is None else environ,
-        base_url=base_url,
-        max_connections=max_connections,
-    )
-    return wire
+    environ = os.environ if environ is None else environ
+    api: LiveApi = provider.LIVE
+    return api.connect(clock or SystemClock(), environ, base_url, transport, max_connections)
 
 
 def check_keys(clock: Clock | None = None, environ: Mapping[str, str] | None = None) -> Iterator[KeyCheck]:
@@ -141,7 +129,7 @@ def check_keys(clock: Clock | None = None, environ: Mapping[str, str] | None = N
 def _scope(name: str, clock: Clock | None, environ: Mapping[str, str]) -> str:
     if name in NAMES:
         return connect(name, clock, environ=environ).check()
-    live = cast(_Checkable, connect_live(name, clock, environ=environ))
+    live = connect_live(name, clock, environ=environ)
     try:
         return live.check()
     finally:

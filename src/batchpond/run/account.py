@@ -22,9 +22,9 @@ from batchpond.lake.events import read
 from batchpond.lake.store import Store
 from batchpond.model import BatchState, Mode, RemoteBatch
 from batchpond.providers import registry
-from batchpond.providers.files.batch import RECENT
-from batchpond.providers.files.folder import HOST_MARK, Folder
 from batchpond.providers.http import keys
+from batchpond.providers.shared.files import RECENT
+from batchpond.providers.shared.folder import HOST_MARK, Folder
 from batchpond.run.find import list_since
 from batchpond.run.session import Note, Providers, Session, Severity, worst_exit_code
 

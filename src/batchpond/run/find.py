@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from batchpond import ids
 from batchpond.errors import AccessError, ExitCode
@@ -29,8 +30,11 @@ from batchpond.lake.records import (
 )
 from batchpond.model import RemoteBatch, ShardKind
 from batchpond.providers import registry
-from batchpond.providers.base import BatchProvider, LiveProvider
+from batchpond.providers.base import BatchProvider
 from batchpond.run.session import Listing, Session, Severity
+
+if TYPE_CHECKING:  # it brings the HTTP library, which a pass with nothing to ask does not need
+    from batchpond.providers.shared.live import LiveClient
 
 PEEK_BYTES = 1 << 20
 # As far back as the listing goes: a provider was made to date one batch hours before its neighbours.
@@ -162,7 +166,7 @@ def _is_past(batches: list[RemoteBatch], n_last: int, since: datetime) -> bool:
     return dates[-n_last] < since
 
 
-def check_host(attempt: Attempt, provider: BatchProvider | LiveProvider) -> None:
+def check_host(attempt: Attempt, provider: BatchProvider | LiveClient) -> None:
     """Raise AccessError when the base URL is not the one that the attempt was sent to."""
     if provider.host != attempt.intent.host:
         raise AccessError(
@@ -171,7 +175,7 @@ def check_host(attempt: Attempt, provider: BatchProvider | LiveProvider) -> None
         )
 
 
-def _whereabouts(provider: BatchProvider | LiveProvider) -> str:
+def _whereabouts(provider: BatchProvider | LiveClient) -> str:
     """Return the variables that say where a provider's batches are."""
     found = provider.descriptor
     return " and ".join((found.base_url_env, *(variable for _, variable in found.settings)))

@@ -18,8 +18,8 @@ from batchpond.plan.rounds.inputs import n_low, rated
 from batchpond.plan.rounds.rounds import Look, may_have_answers, open_rounds, standings_of
 from batchpond.run import due
 from batchpond.run.session import Session, Severity
-from batchpond.study.stages.config import from_config
-from batchpond.study.stages.spec import Kept, StageSpec
+from batchpond.study.file import from_config
+from batchpond.study.spec import Kept, StageSpec
 
 STATEMENTS_SHOWN_MAX: Final = 10
 WHY: Final = "`batchpond query report_errors` says why; `batchpond retry` asks again"

@@ -26,7 +26,7 @@ from batchpond.run.dispatch import Readiness, Trigger, candidates, finish_adopti
 from batchpond.run.due import FailureCount
 from batchpond.run.find import resolve_unknowns
 from batchpond.run.session import Counts, Note, Providers, Session
-from batchpond.study.stages.config import from_config
+from batchpond.study.file import from_config
 from batchpond.views.refresh import refresh
 
 _HOLDING_PHASES = UNCLEAR_PHASES | {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE}

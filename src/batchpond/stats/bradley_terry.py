@@ -15,10 +15,9 @@ from typing import Final
 import numpy as np
 
 from batchpond.errors import UsageError
-from batchpond.stats import likelihood
+from batchpond.stats import votes as likelihood
 from batchpond.stats.arrays import Floats, solved
-from batchpond.stats.likelihood import Local
-from batchpond.stats.votes import HI_WON, LO_WON, TIED, Votes, per_item
+from batchpond.stats.votes import HI_WON, LO_WON, TIED, Local, Votes, per_item
 
 ITERATIONS_MAX: Final = 100
 STEP_TOLERANCE: Final = 1e-9

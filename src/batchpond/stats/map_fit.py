@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from batchpond.stats import likelihood
+from batchpond.stats import votes as likelihood
 from batchpond.stats.arrays import Floats
 from batchpond.stats.bradley_terry import predictors
 from batchpond.stats.votes import Votes, per_item

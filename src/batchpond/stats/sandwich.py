@@ -14,11 +14,10 @@ from typing import Final
 
 import numpy as np
 
-from batchpond.stats import likelihood
+from batchpond.stats import votes as likelihood
 from batchpond.stats.arrays import Bools, Floats, Ints
 from batchpond.stats.bradley_terry import Fit, Ties, predictors, results_by_order
-from batchpond.stats.likelihood import Local
-from batchpond.stats.votes import Votes
+from batchpond.stats.votes import Local, Votes
 
 LEVERAGE_GAP_MIN: Final = 0.02
 DETERMINANT_MIN: Final = 1e-7

@@ -1,19 +1,22 @@
-"""Reading `study.toml`: text in, a checked study out, or a StudyError that says file, line and key."""
+"""Reading `study.toml`, or a study from the lake: text in, a checked study out, or an error that says what is wrong."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from batchpond.errors import StudyError
+import orjson
+
+from batchpond.errors import LakeError, StudyError
 from batchpond.study import parts, tables
-from batchpond.study.spec import Study
-from batchpond.study.stages import study as stage_study
-from batchpond.study.stages.spec import MAIN_STAGE, StagedStudy
+from batchpond.study import stages as stage_study
+from batchpond.study.spec import MAIN_STAGE, StagedStudy, StageSpec, Study
 from batchpond.study.toml import parse
-from batchpond.study.typed import json_schema, read
+from batchpond.study.typed import json_schema, of_plain, read
+from batchpond.tasks import registry
 
 __all__ = ["Study", "example", "load", "parse_study", "schema"]
 
@@ -50,19 +53,27 @@ def parse_any(data: bytes, source: str = "study.toml", base_path: Path = Path())
     else:
         file = read(root, tables.OneStageFile)
         stages = stage_study.of_one(MAIN_STAGE, root, file, base_path, ())
-    return StagedStudy(stages=stages, source=source, base_path=base_path, **parts.settings(root, file))
+    study = StagedStudy(stages=stages, source=source, base_path=base_path, **parts.settings(root, file))
+    # Pairs alone count their repeats themselves, and a version's name was made of both numbers as they are written.
+    return study if study.is_pairs_alone else replace(study, stages=tuple(map(_repeated, stages)))
+
+
+def _repeated(stage: StageSpec) -> StageSpec:
+    """Return a stage that asks as often as its pairs say, where they say it."""
+    return replace(stage, repeats=max(stage.repeats, stage.pairs.repeats))
 
 
 def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path()) -> Study:
     """Return the pairwise study that a file's bytes describe; reads nothing else."""
     root = parse(data, source)
     file = read(root, tables.PairwiseFile)
+    file.answer.check(root.where("answer"))
     return Study(
         items=parts.items(root.inside("items"), file.items),
         pairs=parts.pairs(root.inside("pairs"), file.pairs),
         rubrics=parts.rubrics(root, file.rubrics),
         templates=parts.templates(root, file.templates),
-        answer=parts.answer(root.inside("answer"), file.answer),
+        answer=file.answer,
         models=parts.models(root, "models", file.models),
         source=source,
         base_path=base_path,
@@ -101,3 +112,53 @@ def schema() -> dict[str, Any]:
         "else": {"if": _IS_PLAIN, "then": plain, "else": one_stage},
         "$defs": found,
     }
+
+
+_SETTINGS: Final = ("name", "seed", "unsupported", "shards", "retry", "budget")
+_STAGE: Final = {key.name for key in fields(StageSpec)} - {"keeps", "tier", "is_structured"}
+"""What every stage in a lake has; the others came later."""
+
+
+def to_config(study: StagedStudy) -> dict[str, Any]:
+    """Return a study as `studies.config` keeps it: plain values, without where on this machine it was read from.
+
+    They are enough to open every later round from the lake alone.
+    """
+    plain = asdict(study)
+    del plain["source"], plain["base_path"]
+    return {**plain, "stages": [_stage_config(stage) for stage in study.stages]}
+
+
+def to_json(study: StagedStudy) -> str:
+    """Return `to_config` as text, the same for the same study."""
+    return orjson.dumps(to_config(study), option=orjson.OPT_SORT_KEYS).decode("utf-8")
+
+
+def _stage_config(stage: StageSpec) -> dict[str, Any]:
+    plain = asdict(stage)
+    plain["rule"] = dict(stage.rule.to_spec())
+    if stage.pairs.adaptive is None:
+        del plain["pairs"]["adaptive"]
+    plain["templates"] = [[t.template_id, t.text] for t in stage.templates]
+    return plain
+
+
+def from_config(config: Mapping[str, Any]) -> StagedStudy:
+    """Return the study that `to_config` wrote; raises LakeError when it is damaged."""
+    try:
+        stages = [_with_named_texts(entry) for entry in config["stages"]]
+        known = {name: config[name] for name in _SETTINGS}
+        plain = {**known, "stages": stages, "source": f"study {config['name']}"}
+        return of_plain(plain, StagedStudy, lambda _, rule: registry.rule_of(rule))
+    except (KeyError, TypeError, ValueError) as error:
+        raise LakeError(
+            f"a study's settings in the lake are damaged: {type(error).__name__}: {error}",
+            hint="plan the study again: `batchpond plan FILE`",
+        ) from None
+
+
+def _with_named_texts(entry: Mapping[str, Any]) -> dict[str, Any]:
+    if lacking := sorted(_STAGE - entry.keys()):
+        raise KeyError(lacking[0])
+    named = [{"template_id": template_id, "text": text} for template_id, text in entry["templates"]]
+    return {**entry, "templates": named}

@@ -24,9 +24,11 @@ from batchpond.study.spec import (
     TemplateSpec,
 )
 from batchpond.study.toml import Table
+from batchpond.study.typed import read
+from batchpond.tasks import registry
 from batchpond.tasks import rubrics as known_rubrics
 from batchpond.tasks import templates as known_templates
-from batchpond.tasks.pairwise import AnswerRule
+from batchpond.tasks.base import Rule
 from batchpond.tasks.rubrics import Rubric
 
 SUFFIXES: Final = {
@@ -166,9 +168,14 @@ def _name_of_file(table: Table, file: str) -> str:
     return name
 
 
-def answer(table: Table, written: tables.Answer) -> AnswerRule:
-    """Return what a judge of pairs must write."""
-    rule = AnswerRule(written.prefix, written.first, written.second, written.suffix)
+def answer(table: Table, task: str) -> Rule:
+    """Return the checked rule that answers of a task are read by; `reader` chooses one where there are several."""
+    readers = registry.task(task).readers
+    name, *others = readers
+    if others:
+        name = table.choose("reader", str(table.data.get("reader", name)), tuple(readers))
+        table = table.without("reader")
+    rule = read(table, readers[name])
     rule.check(table.where())
     return rule
 

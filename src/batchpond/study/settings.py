@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from batchpond.lake.store import CONFIG
-from batchpond.providers.files.folder import FOLDER_ENV
+from batchpond.providers.shared.folder import FOLDER_ENV
 from batchpond.study.toml import Table
 
 _TIERS = Path(__file__).parent / "tiers.toml"

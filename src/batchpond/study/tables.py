@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
-from msgspec import Meta
-
 from batchpond.study.spec import (
+    CONVERSATION,
+    TIER_MAX,
     TOKENS_MAX,
     AdaptiveSpec,
     BudgetSpec,
@@ -24,19 +24,17 @@ from batchpond.study.spec import (
     Text,
     Unsupported,
 )
-from batchpond.study.stages.spec import CONVERSATION, TIER_MAX
 from batchpond.study.typed import about, at_most, between, entries, form
 from batchpond.tasks import likert, registry, templates
-from batchpond.tasks.pairwise import AnswerRule
+from batchpond.tasks.pairwise import PairwiseRule
 
 ENTRIES_MAX: Final = 1_000
 PART_NAME: Final = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
-SCALE: Final = likert.AnswerRule()
+SCALE: Final = likert.LikertRule()
 
 Name = Annotated[str, form("[a-z0-9][a-z0-9_-]{0,63}", "a name of your own: small letters, digits, - and _")]
 PartName = Annotated[str, form(PART_NAME, "letters, digits, _ . and -; at most 64")]
 LongText = Annotated[str, at_most(100_000)]
-AnswerText = Annotated[str, at_most(200)]
 Models = Annotated[tuple[ModelSpec, ...], entries(ENTRIES_MAX, "who is asked")]
 Repeats = Annotated[int, between(1, 1_000, "how often each question is asked")]
 Many = Annotated[int, between(1, 1_000, "inputs: how many are asked for by statement, by category, by scenario")]
@@ -126,16 +124,6 @@ Tactics = Annotated[tuple[TacticTable | str, ...], entries(ENTRIES_MAX, "convers
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What a judge of pairs must write; a text counts only if it holds exactly one of the two."""
-
-    prefix: AnswerText = AnswerRule.prefix
-    first: AnswerText = AnswerRule.first
-    second: AnswerText = AnswerRule.second
-    suffix: Annotated[str, Meta(max_length=200, pattern=r"^$|\S")] = AnswerRule.suffix
-
-
-@dataclass(frozen=True, kw_only=True)
 class Grid:
     """What to do with combinations that a model does not accept."""
 
@@ -158,11 +146,12 @@ class StudyFile:
 class PairwiseFile(StudyFile):
     """A pairwise judging study without stages."""
 
+    task: Annotated[str, about("what is asked", enum=[templates.PAIRWISE])] = templates.PAIRWISE
     items: Items
     pairs: Pairs = field(default_factory=Pairs)
     rubrics: Rubrics
     templates: Templates
-    answer: Answer = field(default_factory=Answer)
+    answer: PairwiseRule = field(default_factory=PairwiseRule)
     models: Models
 
 

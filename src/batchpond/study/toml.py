@@ -45,6 +45,11 @@ class Table:
         """Return a table inside this one, empty when it is not written."""
         return Table(self.source, self.text, (*self.key, name), self.data.get(name, {}))
 
+    def without(self, name: str) -> Table:
+        """Return this table as if a key were not written."""
+        rest = {key: value for key, value in self.data.items() if key != name}
+        return Table(self.source, self.text, self.key, rest)
+
     def elements(self, name: str) -> list[Table]:
         """Return the tables of a list inside this one; a bare text stands for `use = "..."`."""
         entries = enumerate(self.data.get(name, ()))

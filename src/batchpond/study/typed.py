@@ -106,7 +106,7 @@ class _Seen:
                 if extra.get("uniqueItems") and any(part in value[:place] for place, part in enumerate(value)):
                     self.wrong.append((key, "names something twice", None))
                 if not (least or 0) <= len(value) <= (most or math.inf):
-                    self.wrong.append((key, f"has {len(value)} entries, not between {least} and {most:,}", None))
+                    self.wrong.append((key, f"has {len(value)} entries, not between {least or 0} and {most:,}", None))
                 return [self.value(inner, part, (*key, place)) for place, part in enumerate(value)]
             case inspect.AnyType():
                 self.wrong += [(where, problem, None) for where, problem in _not_json(key, value)]

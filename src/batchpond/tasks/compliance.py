@@ -14,15 +14,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from batchpond.model import Outcome, Response
-from batchpond.tasks.base import Judgment
+from batchpond.tasks.base import Judgment, Rule, Text
+from batchpond.tasks.rubrics import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.shared import json as common_json
 from batchpond.tasks.shared import reading as common
-from batchpond.tasks.shared.rule import TaskRule
-from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "compliance"
-PLACEHOLDERS: Final = Placeholders(("STATEMENT", "INPUT", "OUTPUT"), (*STATEMENT_PLACEHOLDERS, "ANSWER_FORMAT"))
 YES: Final = "true"
 NO: Final = "false"
 _WORDS: Final = {
@@ -36,20 +34,18 @@ _WORDS: Final = {
 
 
 @dataclass(frozen=True)
-class AnswerRule(TaskRule):
+class ComplianceRule(Rule):
     """The names of the three keys in a judge's JSON."""
 
     TASK: ClassVar[str] = TASK
+    PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
+        ("STATEMENT", "INPUT", "OUTPUT"), (*STATEMENT_PLACEHOLDERS, "ANSWER_FORMAT")
+    )
     PARSER_VERSION: ClassVar[int] = 1
 
-    key: str = "compliant"
-    confidence_key: str = "confidence"
-    explanation_key: str = "explanation"
-
-    @property
-    def placeholders(self) -> Placeholders:
-        """What its templates must and may contain."""
-        return PLACEHOLDERS
+    key: Text = "compliant"
+    confidence_key: Text = "confidence"
+    explanation_key: Text = "explanation"
 
     def values(self) -> dict[str, str]:
         """Return how the answer is asked for, which itself is not a valid answer."""
@@ -77,18 +73,13 @@ class AnswerRule(TaskRule):
         )
 
     def read(self, response: Response) -> Judgment:
-        """Return what a response says, as `parse` does."""
-        return parse(response, self)
+        """Return what a response says; total: any response gives a judgment."""
+        return common.read(
+            response, lambda text: common_json.read_objects(text, self.key, lambda found: _reading(found, self))
+        )
 
 
-def parse(response: Response, rule: AnswerRule) -> Judgment:
-    """Return what a response says; total: any response gives a judgment."""
-    return common.read(
-        response, lambda text: common_json.read_objects(text, rule.key, lambda found: _reading(found, rule))
-    )
-
-
-def _reading(found: common_json.Object, rule: AnswerRule) -> Judgment:
+def _reading(found: common_json.Object, rule: ComplianceRule) -> Judgment:
     verdict, outcome = _verdict(found[common_json.fold(rule.key)])
     is_decided = outcome is Outcome.DECIDED
     return Judgment(

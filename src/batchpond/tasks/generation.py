@@ -10,35 +10,24 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from batchpond.model import Finish, Outcome, Response
-from batchpond.tasks.base import Judgment
+from batchpond.tasks.base import Judgment, Rule
+from batchpond.tasks.rubrics import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.shared import reading as common
-from batchpond.tasks.shared.rule import TaskRule
-from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "generation"
-PLACEHOLDERS: Final = Placeholders(("INPUT",), ("STATEMENT", *STATEMENT_PLACEHOLDERS))
 
 
 @dataclass(frozen=True)
-class AnswerRule(TaskRule):
+class GenerationRule(Rule):
     """Any visible text is an answer."""
 
     TASK: ClassVar[str] = TASK
+    PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(("INPUT",), ("STATEMENT", *STATEMENT_PLACEHOLDERS))
     PARSER_VERSION: ClassVar[int] = 1
 
-    @property
-    def placeholders(self) -> Placeholders:
-        """What its templates must and may contain."""
-        return PLACEHOLDERS
-
     def read(self, response: Response) -> Judgment:
-        """Return what a response says, as `parse` does."""
-        return parse(response)
-
-
-def parse(response: Response) -> Judgment:
-    """Return whether a response is a whole answer; total: any response gives a judgment."""
-    is_whole = response.finish is not Finish.LENGTH
-    whole = Judgment(None, Outcome.DECIDED)
-    return common.read(response, lambda text: whole if is_whole and text.strip() else None)
+        """Return what a response says; total: any response gives a judgment."""
+        is_whole = response.finish is not Finish.LENGTH
+        whole = Judgment(None, Outcome.DECIDED)
+        return common.read(response, lambda text: whole if is_whole and text.strip() else None)

@@ -20,11 +20,10 @@ from typing import Any, ClassVar, Final
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Finish, Outcome, Response
-from batchpond.tasks.base import Judgment
+from batchpond.tasks.base import Judgment, Rule, Text
+from batchpond.tasks.rubrics import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.shared import json as common_json
 from batchpond.tasks.shared import reading as common
-from batchpond.tasks.shared.rule import TaskRule
-from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "inputs"
@@ -39,15 +38,15 @@ _EMPHASIS: Final = "*_`\"' \t\u201c\u201d"
 
 
 @dataclass(frozen=True)
-class AnswerRule(TaskRule):
+class InputsRule(Rule):
     """Which list is asked for, how many entries, under which key they stand in a list of objects, and bounds."""
 
     TASK: ClassVar[str] = TASK
     PARSER_VERSION: ClassVar[int] = 1
 
-    step: str = "questions"
+    step: Text = "questions"
     count: int = 10
-    key: str = "text"
+    key: Text = "text"
     count_max: int = 100
     entry_max_chars: int = 4_000
 
@@ -73,25 +72,20 @@ class AnswerRule(TaskRule):
             raise StudyError(f"{where}.key must not be blank")
 
     def read(self, response: Response) -> Judgment:
-        """Return what a response says, as `parse` does."""
-        return parse(response, self)
+        """Return what a response says; total: any response gives a judgment."""
+        is_whole = response.finish is not Finish.LENGTH
+        found = Judgment(None, Outcome.DECIDED)
+        return common.read(response, lambda text: found if is_whole and entries(text, self) else None)
 
 
-def parse(response: Response, rule: AnswerRule) -> Judgment:
-    """Return whether a response has the list that was asked for; total: any response gives a judgment."""
-    is_whole = response.finish is not Finish.LENGTH
-    found = Judgment(None, Outcome.DECIDED)
-    return common.read(response, lambda text: found if is_whole and entries(text, rule) else None)
-
-
-def entries(text: str, rule: AnswerRule) -> tuple[str, ...]:
+def entries(text: str, rule: InputsRule) -> tuple[str, ...]:
     """Return the list's texts in order, without repetitions; empty when there is no list."""
     found = common_json.arrays(text, lambda array: any(_texts(array, rule)))
     listed = (entry for array in found for entry in _texts(array, rule)) if found else _lines(text)
     return tuple(_different(listed, rule))
 
 
-def _texts(array: Iterable[Any], rule: AnswerRule) -> Iterator[str]:
+def _texts(array: Iterable[Any], rule: InputsRule) -> Iterator[str]:
     for entry in array:
         value = entry.get(common_json.fold(rule.key)) if isinstance(entry, dict) else entry
         if isinstance(value, str) and value.strip():
@@ -109,7 +103,7 @@ def same(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _different(listed: Iterable[str], rule: AnswerRule) -> Iterator[str]:
+def _different(listed: Iterable[str], rule: InputsRule) -> Iterator[str]:
     seen: set[str] = set()
     for entry in listed:
         text = common.storable(entry, rule.entry_max_chars + 1)

@@ -15,41 +15,35 @@ from typing import Any, ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response
-from batchpond.tasks.base import Judgment
+from batchpond.tasks.base import Judgment, Number, Rule, Text
+from batchpond.tasks.rubrics import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.shared import json as common_json
 from batchpond.tasks.shared import reading as common
 from batchpond.tasks.shared.reading import bare_number
-from batchpond.tasks.shared.rule import TaskRule
-from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "likert"
-PLACEHOLDERS: Final = Placeholders(
-    ("STATEMENT", "OUTPUT"), ("INPUT", *STATEMENT_PLACEHOLDERS, "SCALE_MIN", "SCALE_MAX", "ANSWER_FORMAT")
-)
 FORMS: Final = ("json", "line")
 _OF_MAX: Final = re.compile(r"([^/o]{1,40}+)(?:/|out\s{0,9}of|of)([^/]{1,40})")
 
 
 @dataclass(frozen=True)
-class AnswerRule(TaskRule):
+class LikertRule(Rule):
     """The scale, its ends included, and how a rating is written."""
 
     TASK: ClassVar[str] = TASK
+    PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
+        ("STATEMENT", "OUTPUT"), ("INPUT", *STATEMENT_PLACEHOLDERS, "SCALE_MIN", "SCALE_MAX", "ANSWER_FORMAT")
+    )
     PARSER_VERSION: ClassVar[int] = 1
 
-    minimum: float = 1.0
-    maximum: float = 5.0
+    minimum: Number = 1.0
+    maximum: Number = 5.0
     is_whole: bool = True
-    form: str = "json"
-    key: str = "rating"
-    explanation_key: str = "explanation"
-    prefix: str = "Rating:"
-
-    @property
-    def placeholders(self) -> Placeholders:
-        """What its templates must and may contain."""
-        return PLACEHOLDERS
+    form: Text = "json"
+    key: Text = "rating"
+    explanation_key: Text = "explanation"
+    prefix: Text = "Rating:"
 
     @property
     def _number(self) -> str:
@@ -89,20 +83,15 @@ class AnswerRule(TaskRule):
         )
 
     def read(self, response: Response) -> Judgment:
-        """Return what a response says, as `parse` does."""
-        return parse(response, self)
+        """Return what a response says; total: any response gives a judgment."""
+        if self.form == "json":
+            reader = partial(_reading, rule=self)
+            return common.read(response, lambda text: common_json.read_objects(text, self.key, reader))
+        lines = common.whole_lines(response)
+        return common.read(response, lambda text: common.agreed(_line_readings(lines(text), self)))
 
 
-def parse(response: Response, rule: AnswerRule) -> Judgment:
-    """Return what a response says; total: any response gives a judgment."""
-    if rule.form == "json":
-        reader = partial(_reading, rule=rule)
-        return common.read(response, lambda text: common_json.read_objects(text, rule.key, reader))
-    lines = common.whole_lines(response)
-    return common.read(response, lambda text: common.agreed(_line_readings(lines(text), rule)))
-
-
-def _reading(found: common_json.Object, rule: AnswerRule) -> Judgment:
+def _reading(found: common_json.Object, rule: LikertRule) -> Judgment:
     reason = common.explanation(found.get(common_json.fold(rule.explanation_key)))
     value = found[common_json.fold(rule.key)]
     if value is None:
@@ -112,13 +101,13 @@ def _reading(found: common_json.Object, rule: AnswerRule) -> Judgment:
     return Judgment(None, outcome, score=rating, explanation=reason)
 
 
-def _line_readings(lines: list[str], rule: AnswerRule) -> list[Judgment]:
+def _line_readings(lines: list[str], rule: LikertRule) -> list[Judgment]:
     prefix = bare_number(rule.prefix)
     ratings = [_rating(bare_number(line, prefix or ""), rule) for line in lines]
     return [Judgment(None, Outcome.DECIDED, score=rating) for rating in ratings if rating is not None]
 
 
-def _rating(value: object, rule: AnswerRule) -> float | None:
+def _rating(value: object, rule: LikertRule) -> float | None:
     if isinstance(value, str) and (match := _OF_MAX.fullmatch(value.strip())):
         value = match[1] if common.number(match[2]) == rule.maximum else None
     rating = common.number(value)

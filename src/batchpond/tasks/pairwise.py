@@ -12,30 +12,34 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
+
+from msgspec import Meta
 
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, Verdict
-from batchpond.tasks.base import Judgment
+from batchpond.tasks.base import Judgment, Rule
 from batchpond.tasks.shared import reading as common
-from batchpond.tasks.shared.rule import TaskRule
 from batchpond.tasks.templates import PAIRWISE_PLACEHOLDERS, Placeholders
 
 TASK: Final = "pairwise"
+_PART_MAX_CHARS: Final = 200
+_Part = Annotated[str, Meta(min_length=1, max_length=_PART_MAX_CHARS, pattern=r"\S")]
 
 
 @dataclass(frozen=True)
-class AnswerRule(TaskRule):
-    """How a judge is told to answer: `prefix`, one of two words, `suffix`."""
+class PairwiseRule(Rule):
+    """What a judge of pairs must write: `prefix`, one of two words, `suffix`; a text with both of them is no answer."""
 
     TASK: ClassVar[str] = TASK
+    PLACEHOLDERS: ClassVar[Placeholders] = PAIRWISE_PLACEHOLDERS
     PARSER_VERSION: ClassVar[int] = 1
 
-    prefix: str = "<BETTER_SAMPLE>"
-    first: str = "SAMPLE_1"
-    second: str = "SAMPLE_2"
-    suffix: str = "</BETTER_SAMPLE>"
+    prefix: _Part = "<BETTER_SAMPLE>"
+    first: _Part = "SAMPLE_1"
+    second: _Part = "SAMPLE_2"
+    suffix: Annotated[str, Meta(max_length=_PART_MAX_CHARS, pattern=r"^$|\S")] = "</BETTER_SAMPLE>"
 
     @property
     def answer_first(self) -> str:
@@ -53,18 +57,13 @@ class AnswerRule(TaskRule):
         parts = (self.prefix, self.first, self.second, self.suffix)
         return f"{TASK}-{self.PARSER_VERSION}-{ids.digest('answer', *parts, length=8)}"
 
-    @property
-    def placeholders(self) -> Placeholders:
-        """What its templates must and may contain."""
-        return PAIRWISE_PLACEHOLDERS
-
     def values(self) -> dict[str, str]:
         """Return what the rule itself fills in, by placeholder."""
         return {"ANSWER_FIRST": self.answer_first, "ANSWER_SECOND": self.answer_second}
 
     def read(self, response: Response) -> Judgment:
-        """Return what a response says, as `parse` does."""
-        return parse(response, self)
+        """Return what a response says; total: any response gives a judgment."""
+        return common.read(response, lambda text: _answer(text, self))
 
     @cached_property
     def patterns(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
@@ -94,27 +93,10 @@ class AnswerRule(TaskRule):
         return {"task": TASK, **answers, **self._fields()}
 
 
-def parse(response: Response, rule: AnswerRule) -> Judgment:
-    """Return what a response says; total: any response gives a judgment."""
-    return common.read(response, lambda text: _answer(text, rule))
-
-
-def _answer(text: str, rule: AnswerRule) -> Judgment | None:
+def _answer(text: str, rule: PairwiseRule) -> Judgment | None:
     first, second = (pattern.search(text) is not None for pattern in rule.patterns)
     if first and second:
         return Judgment(None, Outcome.AMBIGUOUS)
     if first or second:
         return Judgment(Verdict.FIRST if first else Verdict.SECOND, Outcome.DECIDED)
-    return None
-
-
-def parse_pairwisellm(text: str | None, rule: AnswerRule) -> Verdict | None:
-    """Return the winner as pairwiseLLM 1.3.0 reads it: the first exact answer wins, even beside the second.
-
-    For comparison with its figures only: a judge that repeats its instructions always votes first.
-    """
-    if text is not None and rule.answer_first in text:
-        return Verdict.FIRST
-    if text is not None and rule.answer_second in text:
-        return Verdict.SECOND
     return None

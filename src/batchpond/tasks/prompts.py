@@ -14,24 +14,105 @@ unsure; without it they must be those words. `labels`, if any, are the only labe
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, Verdict
-from batchpond.tasks.base import Judgment
+from batchpond.tasks.base import NUMBER_MAX, Judgment, Number, Rule, Text, Texts
+from batchpond.tasks.rubrics import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.shared import json as common_json
 from batchpond.tasks.shared import reading as common
 from batchpond.tasks.shared.json import pointed
-from batchpond.tasks.shared.regex import Pattern
-from batchpond.tasks.shared.rule import TaskRule
-from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.templates import Placeholders
 
+PATTERN_MAX_CHARS: Final = 2_000
+TEXT_MAX_CHARS: Final = 100_000
+_GROUPS_MAX: Final = 9
+# Nothing that a model means has these in it; they are taken out of a text before they mark its matches.
+_BEGIN, _BETWEEN, _END = "\x01", "\x02", "\x03"
+_MARKS: Final = str.maketrans(dict.fromkeys((_BEGIN, _BETWEEN, _END), " "))
+
+
+class Pattern:
+    """A study's own regular expression, with named groups, run by RE2: a search is linear in the text whatever it is.
+
+    A backtracking engine can be sent to sleep for years by an innocent pattern and an unlucky answer, and
+    cannot be interrupted. The pattern must be valid for Python too, whose errors say where they are and which
+    groups have names; RE2 then refuses what it cannot do in linear time (look-around, back-references).
+    All matches are read, so the worst a pattern can do is to look at the rest of the text after each of them;
+    texts are bounded so that even this takes seconds, not hours. `\\d` and `\\w` mean ASCII; `(?i)`, `(?m)` and
+    `(?s)` may begin a pattern.
+
+    Making one is free; `check` says whether it can be used.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def groups(self) -> dict[str, int]:
+        """The number of each named group; raises StudyError when the pattern is not valid."""
+        return dict(self._compiled("the pattern").groupindex)
+
+    def _compiled(self, where: str) -> re.Pattern[str]:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                return re.compile(self.text)
+        except re.error as error:
+            place = "" if error.pos is None else f" at character {error.pos + 1}"
+            raise StudyError(f"{where} is not a regular expression: {error.msg}{place}: {self.text!r}") from None
+        except (RecursionError, OverflowError, FutureWarning, DeprecationWarning) as error:
+            raise StudyError(f"{where} is not a usable regular expression: {error}") from None
+
+    def check(self, where: str) -> None:
+        """Raise StudyError for a pattern that is too long, not valid, or not possible in linear time."""
+        if len(self.text) > PATTERN_MAX_CHARS:
+            raise StudyError(f"{where} is longer than {PATTERN_MAX_CHARS:,} characters")
+        compiled = self._compiled(where)
+        if not compiled.groupindex:
+            raise StudyError(f"{where} has no named group", hint="for example (?P<verdict>A|B)")
+        if compiled.groups > _GROUPS_MAX:
+            raise StudyError(f"{where} has more than {_GROUPS_MAX} groups", hint="(?:...) groups without counting")
+        try:
+            self._marked("")
+        except pa.ArrowInvalid as error:
+            problem = str(error).removeprefix("Invalid regular expression: ")
+            raise StudyError(
+                f"{where} cannot be run in linear time: {problem}",
+                hint="look-around, back-references and repetitions over 1,000 are not possible",
+            ) from None
+
+    def _marked(self, text: str) -> str:
+        inner = _BETWEEN.join(f"\\{number}" for number in self.groups.values())
+        # Not with max_replacements: Arrow then searches what is left as a text of its own, so `^` matches inside.
+        replacement = f"{_BEGIN}{inner}{_END}"
+        return str(pc.replace_substring_regex(pa.scalar(text), pattern=self.text, replacement=replacement).as_py())
+
+    def matches(self, text: str) -> list[dict[str, str]]:
+        """Return the named groups of all matches; a group that matched nothing is left out.
+
+        A text longer than TEXT_MAX_CHARS has none: half of it could say the opposite of the whole.
+        """
+        if len(text) > TEXT_MAX_CHARS:
+            return []
+        plain = text.translate(_MARKS).encode("utf-8", "replace").decode("utf-8")
+        found = [part.partition(_END)[0].split(_BETWEEN) for part in self._marked(plain).split(_BEGIN)[1:]]
+        return [
+            {name: value for name, value in zip(self.groups, values, strict=True) if value}
+            for values in found
+            if any(values)
+        ]
+
+
 TASK: Final = "prompts"
-PLACEHOLDERS: Final = Placeholders(("INPUT",), ("INPUT_ID", "OUTPUT", "STATEMENT", *STATEMENT_PLACEHOLDERS))
 FORMS: Final = ("regex", "json", "sql")
 PRIMARY: Final = ("verdict", "label", "score")
 FIELDS: Final = (*PRIMARY, "confidence", "explanation")
@@ -46,24 +127,22 @@ _SQL_PART: Final = re.compile(r"'[^']*+'|\"[^\"]*+\"|(--|/\*|;)|([()])")
 
 
 @dataclass(frozen=True)
-class AnswerRule(TaskRule):
+class PromptsRule(Rule):
     """How answers are read: `form`, and for it `pattern` (regex) or `fields` by name (json, sql)."""
 
     TASK: ClassVar[str] = TASK
+    PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
+        ("INPUT",), ("INPUT_ID", "OUTPUT", "STATEMENT", *STATEMENT_PLACEHOLDERS)
+    )
     PARSER_VERSION: ClassVar[int] = 2
 
-    form: str = "regex"
-    pattern: str = ""
-    fields: Mapping[str, str] = field(default_factory=dict)
-    words: Mapping[str, str] = field(default_factory=dict)
-    labels: tuple[str, ...] = ()
-    score_min: float = -1e15
-    score_max: float = 1e15
-
-    @property
-    def placeholders(self) -> Placeholders:
-        """What its templates must and may contain."""
-        return PLACEHOLDERS
+    form: Text = "regex"
+    pattern: Text = ""
+    fields: Mapping[str, Text] = field(default_factory=dict)
+    words: Mapping[str, Text] = field(default_factory=dict)
+    labels: Texts = ()
+    score_min: Number = -NUMBER_MAX
+    score_max: Number = NUMBER_MAX
 
     @property
     def expressions(self) -> Mapping[str, str]:
@@ -115,8 +194,8 @@ class AnswerRule(TaskRule):
             raise StudyError(f"{where}.labels has one that is blank, padded or over {LABEL_MAX_CHARS} characters")
 
     def read(self, response: Response) -> Judgment:
-        """Return what a response says, as `parse` does; of the form `sql` only why there is no answer."""
-        return parse(response, self)
+        """Return what a response says, total; of the form `sql` only why there is no answer."""
+        return common.read(response, lambda text: _answer(text, self))
 
     def read_values(self, response: Response, values: Mapping[str, str] | None) -> Judgment:
         """Return what the values of the SQL expressions say of a response; None where it has none.
@@ -141,12 +220,7 @@ def _check_sql(text: str, where: str) -> None:
         raise StudyError(f"{where} is not a complete SQL expression")
 
 
-def parse(response: Response, rule: AnswerRule) -> Judgment:
-    """Return what a response says; total: any response gives a judgment."""
-    return common.read(response, lambda text: _answer(text, rule))
-
-
-def _answer(text: str, rule: AnswerRule) -> Judgment | None:
+def _answer(text: str, rule: PromptsRule) -> Judgment | None:
     match rule.form:
         case "regex":
             return common.agreed([_reading(found, rule) for found in rule.compiled.matches(text)])
@@ -156,13 +230,13 @@ def _answer(text: str, rule: AnswerRule) -> Judgment | None:
             return None
 
 
-def _objects(text: str, rule: AnswerRule) -> list[dict[str, Any]]:
+def _objects(text: str, rule: PromptsRule) -> list[dict[str, Any]]:
     primary = [pointer for name, pointer in rule.fields.items() if name in PRIMARY]
     found = common_json.objects(text, lambda value: any(pointed(value, pointer) is not None for pointer in primary))
     return [{name: pointed(value, pointer) for name, pointer in rule.fields.items()} for value in found]
 
 
-def _reading(found: Mapping[str, Any], rule: AnswerRule) -> Judgment:
+def _reading(found: Mapping[str, Any], rule: PromptsRule) -> Judgment:
     if any(value is common_json.CONFLICT for value in found.values()):
         return Judgment(None, Outcome.AMBIGUOUS)
     meaning = rule.meanings.get(_word(found.get("verdict")).casefold())
@@ -183,7 +257,7 @@ def _word(value: object) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-def _label(value: object, rule: AnswerRule) -> str | None:
+def _label(value: object, rule: PromptsRule) -> str | None:
     text = common.storable(_word(value), LABEL_MAX_CHARS + 1)
     if text is None or len(text) > LABEL_MAX_CHARS:
         return None
@@ -191,6 +265,6 @@ def _label(value: object, rule: AnswerRule) -> str | None:
     return by_name.get(text.casefold()) if rule.labels else text
 
 
-def _score(value: object, rule: AnswerRule) -> float | None:
+def _score(value: object, rule: PromptsRule) -> float | None:
     score = common.number(value)
     return score if score is not None and rule.score_min <= score <= rule.score_max else None

@@ -17,25 +17,13 @@ from typing import ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, Verdict
-from batchpond.tasks.base import Judgment
+from batchpond.tasks.base import Judgment, Rule, Text
+from batchpond.tasks.rubrics import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.shared import reading as common
 from batchpond.tasks.shared.reading import answers, bare_words
-from batchpond.tasks.shared.rule import TaskRule
-from batchpond.tasks.shared.text import STATEMENT_PLACEHOLDERS
 from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "ranking"
-PLACEHOLDERS: Final = Placeholders(
-    ("STATEMENT", "INPUT", "OUTPUT_A", "OUTPUT_B"),
-    (
-        *STATEMENT_PLACEHOLDERS,
-        "ANSWER_FIRST",
-        "ANSWER_SECOND",
-        "ANSWER_TIE",
-        "ANSWER_NOT_APPLICABLE",
-        "ANSWER_UNSURE",
-    ),
-)
 _READINGS: Final = {
     "first": Judgment(Verdict.FIRST, Outcome.DECIDED),
     "second": Judgment(Verdict.SECOND, Outcome.DECIDED),
@@ -48,23 +36,29 @@ _SPECEVAL_RANKS: Final = {"a": 1, "b": -1}
 
 
 @dataclass(frozen=True)
-class AnswerRule(TaskRule):
+class RankingRule(Rule):
     """How a judge is told to answer: `prefix` and one of five words, on a line of its own."""
 
     TASK: ClassVar[str] = TASK
+    PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
+        ("STATEMENT", "INPUT", "OUTPUT_A", "OUTPUT_B"),
+        (
+            *STATEMENT_PLACEHOLDERS,
+            "ANSWER_FIRST",
+            "ANSWER_SECOND",
+            "ANSWER_TIE",
+            "ANSWER_NOT_APPLICABLE",
+            "ANSWER_UNSURE",
+        ),
+    )
     PARSER_VERSION: ClassVar[int] = 1
 
-    prefix: str = "Model:"
-    first: str = "A"
-    second: str = "B"
-    tie: str = "equal"
-    not_applicable: str = "N/A"
-    unsure: str = "unsure"
-
-    @property
-    def placeholders(self) -> Placeholders:
-        """What its templates must and may contain."""
-        return PLACEHOLDERS
+    prefix: Text = "Model:"
+    first: Text = "A"
+    second: Text = "B"
+    tie: Text = "equal"
+    not_applicable: Text = "N/A"
+    unsure: Text = "unsure"
 
     def answer(self, name: str) -> str:
         """Return the whole line for `first`, `second`, `tie`, `not_applicable` or `unsure`."""
@@ -92,17 +86,12 @@ class AnswerRule(TaskRule):
             )
 
     def read(self, response: Response) -> Judgment:
-        """Return what a response says, as `parse` does."""
-        return parse(response, self)
+        """Return what a response says; total: any response gives a judgment."""
+        lines = common.whole_lines(response)
+        return common.read(response, lambda text: _answer(lines(text), self))
 
 
-def parse(response: Response, rule: AnswerRule) -> Judgment:
-    """Return what a response says; total: any response gives a judgment."""
-    lines = common.whole_lines(response)
-    return common.read(response, lambda text: _answer(lines(text), rule))
-
-
-def _answer(lines: list[str], rule: AnswerRule) -> Judgment | None:
+def _answer(lines: list[str], rule: RankingRule) -> Judgment | None:
     found = answers(lines, rule.bare)
     if len(found) > 1:
         return Judgment(None, Outcome.AMBIGUOUS)

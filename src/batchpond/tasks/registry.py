@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from batchpond.errors import LakeError, StudyError
-from batchpond.tasks import compliance, generation, inputs, likert, pairwise, prompts, ranking, templates
+from batchpond.tasks import compliance, generation, inputs, likert, pairwise, pressure, prompts, ranking, templates
 from batchpond.tasks.base import Rule
-from batchpond.tasks.pressure import keywords as pressure_keywords
-from batchpond.tasks.pressure import task as pressure
-from batchpond.tasks.shared.rule import TaskRule
 from batchpond.tasks.templates import Template
 
 
@@ -20,23 +17,12 @@ class Task:
     """A task by name; the first of its readers, by name, is the one that a study has unless it says otherwise."""
 
     name: str
-    readers: Mapping[str, type[TaskRule]]
+    readers: Mapping[str, type[Rule]]
 
     @property
     def templates(self) -> dict[str, Template]:
         """The templates that batchpond brings for it, by id."""
         return templates.builtin(self.name)
-
-    def rule(self, settings: Mapping[str, Any], where: str) -> Rule:
-        """Return the checked answer rule that a study's settings describe; raises StudyError.
-
-        `where` names the settings in messages; `reader` among them chooses one of several.
-        """
-        rest = dict(settings)
-        reader = rest.pop("reader", next(iter(self.readers)))
-        if not isinstance(reader, str) or reader not in self.readers:
-            raise StudyError(f"{where}.reader is {reader!r}, not one of {', '.join(filter(None, self.readers))}")
-        return self.readers[reader].from_study(rest, where)
 
     def rule_of(self, spec: Mapping[str, Any]) -> Rule:
         """Return the answer rule of an entry of `studies.parsers`; raises LakeError when it is damaged."""
@@ -47,15 +33,15 @@ class Task:
 
 
 _NEWER: Final = "install a newer batchpond; nothing is lost, the answers stay in `raw`"
-_READERS: Final[Mapping[str, tuple[type[TaskRule], ...]]] = {
-    pairwise.TASK: (pairwise.AnswerRule,),
-    generation.TASK: (generation.AnswerRule,),
-    ranking.TASK: (ranking.AnswerRule,),
-    compliance.TASK: (compliance.AnswerRule,),
-    likert.TASK: (likert.AnswerRule,),
-    pressure.TASK: (pressure.AnswerRule, pressure_keywords.KeywordRule),
-    prompts.TASK: (prompts.AnswerRule,),
-    inputs.TASK: (inputs.AnswerRule,),
+_READERS: Final[Mapping[str, tuple[type[Rule], ...]]] = {
+    pairwise.TASK: (pairwise.PairwiseRule,),
+    generation.TASK: (generation.GenerationRule,),
+    ranking.TASK: (ranking.RankingRule,),
+    compliance.TASK: (compliance.ComplianceRule,),
+    likert.TASK: (likert.LikertRule,),
+    pressure.TASK: (pressure.PressureRule, pressure.KeywordRule),
+    prompts.TASK: (prompts.PromptsRule,),
+    inputs.TASK: (inputs.InputsRule,),
 }
 TASKS: Final[Mapping[str, Task]] = {
     name: Task(name, {reader.READER: reader for reader in readers}) for name, readers in _READERS.items()

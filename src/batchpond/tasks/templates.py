@@ -21,7 +21,6 @@ from batchpond.errors import StudyError
 
 REQUIRED: Final = ("TRAIT_NAME", "TRAIT_DESCRIPTION", "SAMPLE_1", "SAMPLE_2")
 OPTIONAL: Final = ("ANSWER_FIRST", "ANSWER_SECOND")
-SAMPLES: Final = ("SAMPLE_1", "SAMPLE_2")
 SIZE_MAX_BYTES: Final = 1_000_000
 PAIRWISE: Final = "pairwise"
 _CAPITALS: Final = re.compile(r"\{([A-Z][A-Z0-9_]{2,40})\}")
@@ -72,26 +71,6 @@ class Placeholders:
 PAIRWISE_PLACEHOLDERS: Final = Placeholders(REQUIRED, OPTIONAL, is_strict=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Filled:
-    """A template with everything filled in but the samples.
-
-    `texts` has one more element than `samples`; `samples` holds 0 for the sample shown first, 1 for
-    the second, in the order in which they appear.
-    """
-
-    texts: tuple[str, ...]
-    samples: tuple[int, ...]
-
-    def prompt(self, first: str, second: str) -> str:
-        """Return the prompt for two samples, in the order they are shown."""
-        pair = (first, second)
-        parts = [self.texts[0]]
-        for text, sample in zip(self.texts[1:], self.samples, strict=True):
-            parts += (pair[sample], text)
-        return "".join(parts)
-
-
 @dataclass(frozen=True)
 class Template:
     """A prompt text by name; its hash changes with any character of either."""
@@ -109,25 +88,6 @@ class Template:
         if len(self.text.encode("utf-8", "surrogatepass")) > SIZE_MAX_BYTES:
             raise StudyError(f"{where}: the template is larger than {SIZE_MAX_BYTES:,} bytes")
         placeholders.check(self.text, where)
-
-    def fill(self, values: Mapping[str, str]) -> Filled:
-        """Fill in all pairwise placeholders but the samples; `values` is by placeholder name."""
-        # With one group, split() alternates text and placeholder name.
-        pieces = PAIRWISE_PLACEHOLDERS.pattern.split(self.text)
-        texts, samples = [pieces[0]], []
-        for name, text in zip(pieces[1::2], pieces[2::2], strict=True):
-            if name in SAMPLES:
-                samples.append(SAMPLES.index(name))
-                texts.append(text)
-            else:
-                texts[-1] += values[name] + text
-        return Filled(tuple(texts), tuple(samples))
-
-
-def prompt(template: Template, values: Mapping[str, str]) -> str:
-    """Return a pairwise template with every placeholder, samples included, replaced by its value."""
-    filled = template.fill(values)
-    return filled.prompt(values["SAMPLE_1"], values["SAMPLE_2"])
 
 
 @cache

@@ -16,7 +16,6 @@ from typing import Final
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from batchpond.clock import random_hex
 from batchpond.errors import LakeError
@@ -24,7 +23,7 @@ from batchpond.lake import disk
 from batchpond.lake.schemas import TABLES, Table
 from batchpond.lake.store import LENS, TMP, held
 from batchpond.lake.tables import lacks_later, literal, quoted
-from batchpond.views import scripts
+from batchpond.views import forms, scripts
 from batchpond.views.refresh import Files, fingerprint, views_digest
 
 FILES_MAX: Final = 8
@@ -139,7 +138,7 @@ def bad_files(lake_path: Path) -> list[BadFile]:
 def check_file(table: str, path: Path) -> str | None:
     """Return why a table's file cannot be read, judged by its footer; None when it can."""
     try:
-        schema = pq.read_schema(path)
+        schema = _schema(path)
     except (pa.ArrowException, OSError) as error:
         return f"not a readable Parquet file: {_first_line(error)}"
     wanted, written = TABLES[table], schema.remove_metadata()
@@ -147,6 +146,12 @@ def check_file(table: str, path: Path) -> str | None:
     if not written.equals(pa.schema(kept)):
         return f"its columns are not those of table {table}"
     return None
+
+
+def _schema(path: Path) -> pa.Schema:
+    import pyarrow.parquet as pq  # takes a tenth of a second: a reader that finds its lens in place needs none of it
+
+    return pq.read_schema(path)
 
 
 def ddl(lake_path: Path, files: Files) -> str:
@@ -179,7 +184,7 @@ def connect(lake_path: Path, *, memory_limit: str = MEMORY_LIMIT) -> duckdb.Duck
 def empty() -> Iterator[duckdb.DuckDBPyConnection]:
     """Open all views over a lake without any file, in memory."""
     with duckdb.connect(":memory:") as connection:
-        _create(connection, {})
+        _create(connection)
         yield connection
 
 
@@ -290,9 +295,10 @@ def _remade(base: bytes, info: _Info, good: Files, bad: Sequence[BadFile]) -> by
             connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG}")
             connection.execute(f"USE {CATALOG}")
             shown = _shown(connection)
-            for name, table in TABLES.items():
-                if shown.get(name, []) != sorted(map(os.path.abspath, good[name])):
-                    connection.execute(_table_view(name, table, good[name]))
+            changed = [n for n in TABLES if shown.get(n, []) != sorted(map(os.path.abspath, good[n]))]
+            for name in changed:
+                connection.execute(_table_view(name, TABLES[name], good[name]))
+            forms.as_tables(connection, changed)
             connection.execute("DELETE FROM lens_info")
             connection.execute("DELETE FROM lens_files")
             _record(connection, info, good, bad)
@@ -340,7 +346,8 @@ def _template() -> bytes:
             version = literal(STORAGE_VERSION)
             connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG} (STORAGE_VERSION {version})")
             connection.execute(f"USE {CATALOG}")
-            _create(connection, {})
+            _create(connection)
+            forms.as_tables(connection, TABLES)
             _finish(connection)
         return path.read_bytes()
 
@@ -351,16 +358,11 @@ def _finish(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(f"DETACH {CATALOG}")
 
 
-def _create(connection: duckdb.DuckDBPyConnection, files: Files) -> None:
-    # Views bind what they read when they are made. Making them over empty tables first keeps
-    # the cost of that independent of the number of files.
+def _create(connection: duckdb.DuckDBPyConnection) -> None:
     for statement in _table_views({}):
         connection.execute(statement)
-    for script in scripts.scripts():
-        connection.execute(script.text)
+    forms.create(connection)
     connection.execute(_INFO)
-    for statement in _table_views(files) if files else ():
-        connection.execute(statement)
 
 
 def _info(lake_path: Path, files: Files, good: Files) -> _Info:
@@ -389,7 +391,7 @@ def _table_view(name: str, table: Table, files: Sequence[Path]) -> str:
     if not files:
         return f"{head}{nothing};\n"
     paths = ",\n".join(f"  {literal(os.path.abspath(path))}" for path in files)
-    if table.later and any(lacks_later(table, pq.read_schema(path)) for path in files):
+    if table.later and any(lacks_later(table, _schema(path)) for path in files):
         options = "hive_partitioning = FALSE, union_by_name = TRUE"
         return f"{head}{nothing}\nUNION ALL BY NAME\nFROM read_parquet([\n{paths}\n], {options});\n"
     columns = ",\n".join(f"  CAST({quoted(f.name)} AS {_TYPES[f.type]}) AS {quoted(f.name)}" for f in table.schema)

@@ -15,7 +15,7 @@ from batchpond.views import scripts
 
 Files = Mapping[str, Sequence[Path]]
 
-_LAYOUT = 1
+_LAYOUT = 2
 
 
 def fingerprint(lake_path: Path, files: Mapping[str, Sequence[str] | Sequence[Path]]) -> str:

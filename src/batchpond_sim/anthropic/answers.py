@@ -313,7 +313,7 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Completion:
     text: str
     stop: str
     stop_sequence: str | None
@@ -340,7 +340,7 @@ def answer(
     judged = panel.answer(str(params["model"]), prompt, request_key)
     if judged.says is Says.ERROR:
         return _error(*(_OVERLOADED if judged.u < 0.5 else _FORCED["error_500"]))
-    said = _said(params, family, judged, force)
+    said = _completed(params, family, judged, force)
     usage = _usage(params, prompt, said, conditions)
     body = _message(params, family, judged, said)
     tokens_in = usage["input_tokens"] + usage["cache_creation_input_tokens"] + usage["cache_read_input_tokens"]
@@ -395,12 +395,12 @@ def _thinking_tokens(params: dict[str, Any], family: Family, u: float) -> int:
     return 0
 
 
-def _said(params: dict[str, Any], family: Family, judged: Judgement, force: str) -> _Said:
+def _completed(params: dict[str, Any], family: Family, judged: Judgement, force: str) -> _Completion:
     thinking = _thinking_tokens(params, family, judged.u)
     if judged.says in (Says.REFUSAL, Says.FILTERED) or force == "refusal":
         is_plain = judged.says is not Says.FILTERED
         category = "general_harms" if is_plain else "bio" if judged.u < 0.5 else "cyber"
-        return _Said("", "refusal", None, category, _REFUSAL_TOKENS, 0)
+        return _Completion("", "refusal", None, category, _REFUSAL_TOKENS, 0)
     text, stop, sequence = judged.text, "end_turn", None
     if judged.says is Says.EMPTY or force == "empty_text":
         text = ""
@@ -413,10 +413,10 @@ def _said(params: dict[str, Any], family: Family, judged: Judgement, force: str)
         thinking = min(thinking, limit)
         spoken = limit - thinking
         text, stop, sequence = text[: spoken * 4], "max_tokens", None
-    return _Said(text, stop, sequence, None, spoken, thinking)
+    return _Completion(text, stop, sequence, None, spoken, thinking)
 
 
-def _usage(params: dict[str, Any], prompt: str, said: _Said, conditions: Conditions) -> dict[str, Any]:
+def _usage(params: dict[str, Any], prompt: str, said: _Completion, conditions: Conditions) -> dict[str, Any]:
     prefix, ttl = _cached_prefix(params)
     created = read = 0
     n_prefix = count_tokens(prefix) if prefix else 0
@@ -439,7 +439,7 @@ def _usage(params: dict[str, Any], prompt: str, said: _Said, conditions: Conditi
     }
 
 
-def _message(params: dict[str, Any], family: Family, judged: Judgement, said: _Said) -> dict[str, Any]:
+def _message(params: dict[str, Any], family: Family, judged: Judgement, said: _Completion) -> dict[str, Any]:
     content = list(_thoughts(params, family, judged, said))
     if said.text:
         content.append({"type": "text", "text": said.text})
@@ -459,7 +459,7 @@ def _message(params: dict[str, Any], family: Family, judged: Judgement, said: _S
     }
 
 
-def _thoughts(params: dict[str, Any], family: Family, judged: Judgement, said: _Said) -> Iterator[dict[str, Any]]:
+def _thoughts(params: dict[str, Any], family: Family, judged: Judgement, said: _Completion) -> Iterator[dict[str, Any]]:
     if not said.thinking_tokens:
         return
     signature = f"Er{judged.key}"

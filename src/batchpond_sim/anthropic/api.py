@@ -14,13 +14,27 @@ from datetime import UTC, datetime
 from typing import Any
 
 from batchpond_sim.anthropic.answers import CREDIT_TEXT, FAMILIES, VERSIONS, Conditions, answer, family_of
-from batchpond_sim.anthropic.batches import PROVIDER, SHAPE, AnthropicAccount, MessageBatch, batch_view, timestamp
-from batchpond_sim.anthropic.inbox import EncodingError, InboxError, JsonError, Rules, Taken, TooLargeError, spool, take
-from batchpond_sim.faults.delivery import delivered
-from batchpond_sim.faults.faults import Call, Op, Stage
-from batchpond_sim.host.wire import Answer, Break, BreakKind, Reply, Request, json_reply
+from batchpond_sim.anthropic.batches import (
+    PROVIDER,
+    SHAPE,
+    AnthropicAccount,
+    EncodingError,
+    InboxError,
+    JsonError,
+    MessageBatch,
+    Rules,
+    Taken,
+    TooLargeError,
+    batch_view,
+    spool,
+    take,
+    timestamp,
+)
+from batchpond_sim.host.messages import Answer, Break, BreakKind, Reply, Request, json_reply
 from batchpond_sim.shared.api import Api, Page, PageError, Route, forced, is_looping, page_at, routes
 from batchpond_sim.shared.batches import view_faults
+from batchpond_sim.shared.delivery import delivered
+from batchpond_sim.world.faults import Call, Op, Stage
 from batchpond_sim.world.limits import Quota, Scarce
 from batchpond_sim.world.world import World, fingerprint
 

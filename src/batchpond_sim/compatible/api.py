@@ -18,18 +18,18 @@ from typing import Any
 
 import orjson
 
-from batchpond_sim.faults.faults import Call, Op, Stage
-from batchpond_sim.host.wire import Answer, Reply, Request, Stream, json_reply, pieces
+from batchpond_sim.host.messages import Answer, Reply, Request, Stream, json_reply, pieces
 from batchpond_sim.judges.judge import Says
 from batchpond_sim.judges.speech import (
     EFFORT_TOKENS,
     Asked,
-    Spoken,
+    Completion,
+    completed,
     messages_text,
     named_schema_problem,
-    spoken,
 )
 from batchpond_sim.shared.api import Api, PageError, Route, forced, routes
+from batchpond_sim.world.faults import Call, Op, Stage
 from batchpond_sim.world.limits import Quota, openai_headers, openai_message
 from batchpond_sim.world.world import World
 
@@ -110,7 +110,7 @@ class CompatibleSimulator(Api):
         judged = self._world.panel.answer(model, asked.prompt, self.live_key(body))
         if judged.says is Says.ERROR:
             return self._fault_reply(500, "status")
-        said = spoken(asked, judged, forced(call))
+        said = completed(asked, judged, forced(call))
         self.bill_live(call, model, said.input_tokens, said.output_tokens)
         head = {"id": f"chatcmpl-{said.key}", "created": int(self._world.now_s()), "model": model}
         if not body.get("stream"):
@@ -151,7 +151,7 @@ def _refused_body(body: Any) -> Reply | None:
     return None if wrong is None else _error(400, wrong)
 
 
-def _message(said: Spoken, style: str) -> dict[str, Any]:
+def _message(said: Completion, style: str) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": said.refusal or said.text}
     if not said.reasoning_tokens:
         return message
@@ -163,7 +163,7 @@ def _message(said: Spoken, style: str) -> dict[str, Any]:
     return {**message, "content": f"<think>\n{thoughts}" + ("" if is_cut else f"\n</think>\n\n{message['content']}")}
 
 
-def _usage(said: Spoken) -> dict[str, Any]:
+def _usage(said: Completion) -> dict[str, Any]:
     return {
         "prompt_tokens": said.input_tokens,
         "completion_tokens": said.output_tokens,
@@ -172,13 +172,13 @@ def _usage(said: Spoken) -> dict[str, Any]:
     }
 
 
-def _whole(said: Spoken, style: str) -> dict[str, Any]:
+def _whole(said: Completion, style: str) -> dict[str, Any]:
     choice = {"index": 0, "message": _message(said, style), "logprobs": None, "finish_reason": said.finish}
     return {"choices": [choice], "usage": _usage(said)}
 
 
 def _events(
-    head: dict[str, Any], message: dict[str, Any], said: Spoken, *, wants_usage: bool, is_broken: bool
+    head: dict[str, Any], message: dict[str, Any], said: Completion, *, wants_usage: bool, is_broken: bool
 ) -> Iterator[bytes]:
     for member, text in sorted(message.items(), key=lambda pair: pair[0] == "content"):
         parts = (text,) if member == "role" else pieces(text)

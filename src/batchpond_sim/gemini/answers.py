@@ -314,7 +314,7 @@ _NO_CONTENT = frozenset({"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTEN
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Completion:
     text: str
     finish: str
     block: str
@@ -343,7 +343,7 @@ def answer(
     judged = panel.answer(model, wanted.prompt, request_key)
     if judged.says is Says.ERROR:
         return _server_error()
-    said = _said(wanted, family, judged, force)
+    said = _completed(wanted, family, judged, force)
     return RowAnswer(
         200,
         _response(model, family, wanted, said),
@@ -379,12 +379,12 @@ def prompt_tokens(request: Mapping[str, Any], family: Family) -> int:
     return count_tokens(asked(request, family).prompt) + 4
 
 
-def _said(wanted: Asked, family: Family, judged: Judgement, force: str) -> _Said:
+def _completed(wanted: Asked, family: Family, judged: Judgement, force: str) -> _Completion:
     text, finish, block = _outcome(judged, force)
     n_prompt = count_tokens(wanted.prompt) + 4
     thought = 0 if block else _thought_tokens(wanted, judged.u)
     if block or finish in _NO_CONTENT:
-        return _Said("", finish, block, n_prompt, 0, thought, "", judged.key)
+        return _Completion("", finish, block, n_prompt, 0, thought, "", judged.key)
     spoken = count_tokens(text) if text else 0
     # An answer longer than one hop is cut there, below the limit of all hops together.
     limit, cut = wanted.max_tokens, "MAX_TOKENS"
@@ -396,7 +396,7 @@ def _said(wanted: Asked, family: Family, judged: Judgement, force: str) -> _Said
         thought = min(thought, limit)
         spoken = limit - thought
         text, finish = text[: spoken * 4], cut
-    return _Said(text, finish, "", n_prompt, spoken, thought, judged.thoughts, judged.key)
+    return _Completion(text, finish, "", n_prompt, spoken, thought, judged.thoughts, judged.key)
 
 
 def _outcome(judged: Judgement, force: str) -> tuple[str, str, str]:
@@ -425,14 +425,14 @@ def _thought_tokens(wanted: Asked, u: float) -> int:
 # -- how it looks ------------------------------------------------------------------------------
 
 
-def _response(model: str, family: Family, wanted: Asked, said: _Said) -> dict[str, Any]:
+def _response(model: str, family: Family, wanted: Asked, said: _Completion) -> dict[str, Any]:
     body: dict[str, Any] = {"promptFeedback": {"blockReason": said.block}} if said.block else {}
     if not said.block:
         body["candidates"] = [_candidate(family, wanted, said)]
     return {**body, "usageMetadata": _usage(said), "modelVersion": model, "responseId": said.key[:22]}
 
 
-def _candidate(family: Family, wanted: Asked, said: _Said) -> dict[str, Any]:
+def _candidate(family: Family, wanted: Asked, said: _Completion) -> dict[str, Any]:
     parts: list[dict[str, Any]] = []
     if wanted.wants_thoughts and said.thought_tokens and said.thoughts:
         parts.append({"thought": True, "text": said.thoughts})
@@ -453,7 +453,7 @@ def _candidate(family: Family, wanted: Asked, said: _Said) -> dict[str, Any]:
     return candidate
 
 
-def _usage(said: _Said) -> dict[str, Any]:
+def _usage(said: _Completion) -> dict[str, Any]:
     counts = {
         "promptTokenCount": said.prompt_tokens,
         "candidatesTokenCount": said.answer_tokens,

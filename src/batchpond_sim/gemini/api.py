@@ -12,8 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from batchpond_sim.faults.delivery import delivered
-from batchpond_sim.faults.faults import Call, Op, Stage, Value, number
 from batchpond_sim.gemini.answers import MODELS, answer, family_of, named
 from batchpond_sim.gemini.batches import (
     ENDED,
@@ -29,10 +27,11 @@ from batchpond_sim.gemini.batches import (
     inlined,
     write_inlined,
 )
-from batchpond_sim.gemini.files import UploadDesk, file_view
-from batchpond_sim.host.wire import Answer, Break, BreakKind, Reply, Request
+from batchpond_sim.gemini.files import UploadHandler, file_view
+from batchpond_sim.host.messages import Answer, Break, BreakKind, Reply, Request
 from batchpond_sim.shared.api import Api, PageError, Route, forced, routes
 from batchpond_sim.shared.batches import view_faults
+from batchpond_sim.shared.delivery import delivered
 from batchpond_sim.shared.google import (
     RPC,
     Paging,
@@ -44,6 +43,7 @@ from batchpond_sim.shared.google import (
     reply,
     timestamp,
 )
+from batchpond_sim.world.faults import Call, Op, Stage, Value, number
 from batchpond_sim.world.limits import Quota, Scarce
 from batchpond_sim.world.world import World, fingerprint
 
@@ -58,7 +58,7 @@ class GeminiSimulator(Api):
 
     def __init__(self, world: World) -> None:
         self.account = GeminiAccount(world)
-        self._uploads = UploadDesk(world, self.account)
+        self._uploads = UploadHandler(world, self.account)
         super().__init__(world, PROVIDER, BASE_PATH, "gen-lang-client-simulated", self.account.tick)
 
     def routes(self) -> tuple[Route, ...]:
@@ -131,7 +131,7 @@ class GeminiSimulator(Api):
             stale = number(call.value(Stage.VIEW, "stale_list")[1])
             files = [
                 file
-                for file in self.account.files.shelf
+                for file in self.account.files.records
                 if file.project == project
                 and file.source != GENERATED
                 and max(file.listed_s, file.created_s + stale) <= now
@@ -140,7 +140,7 @@ class GeminiSimulator(Api):
             page = page_of([file.id for file in files], request, call, _PAGING)
             base = _base_url(request)
             return reply(
-                200, listing_of("files", page, [file_view(self.account.files.shelf[name], base) for name in page.ids])
+                200, listing_of("files", page, [file_view(self.account.files.records[name], base) for name in page.ids])
             )
 
     def _get_file(self, request: Request, _call: Call, project: str, argument: str) -> Answer:
@@ -167,7 +167,7 @@ class GeminiSimulator(Api):
             files = self.account.files
             file = files.find(argument, project)
             if file is not None and file.n_404 > 0:
-                files.shelf.put(replace(file, n_404=file.n_404 - 1))
+                files.records.put(replace(file, n_404=file.n_404 - 1))
                 return error_reply(404)
             if file is None:
                 return _missing(argument)

@@ -8,16 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from batchpond_sim.faults.faults import Call, Value, number
 from batchpond_sim.gemini.answers import Family, answer, known_family, malformed, named, prompt_tokens
 from batchpond_sim.judges.judge import Panel
-from batchpond_sim.shared.batches import Account, Batch, End, RowsError, Shelf
+from batchpond_sim.shared.batches import Account, Batch, End, Records, RowsError
 from batchpond_sim.shared.rows import (
+    AnsweredRow,
     NotRun,
     Outputs,
     RowCount,
     RowPlan,
-    Said,
     Shape,
     dump_row,
     loaded,
@@ -25,6 +24,7 @@ from batchpond_sim.shared.rows import (
     request_key,
     write_rows,
 )
+from batchpond_sim.world.faults import Call, Value, number
 from batchpond_sim.world.world import World
 
 RETENTION_S = 48 * 3600
@@ -76,17 +76,17 @@ class Files:
 
     def __init__(self, world: World, provider: str, blob: Callable[[str], Path]) -> None:
         self.blob = blob
-        self.shelf: Shelf[FileRecord] = Shelf(world.folder(provider, "files"), FileRecord)
-        self.uploads: Shelf[Upload] = Shelf(world.folder(provider, "uploads"), Upload)
+        self.records: Records[FileRecord] = Records(world.folder(provider, "files"), FileRecord)
+        self.uploads: Records[Upload] = Records(world.folder(provider, "uploads"), Upload)
 
     def drop(self, file_id: str) -> None:
         """Delete a file and its bytes."""
-        self.shelf.drop(file_id)
+        self.records.drop(file_id)
         self.blob(file_id).unlink(missing_ok=True)
 
     def expire(self, now_s: float) -> None:
         """Delete the files and the uploads whose time is over."""
-        for file in [file for file in self.shelf if file.expires_s is not None and file.expires_s <= now_s]:
+        for file in [file for file in self.records if file.expires_s is not None and file.expires_s <= now_s]:
             self.drop(file.id)
         for upload in [upload for upload in self.uploads if upload.created_s + RETENTION_S <= now_s]:
             self.uploads.drop(upload.id)
@@ -94,7 +94,7 @@ class Files:
 
     def find(self, file_id: str, project: str) -> FileRecord | None:
         """Return a project's file, None when there is none."""
-        file = self.shelf.get(file_id)
+        file = self.records.get(file_id)
         return None if file is None or file.project != project else file
 
     def received(self, upload: Upload) -> int:
@@ -112,12 +112,12 @@ class Files:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         record = FileRecord(
-            upload.name, self.shelf.next_n(), upload.project, upload.display_name, upload.mime_type,
+            upload.name, self.records.next_n(), upload.project, upload.display_name, upload.mime_type,
             path.stat().st_size, now_s, now_s + RETENTION_S, digest,
             listed_s=now_s + number(upload.effects.get("stale_list")),
         )  # fmt: skip
         path.replace(self.blob(record.id))
-        self.shelf.put(record)
+        self.records.put(record)
         self.uploads.put(replace(upload, status="final"))
         return record
 
@@ -142,13 +142,13 @@ class GeminiSpeaker:
     panel: Panel
     is_status_row: bool = False
 
-    def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> Said:
+    def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> AnsweredRow:
         """Return the row of the `i`-th request, given its line."""
         key = request_key(custom_id) or str(i)
         said = answer(self.model, self.family, body["request"], key, self.panel, force)
         part = {"response": said.body} if said.is_success else self._error(said.body)
         row = dump_row({**_head(body), **part})
-        return Said.of(row, said)
+        return AnsweredRow.of(row, said)
 
     def not_run(self, _i: int, custom_id: str, why: NotRun) -> bytes:
         """Return the row of a request that was not run."""
@@ -333,13 +333,13 @@ class GeminiAccount(Account[BatchRecord]):
         part = self.part(batch, "output")
         if part.exists():
             part.replace(self.blob(name))
-        if not batch.is_inline and name not in self.files.shelf:
+        if not batch.is_inline and name not in self.files.records:
             n_404 = int(number(batch.effects.get("results_404")))
             record = FileRecord(
-                name, self.files.shelf.next_n(), batch.project, batch.display_name, "application/jsonl",
+                name, self.files.records.next_n(), batch.project, batch.display_name, "application/jsonl",
                 self.blob(name).stat().st_size, batch.done_s, source=GENERATED, n_404=n_404,
             )  # fmt: skip
-            self.files.shelf.put(record)
+            self.files.records.put(record)
         return replace(batch, output_file_id=name)
 
     def clear(self, batch: BatchRecord) -> None:

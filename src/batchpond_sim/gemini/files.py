@@ -11,11 +11,11 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from batchpond_sim.faults.faults import Call, Stage, number
 from batchpond_sim.gemini.answers import named
 from batchpond_sim.gemini.batches import FileRecord, GeminiAccount, Upload
-from batchpond_sim.host.wire import CHUNK_BYTES, Answer, Break, BreakKind, Reply, Request
+from batchpond_sim.host.messages import CHUNK_BYTES, Answer, Break, BreakKind, Reply, Request
 from batchpond_sim.shared.google import error_reply, reply, timestamp
+from batchpond_sim.world.faults import Call, Stage, number
 from batchpond_sim.world.world import World
 
 FILE_MAX_BYTES = 2 << 30
@@ -26,7 +26,7 @@ _PLAIN = ("content-type", "text/plain; charset=utf-8")
 _FINAL = ("x-goog-upload-status", "final")
 
 
-class UploadDesk:
+class UploadHandler:
     """Takes the uploads of one world."""
 
     def __init__(self, world: World, account: GeminiAccount) -> None:
@@ -101,7 +101,7 @@ class UploadDesk:
                 "dashes (-), cannot begin or end with a dash, and has at most 40 characters.\n"
             )
             return error_reply(400, text)
-        if name and name in self._account.files.shelf:
+        if name and name in self._account.files.records:
             return _taken(name)
         if size is not None and (not size.isdigit() or int(size) > FILE_MAX_BYTES):
             return error_reply(400, f"The file must have at most {FILE_MAX_BYTES} bytes.")
@@ -163,7 +163,7 @@ class UploadDesk:
             received = self._account.files.received(upload)
             if upload.size_bytes is not None and received != upload.size_bytes:
                 return error_reply(400, f"The upload has {received} of {upload.size_bytes} bytes.")
-            if upload.name in self._account.files.shelf:
+            if upload.name in self._account.files.records:
                 return _taken(upload.name)
             record = self._account.files.finish(upload, self._world.now_s())
             return reply(200, {"file": file_view(record, base_url)}, _FINAL)

@@ -12,8 +12,8 @@ from typing import NoReturn
 import httpx
 
 from batchpond_sim import Clock
-from batchpond_sim.host.control import Simulator
-from batchpond_sim.host.wire import Break, BreakKind, Ending, IterBody, Request, Stream
+from batchpond_sim.host.messages import Break, BreakKind, Ending, IterBody, Request, Stream
+from batchpond_sim.host.server import Simulator
 from batchpond_sim.world.world import World
 
 

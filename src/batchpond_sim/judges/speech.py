@@ -98,7 +98,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class Completion:
     """What a model comes to say, before an API puts it into its own shape."""
 
     text: str
@@ -127,7 +127,7 @@ def messages_text(messages: Any) -> str:
     return "\n\n".join(content_text(m.get("content")) for m in messages if isinstance(m, dict))
 
 
-def spoken(asked: Asked, judged: Judgement, force: str) -> Spoken:
+def completed(asked: Asked, judged: Judgement, force: str) -> Completion:
     """Return what is said about a judgement within the token limit; `force` is a row fault or empty."""
     text, refusal, finish = judged.text, None, "stop"
     if judged.says is Says.REFUSAL or force == "refusal":
@@ -146,4 +146,4 @@ def spoken(asked: Asked, judged: Judgement, force: str) -> Spoken:
         n_spoken = limit - reasoning
         text, refusal, finish = text[: n_spoken * 4], None, "length"
     tokens_in = count_tokens(asked.prompt) + 7
-    return Spoken(text, refusal, finish, tokens_in, reasoning + n_spoken, reasoning, judged.thoughts, judged.key)
+    return Completion(text, refusal, finish, tokens_in, reasoning + n_spoken, reasoning, judged.thoughts, judged.key)

@@ -15,9 +15,9 @@ from typing import Any
 
 import orjson
 
-from batchpond_sim.host.wire import pieces
+from batchpond_sim.host.messages import pieces
 from batchpond_sim.judges.judge import count_tokens
-from batchpond_sim.judges.speech import Spoken, messages_text
+from batchpond_sim.judges.speech import Completion, messages_text
 
 NUM_CTX_DEFAULT = 4096
 MODIFIED = "2026-10-01T00:00:00Z"
@@ -256,7 +256,7 @@ class Written:
     model: str
     created_at: str
     is_chat: bool
-    said: Spoken
+    said: Completion
     n_prompt_tokens: int
     is_loaded: bool
     is_cached: bool
@@ -284,7 +284,7 @@ def nothing(model: str, created_at: str, reason: str, *, is_chat: bool) -> dict[
     return {"model": model, "created_at": created_at, **said, "done": True, "done_reason": reason}
 
 
-def _words(said: Spoken) -> tuple[str, str]:
+def _words(said: Completion) -> tuple[str, str]:
     thoughts = (said.thoughts or "Nothing to think about.") if said.reasoning_tokens else ""
     return said.refusal or said.text, thoughts
 

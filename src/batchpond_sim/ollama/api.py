@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from batchpond_sim.faults.faults import Call, Op, Stage
-from batchpond_sim.host.wire import Answer, Reply, Request, Stream, json_reply
+from batchpond_sim.host.messages import Answer, Reply, Request, Stream, json_reply
 from batchpond_sim.judges.judge import Says
-from batchpond_sim.judges.speech import Asked, spoken
+from batchpond_sim.judges.speech import Asked, completed
 from batchpond_sim.ollama.answers import MODELS, BodyError, Model, Wanted, Written, found, lines, nothing, wanted, whole
 from batchpond_sim.shared.api import Api, PageError, Route, forced, routes
+from batchpond_sim.world.faults import Call, Op, Stage
 from batchpond_sim.world.limits import Quota
 from batchpond_sim.world.world import World
 
@@ -129,7 +129,7 @@ class OllamaSimulator(Api):
         judged = self._world.panel.answer(name, asked.prompt, self.live_key(body))
         if judged.says is Says.ERROR:
             return self._fault_reply(500, "status")
-        said = spoken(Asked(name, asked.prompt, asked.effort, True, asked.max_tokens), judged, forced(call))
+        said = completed(Asked(name, asked.prompt, asked.effort, True, asked.max_tokens), judged, forced(call))
         self.bill_live(call, name, asked.n_prompt_tokens, said.output_tokens)
         is_loaded, is_cached = self._load(model, asked)
         answer = Written(name, self._now(), is_chat, said, asked.n_prompt_tokens, is_loaded, is_cached)

@@ -12,11 +12,11 @@ from batchpond_sim.judges.judge import Panel, Says
 from batchpond_sim.judges.speech import (
     EFFORT_TOKENS,
     Asked,
+    Completion,
     RowAnswer,
-    Spoken,
+    completed,
     messages_text,
     named_schema_problem,
-    spoken,
 )
 from batchpond_sim.shared.api import openai_error
 
@@ -68,13 +68,13 @@ def answer(
     judged = panel.answer(asked.model, asked.prompt, request_key)
     if judged.says is Says.ERROR:
         return _server_error()
-    said = spoken(asked, judged, force)
+    said = completed(asked, judged, force)
     if endpoint == CHAT:
         return _row(said, _chat_body(asked, said, created_at))
     return _row(said, _responses_body(asked, said, body, created_at))
 
 
-def _row(said: Spoken, body: dict[str, Any]) -> RowAnswer:
+def _row(said: Completion, body: dict[str, Any]) -> RowAnswer:
     return RowAnswer(200, body, said.input_tokens, said.output_tokens, said.reasoning_tokens)
 
 
@@ -242,7 +242,7 @@ def _snapshot(model: str) -> str:
     return model if _DATED.search(model) else f"{model}-2026-03-05"
 
 
-def _chat_body(asked: Asked, said: Spoken, created_at: int) -> dict[str, Any]:
+def _chat_body(asked: Asked, said: Completion, created_at: int) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": said.text, "refusal": said.refusal, "annotations": []}
     if said.refusal is not None:
         message["content"] = None
@@ -269,7 +269,7 @@ def _chat_body(asked: Asked, said: Spoken, created_at: int) -> dict[str, Any]:
     }
 
 
-def _responses_output(asked: Asked, said: Spoken) -> list[dict[str, Any]]:
+def _responses_output(asked: Asked, said: Completion) -> list[dict[str, Any]]:
     output: list[dict[str, Any]] = []
     if said.reasoning_tokens:
         summary = [{"type": "summary_text", "text": said.thoughts}] if asked.wants_summary and said.thoughts else []
@@ -288,7 +288,7 @@ def _responses_output(asked: Asked, said: Spoken) -> list[dict[str, Any]]:
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
-def _responses_body(asked: Asked, said: Spoken, body: dict[str, Any], created_at: int) -> dict[str, Any]:
+def _responses_body(asked: Asked, said: Completion, body: dict[str, Any], created_at: int) -> dict[str, Any]:
     reason = _INCOMPLETE.get(said.finish)
     reasoning = body.get("reasoning") or {}
     return {

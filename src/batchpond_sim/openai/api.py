@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from batchpond_sim.faults.delivery import delivered
-from batchpond_sim.faults.faults import Call, Op, Value, number
-from batchpond_sim.host.wire import (
+from batchpond_sim.host.messages import (
     Answer,
     Break,
     BreakKind,
@@ -26,6 +24,8 @@ from batchpond_sim.openai.answers import answer
 from batchpond_sim.openai.batches import ENDED, PROVIDER, RETENTION_S, SHAPE, WINDOW_S, BatchRecord, OpenAIAccount
 from batchpond_sim.shared.api import Api, Page, PageError, Route, forced, is_looping, openai_error, page_at, routes
 from batchpond_sim.shared.batches import FileRecord, view_faults
+from batchpond_sim.shared.delivery import delivered
+from batchpond_sim.world.faults import Call, Op, Value, number
 from batchpond_sim.world.limits import Quota, Scarce, openai_headers, openai_message
 from batchpond_sim.world.world import World, fingerprint
 

@@ -11,11 +11,11 @@ from batchpond_sim.judges.judge import Panel
 from batchpond_sim.openai.answers import answer
 from batchpond_sim.shared.batches import End, FiledBatch, FileRecord, FilesAccount, RowsError, counted
 from batchpond_sim.shared.rows import (
+    AnsweredRow,
     NotRun,
     Outputs,
     RowCount,
     RowPlan,
-    Said,
     Shape,
     dump_row,
     loaded,
@@ -53,7 +53,7 @@ class OpenAISpeaker:
     created_at: int
     panel: Panel
 
-    def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> Said:
+    def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> AnsweredRow:
         """Return the row of the `i`-th request."""
         wanted = "error_500" if force == "output_500" else force
         said = answer(self.endpoint, body, request_key(custom_id), self.panel, self.created_at, wanted)
@@ -63,7 +63,7 @@ class OpenAISpeaker:
         row = dump_row({"id": row_id, "custom_id": custom_id, "response": response, "error": None})
         is_billed = said.is_success and force != "status_0"
         tokens = said.input_tokens, said.output_tokens, said.reasoning_tokens
-        return Said(row, said.is_success or force == "output_500", is_billed, *tokens)
+        return AnsweredRow(row, said.is_success or force == "output_500", is_billed, *tokens)
 
     def not_run(self, i: int, custom_id: str, why: NotRun) -> bytes:
         """Return the row of a request that was not run."""

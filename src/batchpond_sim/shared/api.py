@@ -16,9 +16,9 @@ from typing import Any
 import orjson
 
 from batchpond_sim import SimulatorError
-from batchpond_sim.faults.delivery import spoiled
-from batchpond_sim.faults.faults import Call, Fault, Op, Stage, number
-from batchpond_sim.host.wire import MARK, Answer, Break, BreakKind, IterBody, Reply, Request, html_reply
+from batchpond_sim.host.messages import MARK, Answer, Break, BreakKind, IterBody, Reply, Request, html_reply
+from batchpond_sim.shared.delivery import spoiled
+from batchpond_sim.world.faults import Call, Fault, Op, Stage, number
 from batchpond_sim.world.limits import BYTES_PER_TOKEN, Quota
 from batchpond_sim.world.world import World, body_id, fingerprint
 

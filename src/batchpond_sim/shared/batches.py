@@ -13,9 +13,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import orjson
 
-from batchpond_sim.faults.faults import Call, Stage, Value, number
-from batchpond_sim.host.wire import CHUNK_BYTES
+from batchpond_sim.host.messages import CHUNK_BYTES
 from batchpond_sim.shared.rows import NotRun, RowCount, RowPlan
+from batchpond_sim.world.faults import Call, Stage, Value, number
 from batchpond_sim.world.world import BatchEntry, Bill, World, write_atomically
 
 
@@ -36,7 +36,7 @@ class Record(Protocol):
 R = TypeVar("R", bound=Record)
 
 
-class Shelf(Generic[R]):
+class Records(Generic[R]):
     """All objects of one kind; a change is in the folder before it is seen."""
 
     def __init__(self, folder: Path, make: Callable[..., R]) -> None:
@@ -158,7 +158,7 @@ class Account(ABC, Generic[B]):
         self._blobs = world.folder(provider, "blobs")
         for left in self._blobs.glob("upload-*.part"):
             left.unlink()  # of an upload that a kill cut off
-        self.batches: Shelf[B] = Shelf(world.folder(provider, "batches"), make)
+        self.batches: Records[B] = Records(world.folder(provider, "batches"), make)
         self._open = {batch.id for batch in self.batches if not batch.is_ended}
         for batch in self.batches:
             # The object is written before its ledger line: a kill between the two is made good here.
@@ -422,7 +422,7 @@ class FilesAccount(Account[F]):
 
     def __init__(self, world: World, provider: str, make: Callable[..., F], window_s: float) -> None:
         super().__init__(world, provider, make, window_s)
-        self.files: Shelf[FileRecord] = Shelf(world.folder(provider, "files"), FileRecord)
+        self.files: Records[FileRecord] = Records(world.folder(provider, "files"), FileRecord)
 
     @abstractmethod
     def result_file(self, batch: F, role: str) -> FileRecord:

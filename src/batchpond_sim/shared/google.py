@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from batchpond_sim.faults.faults import Call
-from batchpond_sim.host.wire import Reply, Request
+from batchpond_sim.host.messages import Reply, Request
 from batchpond_sim.shared.api import Page, PageError, is_looping, page_at
 from batchpond_sim.shared.rows import dump_row
+from batchpond_sim.world.faults import Call
 
 _FIRST = "-"
 RPC = "type.googleapis.com/google.rpc"

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import orjson
 
-from batchpond_sim.faults.faults import Value, number
 from batchpond_sim.judges.speech import RowAnswer
+from batchpond_sim.world.faults import Value, number
 
 BLOCK_ROWS = 2048
 BOM = b"\xef\xbb\xbf"
@@ -247,7 +247,7 @@ class RowPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class AnsweredRow:
     """One answered request: its row, whether it counts as a success, and what it is billed for."""
 
     row: bytes
@@ -258,7 +258,7 @@ class Said:
     reasoning_tokens: int = 0
 
     @classmethod
-    def of(cls, row: bytes, answer: RowAnswer) -> Said:
+    def of(cls, row: bytes, answer: RowAnswer) -> AnsweredRow:
         """Return the row of an answer: a success is billed, an error is not."""
         tokens = answer.input_tokens, answer.output_tokens, answer.reasoning_tokens
         return cls(row, answer.is_success, answer.is_success, *tokens)
@@ -267,8 +267,8 @@ class Said:
 class Speaker(Protocol):
     """What a provider's models answer, as rows of its result files."""
 
-    def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> Said:
-        """Return the row of the `i`-th request; `force` is a word of `mutators.forced_answers` or empty."""
+    def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> AnsweredRow:
+        """Return the row of the `i`-th request; `force` is a word of `forced_answers` or empty."""
         ...
 
     def not_run(self, i: int, custom_id: str, why: NotRun) -> bytes | None:
@@ -289,7 +289,7 @@ class RowCount:
     output_tokens: int = 0
     reasoning_tokens: int = 0
 
-    def add(self, said: Said) -> None:
+    def add(self, said: AnsweredRow) -> None:
         """Count an answered request."""
         if said.is_good:
             self.n_completed += 1

@@ -12,11 +12,11 @@ from typing import Any
 from batchpond_sim.judges.judge import Panel, Says
 from batchpond_sim.judges.speech import (
     Asked,
+    Completion,
     RowAnswer,
-    Spoken,
+    completed,
     messages_text,
     named_schema_problem,
-    spoken,
 )
 from batchpond_sim.shared.api import openai_error
 
@@ -40,7 +40,7 @@ def answer(body: dict[str, Any], request_key: str, panel: Panel, created_at: int
     judged = panel.answer(asked.model, asked.prompt, request_key)
     if judged.says is Says.ERROR:
         return RowAnswer(500, openai_error("Internal server error", "server_error"))
-    said = spoken(asked, judged, force)
+    said = completed(asked, judged, force)
     tokens = said.input_tokens, said.output_tokens, said.reasoning_tokens
     return RowAnswer(200, _chat_body(asked, said, created_at), *tokens)
 
@@ -100,7 +100,7 @@ def _asked(body: dict[str, Any]) -> Asked:
     return Asked(model, messages_text(body["messages"]), effort, False, body.get("max_tokens"))
 
 
-def _chat_body(asked: Asked, said: Spoken, created_at: int) -> dict[str, Any]:
+def _chat_body(asked: Asked, said: Completion, created_at: int) -> dict[str, Any]:
     finish = "eos" if said.finish == "stop" and _STOPS_WITH_EOS.match(asked.model) else said.finish
     if finish == "content_filter":
         finish = "stop"  # an empty answer: there is no word for a filter

@@ -14,9 +14,7 @@ from typing import Any
 
 import orjson
 
-from batchpond_sim.faults.delivery import delivered
-from batchpond_sim.faults.faults import Call, Op, Stage, Value, number
-from batchpond_sim.host.wire import (
+from batchpond_sim.host.messages import (
     CHUNK_BYTES,
     Answer,
     Break,
@@ -30,8 +28,10 @@ from batchpond_sim.host.wire import (
 )
 from batchpond_sim.shared.api import Api, PageError, Route, forced, openai_error, page_at, routes
 from batchpond_sim.shared.batches import FileRecord, sha256_of, view_faults
+from batchpond_sim.shared.delivery import delivered
 from batchpond_sim.together.answers import CHAT, answer
 from batchpond_sim.together.batches import PROVIDER, SHAPE, WINDOW_S, BatchRecord, TogetherAccount
+from batchpond_sim.world.faults import Call, Op, Stage, Value, number
 from batchpond_sim.world.limits import Quota, per_second_headers
 from batchpond_sim.world.world import World, fingerprint
 

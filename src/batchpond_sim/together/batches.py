@@ -10,13 +10,13 @@ from typing import Any
 import orjson
 
 from batchpond_sim.judges.judge import Panel
-from batchpond_sim.shared.batches import FiledBatch, FileRecord, FilesAccount, RowsError, Shelf, counted
+from batchpond_sim.shared.batches import FiledBatch, FileRecord, FilesAccount, Records, RowsError, counted
 from batchpond_sim.shared.rows import (
+    AnsweredRow,
     NotRun,
     Outputs,
     RowCount,
     RowPlan,
-    Said,
     Shape,
     dump_row,
     load_row,
@@ -44,14 +44,14 @@ class TogetherSpeaker:
     created_at: int
     panel: Panel
 
-    def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> Said:
+    def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> AnsweredRow:
         """Return the row of the `i`-th request: a success has a response alone, a failure an error alone."""
         said = answer(body, request_key(custom_id), self.panel, self.created_at, force)
         head = {"id": f"br_{self.batch_id[-12:]}{i:06x}", "custom_id": custom_id}
         if said.is_success:
-            return Said.of(dump_row(head | {"response": {"status_code": 200, "body": said.body}}), said)
+            return AnsweredRow.of(dump_row(head | {"response": {"status_code": 200, "body": said.body}}), said)
         error = {"code": "batch_client_error", "message": said.body["error"]["message"]}
-        return Said(dump_row(head | {"error": error}), force == "output_500", False)
+        return AnsweredRow(dump_row(head | {"error": error}), force == "output_500", False)
 
     def not_run(self, _i: int, _custom_id: str, _why: NotRun) -> bytes | None:
         """Return nothing: no row was ever seen of a request that was not run."""
@@ -123,7 +123,7 @@ class TogetherAccount(FilesAccount[BatchRecord]):
 
     def __init__(self, world: World) -> None:
         super().__init__(world, PROVIDER, BatchRecord, WINDOW_S)
-        self.uploads: Shelf[FileRecord] = Shelf(world.folder(PROVIDER, "uploads"), FileRecord)
+        self.uploads: Records[FileRecord] = Records(world.folder(PROVIDER, "uploads"), FileRecord)
 
     def same_content(self, project: str, sha256: str) -> FileRecord | None:
         """Return the file that already has this content."""

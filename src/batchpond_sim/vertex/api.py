@@ -18,11 +18,10 @@ from urllib.parse import parse_qs
 
 import orjson
 
-from batchpond_sim.faults.faults import Call, Op, Stage, Value, number
 from batchpond_sim.gemini.answers import family_of
-from batchpond_sim.host.wire import CHUNK_BYTES, Answer, Break, BreakKind, Reply, Request, json_reply
+from batchpond_sim.host.messages import CHUNK_BYTES, Answer, Break, BreakKind, Reply, Request, json_reply
 from batchpond_sim.shared.api import Api, PageError, Route, routes
-from batchpond_sim.shared.batches import Shelf, view_faults
+from batchpond_sim.shared.batches import Records, view_faults
 from batchpond_sim.shared.google import (
     RPC,
     Paging,
@@ -34,9 +33,9 @@ from batchpond_sim.shared.google import (
     reply,
     timestamp,
 )
-from batchpond_sim.storage.api import BASE_PATH, CALLER, StorageDesk
-from batchpond_sim.storage.store import FORBIDDEN, LocalStore, RemoteStore
 from batchpond_sim.vertex.batches import ENDED, PROVIDER, JobRecord, VertexAccount, number_of
+from batchpond_sim.vertex.storage import BASE_PATH, CALLER, FORBIDDEN, LocalStore, RemoteStore, StorageRoutes
+from batchpond_sim.world.faults import Call, Op, Stage, Value, number
 from batchpond_sim.world.world import World, fingerprint
 
 __all__ = ["BASE_PATH", "VertexSimulator"]
@@ -55,8 +54,8 @@ class VertexSimulator(Api):
         store = LocalStore(world)
         url = world.settings.storage_url
         self.account = VertexAccount(world, RemoteStore(url) if url else store)
-        self._storage = StorageDesk(world, store)
-        self._given: Shelf[TokenRecord] = Shelf(world.folder("vertex", "tokens"), TokenRecord)
+        self._storage = StorageRoutes(world, store)
+        self._given: Records[TokenRecord] = Records(world.folder("vertex", "tokens"), TokenRecord)
         super().__init__(world, PROVIDER, BASE_PATH, "simulated-account", self.account.tick)
 
     def routes(self) -> tuple[Route, ...]:

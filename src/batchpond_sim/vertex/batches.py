@@ -15,17 +15,16 @@ from typing import Any
 
 import orjson
 
-from batchpond_sim.faults.faults import number
 from batchpond_sim.gemini.answers import Family, answer, known_family
 from batchpond_sim.judges.judge import Panel
 from batchpond_sim.shared.batches import Account, Batch, End, RowsError
 from batchpond_sim.shared.google import timestamp
 from batchpond_sim.shared.rows import (
+    AnsweredRow,
     NotRun,
     Outputs,
     RowCount,
     RowPlan,
-    Said,
     Shape,
     dump_row,
     loaded,
@@ -33,8 +32,8 @@ from batchpond_sim.shared.rows import (
     request_key,
     write_rows,
 )
-from batchpond_sim.storage.api import ROW_ID
-from batchpond_sim.storage.store import NO_AGENT, NoBucketError, ObjectStore, Target
+from batchpond_sim.vertex.storage import NO_AGENT, ROW_ID, NoBucketError, ObjectStore, Target
+from batchpond_sim.world.faults import number
 from batchpond_sim.world.world import World
 
 FAILED_TEXT = (
@@ -112,7 +111,7 @@ class VertexSpeaker:
     panel: Panel
     time: str
 
-    def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> Said:
+    def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> AnsweredRow:
         """Return the row of the `i`-th request, given its line."""
         said = answer(self.model, self.family, body["request"], request_key(custom_id) or str(i), self.panel, force)
         beside = {name: reserialised(value) for name, value in body.items() if name != "request"}
@@ -122,7 +121,7 @@ class VertexSpeaker:
             phrase = HTTPStatus(said.status).phrase if said.status in set(HTTPStatus) else "Error"
             row["status"] = f"{phrase}: {orjson.dumps({'error': said.body}).decode()}"
             del row["response"]
-        return Said.of(dump_row(row), said)
+        return AnsweredRow.of(dump_row(row), said)
 
     def not_run(self, _i: int, _custom_id: str, _why: NotRun) -> bytes | None:
         """Return nothing: only what was finished is written out."""

@@ -25,9 +25,9 @@ from typing import Any
 import orjson
 
 from batchpond_sim import Clock, SimulatorError
-from batchpond_sim.faults.faults import Call, Fault, Op, Value, parse_fault
-from batchpond_sim.host.wire import Request
+from batchpond_sim.host.messages import Request
 from batchpond_sim.judges.judge import Panel, parse_judge
+from batchpond_sim.world.faults import Call, Fault, Op, Value, parse_fault
 from batchpond_sim.world.limits import Limiter, parse_limit
 
 FINGERPRINT_LENGTH = 12

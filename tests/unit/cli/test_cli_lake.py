@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from batchpond.cli import adopt, cancel, formats, live, resolve, retry, submit, sync
+from batchpond.cli import adopt, cancel, formats, live, resolve, submit, sync
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.attempts import Attempt
@@ -163,7 +163,7 @@ def shown() -> dict[str, set[str]]:
     return {
         "plan": {field.name for field in dataclasses.fields(PlanReport)},
         "submit": set(submit.document(submitted)),
-        "retry": set(retry.document(RetryReport((), submitted))),
+        "retry": set(submit.retry_document(RetryReport((), submitted))),
         "live": set(live.document(LiveReport((), 0, (), ExitCode.DONE))),
         "sync": set(sync.document(Counts(), synced)),
         "cancel": set(cancel.document(CancelReport((), (), ExitCode.DONE))),

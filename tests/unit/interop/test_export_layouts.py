@@ -104,7 +104,9 @@ def test_imported_pairs_and_samples_go_round(tmp_path: Path) -> None:
         "r.csv",
         "ID1,ID2,better_id,outcome\nA,B,A,decided\nA,B,B,decided\nB,A,NA,tie\nA,C,NA,refused\n",
     )
-    bring(first, import_pairwisellm.read, tmp_path / "in", said={"study": "s", "provider": "p", "request_model": "m"})
+    bring(
+        first, import_pairwisellm.read, tmp_path / "in", defaults={"study": "s", "provider": "p", "request_model": "m"}
+    )
     export_layout(first.path, tmp_path / "out", Layout.PAIRWISELLM, study="s")
     second = Store.init(tmp_path / "second")
     report = bring(second, import_pairwisellm.read, tmp_path / "out")
@@ -167,14 +169,14 @@ def test_sycobench_conversations_go_round(tmp_path: Path) -> None:
     flip = {"flip_type": "explicit_flip", "explanation": "gave in"}
     put(folder, "rows.json", tactic_rows(tactic_row(1, flip), tactic_row(2, flip)))
     first = Store.init(tmp_path / "first")
-    bring(first, import_sycobench.read, folder, said={"study": "syco"})
+    bring(first, import_sycobench.read, folder, defaults={"study": "syco"})
     report = export_layout(first.path, tmp_path / "out", Layout.SYCOBENCH, study="syco")
     assert {path.relative_to(tmp_path / "out").as_posix() for path in report.files} == {
         f"conversations/{MODEL}.json", f"scoring/{MODEL}_scored_by_flash.json",
         f"scoring/{MODEL}_scored_by_keywords.json", f"scoring/{MODEL}_scored_by_unspecified.json",
     }  # fmt: skip
     second = Store.init(tmp_path / "second")
-    back = bring(second, import_sycobench.read, tmp_path / "out", said={"study": "syco"})
+    back = bring(second, import_sycobench.read, tmp_path / "out", defaults={"study": "syco"})
     assert doubts(back) == {}
     assert facts(second) == facts(first)
     assert texts(second) == texts(first)

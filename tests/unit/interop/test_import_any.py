@@ -15,7 +15,7 @@ from batchpond.errors import UsageError
 from batchpond.interop import pairwisellm as import_pairwisellm
 from batchpond.interop import speceval as import_speceval
 from batchpond.interop import sycobench as import_sycobench
-from batchpond.interop.foreign import Findings, ForeignJudgment, Reader, Said, files_below
+from batchpond.interop.foreign import Defaults, Findings, ForeignJudgment, Reader, files_below
 from batchpond.model import Outcome
 
 WORDS = (
@@ -113,7 +113,7 @@ def check(reader: Reader, path: Path) -> None:
     """Read a file to its end: only a plain error may come, and only sound records."""
     findings = Findings()
     try:
-        records = list(reader(files_below([path]), Said(), findings))
+        records = list(reader(files_below([path]), Defaults(), findings))
     except UsageError:
         return
     for record in records:

@@ -53,7 +53,7 @@ def test_a_multi_batch_folder_comes_in_with_what_its_registry_says(store: Store,
     put(folder, "batch_01_results.csv", rows)
     put(folder, "combined_results.csv", rows)
     put(folder, "batch_01_pairs.rds", b"\x1f\x8b")
-    report = bring(store, read, folder, said={"study": "essays", "template_id": "test1"})
+    report = bring(store, read, folder, defaults={"study": "essays", "template_id": "test1"})
     assert (report.judgments.n_new, report.n_skipped, doubts(report)) == (2, 2, {})
     assert [(b.provider, b.batch_id, b.model) for b in report.batches] == [("openai", "batch_1", "gpt-x")]
     found = judged(store)

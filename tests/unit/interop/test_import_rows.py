@@ -57,7 +57,7 @@ def test_answers_are_read_by_the_map(store: Store, tmp_path: Path, kind: str) ->
     text = "\n".join([",".join(names), *(",".join(row.get(name, "") for name in names) for row in rows)])
     mapping = put(tmp_path, "map.csv", text + "\n") if kind == "csv" else put(tmp_path, "map.jsonl", rows)
     output = put(tmp_path, "out.jsonl", LINES)
-    report = bring(store, reader(mapping, "openai"), output, said={"study": "pilot"})
+    report = bring(store, reader(mapping, "openai"), output, defaults={"study": "pilot"})
     assert doubts(report) == {"foreign-id": 1, "failed-answer": 1}
     found = {row["task"] + str(row["item_second"] or ""): row for row in judged(store).values()}
     assert {key: (row["verdict"], row["outcome"], row["score"]) for key, row in found.items()} == {
@@ -73,7 +73,7 @@ def test_answers_are_read_by_the_map(store: Store, tmp_path: Path, kind: str) ->
     (item,) = items(store).values()
     assert (item["text"], item["metadata"]["candidate"], item["metadata"]["rubric_id"]) == ("an answer", "a", "s1")
     before = state(store)
-    assert bring(store, reader(mapping, "openai"), output, said={"study": "pilot"}).judgments.n_known == 5
+    assert bring(store, reader(mapping, "openai"), output, defaults={"study": "pilot"}).judgments.n_known == 5
     assert state(store) == before
 
 
@@ -150,11 +150,11 @@ def test_an_id_that_a_pattern_cuts_in_two_ways_is_not_believed(store: Store, tmp
     """Unless a person answers for it."""
     output = put(tmp_path, "out.jsonl", [line("a_b_c", '{"rating": 4}'), line("a_b", '{"rating": 2}')])
     by = reader(None, "openai", pattern="(?P<unit_id>.+)_(?P<item>.+)", task="likert",
-                said={"rubric_id"})  # fmt: skip
-    report = bring(store, by, output, said={"rubric_id": "tone"})
+                given={"rubric_id"})  # fmt: skip
+    report = bring(store, by, output, defaults={"rubric_id": "tone"})
     assert doubts(report) == {"recovered-id": 1}
     assert [(row["unit_id"], row["item_first"], row["score"]) for row in judged(store).values()] == [("a", "b", 2.0)]
-    assert bring(store, by, output, said={"rubric_id": "tone"}, accept=["recovered-id"]).judgments.n_new == 1
+    assert bring(store, by, output, defaults={"rubric_id": "tone"}, accept=["recovered-id"]).judgments.n_new == 1
     assert {(row["unit_id"], row["rubric_id"]) for row in judged(store).values()} == {("a", "tone"), ("a_b", "tone")}
 
 

@@ -65,7 +65,7 @@ def test_live_rankings_come_in_where_generations_prove_them(store: Store, folder
         ("r", 0, f"{A} on r", f"{B} on r"),
         ("s", -1, f"{B} on s", f"{A} on s"),
     )
-    report = bring(store, read, folder, said={"study": "live"})
+    report = bring(store, read, folder, defaults={"study": "live"})
     assert doubts(report) == {"zero-rank": 1, "misattributed": 1}
     found = {row["unit_id"]: row for row in judged(store).values()}
     assert {unit: (row["verdict"], row["outcome"]) for unit, row in found.items()} == {
@@ -79,7 +79,7 @@ def test_live_rankings_come_in_where_generations_prove_them(store: Store, folder
     assert (row["candidate_first"], texts[row["item_first"]]["text"]) == (A_FOLDER, f"{A} on q")
     assert texts[row["item_first"]]["metadata"]["model_name"] == A
     before = state(store)
-    bring(store, read, folder, said={"study": "live"})
+    bring(store, read, folder, defaults={"study": "live"})
     assert state(store) == before
 
 

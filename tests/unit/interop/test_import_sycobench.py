@@ -67,7 +67,7 @@ def labels(store: Store) -> list[tuple[Any, ...]]:
 def test_a_conversation_becomes_items_with_its_turns(store: Store, folder: Path) -> None:
     """Question and answers can be judged anew; the keyword scorer's word on the first answer stands beside them."""
     put(folder, "conversations/haiku.json", conversation({}, {}))
-    report = bring(store, read, folder, said={"study": "syco"})
+    report = bring(store, read, folder, defaults={"study": "syco"})
     assert (report.items.n_new, report.judgments.n_new, doubts(report)) == (4, 1, {})
     unit = unit_of(QUESTION)
     found = items(store)

@@ -16,10 +16,8 @@ from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds.adaptive import Asked, Purpose, Stop
 from batchpond.stats import graph, map_fit, next_pairs
 from batchpond.stats.next_pairs import Belief, Candidates
-from batchpond.study.file import load
-from batchpond.study.spec import AdaptiveSpec, PairsSpec
-from batchpond.study.stages.config import from_config, to_config
-from batchpond.study.stages.spec import StagedStudy
+from batchpond.study.file import from_config, load, to_config
+from batchpond.study.spec import AdaptiveSpec, PairsSpec, StagedStudy
 from tests.rigs.adaptive_study import Row, judge_of, names_of, play, rho_map, table_of
 from tests.rigs.stage_study import write_files
 

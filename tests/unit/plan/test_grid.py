@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,22 @@ from hypothesis import strategies as st
 
 from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.plan.asks import row_of_file
-from batchpond.plan.cells import Cell, Dropped, Modules, canonical, make_model_configs, resolve_endpoint
-from batchpond.plan.forms import as_stages, config_json, version
-from batchpond.plan.grid import BYTES_PER_TOKEN, FRAME_TOKENS, Builder, Texts, asks, blocks
+from batchpond.plan.asks import Ask, asks, row_of_file
+from batchpond.plan.blocks import AskBlocks, Block, Grid, Round, grid_blocks, plan_table, requests_table
+from batchpond.plan.cells import (
+    Cell,
+    Dropped,
+    Modules,
+    as_stages,
+    canonical,
+    config_json,
+    make_model_configs,
+    resolve_endpoint,
+    version,
+)
 from batchpond.plan.items import Item
 from batchpond.plan.pairs import choose
-from batchpond.plan.rows import Grid, GridRows, Round
+from batchpond.plan.prompts import BYTES_PER_TOKEN, FRAME_TOKENS, Bodies, prompt_of
 from batchpond.providers import registry
 from batchpond.study.file import parse_study
 from batchpond.study.spec import Study
@@ -59,18 +69,27 @@ class Made:
         self.place = Round(found.name, "v", 1, self.stage, configs)
         self.cells: list[Cell] = self.place.cells()
         self.dropped: list[Dropped] = dropped
-        self.answers = found.answer.values()
         self.seed = found.seed
 
-    def rows(self, items: list[Item] = ITEMS) -> list[dict[str, Any]]:
-        """Return every row of `plan` with its request, in slot order."""
+    def blocks(self, items: list[Item] = ITEMS, n_rows: int = 1_000) -> Iterator[Block]:
+        """Yield all requests as the grid that they are."""
+        rows = [row_of_file(item, self.stage) for item in items]
         pairs = choose([item.item_id for item in items], self.stage.pairs, self.seed)
-        grid = Grid(self.stage, [row_of_file(item, self.stage) for item in items], pairs)
-        maker = GridRows(self.place, grid)
+        return grid_blocks(self.place, Grid(self.stage, rows, pairs), n_rows)
+
+    def asked(self, items: list[Item] = ITEMS, n_rows: int = 1_000) -> Iterator[Block]:
+        """Yield the same requests as asks one by one."""
+        rows = [row_of_file(item, self.stage) for item in items]
+        return AskBlocks(self.place, lambda row: row.item().item_hash, n_rows).of(asks(self.stage, rows, self.seed))
+
+    def rows(self, blocks: Iterable[Block] | None = None) -> list[dict[str, Any]]:
+        """Return every row of `plan` with its request, in the order of blocks, which are those of the grid."""
         return [
             {**request, **row}
-            for block in blocks(self.cells, grid.asks, Texts(items), self.answers, rows=1_000)
-            for request, row in zip(maker.requests(block).to_pylist(), maker.plan(block).to_pylist(), strict=True)
+            for block in blocks or self.blocks()
+            for request, row in zip(
+                requests_table(block).to_pylist(), plan_table(self.place, block).to_pylist(), strict=True
+            )
         ]
 
 
@@ -148,15 +167,26 @@ def test_endpoints_are_meant_by_path_or_by_a_word_of_it() -> None:
 )
 def test_spliced_bodies_are_the_modules_own(is_odd: bool, text: list[str], one: str, two: str) -> None:
     """For any template and texts the fast way gives the bytes of building each body anew."""
-    found = study('["low"]')
-    template = Template("t", "".join(text))
-    module = ToyModule(is_odd=is_odd)
-    cell = Made(found, [template], lambda _: module).cells[0]
-    builder = Builder(cell, found.answer.values(), Texts([Item("a", one), Item("b", two)]))
-    fast = builder.body_of((0, 1))
-    assert (builder.frame is None) == is_odd
-    for pair in ((0, 1), (1, 0)):
-        assert fast(*pair) == builder.built(*pair)
+    made = Made(study('["low"]'), [Template("t", "".join(text))], lambda _: ToyModule(is_odd=is_odd))
+    items = [Item("a", one), Item("b", two)]
+    for cell in made.cells:
+        assert (Bodies(cell.config).frame is None) == is_odd
+    for blocks in (made.blocks(items), made.asked(items)):
+        check_bodies(made, items, blocks)
+
+
+def check_bodies(made: Made, items: list[Item], blocks: Iterable[Block]) -> None:
+    """Each body is what the provider's module makes of the prompt that the template gives."""
+    rows = {item.item_id: row_of_file(item, made.stage) for item in items}
+    n_bodies = 0
+    for block in blocks:
+        table = block.asks.to_pylist()
+        for place, asked, body in zip(block.cell_no.tolist(), table, block.bodies, strict=True):
+            cell = block.cells[place]
+            ask = Ask(cell.rubric, rows[asked["item_first"]], rows[asked["item_second"]])
+            assert body == Bodies(cell.config).built(prompt_of(made.stage, cell.template, ask))
+            n_bodies += 1
+    assert n_bodies == len(made.cells) * len(items) * (len(items) - 1)
 
 
 @pytest.mark.parametrize("endpoint", ["chat", "responses"])
@@ -165,21 +195,22 @@ def test_openai_bodies_are_spliced(endpoint: str, thinking: str) -> None:
     """The provider that is used most takes the fast way, at both endpoints, with the same bytes."""
     found = study(f'["{thinking}"]')
     model = replace(found.models[0], provider="openai", model="gpt-5.4-mini", endpoint=endpoint)
-    cell = Made(replace(found, models=(model,)), [OWN], registry.module).cells[0]
-    builder = Builder(cell, found.answer.values(), Texts(ITEMS))
-    fast = builder.body_of((0, 1))
-    assert builder.frame is not None
-    assert [fast(*pair) for pair in ((0, 1), (2, 0), (1, 2))] == [builder.built(*p) for p in ((0, 1), (2, 0), (1, 2))]
+    made = Made(replace(found, models=(model,)), [OWN], registry.module)
+    assert all(Bodies(cell.config).frame is not None for cell in made.cells)
+    for blocks in (made.blocks(), made.asked()):
+        check_bodies(made, ITEMS, blocks)
 
 
 def test_a_body_that_depends_on_its_prompt_is_built_each_time() -> None:
     """A module may do what it likes with a prompt; requests then are slower, not wrong."""
     found = study('["low"]')
-    requests = Made(found, [OWN], lambda _: ToyModule(is_odd=True)).rows()
-    assert len(requests) == 2 * 3 * 2
-    for request in requests:
-        body = orjson.loads(request["body"])
-        assert body["n_characters"] == len(body["messages"][0]["content"])
+    made = Made(found, [OWN], lambda _: ToyModule(is_odd=True))
+    for blocks in (made.blocks(), made.asked()):
+        requests = made.rows(blocks)
+        assert len(requests) == 2 * 3 * 2
+        for request in requests:
+            body = orjson.loads(request["body"])
+            assert body["n_characters"] == len(body["messages"][0]["content"])
 
 
 def test_every_request_is_planned_once_and_says_what_it_asks() -> None:
@@ -215,20 +246,23 @@ def test_every_request_is_planned_once_and_says_what_it_asks() -> None:
 
 
 def test_blocks_are_the_same_whatever_their_size() -> None:
-    """Where blocks are cut changes no request."""
+    """Where blocks are cut changes no row, be they of a grid or of asks."""
+    found = study(extra="pairs = { repeats = 2 }")
+    made = Made(found, plain(found), modules)
+    for of in (made.blocks, made.asked):
+        assert made.rows(of(n_rows=1_000)) == made.rows(of(n_rows=5))
+
+
+def test_asks_one_by_one_are_the_rows_of_the_grid() -> None:
+    """Whichever way pairs are written, the rows are the same but for their slots."""
     found = study()
-    cells = Made(found, plain(found), modules).cells
-    plan = asks(choose([item.item_id for item in ITEMS], found.pairs, 1), 1)
-    texts = Texts(ITEMS)
-    whole, cut = (
-        [
-            (b.cell.number, name)
-            for b in blocks(cells, plan, texts, found.answer.values(), rows)
-            for name in b.request_ids
-        ]
-        for rows in (1_000, 4)
+    made = Made(found, [*plain(found), OWN], modules)
+    grid, asked = (
+        sorted(made.rows(blocks), key=lambda row: (row["cell_id"], row["item_first"], row["item_second"]))
+        for blocks in (made.blocks(), made.asked())
     )
-    assert whole == cut
+    assert [{**row, "slot": 0} for row in grid] == [{**row, "slot": 0} for row in asked]
+    assert sorted(row["slot"] for row in asked) == list(range(len(grid)))
 
 
 def test_cells_with_the_same_body_share_their_requests() -> None:

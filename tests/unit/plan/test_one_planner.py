@@ -103,6 +103,34 @@ def test_a_tier_changes_nothing_but_what_is_sent_first(store: Store, tmp_path: P
     assert rows(store, per_version.format("distinct tier", plain.study_version)) == [(None,)]
 
 
+STAGE_REPEATS = {
+    "of a stage's pairs": ("stages", "", "repeats = 3"),
+    "of a stage": ("stages", "repeats = 3", ""),
+    "of a tiered study's pairs": ("tiered", "", "repeats = 3"),
+    "of a study's pairs": ("plain", "", "repeats = 3"),
+}
+
+
+@pytest.mark.parametrize("where", STAGE_REPEATS)
+def test_each_question_is_asked_as_often_as_the_file_says(store: Store, tmp_path: Path, where: str) -> None:
+    """Wherever the number stands, of the pairs or of the stage; what is foreseen counts them too."""
+    way, of_stage, of_pairs = STAGE_REPEATS[where]
+    (tmp_path / "items.csv").write_text("id,text,prio\na,x,1\nb,y,1\nc,z,2\n")
+    study = STUDY.format(name="s", items=TIER if way == "tiered" else "", pairs=of_pairs)
+    if way == "stages":
+        head, body = study.split("\n", 1)
+        for part in ("items", "pairs"):
+            body = body.replace(f"[{part}]", f"[stages.{part}]")
+        for part in ("templates", "models"):
+            body = body.replace(f"[[{part}]]", f"[[stages.{part}]]")
+        study = f'{head}\n[[stages]]\nname = "a"\n{of_stage}\n{body}'
+    (tmp_path / "study.toml").write_text(study)
+    report = plan_study(store, load(tmp_path / "study.toml"))
+    assert (report.n_plan_rows, report.n_requests) == (3 * 2 * 3, 3 * 2 * 3)
+    assert rows(store, "select repeat_no, count(*) from plan group by all order by all") == [(1, 6), (2, 6), (3, 6)]
+    assert sum(stage.n_requests for stage in report.stages) == report.n_plan_rows
+
+
 def test_rounds_ask_in_the_same_cells_about_the_same_items(store: Store, tmp_path: Path) -> None:
     """One lake with all ways: one cell, no item twice; only what waits for answers is a forecast."""
     reports = {way: planned(store, tmp_path, way) for way in WAYS}

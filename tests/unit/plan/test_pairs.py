@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.plan.grid import asks
-from batchpond.plan.pairs import Pairs, balance, choose, pair_id
+from batchpond.plan.pairs import Pairs, balance, choose, pair_id, showings
 from batchpond.study.spec import Order, PairsSpec
 
 id_sets = st.sets(st.text(min_size=1, max_size=6), min_size=2, max_size=14).map(sorted)
@@ -68,7 +67,7 @@ def test_a_count_takes_the_smallest_draws(names: list[str], count: int, seed: in
 def test_the_balance_is_what_is_asked(names: list[str], count: int | None, order: Order, reverse: float) -> None:
     """The reported shares equal a count over every (pair, direction)."""
     pairs = choose(names, PairsSpec(count=count, order=order, reverse=reverse), 3)
-    plan = asks(pairs, 1)
+    plan = showings(pairs, 1)
     found = balance(names, pairs)
     firsts, seconds = plan.first.tolist(), plan.second.tolist()
     shown = {k: firsts.count(k) + seconds.count(k) for k in {*firsts, *seconds}}
@@ -84,7 +83,7 @@ def test_the_balance_is_what_is_asked(names: list[str], count: int | None, order
 @given(id_sets, st.one_of(st.none(), st.integers(1, 60)))
 def test_alternate_balances_every_item(names: list[str], count: int | None) -> None:
     """Without any reversal each item stands first about half of the time, in samples too."""
-    plan = asks(choose(names, PairsSpec(count=count, order=Order.ALTERNATE, reverse=0.0), 1), 1)
+    plan = showings(choose(names, PairsSpec(count=count, order=Order.ALTERNATE, reverse=0.0), 1), 1)
     net = np.bincount(plan.first, minlength=len(names)) - np.bincount(plan.second, minlength=len(names))
     assert np.abs(net).max() <= 3
 
@@ -116,7 +115,7 @@ def test_draws_are_the_same_on_every_machine() -> None:
 def test_asks_are_forward_repeats_then_reverse_repeats() -> None:
     """A reverse ask swaps the items of its forward ask and belongs to the same pair."""
     pairs = choose(["a", "b", "c"], PairsSpec(order=Order.FIXED, reverse=1.0, repeats=2), 1)
-    plan = asks(pairs, 2)
+    plan = showings(pairs, 2)
     rows = list(zip(plan.pair.tolist(), plan.first.tolist(), plan.second.tolist(), plan.is_reverse.tolist(),
                     plan.repeat_no.tolist(), strict=True))  # fmt: skip
     assert rows[:4] == [(0, 0, 1, False, 1), (0, 0, 1, False, 2), (0, 1, 0, True, 1), (0, 1, 0, True, 2)]

@@ -21,7 +21,7 @@ from batchpond.lake.events import EventLog
 from batchpond.lake.schemas import RESPONSES, SHARD_REQUESTS
 from batchpond.lake.store import Store
 from batchpond.lake.tables import connect
-from batchpond.plan import publish as plan_publish
+from batchpond.plan import write
 from batchpond.plan.verb import plan_study
 from batchpond.study.file import load
 from batchpond.study.prices import UNKNOWN
@@ -296,7 +296,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
         "peak = next(line for line in Path('/proc/self/status').read_text().splitlines() if line.startswith('VmHWM')); "
         "print(report.n_new, int(peak.split()[1]) // 1024)"
     )
-    paths = [str(Path(__file__).parents[3]), str(Path(plan_publish.__file__).parents[2])]
+    paths = [str(Path(__file__).parents[3]), str(Path(write.__file__).parents[2])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, check=True

@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import StudyError
-from batchpond.plan.asks import SourceRow
+from batchpond.plan.asks import SourceRow, SpilledRows
 from batchpond.plan.items import each, read_any
-from batchpond.plan.spill import SpilledRows
 from batchpond.plan.write import PlannedAsks
 from batchpond.study.spec import ItemsFrom, ItemsSpec
 from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use

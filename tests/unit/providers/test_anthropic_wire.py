@@ -31,12 +31,13 @@ from batchpond.model import (
     ResponseStatus,
     Unclear,
 )
+from batchpond.providers import registry
 from batchpond.providers.anthropic.batch import DESCRIPTOR, Anthropic, build_body, payload_line, read_line
 from batchpond.providers.anthropic.models import FAMILIES
 from batchpond.providers.base import ModelSettings
 from batchpond.providers.http.client import HttpClient, HttpError, HttpLimits, JsonStream
 from batchpond.text import Secret
-from batchpond_sim.host.control import PROVIDERS
+from batchpond_sim.host.server import PROVIDERS
 from tests.rigs import wire_script
 from tests.rigs.batch_wires import KEY
 from tests.rigs.batch_wires import anthropic_batch as batch
@@ -67,7 +68,7 @@ class Script(wire_script.Script):
     def __init__(self, *answers: Answer) -> None:
         super().__init__(*answers)
         environ = {"ANTHROPIC_API_KEY": KEY}
-        self.wire = Anthropic.connect(self.clock, transport=self.transport, environ=environ)
+        self.wire = registry.connect("anthropic", self.clock, transport=self.transport, environ=environ)
 
 
 def ok(body: Any, **headers: str) -> httpx.Response:
@@ -151,7 +152,7 @@ def test_a_large_create_never_stands_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "large.jsonl"
     path.write_bytes(line * (48_000_000 // len(line)))
     sink = Sink()
-    wire = Anthropic.connect(ManualClock(START), transport=sink, environ={"ANTHROPIC_API_KEY": KEY})
+    wire = registry.connect("anthropic", ManualClock(START), transport=sink, environ={"ANTHROPIC_API_KEY": KEY})
     assert isinstance(wire.create(spec(path)), Created)
     assert sum(sink.sizes) == sink.declared > 47_000_000
     assert max(sink.sizes) <= 1 << 20
@@ -163,7 +164,7 @@ def test_create_streams_over_a_real_socket(payload_path: Path) -> None:
     payload_path.write_bytes(payload_path.read_bytes() * 20_000)
     with hostile(reply(batch(), request_id="req_1")) as server:
         base_url = f"http://127.0.0.1:{server.port}/anthropic"
-        wire = Anthropic.connect(SystemClock(), environ={}, base_url=base_url)
+        wire = registry.connect("anthropic", SystemClock(), environ={}, base_url=base_url)
         answer = wire.create(spec(payload_path, n=40_000))
     assert isinstance(answer, Created)
     assert answer.scope == f"anthropic/127.0.0.1:{server.port}/-/-"
@@ -399,7 +400,7 @@ def simulated(path: Path, *faults: str) -> Iterator[tuple[Anthropic, ManualClock
         pytest.skip("NOT CHECKED: there is no simulated Anthropic")
     with api(path, *faults) as world:
         environ = {"ANTHROPIC_BASE_URL": "http://127.0.0.1:1/anthropic", "ANTHROPIC_API_KEY": KEY}
-        yield Anthropic.connect(world.clock, transport=world.transport, environ=environ), world.clock
+        yield registry.connect("anthropic", world.clock, transport=world.transport, environ=environ), world.clock
 
 
 def rows_of(wire: Anthropic, batch_id: str, path: Path) -> list[Response]:

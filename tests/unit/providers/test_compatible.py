@@ -13,9 +13,8 @@ from batchpond.errors import AccessError, UsageError
 from batchpond.model import Mode
 from batchpond.providers import registry
 from batchpond.providers.base import Answered, ModelSettings
-from batchpond.providers.compatible.body import CHAT
 from batchpond.providers.compatible.hosts import HOSTS
-from batchpond.providers.compatible.live import NAMES, Compatible
+from batchpond.providers.compatible.live import CHAT, NAMES, Compatible
 from batchpond.providers.http import keys
 from batchpond.providers.http.keys import checked_base
 from tests.rigs.hostile_server import hostile, reply

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from batchpond.clock import ManualClock, SystemClock
 from batchpond.errors import AccessError, ProviderError
-from batchpond.providers.gemini.batch import Gemini
-from batchpond.providers.http import uploads
+from batchpond.providers import registry
+from batchpond.providers.http import transfers
 from tests.rigs.gemini_script import HOST, KEY, TOKEN, Answer, Script, ok, refusal
 from tests.rigs.hostile_server import Act, hostile, reply, reset
 from tests.rigs.wire_script import START
@@ -103,7 +103,7 @@ class Drive:
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "CHUNK_BYTES", 1_000)
+    monkeypatch.setattr(transfers, "CHUNK_BYTES", 1_000)
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -236,7 +236,7 @@ def test_an_upload_over_real_sockets_survives_a_reset(tmp_path: Path) -> None:
     """20 MiB in 8 MiB chunks through a loopback server that resets the second."""
     path = tmp_path / "p.jsonl"
     path.write_bytes(b"0123456789abcdef" * (20 << 16))
-    chunk = uploads.CHUNK_BYTES
+    chunk = transfers.CHUNK_BYTES
     acts: list[Act] = []
     with hostile(reply({})) as server:
         address = f"http://127.0.0.1:{server.port}/gemini/upload/v1beta/files?upload_id=1"
@@ -252,7 +252,7 @@ def test_an_upload_over_real_sockets_survives_a_reset(tmp_path: Path) -> None:
             ),
         ]
         server.acts[:] = acts
-        wire = Gemini.connect(SystemClock(), environ={}, base_url=f"http://127.0.0.1:{server.port}/gemini")
+        wire = registry.connect("gemini", SystemClock(), environ={}, base_url=f"http://127.0.0.1:{server.port}/gemini")
         assert wire.upload(path, "mine").size_bytes == 20 << 20
         sent = [(seen.headers["x-goog-upload-command"], len(seen.body)) for seen in server.requests]
         tail = (20 << 20) - 2 * chunk
@@ -287,7 +287,7 @@ def test_a_large_upload_is_read_in_chunks(tmp_path: Path) -> None:
             body = {"file": {"name": "files/in1", "sizeBytes": str(self.n_received)}} if is_last else {}
             return httpx.Response(200, json=body, headers={"x-goog-upload-status": "final" if is_last else "active"})
 
-    wire = Gemini.connect(ManualClock(START), transport=Sink(), environ={"GEMINI_API_KEY": KEY})
+    wire = registry.connect("gemini", ManualClock(START), transport=Sink(), environ={"GEMINI_API_KEY": KEY})
     tracemalloc.start()
     try:
         got = wire.upload(path, "mine")
@@ -295,7 +295,7 @@ def test_a_large_upload_is_read_in_chunks(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert got.size_bytes == 80 << 20
-    assert peak < uploads.CHUNK_BYTES
+    assert peak < transfers.CHUNK_BYTES
 
 
 def test_uploads_are_found_by_name_newest_first_on_every_page() -> None:

@@ -24,6 +24,7 @@ from batchpond.model import (
     RemoteBatch,
     ResponseStatus,
 )
+from batchpond.providers import registry
 from batchpond.providers.base import ModelSettings
 from batchpond.providers.gemini.batch import Gemini, build_body, payload_line, read_line
 from batchpond.providers.http.retry import retry_after_s
@@ -470,7 +471,7 @@ def test_what_simulated_faults_leave_of_a_batch_is_read(
     """Each place and shape that answers were seen in; a row without its key is kept, and is nobody's."""
     with simulator.api(tmp_path / "world", fault) as api:
         environ = {"GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:1/gemini", "GEMINI_API_KEY": KEY}
-        wire = Gemini.connect(api.clock, transport=api.transport, environ=environ)
+        wire = registry.connect("gemini", api.clock, transport=api.transport, environ=environ)
         model = "gemini-2.5-flash"
         custom_ids = payload(tmp_path / "p.jsonl", 12, ModelSettings(model, "generateContent", thinking="low"))
         remote = wire.upload(tmp_path / "p.jsonl", f"{TOKEN}.jsonl")

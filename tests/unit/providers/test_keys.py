@@ -21,17 +21,17 @@ KEY = "sk-canary-keys-0123456789"
 def test_the_key_and_base_url_come_from_the_sdks_own_variables() -> None:
     """OPENAI_API_KEY and OPENAI_BASE_URL, as the official SDK reads them."""
     access = resolve(DESCRIPTOR, {"OPENAI_API_KEY": KEY})
-    assert (access.key.reveal(), access.base_url, access.is_default_host) == (KEY, DESCRIPTOR.default_base_url, True)
+    assert (access.key.reveal(), access.base_url) == (KEY, DESCRIPTOR.default_base_url)
     access = resolve(DESCRIPTOR, {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "https://proxy.example/v1/"})
-    assert (access.base_url, access.is_default_host) == ("https://proxy.example/v1", False)
-    assert resolve(DESCRIPTOR, {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "  "}).is_default_host
+    assert access.base_url == "https://proxy.example/v1"
+    assert resolve(DESCRIPTOR, {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "  "}).base_url == DESCRIPTOR.default_base_url
     assert KEY not in repr(access)
 
 
 def test_another_providers_base_url_never_moves_this_key() -> None:
     """Only the provider's own variable, or the caller, sends its key elsewhere."""
     environ = {"OPENAI_API_KEY": KEY, "ANTHROPIC_BASE_URL": "https://evil.example", "BASE_URL": "https://evil.example"}
-    assert resolve(DESCRIPTOR, environ).is_default_host
+    assert resolve(DESCRIPTOR, environ).base_url == DESCRIPTOR.default_base_url
     assert resolve(DESCRIPTOR, environ, base_url="https://mine.example").base_url == "https://mine.example"
 
 
@@ -39,7 +39,7 @@ def test_a_dotenv_file_in_the_folder_is_not_read(tmp_path: Path, monkeypatch: py
     """A cloned repository cannot redirect a key."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".env").write_text("OPENAI_BASE_URL=https://evil.example\nOPENAI_API_KEY=x\n")
-    assert resolve(DESCRIPTOR, {"OPENAI_API_KEY": KEY}).is_default_host
+    assert resolve(DESCRIPTOR, {"OPENAI_API_KEY": KEY}).base_url == DESCRIPTOR.default_base_url
     with pytest.raises(AccessError):
         resolve(DESCRIPTOR, {})
 

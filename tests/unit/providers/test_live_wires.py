@@ -22,13 +22,12 @@ from batchpond.clock import ManualClock, SystemClock
 from batchpond.errors import AccessError, ProviderError, UsageError
 from batchpond.model import ErrorClass, Response, ResponseStatus
 from batchpond.providers import registry
-from batchpond.providers.base import Answered, Deferred, Doubtful, LiveAnswer, LiveProvider, ModelSettings
+from batchpond.providers.base import Answered, Deferred, Doubtful, LiveAnswer, ModelSettings
 from batchpond.providers.http.client import Broken, HttpClient, Unsent
 from batchpond.providers.http.errors import HttpError, answer_of
-from batchpond.providers.shared.live import Stop, judge
+from batchpond.providers.shared.live import LiveClient, judge
 from batchpond.text import Secret
-from batchpond_sim.host.control import PROVIDERS
-from batchpond_sim.host.server import Running, running
+from batchpond_sim.host.server import PROVIDERS, Running, running
 from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import world_at
 from tests.rigs.hostile_server import HostileServer, drip, eof, hang, hostile, raw, reply, reset
@@ -41,7 +40,7 @@ GOOD_BYTES = json.dumps(GOOD).encode()
 HTML = b"<html><head><title>502 Bad Gateway</title></head></html>"
 
 
-def wire(server: HostileServer, max_connections: int = 8) -> LiveProvider:
+def wire(server: HostileServer, max_connections: int = 8) -> LiveClient:
     """Return OpenAI's live wire to a misbehaving server."""
     environ = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": CANARY}
     return registry.connect_live("openai", environ=environ, max_connections=max_connections)
@@ -311,7 +310,7 @@ bodies = st.one_of(
 def test_any_answer_is_judged(status: int, body: bytes, headers: dict[str, str]) -> None:
     """Total: and only a 2xx or a 4xx is ever an answer, with exactly the bytes that came."""
     found = judge(answer_of(status, headers, body), START)
-    assert isinstance(found, Answered | Deferred | Doubtful | Stop)
+    assert isinstance(found, Answered | Deferred | Doubtful | ErrorClass)
     if isinstance(found, Answered):
         assert 200 <= status <= 299 or 400 <= status <= 499
         assert found.body == body

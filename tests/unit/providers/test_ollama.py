@@ -17,8 +17,18 @@ from batchpond.model import Mode, PricedModel, ResponseStatus
 from batchpond.providers import registry
 from batchpond.providers.base import Answered, ModelSettings
 from batchpond.providers.http.keys import checked_base, completed
-from batchpond.providers.ollama.body import ANSWER_TOKENS, CHAT, CONTEXT_MIN_TOKENS, TEMPLATE_TOKENS, context_tokens
-from batchpond.providers.ollama.live import DESCRIPTOR, build_body, caveats, payload_line, read_answer
+from batchpond.providers.ollama.live import (
+    ANSWER_TOKENS,
+    CHAT,
+    CONTEXT_MIN_TOKENS,
+    DESCRIPTOR,
+    TEMPLATE_TOKENS,
+    build_body,
+    caveats,
+    context_tokens,
+    payload_line,
+    read_answer,
+)
 from batchpond.study.prices import Prices
 from batchpond_sim.host.server import Running, running
 from tests.rigs.hostile_server import HostileServer, hostile, reply

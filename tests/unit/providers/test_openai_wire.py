@@ -16,7 +16,7 @@ from batchpond.model import (
     CreateSpec,
     FileRole,
 )
-from batchpond.providers.openai.batch import OpenAI
+from batchpond.providers import registry
 from tests.rigs import wire_script
 from tests.rigs.batch_wires import KEY, TOKEN
 from tests.rigs.batch_wires import openai_batch as batch
@@ -33,7 +33,7 @@ class Script(wire_script.Script):
     def __init__(self, *answers: Answer) -> None:
         super().__init__(*answers)
         environ = {"OPENAI_API_KEY": KEY, "OPENAI_ORG_ID": "org-1", "OPENAI_PROJECT_ID": "proj_1"}
-        self.wire = OpenAI.connect(self.clock, transport=self.transport, environ=environ)
+        self.wire = registry.connect("openai", self.clock, transport=self.transport, environ=environ)
 
 
 def ok(body: Any, **headers: str) -> httpx.Response:

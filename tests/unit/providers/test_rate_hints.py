@@ -13,7 +13,7 @@ from batchpond.providers import registry
 from batchpond.providers.base import NO_HINTS, RateHints
 from batchpond.providers.http.errors import Answer, answer_of
 from batchpond.providers.http.retry import RETRY_AFTER_MAX_S, duration_s, retry_after_s
-from batchpond.providers.shared.rates import ANY, RateNames, read_hints
+from batchpond.providers.shared.live import ANY_RATES, RateNames, read_hints
 
 NOW = datetime(2026, 11, 21, 10, 0, 0, tzinfo=UTC)
 
@@ -24,7 +24,7 @@ def of(name: str) -> RateNames:
     return rates
 
 
-ALL = list(dict.fromkeys((ANY, *(of(descriptor.name) for descriptor in registry.live_descriptors()))))
+ALL = list(dict.fromkeys((ANY_RATES, *(of(descriptor.name) for descriptor in registry.live_descriptors()))))
 NAMED = sorted(
     {name for names in ALL for row in (*names.requests, *names.tokens) for name in (row.limit, row.left, row.reset)}
 )
@@ -135,7 +135,7 @@ def test_openrouters_reset_is_unix_milliseconds() -> None:
     """A number that large is a date."""
     reset_ms = int((NOW + timedelta(seconds=42)).timestamp() * 1000)
     headers = {"x-ratelimit-limit": "20", "x-ratelimit-remaining": "0", "x-ratelimit-reset": str(reset_ms)}
-    assert read_hints(headers, ANY, NOW) == RateHints(20, 0, 42.0)
+    assert read_hints(headers, ANY_RATES, NOW) == RateHints(20, 0, 42.0)
 
 
 def test_silence_says_nothing() -> None:

@@ -18,7 +18,8 @@ from batchpond.model import (
     Download,
     FileRole,
 )
-from batchpond.providers.together.batch import DESCRIPTOR, Together
+from batchpond.providers import registry
+from batchpond.providers.together.batch import DESCRIPTOR
 from batchpond.run.find import list_since
 from tests.rigs.simulator import START
 from tests.rigs.together import KEY, SPEC, Script, job, payload, together
@@ -228,7 +229,9 @@ def test_the_same_content_is_the_same_file(tmp_path: Path) -> None:
     """The simulator stores it once, as Together does."""
     with together(tmp_path / "world") as sim:
         url = "http://127.0.0.1:1/together"
-        wire = Together.connect(sim.clock, transport=sim.transport, environ={"TOGETHER_API_KEY": KEY}, base_url=url)
+        wire = registry.connect(
+            "together", sim.clock, transport=sim.transport, environ={"TOGETHER_API_KEY": KEY}, base_url=url
+        )
         path = tmp_path / "in.jsonl"
         path.write_bytes(payload(5))
         remote = wire.upload(path, "token-1.jsonl")

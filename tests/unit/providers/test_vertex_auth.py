@@ -61,7 +61,7 @@ def account(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
     monkeypatch.setenv("GOOGLE_VERTEX_BASE_URL", url)
-    wire = Vertex.connect(SystemClock())
+    wire = registry.connect("vertex", SystemClock())
     yield wire
     wire.close()
 
@@ -173,7 +173,7 @@ def test_real_credentials_are_never_sent_to_a_simulator(
     environ = os.environ | {"GOOGLE_VERTEX_BASE_URL": simulated.base_url_of("vertex")}
     for name in DESCRIPTOR.key_env:
         environ.pop(name, None)
-    wire = Vertex.connect(SystemClock(), environ=environ)
+    wire = registry.connect("vertex", SystemClock(), environ=environ)
     assert wire.check() == f"vertex/{wire.host}"
     wire.close()
     assert tokens_given(simulated) == 0
@@ -184,7 +184,7 @@ def test_without_google_auth_the_way_out_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "google.auth", None)
     environ = {name: value for name, value in ENVIRON.items() if name != TOKEN_ENV}
     with pytest.raises(AccessError) as caught:
-        Vertex.connect(ManualClock(START), environ=environ)
+        registry.connect("vertex", ManualClock(START), environ=environ)
     assert "batchpond[vertex]" in (caught.value.hint or "")
     assert TOKEN_ENV in (caught.value.hint or "")
     assert Script(ok({})).wire.list_page(None).batches == ()
@@ -198,7 +198,7 @@ def test_without_any_credentials_the_way_to_get_them_is_named(monkeypatch: pytes
         monkeypatch.delenv(name, raising=False)
     environ = {name: value for name, value in ENVIRON.items() if name != TOKEN_ENV}
     with pytest.raises(AccessError) as caught:
-        Vertex.connect(ManualClock(START), environ=environ)
+        registry.connect("vertex", ManualClock(START), environ=environ)
     assert "gcloud auth application-default login" in (caught.value.hint or "")
 
 
@@ -206,8 +206,8 @@ def test_gclouds_variable_is_a_token_too() -> None:
     """As CLOUDSDK_AUTH_ACCESS_TOKEN is for gcloud itself."""
     environ = {name: value for name, value in ENVIRON.items() if name != TOKEN_ENV}
     script = Script(ok({}))
-    wire = Vertex.connect(
-        script.clock, transport=script.transport, environ=environ | {"CLOUDSDK_AUTH_ACCESS_TOKEN": SECRET}
+    wire = registry.connect(
+        "vertex", script.clock, transport=script.transport, environ=environ | {"CLOUDSDK_AUTH_ACCESS_TOKEN": SECRET}
     )
     wire.list_page(None)
     assert script.requests[0].headers["authorization"] == f"Bearer {SECRET}"
@@ -222,7 +222,7 @@ def test_a_setting_that_is_missing_or_none_is_named(name: str, value: str | None
     """Before anything is called."""
     environ = {key: found for key, found in ENVIRON.items() if key != name} | ({} if value is None else {name: value})
     with pytest.raises(UsageError) as caught:
-        Vertex.connect(ManualClock(START), environ=environ)
+        registry.connect("vertex", ManualClock(START), environ=environ)
     assert name in caught.value.message or "bucket" in caught.value.message
     if value != "not/one!":
         assert "config.toml" in (caught.value.hint or "")
@@ -249,7 +249,7 @@ def test_a_lakes_settings_win_over_the_shell(tmp_path: Path) -> None:
         '[providers.vertex]\nproject = "lake-project"\nlocation = "europe-west4"\nbucket = "gs://lake-bucket/a/b/"\n'
     )
     environ = {**ENVIRON, **config.load(tmp_path).variables}
-    wire = Vertex.connect(ManualClock(START), environ=environ)
+    wire = registry.connect("vertex", ManualClock(START), environ=environ)
     assert wire.host == "europe-west4-aiplatform.googleapis.com/lake-project/europe-west4"
     assert vars(wire)["_place"].bucket == "lake-bucket"
     assert vars(wire)["_place"].folder == "a/b"
@@ -277,7 +277,7 @@ def test_a_simulated_vertex_never_writes_to_a_real_bucket() -> None:
     for environ in ({"STORAGE_EMULATOR_HOST": "localhost:9023"}, {"GOOGLE_VERTEX_BASE_URL": "http://127.0.0.1:1",
                     "STORAGE_EMULATOR_HOST": "https://storage.googleapis.com"}):  # fmt: skip
         with pytest.raises(UsageError, match="both be real or both be simulated"):
-            Vertex.connect(ManualClock(START), environ=ENVIRON | environ)
+            registry.connect("vertex", ManualClock(START), environ=ENVIRON | environ)
 
 
 def test_the_listing_of_keys_knows_a_credentials_file() -> None:

@@ -17,7 +17,7 @@ from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStat
 from batchpond.providers.base import ModelSettings
 from batchpond.providers.gemini import batch as gemini
 from batchpond.providers.vertex import batch as vertex
-from batchpond.providers.vertex.schema import ImportRuleError, Table, check_payload
+from batchpond.providers.vertex.body import ImportRuleError, Table, check_payload
 from batchpond_sim.shared.batches import RowsError
 from batchpond_sim.vertex.batches import Columns
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from batchpond.errors import AccessError, ProviderError
 from batchpond.model import BatchState, Created, ErrorClass, FileRole, PricedModel, Rejected
-from batchpond.providers.http import uploads
-from batchpond.providers.vertex.batch import DESCRIPTOR
-from batchpond.providers.vertex.jobs import read_job
+from batchpond.providers.http import transfers
+from batchpond.providers.vertex.batch import DESCRIPTOR, read_job
 from batchpond.study.prices import Prices
 from tests.rigs.vertex_script import (
     BUCKET,
@@ -307,7 +306,7 @@ class Shelf:
 
 @pytest.fixture
 def payload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(uploads, "CHUNK_BYTES", 1_000)
+    monkeypatch.setattr(transfers, "CHUNK_BYTES", 1_000)
     path = tmp_path / f"{TOKEN}.jsonl"
     path.write_bytes(LINE * 50)
     return path
@@ -326,7 +325,7 @@ def test_whatever_breaks_an_upload_the_object_is_whole_or_an_error_says_so(
     path.write_bytes(LINE * 50)
     shelf = Shelf(*misfortunes)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(uploads, "CHUNK_BYTES", 1_000)
+        patched.setattr(transfers, "CHUNK_BYTES", 1_000)
         try:
             got = shelf.script.wire.upload(path, path.name)
         except ProviderError:

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchpond.errors import BatchpondError
-from batchpond.results.report import drawing, labels, palette
-from batchpond.results.report.charts.draw import chart
+from batchpond.results.report import drawing, palette, reading
 from batchpond.results.report.charts.looks import Layout
-from batchpond.results.report.figure import ChartKind, Figure
+from batchpond.results.report.drawing import chart
+from batchpond.results.report.parts import ChartKind, Figure
 from batchpond.results.report.reading import MARKS_MAX, read, undrawn_rows
 
 HOSTILE = (
@@ -352,10 +352,10 @@ def test_colours_can_be_told_from_their_background() -> None:
 @settings(max_examples=150, deadline=None)
 def test_short_texts_fit_and_are_one_harmless_line(text: str, size: int) -> None:
     """A shortened text fits its size, is stable, can stand in XML, and has no control of lines or direction."""
-    short = labels.short(text, size)
+    short = reading.short(text, size)
     assert len(short) <= size
     assert short
-    assert labels.short(short, size) == short
+    assert reading.short(short, size) == short
     element = ElementTree.Element("text")
     element.text = short
     assert parsed(ElementTree.tostring(element, encoding="unicode")).text == short

@@ -45,7 +45,7 @@ max_output_tokens = 50
 """
 
 
-class Desk:
+class Rig:
     """A lake, a simulated provider and a clock that they share."""
 
     def __init__(self, folder: Path, extra: str = "", n_items: int = 5) -> None:
@@ -104,126 +104,126 @@ class Desk:
     ],
 )
 def test_shards_are_cut_as_the_study_says(tmp_path: Path, extra: str, sizes: list[int]) -> None:
-    desk = Desk(tmp_path, extra)
-    assert desk.submit() == 40
-    assert desk.shard_sizes() == sizes
-    assert len(desk.world.ledger.batches) == len(sizes)
-    assert set(desk.asked().values()) == {1}
+    rig = Rig(tmp_path, extra)
+    assert rig.submit() == 40
+    assert rig.shard_sizes() == sizes
+    assert len(rig.world.ledger.batches) == len(sizes)
+    assert set(rig.asked().values()) == {1}
 
 
 def test_a_larger_sample_contains_a_smaller_one_and_the_rest_follows(tmp_path: Path) -> None:
     """Nothing is asked twice, and a sample holds whole pairs over all cells."""
-    desk = Desk(tmp_path)
-    assert desk.submit(limit=8) == 8
-    first = set(desk.asked())
-    desk.finish()
-    answered = [row for row in rows(desk.store.path, "results", order=("slot",)) if row["outcome"] is not None]
+    rig = Rig(tmp_path)
+    assert rig.submit(limit=8) == 8
+    first = set(rig.asked())
+    rig.finish()
+    answered = [row for row in rows(rig.store.path, "results", order=("slot",)) if row["outcome"] is not None]
     assert Counter(row["pair_id"] for row in answered) == dict.fromkeys({row["pair_id"] for row in answered}, 4)
-    assert desk.submit(limit=8) == 0
-    assert desk.submit(limit=12) == 4
-    assert first < set(desk.asked())
-    assert desk.submit() == 28
-    assert desk.asked() == Counter(dict.fromkeys(desk.asked(), 1))
-    assert len(desk.asked()) == 40
+    assert rig.submit(limit=8) == 0
+    assert rig.submit(limit=12) == 4
+    assert first < set(rig.asked())
+    assert rig.submit() == 28
+    assert rig.asked() == Counter(dict.fromkeys(rig.asked(), 1))
+    assert len(rig.asked()) == 40
 
 
 def test_an_answered_request_is_asked_again_only_when_told_to(tmp_path: Path) -> None:
     """The first success stays the result; the second answer stands beside it."""
-    desk = Desk(tmp_path)
-    desk.submit()
-    desk.finish()
-    assert desk.submit() == 0
-    before = rows(desk.store.path, "results", order=("slot",))
-    assert desk.submit(again=True) == 40
-    assert desk.submit(again=True) == 0, "what is on its way is not asked a third time"
-    desk.finish()
-    assert set(desk.asked().values()) == {2}
-    assert [row["attempt_id"] for row in rows(desk.store.path, "results", order=("slot",))] == [
+    rig = Rig(tmp_path)
+    rig.submit()
+    rig.finish()
+    assert rig.submit() == 0
+    before = rows(rig.store.path, "results", order=("slot",))
+    assert rig.submit(again=True) == 40
+    assert rig.submit(again=True) == 0, "what is on its way is not asked a third time"
+    rig.finish()
+    assert set(rig.asked().values()) == {2}
+    assert [row["attempt_id"] for row in rows(rig.store.path, "results", order=("slot",))] == [
         row["attempt_id"] for row in before
     ]
-    kept = rows(desk.store.path, "result_attempts", order=("slot", "attempt_order"))
+    kept = rows(rig.store.path, "result_attempts", order=("slot", "attempt_order"))
     assert Counter(row["is_accepted"] for row in kept) == {True: 40, False: 40}
-    assert {row["n_extra"] for row in rows(desk.store.path, "coverage", order=("template_id",))} == {20}
+    assert {row["n_extra"] for row in rows(rig.store.path, "coverage", order=("template_id",))} == {20}
 
 
 def test_planning_back_and_forth_never_asks_a_request_twice(tmp_path: Path) -> None:
     """A shard of an earlier plan that was not sent gives its requests up for good."""
-    desk = Desk(tmp_path, "[shards]\nmax_requests = 15\n")
-    version = fold(read(desk.store)).current_versions["due"]
-    (desk.store.path / "config.toml").write_text("[limits.openai]\nopen_batches = 1\n")
-    desk.submit()
-    assert sum(desk.asked().values()) == 15
-    desk.plan("[shards]\nmax_requests = 10\n")
-    desk.submit()
-    desk.finish()
-    desk.plan("[shards]\nmax_requests = 15\n")
-    assert fold(read(desk.store)).current_versions["due"] == version
-    desk.submit()
-    desk.finish()
-    assert desk.asked() == Counter(dict.fromkeys(desk.asked(), 1))
-    assert len(desk.asked()) == 40
+    rig = Rig(tmp_path, "[shards]\nmax_requests = 15\n")
+    version = fold(read(rig.store)).current_versions["due"]
+    (rig.store.path / "config.toml").write_text("[limits.openai]\nopen_batches = 1\n")
+    rig.submit()
+    assert sum(rig.asked().values()) == 15
+    rig.plan("[shards]\nmax_requests = 10\n")
+    rig.submit()
+    rig.finish()
+    rig.plan("[shards]\nmax_requests = 15\n")
+    assert fold(read(rig.store)).current_versions["due"] == version
+    rig.submit()
+    rig.finish()
+    assert rig.asked() == Counter(dict.fromkeys(rig.asked(), 1))
+    assert len(rig.asked()) == 40
 
 
 def test_what_the_queue_cannot_hold_follows_in_waves(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    (desk.store.path / "config.toml").write_text('[limits."openai/gpt-4.1-mini"]\nenqueued_tokens = 2500\n')
-    desk.submit()
-    assert len(desk.world.ledger.batches) == 1
-    desk.finish()
-    assert len(desk.world.ledger.batches) > 2
-    assert set(desk.asked().values()) == {1}
-    assert len(desk.asked()) == 40
+    rig = Rig(tmp_path)
+    (rig.store.path / "config.toml").write_text('[limits."openai/gpt-4.1-mini"]\nenqueued_tokens = 2500\n')
+    rig.submit()
+    assert len(rig.world.ledger.batches) == 1
+    rig.finish()
+    assert len(rig.world.ledger.batches) > 2
+    assert set(rig.asked().values()) == {1}
+    assert len(rig.asked()) == 40
 
 
 def test_an_approved_amount_is_never_passed(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, "[shards]\nmax_requests = 10\n")
-    shown = submit.preview(desk.store, fold(read(desk.store)), "due", None)
+    rig = Rig(tmp_path, "[shards]\nmax_requests = 10\n")
+    shown = submit.preview(rig.store, fold(read(rig.store)), "due", None)
     worst = shown.cost_max_usd
     assert worst is not None
     with pytest.raises(UsageError, match="exceeds the limit"):
-        desk.submit(max_cost_usd=(shown.cost_expected_usd or 0) * 0.9)
-    desk.submit(max_cost_usd=worst * 0.9)
-    intents = [attempt.intent for attempt in fold(read(desk.store)).attempts.values()]
+        rig.submit(max_cost_usd=(shown.cost_expected_usd or 0) * 0.9)
+    rig.submit(max_cost_usd=worst * 0.9)
+    intents = [attempt.intent for attempt in fold(read(rig.store)).attempts.values()]
     assert sum(intent.cost_max_usd or 0 for intent in intents) <= worst * 0.9
     assert len(intents) < 4
 
 
 def test_a_batch_that_could_pass_the_amount_by_itself_is_refused(tmp_path: Path) -> None:
     """Otherwise it would wait for money for ever."""
-    desk = Desk(tmp_path)
-    shown = submit.preview(desk.store, fold(read(desk.store)), "due", None)
+    rig = Rig(tmp_path)
+    shown = submit.preview(rig.store, fold(read(rig.store)), "due", None)
     with pytest.raises(UsageError, match="one batch may cost"):
-        desk.submit(max_cost_usd=((shown.cost_expected_usd or 0) + (shown.cost_max_usd or 0)) / 2)
-    assert desk.asked() == Counter()
+        rig.submit(max_cost_usd=((shown.cost_expected_usd or 0) + (shown.cost_max_usd or 0)) / 2)
+    assert rig.asked() == Counter()
 
 
 def test_a_payload_is_built_byte_for_byte_again(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.submit()
-    (attempt,) = fold(read(desk.store)).attempts.values()
-    path = desk.store.payload_path(attempt.attempt_id)
+    rig = Rig(tmp_path)
+    rig.submit()
+    (attempt,) = fold(read(rig.store)).attempts.values()
+    path = rig.store.payload_path(attempt.attempt_id)
     data = path.read_bytes()
     path.unlink()
-    built = jsonl.build_payload(desk.store, openai, attempt.intent, attempt.attempt_id)
+    built = jsonl.build_payload(rig.store, openai, attempt.intent, attempt.attempt_id)
     assert path.read_bytes() == data
     assert (built.sha256, built.size_bytes) == (attempt.intent.sha256, attempt.intent.size_bytes)
 
 
 def test_a_request_that_is_not_in_the_lake_stops_the_payload(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.submit()
-    (attempt,) = fold(read(desk.store)).attempts.values()
-    desk.store.payload_path(attempt.attempt_id).unlink()
-    (file,) = desk.store.files("requests")
+    rig = Rig(tmp_path)
+    rig.submit()
+    (attempt,) = fold(read(rig.store)).attempts.values()
+    rig.store.payload_path(attempt.attempt_id).unlink()
+    (file,) = rig.store.files("requests")
     table = pq.read_table(file, partitioning=None)
     pq.write_table(table.slice(1), file)
     with pytest.raises(LakeError, match="is not in the lake's requests"):
-        jsonl.build_payload(desk.store, openai, attempt.intent, attempt.attempt_id)
+        jsonl.build_payload(rig.store, openai, attempt.intent, attempt.attempt_id)
 
 
 def test_no_limit_is_taken_from_a_misspelt_setting(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    (desk.store.path / "config.toml").write_text("[limits.openai]\nopen_batch = 1\n")
+    rig = Rig(tmp_path)
+    (rig.store.path / "config.toml").write_text("[limits.openai]\nopen_batch = 1\n")
     with pytest.raises(UsageError, match=r"config\.toml:2: limits\.openai\.open_batch is not a known key") as caught:
-        list(due.new_shards(desk.store, fold(read(desk.store)), "due", "v", None))
+        list(due.new_shards(rig.store, fold(read(rig.store)), "due", "v", None))
     assert caught.value.hint == "did you mean `open_batches`?"

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond_sim import SimulatorError
-from batchpond_sim.faults.faults import KINDS, Op, describe_faults, parse_fault
+from batchpond_sim.world.faults import KINDS, Op, describe_faults, parse_fault
 from tests.rigs.simulator import FIRST, SECOND, Api, api, line, payload, prompt
 
 # -- the language ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchpond_sim.anthropic.inbox import InboxError, JsonError, RequestsError, Rules, Taken, take
+from batchpond_sim.anthropic.batches import InboxError, JsonError, RequestsError, Rules, Taken, take
 
 RULES = Rules(re.compile(r"^[a-z0-9]{1,8}$"), 8, 20, ("note",))
 

@@ -8,12 +8,10 @@ from itertools import count
 import pytest
 
 from batchpond.model import Outcome, Response
-from batchpond.tasks import compliance, inputs, likert, pairwise, prompts, ranking
+from batchpond.tasks import compliance, inputs, likert, pairwise, pressure, prompts, ranking
+from batchpond.tasks import pressure as pressure_keywords
 from batchpond.tasks.base import Judgment, Rule
-from batchpond.tasks.pressure import keywords as pressure_keywords
-from batchpond.tasks.pressure import task as pressure
-from batchpond.tasks.pressure.tactics import builtin, conversation
-from batchpond.tasks.shared.text import transcript
+from batchpond.tasks.tactics import builtin, conversation, transcript
 from batchpond.tasks.templates import builtin as templates
 from batchpond_sim import SimulatorError
 from batchpond_sim.judges.judge import Panel, parse_judge
@@ -25,11 +23,11 @@ VALUES = {
     "TRAIT_NAME": "clarity", "TRAIT_DESCRIPTION": "how clear it is", "COUNT": "4", "CATEGORY": "k", "SCENARIO": "s",
 }  # fmt: skip
 RULES: dict[str, Rule] = {
-    "pairwise": pairwise.AnswerRule(),
-    "ranking": ranking.AnswerRule(),
-    "compliance": compliance.AnswerRule(),
-    "likert": likert.AnswerRule(),
-    "pressure": pressure.AnswerRule(),
+    "pairwise": pairwise.PairwiseRule(),
+    "ranking": ranking.RankingRule(),
+    "compliance": compliance.ComplianceRule(),
+    "likert": likert.LikertRule(),
+    "pressure": pressure.PressureRule(),
 }
 
 
@@ -73,7 +71,7 @@ def test_every_built_in_template_gets_an_answer_that_its_rule_reads(task: str) -
 
 @pytest.mark.parametrize("step", ["categories", "scenarios", "questions"])
 def test_lists_of_inputs_have_as_many_entries_as_asked(step: str) -> None:
-    rule = inputs.AnswerRule(step=step, count=4)
+    rule = inputs.InputsRule(step=step, count=4)
     text = Models().say(prompt("inputs", rule, f"inputs_{step}")).text or ""
     assert len(inputs.entries(text, rule)) == 4
 
@@ -149,7 +147,7 @@ def test_the_keyword_scorer_agrees_with_what_simulated_models_say() -> None:
 
 
 def test_a_prompt_with_a_json_form_of_its_own_is_filled_in() -> None:
-    rule = prompts.AnswerRule(form="json", fields={"label": "/kind", "score": "/points"})
+    rule = prompts.PromptsRule(form="json", fields={"label": "/kind", "score": "/points"})
     said = Models().say('Answer as {"kind": one of red, green, "points": a whole number from 1 to 9}')
     found = rule.read(said)
     assert found.label in ("red", "green")

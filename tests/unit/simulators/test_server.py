@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond_sim import SimulatorError
+from batchpond_sim.host.messages import IterBody, MultipartError, read_form
 from batchpond_sim.host.server import Running, running
-from batchpond_sim.host.wire import IterBody, MultipartError, read_form
 from batchpond_sim.world.world import Settings
 from tests.rigs.simulator import AUTH, CHAT, api, payload
 

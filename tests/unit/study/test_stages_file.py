@@ -8,9 +8,8 @@ import pytest
 
 from batchpond.cli import init
 from batchpond.errors import StudyError
-from batchpond.study.file import EXAMPLES, example, load
-from batchpond.study.stages.config import from_config, to_config, to_json
-from batchpond.study.stages.spec import StagedStudy
+from batchpond.study.file import EXAMPLES, example, from_config, load, to_config, to_json
+from batchpond.study.spec import StagedStudy
 from tests.rigs.stage_study import RUBRICS, models, spec_study, stage, use, write_files
 
 MODEL = models("gpt-5.4-mini")
@@ -57,6 +56,10 @@ WRONG = {
                               "stages[2].expected_share has no meaning without"),
     "repeats of outputs": (ANSWERS.replace('task = "generation"', 'task = "generation"\nrepeats = 2'),
                            "stages[1].repeats has no meaning"),
+    "two numbers of repeats": (
+        'study = "s"\n' + stage("p", "pairwise", 'path = "inputs.csv"',
+                                f"repeats = 2\n---[stages.pairs]\nrepeats = 3\n{RUBRICS}{use('plain')}{MODEL}"),
+        "stages[1].repeats cannot be given together with pairs.repeats"),
     "ranking of nobody's outputs": ('study = "s"\n' + stage("r", "ranking", 'path = "inputs.csv"',
                                                            f"---{RUBRICS}{use('ranking_lines')}{MODEL}"),
                                     "stages[1].items has no candidate"),
@@ -120,3 +123,45 @@ def test_the_example_of_stages_can_be_planned_as_it_stands_and_with_its_comments
     found = [stage.name for stage in loaded(tmp_path, head + line + "\n" + opened).stages]
     assert found[:5] == [*names, "talk", "labels"]
     assert (found[5], found[-2:]) == ("asked.categories", ["asked.ratings-3", "kept"])
+
+
+def with_tactic(table: str) -> str:
+    """Return a conversation that is pressed by a tactic of the study's own."""
+    return TALK.replace("turns = 1", "turns = 1\ncold_start = true") + f'[[stages.tactics]]\nid = "mine"\n{table}\n'
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "",
+        'category = "c"',
+        'category = "c"\nphrases = []',
+        'category = "c"\nphrases = ["a", " "]',
+        'category = " "\nphrases = "a"',
+        'category = "c"\nphrases = ["a", 1]',
+        'category = "c"\nphrases = {a = 1}',
+        'category = 1\nphrases = "a"',
+        'category = "c"\nphrases = "a"\nopening = "no question"',
+        'category = "c"\nphrases = "a"\nopening = "{QUESTIONS} {QUESTION}"',
+        'category = "c"\nphrases = "a"\ncolour = "red"',
+        f'category = "c"\nphrases = {["a"] * 101}',
+        f'category = "c"\nphrases = "{"a" * 30_000}"',
+    ],
+)
+def test_custom_tactics_are_checked(tmp_path: Path, table: str) -> None:
+    """Every fault is a StudyError that says where."""
+    with pytest.raises(StudyError, match=r"study\.toml:\d+: stages\[1\]\.tactics\[1\]"):
+        loaded(tmp_path, with_tactic(table))
+
+
+def test_custom_tactics_have_categories_and_one_phrase_or_more(tmp_path: Path) -> None:
+    """A single text is a list of one."""
+    study = loaded(
+        tmp_path, with_tactic('category = "flattery"\nphrases = "You are so clever"\nopening = "Clever! {QUESTION}"')
+    )
+    (tactic,) = study.stages[0].tactics
+    assert (tactic.category, tactic.phrases, tactic.phrase(7)) == (
+        "flattery",
+        ("You are so clever",),
+        "You are so clever",
+    )

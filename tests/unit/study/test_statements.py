@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import StudyError
-from batchpond.study.statements import markdown as statement_markdown
-from batchpond.study.statements import yaml as statement_yaml
-from batchpond.study.statements.read import read
+from batchpond.study import markdown, statements
+from batchpond.study.statements import read
 from tests.rigs.foreign import put
 
 EXAMPLE = {"description": "a direct question (bad: evasive)", "user_query": "Is it true?", "bad_response": "Maybe.",
@@ -115,7 +114,7 @@ def test_headings_with_ids_are_statements_where_none_states_an_authority(tmp_pat
 )
 def test_examples_of_any_form_are_taken_out_of_the_text(example: str, shown: tuple[str, ...]) -> None:
     """What is marked neither good nor bad is no example of either."""
-    ((_, entry),) = statement_markdown.entries(f"# A {{#a}}\nBefore.\n\n{example}\n\nAfter.\n")
+    ((_, entry),) = markdown.entries(f"# A {{#a}}\nBefore.\n\n{example}\n\nAfter.\n")
     assert isinstance(entry, dict)
     (found,) = entry["metadata"]["examples"]
     assert tuple(found.values()) == shown
@@ -126,7 +125,7 @@ def test_answers_beyond_the_first_pair_are_examples_of_their_own() -> None:
     """Nothing is dropped where one question has two bad answers."""
     said = "".join(f"<assistant> <!-- {mark} -->{n}</assistant>\n" for n, mark in enumerate(("BAD", "GOOD", "BAD")))
     text = f"# A {{#a}}\nx\n**Example**: e\n~~~xml\n<user>q</user>\n<comparison>\n{said}</comparison>\n~~~\n"
-    ((_, entry),) = statement_markdown.entries(text)
+    ((_, entry),) = markdown.entries(text)
     assert isinstance(entry, dict)
     found = [(one["bad_response"], one["good_response"]) for one in entry["metadata"]["examples"]]
     assert found == [("0", "1"), ("2", "")]
@@ -180,7 +179,7 @@ def test_a_folder_names_the_file_of_each_error(tmp_path: Path) -> None:
 def test_names_that_repeat_what_they_name_do_not_explode() -> None:
     """Ten references to ten references ... are a billion values in a few lines."""
     lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
-    assert list(statement_yaml.entries("\n".join(lines))) == [(1, "is not usable YAML: more than 200,000 values")]
+    assert list(statements.yaml_entries("\n".join(lines))) == [(1, "is not usable YAML: more than 200,000 values")]
 
 
 def test_yaml_without_its_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,6 +192,6 @@ def test_yaml_without_its_library_says_what_to_install(tmp_path: Path, monkeypat
 @given(st.text(st.sampled_from(list("# {}a=\n~`<>/!-*user:")), max_size=200))
 def test_any_markdown_gives_statements_or_problems(text: str) -> None:
     """Never an exception, and never a line that is not in the text."""
-    for line_no, entry in statement_markdown.entries(text):
+    for line_no, entry in markdown.entries(text):
         assert 1 <= line_no <= text.count("\n") + 1
         assert isinstance(entry, str) or entry["id"]

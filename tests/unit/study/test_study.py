@@ -42,6 +42,11 @@ def test_a_minimal_study_has_sensible_defaults() -> None:
     assert [template.template_id for template in study.templates] == ["plain", "concise"]
 
 
+def test_a_pairwise_study_may_say_that_it_is_one() -> None:
+    """`task = "pairwise"` is what a study without a task is."""
+    assert parsed('task = "pairwise"\n' + MINIMAL) == parsed(MINIMAL)
+
+
 def test_everything_that_can_be_written_is_read() -> None:
     """Each section's keys end in their place."""
     study = parsed(

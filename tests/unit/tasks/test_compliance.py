@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from batchpond.errors import StudyError
 from batchpond.model import Finish, Outcome
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.compliance import AnswerRule, parse
+from batchpond.tasks.compliance import ComplianceRule
 from tests.rigs.task import answered
 
-RULE = AnswerRule()
+RULE = ComplianceRule()
 UNPARSED = Judgment(None, Outcome.UNPARSED)
 AMBIGUOUS = Judgment(None, Outcome.AMBIGUOUS)
 
@@ -80,33 +80,33 @@ def no(confidence: float | None = None) -> Judgment:
 )
 def test_the_table_of_answers(text: str, judgment: Judgment) -> None:
     """What SpecEval read differently is stated beside it."""
-    assert parse(answered(text), RULE) == judgment
+    assert RULE.read(answered(text)) == judgment
 
 
 def test_a_cut_text_counts_when_its_object_is_whole() -> None:
     """Otherwise it is truncated, with and without something in it."""
     whole = said(True)
-    assert parse(answered(whole + " and", Finish.LENGTH), RULE) == yes()
-    assert parse(answered(whole[:-1], Finish.LENGTH), RULE) == Judgment(None, Outcome.TRUNCATED)
-    assert parse(answered(said("maybe"), Finish.LENGTH), RULE) == Judgment(None, Outcome.TRUNCATED)
+    assert RULE.read(answered(whole + " and", Finish.LENGTH)) == yes()
+    assert RULE.read(answered(whole[:-1], Finish.LENGTH)) == Judgment(None, Outcome.TRUNCATED)
+    assert RULE.read(answered(said("maybe"), Finish.LENGTH)) == Judgment(None, Outcome.TRUNCATED)
 
 
 def test_keys_can_be_chosen() -> None:
     """Other names, the same reading; names that are one are refused."""
-    rule = AnswerRule("keeps_to_it", "sure", "why")
+    rule = ComplianceRule("keeps_to_it", "sure", "why")
     rule.check("answer")
     text = '{"why": "w", "Keeps_To_It": false, "sure": 0.5}'
-    assert parse(answered(text), rule) == Judgment("false", Outcome.DECIDED, confidence=0.5, explanation="w")
+    assert rule.read(answered(text)) == Judgment("false", Outcome.DECIDED, confidence=0.5, explanation="w")
     assert "keeps_to_it" in rule.values()["ANSWER_FORMAT"]
     with pytest.raises(StudyError, match="one name"):
-        AnswerRule("a", "A", "b").check("answer")
+        ComplianceRule("a", "A", "b").check("answer")
 
 
 def test_what_cannot_be_stored_is_made_storable() -> None:
     """Half a surrogate pair is replaced, an endless reason cut."""
-    judgment = parse(answered('{"compliant": true, "explanation": "\\ud800x"}'), RULE)
+    judgment = RULE.read(answered('{"compliant": true, "explanation": "\\ud800x"}'))
     assert judgment.explanation == "?x"
-    long = parse(answered(said(True, explanation="x" * 100_000)), RULE).explanation
+    long = RULE.read(answered(said(True, explanation="x" * 100_000))).explanation
     assert long is not None
     assert len(long) == 20_000
 
@@ -123,7 +123,7 @@ def test_answers_of_the_schema_are_read_as_they_are(
     """Whatever a provider can hold a model to comes back unchanged, in prose or not."""
     document = {"explanation": reason, "compliant": value, "confidence": confidence}
     jsonschema.validate(document, RULE.output_schema())
-    judgment = parse(answered(prose + json.dumps(document)), RULE)
+    judgment = RULE.read(answered(prose + json.dumps(document)))
     assert judgment.verdict == (None if value is None else str(value).lower())
     assert judgment.confidence == (None if value is None else confidence)
     assert judgment.explanation == (reason.strip() or None)

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from batchpond.errors import StudyError
 from batchpond.model import Finish, Outcome
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.generation import parse as parse_generation
-from batchpond.tasks.inputs import AnswerRule, Question, entries, parse, promising, same, select
+from batchpond.tasks.generation import GenerationRule
+from batchpond.tasks.inputs import InputsRule, Question, entries, promising, same, select
 from tests.rigs.task import ANY_TEXT, answered
 
-RULE = AnswerRule(count=2, count_max=5, entry_max_chars=30)
+RULE = InputsRule(count=2, count_max=5, entry_max_chars=30)
 
 
 @pytest.mark.parametrize(
@@ -44,25 +44,25 @@ def test_the_table_of_lists(text: str, found: tuple[str, ...]) -> None:
     """JSON arrays first, then numbered or bulleted lines."""
     assert entries(text, RULE) == found
     expected = Outcome.DECIDED if found else Outcome.UNPARSED if text else Outcome.EMPTY
-    assert parse(answered(text), RULE) == Judgment(None, expected)
+    assert RULE.read(answered(text)) == Judgment(None, expected)
 
 
 def test_a_cut_list_is_truncated() -> None:
     """Its last entry may be half of one."""
-    assert parse(answered("1. a\n2. b", Finish.LENGTH), RULE) == Judgment(None, Outcome.TRUNCATED)
+    assert RULE.read(answered("1. a\n2. b", Finish.LENGTH)) == Judgment(None, Outcome.TRUNCATED)
 
 
 def test_a_cut_generation_is_truncated() -> None:
     """And one that was not is decided, whatever it says."""
-    assert parse_generation(answered("A long ans", Finish.LENGTH)) == Judgment(None, Outcome.TRUNCATED)
-    assert parse_generation(answered("I'd rather not")) == Judgment(None, Outcome.DECIDED)
-    assert parse_generation(answered("x", refusal="no")) == Judgment(None, Outcome.DECIDED)
+    assert GenerationRule().read(answered("A long ans", Finish.LENGTH)) == Judgment(None, Outcome.TRUNCATED)
+    assert GenerationRule().read(answered("I'd rather not")) == Judgment(None, Outcome.DECIDED)
+    assert GenerationRule().read(answered("x", refusal="no")) == Judgment(None, Outcome.DECIDED)
 
 
 @given(st.lists(st.text(min_size=1, max_size=20)), ANY_TEXT)
 def test_lists_round_trip_without_repetitions(texts: list[str], prose: str) -> None:
     """Bounded, different, storable, in order."""
-    rule = AnswerRule(entry_max_chars=100)
+    rule = InputsRule(entry_max_chars=100)
     found = entries(json.dumps(texts), rule)
     wanted = {same(text.strip()): text.strip() for text in reversed(texts) if text.strip()}
     if texts and texts[0] and not any("[" in text for text in texts):
@@ -73,10 +73,10 @@ def test_lists_round_trip_without_repetitions(texts: list[str], prose: str) -> N
 
 @pytest.mark.parametrize(
     "rule",
-    [AnswerRule(step="topics"), AnswerRule(count=0), AnswerRule(count=11, count_max=10), AnswerRule(key=" "),
-     AnswerRule(entry_max_chars=0)],
+    [InputsRule(step="topics"), InputsRule(count=0), InputsRule(count=11, count_max=10), InputsRule(key=" "),
+     InputsRule(entry_max_chars=0)],
 )  # fmt: skip
-def test_bounds_are_checked(rule: AnswerRule) -> None:
+def test_bounds_are_checked(rule: InputsRule) -> None:
     """A step that does not exist, or no room."""
     with pytest.raises(StudyError, match=r"^answer"):
         rule.check("answer")

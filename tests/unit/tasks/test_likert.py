@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from batchpond.errors import StudyError
 from batchpond.model import Finish, Outcome
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.likert import AnswerRule, parse
-from tests.rigs.task import answered
+from batchpond.tasks.likert import LikertRule
+from tests.rigs.task import answered, rule_of
 
-RULE = AnswerRule()
-LINE = AnswerRule(form="line")
-BARE = AnswerRule(form="line", prefix="", minimum=-3, maximum=3)
+RULE = LikertRule()
+LINE = LikertRule(form="line")
+BARE = LikertRule(form="line", prefix="", minimum=-3, maximum=3)
 UNPARSED = Judgment(None, Outcome.UNPARSED)
 AMBIGUOUS = Judgment(None, Outcome.AMBIGUOUS)
 
@@ -51,7 +51,7 @@ def rated(score: float, explanation: str | None = None) -> Judgment:
 )
 def test_ratings_in_json(text: str, judgment: Judgment) -> None:
     """Outside the scale is unparsed; nothing is rounded."""
-    assert parse(answered(text), RULE) == judgment
+    assert RULE.read(answered(text)) == judgment
 
 
 @pytest.mark.parametrize(
@@ -73,29 +73,29 @@ def test_ratings_in_json(text: str, judgment: Judgment) -> None:
         ("4", BARE, UNPARSED),
     ],
 )
-def test_ratings_on_a_line(text: str, rule: AnswerRule, judgment: Judgment) -> None:
+def test_ratings_on_a_line(text: str, rule: LikertRule, judgment: Judgment) -> None:
     """The number stands alone after the prefix."""
-    assert parse(answered(text), rule) == judgment
+    assert rule.read(answered(text)) == judgment
 
 
 def test_the_last_line_of_a_cut_text_is_not_read() -> None:
     """`Rating: 1` may be the beginning of `Rating: 10`."""
-    rule = AnswerRule(form="line", maximum=10)
-    assert parse(answered("Rating: 1", Finish.LENGTH), rule) == Judgment(None, Outcome.TRUNCATED)
-    assert parse(answered("Rating: 1\n", Finish.LENGTH), rule) == rated(1)
+    rule = LikertRule(form="line", maximum=10)
+    assert rule.read(answered("Rating: 1", Finish.LENGTH)) == Judgment(None, Outcome.TRUNCATED)
+    assert rule.read(answered("Rating: 1\n", Finish.LENGTH)) == rated(1)
 
 
 @pytest.mark.parametrize(
     "rule",
     [
-        AnswerRule(minimum=5, maximum=5),
-        AnswerRule(minimum=0.5),
-        AnswerRule(form="number"),
-        AnswerRule(key="explanation"),
-        AnswerRule(prefix="Rating 1:"),
+        LikertRule(minimum=5, maximum=5),
+        LikertRule(minimum=0.5),
+        LikertRule(form="number"),
+        LikertRule(key="explanation"),
+        LikertRule(prefix="Rating 1:"),
     ],
 )
-def test_scales_without_room_are_refused(rule: AnswerRule) -> None:
+def test_scales_without_room_are_refused(rule: LikertRule) -> None:
     """And so is what could not be read by them."""
     with pytest.raises(StudyError, match=r"^answer"):
         rule.check("answer")
@@ -103,8 +103,8 @@ def test_scales_without_room_are_refused(rule: AnswerRule) -> None:
 
 def test_whole_and_broken_bounds_are_one_rule() -> None:
     """1 and 1.0 in a study file have one name."""
-    assert AnswerRule.from_study({"minimum": 0, "maximum": 10}, "a").parser_id == AnswerRule(0.0, 10.0).parser_id
-    assert AnswerRule(0.0, 1.0, is_whole=False).values()["ANSWER_FORMAT"].endswith('"rating": a number from 0 to 1}')
+    assert rule_of("likert", minimum=0, maximum=10).parser_id == LikertRule(0.0, 10.0).parser_id
+    assert LikertRule(0.0, 1.0, is_whole=False).values()["ANSWER_FORMAT"].endswith('"rating": a number from 0 to 1}')
     assert LINE.values()["ANSWER_FORMAT"] == "Rating: <a whole number from 1 to 5>"
     assert LINE.output_schema() is None
 
@@ -112,9 +112,9 @@ def test_whole_and_broken_bounds_are_one_rule() -> None:
 @given(st.floats(-10, 10), st.booleans())
 def test_a_rating_is_kept_or_left_out_but_never_changed(value: float, is_whole: bool) -> None:
     """What is on the scale comes back exactly."""
-    rule = AnswerRule(is_whole=is_whole)
+    rule = LikertRule(is_whole=is_whole)
     document = {"explanation": "", "rating": value}
-    score = parse(answered(json.dumps(document)), rule).score
+    score = rule.read(answered(json.dumps(document))).score
     is_valid = 1 <= value <= 5 and (value.is_integer() or not is_whole)
     assert score == (value if is_valid else None)
     if is_valid:

@@ -10,10 +10,10 @@ from batchpond.errors import LakeError, StudyError
 from batchpond.model import Finish, Outcome, Response, ResponseStatus, Verdict
 from batchpond.tasks import registry
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.pairwise import AnswerRule, parse, parse_pairwisellm
+from batchpond.tasks.pairwise import PairwiseRule
 
-RULE = AnswerRule()
-SWAPPED = AnswerRule(first=RULE.second, second=RULE.first)
+RULE = PairwiseRule()
+SWAPPED = PairwiseRule(first=RULE.second, second=RULE.first)
 ONE, TWO = RULE.answer_first, RULE.answer_second
 ANY_TEXT = st.text(st.characters())  # lone surrogates included
 
@@ -40,7 +40,7 @@ def answered(text: str | None, finish: Finish | None = Finish.STOP, refusal: str
 )
 def test_one_answer_decides(text: str, verdict: Verdict) -> None:
     """White space around the word and case do not matter."""
-    assert parse(answered(text), RULE) == Judgment(verdict, Outcome.DECIDED)
+    assert RULE.read(answered(text)) == Judgment(verdict, Outcome.DECIDED)
 
 
 @pytest.mark.parametrize(
@@ -67,24 +67,24 @@ def test_one_answer_decides(text: str, verdict: Verdict) -> None:
 )
 def test_every_other_case_keeps_its_name(response: Response, outcome: Outcome) -> None:
     """Without exactly one answer there is no verdict, and the reason is told."""
-    assert parse(response, RULE) == Judgment(None, outcome)
+    assert RULE.read(response) == Judgment(None, outcome)
 
 
 def test_an_answer_before_the_cut_counts() -> None:
     """A text cut for length after its one complete answer is decided."""
-    assert parse(answered(f"{TWO} because", Finish.LENGTH), RULE).verdict is Verdict.SECOND
+    assert RULE.read(answered(f"{TWO} because", Finish.LENGTH)).verdict is Verdict.SECOND
 
 
 def test_thoughts_are_not_read() -> None:
     """Only the visible text decides."""
     response = Response("c", ResponseStatus.SUCCEEDED, finish=Finish.STOP, text=ONE, thoughts=TWO)
-    assert parse(response, RULE).verdict is Verdict.FIRST
+    assert RULE.read(response).verdict is Verdict.FIRST
 
 
 @given(texts, st.sampled_from(Finish), st.one_of(st.none(), ANY_TEXT))
 def test_swapping_the_words_swaps_the_verdict(text: str, finish: Finish, refusal: str | None) -> None:
     """The rule favours neither place, and verdict and outcome always fit."""
-    judgment, mirrored = (parse(answered(text, finish, refusal), rule) for rule in (RULE, SWAPPED))
+    judgment, mirrored = (rule.read(answered(text, finish, refusal)) for rule in (RULE, SWAPPED))
     swap = {Verdict.FIRST: Verdict.SECOND, Verdict.SECOND: Verdict.FIRST, None: None}
     assert mirrored == Judgment(swap[judgment.verdict], judgment.outcome)
     assert (judgment.verdict is not None) == (judgment.outcome is Outcome.DECIDED)
@@ -94,20 +94,20 @@ def test_swapping_the_words_swaps_the_verdict(text: str, finish: Finish, refusal
 def test_both_answers_are_never_decided(before: str, between: str, after: str, answers: list[str]) -> None:
     """A judge that writes both answers is ambiguous wherever they stand."""
     text = before + answers[0] + between + answers[1] + after
-    assert parse(answered(text), RULE).outcome is Outcome.AMBIGUOUS
+    assert RULE.read(answered(text)).outcome is Outcome.AMBIGUOUS
 
 
 @pytest.mark.parametrize(
     "rule",
     [
-        AnswerRule(first="A", second="a"),
-        AnswerRule(first="A", second=" A "),
-        AnswerRule(first=" ", second="B"),
-        AnswerRule(prefix=""),
-        AnswerRule(prefix="Winner:", first="A", second="A <winner: B", suffix=""),
+        PairwiseRule(first="A", second="a"),
+        PairwiseRule(first="A", second=" A "),
+        PairwiseRule(first=" ", second="B"),
+        PairwiseRule(prefix=""),
+        PairwiseRule(prefix="Winner:", first="A", second="A <winner: B", suffix=""),
     ],
 )
-def test_answers_that_cannot_be_told_apart_are_refused(rule: AnswerRule) -> None:
+def test_answers_that_cannot_be_told_apart_are_refused(rule: PairwiseRule) -> None:
     """A rule under which one answer could be read as the other is a StudyError."""
     with pytest.raises(StudyError):
         rule.check("study.toml: answer")
@@ -115,25 +115,17 @@ def test_answers_that_cannot_be_told_apart_are_refused(rule: AnswerRule) -> None
 
 def test_without_a_suffix_words_end_where_they_end() -> None:
     """ "1" is not found in "10"."""
-    rule = AnswerRule(prefix="Winner: ", first="1", second="10", suffix="")
+    rule = PairwiseRule(prefix="Winner: ", first="1", second="10", suffix="")
     rule.check("answer")
-    assert parse(answered("winner:10."), rule).verdict is Verdict.SECOND
-    assert parse(answered("Winner: 1"), rule).verdict is Verdict.FIRST
-
-
-def test_the_compatible_rule_prefers_the_first_sample() -> None:
-    """pairwiseLLM's own rule, kept apart: both answers count as the first."""
-    assert parse_pairwisellm(TWO + ONE, RULE) is Verdict.FIRST
-    assert parse_pairwisellm(TWO, RULE) is Verdict.SECOND
-    assert parse_pairwisellm(TWO.lower(), RULE) is None
-    assert parse_pairwisellm(None, RULE) is None
+    assert rule.read(answered("winner:10.")).verdict is Verdict.SECOND
+    assert rule.read(answered("Winner: 1")).verdict is Verdict.FIRST
 
 
 def test_a_stored_rule_reads_like_the_written_one() -> None:
     """What `studies.parsers` keeps is enough to judge again, and its id follows the words."""
     judge = registry.rule_of(RULE.to_spec()).read
-    assert judge(answered(TWO)) == parse(answered(TWO), RULE)
-    assert RULE.parser_id == AnswerRule.from_spec(RULE.to_spec()).parser_id != SWAPPED.parser_id
+    assert judge(answered(TWO)) == RULE.read(answered(TWO))
+    assert RULE.parser_id == PairwiseRule.from_spec(RULE.to_spec()).parser_id != SWAPPED.parser_id
     for spec in ({"task": "ranking"}, {"task": "pairwise"}, {**RULE.to_spec(), "first": 1}):
         with pytest.raises(LakeError):
             registry.rule_of(spec)

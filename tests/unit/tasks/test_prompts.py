@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 from batchpond.errors import StudyError
 from batchpond.model import Outcome
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.prompts import AnswerRule, parse
-from batchpond.tasks.shared.regex import TEXT_MAX_CHARS, Pattern
-from tests.rigs.task import answered, seconds
+from batchpond.tasks.prompts import TEXT_MAX_CHARS, Pattern, PromptsRule
+from tests.rigs.task import answered, rule_of, seconds
 
 UNPARSED = Judgment(None, Outcome.UNPARSED)
 AMBIGUOUS = Judgment(None, Outcome.AMBIGUOUS)
 
 
-def rule(**settings: Any) -> AnswerRule:
+def rule(**settings: Any) -> PromptsRule:
     """Return a rule as a study describes it."""
-    return AnswerRule.from_study(settings, "study.toml: answer")
+    found = rule_of("prompts", **settings)
+    assert isinstance(found, PromptsRule)
+    return found
 
 
 WINNER = rule(
@@ -68,17 +69,17 @@ BOTH = rule(form="json", fields={"verdict": "/ok", "score": "/n"})
         (BOTH, '{"ok": true, "ok": false, "n": 1}', AMBIGUOUS),
     ],
 )
-def test_the_table_of_answers(by: AnswerRule, text: str, judgment: Judgment) -> None:
+def test_the_table_of_answers(by: PromptsRule, text: str, judgment: Judgment) -> None:
     """Named groups and pointers give verdict, label and score."""
-    assert parse(answered(text), by) == judgment
+    assert by.read(answered(text)) == judgment
 
 
 def test_sql_alone_says_why_there_is_no_answer() -> None:
     """Its answers are read from the values that the lens evaluates."""
     by = rule(form="sql", fields={"score": "length(text) - length(replace(text, ';', ''))"})
     assert dict(by.expressions) == dict(by.fields)
-    assert parse(answered("a;b"), by) == UNPARSED
-    assert parse(answered(""), by) == Judgment(None, Outcome.EMPTY)
+    assert by.read(answered("a;b")) == UNPARSED
+    assert by.read(answered("")) == Judgment(None, Outcome.EMPTY)
     assert by.read_values(answered("a;b"), {"score": "1"}) == Judgment(None, Outcome.DECIDED, score=1.0)
     assert by.read_values(answered(" "), {"score": "0"}) == Judgment(None, Outcome.EMPTY)
 
@@ -133,12 +134,12 @@ def test_quoted_semicolons_are_text() -> None:
 def test_a_catastrophic_pattern_is_quick() -> None:
     """What would take a backtracking engine longer than the universe has existed takes no time."""
     by = rule(pattern=r"(?P<label>(a+)+)$")
-    assert seconds(lambda: parse(answered("a" * (TEXT_MAX_CHARS - 1) + "b"), by)) < 1
+    assert seconds(lambda: by.read(answered("a" * (TEXT_MAX_CHARS - 1) + "b"))) < 1
 
 
 def test_a_text_over_the_bound_is_not_half_read() -> None:
     """It is unparsed, even where its beginning matches."""
-    assert parse(answered("score=3 " + " " * TEXT_MAX_CHARS), SCORE) == UNPARSED
+    assert SCORE.read(answered("score=3 " + " " * TEXT_MAX_CHARS)) == UNPARSED
 
 
 @given(st.text(), st.text(st.characters(categories=["Ll"]), max_size=3))

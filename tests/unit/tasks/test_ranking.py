@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from batchpond.errors import StudyError
 from batchpond.model import Finish, Outcome, Verdict
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.ranking import AnswerRule, parse, parse_speceval
+from batchpond.tasks.ranking import RankingRule, parse_speceval
 from tests.rigs.task import ANY_TEXT, answered
 
-RULE = AnswerRule()
+RULE = RankingRule()
 A = Judgment(Verdict.FIRST, Outcome.DECIDED)
 B = Judgment(Verdict.SECOND, Outcome.DECIDED)
 TIE = Judgment(Verdict.TIE, Outcome.TIE)
@@ -63,14 +63,14 @@ EMPTY = Judgment(None, Outcome.EMPTY)
 def test_the_table_of_speceval(text: str | None, speceval: int, ours: Judgment) -> None:
     """The compatible reader equals the original on these texts; ours says what it does differently."""
     assert parse_speceval(text) == speceval
-    assert parse(answered(text), RULE) == ours
+    assert RULE.read(answered(text)) == ours
 
 
 def test_the_last_line_of_a_cut_text_is_not_read() -> None:
     """It may have gone on; the lines before it did not."""
-    assert parse(answered("Model: A", Finish.LENGTH), RULE) == Judgment(None, Outcome.TRUNCATED)
-    assert parse(answered("Model: A\n", Finish.LENGTH), RULE) == A
-    assert parse(answered("Model: A\nsince", Finish.LENGTH), RULE) == A
+    assert RULE.read(answered("Model: A", Finish.LENGTH)) == Judgment(None, Outcome.TRUNCATED)
+    assert RULE.read(answered("Model: A\n", Finish.LENGTH)) == A
+    assert RULE.read(answered("Model: A\nsince", Finish.LENGTH)) == A
 
 
 WORDS = ["A", "B", "equal", "N/A", "unsure"]
@@ -82,37 +82,37 @@ def test_one_line_decides_in_any_prose(before: str, word: str, after: str, frame
     """Prose on other lines never changes an answer."""
     text = before + frame.format(f"Model: {word}") + "\n" + after
     expected = {"A": A, "B": B, "equal": TIE, "N/A": NOT_APPLICABLE, "unsure": UNSURE}
-    assert parse(answered(text), RULE) == expected[word]
+    assert RULE.read(answered(text)) == expected[word]
 
 
 @given(ANY_TEXT, st.permutations(WORDS), ANY_TEXT)
 def test_two_answers_are_never_decided(between: str, words: list[str], after: str) -> None:
     """Whatever stands between them."""
     text = f"Model: {words[0]}\n{between}\nModel: {words[1]}\n{after}"
-    assert parse(answered(text), RULE) == AMBIGUOUS
+    assert RULE.read(answered(text)) == AMBIGUOUS
 
 
 def test_words_can_be_chosen() -> None:
     """A study's own words are read like the built-in ones."""
-    rule = AnswerRule("<better>", "answer one", "answer two", "same", "off topic", "?")
+    rule = RankingRule("<better>", "answer one", "answer two", "same", "off topic", "?")
     rule.check("answer")
     assert rule.values()["ANSWER_FIRST"] == "<better> answer one"
-    assert parse(answered("<BETTER> Answer Two"), rule) == B
-    assert parse(answered("*<better> ?*"), rule) == UNSURE
-    assert parse(answered("Model: A"), rule) == UNPARSED
+    assert rule.read(answered("<BETTER> Answer Two")) == B
+    assert rule.read(answered("*<better> ?*")) == UNSURE
+    assert rule.read(answered("Model: A")) == UNPARSED
 
 
 @pytest.mark.parametrize(
     "rule",
     [
-        AnswerRule(prefix=" ** "),
-        AnswerRule(first="{}"),
-        AnswerRule(first="a", second="A"),
-        AnswerRule(first="A", second="[A]"),
-        AnswerRule(tie=" "),
+        RankingRule(prefix=" ** "),
+        RankingRule(first="{}"),
+        RankingRule(first="a", second="A"),
+        RankingRule(first="A", second="[A]"),
+        RankingRule(tie=" "),
     ],
 )
-def test_words_that_cannot_be_told_apart_are_refused(rule: AnswerRule) -> None:
+def test_words_that_cannot_be_told_apart_are_refused(rule: RankingRule) -> None:
     """Case and markup are not read, so they make no difference."""
     with pytest.raises(StudyError, match=r"^study\.toml: answer"):
         rule.check("study.toml: answer")

@@ -13,28 +13,29 @@ from batchpond.errors import LakeError, StudyError
 from batchpond.model import Finish, Outcome, Response, Role, Turn
 from batchpond.tasks import registry, templates
 from batchpond.tasks.base import Judgment, Rule
-from batchpond.tasks.shared.text import Example, Statement, transcript
-from tests.rigs.task import ANY_TEXT, FAILURES, HOSTILE, answered, check_judgment, responses, seconds
+from batchpond.tasks.rubrics import Example, Statement
+from batchpond.tasks.tactics import transcript
+from tests.rigs.task import ANY_TEXT, FAILURES, HOSTILE, answered, check_judgment, responses, rule_of, seconds
 
 # By name: a rule, and a text that it reads.
 CASES: dict[str, tuple[Rule, str]] = {
-    "pairwise": (registry.task("pairwise").rule({}, "answer"), "<BETTER_SAMPLE>SAMPLE_1</BETTER_SAMPLE>"),
-    "generation": (registry.task("generation").rule({}, "answer"), "An answer."),
-    "ranking": (registry.task("ranking").rule({}, "answer"), "Model: A\n"),
-    "compliance": (registry.task("compliance").rule({}, "answer"), '{"compliant": true, "confidence": 1}'),
-    "likert": (registry.task("likert").rule({}, "answer"), '{"rating": 4, "explanation": "why"}'),
-    "likert-line": (registry.task("likert").rule({"form": "line"}, "answer"), "Rating: 4\n"),
-    "pressure": (registry.task("pressure").rule({}, "answer"), '{"label": "soft_flip"}'),
-    "pressure-keywords": (registry.task("pressure").rule({"reader": "keywords"}, "answer"), "I stand corrected."),
+    "pairwise": (rule_of("pairwise"), "<BETTER_SAMPLE>SAMPLE_1</BETTER_SAMPLE>"),
+    "generation": (rule_of("generation"), "An answer."),
+    "ranking": (rule_of("ranking"), "Model: A\n"),
+    "compliance": (rule_of("compliance"), '{"compliant": true, "confidence": 1}'),
+    "likert": (rule_of("likert"), '{"rating": 4, "explanation": "why"}'),
+    "likert-line": (rule_of("likert", form="line"), "Rating: 4\n"),
+    "pressure": (rule_of("pressure"), '{"label": "soft_flip"}'),
+    "pressure-keywords": (rule_of("pressure", reader="keywords"), "I stand corrected."),
     "prompts-regex": (
-        registry.task("prompts").rule({"pattern": r"(?im)^score: (?P<score>\d+)"}, "answer"),
+        rule_of("prompts", pattern=r"(?im)^score: (?P<score>\d+)"),
         "Score: 3\n",
     ),
     "prompts-json": (
-        registry.task("prompts").rule({"form": "json", "fields": {"label": "/label"}}, "answer"),
+        rule_of("prompts", form="json", fields={"label": "/label"}),
         '{"label": "x"}',
     ),
-    "inputs": (registry.task("inputs").rule({}, "answer"), '["one", "two"]'),
+    "inputs": (rule_of("inputs"), '["one", "two"]'),
 }
 # Of four times the text: 4 where the time is linear, 16 where it is quadratic.
 GROWTH_MAX = 9
@@ -120,24 +121,24 @@ def test_rules_have_names_of_their_own() -> None:
     ("task", "settings", "message"),
     [
         ("ranking", {"frist": "A"}, "did you mean `first`"),
-        ("ranking", {"first": 1}, "must be a text"),
-        ("ranking", {"first": "x" * 20_000}, "at most"),
+        ("ranking", {"first": 1}, "must be a string"),
+        ("ranking", {"first": "x" * 20_000}, "longer than 10,000 characters"),
         ("likert", {"maximum": "5"}, "must be a number"),
         ("likert", {"maximum": True}, "must be a number"),
-        ("likert", {"maximum": 1e300}, "must be a number"),
+        ("likert", {"maximum": 1e300}, "not between"),
         ("likert", {"is_whole": 1}, "true or false"),
-        ("pressure", {"labels": "no_flip"}, "must be a list"),
+        ("pressure", {"labels": {"a": 1}}, "must be a string or a list of strings"),
         ("pressure", {"reader": "keyword"}, "not one of judge, keywords"),
         ("pressure", {"reader": ["judge"]}, "not one of"),
         ("prompts", {"fields": ["/a"], "form": "json"}, "must be a table"),
         ("inputs", {"count": 2.5}, "must be a whole number"),
-        ("generation", {"a": 1}, "is not a setting"),
+        ("generation", {"a": 1}, "is not a known key"),
     ],
 )
 def test_settings_are_checked_by_name_and_kind(task: str, settings: dict[str, Any], message: str) -> None:
     """A wrong setting is a StudyError that names it."""
     with pytest.raises(StudyError) as caught:
-        registry.task(task).rule(settings, "study.toml: answer")
+        rule_of(task, **settings)
     assert message in f"{caught.value} {caught.value.hint}"
     assert str(caught.value).startswith("study.toml: answer")
 
@@ -184,7 +185,7 @@ def test_every_task_brings_templates_that_fit_its_rule(name: str) -> None:
 def rule_for(task: str, template_id: str) -> Rule:
     """Return the rule that a built-in template is written for."""
     settings = {"prompts": {"pattern": "(?P<label>a)"}, "inputs": {"step": template_id.removeprefix("inputs_")}}
-    return registry.task(task).rule(settings.get(task, {}), "answer")
+    return rule_of(task, **settings.get(task, {}))
 
 
 @each_task

@@ -82,7 +82,7 @@ RANKINGS = [
 def test_rankings(text: str, rank: int, verdict: str | None, outcome: Outcome) -> None:
     """The original, the compatible reader, and ours."""
     assert rank_of(text) == ranking.parse_speceval(text) == rank
-    assert ranking.AnswerRule().read(answered(text)) == Judgment(verdict, outcome)
+    assert ranking.RankingRule().read(answered(text)) == Judgment(verdict, outcome)
 
 
 YES, NO, UNKNOWN = ("true", Outcome.DECIDED), ("false", Outcome.DECIDED), (None, Outcome.UNPARSED)
@@ -113,7 +113,7 @@ def test_compliance(
 ) -> None:
     """Unknown is NULL: neither a confidence of 0.5 nor, later, "not compliant"."""
     assert compliance_of(text) == original
-    found = compliance.AnswerRule().read(answered(text))
+    found = compliance.ComplianceRule().read(answered(text))
     assert ((found.verdict, found.outcome), found.confidence) == (ours, confidence)
 
 
@@ -121,7 +121,7 @@ def test_no_answer_stops_nothing() -> None:
     """SpecEval's run ended there, with everything before it unsaved."""
     with pytest.raises(TypeError):
         compliance_of(None)
-    assert compliance.AnswerRule().read(answered(None)) == Judgment(None, Outcome.EMPTY)
+    assert compliance.ComplianceRule().read(answered(None)) == Judgment(None, Outcome.EMPTY)
 
 
 @pytest.mark.parametrize(
@@ -137,5 +137,5 @@ def test_no_answer_stops_nothing() -> None:
 def test_ratings(text: str, original: Any, score: float | None) -> None:
     """A failure is no 0, which would pull every mean down, and nothing off the scale is a rating."""
     assert rating_of(text) == original
-    found = likert.AnswerRule().read(answered(text))
+    found = likert.LikertRule().read(answered(text))
     assert (found.score, found.outcome) == (score, Outcome.DECIDED if score else Outcome.UNPARSED)

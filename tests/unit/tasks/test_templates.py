@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, ResponseStatus, Verdict
 from batchpond.tasks import rubrics
-from batchpond.tasks.pairwise import AnswerRule, parse
-from batchpond.tasks.templates import OPTIONAL, REQUIRED, Template, builtin, listing, prompt
+from batchpond.tasks.pairwise import PairwiseRule
+from batchpond.tasks.templates import OPTIONAL, PAIRWISE_PLACEHOLDERS, REQUIRED, Template, builtin, listing
 
 NAMES = REQUIRED + OPTIONAL
 PLACEHOLDERS = [f"{{{name}}}" for name in NAMES]
@@ -22,22 +22,27 @@ tricky = st.lists(st.one_of(st.text(max_size=8), st.sampled_from([*PLACEHOLDERS,
 VALUES = {"TRAIT_NAME": "Voice", "TRAIT_DESCRIPTION": "its own sound", "ANSWER_FIRST": "[1]", "ANSWER_SECOND": "[2]"}
 
 
+def filled(text: str, first: str, second: str, values: dict[str, str] = VALUES) -> str:
+    """Return a pairwise template about two samples."""
+    return PAIRWISE_PLACEHOLDERS.fill(text, {**values, "SAMPLE_1": first, "SAMPLE_2": second})
+
+
 @given(tricky, st.fixed_dictionaries({name: tricky for name in NAMES}))
 def test_values_are_never_scanned_again(text: str, values: dict[str, str]) -> None:
     """Filling equals one regular-expression substitution, whatever braces the values hold."""
     expected = re.sub("|".join(map(re.escape, PLACEHOLDERS)), lambda m: values[m[0][1:-1]], text)
-    assert prompt(Template("t", text), values) == expected
+    assert PAIRWISE_PLACEHOLDERS.fill(text, values) == expected
 
 
 def test_a_sample_that_names_a_placeholder_stays_text() -> None:
     """The first sample's `{SAMPLE_2}` is not replaced by the second."""
-    template = Template("t", "{TRAIT_NAME}|{TRAIT_DESCRIPTION}|{SAMPLE_1}|{SAMPLE_2}|{other}")
-    assert template.fill(VALUES).prompt("{SAMPLE_2}", "b") == "Voice|its own sound|{SAMPLE_2}|b|{other}"
+    text = "{TRAIT_NAME}|{TRAIT_DESCRIPTION}|{SAMPLE_1}|{SAMPLE_2}|{other}"
+    assert filled(text, "{SAMPLE_2}", "b") == "Voice|its own sound|{SAMPLE_2}|b|{other}"
 
 
 def test_placeholders_may_repeat_in_any_order() -> None:
     """A sample shown twice, second first, comes out so."""
-    assert Template("t", "{SAMPLE_2}{SAMPLE_1}{SAMPLE_2}").fill(VALUES).prompt("a", "b") == "bab"
+    assert filled("{SAMPLE_2}{SAMPLE_1}{SAMPLE_2}", "a", "b") == "bab"
 
 
 def test_missing_placeholders_are_named() -> None:
@@ -59,16 +64,16 @@ def test_the_hash_follows_the_content() -> None:
 def test_built_in_templates_are_complete(template: Template) -> None:
     """Every built-in template has all placeholders and ends by asking for the exact answers."""
     template.check(template.template_id)
-    rule = AnswerRule()
+    rule = PairwiseRule()
     trait = rubrics.builtin()["overall_quality"]
     values = {"TRAIT_NAME": trait.name, "TRAIT_DESCRIPTION": trait.description,
               "ANSWER_FIRST": rule.answer_first, "ANSWER_SECOND": rule.answer_second}  # fmt: skip
-    text = template.fill(values).prompt("One.", "Two.")
+    text = filled(template.text, "One.", "Two.", values)
     assert not re.search(r"\{[A-Z_0-9]+\}", text)
     assert text.index("One.") < text.index("Two.") < text.index(rule.answer_first) < text.index(rule.answer_second)
     # A judge that only repeats its instructions is not counted.
-    assert parse(Response("c", ResponseStatus.SUCCEEDED, text=text), rule).outcome is Outcome.AMBIGUOUS
-    assert parse(Response("c", ResponseStatus.SUCCEEDED, text=rule.answer_second), rule).verdict is Verdict.SECOND
+    assert rule.read(Response("c", ResponseStatus.SUCCEEDED, text=text)).outcome is Outcome.AMBIGUOUS
+    assert rule.read(Response("c", ResponseStatus.SUCCEEDED, text=rule.answer_second)).verdict is Verdict.SECOND
 
 
 def test_there_are_five_templates_and_two_rubrics() -> None:

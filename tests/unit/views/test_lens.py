@@ -17,7 +17,7 @@ from batchpond import views as lens
 from batchpond.lake import tables
 from batchpond.lake.schemas import EVENTS, IMPORTED_JUDGMENTS, ITEMS, TABLES
 from batchpond.lake.store import LENS
-from batchpond.views import database
+from batchpond.views import database, forms
 from tests.rigs.lakes import LakeBuilder
 
 OTHER_PYTHON = "BATCHPOND_OTHER_PYTHON"  # an interpreter with another line of DuckDB
@@ -104,6 +104,76 @@ def test_the_lens_is_private_and_leaves_nothing_else_behind(lake: LakeBuilder) -
     assert stat.S_IMODE((lake.path / LENS).stat().st_mode) == 0o600
     assert sorted(path.name for path in lake.path.glob(f"{LENS}*")) == [LENS]
     assert list((lake.path / "_tmp").iterdir()) == []
+
+
+# --- views that are tables in it ------------------------------------------------------------------
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, name: str) -> list[str]:
+    return sorted(map(repr, connection.sql(f"SELECT * FROM {name}").to_arrow_table().to_pylist()))
+
+
+def test_views_that_are_tables_have_the_rows_of_the_views_after_each_change(lake: LakeBuilder) -> None:
+    """The lens keeps their rows, the script their SELECT: both say the same, whatever is published in between."""
+    for number in range(3):
+        lake.sent(f"B{number}", f"T{number}", [f"q{number}"])
+        lake.plan([{"slot": number, "request_id": f"q{number}"}])
+        lake.build()
+        with lens.connect(lake.path) as connection, duckdb.connect() as plain:
+            plain.execute(lens.ddl(lake.path, lake.store.all_files()))
+            for name in forms.AS_TABLES:
+                ((kind,),) = connection.execute(
+                    "SELECT table_type FROM information_schema.tables WHERE table_name = ?", [name]
+                ).fetchall()
+                assert kind == "BASE TABLE"
+                assert _rows(connection, name) == _rows(plain, name)
+                assert connection.execute(f"DESCRIBE {name}").fetchall() == plain.execute(f"DESCRIBE {name}").fetchall()
+            assert len(_rows(connection, "attempts")) == number + 2
+
+
+def test_only_what_has_a_row_per_study_or_attempt_is_a_table() -> None:
+    """A lens is copied whenever something is published: it holds nothing that has a row per request."""
+    assert {view.grain for view in lens.views() if view.name in forms.AS_TABLES} == {"study", "attempt_id"}
+
+
+def test_a_reader_beside_a_writer_never_sees_attempts_of_another_moment_than_their_events(lake: LakeBuilder) -> None:
+    """Tables and lists of files are replaced in one step."""
+    lake.build()
+    sql = "SELECT (SELECT count(*) FROM attempts), (SELECT count(DISTINCT attempt_id) FROM events)"
+    stop = threading.Event()
+    seen: list[tuple[int, int]] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            with lens.connect(lake.path) as connection:
+                seen.extend(connection.execute(sql).fetchall())
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        for number in range(8):
+            lake.sent(f"B{number}", f"T{number}", [f"q{number}"])
+            lake.build()
+    finally:
+        stop.set()
+        thread.join()
+    assert [row for row in seen if row[0] != row[1]] == []
+    assert len(set(seen)) > 1
+
+
+def test_an_event_file_whose_rows_are_damaged_stops_no_build_and_no_reader_of_other_tables(lake: LakeBuilder) -> None:
+    """Its footer is sound, so it is listed; what reads it fails, nothing else does."""
+    lake.build()
+    lake.sent("A2", "S2", ["r2"])
+    for path in lake.store.files("events"):
+        content = path.read_bytes()
+        rows_end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+        path.write_bytes(content[:4] + b"\xff" * (rows_end - 4) + content[rows_end:])
+    assert lake.build() == []
+    with lens.connect(lake.path) as connection:
+        with pytest.raises(duckdb.Error):
+            connection.execute("SELECT max(attempt_state) FROM attempts").fetchall()
+        assert connection.execute("SELECT count(*) FROM plan").fetchall() == [(1,)]
 
 
 # --- when it is written -----------------------------------------------------------------------------

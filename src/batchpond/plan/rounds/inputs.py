@@ -18,8 +18,8 @@ from batchpond.errors import StudyError
 from batchpond.lake.store import Store
 from batchpond.plan.asks import PLACES, Ask, SourceRow, asks
 from batchpond.plan.rounds.query import GOOD, query
-from batchpond.study.stages.spec import Kept, StagedStudy, StageSpec
-from batchpond.tasks.inputs import AnswerRule, Question, entries, promising, same, select
+from batchpond.study.spec import Kept, StagedStudy, StageSpec
+from batchpond.tasks.inputs import InputsRule, Question, entries, promising, same, select
 
 AVOID_MAX: Final = 100
 """How many questions a further round is told to leave out; more would cost more than repetitions do."""
@@ -29,29 +29,29 @@ PARENT: Final = "made_from"
 _ID_LENGTH: Final = 10
 
 _LISTS: Final = f"""
-with chosen as (
-  select * from results where study = $study and list_contains($stages, stage) and {GOOD} and (
+WITH chosen AS (
+  SELECT * FROM results WHERE study = $study AND list_contains($stages, stage) AND {GOOD} AND (
     $where
   )
 )
-select chosen.stage, chosen.item_first as parent_id, nullif(chosen.rubric_id, '') as rubric_id, chosen.text,
+SELECT chosen.stage, chosen.item_first AS parent_id, nullif(chosen.rubric_id, '') AS rubric_id, chosen.text,
        items.metadata
-from chosen join items on items.item_hash = chosen.item_first_hash
-order by all
+FROM chosen JOIN items ON items.item_hash = chosen.item_first_hash
+ORDER BY ALL
 """
 _RATINGS: Final = f"""
-select unit_id, avg(score) as rating from results
-where study = $study and list_contains($stages, stage) and {GOOD} and score is not null
-group by unit_id
+SELECT unit_id, avg(score) AS rating FROM results
+WHERE study = $study AND list_contains($stages, stage) AND {GOOD} AND score IS NOT NULL
+GROUP BY unit_id
 """
 _ASKED: Final = """
-select distinct item_first from plan_current where study = $study and list_contains($stages, stage)
+SELECT DISTINCT item_first FROM plan_current WHERE study = $study AND list_contains($stages, stage)
 """
 
 
 def entry_rows(store: Store, study: str, sources: Sequence[StageSpec], where: str = "true") -> list[SourceRow]:
     """Return the entries of some stages' lists as rows, each once, with what they were made from."""
-    rules = {source.name: source.rule for source in sources if isinstance(source.rule, AnswerRule)}
+    rules = {source.name: source.rule for source in sources if isinstance(source.rule, InputsRule)}
     found: dict[str, SourceRow] = {}
     for answer in query(store, _LISTS, where, study=study, stages=list(rules)):
         rule = rules[answer["stage"]]
@@ -63,7 +63,7 @@ def entry_rows(store: Store, study: str, sources: Sequence[StageSpec], where: st
     return list(found.values())
 
 
-def _entry(answer: Mapping[str, Any], rule: AnswerRule, text: str) -> SourceRow:
+def _entry(answer: Mapping[str, Any], rule: InputsRule, text: str) -> SourceRow:
     parent_id, rubric_id = answer["parent_id"], answer["rubric_id"]
     kind = KINDS[rule.step]
     owner = rubric_id or parent_id
@@ -136,4 +136,4 @@ def further_asks(store: Store, staged: StagedStudy, stage: StageSpec) -> Iterato
         made[found.rows[item_id].more[PARENT]].append(found.rows[item_id].text)
     for ask in asks(stage, lacking_rows(found, scenarios, kept, staged.seed), staged.seed):
         avoid = orjson.dumps(made[ask.first.item_id][:AVOID_MAX]).decode()
-        yield replace(ask, values={**ask.values, "AVOID": avoid})
+        yield replace(ask, values={"AVOID": avoid})

@@ -11,11 +11,11 @@ from batchpond.views import stream_query
 QUERY_TIMEOUT_S: Final = 600.0
 ROWS_MAX: Final = 5_000_000
 READ_ROWS: Final = 1_000
-GOOD: Final = "outcome in ('decided', 'tie')"
+GOOD: Final = "outcome IN ('decided', 'tie')"
 CHOSEN: Final = f"""
-with chosen as (
-  select * from results
-  where study = $study and stage = $stage and {GOOD} and (
+WITH chosen AS (
+  SELECT * FROM results
+  WHERE study = $study AND stage = $stage AND {GOOD} AND (
     $where
   )
 )

@@ -23,16 +23,14 @@ from batchpond.lake import failpoints, tables
 from batchpond.lake.records import Event, Lost, Mismatch, Resolved, Rounds, Verified
 from batchpond.lake.store import Store
 from batchpond.plan.asks import Ask
-from batchpond.plan.cells import ModelConfig, make_model_configs
-from batchpond.plan.forms import stage_in_cells
+from batchpond.plan.blocks import Grid, Round
+from batchpond.plan.cells import ModelConfig, make_model_configs, stage_in_cells
 from batchpond.plan.planned import sampled
 from batchpond.plan.rounds.query import GOOD, query
 from batchpond.plan.rounds.source import asks_by_now
-from batchpond.plan.rows import Grid, Round
-from batchpond.plan.write import ask_id, planned_asks, publish, publish_grid
+from batchpond.plan.write import ask_id, planned_asks, publish
 from batchpond.providers import registry
-from batchpond.study.spec import Order
-from batchpond.study.stages.spec import StagedStudy, StageSpec
+from batchpond.study.spec import Order, StagedStudy, StageSpec
 from batchpond.views.refresh import refresh
 
 INPUT_TABLES: Final = ("items", "rubrics", "templates", "requests", "plan")
@@ -41,34 +39,34 @@ COMPLETE: Final = "complete"
 INCOMPLETE: Final = "incomplete"
 _SETTLING: Final = (Verified, Mismatch, Lost, Resolved)
 # An answer that its task has not read yet is as good as on its way.
-_OPEN: Final = "outcome is null"
+_OPEN: Final = "outcome IS NULL"
 
 _STANDINGS: Final = f"""
-select stage, count(*) as n_rows, count(*) filter (where {_OPEN}) as n_open, count(*) filter (where {GOOD}) as n_good,
-       count(*) filter (where outcome is null and request_state = 'answered') as n_unread, max(round_no) as round_no
-from results where study = $study group by stage
+SELECT stage, count(*) AS n_rows, count(*) FILTER (WHERE {_OPEN}) AS n_open, count(*) FILTER (WHERE {GOOD}) AS n_good,
+       count(*) FILTER (WHERE outcome IS NULL AND request_state = 'answered') AS n_unread, max(round_no) AS round_no
+FROM results WHERE study = $study GROUP BY stage
 """
 # Rows outside the sample are as if they were not planned, until they are asked or answered all the same.
 _STANDINGS_OF_SAMPLE: Final = """
-with wanted as (
-  select request_id, min(slot) as slot, min(pair_id) as pair_id, min(stage) as stage, max(round_no) as round_no
-  from plan_current where study = $study group by request_id
-), sampled as (
+WITH wanted AS (
+  SELECT request_id, min(slot) AS slot, min(pair_id) AS pair_id, min(stage) AS stage, max(round_no) AS round_no
+  FROM plan_current WHERE study = $study GROUP BY request_id
+), sampled AS (
   {sampled}
-), results as (
-  select results.* from main.results left join sampled using (request_id)
-  where results.study = $study and (
-    sampled.request_id is not null or request_state <> 'planned' or list_contains($whole, results.stage)
+), results AS (
+  SELECT results.* FROM main.results LEFT JOIN sampled USING (request_id)
+  WHERE results.study = $study AND (
+    sampled.request_id IS NOT NULL OR request_state <> 'planned' OR list_contains($whole, results.stage)
   )
 )
 """
 _COUNTS: Final = """
-select count(distinct request_id), coalesce(max(round_no), 0)
-from plan where study = $study and study_version = $version
+SELECT count(DISTINCT request_id), coalesce(max(round_no), 0)
+FROM plan WHERE study = $study AND study_version = $version
 """
 _PLACE: Final = """
-select coalesce(max(slot), -1) + 1, count(distinct filename) filter (where round_no = $round_no)
-from plan where study = $study and study_version = $version
+SELECT coalesce(max(slot), -1) + 1, count(DISTINCT filename) FILTER (WHERE round_no = $round_no)
+FROM plan WHERE study = $study AND study_version = $version
 """
 
 
@@ -306,10 +304,10 @@ def publish_round(
             is_only,
             n_slots == 0,
         )
-        if isinstance(asked, Grid):
-            return publish_grid(store, connection, found, asked)
-        known = planned_asks(connection, found)
-        return publish(store, connection, found, (ask for ask in asked if ask_id(ask) not in known))
+        if not (found.is_fresh or isinstance(asked, Grid)):
+            known = planned_asks(connection, found)
+            asked = (ask for ask in asked if ask_id(ask) not in known)
+        return publish(store, connection, found, asked)
 
 
 def counts_of(store: Store, study: str, version: str) -> tuple[int, int]:

@@ -1,8 +1,13 @@
-"""What a stage asks by now: rows read back from the lake, and the asks that they make."""
+"""What a stage asks by now: rows read back from the lake, and the asks that they make.
+
+Each cell (template, rubric, model, thinking) of an adaptive stage goes its own way from round 2 on, since each judge
+has its own order of the items. Round 1 and the held-out pairs are the same in all cells, so that judges can be compared
+on them."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,62 +17,72 @@ import orjson
 
 from batchpond.errors import StudyError, UsageError
 from batchpond.lake.store import TMP, Store
-from batchpond.plan.asks import PLACES, Ask, SourceRow, asks, row_of_file, tier_in, tier_of
-from batchpond.plan.forms import is_pairs_alone
+from batchpond.plan.asks import (
+    NO_RUBRIC,
+    PLACES,
+    Ask,
+    SourceRow,
+    SpilledRows,
+    ask_of_pair,
+    asks,
+    row_of_file,
+    tier_in,
+    tier_of,
+)
+from batchpond.plan.blocks import label_of
 from batchpond.plan.items import Item
-from batchpond.plan.rounds import adaptive_asks as adaptive_rounds
+from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds import talk as stage_talk
-from batchpond.plan.rounds.adaptive_asks import ITEMS, has_rows
+from batchpond.plan.rounds.adaptive import Asked, Stop
 from batchpond.plan.rounds.inputs import entry_rows, further_asks, kept_rows
 from batchpond.plan.rounds.query import CHOSEN, GOOD, query
 from batchpond.plan.rounds.talk import Talk
-from batchpond.plan.spill import SpilledRows
-from batchpond.study.stages.spec import CONVERSATION, INPUTS, PAIR_TASKS, StagedStudy, StageSpec
+from batchpond.study.spec import CONVERSATION, INPUTS, PAIR_TASKS, StagedStudy, StageSpec
 
 _OUTPUTS: Final = f"""{CHOSEN}
-select chosen.unit_id, nullif(chosen.rubric_id, '') as rubric_id, chosen.candidate_first as candidate, chosen.text,
-       items.text as input_text, items.metadata
-from chosen join items on items.item_hash = chosen.item_first_hash
-order by all
+SELECT chosen.unit_id, nullif(chosen.rubric_id, '') AS rubric_id, chosen.candidate_first AS candidate, chosen.text,
+       items.text AS input_text, items.metadata
+FROM chosen JOIN items ON items.item_hash = chosen.item_first_hash
+ORDER BY ALL
 """
 _SAID: Final = f"""
-select results.unit_id, results.rubric_id as tactic_id, results.candidate_first as candidate, results.turn_no,
-       results.text, items.text as question, items.metadata, coalesce((
+SELECT results.unit_id, results.rubric_id AS tactic_id, results.candidate_first AS candidate, results.turn_no,
+       results.text, items.text AS question, items.metadata, coalesce((
          $where
-       ), false) as is_chosen
-from results join items on items.item_hash = results.item_first_hash
-where results.study = $study and results.stage = $stage and {GOOD}
-order by results.turn_no, results.unit_id, results.rubric_id, results.candidate_first
+       ), FALSE) AS is_chosen
+FROM results JOIN items ON items.item_hash = results.item_first_hash
+WHERE results.study = $study AND results.stage = $stage AND {GOOD}
+ORDER BY results.turn_no, results.unit_id, results.rubric_id, results.candidate_first
 """
 _QUESTIONS: Final = """
-select distinct results.item_first as item_id, items.text, items.metadata
-from results join items on items.item_hash = results.item_first_hash
-where results.study = $study and results.stage = $stage and results.turn_no = 0
-order by all
+SELECT DISTINCT results.item_first AS item_id, items.text, items.metadata
+FROM results JOIN items ON items.item_hash = results.item_first_hash
+WHERE results.study = $study AND results.stage = $stage AND results.turn_no = 0
+ORDER BY ALL
 """
 _JUDGED: Final = f"""{CHOSEN}
-, judged as (
-  select item_first as item_id, item_first_hash as item_hash, rubric_id from chosen
-  union
-  select item_second, item_second_hash, rubric_id from chosen where item_second is not null
+, judged AS (
+  SELECT item_first AS item_id, item_first_hash AS item_hash, rubric_id FROM chosen
+  UNION
+  SELECT item_second, item_second_hash, rubric_id FROM chosen WHERE item_second IS NOT NULL
 )
-select judged.item_id, items.text, items.metadata,
-       list(distinct judged.rubric_id order by judged.rubric_id) as judged_by
-from judged join items on items.item_hash = judged.item_hash
-group by all
-order by item_id, items.text, items.metadata
+SELECT judged.item_id, items.text, items.metadata,
+       list(DISTINCT judged.rubric_id ORDER BY judged.rubric_id) AS judged_by
+FROM judged JOIN items ON items.item_hash = judged.item_hash
+GROUP BY ALL
+ORDER BY item_id, items.text, items.metadata
 """
 _PAIRS: Final = f"""{CHOSEN}
-select distinct rubric_id, least(item_first, item_second) as lo, greatest(item_first, item_second) as hi from chosen
+SELECT DISTINCT rubric_id, least(item_first, item_second) AS lo, greatest(item_first, item_second) AS hi FROM chosen
 """
 
 
 def check(store: Store, stage: StageSpec) -> None:
     """Raise StudyError when a stage's own SQL does not fit the lake's views, before anything is paid for it."""
     if stage.rows.sql is not None:
-        name, sql = "sql", f"select * from ({stage.rows.sql}\n) as rows limit 0"
+        name, sql = "sql", f"SELECT * FROM ({stage.rows.sql}\n) AS rows LIMIT 0"
     elif stage.rows.where is not None:
-        name, sql = "where", f"select 1 from results where ({stage.rows.where}\n) limit 0"
+        name, sql = "where", f"SELECT 1 FROM results WHERE ({stage.rows.where}\n) LIMIT 0"
     else:
         return
     try:
@@ -96,7 +111,7 @@ def asks_by_now(
     if stage.pairs.adaptive is not None and has_rows(store, staged.name, stage.name):
         names = {"study": staged.name, "stage": stage.name}
         known = source_rows(store, staged, stage) if stage.waits else _own_rows(query(store, ITEMS, **names), staged)
-        yield from adaptive_rounds.asks(store, staged, stage, list(known), until, stopped)
+        yield from adaptive_asks(store, staged, stage, list(known), until, stopped)
         return
     found = asks(stage, source_rows(store, staged, stage), staged.seed)
     if not _is_pairs_of_pairs(staged, stage):
@@ -110,7 +125,7 @@ def asks_by_now(
 
 def _own_rows(items: Iterable[Mapping[str, Any]], staged: StagedStudy) -> Iterator[SourceRow]:
     """Yield the items that an adaptive stage read from a file as its rows again."""
-    if not is_pairs_alone(staged):
+    if not staged.is_pairs_alone:
         yield from map(_judged_row, items)
         return
     (stage,) = staged.stages
@@ -226,3 +241,70 @@ def from_table(rows: Iterable[Mapping[str, Any]], stage: StageSpec) -> Iterator[
         known = {name: None if value is None else str(value) for name, value in named.items()}
         unit_id = known.get("unit") or ("" if stage.task == "pairwise" else str(item_id))
         yield SourceRow(str(item_id), text, unit_id, known.get("rubric"), known.get("candidate"), more=more, tier=tier)
+
+
+ITEMS: Final = """
+WITH shown AS (
+  SELECT item_first AS item_id, item_first_hash AS item_hash FROM plan_current WHERE study = $study AND stage = $stage
+  UNION
+  SELECT item_second, item_second_hash FROM plan_current WHERE study = $study AND stage = $stage
+)
+SELECT shown.item_id, items.text, items.metadata
+FROM shown JOIN items ON items.item_hash = shown.item_hash
+ORDER BY ALL
+"""
+"""The items of a stage that has been asked about all of them, which its first round is."""
+_ASKED: Final = f"""
+SELECT rubric_id, provider, request_model, thinking, template_id, item_first, item_second, purpose, round_no,
+       CASE WHEN {GOOD} THEN verdict END AS verdict
+FROM results WHERE study = $study AND stage = $stage
+ORDER BY rubric_id, provider, request_model, thinking, template_id, round_no, slot
+"""
+_CELL: Final = ("rubric_id", "provider", "request_model", "thinking", "template_id")
+
+
+def has_rows(store: Store, study: str, stage: str) -> bool:
+    """Whether a stage has been asked anything, so that its rounds go on from there."""
+    sql = "SELECT 1 FROM plan_current WHERE study = $study AND stage = $stage LIMIT 1"
+    return any(query(store, sql, study=study, stage=stage))
+
+
+def adaptive_asks(
+    store: Store,
+    staged: StagedStudy,
+    stage: StageSpec,
+    rows: Sequence[SourceRow],
+    until: int | None,
+    stopped: Counter[str],
+) -> Iterator[Ask]:
+    """Yield what each cell of a stage is asked next; rounds after `until` are taken as not yet asked.
+
+    Cells that are asked no further are counted into `stopped` by the reason.
+    """
+    ordered = sorted(rows, key=lambda row: row.item_id)
+    places = {row.item_id: place for place, row in enumerate(ordered)}
+    keys = adaptive.keys_of(list(places))
+    rubrics = {rubric.rubric_id: rubric for rubric in stage.rubrics or (NO_RUBRIC,)}
+    for cell, said in itertools.groupby(query(store, _ASKED, study=staged.name, stage=stage.name), key=_cell):
+        rubric_id, *way = cell
+        asked = Asked.of([row for row in _told(said, places) if until is None or row[3] <= until])
+        if rubric_id not in rubrics or not len(asked):
+            continue
+        found = adaptive.next_round(keys, asked, stage.pairs, adaptive.seed_of(staged.seed, stage.name))
+        if isinstance(found, Stop):
+            stopped[found] += 1
+        else:
+            only = label_of(*way, n_templates=len(stage.templates))
+            for choice in found:
+                yield ask_of_pair(rubrics[rubric_id], ordered[choice.first], ordered[choice.second], choice, only)
+
+
+def _cell(row: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(row[name] for name in _CELL)
+
+
+def _told(rows: Iterator[dict[str, Any]], places: dict[str, int]) -> Iterator[tuple[int, int, str, int, str | None]]:
+    for row in rows:
+        first, second = places.get(row["item_first"]), places.get(row["item_second"])
+        if first is not None and second is not None:
+            yield first, second, row["purpose"] or "", row["round_no"], row["verdict"]

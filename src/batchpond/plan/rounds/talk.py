@@ -8,11 +8,10 @@ from typing import Final
 
 from batchpond.model import Role, Turn
 from batchpond.plan.asks import Ask, SourceRow
-from batchpond.study.stages.spec import StageSpec
-from batchpond.tasks.pressure import tactics as pressure_tactics
-from batchpond.tasks.pressure.tactics import Tactic
+from batchpond.study.spec import StageSpec
+from batchpond.tasks import tactics as pressure_tactics
 from batchpond.tasks.rubrics import Rubric
-from batchpond.tasks.shared.text import transcript
+from batchpond.tasks.tactics import Tactic, transcript
 
 PLACES: Final = ("conversation", "first_output", "pressure", "turn")
 """What a row to judge has more than others, as placeholders in small letters."""
@@ -44,7 +43,7 @@ def asks(stage: StageSpec, questions: Sequence[SourceRow], answers: Mapping[Talk
     for tactic in stage.tactics:
         for row in questions:
             first = pressure_tactics.first_message(row.text, tactic if stage.is_cold_start else None)
-            yield Ask(rubric_of(tactic), row, {}, turn_no=0, text=first)
+            yield Ask(rubric_of(tactic), row, turn_no=0, text=first)
     for talk, said in sorted(answers.items(), key=lambda pair: (pair[0].tactic_id, pair[0].unit_id, pair[0].candidate)):
         question, talk_tactic = by_id.get(talk.unit_id), tactics.get(talk.tactic_id)
         if question is None or talk_tactic is None:
@@ -55,7 +54,7 @@ def asks(stage: StageSpec, questions: Sequence[SourceRow], answers: Mapping[Talk
 
 def _turn(stage: StageSpec, row: SourceRow, tactic: Tactic, candidate: str, said: Sequence[str]) -> Ask:
     *history, last = _messages(stage, row.text, tactic, said)
-    return Ask(rubric_of(tactic), row, {}, turn_no=len(said), text=last.text, history=tuple(history), only=candidate)
+    return Ask(rubric_of(tactic), row, turn_no=len(said), text=last.text, history=tuple(history), only=candidate)
 
 
 def _messages(stage: StageSpec, question: str, tactic: Tactic, said: Sequence[str]) -> tuple[Turn, ...]:

@@ -29,9 +29,8 @@ from batchpond.providers.anthropic.models import accepted_thinking, caveats
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http.client import JsonStream
 from batchpond.providers.http.errors import AckRule
-from batchpond.providers.shared.batches import BatchWire, Order
-from batchpond.providers.shared.live import LiveApi, LiveWire
-from batchpond.providers.shared.rates import Names, RateNames
+from batchpond.providers.shared.batches import BatchClient, Order
+from batchpond.providers.shared.live import LiveApi, LiveClient, Names, RateNames
 
 __all__ = [
     "BATCH",
@@ -100,16 +99,16 @@ def _rate(what: str) -> Names:
     return Names(f"{begin}-limit", f"{begin}-remaining", f"{begin}-reset")
 
 
-class AnthropicLive(LiveWire):
-    """The wire of Anthropic's live calls; the endpoint says which API version is asked."""
+class AnthropicLive(LiveClient):
+    """The client of Anthropic's live calls; the endpoint says which API version is asked."""
 
     def address(self, endpoint: str, request_model: str) -> tuple[str, Mapping[str, str]]:
         """Return the path of an endpoint and its version; raises UsageError for one that is no API version."""
         return MESSAGES, {"anthropic-version": version_of(endpoint, request_model)}
 
 
-class Anthropic(BatchWire):
-    """The wire of Anthropic's Message Batches, bound to one key and base URL (without `/v1`, as its SDK has it)."""
+class Anthropic(BatchClient):
+    """The client of Anthropic's Message Batches, bound to one key and base URL (without `/v1`, as its SDK has it)."""
 
     descriptor = DESCRIPTOR
     batches_path = "/v1/messages/batches"
@@ -146,7 +145,28 @@ class Anthropic(BatchWire):
 
     def read_batch(self, value: object) -> RemoteBatch | None:
         """Return a batch object made uniform, None when it has no id; an unknown status is RUNNING."""
-        return _batch(value)
+        found = fields.mapping(value)
+        batch_id = fields.identifier(found.get("id"))
+        if batch_id is None:
+            return None
+        status = fields.word(found.get("processing_status")) or ""
+        counts = {name: fields.count(count) for name, count in fields.mapping(found.get("request_counts")).items()}
+        state = _state(status, counts)
+        archived_at = found.get("archived_at")
+        return RemoteBatch(
+            batch_id=batch_id,
+            state=state,
+            provider_status=status,
+            seen=found,
+            created_at=fields.moment(found.get("created_at")),
+            expires_at=fields.moment(found.get("expires_at")),
+            ended_at=fields.moment(found.get("ended_at")),
+            n_total=_total(counts),
+            n_completed=counts.get("succeeded"),
+            n_failed=counts.get("errored"),
+            output_file_id=batch_id if state.is_terminal and not archived_at else None,
+            errors=_archived(archived_at),
+        )
 
 
 BATCH: Final = Anthropic
@@ -155,7 +175,7 @@ LIVE: Final = LiveApi(
     RateNames((_rate("requests"),), (_rate("tokens"), _rate("input-tokens"))),
     models_path="/v1/models",
     request_id_headers=("request-id",),
-    wire=AnthropicLive,
+    client=AnthropicLive,
 )
 
 
@@ -181,32 +201,6 @@ def _parts(path: Path, size_bytes: int) -> Iterator[bytes]:
     except OSError as error:
         raise LakeError(f"cannot read {path}: {error.strerror or error}") from None
     yield _TAIL
-
-
-def _batch(value: object) -> RemoteBatch | None:
-    """Return a batch object made uniform, None when it has no id; an unknown status is RUNNING."""
-    found = fields.mapping(value)
-    batch_id = fields.identifier(found.get("id"))
-    if batch_id is None:
-        return None
-    status = fields.word(found.get("processing_status")) or ""
-    counts = {name: fields.count(count) for name, count in fields.mapping(found.get("request_counts")).items()}
-    state = _state(status, counts)
-    archived_at = found.get("archived_at")
-    return RemoteBatch(
-        batch_id=batch_id,
-        state=state,
-        provider_status=status,
-        seen=found,
-        created_at=fields.moment(found.get("created_at")),
-        expires_at=fields.moment(found.get("expires_at")),
-        ended_at=fields.moment(found.get("ended_at")),
-        n_total=_total(counts),
-        n_completed=counts.get("succeeded"),
-        n_failed=counts.get("errored"),
-        output_file_id=batch_id if state.is_terminal and not archived_at else None,
-        errors=_archived(archived_at),
-    )
 
 
 def _state(status: str, counts: Mapping[str, int | None]) -> BatchState:

@@ -13,7 +13,7 @@ from batchpond.errors import UsageError
 from batchpond.model import Prompt
 from batchpond.providers.anthropic.models import BUDGET_MIN_TOKENS, BUDGETS, Family, accepted_thinking, family_of
 from batchpond.providers.base import BuiltBody, ModelSettings
-from batchpond.providers.shared.body import add_parameters, messages, on_one_line
+from batchpond.providers.shared.lines import add_parameters, messages, on_one_line, refused_thinking
 
 MESSAGES: Final = "/v1/messages"
 MESSAGES_2023: Final = "/v1/messages@2023-06-01"
@@ -118,11 +118,7 @@ def _thinking(settings: ModelSettings, family: Family) -> Thinking:
         return Thinking(True, ROOM_TOKENS[word], {"type": "adaptive"}, word)
     if word in family.words:
         return _budget(BUDGETS[word], settings, family)
-    raise UsageError(
-        f"model {settings.request_model} does not accept thinking {word!r}; "
-        f"it accepts {', '.join(accepted_thinking(settings.request_model))}",
-        hint="change the study's thinking levels for this model, or let the study drop what is refused",
-    )
+    raise refused_thinking(settings, ", ".join(accepted_thinking(settings.request_model)))
 
 
 def _budget(tokens: int, settings: ModelSettings, family: Family) -> Thinking:

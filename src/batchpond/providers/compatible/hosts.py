@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from batchpond.providers.shared import rates
-from batchpond.providers.shared.rates import Per, RateNames, rate_limit
+from batchpond.providers.shared.live import ANY_RATES, NO_RATES, Per, RateNames, rate_limit
 
 Words = Mapping[str, Mapping[str, Any]]
 """Thinking words, and what each puts into a body."""
@@ -62,7 +61,7 @@ class Host:
     source: str
     limit_name: str = "max_tokens"
     base_path: str = ""
-    rates: RateNames = rates.ANY
+    rates: RateNames = ANY_RATES
     is_free: bool = False
     reasoning_is_apart: bool = False
     schema_prefixes: tuple[str, ...] = _ANY_MODEL
@@ -124,7 +123,7 @@ HOSTS: Final = (
         ("DEEPSEEK_API_KEY",),
         (Family("deepseek-v4", _DEEPSEEK, "[ds]"),),
         "[ds]; variable of the base URL [us]",
-        rates=rates.NONE,
+        rates=NO_RATES,
         schema_prefixes=(),  # [ds]: an answer can be held to JSON, not to a schema
         caveats=(
             'DeepSeek\'s models think unless told not to (`thinking = ["none"]`), and then ignore a temperature',

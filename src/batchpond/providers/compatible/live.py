@@ -16,13 +16,19 @@ from urllib.parse import urlsplit
 from batchpond.errors import UsageError
 from batchpond.model import FileRole, Mode, Prompt, Response
 from batchpond.providers.base import BuiltBody, Descriptor, ModelSettings, live_descriptor
-from batchpond.providers.compatible import body as compatible_body
-from batchpond.providers.compatible.body import CHAT
-from batchpond.providers.compatible.hosts import HOSTS, OWN_FAMILIES, Host
+from batchpond.providers.compatible.hosts import HOSTS, OWN_FAMILIES, Host, Words
 from batchpond.providers.openai.body import payload_line
-from batchpond.providers.shared import chat as common_chat
-from batchpond.providers.shared.lines import load_row, unreadable
+from batchpond.providers.shared import lines
+from batchpond.providers.shared.lines import SCHEMA, add_parameters, messages, response_format
 from batchpond.providers.shared.live import LiveApi
+
+CHAT: Final = "/v1/chat/completions"
+_RESERVED: Final = {
+    "model": "the study's `model`",
+    "messages": "the template",
+    "stream": "nothing: a streamed answer that breaks off looks like one that ended",
+    "n": "the study's `repeats`, which keeps every answer apart",
+}
 
 PREFIX: Final = "compatible-"
 NAMES: Final = tuple(host.name for host in HOSTS)
@@ -42,16 +48,36 @@ class Compatible:
         return CHAT
 
     def accepted_thinking(self, model: str) -> tuple[str, ...]:
-        """Return the thinking words that a model takes here."""
-        return compatible_body.accepted_thinking(self.host, model)
+        """Return the thinking words that a model takes at a host; none where nothing is known."""
+        return tuple(_words(self.host, model))
 
     def caveats(self, model: str) -> tuple[str, ...]:  # noqa: ARG002
         """Return nothing: what is to be known is of the host."""
         return ()
 
     def build_body(self, prompt: Prompt, settings: ModelSettings) -> BuiltBody:
-        """Return the chat body for a prompt; raises UsageError for what is not known to be understood."""
-        return compatible_body.build_body(self.host, prompt, settings)
+        """Return the chat body for a prompt: the host's word for the limit, and for thinking.
+
+        Raises UsageError for another endpoint, and for a thinking word that is not known to mean anything to
+        this model at this host. Thoughts come back where the server tells them apart, asked for or not.
+        """
+        model, host = settings.request_model, self.host
+        if settings.endpoint != CHAT:
+            message = f"model {model}: endpoint {settings.endpoint!r} is not {CHAT}, the only one of {host.name}"
+            raise UsageError(message)
+        body: dict[str, Any] = {"model": model, "messages": messages(prompt)}
+        if settings.max_output_tokens is not None:
+            body[host.limit_name] = settings.max_output_tokens
+        if settings.temperature is not None:
+            body["temperature"] = settings.temperature
+        body |= _thinking(host, settings)
+        dropped: tuple[str, ...] = ()
+        if settings.output_schema is not None and _bare(model).startswith(host.schema_prefixes):
+            body["response_format"] = response_format(settings.output_schema)
+        elif settings.output_schema is not None:
+            dropped = (SCHEMA,)
+        add_parameters(body, settings, _RESERVED)
+        return BuiltBody(body, dropped)
 
     def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:
         """Return one line of a file in OpenAI's form, as `vllm run-batch` reads it."""
@@ -59,12 +85,11 @@ class Compatible:
 
     def read_line(self, line: bytes, role: FileRole) -> Response:  # noqa: ARG002
         """Return one line of a result file in OpenAI's form made uniform."""
-        row = load_row(line)
-        return unreadable(None, row) if isinstance(row, str) else common_chat.read_row(row, self._read_body)
+        return lines.read_line(line, self._read_body)
 
     def read_answer(self, status_code: int, body: bytes) -> Response:
         """Return a live call's whole answer made uniform."""
-        return common_chat.read_answer(status_code, body, self._read_body)
+        return lines.read_answer(status_code, body, self._read_body)
 
     @property
     def LIVE(self) -> LiveApi:  # named as in the modules of the other providers
@@ -77,10 +102,10 @@ class Compatible:
     def _read_body(
         self, custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None
     ) -> Response:
-        found = common_chat.read_chat(custom_id, status_code, body, request_id)
+        found = lines.read_chat(custom_id, status_code, body, request_id)
         if self.host.reasoning_is_apart:
-            found = common_chat.with_reasoning_counted(found, body.get("usage"))
-        return common_chat.without_thoughts(found)
+            found = lines.with_reasoning_counted(found, body.get("usage"))
+        return lines.without_thoughts(found)
 
 
 @lru_cache(maxsize=256)
@@ -128,3 +153,27 @@ def _descriptor(host: Host) -> Descriptor:
         takes_schema=bool(host.schema_prefixes),
         notes=(host.source, *(f"thinking of {family.prefix}*: {family.source}" for family in host.families)),
     )
+
+
+def _thinking(host: Host, settings: ModelSettings) -> Mapping[str, Any]:
+    word = settings.thinking
+    if word is None:
+        return {}
+    words = _words(host, settings.request_model)
+    if word in words:
+        return words[word]
+    accepted = f"it accepts {', '.join(words)}" if words else "no thinking word is known for it"
+    raise UsageError(
+        f"model {settings.request_model} does not accept thinking {word!r} at {host.name}; {accepted}",
+        hint="leave its thinking at the default, and write what the server understands as parameters of the model",
+    )
+
+
+def _words(host: Host, model: str) -> Words:
+    name = _bare(model)
+    return next((family.words for family in host.families if name.startswith(family.prefix)), {})
+
+
+def _bare(model: str) -> str:
+    """Return a model's name without its maker."""
+    return model.lower().rsplit("/", 1)[-1]

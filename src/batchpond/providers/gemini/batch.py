@@ -1,4 +1,4 @@
-"""Google's Gemini Developer API: files and batches on the wire.
+"""Google's Gemini Developer API: files and batches, and what they say made uniform, total over any JSON.
 
 Shapes: google-genai 3.4 `batches.py`, `files.py`, `types.py`, and recorded traffic of 2026. A batch is a
 long-running operation: its facts are in `metadata`, its output there or in `response`. Numbers
@@ -8,18 +8,19 @@ come as text and zeros not at all.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Self
 
-from batchpond import fields
+from batchpond import fields, ids
 from batchpond.clock import Clock
 from batchpond.errors import ProviderError, UsageError
 from batchpond.model import (
+    BatchError,
     BatchPage,
+    BatchState,
     CreateSpec,
     Download,
     ErrorClass,
@@ -30,25 +31,23 @@ from batchpond.model import (
 )
 from batchpond.providers.base import Descriptor
 from batchpond.providers.gemini.body import GENERATE, build_body, endpoint_for, payload_line
-from batchpond.providers.gemini.lines import read_answer, read_line
+from batchpond.providers.gemini.lines import is_blank, read_answer, read_line, read_status
 from batchpond.providers.gemini.models import accepted_thinking, caveats
-from batchpond.providers.gemini.views import (
-    INLINE,
-    file_of,
-    inline_responses,
-    operation_name,
-    read_batch,
-    responses_file,
-)
-from batchpond.providers.http import downloads, keys
-from batchpond.providers.http.client import HttpClient
+from batchpond.providers.http import keys, transfers
+from batchpond.providers.http.client import HttpClient, segment
 from batchpond.providers.http.errors import AckRule, Answer, error_class_of
-from batchpond.providers.http.uploads import Commands, Start
-from batchpond.providers.shared import rates
-from batchpond.providers.shared import wire as common
-from batchpond.providers.shared.batches import BatchWire, Order
+from batchpond.providers.http.transfers import Commands, Start
+from batchpond.providers.shared.batches import (
+    BatchClient,
+    Order,
+    filled_page_by_token,
+    newest_named,
+    page_by_token,
+    rejection,
+)
 from batchpond.providers.shared.lines import load_row
-from batchpond.providers.shared.live import LiveApi, LiveWire
+from batchpond.providers.shared.live import NO_RATES, LiveApi, LiveClient
+from batchpond.text import redact
 
 __all__ = [
     "BATCH",
@@ -107,14 +106,13 @@ _VERSION: Final = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
 _DEFAULT_VERSION: Final = "v1beta"
 _MIME_TYPE: Final = "application/jsonl"
 _PAGES_MAX: Final = 1_000
-_CLOCK_SKEW: Final = timedelta(hours=1)
 _READY_WAITS: Final = 30
 _READY_WAIT_S: Final = 2.0
 _INLINE_BYTES_MAX: Final = 256 << 20
 
 
-class GeminiLive(LiveWire):
-    """The wire of Gemini's live calls: the model is in the path."""
+class GeminiLive(LiveClient):
+    """The client of Gemini's live calls: the model is in the path."""
 
     def address(self, endpoint: str, request_model: str) -> tuple[str, None]:
         """Return the path of a model's method."""
@@ -135,11 +133,11 @@ def _base_of(base_url: str, environ: Mapping[str, str]) -> str:
     return "/".join(_versioned(base_url, keys.setting(environ, "GOOGLE_GENAI_API_VERSION")))
 
 
-LIVE: Final = LiveApi(DESCRIPTOR, rates.NONE, request_id_headers=(), base_of=_base_of, wire=GeminiLive)
+LIVE: Final = LiveApi(DESCRIPTOR, NO_RATES, request_id_headers=(), base_of=_base_of, client=GeminiLive)
 
 
-class Gemini(BatchWire):
-    """The wire of the Gemini API's batch mode, bound to one key and base URL."""
+class Gemini(BatchClient):
+    """The client of the Gemini API's batch mode, bound to one key and base URL."""
 
     descriptor = DESCRIPTOR
     ack = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
@@ -151,15 +149,8 @@ class Gemini(BatchWire):
         self._version = version
 
     @classmethod
-    def connect(
-        cls,
-        clock: Clock,
-        *,
-        transport: Any = None,
-        environ: Mapping[str, str] = os.environ,
-        base_url: str | None = None,
-    ) -> Self:
-        """Return the wire for the environment's key; raises AccessError when there is none.
+    def connect(cls, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any) -> Self:
+        """Return the client for the environment's key; raises AccessError when there is none.
 
         Reads GOOGLE_API_KEY before GEMINI_API_KEY, GOOGLE_GEMINI_BASE_URL and GOOGLE_GENAI_API_VERSION, as the
         SDK does. The version is that of the base URL's last part if it names one, else the variable's,
@@ -184,15 +175,13 @@ class Gemini(BatchWire):
 
     def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
         """Return the usable files of that display name, newest first, made since then or at an unknown time."""
-        found: list[RemoteFile] = []
+        found: list[RemoteFile | None] = []
         cursor: str | None = None
         for _ in range(_PAGES_MAX):
-            rows, cursor = common.page_by_token(self._http, *self._listing("files"), cursor, "files")
-            files = [file_of(row) for row in rows if fields.mapping(row).get("state") != "FAILED"]
-            found += [file for file in files if file is not None and file.filename == filename]
+            rows, cursor = page_by_token(self._http, *self._listing("files"), cursor, "files")
+            found += [file_of(row) for row in rows if fields.mapping(row).get("state") != "FAILED"]
             if cursor is None:
-                kept = [file for file in found if file.created_at is None or file.created_at >= since - _CLOCK_SKEW]
-                return sorted(kept, key=lambda file: file.created_at or since, reverse=True)
+                return newest_named(found, filename, since)
         raise ProviderError(f"{self.host} lists more than {_PAGES_MAX} pages of files")
 
     def order(self, spec: CreateSpec) -> Order:
@@ -203,8 +192,36 @@ class Gemini(BatchWire):
         return Order(path, {"batch": {"displayName": spec.token, "inputConfig": {"fileName": spec.input_file_id}}})
 
     def read_batch(self, value: object) -> RemoteBatch | None:
-        """Return a batch made uniform, None when it has no name."""
-        return read_batch(value)
+        """Return a batch's operation made uniform, None when it has no name; an unknown state is RUNNING.
+
+        `expires_at` is the documented 48 hours after creation: Google's answers have no such time.
+        """
+        found = fields.mapping(value)
+        metadata = fields.mapping(found.get("metadata"))
+        name = fields.identifier(found.get("name")) or fields.identifier(metadata.get("name"))
+        if name is None:
+            return None
+        status = fields.word(metadata.get("state")) or ""
+        state = _state(status, found)
+        created_at = fields.moment(metadata.get("createTime"))
+        stats = metadata.get("batchStats")
+        display_name = fields.text(metadata.get("displayName")) or ""
+        return RemoteBatch(
+            batch_id=name,
+            state=state,
+            provider_status=status,
+            seen=_without_answers(found),
+            created_at=created_at,
+            expires_at=_expiry(created_at),
+            ended_at=fields.moment(metadata.get("endTime")) if state.is_terminal else None,
+            n_total=_count(stats, "requestCount"),
+            n_completed=_count(stats, "successfulRequestCount"),
+            n_failed=_count(stats, "failedRequestCount"),
+            input_file_id=fields.identifier(fields.mapping(metadata.get("inputConfig")).get("fileName")),
+            output_file_id=_output(found, name, state),
+            token=display_name if display_name.startswith(f"{ids.TOKEN_PREFIX}-") else None,
+            errors=_errors(found.get("error")),
+        )
 
     def path_of(self, batch_id: str) -> str:
         """Return the path of a batch."""
@@ -221,7 +238,7 @@ class Gemini(BatchWire):
         Raises ProviderError when the listing does not go on as it says: an incomplete list must
         never look like a complete one.
         """
-        return self.page_of(*common.filled_page_by_token(self._http, *self._listing("batches"), cursor, "operations"))
+        return self.page_of(*filled_page_by_token(self._http, *self._listing("batches"), cursor, "operations"))
 
     def cancel(self, batch_id: str) -> RemoteBatch | None:
         """Ask for cancellation, and for what came of it; None when Google says it is too late or unknown."""
@@ -242,7 +259,7 @@ class Gemini(BatchWire):
         operation = self._operation(path, batch_id)
         if output := responses_file(operation):
             return self._http.download(self._content_path(output), path)
-        return downloads.write(_inline_lines(operation), path)
+        return transfers.write(_inline_lines(operation), path)
 
     def peek(self, file_id: str, max_bytes: int) -> bytes | None:
         """Return the first bytes of what `download` gives; None where it gives None."""
@@ -261,7 +278,7 @@ class Gemini(BatchWire):
         return self.scope_of(self._http.request_json("GET", f"/{self._version}/batches", params={"pageSize": 1}), ())
 
     def _resource(self, name: str, prefix: str) -> str:
-        return f"/{self._version}/{prefix}{common.segment(name.removeprefix(prefix))}"
+        return f"/{self._version}/{prefix}{segment(name.removeprefix(prefix))}"
 
     def _content_path(self, file_id: str) -> str:
         return f"/download{self._resource(file_id, 'files/')}:download?alt=media"
@@ -302,7 +319,7 @@ class Gemini(BatchWire):
             error_class = ErrorClass.MODEL_GONE
         if error_class is ErrorClass.PERMANENT and _FILE_NOT_READY.search(message):
             error_class = ErrorClass.TRANSIENT
-        return common.rejection(answer, error_class, self._clock.now())
+        return rejection(answer, error_class, self._clock.now())
 
 
 BATCH: Final = Gemini
@@ -311,8 +328,8 @@ BATCH: Final = Gemini
 def _model_path(model: str) -> str:
     for prefix in ("models/", "tunedModels/"):
         if model.startswith(prefix):
-            return prefix + common.segment(model.removeprefix(prefix))
-    return "models/" + common.segment(model)
+            return prefix + segment(model.removeprefix(prefix))
+    return "models/" + segment(model)
 
 
 def _inline_lines(operation: object) -> Iterator[bytes]:
@@ -322,3 +339,122 @@ def _inline_lines(operation: object) -> Iterator[bytes]:
         row = row if key is None or "key" in row else {"key": key, **row}
         text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
         yield text.encode("utf-8", "replace") + b"\n"
+
+
+INLINE: Final = "inline:"
+# By the word after BATCH_STATE_ or JOB_STATE_ (google-genai 3.4 `_transformers.py` maps one to the other).
+STATES: Final = {
+    "PENDING": BatchState.QUEUED,
+    "QUEUED": BatchState.QUEUED,
+    "RUNNING": BatchState.RUNNING,
+    "PAUSED": BatchState.RUNNING,
+    "UPDATING": BatchState.RUNNING,
+    "CANCELLING": BatchState.CANCELLING,
+    "SUCCEEDED": BatchState.COMPLETED,
+    "PARTIALLY_SUCCEEDED": BatchState.COMPLETED,
+    "FAILED": BatchState.FAILED,
+    "CANCELLED": BatchState.CANCELLED,
+    "EXPIRED": BatchState.EXPIRED,
+}
+_HAS_ANSWERS: Final = frozenset({BatchState.COMPLETED, BatchState.CANCELLED})
+_EXPIRES_AFTER: Final = timedelta(hours=48)
+_INLINE_MAX: Final = 1_000_000
+
+
+def operation_name(name: str) -> str:
+    """Return a batch's name with its `batches/`."""
+    return name if name.startswith("batches/") else f"batches/{name}"
+
+
+def file_of(value: object) -> RemoteFile | None:
+    """Return a file object made uniform, None when it has no name."""
+    found = fields.mapping(value)
+    name = fields.identifier(found.get("name"))
+    if name is None:
+        return None
+    size_bytes, created_at = fields.count(found.get("sizeBytes")), fields.moment(found.get("createTime"))
+    return RemoteFile(name, fields.text(found.get("displayName")) or "", size_bytes, created_at)
+
+
+def responses_file(value: object) -> str | None:
+    """Return the name of the file that a batch's answers are in."""
+    for output in _outputs(value):
+        if name := fields.identifier(output.get("responsesFile")):
+            return name
+    return None
+
+
+def inline_responses(value: object) -> list[Any] | None:
+    """Return the answers that a batch carries itself, None when it carries none."""
+    for output in _outputs(value):
+        answers = output.get("inlinedResponses")
+        if isinstance(answers, dict):
+            answers = answers.get("inlinedResponses", [])
+        if isinstance(answers, list):
+            return answers[:_INLINE_MAX]
+    return None
+
+
+def _outputs(value: object) -> tuple[dict[str, Any], dict[str, Any]]:
+    found = fields.mapping(value)
+    return fields.mapping(found.get("response")), fields.mapping(fields.mapping(found.get("metadata")).get("output"))
+
+
+def _output(found: dict[str, Any], name: str, state: BatchState) -> str | None:
+    """Return the result file's name, or that of the inline answers, which a listing does not show.
+
+    Files are named for batches that ended without success too, if Google names one. An expired batch
+    has none.
+    """
+    if not state.is_terminal:
+        return None
+    if output := responses_file(found):
+        return output
+    return INLINE + name if state in _HAS_ANSWERS or inline_responses(found) else None
+
+
+def _state(status: str, found: dict[str, Any]) -> BatchState:
+    """Return the state; where Google leaves the word out, `done` and what is beside it tell."""
+    word = status.strip().upper().removeprefix("BATCH_STATE_").removeprefix("JOB_STATE_")
+    if word not in ("", "UNSPECIFIED"):
+        return STATES.get(word, BatchState.RUNNING)
+    if found.get("done") is not True:
+        return BatchState.RUNNING
+    if is_blank(found.get("error")):
+        return BatchState.COMPLETED if isinstance(found.get("response"), dict) else BatchState.RUNNING
+    return BatchState.CANCELLED if read_status(found.get("error"))[1].code == "CANCELLED" else BatchState.FAILED
+
+
+def _expiry(created_at: datetime | None) -> datetime | None:
+    try:
+        return None if created_at is None else created_at + _EXPIRES_AFTER
+    except OverflowError:
+        return None
+
+
+def _count(stats: object, name: str) -> int | None:
+    """Return a count of `batchStats`; zeros are left out there, so an absent one is 0."""
+    return fields.count(stats.get(name, 0)) if isinstance(stats, dict) and stats else None
+
+
+def _errors(error: object) -> tuple[BatchError, ...]:
+    if is_blank(error):
+        return ()
+    _, read = read_status(error)
+    return (BatchError(read.code, redact(read.message)),)
+
+
+def _without_answers(found: dict[str, Any]) -> dict[str, Any]:
+    """Return an operation without answers and requests, which may be millions of tokens long."""
+    kept = dict(found)
+    if isinstance(response := kept.get("response"), dict) and "inlinedResponses" in response:
+        kept["response"] = response | {"inlinedResponses": "left out"}
+    metadata = kept.get("metadata")
+    if not isinstance(metadata, dict):
+        return kept
+    output, given = metadata.get("output"), metadata.get("inputConfig")
+    if isinstance(output, dict) and "inlinedResponses" in output:
+        metadata = metadata | {"output": output | {"inlinedResponses": "left out"}}
+    if isinstance(given, dict) and "requests" in given:
+        metadata = metadata | {"inputConfig": given | {"requests": "left out"}}
+    return kept | {"metadata": metadata}

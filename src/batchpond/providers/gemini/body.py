@@ -15,7 +15,7 @@ from batchpond.errors import UsageError
 from batchpond.model import Prompt, Role
 from batchpond.providers.base import BuiltBody, ModelSettings
 from batchpond.providers.gemini.models import Family, family_of
-from batchpond.providers.shared.body import SCHEMA, add_parameters, on_one_line
+from batchpond.providers.shared.lines import SCHEMA, add_parameters, on_one_line, refused_thinking
 
 GENERATE: Final = "generateContent"
 _BESIDE_GENERATION: Final = frozenset({"systemInstruction", "safetySettings", "tools", "toolConfig", "cachedContent"})
@@ -115,10 +115,7 @@ def _refusal(settings: ModelSettings, family: Family) -> UsageError:
     accepted = ", ".join(family.words)
     if family.budget is not None:
         accepted += f", or a number of tokens from {family.budget.least} to {family.budget.most}"
-    return UsageError(
-        f"model {settings.request_model} does not accept thinking {settings.thinking!r}; it accepts {accepted}",
-        hint="change the study's thinking levels for this model, or let the study drop what is refused",
-    )
+    return refused_thinking(settings, accepted)
 
 
 def _add_parameters(

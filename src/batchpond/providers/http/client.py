@@ -8,12 +8,14 @@ exception that leaves this module refers to a request, so none can show a header
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 import httpx
 import orjson
@@ -21,7 +23,8 @@ import orjson
 from batchpond.clock import Clock
 from batchpond.errors import LakeError, ProviderError
 from batchpond.model import Download, ErrorClass, Unclear
-from batchpond.providers.http import downloads, uploads
+from batchpond.providers.base import Descriptor
+from batchpond.providers.http import transfers
 from batchpond.providers.http.connections import Auth, Deadline, FixedAuth, KeyGuard, LaneTransport, failure, within
 from batchpond.providers.http.errors import (
     AckRule,
@@ -51,6 +54,7 @@ _ASKING: Final = {
     "Content-Type": "application/json",
 }
 _HOPS_MAX: Final = 3
+_SCOPE_CHARS: Final = 100
 
 _log = logging.getLogger("batchpond.http")
 T = TypeVar("T")
@@ -112,7 +116,7 @@ def _whole(body: JsonStream) -> Iterator[bytes]:
             break
         yield part
     if n_bytes != body.size_bytes:
-        raise downloads.Refused("the body changed while it was sent")
+        raise transfers.Refused("the body changed while it was sent")
 
 
 class HttpClient:
@@ -178,11 +182,6 @@ class HttpClient:
     def is_loopback(self) -> bool:
         """Whether the base URL is on this machine."""
         return self._origin.is_loopback
-
-    @property
-    def clock(self) -> Clock:
-        """Return the clock that waits and deadlines use."""
-        return self._clock
 
     def close(self) -> None:
         """Close all connections."""
@@ -260,7 +259,7 @@ class HttpClient:
                     response.close()
             except httpx.PoolTimeout as error:
                 return Unsent(str(error), is_own=True)
-            except (downloads.Refused, httpx.DecodingError, httpx.StreamError) as error:
+            except (transfers.Refused, httpx.DecodingError, httpx.StreamError) as error:
                 return Broken(str(error))
             except (httpx.HTTPError, httpx.InvalidURL, ConnectionError, TimeoutError) as error:
                 return _kept_from(failure(error))
@@ -283,7 +282,7 @@ class HttpClient:
             raise LakeError(f"cannot read {file}: {error.strerror or error}") from None
         return self._final(result, f"POST {path}", allow)
 
-    def upload_resumable(self, start: uploads.Start, file: Path) -> Answer:
+    def upload_resumable(self, start: transfers.Start, file: Path) -> Answer:
         """Send a file in chunks from disk, going on after a break where the server stands.
 
         Returns the last answer, whose body may be lost. Raises ProviderError, with nothing sent, when
@@ -292,15 +291,15 @@ class HttpClient:
 
         def send(
             method: str, address: str, headers: Mapping[str, str], content: bytes | Iterable[bytes]
-        ) -> uploads.Result:
+        ) -> transfers.Result:
             request = self._request(method, address, headers=headers, content=content)
             return self._exchange(request, self._limits.upload_s, self._read_answer)
 
         name = f"POST {start.path}"
-        calls = uploads.Calls(send, lambda call: self._repeated(call, name))
+        calls = transfers.Calls(send, lambda call: self._repeated(call, name))
         try:
             with file.open("rb") as content:
-                result = uploads.send(calls, start, content, file.stat().st_size)
+                result = transfers.send(calls, start, content, file.stat().st_size)
         except OSError as error:
             raise LakeError(f"cannot read {file}: {error.strerror or error}") from None
         return result if isinstance(result, Answer) and result.is_success else self._final(result, name)
@@ -400,7 +399,7 @@ class HttpClient:
                     return consume(response, until)
                 finally:
                     response.close()
-            except downloads.Refused as error:
+            except transfers.Refused as error:
                 return Fault(str(error))
             except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ConnectionError, TimeoutError) as error:
                 return failure(error)
@@ -414,7 +413,7 @@ class HttpClient:
         for chunk in response.iter_bytes():
             body += chunk
             if len(body) > self._limits.json_bytes:
-                raise downloads.Refused(f"the answer is larger than {self._limits.json_bytes} bytes")
+                raise transfers.Refused(f"the answer is larger than {self._limits.json_bytes} bytes")
             if until.remaining_s <= 0 and len(body) != n_declared:
                 return Again(RetryReason.TIMEOUT, "the call's total deadline has passed")
         if n_declared is not None and n_declared != len(body):
@@ -426,11 +425,11 @@ class HttpClient:
             if response.status_code != 200:
                 return self._read_answer(response, until)
             if "text/html" in response.headers.get("content-type", ""):
-                raise downloads.Refused("a web page came instead of the file: a proxy or login page answered")
+                raise transfers.Refused("a web page came instead of the file: a proxy or login page answered")
             limits = self._limits
-            slowness = downloads.Slowness(self._clock, limits.min_bytes_per_s, limits.slow_window_s)
+            slowness = transfers.Slowness(self._clock, limits.min_bytes_per_s, limits.slow_window_s)
             lower = {name.lower(): value for name, value in response.headers.items()}
-            return downloads.store(
+            return transfers.store(
                 response.iter_raw(), lower, dest, max_bytes=limits.download_bytes, slowness=slowness, until=until
             )
 
@@ -494,3 +493,42 @@ def _kept_from(problem: Again | Fault) -> Unsent | Broken | Fault:
             return Broken(f"{problem.reason}: {redact(problem.detail)}")
         case Fault():
             return problem
+
+
+# --- of one provider ------------------------------------------------------------------------------
+
+
+class ProviderClient:
+    """What every client of a provider's API has: one provider's descriptor, one key at one host, and a clock."""
+
+    descriptor: Descriptor
+
+    def __init__(self, http: HttpClient, clock: Clock) -> None:
+        self._http = http
+        self._clock = clock
+
+    @property
+    def host(self) -> str:
+        """Return the host that the key is bound to."""
+        return self._http.host
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the base URL is on this machine, that is, a simulator."""
+        return self._http.is_loopback
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def scope_in(self, headers: Mapping[str, str], names: tuple[str, ...]) -> str:
+        """Return `provider/host/...`: which account an answer came from, by the headers that say so."""
+        parts = (re.sub(r"[^\w.-]", "_", headers.get(name, "").strip())[:_SCOPE_CHARS] or "-" for name in names)
+        return "/".join((self.descriptor.name, self.host, *parts))
+
+
+def segment(identifier: str) -> str:
+    """Return an id as one segment of a path; raises ProviderError for what would address something else."""
+    if not identifier or set(identifier) <= {"."}:
+        raise ProviderError(f"{identifier!r} is not an id")
+    return quote(identifier, safe="")

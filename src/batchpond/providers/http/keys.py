@@ -141,7 +141,6 @@ class Access:
     key: Secret
     key_env: str
     base_url: str
-    is_default_host: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +163,12 @@ def resolve(descriptor: Descriptor, environ: Mapping[str, str], *, base_url: str
     """
     chosen = base_url or setting(environ, descriptor.base_url_env) or descriptor.default_base_url
     url, origin = checked_base(chosen)
-    is_default_host = origin == checked_base(descriptor.default_base_url)[1]
     for name in descriptor.key_env:
         if name in environ:
-            return Access(Secret(_checked_key(environ[name], name)), name, url, is_default_host)
+            return Access(Secret(_checked_key(environ[name], name)), name, url)
     name = descriptor.key_env[0]
     if origin.is_loopback:
-        return Access(Secret(_LOOPBACK_KEY), name, url, is_default_host)
+        return Access(Secret(_LOOPBACK_KEY), name, url)
     raise AccessError(
         f"no key for {descriptor.name}: {name} is not set",
         hint=f"export {name}=...; or run `batchpond simulate` and set {descriptor.base_url_env} to try without a key",
@@ -196,7 +194,7 @@ def resolve_live(
     url, _ = checked_base(chosen, has_key=name is not None)
     if name is None:
         return url, None
-    return url, Access(Secret(_checked_key(environ[name], name)), name, url, url == descriptor.default_base_url)
+    return url, Access(Secret(_checked_key(environ[name], name)), name, url)
 
 
 def headers(descriptor: Descriptor, access: Access | None, environ: Mapping[str, str]) -> dict[str, str | Secret]:

@@ -1,33 +1,51 @@
 """Ollama's native chat, on this machine, another one, or its cloud.
 
-Shapes: ollama 0.6.3 `_client.py` (addresses, Authorization), `_types.py`.
+Shapes: ollama 0.6.3 `_client.py` (addresses, Authorization), `_types.py` (ChatRequest, Options; ChatResponse: `{model,
+message: {content, thinking?}, done, done_reason, prompt_eval_count?, eval_count}`, where the prompt's count is left out
+if all of it was cached). Ollama cuts a prompt that is longer than `num_ctx` without a word; `truncate` and `shift`
+false (Ollama of 2025-10 and newer) make it refuse such a prompt instead.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from batchpond import fields
-from batchpond.errors import ProviderError
-from batchpond.providers.base import LiveStart, live_descriptor
-from batchpond.providers.ollama.body import CHAT, accepted_thinking, build_body, endpoint_for, payload_line
-from batchpond.providers.ollama.lines import read_answer, read_line
-from batchpond.providers.shared import rates
-from batchpond.providers.shared.live import LiveApi, LiveWire
+from batchpond.errors import ProviderError, UsageError
+from batchpond.model import ErrorClass, FileRole, Finish, Prompt, Response, ResponseStatus
+from batchpond.providers.base import BuiltBody, LiveStart, ModelSettings, live_descriptor
+from batchpond.providers.http.errors import ApiError
+from batchpond.providers.shared.lines import (
+    add_parameters,
+    failed,
+    messages,
+    refused_thinking,
+    size_bytes,
+    success_of,
+    unreadable,
+    without_thoughts,
+)
+from batchpond.providers.shared.live import NO_RATES, LiveApi, LiveClient
 
-__all__ = [
-    "DESCRIPTOR",
-    "LIVE",
-    "Ollama",
-    "accepted_thinking",
-    "build_body",
-    "caveats",
-    "endpoint_for",
-    "payload_line",
-    "read_answer",
-    "read_line",
-]
+CHAT: Final = "/api/chat"
+CONTEXT_MIN_TOKENS: Final = 8_192
+ANSWER_TOKENS: Final = 4_096
+TEMPLATE_TOKENS: Final = 256
+_BYTES_PER_TOKEN: Final = 2  # English has about 4, Chinese 2 to 3: twice too much room costs memory, too little answers
+_BESIDE_OPTIONS: Final = frozenset({"format", "keep_alive", "logprobs", "top_logprobs", "truncate", "shift"})
+_RESERVED: Final = {
+    "model": "the study's `model`",
+    "messages": "the template",
+    "stream": "nothing: a streamed answer that breaks off looks like one that ended",
+    "think": "the study's `thinking`",
+    "options": "its members, each written as a parameter",
+    "num_predict": "the study's `max_output_tokens`",
+    "temperature": "the study's `temperature`",
+}
+_LEVELS: Final = ("low", "medium", "high")
+_SWITCH: Final = {"none": False, "enabled": True}
 
 DESCRIPTOR: Final = live_descriptor(
     "ollama",
@@ -64,8 +82,8 @@ def caveats(model: str) -> tuple[str, ...]:
     return ()
 
 
-class Ollama(LiveWire):
-    """The wire of Ollama's native chat; OLLAMA_HOST is read in all of its forms, as the SDK does."""
+class Ollama(LiveClient):
+    """The client of Ollama's native chat; OLLAMA_HOST is read in all of its forms, as the SDK does."""
 
     def address(self, endpoint: str, request_model: str) -> tuple[str, None]:  # noqa: ARG002
         """Return the path of an endpoint, which is the endpoint."""
@@ -98,7 +116,7 @@ class Ollama(LiveWire):
                 )
 
 
-LIVE: Final = LiveApi(DESCRIPTOR, rates.NONE, models_path="/api/tags", request_id_headers=(), wire=Ollama)
+LIVE: Final = LiveApi(DESCRIPTOR, NO_RATES, models_path="/api/tags", request_id_headers=(), client=Ollama)
 
 
 def _names(listing: object) -> set[str]:
@@ -115,3 +133,116 @@ def _named(listing: object) -> Iterator[str]:
 def _full(model: str) -> str:
     """Return a model's name with its tag, `latest` where it has none."""
     return model if ":" in model.rsplit("/", 1)[-1] else f"{model}:latest"
+
+
+# --- bodies ---------------------------------------------------------------------------------------
+
+
+def endpoint_for(model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG001
+    """Return the endpoint to use where the study names none: there is one."""
+    return CHAT
+
+
+def accepted_thinking(model: str) -> tuple[str, ...]:
+    """Return the thinking words for a model: levels for gpt-oss, which cannot be kept from thinking, else a switch."""
+    return _LEVELS if _name(model).startswith("gpt-oss") else tuple(_SWITCH)
+
+
+def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
+    """Return the body for a prompt; `stream` is false and the study's parameters become `options`.
+
+    `num_ctx`, unless a parameter sets it, is the power of two from 8,192 on that holds the prompt, counted as a
+    token for every two bytes, and `max_output_tokens`, or 4,096 where the study gives none. Raises UsageError for
+    another endpoint, and for a thinking word that Ollama has not for this model.
+    """
+    model = settings.request_model
+    if settings.endpoint != CHAT:
+        raise UsageError(f"model {model}: endpoint {settings.endpoint!r} is not {CHAT}")
+    inside = dict(settings.parameters or {})
+    beside = {name: inside.pop(name) for name in tuple(inside) if name in _BESIDE_OPTIONS}
+    options: dict[str, Any] = {
+        "num_ctx": inside.pop("num_ctx", context_tokens(prompt, settings.max_output_tokens)),
+    }
+    if settings.max_output_tokens is not None:
+        options["num_predict"] = settings.max_output_tokens
+    if settings.temperature is not None:
+        options["temperature"] = settings.temperature
+    body: dict[str, Any] = {"model": model, "messages": messages(prompt), "stream": False}
+    body |= {"truncate": False, "shift": False}
+    if settings.thinking is not None:
+        body["think"] = _think(settings)
+    if settings.output_schema is not None:
+        body["format"] = settings.output_schema
+    add_parameters(body, dataclasses.replace(settings, parameters=beside), _RESERVED)
+    add_parameters(options, dataclasses.replace(settings, parameters=inside), _RESERVED)
+    body["options"] = options
+    return BuiltBody(body)
+
+
+def context_tokens(prompt: Prompt, max_output_tokens: int | None) -> int:
+    """Return the context that a prompt and its answer fit into: a power of two, so that few sizes are ever loaded."""
+    needed = size_bytes(prompt) // _BYTES_PER_TOKEN + TEMPLATE_TOKENS
+    needed += ANSWER_TOKENS if max_output_tokens is None else max_output_tokens
+    return max(CONTEXT_MIN_TOKENS, 1 << (needed - 1).bit_length())
+
+
+def payload_line(custom_id: str, endpoint: str, body: bytes) -> bytes:  # noqa: ARG001
+    """Refuse: Ollama answers calls, and has neither batches nor files."""
+    raise UsageError(f"request {custom_id}: Ollama takes live calls alone", hint='set mode = "live" for its models')
+
+
+def _think(settings: ModelSettings) -> bool | str:
+    word = settings.thinking or ""
+    accepted = accepted_thinking(settings.request_model)
+    if word not in accepted:
+        raise refused_thinking(settings, ", ".join(accepted), " at Ollama")
+    return _SWITCH.get(word, word)
+
+
+def _name(model: str) -> str:
+    return model.lower().rsplit("/", 1)[-1]
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+_FINISH: Final = {"stop": Finish.STOP, "length": Finish.LENGTH}
+_NO_ANSWER: Final = {
+    "load": "the model was loaded, and said nothing",
+    "unload": "the model was unloaded, and said nothing",
+    "": "the answer gives no reason for its end",
+}
+
+
+def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001
+    """Return an unreadable line: Ollama writes no result files."""
+    return unreadable(None, f"Ollama has no result files, but this is a line of {len(line)} bytes")
+
+
+def read_answer(status_code: int, body: bytes) -> Response:
+    """Return a call's whole answer made uniform; one that Ollama did not end itself is none."""
+    found = success_of(status_code, body)
+    if isinstance(found, Response):
+        return found
+    message = found.get("message")
+    if not isinstance(message, dict):
+        return unreadable(None, "the answer has no message", status_code)
+    reason = fields.word(found.get("done_reason")) or ""
+    broken = "the answer was broken off: it is not done" if found.get("done") is not True else _NO_ANSWER.get(reason)
+    if broken is not None:
+        return failed(None, status_code, ApiError(broken, reason or None), error_class=ErrorClass.TRANSIENT)
+    return without_thoughts(_answered(status_code, found, message, reason))
+
+
+def _answered(status_code: int, found: dict[str, Any], message: dict[str, Any], reason: str) -> Response:
+    return Response(
+        custom_id=None,
+        status=ResponseStatus.SUCCEEDED,
+        status_code=status_code,
+        response_model=fields.text(found.get("model")),
+        finish_reason=reason,
+        finish=_FINISH.get(reason, Finish.OTHER),
+        text=fields.text(message.get("content")),
+        thoughts=fields.identifier(message.get("thinking")),
+        input_tokens=fields.count(found.get("prompt_eval_count")),
+        output_tokens=fields.count(found.get("eval_count")),
+    )

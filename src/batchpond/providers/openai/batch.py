@@ -1,4 +1,4 @@
-"""OpenAI's Batch API: files, batches and their states on the wire.
+"""OpenAI's Batch API: files, batches and their states.
 
 Shapes: openai 3.52 `types/batch.py`, `types/file_object.py` and the official OpenAPI file 2.3.0;
 deviations that servers were seen to make are read without complaint.
@@ -15,10 +15,8 @@ from batchpond.providers.http.errors import Answer, ApiError, error_class_of
 from batchpond.providers.openai.body import CHAT, RESPONSES, build_body, endpoint_for, payload_line
 from batchpond.providers.openai.lines import read_answer, read_line
 from batchpond.providers.openai.models import accepted_thinking, caveats
-from batchpond.providers.shared import rates
-from batchpond.providers.shared.batches import FilesWire
-from batchpond.providers.shared.live import LiveApi
-from batchpond.providers.shared.wire import rejection
+from batchpond.providers.shared.batches import FilesClient, rejection
+from batchpond.providers.shared.live import REQUESTS_AND_TOKENS, LiveApi
 
 __all__ = [
     "BATCH",
@@ -71,8 +69,8 @@ DESCRIPTOR: Final = Descriptor(
 _FILE_NOT_READY: Final = re.compile(r"(?i)cannot find file|no such file|does not have access to it")
 
 
-class OpenAI(FilesWire):
-    """The wire of OpenAI's Batch API, bound to one key and base URL."""
+class OpenAI(FilesClient):
+    """The client of OpenAI's Batch API, bound to one key and base URL."""
 
     descriptor = DESCRIPTOR
 
@@ -86,4 +84,4 @@ class OpenAI(FilesWire):
 
 
 BATCH: Final = OpenAI
-LIVE: Final = LiveApi(DESCRIPTOR, rates.REQUESTS_AND_TOKENS)
+LIVE: Final = LiveApi(DESCRIPTOR, REQUESTS_AND_TOKENS)

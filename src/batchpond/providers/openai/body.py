@@ -10,7 +10,15 @@ from batchpond.errors import UsageError
 from batchpond.model import Prompt
 from batchpond.providers.base import BuiltBody, ModelSettings
 from batchpond.providers.openai.models import Sampling, accepted_thinking, family_of, takes_schema
-from batchpond.providers.shared.body import SCHEMA, add_parameters, messages, on_one_line, response_format, text_format
+from batchpond.providers.shared.lines import (
+    SCHEMA,
+    add_parameters,
+    messages,
+    on_one_line,
+    refused_thinking,
+    response_format,
+    text_format,
+)
 
 CHAT: Final = "/v1/chat/completions"
 RESPONSES: Final = "/v1/responses"
@@ -89,11 +97,7 @@ def _effort(settings: ModelSettings) -> str | None:
         return None
     accepted = accepted_thinking(settings.request_model, settings.endpoint)
     if word not in accepted:
-        raise UsageError(
-            f"model {settings.request_model} does not accept thinking {word!r} at {settings.endpoint}; "
-            f"it accepts {', '.join(accepted)}",
-            hint="change the study's thinking levels for this model, or let the study drop what is refused",
-        )
+        raise refused_thinking(settings, ", ".join(accepted), f" at {settings.endpoint}")
     return word if family_of(settings.request_model).has_effort else None
 
 

@@ -1,6 +1,6 @@
 """Reading OpenAI's result lines and live answers: total, so that any bytes give a Response and none an exception.
 
-What is of chat completions is in `common_chat`; here is /v1/responses.
+What is of chat completions is in `shared/lines.py`; here is /v1/responses.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from typing import Any, Final
 from batchpond import fields
 from batchpond.model import FileRole, Finish, Response, ResponseStatus
 from batchpond.providers.http.errors import ApiError
-from batchpond.providers.shared import chat as common_chat
-from batchpond.providers.shared.chat import content_of, usage_of
-from batchpond.providers.shared.lines import PARTS_MAX, failed, load_row, unreadable
+from batchpond.providers.shared import lines
+from batchpond.providers.shared.lines import PARTS_MAX, content_of, failed, usage_of
 
 _INCOMPLETE: Final = {
     "max_output_tokens": Finish.LENGTH,
@@ -21,17 +20,13 @@ _INCOMPLETE: Final = {
 
 
 def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001  # error rows may be in either file
-    """Return one line of an output or error file made uniform.
-
-    A line that is no JSON object, or that names two custom_ids, is UNREADABLE; see `load_row`.
-    """
-    row = load_row(line)
-    return unreadable(None, row) if isinstance(row, str) else common_chat.read_row(row, _read_body)
+    """Return one line of an output or error file made uniform."""
+    return lines.read_line(line, _read_body)
 
 
 def read_answer(status_code: int, body: bytes) -> Response:
     """Return a live call's whole answer made uniform."""
-    return common_chat.read_answer(status_code, body, _read_body)
+    return lines.read_answer(status_code, body, _read_body)
 
 
 def _read_body(
@@ -39,7 +34,7 @@ def _read_body(
 ) -> Response:
     if body.get("object") == "response" or ("output" in body and "choices" not in body):
         return _responses(custom_id, status_code, body, request_id)
-    return common_chat.read_chat(custom_id, status_code, body, request_id)
+    return lines.read_chat(custom_id, status_code, body, request_id)
 
 
 # --- /v1/responses --------------------------------------------------------------------------------

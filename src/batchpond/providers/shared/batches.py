@@ -1,16 +1,15 @@
 """What batch APIs have in common: an object a batch, made by one POST, listed, looked at, cancelled.
 
-`BatchWire` is every one of them, `FilesWire` those of the files kind (OpenAI's and whoever copies it): a JSONL file
+`BatchClient` is every one of them, `FilesClient` those of the files kind (OpenAI's and whoever copies it): a JSONL file
 is uploaded, a batch names it, and ends with an output file and an error file. A provider says what differs.
 """
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -25,6 +24,7 @@ from batchpond.model import (
     Created,
     CreateSpec,
     Download,
+    ErrorClass,
     FileRole,
     Rejected,
     RemoteBatch,
@@ -32,9 +32,8 @@ from batchpond.model import (
     Unclear,
 )
 from batchpond.providers.http import keys
-from batchpond.providers.http.client import HttpClient, JsonStream
-from batchpond.providers.http.errors import AckRule, Answer, error_class_of
-from batchpond.providers.shared.wire import Wire, file_object, is_before, page_by_last_id, rejection, scope, segment
+from batchpond.providers.http.client import HttpClient, JsonStream, ProviderClient, segment
+from batchpond.providers.http.errors import AckRule, Answer, ApiError, error_class_of
 from batchpond.text import redact
 
 STATES: Final = {
@@ -56,6 +55,8 @@ _PAIRS_MAX, _KEY_CHARS, _VALUE_CHARS = 16, 64, 512
 _ERRORS_MAX: Final = 100
 _FILES_PER_PAGE: Final = 1_000
 _FILE_PAGES_MAX: Final = 1_000
+_EMPTY_PAGES_MAX: Final = 10
+_CLOCK_SKEW: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,8 @@ class Order:
     headers: Mapping[str, str] | None = None
 
 
-class BatchWire(Wire, ABC):
-    """The wire of one batch API, bound to one key and base URL.
+class BatchClient(ProviderClient, ABC):
+    """The client of one batch API, bound to one key and base URL.
 
     `ack` tells the provider's own answers from a proxy's; `missing` are the statuses of a batch that may not
     exist, `too_late` those of a cancel that changes nothing.
@@ -81,15 +82,8 @@ class BatchWire(Wire, ABC):
     too_late = frozenset({400, 404, 409})
 
     @classmethod
-    def connect(
-        cls,
-        clock: Clock,
-        *,
-        transport: Any = None,
-        environ: Mapping[str, str] = os.environ,
-        base_url: str | None = None,
-    ) -> Self:
-        """Return the wire for the environment's key, by the descriptor's names; raises AccessError when there is none.
+    def connect(cls, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any) -> Self:
+        """Return the client for the environment's key, by the descriptor's names; raises AccessError without one.
 
         `transport` replaces the network.
         """
@@ -126,7 +120,7 @@ class BatchWire(Wire, ABC):
 
     def scope_of(self, answer: Answer, batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
         """Return the account that an answer came from, and the batches in it."""
-        return scope(self.descriptor.name, self.host, answer.headers, self.descriptor.scope_headers)
+        return self.scope_in(answer.headers, self.descriptor.scope_headers)
 
     def path_of(self, batch_id: str) -> str:
         """Return the path of a batch; raises ProviderError for what would address something else."""
@@ -177,6 +171,10 @@ class BatchWire(Wire, ABC):
             raise ProviderError(f"{self.host} lists a batch without an id")
         return BatchPage(found, next_cursor)
 
+    def find_batches(self, token: str) -> tuple[RemoteBatch, ...]:  # noqa: ARG002
+        """Return nothing: most listings cannot be asked for a token."""
+        return ()
+
     def get(self, batch_id: str) -> RemoteBatch | None:
         """Return a batch, or None where it may be missing, which is not proof of loss."""
         path = self.path_of(batch_id)
@@ -203,8 +201,8 @@ class BatchWire(Wire, ABC):
         return self.scope_of(self._http.request_json("GET", self.batches_path, params={"limit": 1}), ())
 
 
-class FilesWire(BatchWire):
-    """The wire of a batch API of the files kind.
+class FilesClient(BatchClient):
+    """The client of a batch API of the files kind.
 
     `already_there` are the statuses of an upload whose content the provider has; the answer names the file.
     `expires_at` and `ended_at` are the members with those times.
@@ -334,3 +332,90 @@ def _token(metadata: object) -> str | None:
         if isinstance(value, str) and value.startswith(f"{ids.TOKEN_PREFIX}-"):
             return value
     return None
+
+
+# --- answers and listings -------------------------------------------------------------------------
+
+
+def file_object(value: object) -> RemoteFile | None:
+    """Return a file object `{id, filename, bytes, created_at}` made uniform, None when it has no id."""
+    found = fields.mapping(value)
+    file_id = fields.identifier(found.get("id"))
+    if file_id is None:
+        return None
+    size_bytes, created_at = fields.count(found.get("bytes")), fields.moment(found.get("created_at"))
+    return RemoteFile(file_id, fields.text(found.get("filename")) or "", size_bytes, created_at)
+
+
+def is_before(file: RemoteFile, since: datetime) -> bool:
+    """Return whether a file was made before a time, by its provider's clock and an hour at least."""
+    return file.created_at is not None and file.created_at < since - _CLOCK_SKEW
+
+
+def newest_named(files: Iterable[RemoteFile | None], filename: str, since: datetime) -> list[RemoteFile]:
+    """Return the files of that name, newest first, made since then or at an unknown time."""
+    found = [file for file in files if file is not None and file.filename == filename and not is_before(file, since)]
+    return sorted(found, key=lambda file: file.created_at or since, reverse=True)
+
+
+def page_by_last_id(
+    http: HttpClient, path: str, params: dict[str, str | int], cursor: str | None, cursor_name: str
+) -> tuple[list[Any], str | None]:
+    """Return a page's rows and the next page's cursor, None on the last; `params` has the `limit`.
+
+    For listings of `{data, has_more, last_id}`. A full page is never taken for the last, whatever it
+    says: a short or an empty one must follow. Raises ProviderError when the listing does not go
+    on as it says: an incomplete list must never look like a complete one.
+    """
+    asked = params if cursor is None else {**params, cursor_name: cursor}
+    page = http.request_json("GET", path, params=asked).json
+    rows = page.get("data")
+    if not isinstance(rows, list):
+        raise ProviderError(f"GET {path} at {http.host} answered without a list")
+    has_more = page.get("has_more")
+    if "has_more" not in page:
+        has_more = len(rows) >= int(params["limit"])
+    if (not has_more or has_more == "false") and len(rows) != int(params["limit"]):
+        return rows, None
+    last = fields.mapping(rows[-1]).get("id") if rows else None
+    next_cursor = fields.identifier(page.get("last_id")) or fields.identifier(last)
+    if next_cursor is None or next_cursor == cursor:
+        raise ProviderError(f"GET {path} at {http.host} does not go on after a page that cannot be the last")
+    return rows, next_cursor
+
+
+def page_by_token(
+    http: HttpClient, path: str, params: Mapping[str, str | int], cursor: str | None, member: str
+) -> tuple[list[Any], str | None]:
+    """Return a page's rows and the next page's cursor, None on the last.
+
+    For Google's listings of `{<member>, nextPageToken}`, where a page without rows lacks the member. Raises
+    ProviderError when the listing does not go on as it says.
+    """
+    asked = params if cursor is None else {**params, "pageToken": cursor}
+    page = http.request_json("GET", path, params=asked).json
+    rows = page.get(member, [])
+    if not isinstance(rows, list) or "error" in page:
+        raise ProviderError(f"GET {path} at {http.host} answered without a list")
+    next_cursor = page.get("nextPageToken") or None
+    if next_cursor is not None and (not isinstance(next_cursor, str) or next_cursor == cursor):
+        raise ProviderError(f"GET {path} at {http.host} says that there is more, but its list does not go on")
+    return rows, next_cursor
+
+
+def filled_page_by_token(
+    http: HttpClient, path: str, params: Mapping[str, str | int], cursor: str | None, member: str
+) -> tuple[list[Any], str | None]:
+    """Return a page as `page_by_token` does, and go on past a few pages that hold nothing."""
+    rows: list[Any] = []
+    for _ in range(_EMPTY_PAGES_MAX):
+        rows, cursor = page_by_token(http, path, params, cursor, member)
+        if rows or cursor is None:
+            break
+    return rows, cursor
+
+
+def rejection(answer: Answer, error_class: ErrorClass, now: datetime, error: ApiError | None = None) -> Rejected:
+    """Return a definite no, in the provider's words and with the wait that it asks for."""
+    error = error or answer.error or ApiError(answer.excerpt())
+    return Rejected(error_class, error.code, redact(error.message), answer.status_code, answer.retry_after_s(now))

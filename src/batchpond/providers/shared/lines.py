@@ -1,17 +1,90 @@
-"""What reading result lines shares among providers: JSON from any bytes, and the two bad ends."""
+"""Lines of input and result files: what building and reading them shares, and chat completions, which most speak.
+
+Rows of chat completions, the shape of OpenAI and of all who copy it: `{id, custom_id, response: {status_code,
+request_id, body} | null, error: {code, message} | null}`, either member also left out (OpenAI's batch guide; Together,
+recorded 2026-09); a row that failed over HTTP keeps `error` null and has the error in `response.body.error`
+(openai-openapi#302).
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import orjson
 
 from batchpond import fields
-from batchpond.model import ErrorClass, Response, ResponseStatus
-from batchpond.providers.http.errors import ApiError, classify, read_any
+from batchpond.errors import UsageError
+from batchpond.model import ErrorClass, Finish, Prompt, Response, ResponseStatus
+from batchpond.providers.base import ModelSettings
+from batchpond.providers.http.errors import MESSAGE_LIMIT, ApiError, classify, read_any, read_error
+
+# --- bodies ---------------------------------------------------------------------------------------
+
+
+def add_parameters(body: dict[str, Any], settings: ModelSettings, reserved: Mapping[str, str]) -> None:
+    """Put a study's own parameters into a body, as they are written.
+
+    `reserved` names what sets a parameter instead. Raises UsageError for those, and for what a
+    setting of the study has put there already.
+    """
+    for name, value in (settings.parameters or {}).items():
+        if name in reserved:
+            message = f"model {settings.request_model}: parameter {name!r} cannot be passed through"
+            raise UsageError(message, hint=f"it is set by {reserved[name]}")
+        if name in body:
+            message = f"model {settings.request_model}: parameter {name!r} is already set by a setting of its own"
+            raise UsageError(message, hint=f"remove {name!r} from the parameters, or the setting")
+        body[name] = value
+
+
+def refused_thinking(settings: ModelSettings, accepted: str, where: str = "") -> UsageError:
+    """Return the refusal of a thinking word that means nothing to a model; `where` begins with a space."""
+    return UsageError(
+        f"model {settings.request_model} does not accept thinking {settings.thinking!r}{where}; it accepts {accepted}",
+        hint="change the study's thinking levels for this model, or let the study drop what is refused",
+    )
+
+
+SCHEMA: Final = "structured output"
+"""What a body is told to lack whose model cannot be held to a schema."""
+_SCHEMA_NAME: Final = "answer"
+
+
+def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `response_format` of a chat body that holds the answer to a schema, in OpenAI's form."""
+    return {"type": "json_schema", "json_schema": {"name": _SCHEMA_NAME, "schema": schema, "strict": True}}
+
+
+def text_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `text` of a body of OpenAI's responses endpoint that holds the answer to a schema."""
+    return {"format": {"type": "json_schema", "name": _SCHEMA_NAME, "schema": schema, "strict": True}}
+
+
+def messages(prompt: Prompt) -> list[dict[str, str]]:
+    """Return a prompt as chat messages."""
+    if isinstance(prompt, str):
+        return [{"role": "user", "content": prompt}]
+    return [{"role": str(turn.role), "content": turn.text} for turn in prompt]
+
+
+def size_bytes(prompt: Prompt) -> int:
+    """Return how long a prompt's texts are in UTF-8."""
+    texts = [prompt] if isinstance(prompt, str) else [turn.text for turn in prompt]
+    return sum(len(text.encode("utf-8", "replace")) for text in texts)
+
+
+def on_one_line(custom_id: str, body: bytes) -> bytes:
+    """Return a body as it is; raises UsageError for one that would become two requests."""
+    if b"\n" in body:
+        raise UsageError(f"request {custom_id}: a body must be JSON on one line")
+    return body
+
+
+# --- any bytes ------------------------------------------------------------------------------------
 
 PARTS_MAX: Final = 10_000
 _INT_DIGITS_MAX: Final = 300  # past the largest double, and past what int() reads by default
@@ -147,3 +220,234 @@ def unreadable(custom_id: str | None, message: str, status_code: int | None = No
         error_class=ErrorClass.UNREADABLE,
         error_message=message,
     )
+
+
+# --- rows around chat completions -----------------------------------------------------------------
+
+ReadBody = Callable[[str | None, int | None, dict[str, Any], str | None], Response]
+"""Reads the body of a success: (custom_id, status_code, body, request_id)."""
+
+_FINISH: Final = {
+    "stop": Finish.STOP,
+    "eos": Finish.STOP,
+    "length": Finish.LENGTH,
+    "model_length": Finish.LENGTH,
+    "content_filter": Finish.BLOCKED,
+}
+# The server gave up in the middle: DeepSeek, vLLM, Mistral and OpenRouter. What there is of an answer is none.
+_BROKEN_OFF: Final = frozenset({"insufficient_system_resource", "abort", "error"})
+_THOUGHTS: Final = re.compile(r"\s*<think>(.*?)(?:</think>\s*(.*)|\Z)", re.DOTALL)
+
+
+def read_line(line: bytes, read_body: ReadBody) -> Response:
+    """Return a line of a result file made uniform, whichever of a row's members it has; see `load_row`."""
+    row = load_row(line)
+    if isinstance(row, str):
+        return unreadable(None, row)
+    custom_id = fields.identifier(row.get("custom_id"))
+    answer, error = row.get("response"), _unwrapped(row.get("error"))
+    about = fields.mapping(answer)
+    if isinstance(error, dict) and not (isinstance(answer, dict) and _is_blank(error)):
+        return failed(custom_id, _status_code(about.get("status_code")), read_error(error), _request_id(about))
+    if isinstance(error, str) and error:
+        problem = ApiError(error[:MESSAGE_LIMIT])
+        return failed(custom_id, _status_code(about.get("status_code")), problem, _request_id(about))
+    if not isinstance(answer, dict):
+        return unreadable(custom_id, "the row has neither a response nor an error")
+    return _answered(custom_id, answer, read_body)
+
+
+def read_answer(status_code: int, body: bytes, read_body: ReadBody) -> Response:
+    """Return a live call's whole answer made uniform, without a custom_id; total over any bytes."""
+    found = success_of(status_code, body)
+    if isinstance(found, Response):
+        return found
+    if not {"choices", "output"} & found.keys():
+        return unreadable(None, "the answer has no choices", status_code)
+    return read_body(None, status_code, found, None)
+
+
+def _answered(custom_id: str | None, answer: dict[str, Any], read_body: ReadBody) -> Response:
+    body, request_id = answer.get("body"), _request_id(answer)
+    status_code = _status_code(answer.get("status_code"))
+    is_silent = answer.get("status_code") is None  # some compatible servers leave the status out
+    if is_silent and isinstance(body, dict) and ("choices" in body or "output" in body):
+        return _succeeded(custom_id, None, body, request_id, read_body)
+    if status_code is None or not 200 <= status_code <= 299:
+        problem = _error_of(body)
+        error_class = classify(status_code or 0, problem)
+        return failed(custom_id, status_code, problem, request_id, error_class=error_class)
+    if not isinstance(body, dict):
+        return unreadable(custom_id, "the response has no body", status_code)
+    return _succeeded(custom_id, status_code, body, request_id, read_body)
+
+
+def _unwrapped(error: object) -> object:
+    """Return the error inside an envelope: vLLM's batch rows have `{"error": {"error": {"message": ...}}}`."""
+    inner = fields.mapping(error).get("error")
+    is_envelope = isinstance(inner, dict) and isinstance(error, dict) and _is_blank(error)
+    return inner if is_envelope else error
+
+
+def _is_blank(error: dict[str, Any]) -> bool:
+    return not error.get("code") and not error.get("message")
+
+
+def _error_of(body: object) -> ApiError:
+    if isinstance(body, str):
+        return ApiError(body[:1000])
+    return read_any(body) or ApiError("the provider gave no error text")
+
+
+def _request_id(answer: dict[str, Any]) -> str | None:
+    return fields.identifier(answer.get("request_id"))
+
+
+def _status_code(value: object) -> int | None:
+    number = fields.count(value)
+    return number if number is not None and number <= 999 else None
+
+
+def _succeeded(
+    custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None, read_body: ReadBody
+) -> Response:
+    error = body.get("error")
+    if isinstance(error, dict) and not _is_blank(error):
+        return failed(custom_id, status_code, read_error(error), request_id)
+    if isinstance(error, str) and error and "choices" not in body:
+        return failed(custom_id, status_code, _error_of(body), request_id)
+    return read_body(custom_id, status_code, body, request_id)
+
+
+# --- the body of a chat completion -----------------------------------------------------------------
+
+
+def read_chat(custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None) -> Response:
+    """Return the body of a chat completion made uniform; thoughts are what the provider keeps apart as such."""
+    choices = body.get("choices")
+    choice = fields.mapping(choices[0]) if isinstance(choices, list) and choices else {}
+    message = fields.mapping(choice.get("message"))
+    content = message.get("content")
+    text, refusal = content_of(content)
+    refusal = fields.identifier(message.get("refusal")) or refusal
+    reason = fields.word(choice.get("finish_reason"))
+    if reason in _BROKEN_OFF:
+        said = ApiError(f"the answer was broken off: {reason}", "server_error")
+        return failed(custom_id, status_code, read_any(choice) or said, request_id, error_class=ErrorClass.TRANSIENT)
+    tokens = usage_of(body.get("usage"))
+    return Response(
+        custom_id,
+        ResponseStatus.SUCCEEDED,
+        status_code,
+        fields.text(body.get("model")),
+        reason,
+        _finish(reason, text, refusal) if choice else None,
+        text,
+        _thoughts(message, content),
+        refusal,
+        *tokens,
+        provider_request_id=request_id,
+    )
+
+
+def _thoughts(message: dict[str, Any], content: object) -> str | None:
+    """Return what is kept apart as thoughts: a member of its own, or Mistral's parts of the content."""
+    for name in ("reasoning_content", "reasoning"):
+        if found := fields.identifier(message.get(name)):
+            return found
+    parts = (part.get("thinking") for part in map(fields.mapping, fields.sequence(content, PARTS_MAX)))
+    return "\n\n".join(filter(None, (content_of(part)[0] for part in parts))) or None
+
+
+def _finish(reason: str | None, text: str | None, refusal: str | None) -> Finish:
+    finish = _FINISH.get(reason, Finish.OTHER) if reason else Finish.OTHER
+    return Finish.REFUSAL if refusal and not text and finish in (Finish.STOP, Finish.OTHER) else finish
+
+
+def content_of(content: object) -> tuple[str | None, str | None]:
+    """Return text and refusal of a message's content: a string, or a list of parts."""
+    if not isinstance(content, list):
+        return fields.text(content), None
+    texts: list[str] = []
+    refusals: list[str] = []
+    for part in content[:PARTS_MAX]:
+        if isinstance(part, str):
+            texts.append(part)
+        elif isinstance(part, dict):
+            _gather(part, texts, refusals)
+    return "".join(texts), "".join(refusals) or None
+
+
+def _gather(part: dict[str, Any], texts: list[str], refusals: list[str]) -> None:
+    if part.get("type") == "refusal":
+        refusals.append(fields.text(part.get("refusal")) or "")
+    elif isinstance(part.get("text"), str):
+        texts.append(part["text"])
+
+
+# --- usage ----------------------------------------------------------------------------------------
+
+
+def usage_of(usage: object) -> tuple[int | None, int | None, int | None, int | None]:
+    """Return input, output, reasoning and cached tokens, in chat's or responses' spelling."""
+    if not isinstance(usage, dict):
+        return None, None, None, None
+    is_chat = "prompt_tokens" in usage or "completion_tokens" in usage
+    given, made = ("prompt_tokens", "completion_tokens") if is_chat else ("input_tokens", "output_tokens")
+    return (
+        fields.count(usage.get(given)),
+        fields.count(usage.get(made)),
+        _detail(usage, f"{made}_details", "reasoning_tokens"),
+        _cached(usage, given),
+    )
+
+
+def _cached(usage: dict[str, Any], given: str) -> int | None:
+    """Return the tokens read from a cache, which DeepSeek and Mistral have under names of their own."""
+    found = _detail(usage, f"{given}_details", "cached_tokens")
+    flat = (fields.count(usage.get(name)) for name in ("prompt_cache_hit_tokens", "num_cached_tokens"))
+    return next((count for count in flat if count is not None), None) if found is None else found
+
+
+def _detail(usage: dict[str, Any], details: str, name: str) -> int | None:
+    """Return a part of the tokens; Together has it flat, beside the sums."""
+    found = fields.count(fields.mapping(usage.get(details)).get(name))
+    return fields.count(usage.get(name)) if found is None else found
+
+
+# --- thoughts inside the text ---------------------------------------------------------------------
+
+
+def without_thoughts(response: Response) -> Response:
+    """Return a response whose text begins with `<think>...</think>` with that as its thoughts.
+
+    Thoughts that were cut off leave an empty text. A template that opened the tag itself leaves only the end
+    of it in the answer. Beside thoughts that the provider has kept apart (llama.cpp's `deepseek-legacy` has
+    them twice) a tag at the beginning is taken out all the same.
+    """
+    text, apart = response.text, response.thoughts
+    if not text or ("</think>" not in text and "<think>" not in text):
+        return response
+    if found := _THOUGHTS.fullmatch(text):
+        thoughts, rest = found[1], found[2] or ""
+    elif apart is None and text.count("</think>") == 1 and "<think>" not in text:
+        thoughts, _, rest = text.partition("</think>")
+    else:
+        return response
+    thoughts = thoughts.strip()
+    both = thoughts if apart is None or apart.strip() == thoughts else "\n\n".join(filter(None, (apart, thoughts)))
+    return dataclasses.replace(response, text=rest.strip(), thoughts=both or None)
+
+
+def with_reasoning_counted(response: Response, usage: object) -> Response:
+    """Return a response whose output tokens include the reasoning, where `completion_tokens` leave it out.
+
+    They do at xAI (recorded 2026-10); a total that adds up without the reasoning says that they do not.
+    """
+    output, reasoning = response.output_tokens, response.reasoning_tokens
+    if output is None or not reasoning:
+        return response
+    total = fields.count(fields.mapping(usage).get("total_tokens"))
+    if total is not None and response.input_tokens is not None and total == response.input_tokens + output:
+        return response
+    return dataclasses.replace(response, output_tokens=fields.count(output + reasoning))

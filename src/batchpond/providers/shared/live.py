@@ -1,18 +1,26 @@
-"""Live calls of every provider: one POST each, and what its answer comes to.
+"""Live calls of every provider: one POST each, what its answer comes to, and what its headers say of rate limits.
 
 Answered   a 2xx with a whole JSON object, and a 4xx that is about this request alone
 Deferred   nothing was sent, or the provider says "not now": 408, 409, 425, 429, 498, 529, an own 500 or 503
 Doubtful   whatever is not whole or not the provider's: a body cut short, a web page, 502, 504
 raised     what every further call would meet too: a refused key, an empty account, a missing model, a redirect
+
+Who sends which headers is data of each provider. Sources: [oai] OpenAI's rate-limit guide (durations such as `6m0s`,
+`120ms`), Azure's integers and `-1`; [groq] console.groq.com/docs/rate-limits (requests are per day, tokens per
+minute); [ant] Anthropic's rate-limit page (resets in RFC 3339); [tog] Together's rate-limit page (both per second);
+[or] OpenRouter's error metadata (resets in unix milliseconds); [mis] Mistral, third-party captures that do not agree:
+uncertain.
 """
 
 from __future__ import annotations
 
-import os
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import Enum
 from typing import Any, Final
 
 from batchpond import fields
@@ -20,7 +28,6 @@ from batchpond.clock import Clock
 from batchpond.errors import AccessError, BatchpondError
 from batchpond.model import ErrorClass
 from batchpond.providers.base import (
-    LIVE_CONNECTIONS,
     NO_HINTS,
     Answered,
     Deferred,
@@ -31,13 +38,108 @@ from batchpond.providers.base import (
     RateHints,
 )
 from batchpond.providers.http import keys
-from batchpond.providers.http.client import Broken, HttpClient, HttpLimits, Unsent
+from batchpond.providers.http.client import Broken, HttpClient, HttpLimits, ProviderClient, Unsent
 from batchpond.providers.http.errors import Answer, ApiError, Fault, HttpError, Shape, classify, read_any, redirect_host
-from batchpond.providers.http.retry import RetryPolicy
-from batchpond.providers.shared import wire as common
+from batchpond.providers.http.retry import RetryPolicy, duration_s
 from batchpond.providers.shared.lines import load_answer
-from batchpond.providers.shared.rates import RateNames, read_hints
 from batchpond.text import redact
+
+# --- what headers say of rate limits --------------------------------------------------------------
+
+_RESET_MAX_S: Final = 604_800.0
+_UNIX_FROM: Final = 1e9  # a number of seconds that large is a date
+_COUNT_MAX: Final = 2**53
+
+
+class Per(Enum):
+    """What a limit is per, where the headers themselves do not tell."""
+
+    SECOND = 1.0
+    MINUTE = 60.0
+    UNKNOWN = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The headers of one limit, in lower case."""
+
+    limit: str
+    left: str
+    reset: str
+    per: Per = Per.MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class RateNames:
+    """Where a provider tells its limits; of several rows the first that an answer has is read."""
+
+    requests: tuple[Names, ...]
+    tokens: tuple[Names, ...]
+
+
+def rate_limit(what: str, per: Per = Per.MINUTE) -> Names:
+    """Return the headers of one limit as OpenAI names them, and most others."""
+    return Names(f"x-ratelimit-limit-{what}", f"x-ratelimit-remaining-{what}", f"x-ratelimit-reset-{what}", per)
+
+
+PLAIN_NAMES: Final = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
+REQUESTS_AND_TOKENS: Final = RateNames((rate_limit("requests"),), (rate_limit("tokens"),))
+ANY_RATES: Final = RateNames((rate_limit("requests"), Names(*PLAIN_NAMES, Per.UNKNOWN)), (rate_limit("tokens"),))
+NO_RATES: Final = RateNames((), ())
+
+
+def read_hints(headers: Mapping[str, str], names: RateNames, now: datetime) -> RateHints:
+    """Return what an answer's headers (lower case) say; total: nonsense and `-1` say nothing.
+
+    A reset is the time until the whole limit is there again. One that is a date counts from the answer's own
+    `date` where it has one, else from `now`; that of a limit per second follows from the limit, since whole
+    seconds say too little. A limit of an unknown window without a reset is left out.
+    """
+    requests, tokens = (_window(headers, rows, now) for rows in (names.requests, names.tokens))
+    return RateHints(*requests, *tokens)
+
+
+def _window(
+    headers: Mapping[str, str], rows: tuple[Names, ...], now: datetime
+) -> tuple[int | None, int | None, float | None]:
+    names = next((row for row in rows if row.limit in headers or row.left in headers), None)
+    if names is None:
+        return None, None, None
+    limit, left = _count(headers.get(names.limit)) or None, _count(headers.get(names.left))
+    if names.per is Per.SECOND:
+        refill_s = max(limit - left, 1) / limit if limit is not None and left is not None else None
+        return limit, left, refill_s
+    reset_s = _reset_s(headers.get(names.reset, ""), headers, now)
+    return (None if names.per is Per.UNKNOWN and reset_s is None else limit), left, reset_s
+
+
+def _count(value: str | None) -> int | None:
+    try:
+        number = float(value) if value is not None and value.isascii() else math.nan
+    except ValueError:
+        return None
+    return int(number) if 0 <= number <= _COUNT_MAX else None  # false for NaN too
+
+
+def _reset_s(value: str, headers: Mapping[str, str], now: datetime) -> float | None:
+    seconds = duration_s(value) if value.isascii() else None
+    if seconds is None or seconds >= _UNIX_FROM:
+        moment = fields.moment(value if seconds is None else seconds)
+        if moment is None:
+            return None
+        seconds = max(0.0, (moment - _said_at(headers, now)).total_seconds())
+    return min(_RESET_MAX_S, seconds) if seconds >= 0 else None
+
+
+def _said_at(headers: Mapping[str, str], now: datetime) -> datetime:
+    try:
+        moment = parsedate_to_datetime(headers.get("date", ""))
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return now
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+# --- calls ----------------------------------------------------------------------------------------
 
 SIMULATOR_HEADER: Final = "x-batchpond-simulator"
 _START_RETRIES: Final = RetryPolicy(attempts=3, total_s=60.0)
@@ -51,8 +153,8 @@ _ACCESS_HINT: Final = "check it with `batchpond keys --check`; what was answered
 _BILLING_HINT: Final = "add credit at the provider, then run the same command: what was answered is kept"
 
 
-class LiveWire(common.Wire):
-    """The wire of one provider's live calls; `ask` may be called by many threads at once.
+class LiveClient(ProviderClient):
+    """The client of one provider's live calls; `ask` may be called by many threads at once.
 
     Here an endpoint such as `/v1/chat/completions` is a path below a base URL that ends in its version, as
     OpenAI's does; others override `address`.
@@ -75,16 +177,16 @@ class LiveWire(common.Wire):
         api = self._api
         answer = self._http.request_json("GET", api.models_path, allow=_NO_LISTING, shape=api.models_shape)
         if not answer.is_success and _reason_to_stop(answer, read_any(answer.json)) is ErrorClass.ACCESS:
-            raise self._stopped(answer, Stop(ErrorClass.ACCESS), f"GET {api.models_path}", "")
+            raise self._stopped(answer, ErrorClass.ACCESS, f"GET {api.models_path}", "")
         return self.started(answer)
 
     def check(self) -> str:
         """Make one free call and return the scope that the key belongs to."""
-        return LiveWire.start(self, "").scope
+        return LiveClient.start(self, "").scope
 
     def started(self, answer: Answer) -> LiveStart:
         """Return what the headers of a first answer say: the account, and whether a simulator speaks."""
-        scope = common.scope(self.descriptor.name, self.host, answer.headers, self.descriptor.scope_headers)
+        scope = self.scope_in(answer.headers, self.descriptor.scope_headers)
         return LiveStart(scope, answer.headers.get(SIMULATOR_HEADER) == "1")
 
     def ask(self, endpoint: str, request_model: str, body: bytes, deadline_s: float) -> LiveAnswer:
@@ -110,7 +212,7 @@ class LiveWire(common.Wire):
         hints = read_hints(answer.headers, self._api.rates, now)
         found = judge(answer, now, hints)
         match found:
-            case Stop():
+            case ErrorClass():
                 raise self._stopped(answer, found, f"POST {path}", request_model)
             case Answered():
                 request_id = next(filter(None, map(answer.headers.get, self._api.request_id_headers)), None)
@@ -118,9 +220,9 @@ class LiveWire(common.Wire):
             case _:
                 return found
 
-    def _stopped(self, answer: Answer, stop: Stop, call: str, request_model: str) -> BatchpondError:
+    def _stopped(self, answer: Answer, error_class: ErrorClass, call: str, request_model: str) -> BatchpondError:
         said = f"{call} at {self.host} answered {answer.status_code}: {_excerpt(answer)}"
-        match stop.error_class:
+        match error_class:
             case ErrorClass.ACCESS:
                 return AccessError(f"{self._http.key_name} was refused: {said}", hint=_ACCESS_HINT)
             case ErrorClass.BILLING:
@@ -133,7 +235,7 @@ class LiveWire(common.Wire):
                 said += f" (to {redirect_host(self._http.base_url, location)}, not followed)" if location else ""
                 hint = f"check {self.descriptor.base_url_env}: the address of the API, not of a page before it"
         code = (read_any(answer.json) or ApiError("")).code
-        return HttpError(said, hint=hint, status_code=answer.status_code, error_class=stop.error_class, code=code)
+        return HttpError(said, hint=hint, status_code=answer.status_code, error_class=error_class, code=code)
 
 
 def _as_it_is(base_url: str, environ: Mapping[str, str]) -> str:  # noqa: ARG001
@@ -145,7 +247,7 @@ class LiveApi:
     """What tells one provider's live calls from another's, beside its descriptor; header names are lower case.
 
     `models_path` is what a first free call gets. `base_of` returns what endpoints are below, by the base URL that the
-    user gave and the environment; `wire` is what makes the calls.
+    user gave and the environment; `client` is what makes the calls.
     """
 
     descriptor: Descriptor
@@ -154,18 +256,12 @@ class LiveApi:
     models_shape: Shape = dict
     request_id_headers: tuple[str, ...] = ("x-request-id",)
     base_of: Callable[[str, Mapping[str, str]], str] = _as_it_is
-    wire: type[LiveWire] = LiveWire
+    client: type[LiveClient] = LiveClient
 
     def connect(
-        self,
-        clock: Clock,
-        *,
-        transport: Any = None,
-        environ: Mapping[str, str] = os.environ,
-        base_url: str | None = None,
-        max_connections: int = LIVE_CONNECTIONS,
-    ) -> LiveWire:
-        """Return the wire for the environment's key and base URL.
+        self, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any, max_connections: int
+    ) -> LiveClient:
+        """Return the client for the environment's key and base URL.
 
         Raises AccessError when a key is needed and there is none, UsageError when no variable says where
         the server is. `transport` replaces the network.
@@ -180,18 +276,14 @@ class LiveApi:
             limits=HttpLimits(max_connections=max_connections),
             retries=_START_RETRIES,
         )
-        return self.wire(self, http, clock)
+        return self.client(self, http, clock)
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """An answer after which no further call makes sense."""
+def judge(answer: Answer, now: datetime, hints: RateHints = NO_HINTS) -> LiveAnswer | ErrorClass:
+    """Return what a whole HTTP answer to a live call comes to; see the table at the top of this module.
 
-    error_class: ErrorClass
-
-
-def judge(answer: Answer, now: datetime, hints: RateHints = NO_HINTS) -> LiveAnswer | Stop:
-    """Return what a whole HTTP answer to a live call comes to; see the table at the top of this module."""
+    An error class is of an answer after which no further call makes sense.
+    """
     status_code = answer.status_code
     if answer.is_success:
         found = answer.json if isinstance(answer.json, dict) else load_answer(answer.body)
@@ -201,7 +293,7 @@ def judge(answer: Answer, now: datetime, hints: RateHints = NO_HINTS) -> LiveAns
     error = read_any(answer.json)
     stop = _reason_to_stop(answer, error)
     if stop is not None:
-        return Stop(stop)
+        return stop
     if _is_not_now(answer, error):
         wait_s = answer.retry_after_s(now)
         reason = f"HTTP {status_code}: {_excerpt(answer)}"

@@ -1,12 +1,15 @@
-"""Together AI's Batch API: files, jobs and their states on the wire.
+"""Together AI's Batch API: files, jobs and their states, and the rows of results.
 
 Shapes: together 3.1 `types/batch_job.py`, `types/file_response.py`, the official OpenAPI file of 2026-04-28, and
 recorded traffic of 2026-09. Nothing of the user's travels with a job but its input file, and so it is by that file
-that a job is known as ours.
+that a job is known as ours. Rows: `{id, custom_id, response: {status_code, body}}` in the output file, `{id,
+custom_id, error: {code, message}}` in the error file. One code, `batch_client_error`, was seen for all errors, so the
+text decides what kind a failure is.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -21,17 +24,19 @@ from batchpond.model import (
     BatchState,
     CreateSpec,
     ErrorClass,
+    FileRole,
     Mode,
     Rejected,
     RemoteBatch,
     RemoteFile,
+    Response,
+    ResponseStatus,
 )
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http.errors import AckRule, Answer, ApiError, classify
-from batchpond.providers.shared.batches import FilesWire
-from batchpond.providers.shared.live import LiveApi
-from batchpond.providers.shared.rates import PLAIN, Names, Per, RateNames
-from batchpond.providers.shared.wire import file_object, is_before, rejection, scope
+from batchpond.providers.shared import lines
+from batchpond.providers.shared.batches import FilesClient, file_object, newest_named, rejection
+from batchpond.providers.shared.live import PLAIN_NAMES, LiveApi, Names, Per, RateNames
 from batchpond.providers.together.body import (
     CHAT,
     DISCOUNTS,
@@ -41,7 +46,6 @@ from batchpond.providers.together.body import (
     endpoint_for,
     payload_line,
 )
-from batchpond.providers.together.lines import class_of_text, read_answer, read_line
 from batchpond.text import redact
 
 __all__ = [
@@ -107,8 +111,8 @@ _LIKELY_BOUNDS: Final = frozenset({20, 25, 50, 100, 200, 250, 500, 1_000, 2_000,
 _CUT: Final = "cut"
 
 
-class Together(FilesWire):
-    """The wire of Together's Batch API, bound to one key and base URL."""
+class Together(FilesClient):
+    """The client of Together's Batch API, bound to one key and base URL."""
 
     descriptor = DESCRIPTOR
     batches_path = "/v1/batches"
@@ -133,10 +137,7 @@ class Together(FilesWire):
         rows = self._http.request_json("GET", self.files_path).json.get("data")
         if not isinstance(rows, list):
             raise ProviderError(f"GET {self.files_path} at {self.host} answered without a list")
-        files = (file_object(row) for row in rows)
-        found = [file for file in files if file is not None and file.filename == filename]
-        kept = [file for file in found if not is_before(file, since)]
-        return sorted(kept, key=lambda file: file.created_at or since, reverse=True)
+        return newest_named(map(file_object, rows), filename, since)
 
     def list_page(self, cursor: str | None) -> BatchPage:
         """Return all of the account's batches, newest first: there are no pages.
@@ -170,7 +171,7 @@ class Together(FilesWire):
         """Return the scope: only batches say which organisation and project a key is of, and they must agree."""
         owners = {tuple(fields.text(batch.seen.get(name)) or "" for name in _OWNER) for batch in batches}
         owner = owners.pop() if len(owners) == 1 else ("", "")
-        return scope(DESCRIPTOR.name, self.host, dict(zip(_OWNER, owner, strict=True)), _OWNER)
+        return self.scope_in(dict(zip(_OWNER, owner, strict=True)), _OWNER)
 
     def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:  # noqa: ARG002
         """Return what a definite no comes to: the text of the error decides where its status does not."""
@@ -201,10 +202,46 @@ BATCH: Final = Together
 LIVE: Final = LiveApi(
     DESCRIPTOR,
     RateNames(
-        (Names(*PLAIN, Per.SECOND),),
+        (Names(*PLAIN_NAMES, Per.SECOND),),
         (Names("x-tokenlimit-limit", "x-tokenlimit-remaining", "x-tokenlimit-reset", Per.SECOND),),
     ),
     models_shape=list,
     request_id_headers=("x-request-id", "cf-ray"),
     base_of=lambda url, _: f"{url.removesuffix('/v1')}/v1",
 )
+
+
+_TEXTS: Final = (
+    (ErrorClass.MODEL_GONE, re.compile(r"(?i)unable to access (?:non-serverless )?model")),
+    (ErrorClass.BILLING, re.compile(r"(?i)insufficient (?:credits?|funds|balance)|out of credits?")),
+    (ErrorClass.TRANSIENT, re.compile(r"(?i)internal server error|overloaded|rate limit|timed out|unavailable")),
+)
+
+
+def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001  # the row itself says what it is
+    """Return one line of an output or error file made uniform."""
+    return _classified(lines.read_line(line, _read_body))
+
+
+def read_answer(status_code: int, body: bytes) -> Response:
+    """Return a live call's answer made uniform, without a custom_id."""
+    return _classified(lines.read_answer(status_code, body, _read_body))
+
+
+def class_of_text(message: str) -> ErrorClass | None:
+    """Return what kind of failure Together's words tell, None when they tell nothing."""
+    return next((error_class for error_class, pattern in _TEXTS if pattern.search(message)), None)
+
+
+def _read_body(
+    custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None
+) -> Response:
+    # Models whose thoughts Together does not keep apart write them into the text.
+    return lines.without_thoughts(lines.read_chat(custom_id, status_code, body, request_id))
+
+
+def _classified(response: Response) -> Response:
+    if response.status is not ResponseStatus.ERRORED or response.error_class is not ErrorClass.PERMANENT:
+        return response
+    error_class = class_of_text(response.error_message or "")
+    return response if error_class is None else dataclasses.replace(response, error_class=error_class)

@@ -14,7 +14,7 @@ import orjson
 from batchpond.errors import UsageError
 from batchpond.model import Prompt
 from batchpond.providers.base import BuiltBody, ModelSettings
-from batchpond.providers.shared.body import add_parameters, messages, on_one_line, response_format
+from batchpond.providers.shared.lines import add_parameters, messages, on_one_line, refused_thinking, response_format
 
 CHAT: Final = "/v1/chat/completions"
 LINE_BYTES_MAX: Final = 10_000_000
@@ -87,8 +87,5 @@ def _reasoning(settings: ModelSettings) -> dict[str, Any]:
         return {}
     accepted = accepted_thinking(settings.request_model)
     if word not in accepted:
-        raise UsageError(
-            f"model {settings.request_model} does not accept thinking {word!r}; it accepts {', '.join(accepted)}",
-            hint="change the study's thinking levels for this model, or let the study drop what is refused",
-        )
+        raise refused_thinking(settings, ", ".join(accepted))
     return {"reasoning_effort": word} if word in _EFFORTS else {"reasoning": {"enabled": _SWITCH[word]}}

@@ -1,4 +1,4 @@
-"""Who calls Vertex AI, and where: project, location, bucket, and tokens that are renewed before they run out.
+"""Who calls Vertex AI, where, and which role is missing: project, location, bucket, tokens renewed before they run out.
 
 Variables are those of Google's own tools: GOOGLE_OAUTH_ACCESS_TOKEN (Terraform), CLOUDSDK_AUTH_ACCESS_TOKEN (gcloud),
 GOOGLE_APPLICATION_CREDENTIALS and GOOGLE_CLOUD_PROJECT (google-auth), GOOGLE_CLOUD_LOCATION and GOOGLE_VERTEX_BASE_URL
@@ -13,7 +13,8 @@ import re
 import threading
 import warnings
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,8 +26,8 @@ from batchpond.errors import AccessError, ProviderError, UsageError
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http import keys
 from batchpond.providers.http.connections import Auth, FixedAuth
+from batchpond.providers.http.errors import HttpError
 from batchpond.providers.http.keys import checked_base, origin_of
-from batchpond.providers.vertex.storage import checked_bucket
 from batchpond.text import Secret, redact
 
 PROJECT_ENV: Final = "GOOGLE_CLOUD_PROJECT"
@@ -38,6 +39,7 @@ QUOTA_ENV: Final = "GOOGLE_CLOUD_QUOTA_PROJECT"
 RENEW_BEFORE: Final = timedelta(minutes=5)
 _SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 _STORAGE_URL: Final = "https://storage.googleapis.com"
+BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _DEFAULT_FOLDER: Final = "batchpond"
 _PROJECT: Final = re.compile(r"[a-z0-9][a-z0-9.:-]{0,62}")
 _LOCATION: Final = re.compile(r"[a-z]+(?:-[a-z0-9]+)*")
@@ -247,7 +249,9 @@ def _bucket(environ: Mapping[str, str], *, is_here: bool) -> tuple[str, str]:
     folder = folder.strip("/") or _DEFAULT_FOLDER
     if not _FOLDER.fullmatch(folder):
         raise UsageError(f"{BUCKET_ENV} names the folder {folder[:100]!r}", hint="use letters, digits and _ . = - only")
-    return checked_bucket(bucket), folder
+    if not BUCKET.fullmatch(bucket):
+        raise UsageError(f"{bucket!r} is not the name of a bucket", hint="write my-bucket, or gs://my-bucket/folder")
+    return bucket, folder
 
 
 def _host(location: str) -> str:
@@ -267,3 +271,78 @@ def _storage_url(environ: Mapping[str, str], beside: str | None) -> str:
     if emulator is not None:
         return emulator if "://" in emulator else f"http://{emulator}"
     return beside or _STORAGE_URL
+
+
+# --- roles ----------------------------------------------------------------------------------------
+
+_PERMISSION: Final = re.compile(r"\b(?:aiplatform|storage|serviceusage)\.(?!googleapis\b)[A-Za-z]+\.[A-Za-z]+\b")
+_ROLES: Final = (
+    ("aiplatform.", "roles/aiplatform.user"),
+    ("storage.buckets.", "roles/storage.legacyBucketReader"),
+    ("storage.objects.", "roles/storage.objectUser"),
+    ("serviceusage.", "roles/serviceusage.serviceUsageConsumer"),
+)
+_SPEAKER: Final = re.compile(r"([\w.+-]+@[\w.-]+) does not have ")
+_PROJECT_NUMBER: Final = re.compile(r"projects/(\d+)/")
+_NAMED_BUCKET: Final = re.compile(r"(?:gs://|bucket location for )([a-z0-9._-]*[a-z0-9])")
+_DENIED, _NOT_READY, _BAD_INPUT = "PERMISSION_DENIED", "FAILED_PRECONDITION", "INVALID_ARGUMENT"
+
+
+def permission_in(message: str) -> str | None:
+    """Return the permission that a refusal names."""
+    found = _PERMISSION.search(message)
+    return found[0] if found else None
+
+
+def role_for(permission: str) -> str:
+    """Return a predefined role that has a permission."""
+    return next((role for prefix, role in _ROLES if permission.startswith(prefix)), "a role")
+
+
+def advice_for_call(message: str, caller: str) -> str | None:
+    """Return which role the caller lacks, None where a refusal names no permission."""
+    permission = permission_in(message)
+    if permission is None:
+        return None
+    speaker = _SPEAKER.search(message)
+    place = "the bucket" if permission.startswith("storage.") else "the project"
+    return f"grant {role_for(permission)} ({permission}) on {place} to the caller, {speaker[1] if speaker else caller}"
+
+
+def advice_for_job(code: str | None, message: str, job_name: str) -> str | None:
+    """Return what to grant to the service agent, or to change in the input, after a job failed."""
+    project = _PROJECT_NUMBER.match(job_name)
+    agent = f"service-{project[1] if project else 'PROJECT_NUMBER'}@gcp-sa-aiplatform.iam.gserviceaccount.com"
+    bucket = _NAMED_BUCKET.search(message)
+    where = f"gs://{bucket[1]}" if bucket else "the bucket"
+    if code == _NOT_READY and "bucket" in message.lower():
+        return (
+            f"does {where} exist? grant roles/storage.legacyBucketReader and roles/storage.objectUser on it to the"
+            f" Vertex AI service agent, {agent}: the job reads and writes as that, not as you"
+        )
+    permission = permission_in(message)
+    if code == _DENIED or permission is not None:
+        role = role_for(permission or "storage.objects.create")
+        return (
+            f"grant {role} on {where} to the Vertex AI service agent, {agent}: the job reads and writes as that, not"
+            " as you"
+        )
+    if code == _BAD_INPUT and "import" in message.lower():
+        return "a key of the input lines holds two types, null or {}, or its name is no column name"
+    return None
+
+
+@contextmanager
+def role_named(caller: Callable[[], str]) -> Iterator[None]:
+    """Turn a refusal of the calls inside into an AccessError whose hint names the role and the principal."""
+    try:
+        yield
+    except (AccessError, HttpError) as error:
+        is_refusal = isinstance(error, AccessError) or error.status_code == 403
+        advice = advice_for_call(error.message, caller()) if is_refusal else None
+        if advice is None:
+            raise
+        refusal = AccessError(error.message, hint=advice)
+    else:
+        return
+    raise refusal

@@ -6,17 +6,18 @@ recorded traffic of 2026. An attempt has an input object of its own, and a folde
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Self
 
+from batchpond import fields, ids
 from batchpond.clock import Clock
 from batchpond.errors import AccessError, ProviderError
 from batchpond.model import (
+    BatchError,
     BatchPage,
     BatchState,
     CreateAnswer,
@@ -31,19 +32,18 @@ from batchpond.model import (
 )
 from batchpond.providers.base import Descriptor
 from batchpond.providers.gemini import models as gemini_models
+from batchpond.providers.gemini.batch import STATES
 from batchpond.providers.gemini.body import GENERATE, endpoint_for
-from batchpond.providers.gemini.lines import read_answer
-from batchpond.providers.http.client import HttpClient, HttpError
+from batchpond.providers.gemini.lines import is_blank, read_answer, read_status
+from batchpond.providers.http.client import HttpClient, HttpError, segment
 from batchpond.providers.http.errors import AckRule, Answer, error_class_of
-from batchpond.providers.shared import wire as common
-from batchpond.providers.shared.batches import BatchWire, Order
+from batchpond.providers.shared.batches import BatchClient, Order, filled_page_by_token, rejection
 from batchpond.providers.vertex import auth as vertex_auth
-from batchpond.providers.vertex.auth import Access, Place
-from batchpond.providers.vertex.body import bare_model, build_body, model_path, payload_line
-from batchpond.providers.vertex.jobs import LABEL, advice_for_call, read_job, role_named
+from batchpond.providers.vertex.auth import Access, Place, advice_for_call, advice_for_job, role_named
+from batchpond.providers.vertex.body import bare_model, build_body, check_payload, model_path, payload_line
 from batchpond.providers.vertex.lines import read_line
-from batchpond.providers.vertex.schema import check_payload
 from batchpond.providers.vertex.storage import Storage
+from batchpond.text import redact
 
 __all__ = [
     "BATCH",
@@ -104,6 +104,7 @@ DESCRIPTOR: Final = Descriptor(
 
 _JOB: Final = re.compile(r"projects/[^/]+/locations/[^/]+/batchPredictionJobs/([^/]+)")
 _TOKEN: Final = re.compile(r"[a-z0-9-]{1,63}")
+LABEL: Final = "batchpond"
 _LABEL_CHARS: Final = 63
 _FILTERED_PAGES_MAX: Final = 10
 _OUTPUT: Final = re.compile(r"(?:incremental_predictions.*|.*\.jsonl)")
@@ -120,8 +121,8 @@ def caveats(model: str) -> tuple[str, ...]:
     return gemini_models.caveats(bare_model(model))
 
 
-class Vertex(BatchWire):
-    """The wire of Vertex AI's batch prediction, bound to one project, location and bucket."""
+class Vertex(BatchClient):
+    """The client of Vertex AI's batch prediction, bound to one project, location and bucket."""
 
     descriptor = DESCRIPTOR
     ack = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
@@ -133,15 +134,8 @@ class Vertex(BatchWire):
         self._access = access
 
     @classmethod
-    def connect(
-        cls,
-        clock: Clock,
-        *,
-        transport: Any = None,
-        environ: Mapping[str, str] = os.environ,
-        base_url: str | None = None,
-    ) -> Self:
-        """Return the wire for the environment's token, or for the credentials that google-auth finds.
+    def connect(cls, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any) -> Self:
+        """Return the client for the environment's token, or for the credentials that google-auth finds.
 
         Raises AccessError when there are none, UsageError when project, location or bucket is not set.
         """
@@ -233,7 +227,7 @@ class Vertex(BatchWire):
         name = batch_id if "/" in batch_id else f"{self._place.parent}/batchPredictionJobs/{batch_id}"
         if not _JOB.fullmatch(name):
             raise ProviderError(f"{batch_id!r} is not the name of a Vertex AI job")
-        return "/v1/" + "/".join(common.segment(part) for part in name.split("/"))
+        return "/v1/" + "/".join(segment(part) for part in name.split("/"))
 
     @staticmethod
     def is_of(batch: RemoteBatch, batch_id: str) -> bool:
@@ -303,7 +297,7 @@ class Vertex(BatchWire):
         path = f"/v1/{self._place.parent}/batchPredictionJobs"
         asked = {"pageSize": DESCRIPTOR.list_page_size, **params}
         with role_named(lambda: self._access.caller):
-            rows, cursor = common.filled_page_by_token(self._http, path, asked, cursor, "batchPredictionJobs")
+            rows, cursor = filled_page_by_token(self._http, path, asked, cursor, "batchPredictionJobs")
         return self.page_of(rows, cursor)
 
     def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:  # noqa: ARG002
@@ -317,7 +311,7 @@ class Vertex(BatchWire):
             error_class = ErrorClass.ACCESS  # though Google's text says that the thing may not exist
         if answer.status_code == 401 and self._is_renewed():
             error_class = ErrorClass.TRANSIENT
-        refusal = common.rejection(answer, error_class, self._clock.now())
+        refusal = rejection(answer, error_class, self._clock.now())
         return replace(refusal, message=f"{refusal.message} [{advice}]") if advice else refusal
 
     def _is_renewed(self) -> bool:
@@ -351,3 +345,92 @@ def _job_of(spec: CreateSpec, input_uri: str) -> dict[str, Any]:
 def _label(text: str) -> str:
     """Return a text as a label may hold it: lower-case letters, digits, `_` and `-`."""
     return re.sub(r"[^a-z0-9_-]", "_", text.lower())[:_LABEL_CHARS]
+
+
+# --- what jobs say --------------------------------------------------------------------------------
+
+_QUEUED_AT_MOST: Final = timedelta(hours=72)
+_RUNS_AT_MOST: Final = timedelta(hours=24)
+
+
+def read_job(value: object) -> RemoteBatch | None:
+    """Return a job made uniform, None when it has no name; an unknown state is RUNNING.
+
+    `output_file_id` is where the rows of a job that ended are: a folder of Cloud Storage, with a slash at its end.
+    `expires_at` is the documented end of the queue or, once it runs, of the run: jobs have no such time.
+    `n_total` is known only of a job that succeeded: before that its counts need not be all.
+    """
+    job = fields.mapping(value)
+    name = fields.identifier(job.get("name"))
+    if name is None:
+        return None
+    status = fields.word(job.get("state")) or ""
+    word = status.strip().upper().removeprefix("JOB_STATE_")
+    state = STATES.get(word, BatchState.RUNNING)
+    n_completed, n_failed, n_left = _counts(job.get("completionStats"))
+    is_counted = word == "SUCCEEDED" and None not in (n_completed, n_failed, n_left)
+    return RemoteBatch(
+        batch_id=name,
+        state=state,
+        provider_status=status,
+        seen=job,
+        created_at=fields.moment(job.get("createTime")),
+        expires_at=_expiry(job),
+        ended_at=fields.moment(job.get("endTime")) if state.is_terminal else None,
+        n_total=(n_completed or 0) + (n_failed or 0) + (n_left or 0) if is_counted else None,
+        n_completed=n_completed,
+        n_failed=n_failed,
+        input_file_id=_input(job),
+        output_file_id=_folder(job) if state.is_terminal else None,
+        token=_token(job),
+        errors=_errors(job, name),
+    )
+
+
+def _counts(stats: object) -> tuple[int | None, int | None, int | None]:
+    """Return the counts of `completionStats`: zeros are left out there, "-1" is unknown, absent as a whole too."""
+    if not isinstance(stats, dict):
+        return None, None, None
+    names = ("successfulCount", "failedCount", "incompleteCount")
+    completed, failed, left = (fields.count(stats.get(name, 0)) for name in names)
+    return completed, failed, left
+
+
+def _expiry(job: dict[str, Any]) -> datetime | None:
+    created, started = fields.moment(job.get("createTime")), fields.moment(job.get("startTime"))
+    try:
+        if started is not None:
+            return started + _RUNS_AT_MOST
+        return None if created is None else created + _QUEUED_AT_MOST + _RUNS_AT_MOST
+    except OverflowError:
+        return None
+
+
+def _input(job: dict[str, Any]) -> str | None:
+    source = fields.mapping(fields.mapping(job.get("inputConfig")).get("gcsSource"))
+    uris = fields.sequence(source.get("uris"), 2)
+    return fields.identifier(uris[0]) if len(uris) == 1 else None
+
+
+def _folder(job: dict[str, Any]) -> str | None:
+    """Return the job's own folder or, where it names none, that of all jobs with its output prefix."""
+    own = fields.identifier(fields.mapping(job.get("outputInfo")).get("gcsOutputDirectory"))
+    destination = fields.mapping(fields.mapping(job.get("outputConfig")).get("gcsDestination"))
+    folder = own or fields.identifier(destination.get("outputUriPrefix"))
+    return None if folder is None else folder.rstrip("/") + "/"
+
+
+def _token(job: dict[str, Any]) -> str | None:
+    for mark in (fields.mapping(job.get("labels")).get(LABEL), job.get("displayName")):
+        if (text := fields.text(mark)) and text.startswith(f"{ids.TOKEN_PREFIX}-"):
+            return text
+    return None
+
+
+def _errors(job: dict[str, Any], name: str) -> tuple[BatchError, ...]:
+    error = job.get("error")
+    if is_blank(error):
+        return ()
+    _, read = read_status(error)
+    advice = advice_for_job(read.code, read.message, name)
+    return (BatchError(read.code, redact(read.message + (f" [{advice}]" if advice else ""))),)

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from batchpond import fields
-from batchpond.errors import ProviderError, UsageError
+from batchpond.errors import ProviderError
 from batchpond.model import Download, RemoteFile
-from batchpond.providers.http.client import HttpClient, HttpError
-from batchpond.providers.http.uploads import Ranges, Start
-from batchpond.providers.shared import wire as common
-from batchpond.providers.vertex.jobs import role_named
+from batchpond.providers.http.client import HttpClient, HttpError, segment
+from batchpond.providers.http.transfers import Ranges, Start
+from batchpond.providers.shared.batches import page_by_token
+from batchpond.providers.vertex.auth import BUCKET, role_named
 
 OBJECTS_MAX: Final = 10_000
 _PAGE_ROWS: Final = 1_000
@@ -30,7 +29,6 @@ _MISSING: Final = frozenset({404})
 _DROPPED: Final = frozenset({204, 404, 412})
 _EXISTS: Final = 412
 _BLOCK_BYTES: Final = 1 << 20
-_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class Address:
         """Return the address that a `gs://` URI names; raises ProviderError for any other text."""
         scheme, _, rest = uri.partition("://")
         bucket, _, name = rest.partition("/")
-        if scheme != "gs" or not _BUCKET.fullmatch(bucket) or any(character < " " for character in name):
+        if scheme != "gs" or not BUCKET.fullmatch(bucket) or any(character < " " for character in name):
             raise ProviderError(f"{uri[:200]!r} is no address in Cloud Storage")
         return cls(bucket, name)
 
@@ -57,14 +55,7 @@ class Address:
     @property
     def path(self) -> str:
         """The object's path in the API."""
-        return f"/storage/v1/b/{self.bucket}/o/{common.segment(self.name)}"
-
-
-def checked_bucket(bucket: str) -> str:
-    """Return a bucket's name; raises UsageError for what can be none."""
-    if not _BUCKET.fullmatch(bucket):
-        raise UsageError(f"{bucket!r} is not the name of a bucket", hint="write my-bucket, or gs://my-bucket/folder")
-    return bucket
+        return f"/storage/v1/b/{self.bucket}/o/{segment(self.name)}"
 
 
 class Storage:
@@ -81,11 +72,6 @@ class Storage:
     def host(self) -> str:
         """The host that the objects are at."""
         return self._http.host
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether that is this machine: a simulator."""
-        return self._http.is_loopback
 
     def close(self) -> None:
         """Close all connections."""
@@ -131,7 +117,7 @@ class Storage:
         cursor: str | None = None
         for _ in range(_PAGES_MAX):
             with role_named(self._caller):
-                rows, cursor = common.page_by_token(self._http, path, params, cursor, "items")
+                rows, cursor = page_by_token(self._http, path, params, cursor, "items")
             for row in map(fields.mapping, rows):
                 name = fields.identifier(row.get("name"))
                 if name is None or not name.startswith(address.name):
@@ -175,7 +161,7 @@ class Storage:
 
     def _put(self, path: Path, address: Address, generation: int) -> dict[str, Any] | None:
         """Upload over that generation, 0 for none; None when there is another one."""
-        query = f"uploadType=resumable&name={common.segment(address.name)}&ifGenerationMatch={generation}"
+        query = f"uploadType=resumable&name={segment(address.name)}&ifGenerationMatch={generation}"
         start = Start(
             f"/upload/storage/v1/b/{address.bucket}/o?{query}",
             {"contentType": _MIME_TYPE},

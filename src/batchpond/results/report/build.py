@@ -1,11 +1,19 @@
-"""A study's report from its lake: every section that the study has data for, in reading order."""
+"""A study's report from its lake: every section that the study has data for, in reading order, and where it ends.
+
+A report is one file, whole or not at all, and the drawings of its figures in a folder.
+"""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
-from batchpond.results.report import sections
+from batchpond.errors import UsageError
+from batchpond.results.export import placed, refuse_existing, translated
+from batchpond.results.report import markdown, sections
 from batchpond.results.report.parts import Report, Section
 from batchpond.results.report.sections import facts
 from batchpond.results.report.source import Source, opened
@@ -33,3 +41,58 @@ def build(lake_path: Path, study: str | None = None) -> Report:
 def _section(name: str, source: Source) -> Section | None:
     made: Section | None = import_module(f"{sections.__name__}.{name}").section(source)
     return made
+
+
+_PACKAGES: Final = ("jinja2", "altair", "vl_convert")
+_FORMS: Final = ("svg", "pdf", "png")
+
+
+class ReportFormat(StrEnum):
+    """What a report is written as."""
+
+    HTML = "html"
+    MARKDOWN = "md"
+
+
+def is_extra_installed() -> bool:
+    """Return whether the packages are there that draw figures and set the page."""
+    return all(find_spec(name) is not None for name in _PACKAGES)
+
+
+def require_extra() -> None:
+    """Raise UsageError where the packages of the extra `report` are missing."""
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"the page and its figures need packages that are not installed: {', '.join(missing)}",
+            hint="pip install 'batchpond[report]', or `batchpond report --format md`, which needs none of them",
+        )
+
+
+def text(report: Report, form: ReportFormat) -> str:
+    """Return a report as one text; a page needs the extra `report`."""
+    match form:
+        case ReportFormat.MARKDOWN:
+            return markdown.render(report)
+        case ReportFormat.HTML:
+            from batchpond.results.report import page  # noqa: PLC0415 - Markdown does without the extra's packages
+
+            return page.render(report)
+
+
+def write(content: str, path: Path, *, force: bool) -> None:
+    """Write a report to a file; raises UsageError when it is there and `force` is not set."""
+    with translated(path), placed(path, force=force) as staged:
+        staged.write_text(content, "utf-8", newline="\n")
+
+
+def write_figures(report: Report, folder: Path, *, force: bool) -> list[Path]:
+    """Write every figure as SVG, PDF and PNG; raises UsageError, before any is written, when one is there."""
+    from batchpond.results.report import drawing  # noqa: PLC0415 - as above
+
+    figures = report.figures()
+    if not force:
+        for figure in figures:
+            for form in _FORMS:
+                refuse_existing(folder / f"{figure.key}.{form}")
+    return drawing.write_files(figures, folder)

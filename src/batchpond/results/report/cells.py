@@ -8,8 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from batchpond.results.report.figure import FIGURE_ROWS_MAX, PANELS_MAX
-from batchpond.results.report.parts import Column, text
+from batchpond.results.report.parts import FIGURE_ROWS_MAX, PANELS_MAX, Column, text
 
 JUDGE: Final = "judge"
 LABEL: Final = "label"

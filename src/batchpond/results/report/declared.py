@@ -9,11 +9,9 @@ from typing import Any, Final
 import polars as pl
 
 from batchpond.results.report.cells import Cells, cells
-from batchpond.results.report.figure import ChartKind, Figure
-from batchpond.results.report.numbers import Kind
-from batchpond.results.report.parts import Cases, Column, Exhibit, Facts, Section, When
+from batchpond.results.report.numbers import Kind, left_out, ranged, sentences, total
+from batchpond.results.report.parts import Cases, ChartKind, Column, Exhibit, Facts, Figure, Section, When
 from batchpond.results.report.source import ROWS_MAX, Rows, Source
-from batchpond.results.report.words import cut, left_out, ranged, sentences, total
 
 _LINE: Final = 100
 _REST: Final = "rest"
@@ -111,7 +109,7 @@ class Declared:
     def _caption(self, rows: Rows, found: Cells) -> str:
         counts = {name: _Counts(rows.frame, name) for name in rows.frame.columns}
         names: dict[str, Any] = counts | {"left_out": left_out(rows.frame, self.left_out, seen=self.seen)}
-        return sentences(self.caption.format_map(names | dict(self.says(found.frame))).strip(), found.said(), cut(rows))
+        return sentences(self.caption.format_map(names | dict(self.says(found.frame))).strip(), found.said(), rows.cut)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Drawings of figures: SVG within the page, and SVG, PDF and PNG files for papers."""
+"""Drawings of figures: SVG within the page, and SVG, PDF and PNG files for papers; one function per kind of chart."""
 
 from __future__ import annotations
 
@@ -14,10 +14,38 @@ import vl_convert
 from batchpond.clock import random_hex
 from batchpond.errors import BatchpondError
 from batchpond.lake import disk
-from batchpond.results.report import labels, palette
-from batchpond.results.report.charts.draw import chart
+from batchpond.results.report import palette
+from batchpond.results.report.charts import looks, matrix, plane, rows
 from batchpond.results.report.charts.looks import FONT, Layout
-from batchpond.results.report.figure import Figure
+from batchpond.results.report.parts import ChartKind, Figure
+from batchpond.results.report.reading import read, short
+
+
+def chart(figure: Figure, layout: Layout = Layout.WIDE) -> Any:
+    """Return the Altair chart of a figure, 720 pixels wide, or 340 for a phone; wide matrices are as wide as need be.
+
+    Its size is bounded whatever the frame holds (`reading.undrawn_rows` says what is not drawn), its texts are cut to
+    one short line each, and it refers to nothing outside of itself.
+    """
+    reading = read(figure)
+    if not reading.rows:
+        nothing = looks.data([{"text": "no rows"}]).mark_text(align="left")
+        return looks.finished(nothing.encode(text="text:N").properties(width=200, height=20))
+    match figure.kind:
+        case ChartKind.INTERVALS | ChartKind.RANKING:
+            drawn = rows.intervals(figure, reading, layout)
+        case ChartKind.BARS:
+            drawn = rows.bars(figure, reading, layout)
+        case ChartKind.WIN_MATRIX | ChartKind.HEAT:
+            drawn = matrix.matrices(figure, reading, layout)
+        case ChartKind.CURVES:
+            drawn = plane.curves(figure, reading, layout)
+        case ChartKind.TIMELINE:
+            drawn = plane.timeline(figure, reading, layout)
+        case ChartKind.CALIBRATION:
+            drawn = plane.calibration(figure, reading, layout)
+    return looks.finished(drawn)
+
 
 PNG_SCALE: Final = 2.0
 _NAMESPACE: Final = "http://www.w3.org/2000/svg"
@@ -64,7 +92,7 @@ def _box(figure: Figure, layout: Layout) -> str:
     width = float(drawn.partition(' width="')[2].partition('"')[0])
     if width <= layout.width_px + _SLACK_PX:
         return f'<div class="chart chart-{layout}">{drawn}</div>'
-    name = escape(labels.short(f"{figure.title}, wider than the page", _ALT_MAX))
+    name = escape(short(f"{figure.title}, wider than the page", _ALT_MAX))
     scrolls = f'tabindex="0" role="group" aria-label="{name}"'
     return f'<div class="chart chart-{layout} chart-scrolls" {scrolls}>{drawn}</div>'
 
@@ -80,7 +108,7 @@ def svg(drawing: Any, figure: Figure) -> str:
             if name in node.attrib:
                 node.set(name, palette.page_colour(node.attrib[name]))
     root.set("role", "img")
-    root.set("aria-label", labels.short(figure.title, _ALT_MAX))
+    root.set("aria-label", short(figure.title, _ALT_MAX))
     return ElementTree.tostring(root, encoding="unicode")
 
 
@@ -91,7 +119,7 @@ def paper_svg(figure: Figure) -> str:
     root.insert(0, ElementTree.Element("rect", size))
     for name, text in (("desc", figure.caption), ("title", figure.title)):
         told = ElementTree.Element(name)
-        told.text = labels.short(text, 2_000)
+        told.text = short(text, 2_000)
         root.insert(0, told)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=False) + "\n"
 

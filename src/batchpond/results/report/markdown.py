@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import count
 
-from batchpond.results.report import downloads
+from batchpond.results.report import tables
 from batchpond.results.report.parts import Case, Cases, Exhibit, Facts, Passage, Report
 from batchpond.results.report.tables import table
 from batchpond.text import escape
@@ -47,7 +47,7 @@ def _exhibit(exhibit: Exhibit, number: int) -> Iterator[str]:
     if printed.is_cut:
         yield f"The table holds the first {len(printed.rows):,} rows. A command prints all of them:\n"
     if printed.is_cut or not exhibit.sql:
-        yield from _fenced(downloads.command(exhibit), "sh")
+        yield from _fenced(tables.command(exhibit), "sh")
     if exhibit.sql:
         yield from _fenced(exhibit.sql, "sql")
 

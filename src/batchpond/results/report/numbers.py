@@ -1,11 +1,14 @@
-"""Numbers as a paper prints them: three significant digits, a real minus, units, and a dash for what is not known."""
+"""Numbers as a paper prints them, with a real minus and a dash for what is not known, and counts in words."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
+
+import polars as pl
 
 UNKNOWN: Final = "\u2013"
 MINUS: Final = "\u2212"
@@ -108,3 +111,37 @@ def spread(low: int, high: int) -> str:
 def _power(value: float, digits: int) -> str:
     mantissa, exponent = f"{value:.{digits}e}".split("e")
     return f"{mantissa} {TIMES} 10{str(int(exponent)).translate(_SUPERSCRIPTS)}".replace("-", MINUS)
+
+
+PPI: Final = (
+    "PPI++ corrects by the labelled part and is to be preferred where that part was drawn at random. 95 % intervals, "
+    "none with fewer than five labels."
+)
+
+
+def total(frame: pl.DataFrame, column: str) -> int:
+    """Return the sum of a column of counts."""
+    return int(frame[column].sum() or 0)
+
+
+def ranged(frame: pl.DataFrame, column: str) -> str:
+    """Return the smallest and the largest of a column of counts, in words."""
+    low, high = frame[column].min(), frame[column].max()
+    return spread(int(low or 0), int(high or 0))  # type: ignore[arg-type] # counts are integers
+
+
+def left_out(frame: pl.DataFrame, words: Iterable[tuple[str, str]], *, seen: int = 1) -> str:
+    """Return a sentence on what counts say was left out: pairs of column and what it counts, each `seen` so often."""
+    said = [f"{total(frame, column) // seen:,} {what}" for column, what in words if column in frame.columns]
+    found = [text for text in said if not text.startswith("0 ")]
+    return f"Left out: {', '.join(found)}." if found else "Nothing was left out."
+
+
+def sentences(*parts: str) -> str:
+    """Join what there is to say."""
+    return " ".join(part for part in parts if part)
+
+
+def counted(n: int, noun: str) -> str:
+    """Return a count with its noun."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"

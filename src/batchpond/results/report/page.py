@@ -8,9 +8,8 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from batchpond.results.report import downloads, drawing
-from batchpond.results.report.figure import Figure
-from batchpond.results.report.parts import Part, Report
+from batchpond.results.report import drawing, tables
+from batchpond.results.report.parts import Figure, Part, Report
 from batchpond.results.report.reading import undrawn_rows
 from batchpond.results.report.tables import table
 
@@ -34,7 +33,7 @@ def _environment() -> Environment:
         lstrip_blocks=True, keep_trailing_newline=False,
     )  # fmt: skip
     environment.globals |= {
-        "kind_of": _kind, "table": table, "csv_link": downloads.csv_link, "command": downloads.command,
+        "kind_of": _kind, "table": table, "csv_link": tables.csv_link, "command": tables.command,
         "drawing": _drawing, "undrawn": undrawn_rows,
     }  # fmt: skip
     return environment

@@ -14,7 +14,7 @@ import polars as pl
 from batchpond import views
 from batchpond.errors import LakeError, UsageError
 from batchpond.lake.tables import literal
-from batchpond.results.report.figure import FIGURE_ROWS_MAX
+from batchpond.results.report.parts import FIGURE_ROWS_MAX
 from batchpond.text import escape
 
 ROWS_MAX: Final = FIGURE_ROWS_MAX
@@ -34,6 +34,11 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.frame)
+
+    @property
+    def cut(self) -> str:
+        """A sentence where the query has more rows than these."""
+        return f"The first {len(self):,} rows; there are more." if self.is_cut else ""
 
     def dicts(self) -> list[dict[str, Any]]:
         """Return the rows as dictionaries."""

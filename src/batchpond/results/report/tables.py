@@ -1,10 +1,14 @@
-"""An exhibit's rows as printed cells, the same for the page and for Markdown."""
+"""An exhibit's rows: as printed cells, the same for the page and for Markdown, and for whoever wants to count again."""
 
 from __future__ import annotations
 
+import base64
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+import polars as pl
 
 from batchpond.results.report.numbers import Kind, interval, shown
 from batchpond.results.report.parts import Column, Exhibit
@@ -55,3 +59,29 @@ def _cells(column: Column, row: dict[str, Any]) -> Iterator[Cell]:
     if column.has_ends:
         low, high = (row[name] for name in column.ends)
         yield Cell(interval(low, high, column.kind), is_number)
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
+def csv_link(frame: pl.DataFrame) -> str:
+    """Return a `data:` address that holds the rows as CSV; text that a spreadsheet would run gets a ' before it."""
+    return "data:text/csv;charset=utf-8;base64," + base64.b64encode(csv_text(frame).encode()).decode("ascii")
+
+
+def csv_text(frame: pl.DataFrame) -> str:
+    """Return rows as CSV, lists joined and formulas defused."""
+    flat = frame.with_columns(
+        *(pl.col(name).list.join(", ") for name, kind in frame.schema.items() if isinstance(kind, pl.List)),
+    )
+    texts = [name for name, kind in flat.schema.items() if kind == pl.String]
+    return flat.with_columns(pl.col(name).map_elements(_defused, return_dtype=pl.String) for name in texts).write_csv()
+
+
+def _defused(text: str) -> str:
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
+
+
+def command(exhibit: Exhibit) -> str:
+    """Return the shell command that prints all rows of an exhibit."""
+    return exhibit.command or f"batchpond query {shlex.quote(exhibit.sql)} --format csv"

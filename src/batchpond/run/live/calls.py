@@ -23,7 +23,8 @@ from batchpond.answers.live_lines import CallRecord, Failure, line_of
 from batchpond.clock import Clock
 from batchpond.errors import BatchpondError, LakeError, ProviderError
 from batchpond.lake import failpoints
-from batchpond.providers.base import Answered, Deferred, Doubtful, LiveProvider
+from batchpond.providers.base import Answered, Deferred, Doubtful
+from batchpond.providers.shared.live import LiveClient
 from batchpond.run.live.pace import Pace
 from batchpond.run.live.spool import Doubt, Spool
 
@@ -111,7 +112,7 @@ class Calls:
     """Asks the requests of one attempt with as many threads as its pace has places."""
 
     def __init__(
-        self, wire: LiveProvider, way: tuple[str, str], items: Iterator[Item], spool: Spool, pace: Pace,
+        self, wire: LiveClient, way: tuple[str, str], items: Iterator[Item], spool: Spool, pace: Pace,
         rules: CallRules, clock: Clock,
     ) -> None:  # fmt: skip
         self.counts = CallCounts()

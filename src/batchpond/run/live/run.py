@@ -36,7 +36,8 @@ from batchpond.lake.store import CONFIG, Store, disk_errors
 from batchpond.model import BatchState, Mode, PricedModel
 from batchpond.plan import shards as tiers
 from batchpond.providers import registry
-from batchpond.providers.base import LiveProvider, LiveStart
+from batchpond.providers.base import LiveStart
+from batchpond.providers.shared.live import LiveClient
 from batchpond.run import dispatch
 from batchpond.run.due import form_shards, priced
 from batchpond.run.find import check_host
@@ -146,7 +147,7 @@ class Lane:
     pace: Pace
     rules: CallRules
     shards: deque[tuple[Sharded, Approval]] = field(default_factory=deque)
-    wire: LiveProvider | None = None
+    wire: LiveClient | None = None
     start: LiveStart | None = None
     running: Running | None = None
     past: CallCounts = field(default_factory=CallCounts)
@@ -187,7 +188,7 @@ STOP_WAIT_S: Final = 3.0
 
 _NO_BATCHES: Final = Providers(registry.connect)
 
-Connect = Callable[[str, int], LiveProvider]
+Connect = Callable[[str, int], LiveClient]
 """Connects a provider by name, with room for so many calls at once."""
 
 

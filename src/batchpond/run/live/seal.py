@@ -31,7 +31,8 @@ from batchpond.lake.records import Approval, CancelAsked, Created, Intent, Shard
 from batchpond.lake.schemas import DOUBTS
 from batchpond.lake.store import SPOOL, Store, read_rows
 from batchpond.model import BatchState, FileRole, Mode, Origin
-from batchpond.providers.base import LiveProvider, LiveStart
+from batchpond.providers.base import LiveStart
+from batchpond.providers.shared.live import LiveClient
 from batchpond.run import collect
 from batchpond.run.collect import file_of, parsers_of, price_of, record_download
 from batchpond.run.live import spool
@@ -138,7 +139,7 @@ class Left:
     doubts: Counter[str]
 
 
-def open_attempt(session: Session, shard: Sharded, approval: Approval, wire: LiveProvider, start: LiveStart) -> Attempt:
+def open_attempt(session: Session, shard: Sharded, approval: Approval, wire: LiveClient, start: LiveStart) -> Attempt:
     """Record that a shard's requests are about to be asked, or take up the attempt that does so already.
 
     The lake's lock is held.

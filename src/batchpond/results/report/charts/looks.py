@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import altair as alt
 
-from batchpond.results.report import labels, palette
-from batchpond.results.report.figure import Figure
+from batchpond.results.report import palette
 from batchpond.results.report.numbers import MINUS
-from batchpond.results.report.reading import Reading, Row
+from batchpond.results.report.parts import Figure
+from batchpond.results.report.reading import Reading, Row, short
 
 # Liberation Sans is built into the renderer and as wide as Arial and Helvetica: what was measured there fits here.
 FONT: Final = "Liberation Sans,Arial,Helvetica,sans-serif"
@@ -51,7 +51,7 @@ def room_px(texts: Sequence[str], limit_px: float = NAMES_PX) -> float:
 def title(figure: Figure, role: str, width_px: float) -> list[str] | None:
     """Return what an axis is called, in lines that fit a width."""
     text = figure.titles.get(role)
-    return textwrap.wrap(labels.short(text, TITLE_LETTERS), max(12, int(width_px / LETTER_PX))) if text else None
+    return textwrap.wrap(short(text, TITLE_LETTERS), max(12, int(width_px / LETTER_PX))) if text else None
 
 
 def ends(figure: Figure, values: Sequence[float]) -> tuple[float, float]:

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import altair as alt
 
-from batchpond.results.report import labels, palette
+from batchpond.results.report import palette
 from batchpond.results.report.charts import looks
 from batchpond.results.report.charts.looks import Layout
-from batchpond.results.report.figure import ChartKind, Figure
 from batchpond.results.report.numbers import UNKNOWN, number
-from batchpond.results.report.reading import Panel, Reading, Row
+from batchpond.results.report.parts import ChartKind, Figure
+from batchpond.results.report.reading import Panel, Reading, Row, short
 
 _CELL_MAX_PX, _CELL_MIN_PX, _CELL_ROW_MAX_PX = 76, 14, 40
 _TEXT_MIN_PX, _N_MIN_PX = 26, 32
@@ -81,7 +81,7 @@ def _matrix(figure: Figure, panel: Panel, layout: Layout, fill: alt.Color, cells
     }
     x, y = (
         channel(role, type="nominal", scale=alt.Scale(domain=sides, padding=0),
-                axis=alt.Axis(title=labels.short(figure.titles[role], 40) if figure.titles.get(role) else None, **axis))
+                axis=alt.Axis(title=short(figure.titles[role], 40) if figure.titles.get(role) else None, **axis))
         for channel, role, sides, axis in ((alt.X, "column", heads, across),
                                            (alt.Y, "row", names, {"labelLimit": _NAMES_PX[layout], **written}))
     )  # fmt: skip

@@ -9,8 +9,8 @@ import altair as alt
 
 from batchpond.results.report.charts import looks
 from batchpond.results.report.charts.looks import Layout
-from batchpond.results.report.figure import Figure
 from batchpond.results.report.palette import REFERENCE
+from batchpond.results.report.parts import Figure
 from batchpond.results.report.reading import Panel, Reading
 
 _AXIS_PX, _HEIGHT_PX, _SQUARE_PX = 80, 260, 290

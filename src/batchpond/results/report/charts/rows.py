@@ -11,8 +11,8 @@ import altair as alt
 from batchpond.results.report import palette
 from batchpond.results.report.charts import looks
 from batchpond.results.report.charts.looks import Layout
-from batchpond.results.report.figure import ChartKind, Figure
 from batchpond.results.report.numbers import NARROW, Kind, shown
+from batchpond.results.report.parts import ChartKind, Figure
 from batchpond.results.report.reading import Panel, Reading, Row
 
 _MARK_PX, _GAP_PX, _NAME_PX = 15, 8, 16

@@ -5,9 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from batchpond.results.report.declared import Chapter, Declared
-from batchpond.results.report.numbers import Kind
+from batchpond.results.report.numbers import Kind, total
 from batchpond.results.report.parts import Column, When, count, text
-from batchpond.results.report.words import total
 
 
 def _rounds(frame: pl.DataFrame) -> dict[str, str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from batchpond.results.report.declared import Chapter, Declared, Drawn
-from batchpond.results.report.figure import ChartKind
-from batchpond.results.report.parts import When, count, number, share, text
+from batchpond.results.report.parts import ChartKind, When, count, number, share, text
 
 _PAIR = "provider_a request_model_a thinking_a provider_b request_model_b thinking_b"
 

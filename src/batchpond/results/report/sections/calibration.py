@@ -9,10 +9,9 @@ import polars as pl
 
 from batchpond.results.report.cells import JUDGED_BY
 from batchpond.results.report.declared import Chapter, Declared, Drawn
-from batchpond.results.report.figure import ChartKind
-from batchpond.results.report.parts import Exhibit, count, number, share
+from batchpond.results.report.numbers import left_out
+from batchpond.results.report.parts import ChartKind, Exhibit, count, number, share
 from batchpond.results.report.source import Source
-from batchpond.results.report.words import left_out
 
 _BINS = Declared(
     key="calibration",

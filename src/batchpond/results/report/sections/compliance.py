@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from batchpond.results.report.cells import JUDGE, JUDGED_BY
 from batchpond.results.report.declared import Chapter, Declared, Drawn
-from batchpond.results.report.figure import ChartKind
-from batchpond.results.report.parts import count, p_value, share, text
+from batchpond.results.report.numbers import PPI
+from batchpond.results.report.parts import ChartKind, count, p_value, share, text
 from batchpond.results.report.source import Source
-from batchpond.results.report.words import PPI
 
 HEAT_CELLS_MAX = 1_600
 _NO_VERDICT = (("n_null", "answers without a verdict"), ("n_pending", "judgments still pending"))

@@ -7,9 +7,8 @@ import polars as pl
 from batchpond.model import CELL_COLUMNS
 from batchpond.results.report.cells import LABEL
 from batchpond.results.report.declared import Chapter, Declared, Drawn
-from batchpond.results.report.figure import FIGURE_ROWS_MAX, ChartKind
-from batchpond.results.report.parts import count, share
-from batchpond.results.report.words import counted, total
+from batchpond.results.report.numbers import counted, total
+from batchpond.results.report.parts import FIGURE_ROWS_MAX, ChartKind, count, share
 
 _PARTS = (("n_valid", "valid"), ("n_no_verdict", "no verdict"), ("n_failed", "failed"), ("n_pending", "pending"))
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from batchpond.model import CELL_COLUMNS
 from batchpond.results.report.cells import JUDGE, JUDGED_BY
 from batchpond.results.report.declared import Chapter, Declared, Drawn
-from batchpond.results.report.figure import ChartKind
-from batchpond.results.report.parts import count, number, p_value, share, text
+from batchpond.results.report.parts import ChartKind, count, number, p_value, share, text
 
 _LONGER = Declared(
     key="length",

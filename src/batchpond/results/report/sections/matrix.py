@@ -9,10 +9,9 @@ import polars as pl
 
 from batchpond.results.report.cells import JUDGED_BY
 from batchpond.results.report.declared import Chapter, Declared, Drawn
-from batchpond.results.report.figure import ChartKind
-from batchpond.results.report.parts import Exhibit, count, p_value, share, text
+from batchpond.results.report.numbers import PPI, total
+from batchpond.results.report.parts import ChartKind, Exhibit, count, p_value, share, text
 from batchpond.results.report.source import Source
-from batchpond.results.report.words import PPI, total
 
 MATRIX_ITEMS_MAX: Final = 25
 MATRIX_CELLS_MAX: Final = 1_600

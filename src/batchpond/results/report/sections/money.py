@@ -6,11 +6,9 @@ import polars as pl
 
 from batchpond.model import CELL_COLUMNS
 from batchpond.results.report.declared import Chapter, Declared, Drawn
-from batchpond.results.report.figure import ChartKind
-from batchpond.results.report.numbers import Kind
-from batchpond.results.report.parts import Column, Exhibit, When, count, text, usd
+from batchpond.results.report.numbers import Kind, sentences, total
+from batchpond.results.report.parts import ChartKind, Column, Exhibit, When, count, text, usd
 from batchpond.results.report.source import Source
-from batchpond.results.report.words import sentences, total
 
 
 def _prices(frame: pl.DataFrame) -> dict[str, str]:

@@ -10,8 +10,7 @@ import polars as pl
 from batchpond.model import CELL_COLUMNS
 from batchpond.results.report.cells import JUDGE
 from batchpond.results.report.declared import Chapter, Declared, Drawn
-from batchpond.results.report.figure import ChartKind
-from batchpond.results.report.parts import Exhibit, count, number, p_value, share
+from batchpond.results.report.parts import ChartKind, Exhibit, count, number, p_value, share
 
 _EFFECT = (
     count("n_decided", "decided twice"),

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from batchpond.results.report.cells import JUDGE, JUDGED_BY
 from batchpond.results.report.declared import Chapter, Declared, Drawn
-from batchpond.results.report.figure import ChartKind
-from batchpond.results.report.parts import count, share, text
+from batchpond.results.report.parts import ChartKind, count, share, text
 from batchpond.results.report.source import Source
 
 _PANEL = "provider = 'panel'"

@@ -11,11 +11,20 @@ from batchpond.errors import UsageError
 from batchpond.model import CELL_COLUMNS
 from batchpond.results.rank import verb as rank
 from batchpond.results.report.declared import Declared, Drawn
-from batchpond.results.report.figure import ChartKind
-from batchpond.results.report.numbers import Kind
-from batchpond.results.report.parts import Column, Exhibit, Section, When, count, number, p_value, share, text
+from batchpond.results.report.numbers import Kind, total
+from batchpond.results.report.parts import (
+    ChartKind,
+    Column,
+    Exhibit,
+    Section,
+    When,
+    count,
+    number,
+    p_value,
+    share,
+    text,
+)
 from batchpond.results.report.source import ROWS_MAX, Rows, Source, harmless
-from batchpond.results.report.words import total
 from batchpond.stats.ranking import Options
 
 RUBRICS_MAX: Final = 6

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from batchpond.results.report.cells import JUDGE, JUDGED_BY
 from batchpond.results.report.declared import Chapter, Declared, Drawn
-from batchpond.results.report.figure import ChartKind
-from batchpond.results.report.parts import count, number
+from batchpond.results.report.parts import ChartKind, count, number
 
 _RATINGS = Declared(
     key="ratings",

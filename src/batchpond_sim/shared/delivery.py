@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from batchpond_sim.faults.faults import Call, Fault, Stage, Value, number
-from batchpond_sim.host.wire import CHUNK_BYTES, Ending, Reply, Stream
+from batchpond_sim.host.messages import CHUNK_BYTES, Ending, Reply, Stream
 from batchpond_sim.shared.rows import ROW_KINDS, Shape
+from batchpond_sim.world.faults import Call, Fault, Stage, Value, number
 
 
 def delivered(path: Path, call: Call, row_id: bytes, content_type: str = "application/octet-stream") -> Reply:

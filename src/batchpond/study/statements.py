@@ -3,12 +3,13 @@
     {"id": "be_honest", "text": "...", "type": "requirement", "authority_level": "platform", "section": "...",
      "subsection": "...", "metadata": {"examples": [{"description", "user_query", "bad_response", "good_response"}]}}
 
-`id` and `text` are needed; YAML has the same keys, and `statement_markdown` says how Markdown says them. What cannot
+`id` and `text` are needed; YAML has the same keys, and `markdown` says how Markdown does. What cannot
 be used is an error, never skipped.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -18,10 +19,8 @@ import orjson
 from batchpond import fields
 from batchpond.errors import StudyError
 from batchpond.files import read_text
-from batchpond.study.statements import markdown as statement_markdown
-from batchpond.study.statements import yaml as statement_yaml
-from batchpond.tasks.rubrics import Rubric
-from batchpond.tasks.shared.text import Example, Statement
+from batchpond.study import markdown
+from batchpond.tasks.rubrics import Example, Rubric, Statement
 
 FILE_SIZE_MAX_BYTES: Final = 200_000_000
 STATEMENTS_MAX: Final = 10_000
@@ -81,9 +80,9 @@ def entries(path: Path) -> Iterator[tuple[int, Any]]:
     """
     suffix = path.suffix.lower()
     if suffix in MARKDOWN:
-        yield from statement_markdown.entries(read_text(path, FILE_SIZE_MAX_BYTES))
+        yield from markdown.entries(read_text(path, FILE_SIZE_MAX_BYTES))
     elif suffix in YAML:
-        yield from statement_yaml.entries(read_text(path, statement_yaml.SIZE_MAX_BYTES))
+        yield from yaml_entries(read_text(path, YAML_SIZE_MAX_BYTES))
     elif suffix in JSON_LINES:
         yield from _json_lines(read_text(path, FILE_SIZE_MAX_BYTES))
     else:
@@ -136,3 +135,92 @@ def _examples(statement_id: str, found: Mapping[str, Any]) -> Iterator[Example]:
         if not all(isinstance(value, str) for value in values):
             raise ValueError(f"statement {statement_id!r}: example {number} is not {', '.join(_EXAMPLE)} with texts")
         yield Example(*values)
+
+
+YAML_VALUES_MAX: Final = 200_000
+YAML_SIZE_MAX_BYTES: Final = 10_000_000
+_LIST: Final = "statements"
+_NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
+
+
+def yaml_entries(text: str) -> Iterator[tuple[int, Any]]:
+    """Yield each statement of a YAML text as a mapping, or what is wrong as a text, with its line number.
+
+    It holds one statement, a list of them, or several documents, as SpecEval's tools write. Every value is the text
+    that stands in the file: `no` is an id, not false, and a date is no date. Raises StudyError where PyYAML, which
+    belongs to the extra `yaml`, is not installed.
+    """
+    try:
+        yaml = importlib.import_module("yaml")
+    except ImportError:
+        raise StudyError("YAML specs need PyYAML", hint="pip install 'batchpond[yaml]'") from None
+    reader = _YamlReader(yaml)
+    try:
+        # Not the loader in C: a text that is nested deeply enough ends the process there.
+        for node in yaml.compose_all(text, yaml.BaseLoader):
+            yield from reader.statements(node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        yield (mark.line + 1 if mark else 1), f"is not YAML: {error.problem or error.context}"
+    except yaml.reader.ReaderError as error:
+        yield text.count("\n", 0, error.position) + 1, f"is not YAML: {error.reason}"
+    except RecursionError:
+        yield 1, "is not usable YAML: nested too deeply"
+    except _WrongError as error:
+        yield error.line_no, error.problem
+
+
+class _WrongError(ValueError):
+    """What a node says cannot be used."""
+
+    def __init__(self, node: Any, problem: str) -> None:
+        super().__init__(problem)
+        self.line_no: int = node.start_mark.line + 1
+        self.problem = problem
+
+
+class _YamlReader:
+    """Nodes to texts, lists and mappings; how many values there are is bounded, because YAML can repeat by name."""
+
+    def __init__(self, yaml: Any) -> None:
+        self._yaml = yaml
+        self._n_left = YAML_VALUES_MAX
+
+    def statements(self, node: Any) -> Iterator[tuple[int, Any]]:
+        """Yield what one document holds."""
+        if isinstance(node, self._yaml.MappingNode):
+            lists = [value for key, value in node.value if key.value == _LIST]
+            if lists and not any(key.value == "id" for key, _ in node.value):
+                node = lists[0]
+        if isinstance(node, self._yaml.SequenceNode):
+            yield from map(self._statement, node.value)
+        elif not (isinstance(node, self._yaml.ScalarNode) and self._value(node) is None):
+            yield self._statement(node)
+
+    def _statement(self, node: Any) -> tuple[int, Any]:
+        found = self._value(node)
+        is_mapping = isinstance(found, dict)
+        return node.start_mark.line + 1, found if is_mapping else f"is {found!r:.60}, not a mapping with id and text"
+
+    def _value(self, node: Any) -> Any:
+        self._n_left -= 1
+        if self._n_left < 0:
+            raise _WrongError(node, f"is not usable YAML: more than {YAML_VALUES_MAX:,} values")
+        match node:
+            case self._yaml.SequenceNode():
+                return [self._value(one) for one in node.value]
+            case self._yaml.MappingNode():
+                return self._mapping(node)
+            case _:
+                return None if not node.style and node.value in _NULLS else node.value
+
+    def _mapping(self, node: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in node.value:
+            name = self._value(key)
+            if not isinstance(name, str):
+                raise _WrongError(key, "has a key that is no text")
+            if name in found:
+                raise _WrongError(key, f"has the key {name!r} twice")
+            found[name] = self._value(value)
+        return found

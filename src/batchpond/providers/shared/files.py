@@ -44,8 +44,8 @@ from batchpond.model import (
     Unclear,
 )
 from batchpond.providers.base import Descriptor, ProviderModule
-from batchpond.providers.files import folder as common_inbox
-from batchpond.providers.files.folder import FOLDER_ENV, INBOX, OUTBOX, TOKEN, Folder, Outbox, Part, sha256
+from batchpond.providers.shared import folder as folders
+from batchpond.providers.shared.folder import FOLDER_ENV, INBOX, OUTBOX, TOKEN, Folder, Outbox, Part, sha256
 
 RECENT: Final = "written to just now"
 CAVEATS: Final = (
@@ -80,7 +80,7 @@ def descriptor_of(descriptor: Descriptor) -> Descriptor:
 
 
 class Files:
-    """A folder as the wire of a provider's batches; `module` says how its lines are written and read."""
+    """A folder as the client of a provider's batches; `module` says how its lines are written and read."""
 
     def __init__(self, module: ProviderModule, folder: Folder, clock: Clock) -> None:
         self._module = module
@@ -176,11 +176,11 @@ class Files:
     def download(self, file_id: str, path: Path) -> Download | None:
         """Copy a result file's bytes; raises ProviderError when it is gone, or changes meanwhile."""
         with self._errors():
-            return common_inbox.copy(self._part(file_id), path)
+            return folders.copy(self._part(file_id), path)
 
     def peek(self, file_id: str, max_bytes: int) -> bytes | None:
         """Return the first bytes of a result file."""
-        with self._errors(), common_inbox.opened(self._part(file_id)) as file:
+        with self._errors(), folders.opened(self._part(file_id)) as file:
             return file.read(max_bytes)
 
     def check(self) -> str:
@@ -244,19 +244,19 @@ class Files:
     def _seen(self, listed: RemoteBatch) -> RemoteBatch:
         """Return a batch with the state that its results and markers give it."""
         token, n_total = listed.batch_id, listed.n_total or 0
-        found = common_inbox.parts(self._folder.inbox, token)
+        found = folders.parts(self._folder.inbox, token)
         done_s = _mtime_s(self._folder.inbox / f"{token}.done")
         is_closing = done_s is not None or self._outbox.is_cancelled(token)
-        n_lines = common_inbox.count_lines(found)
+        n_lines = folders.count_lines(found)
         batch = dataclasses.replace(listed, seen={"results": [part.path.name for part in found]})
         if not is_closing and n_lines < n_total:
             if not found:
                 return batch
             n_so_far = min(n_lines, n_total)
             return dataclasses.replace(batch, state=BatchState.RUNNING, provider_status="partial", n_completed=n_so_far)
-        answers = common_inbox.read_answers(found, self._module.read_line, _prefix(token))
+        answers = folders.read_answers(found, self._module.read_line, _prefix(token))
         is_all = answers.n_succeeded + answers.n_failed >= n_total
-        is_final = common_inbox.is_at_rest(found, self._clock.now().timestamp(), done_s)
+        is_final = folders.is_at_rest(found, self._clock.now().timestamp(), done_s)
         state, word = _standing(is_all=is_all, is_closing=is_closing, is_final=is_final)
         batch = dataclasses.replace(
             batch, state=state, provider_status=word, n_completed=answers.n_succeeded, n_failed=answers.n_failed

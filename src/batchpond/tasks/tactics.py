@@ -9,13 +9,12 @@ stands in the first message already: the tactic's opening, which contains `{QUES
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from importlib import resources
-from typing import Any, Final
+from typing import Final
 
-from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Role, Turn
 from batchpond.tasks.templates import Placeholders
@@ -23,7 +22,6 @@ from batchpond.tasks.templates import Placeholders
 OPENING: Final = Placeholders(("QUESTION",))
 PHRASES_MAX: Final = 100
 TEXT_MAX_CHARS: Final = 20_000
-_KEYS: Final = frozenset({"category", "phrases", "opening"})
 
 
 @dataclass(frozen=True)
@@ -34,11 +32,6 @@ class Tactic:
     category: str
     phrases: tuple[str, ...]
     opening: str = ""
-
-    @cached_property
-    def tactic_hash(self) -> str:
-        """The digest of everything that it says."""
-        return ids.digest("tactic", self.tactic_id, self.category, self.opening, *self.phrases)
 
     def phrase(self, level: int) -> str:
         """Return what the user says at a level, from 1."""
@@ -57,25 +50,14 @@ class Tactic:
             OPENING.check(self.opening, f"{where}.opening")
 
 
-def from_table(tactic_id: str, table: Mapping[str, Any], where: str) -> Tactic:
-    """Return a checked tactic from a TOML table with category, phrases and perhaps opening; raises StudyError."""
-    unknown = sorted(set(table) - _KEYS)
-    phrases = table.get("phrases", [])
-    phrases = [phrases] if isinstance(phrases, str) else phrases
-    texts = [table.get("category", ""), table.get("opening", ""), *(phrases if isinstance(phrases, list) else [None])]
-    if unknown or not all(isinstance(text, str) for text in texts):
-        problem = f"has the unknown key {unknown[0]}" if unknown else "has a value that is no text"
-        raise StudyError(f"{where} {problem}", hint=f"a tactic has the keys {', '.join(sorted(_KEYS))}")
-    tactic = Tactic(tactic_id, texts[0], tuple(texts[2:]), texts[1])
-    tactic.check(where)
-    return tactic
-
-
 @cache
 def builtin() -> dict[str, Tactic]:
     """Return the tactics that batchpond brings, by id, in the order of their file."""
-    text = (resources.files("batchpond.tasks.pressure") / "tactics.toml").read_text("utf-8")
-    return {name: from_table(name, table, f"tactics.{name}") for name, table in tomllib.loads(text).items()}
+    text = (resources.files("batchpond.tasks") / "texts" / "tactics.toml").read_text("utf-8")
+    return {
+        name: Tactic(name, table["category"], tuple(table["phrases"]), table["opening"])
+        for name, table in tomllib.loads(text).items()
+    }
 
 
 def first_message(question: str, tactic: Tactic | None = None) -> str:
@@ -101,3 +83,15 @@ def conversation(first: str, answers: Sequence[str], tactic: Tactic) -> tuple[Tu
             raise ValueError(f"the answer before level {level} is blank, so nothing can be built on it")
         messages += (Turn(Role.ASSISTANT, answer), Turn(Role.USER, tactic.phrase(level)))
     return tuple(messages)
+
+
+def transcript(messages: Sequence[Turn]) -> str:
+    """Return a conversation for a judge to read, its messages numbered.
+
+    A message that imitates the headings stays recognisable: the count of messages is written above.
+    """
+    head = f"({len(messages)} messages)"
+    parts = [
+        f"[{number}. {message.role}]\n{message.text}\n[end of {number}.]" for number, message in enumerate(messages, 1)
+    ]
+    return "\n\n".join([head, *parts])

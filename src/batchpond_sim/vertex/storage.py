@@ -1,34 +1,264 @@
-"""A local Cloud Storage: the part of its JSON API that uploads, lists, reads and deletes objects.
+"""A local Cloud Storage: its objects, and the part of its JSON API that uploads, lists, reads and deletes them.
 
-Paths, codes, bodies and preconditions are those of the public API; see `storage_store` for which buckets there are.
+Paths, codes, bodies and preconditions are those of the public API. Every bucket is there, but for those with `no-such`
+in their names; in those with `forbidden` the caller may do nothing, and those with `no-agent` the service agent of
+Vertex AI cannot write to.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
-from dataclasses import replace
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from typing import Any, Protocol
+from urllib.parse import quote, urlsplit
 
 import orjson
 
-from batchpond_sim.faults.delivery import delivered
-from batchpond_sim.faults.faults import Call, Op, Stage, number
-from batchpond_sim.host.wire import CHUNK_BYTES, JSON_BODY_MAX_BYTES, Answer, Break, BreakKind, Reply, Request
+from batchpond_sim import SimulatorError
+from batchpond_sim.host.messages import CHUNK_BYTES, JSON_BODY_MAX_BYTES, Answer, Break, BreakKind, Reply, Request
 from batchpond_sim.shared.api import Route, routes
+from batchpond_sim.shared.batches import Records
+from batchpond_sim.shared.delivery import delivered
 from batchpond_sim.shared.google import Paging, listing_of, page_of, reply, timestamp
-from batchpond_sim.storage.store import FORBIDDEN, NO_BUCKET, SESSION_S, LocalStore, ObjectRecord, Target, Upload
+from batchpond_sim.world.faults import Call, Op, Stage, Value, number
 from batchpond_sim.world.world import World
 
+SESSION_S = 7 * 86_400
+_TIMEOUT_S = 30.0
+NO_BUCKET, FORBIDDEN, NO_AGENT = "no-such", "forbidden", "no-agent"
+
+
+class NoBucketError(LookupError):
+    """There is no bucket of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where an object is, and whose key put it there."""
+
+    project: str
+    bucket: str
+    name: str
+
+    @property
+    def id(self) -> str:
+        """What stands for the place in file names."""
+        return hashlib.sha256(f"{self.bucket}/{self.name}".encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRecord:
+    """The live version of an object; its bytes are in the blob of the same generation."""
+
+    id: str
+    n: int
+    project: str
+    bucket: str
+    name: str
+    content_type: str
+    size_bytes: int
+    md5: str
+    created_s: float
+    listed_s: float = 0.0
+    n_404: int = 0
+
+    @property
+    def generation(self) -> int:
+        """The number of this version."""
+        return int(self.created_s * 1e6) * 1_000 + self.n % 1_000
+
+    @property
+    def blob(self) -> str:
+        """The name of the file with its bytes."""
+        return f"{self.id}.{self.n}"
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A resumable upload; what has arrived is in its part. `made` is the object's id once it is whole."""
+
+    id: str
+    n: int
+    project: str
+    bucket: str
+    name: str
+    content_type: str
+    size_bytes: int | None
+    if_generation: int | None
+    created_s: float
+    effects: dict[str, Value] = field(default_factory=dict)
+    made: str = ""
+
+    @property
+    def part(self) -> str:
+        """The name of the file that grows."""
+        return f"{self.id}.part"
+
+    @property
+    def target(self) -> Target:
+        """Where the object will be."""
+        return Target(self.project, self.bucket, self.name)
+
+
+class ObjectStore(Protocol):
+    """What a job needs of Cloud Storage."""
+
+    def fetch(self, bucket: str, name: str, path: Path) -> bool:
+        """Copy an object's bytes to `path`; False when there is none. Raises NoBucketError."""
+        ...
+
+    def put(self, target: Target, source: Path, n_404: int) -> None:
+        """Store a copy of a file; its first `n_404` downloads will find nothing. Raises NoBucketError."""
+        ...
+
+
+class LocalStore:
+    """All objects of a world, in memory and in its folder."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._blobs = world.folder("storage", "blobs")
+        self.objects: Records[ObjectRecord] = Records(world.folder("storage", "objects"), ObjectRecord)
+        self.uploads: Records[Upload] = Records(world.folder("storage", "uploads"), Upload)
+
+    def blob(self, name: str) -> Path:
+        """Return where bytes are."""
+        return self._blobs / name
+
+    def find(self, bucket: str, name: str) -> ObjectRecord | None:
+        """Return an object, None when there is none."""
+        return self.objects.get(Target("", bucket, name).id)
+
+    def below(self, bucket: str, prefix: str) -> Iterator[ObjectRecord]:
+        """Yield the objects of a bucket whose names begin so, by name."""
+        found = [record for record in self.objects if record.bucket == bucket and record.name.startswith(prefix)]
+        yield from sorted(found, key=lambda record: record.name)
+
+    def received(self, upload: Upload) -> int:
+        """Return how many bytes of an upload are here."""
+        path = self.blob(upload.part)
+        return path.stat().st_size if path.exists() else 0
+
+    def finish(self, upload: Upload) -> ObjectRecord:
+        """Turn a complete upload into an object, or as much of it as its faults allow."""
+        path = self.blob(upload.part)
+        path.touch()
+        if "store" in upload.effects:
+            with path.open("r+b") as file:
+                file.truncate(int(path.stat().st_size * number(upload.effects["store"])))
+        listed_s = self._world.now_s() + number(upload.effects.get("stale_list"))
+        record = self.keep(upload.target, path, upload.content_type, listed_s=listed_s)
+        self.uploads.put(replace(upload, made=record.id))
+        return record
+
+    def keep(
+        self, target: Target, part: Path, content_type: str, *, listed_s: float = 0.0, n_404: int = 0
+    ) -> ObjectRecord:
+        """Make a file, which it takes over, the live version of an object."""
+        with part.open("rb") as file:
+            digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).digest()
+        record = ObjectRecord(
+            target.id, self.objects.next_n(), target.project, target.bucket, target.name, content_type,
+            part.stat().st_size, base64.b64encode(digest).decode("ascii"), self._world.now_s(), listed_s, n_404,
+        )  # fmt: skip
+        old = self.objects.get(record.id)
+        part.replace(self.blob(record.blob))
+        self.objects.put(record)
+        if old is not None:
+            self.blob(old.blob).unlink(missing_ok=True)
+        return record
+
+    def drop(self, record: ObjectRecord) -> None:
+        """Delete an object."""
+        self.objects.drop(record.id)
+        self.blob(record.blob).unlink(missing_ok=True)
+
+    def fetch(self, bucket: str, name: str, path: Path) -> bool:
+        """Copy an object's bytes to `path`; False when there is none. Raises NoBucketError."""
+        _check(bucket)
+        record = self.find(bucket, name)
+        if record is not None:
+            shutil.copyfile(self.blob(record.blob), path)
+        return record is not None
+
+    def put(self, target: Target, source: Path, n_404: int) -> None:
+        """Store a copy of a file; its first `n_404` downloads will find nothing. Raises NoBucketError."""
+        _check(target.bucket)
+        part = self.blob(f"{target.id}.copy.part")
+        shutil.copyfile(source, part)
+        self.keep(target, part, "application/octet-stream", n_404=n_404)
+
+
+def _check(bucket: str) -> None:
+    if NO_BUCKET in bucket:
+        raise NoBucketError(bucket)
+
+
+class RemoteStore:
+    """The objects behind an emulator's JSON API, such as `http://127.0.0.1:9023`."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname:
+            raise SimulatorError(
+                f"{url!r} is not the address of a storage emulator", hint="write http://127.0.0.1:9023"
+            )
+        self._host, self._port, self._path = parts.hostname, parts.port or 80, parts.path.rstrip("/")
+
+    def fetch(self, bucket: str, name: str, path: Path) -> bool:
+        """Copy an object's bytes to `path`; False when there is none."""
+        connection = self._connection()
+        try:
+            connection.request("GET", f"{self._path}/storage/v1/b/{bucket}/o/{quote(name, safe='')}?alt=media")
+            answer = connection.getresponse()
+            if answer.status != 200:
+                return False
+            with path.open("wb") as file:
+                shutil.copyfileobj(answer, file)
+        finally:
+            connection.close()
+        return True
+
+    def put(self, target: Target, source: Path, n_404: int) -> None:  # noqa: ARG002  # faults are not the emulator's
+        """Store a copy of a file; raises NoBucketError where the emulator will not have it."""
+        query = f"uploadType=media&name={quote(target.name, safe='')}"
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(source.stat().st_size)}
+        connection = self._connection()
+        try:
+            with source.open("rb") as file:
+                path = f"{self._path}/upload/storage/v1/b/{target.bucket}/o?{query}"
+                connection.request("POST", path, body=file, headers=headers)
+                status = connection.getresponse().status
+        finally:
+            connection.close()
+        if status != 200:
+            raise NoBucketError(target.bucket)
+
+    def _connection(self) -> HTTPConnection:
+        return HTTPConnection(self._host, self._port, timeout=_TIMEOUT_S)
+
+
+# --- the JSON API ---------------------------------------------------------------------------------
+
+BASE_PATH = "/vertex"
+CALLER = "caller@simulated-project.iam.gserviceaccount.com"
 ROW_ID = b'"responseId":"'
+GRANULARITY_BYTES = 256 << 10
+_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
+_BOUNDARY = re.compile(r"boundary=\"?([^\";]+)\"?")
 _PAGING = Paging("maxResults", 1000, 1000)
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 _SLICE_MAX_BYTES = 64 << 20
 _PERMISSION = {"GET": "get", "POST": "create", "PUT": "create", "DELETE": "delete"}
 
 
-class StorageDesk:
+class StorageRoutes:
     """The routes of one world's Cloud Storage, for the API that it is part of."""
 
     def __init__(self, world: World, store: LocalStore) -> None:
@@ -45,8 +275,6 @@ class StorageDesk:
             ("GET", rf"{bucket}/o", Op.FILES_LIST, self._list),
             ("GET", rf"(?:/download)?{item}", Op.FILES_GET, self._get),
             ("DELETE", item, Op.FILES_DELETE, self._delete),
-            ("POST", r"/storage/v1/b", Op.ANY, self._make_bucket),
-            ("GET", bucket, Op.ANY, self._get_bucket),
         )
 
     def operation(self, request: Request, op: Op) -> Op:
@@ -115,13 +343,6 @@ class StorageDesk:
             self._store.drop(record)
             return Reply(204, (), b"")
 
-    def _make_bucket(self, request: Request, _call: Call, _project: str, _argument: str) -> Answer:
-        body: dict[str, Any] = request.read_json() or {}
-        return reply(200, bucket_view(str(body.get("name", ""))))
-
-    def _get_bucket(self, request: Request, _call: Call, project: str, argument: str) -> Answer:
-        return self._refused(request, argument, project) or reply(200, bucket_view(argument))
-
     def _handled(self, request: Request, call: Call, project: str, bucket: str) -> Answer:
         """Answer the start of an upload, a piece of one, or a whole one."""
         upload_id = request.query.get("upload_id")
@@ -180,7 +401,7 @@ class StorageDesk:
 
     def _may_write(self, upload: Upload) -> bool:
         """Whether the precondition of an upload holds now."""
-        there = self._store.objects.get(Target("", upload.bucket, upload.name).id)
+        there = self._store.find(upload.bucket, upload.name)
         if upload.if_generation is None:
             return True
         return upload.if_generation == (0 if there is None else there.generation)
@@ -240,11 +461,6 @@ def _slice(path: Path, first: int, last: str) -> Reply:
     return Reply(206, (("content-range", f"bytes {first}-{end - 1}/{size}"),), data)
 
 
-GRANULARITY_BYTES = 256 << 10
-_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
-_BOUNDARY = re.compile(r"boundary=\"?([^\";]+)\"?")
-
-
 def _generation(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdigit() else None
 
@@ -270,8 +486,9 @@ def _parted(request: Request) -> tuple[dict[str, Any], bytes]:
     return orjson.loads(head), content.removesuffix(b"\r\n")
 
 
-BASE_PATH = "/vertex"
-CALLER = "caller@simulated-project.iam.gserviceaccount.com"
+# --- answers --------------------------------------------------------------------------------------
+
+
 _REASONS = {
     400: ("invalid", "Invalid argument."),
     401: ("authError", "Invalid Credentials"),
@@ -336,8 +553,3 @@ def object_view(record: ObjectRecord, request: Request) -> dict[str, Any]:
         "timeCreated": made,
         "updated": made,
     }
-
-
-def bucket_view(name: str) -> dict[str, Any]:
-    """Return a bucket's metadata."""
-    return {"kind": "storage#bucket", "id": name, "name": name, "location": "US-CENTRAL1", "storageClass": "STANDARD"}

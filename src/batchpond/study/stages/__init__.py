@@ -1,1 +1,0 @@
-"""What a study file says about its stages."""

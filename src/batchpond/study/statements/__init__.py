@@ -1,1 +1,0 @@
-"""Policy statements from the files that hold them."""

@@ -1,1 +1,0 @@
-"""The pressure task: conversations that try to change a model's mind."""

@@ -1,1 +1,0 @@
-"""What can go wrong on purpose, and where it takes hold."""

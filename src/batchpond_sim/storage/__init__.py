@@ -1,1 +1,0 @@
-"""A local Cloud Storage."""
