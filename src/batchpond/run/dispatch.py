@@ -14,7 +14,7 @@ from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNSENT_PHASES, Attempt, 
 from batchpond.lake.records import AdoptedShard, Approval, Intent, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
-from batchpond.plan import planned, shards
+from batchpond.plan import shards, versions
 from batchpond.providers import registry
 from batchpond.run import due
 from batchpond.run.send import Sending, send_shard
@@ -145,7 +145,7 @@ def _form_retries(session: Session, study: str, approval: Approval) -> None:
 
     Waiting for the end makes one further batch of what would otherwise be many small ones.
     """
-    again = planned.automatic_again(session.store, approval.study_version)
+    again = versions.automatic_again(session.store, approval.study_version)
     if again is not None and not due.is_under_way(session.lake_state, study):
         due.form_shards(session, study, approval, again)
 
@@ -343,7 +343,7 @@ class Budget:
     @classmethod
     def of(cls, session: Session, approval: Approval) -> Budget:
         """Add up the study's attempts: by usage once verified, at worst before that."""
-        limit_usd = planned.study_budget_usd(session.store, approval.study_version)
+        limit_usd = versions.study_budget_usd(session.store, approval.study_version)
         if approval.cost_max_usd is None and limit_usd is None:
             return cls([])
         attempts = [a for a in session.lake_state.attempts.values() if a.intent.study == approval.study]

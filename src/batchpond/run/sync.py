@@ -28,7 +28,7 @@ from batchpond.lake.attempts import (
 from batchpond.lake.records import MissingRemote, NotFound, Resolution, Resolved, Status
 from batchpond.lake.store import Store
 from batchpond.model import Mode, RemoteBatch
-from batchpond.plan import planned
+from batchpond.plan import versions
 from batchpond.providers.base import BatchProvider
 from batchpond.run import account
 from batchpond.run.dispatch import count_unsent, finish_adoptions, send_due
@@ -95,7 +95,7 @@ def sync_once(
         n_unsent = count_unsent(session)
         session.log.compact()
         session.log.keep()
-        planned.keep(store)
+        versions.keep(store)
         refresh(store)
     return SyncReport(
         counts=session.counts,
