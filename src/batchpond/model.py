@@ -71,7 +71,7 @@ class Mode(StrEnum):
 FILES_MARK = "@files"
 
 
-def wire_name(provider: str, mode: str | None) -> str:
+def client_name(provider: str, mode: str | None) -> str:
     """Return what a pass calls the way to a provider's batches: its name, or `name@files` for a folder of them."""
     return f"{provider}{FILES_MARK}" if mode == Mode.FILES else provider
 

@@ -11,7 +11,7 @@ import pytest
 from batchpond.cli.plan import report_lines
 from batchpond.clock import ManualClock
 from batchpond.lake import schemas
-from batchpond.plan import planned
+from batchpond.plan import versions
 from batchpond.plan import write as stage_plan
 from batchpond.plan.rounds.rounds import Look
 from batchpond.results.rank import verb as rank
@@ -101,7 +101,7 @@ def test_an_idle_sync_writes_nothing_and_status_says_that_all_is_asked(unkilled:
 def test_cells_that_go_on_after_late_answers_are_no_longer_told_to_have_stopped(unkilled: StageRig) -> None:
     """Why a stage stopped is what its last look found, and nothing where that found none."""
     store, (version,) = unkilled.store(), unkilled.lake_state().current_versions.values()
-    staged = from_config(planned.study_settings(store, version))
+    staged = from_config(versions.study_settings(store, version))
     look = Look.at(store, staged, unkilled.lake_state().rounds[version])
     (stage,) = staged.stages
     assert look.why_stopped(stage) == "all rounds are asked: 2"

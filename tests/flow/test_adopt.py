@@ -280,7 +280,7 @@ def test_ids_that_the_map_got_wrong_are_told_not_guessed(rig: Rig, elsewhere: El
     rows = planned(rig)
     batch_id = ask_elsewhere(elsewhere, rows)
     adopt(rig, batch_id, write_map(rig, [rows[0] | {"custom_id": "no such id"}, *rows[1:]], ["request_id"]))
-    finish(rig)
+    finish(rig, 2)
     assert (rig.only().phase, len(rig.answers())) == (Phase.MISMATCH, N - 1)
     assert any("1 lines belong to no request" in note for note in rig.notes)
 

@@ -26,9 +26,9 @@ LEASE_S = 0.5
 HASTY = (
     sys.executable,
     "-c",
-    "import sys; from datetime import timedelta; from batchpond.run import send, sending;"
+    "import sys; from datetime import timedelta; from batchpond.run import dispatch, send;"
     " from batchpond.cli import main;"
-    f" send.SEND_LEASE_S = {LEASE_S}; sending.BACKOFF_FIRST = timedelta(0); sys.exit(main())",
+    f" send.SEND_LEASE_S = {LEASE_S}; dispatch.BACKOFF_FIRST = timedelta(0); sys.exit(main())",
 )
 # What a shell does to a job that it starts in the background of a script.
 IN_BACKGROUND = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rigs.fake_openai import FakeOpenAI, fake_openai
+from tests.rigs.fake_openai import FakeOpenAI, error, fake_openai
 from tests.rigs.program import STUDY, N, Program
 
 
@@ -71,3 +71,17 @@ def test_what_does_not_exist_is_an_error_that_names_the_nearest(
     nearest = account.batches[0]["id"] if arguments[0] == "cancel" else STUDY
     assert f"did you mean {nearest}" in done.stderr.replace("'", "")
     assert "--yes" not in done.stderr
+
+
+def test_a_long_wait_is_not_slept_on_with_the_lock_held(account: FakeOpenAI, program: Program) -> None:
+    """Defect 4.5: a listing that asks to wait 35 minutes ends the step and says so; the next pass goes on."""
+    account.is_held = True
+    assert program.submit().returncode == 0
+    account.list_answers = [error(429, "rate_limit", Retry_After="2099")] * 3
+    told = program.sync()
+    assert "wait" in told.stderr
+    assert len(account.list_answers) == 2
+    account.list_answers = []
+    account.finish(account.batches[0])
+    program.sync()
+    assert program.outcomes() == {"decided": N}

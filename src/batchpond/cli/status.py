@@ -50,7 +50,8 @@ def command(
         raise UsageError("--batches and --stages each ask for other rows", hint="give one of them")
     store = invocation.store()
     models = rows(store.path, "report_status", order=("study", "provider", "request_model"), study=study)
-    batches = rows(store.path, "batches", order=("study", "intended_at", "attempt_id"), study=study)
+    shown = "" if is_batches else "is_in_flight OR needs_attention"  # what is settled may be without number
+    batches = rows(store.path, "batches", order=("study", "intended_at", "attempt_id"), study=study, where=shown)
     live = [b for b in batches if b["is_in_flight"] or b["needs_attention"]]
     found = _stages(invocation, study)
     color = invocation.color_stdout()

@@ -67,7 +67,7 @@ def command(
     crash. What does not fit into the provider's queue now is sent by later runs of `batchpond sync`.
     The requests of models of mode `files` are put into a folder, which is then named.
     """
-    from batchpond.plan.planned import Again
+    from batchpond.plan.versions import Again
     from batchpond.run.submit import submit
 
     diagnostics = invocation.diagnostics

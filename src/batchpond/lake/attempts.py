@@ -113,9 +113,9 @@ class Attempt:
         return self.intent.mode
 
     @property
-    def wire(self) -> str:
+    def client_name(self) -> str:
         """The name of the way to the attempt's batch."""
-        return self.intent.wire
+        return self.intent.client_name
 
     @property
     def token(self) -> str:

@@ -14,9 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Protocol
 
 from batchpond import ids
 from batchpond.errors import LakeError
@@ -25,6 +23,9 @@ from batchpond.lake.records import Asked
 from batchpond.lake.schemas import RAW, REQUESTS, SHARD_REQUESTS
 from batchpond.lake.store import Store, read_rows
 from batchpond.model import FileRole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BATCH_ROWS = 4_096
 _BUFFER_BYTES = 1 << 20
@@ -226,6 +227,8 @@ def _batches(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
 
 
 def _rows(file: RawFile, first_line_number: int, lines: list[bytes]) -> pa.Table:
+    import pyarrow as pa
+
     n = len(lines)
     text, odd = _text_and_odd(lines)
 
@@ -242,6 +245,8 @@ def _rows(file: RawFile, first_line_number: int, lines: list[bytes]) -> pa.Table
 
 def _text_and_odd(lines: list[bytes]) -> tuple[pa.Array, pa.Array]:
     """Return the lines as text, and apart from them those that are not UTF-8."""
+    import pyarrow as pa
+
     try:
         return pa.array(lines, pa.binary()).cast(pa.string()), pa.nulls(len(lines), pa.binary())
     except pa.ArrowInvalid:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
-from batchpond.model import BatchState, ErrorClass, FileRole, Mode, Origin, ShardKind, Take, wire_name
+from batchpond.model import BatchState, ErrorClass, FileRole, Mode, Origin, ShardKind, Take, client_name
 
 UNRECORDED: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """When a fact was recorded that is not yet."""
@@ -129,9 +129,9 @@ class Asked(Event):
     cost_max_usd: float | None = None
 
     @property
-    def wire(self) -> str:
+    def client_name(self) -> str:
         """The name of the way to its batch."""
-        return wire_name(self.provider, self.mode)
+        return client_name(self.provider, self.mode)
 
     def asked(self) -> dict[str, Any]:
         """Return what an attempt at the shard repeats of it."""

@@ -120,9 +120,9 @@ def make_model_configs(
     configs: list[ModelConfig] = []
     dropped: list[Dropped] = []
     for spec in models:
-        module, endpoint = _wire(source, spec, modules)
+        module, endpoint = _module_and_endpoint(source, spec, modules)
         for thinking in spec.thinking:
-            config = _way(spec, thinking, module, endpoint, output_schema)
+            config = _model_config(spec, thinking, module, endpoint, output_schema)
             if isinstance(config, ModelConfig):
                 configs.append(config)
             else:
@@ -142,7 +142,7 @@ def _refusal(source: str, unsupported: Unsupported, dropped: Sequence[Dropped]) 
     )
 
 
-def _wire(source: str, spec: ModelSpec, modules: Modules) -> tuple[ProviderModule, str]:
+def _module_and_endpoint(source: str, spec: ModelSpec, modules: Modules) -> tuple[ProviderModule, str]:
     try:
         module = modules(spec.provider)
         _check_mode(spec, module)
@@ -159,7 +159,7 @@ def _check_mode(spec: ModelSpec, module: ProviderModule) -> None:
         )
 
 
-def _way(
+def _model_config(
     spec: ModelSpec, thinking: str, module: ProviderModule, endpoint: str, output_schema: Mapping[str, Any] | None
 ) -> ModelConfig | Dropped:
     has_schema = output_schema is not None and module.DESCRIPTOR.takes_schema
@@ -275,7 +275,7 @@ def version(
 
     `stages` are the study's, with the ways to ask and the rows of those that wait for nothing. Where texts were read
     from does not count, what they say does; neither do comments, layout or the order of rows. How a provider's bodies
-    are built counts, so a changed wire is a changed version.
+    are built counts, so a changed body is a changed version.
     """
     if isinstance(study, Study):
         ((stage, configs, rows),) = stages

@@ -22,7 +22,7 @@ from batchpond.lake.records import Planned
 from batchpond.lake.schemas import REQUESTS, STUDIES
 from batchpond.lake.store import CONFIG, Store
 from batchpond.plan import cells as forms
-from batchpond.plan import drafts, planned
+from batchpond.plan import drafts, versions
 from batchpond.plan.cells import Modules
 from batchpond.plan.drafts import Draft, StageDraft
 from batchpond.plan.forecast import Forecast, forecast
@@ -165,7 +165,7 @@ def _open_rounds(store: Store, log: EventLog, draft: Draft) -> bool:
     if not draft.has_rounds:
         return False
     lake_state = fold(log.events)
-    last, sample = lake_state.rounds[draft.version], planned.sample_of(lake_state, draft.study.name)
+    last, sample = lake_state.rounds[draft.version], versions.sample_of(lake_state, draft.study.name)
     opened = may_have_answers(log.events, last) and open_rounds(store, log.append, draft.study, last, sample=sample)
     refresh.refresh(store)
     return bool(opened)

@@ -26,7 +26,7 @@ from batchpond.lake.records import Adopted, AdoptedShard, Intent, Resolution, Sh
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import CONFIG, Store
 from batchpond.model import BatchState, Origin, RemoteBatch, ShardKind
-from batchpond.plan import planned
+from batchpond.plan import versions
 from batchpond.providers.base import BatchProvider
 from batchpond.run import due
 from batchpond.run.account import Ownership, ownership_of
@@ -189,7 +189,7 @@ def _propose(
 ) -> _Proposal:
     """Check everything that can be checked; reads only."""
     _check_strange(store, lake_state, provider, batch)
-    version = planned.planned_version(lake_state, order.study)
+    version = versions.planned_version(lake_state, order.study)
     with tables.connect(store, TABLES) as connection:
         reader = MapReader(connection, RowFile(order.path, COLUMNS), Target(order.study, version, order.provider))
         mapped = reader.read()

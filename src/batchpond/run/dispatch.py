@@ -14,7 +14,7 @@ from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNSENT_PHASES, Attempt, 
 from batchpond.lake.records import AdoptedShard, Approval, Intent, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
-from batchpond.plan import planned, shards
+from batchpond.plan import shards, versions
 from batchpond.providers import registry
 from batchpond.run import due
 from batchpond.run.send import Sending, send_shard
@@ -145,7 +145,7 @@ def _form_retries(session: Session, study: str, approval: Approval) -> None:
 
     Waiting for the end makes one further batch of what would otherwise be many small ones.
     """
-    again = planned.automatic_again(session.store, approval.study_version)
+    again = versions.automatic_again(session.store, approval.study_version)
     if again is not None and not due.is_under_way(session.lake_state, study):
         due.form_shards(session, study, approval, again)
 
@@ -233,7 +233,7 @@ def _send_study(session: Session, study: str, approval: Approval, trigger: Trigg
             waiting_for[obstacle.reason, obstacle.exit_code] += 1
             session.n_waiting += obstacle.passes_by_itself
             continue
-        with session.isolated(shard.wire, f"sending {shard.n_requests} requests to {shard.wire}"):
+        with session.isolated(shard.client_name, f"sending {shard.n_requests} requests to {shard.client_name}"):
             if send_shard(session, shard, approval) is Sending.WAITING:
                 session.n_waiting += 1
             else:
@@ -275,14 +275,14 @@ def _obstacle(
 
 
 def _refusal(session: Session, shard: Sharded) -> Obstacle | None:
-    provider, model, wire = shard.provider, shard.request_model, shard.wire
-    if session.providers.is_refused(wire):
+    provider, model, client_name = shard.provider, shard.request_model, shard.client_name
+    if session.providers.is_refused(client_name):
         needed = "the folder that was used before" if shard.mode is Mode.FILES else f"a key that {provider} accepts"
         return Obstacle(needed, passes_by_itself=False)
-    if (wire, model) in session.paused:
-        return Obstacle(f"{wire} to take {model} batches again")
+    if (client_name, model) in session.paused:
+        return Obstacle(f"{client_name} to take {model} batches again")
     is_opaque = shard.mode is not Mode.FILES and registry.module(provider).DESCRIPTOR.is_opaque
-    if is_opaque and _is_any_unclear(session, wire):
+    if is_opaque and _is_any_unclear(session, client_name):
         return Obstacle(f"an unacknowledged {provider} batch to be found or proven absent")
     return None
 
@@ -317,9 +317,9 @@ def _over(limits: config.Limits, name: str, shard: Sharded, waiting: list[Intent
     return None
 
 
-def _is_any_unclear(session: Session, wire: str) -> bool:
+def _is_any_unclear(session: Session, client_name: str) -> bool:
     """Whether a create is in doubt: at an opaque provider a second one could not be told from the first."""
-    return any(a.phase.is_unclear and a.wire == wire for a in session.lake_state.attempts.values())
+    return any(a.phase.is_unclear and a.client_name == client_name for a in session.lake_state.attempts.values())
 
 
 @dataclass(slots=True)
@@ -343,7 +343,7 @@ class Budget:
     @classmethod
     def of(cls, session: Session, approval: Approval) -> Budget:
         """Add up the study's attempts: by usage once verified, at worst before that."""
-        limit_usd = planned.study_budget_usd(session.store, approval.study_version)
+        limit_usd = versions.study_budget_usd(session.store, approval.study_version)
         if approval.cost_max_usd is None and limit_usd is None:
             return cls([])
         attempts = [a for a in session.lake_state.attempts.values() if a.intent.study == approval.study]

@@ -18,8 +18,8 @@ from batchpond.lake.records import Approval, Sharded, Voided
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import CONFIG, Store
 from batchpond.model import BatchState, ErrorClass, Mode, PricedModel, ShardKind
-from batchpond.plan import planned, shards
-from batchpond.plan.planned import Again
+from batchpond.plan import shards, versions
+from batchpond.plan.versions import Again
 from batchpond.providers import registry
 from batchpond.providers.http.errors import ApiError, classify
 from batchpond.run.session import Session
@@ -206,18 +206,18 @@ def new_shards(
     Due are the requests that no shard holds; with `again`, those that it names and that are in no shard
     that is still on its way.
 
-    `sample` keeps to so many of what is asked from the start, as `planned.sampled` says, and what follows from it.
+    `sample` keeps to so many of what is asked from the start, as `versions.sampled` says, and what follows from it.
     """
-    rule = planned.shard_rule(store, version)
+    rule = versions.shard_rule(store, version)
     settings = config.load(store.path)
     book = Prices.of_lake(store.path / CONFIG, store.clock.now())
-    expected = planned.expected_output_tokens(store, version)
+    expected = versions.expected_output_tokens(store, version)
     chosen, values = _chosen(lake_state, again)
     kind = ShardKind.FIRST if again is None else ShardKind.RETRY
     generation = len(lake_state.voided) + (0 if again is None else len(lake_state.shards))
     with tables.connect(store, ["plan", "requests", "shard_requests", "responses"]) as connection:
         connection.execute(
-            _DUE.replace("{chosen}", chosen).replace("{sampled}", planned.sampled(sample)),
+            _DUE.replace("{chosen}", chosen).replace("{sampled}", versions.sampled(sample)),
             {
                 "study": study,
                 "version": version,
@@ -376,7 +376,7 @@ def _is_all_sharded(session: Session, study: str, approval: Approval) -> bool:
         if is_mine and is_real(session.store, session.lake_state, event):
             n_sharded += event.n_requests
     last_round = session.lake_state.rounds.get(version)
-    found = last_round.n_requests if last_round else planned.study_column(session.store, version, "n_requests")
+    found = last_round.n_requests if last_round else versions.study_column(session.store, version, "n_requests")
     n_wanted = _EVERYTHING if found is None else int(found)
     if approval.n_limit is None:
         return n_sharded >= n_wanted

@@ -187,7 +187,7 @@ def resolve_unknowns(session: Session, only: Iterable[str] | None = None) -> Non
     doubtful: dict[str, list[Attempt]] = {}
     for attempt in session.lake_state.attempts.values():
         if attempt.phase in UNCLEAR_PHASES and (wanted is None or attempt.attempt_id in wanted):
-            doubtful.setdefault(attempt.wire, []).append(attempt)
+            doubtful.setdefault(attempt.client_name, []).append(attempt)
     for name, attempts in doubtful.items():
         with session.isolated(name, f"looking for {len(attempts)} unacknowledged batches at {name}"):
             provider = session.providers.get(name)

@@ -121,7 +121,7 @@ def _adoptable(session: Session, attempt: Attempt, batch_id: str | None) -> Remo
         raise UsageError("--adopt needs the provider's batch id")
     if batch_id in session.lake_state.batch_ids:
         raise UsageError(f"batch {batch_id} belongs to another attempt of this lake already")
-    provider = session.providers.get(attempt.wire)
+    provider = session.providers.get(attempt.client_name)
     check_host(attempt, provider)
     batch = provider.get(batch_id)
     if batch is None:
@@ -178,8 +178,8 @@ def cancel(store: Store, wanted: Sequence[str], *, providers: Providers) -> Canc
             if attempt.mode is Mode.LIVE:
                 _cancel_live(session, attempt, asked)
                 continue
-            with session.isolated(attempt.wire, f"cancelling batch {batch_id}"):
-                provider = session.providers.get(attempt.wire)
+            with session.isolated(attempt.client_name, f"cancelling batch {batch_id}"):
+                provider = session.providers.get(attempt.client_name)
                 check_host(attempt, provider)
                 session.record(CancelAsked(attempt_id=attempt_id, batch_id=batch_id))
                 if provider.cancel(batch_id) is None:

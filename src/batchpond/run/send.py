@@ -78,7 +78,7 @@ def send_shard(session: Session, shard: Sharded, approval: Approval) -> Sending:
     attempt, if any, is unsent, rejected, absent, or ended in a failure that may be sent again.
     Raises ProviderError or AccessError when the upload fails: nothing was created then.
     """
-    provider = session.providers.get(shard.wire)
+    provider = session.providers.get(shard.client_name)
     attempt = _attempt_to_send(session, shard, approval, provider)
     # Where no batch carries a token, its input file names it.
     is_known_by_file = provider.descriptor.takes_files and not provider.descriptor.has_token
@@ -138,10 +138,10 @@ def _found_after_all(session: Session, attempt: Attempt, found: list[RemoteBatch
 
 def _listed_whole(session: Session, provider: BatchProvider, attempt: Attempt) -> Listing:
     """Return a complete listing of the account, made once a pass; raises ProviderError where there is none."""
-    if attempt.wire not in session.listings:
-        session.listings[attempt.wire] = list_since(provider, planned_since(session, attempt.intent.study))
-        session.looked_at_s[attempt.wire] = session.store.clock.monotonic_s()
-    listing = session.listings[attempt.wire]
+    if attempt.client_name not in session.listings:
+        session.listings[attempt.client_name] = list_since(provider, planned_since(session, attempt.intent.study))
+        session.looked_at_s[attempt.client_name] = session.store.clock.monotonic_s()
+    listing = session.listings[attempt.client_name]
     if not listing.is_complete:
         raise ProviderError(
             f"{attempt.provider} did not list its batches to the end: whether a refused one was made is not known",
@@ -156,9 +156,9 @@ def _is_there_by_now(session: Session, provider: BatchProvider, attempt: Attempt
     One page: what another copy of the lake, or an earlier create, brought into being just now is the newest there.
     """
     now_s = session.store.clock.monotonic_s()
-    if provider.descriptor.is_opaque or now_s - session.looked_at_s.get(attempt.wire, now_s) <= LOOK_EVERY_S:
+    if provider.descriptor.is_opaque or now_s - session.looked_at_s.get(attempt.client_name, now_s) <= LOOK_EVERY_S:
         return False
-    session.looked_at_s[attempt.wire] = now_s
+    session.looked_at_s[attempt.client_name] = now_s
     try:
         page = provider.list_page(None)
     except ProviderError:
@@ -362,12 +362,12 @@ def _rejected(session: Session, attempt: Attempt, answer: model.Rejected) -> Sen
         )
     )
     session.counts.n_rejected += 1
-    session.paused.add((attempt.wire, attempt.intent.request_model))
+    session.paused.add((attempt.client_name, attempt.intent.request_model))
     message = f"{attempt.provider} refused a batch of {attempt.intent.n_requests} requests: {answer.message}"
     match answer.error_class:
         case ErrorClass.ACCESS:
             session.providers.refuse(
-                attempt.wire,
+                attempt.client_name,
                 AccessError(message, hint="mend the key, then run `batchpond sync`; no batch was created"),
             )
             session.note(Severity.ERROR, message, exit_code=ExitCode.ACCESS)
@@ -436,11 +436,13 @@ def _made(session: Session, provider: BatchProvider, attempt: Attempt, unknown: 
 
 def _listed(session: Session, provider: BatchProvider, attempt: Attempt) -> tuple[RemoteBatch, ...]:
     """Return the account's batches since the study was planned, listed once a pass."""
-    key = (attempt.wire, attempt.intent.study)
+    key = (attempt.client_name, attempt.intent.study)
     if key not in session.listed:
         wanted = planned_since(session, attempt.intent.study)
-        wide_enough = (held for (wire, _), held in session.listed.items() if wire == attempt.wire and held[0] <= wanted)
-        session.looked_at_s[attempt.wire] = session.store.clock.monotonic_s()
+        wide_enough = (
+            held for (name, _), held in session.listed.items() if name == attempt.client_name and held[0] <= wanted
+        )
+        session.looked_at_s[attempt.client_name] = session.store.clock.monotonic_s()
         session.listed[key] = next(wide_enough, None) or (wanted, _batches(session, provider, wanted))
     return session.listed[key][1]
 

@@ -141,8 +141,8 @@ class Listing:
 class Session:
     """The state of a pass. Make it while holding the lake's lock.
 
-    `listed` has the batches of a wire since a study was planned, `heads` the first custom_id of looked-into results,
-    `listings` what a wire listed to find refused creates, `looked_at_s` when its batches were listed last.
+    `listed` has the batches of a client since a study was planned, `heads` the first custom_id of looked-into results,
+    `listings` what a client listed to find refused creates, `looked_at_s` when its batches were listed last.
     """
 
     store: Store

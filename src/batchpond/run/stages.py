@@ -13,9 +13,9 @@ from typing import Final
 
 from batchpond.lake.attempts import LakeState
 from batchpond.lake.store import Store
-from batchpond.plan import planned
+from batchpond.plan import versions
 from batchpond.plan.rounds.inputs import n_low, rated
-from batchpond.plan.rounds.rounds import Look, may_have_answers, open_rounds, standings_of
+from batchpond.plan.rounds.rounds import Look, may_have_answers, open_rounds, standings_of, standings_of_all
 from batchpond.run import due
 from batchpond.run.session import Session, Severity
 from batchpond.study.file import from_config
@@ -71,13 +71,17 @@ class Remark:
 def stages(store: Store, lake_state: LakeState, study: str | None = None) -> list[StageStatus]:
     """Return the stages of all studies that have any, or of one; the lens is read as it is."""
     found = []
-    for name, version in sorted(lake_state.current_versions.items()):
-        last = lake_state.rounds.get(version)
-        if last is None or study not in {None, name}:
-            continue
-        staged = from_config(planned.study_settings(store, version))
-        look = Look.at(store, staged, last)
-        look.stand(standings_of(store, staged, planned.sample_of(lake_state, name)))
+    current = {
+        name: version
+        for name, version in sorted(lake_state.current_versions.items())
+        if version in lake_state.rounds and study in {None, name}
+    }
+    samples = {name: versions.sample_of(lake_state, name) for name in current}
+    whole = standings_of_all(store, [name for name, sample in samples.items() if sample is None])
+    for name, version in current.items():
+        staged = from_config(versions.study_settings(store, version))
+        look = Look.at(store, staged, lake_state.rounds[version])
+        look.stand(whole[name] if name in whole else standings_of(store, staged, samples[name]))
         found += [_status(look, stage) for stage in staged.stages]
     return found
 
@@ -176,8 +180,8 @@ def open_due(session: Session, study: str) -> bool:
     def isolated(stage: str) -> AbstractContextManager[None]:
         return session.isolated("", f"opening stage {stage} of study {study}")
 
-    staged = from_config(planned.study_settings(session.store, version))
-    last, sample = session.lake_state.rounds[version], planned.sample_of(session.lake_state, study)
+    staged = from_config(versions.study_settings(session.store, version))
+    last, sample = session.lake_state.rounds[version], versions.sample_of(session.lake_state, study)
     opened = open_rounds(session.store, session.record, staged, last, isolated, sample)
     for stage, n_new in opened:
         session.note(Severity.INFO, f"stage {stage} of study {study} asks {n_new:,} more questions")
@@ -190,5 +194,5 @@ def _may_go_on(session: Session, study: str, version: str) -> bool:
     if last is None or not may_have_answers(session.log.events, last):
         return False
     # What fails is asked again once all has ended, and belongs to the same round.
-    is_asked_again = planned.automatic_again(session.store, version) is not None
+    is_asked_again = versions.automatic_again(session.store, version) is not None
     return not (is_asked_again and due.is_under_way(session.lake_state, study))

@@ -17,9 +17,9 @@ from batchpond.lake.events import read
 from batchpond.lake.records import Approval, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, PricedModel
-from batchpond.plan import planned
-from batchpond.plan.planned import Again, study_settings
+from batchpond.plan import versions
 from batchpond.plan.rounds.rounds import not_in_part
+from batchpond.plan.versions import Again, study_settings
 from batchpond.providers import registry
 from batchpond.run import account, due
 from batchpond.run.dispatch import Readiness, Trigger, candidates, finish_adoptions, readiness, send_due
@@ -101,7 +101,7 @@ def preview(
     store: Store, lake_state: LakeState, study: str, limit: int | None, *, again: Again | None = None
 ) -> SubmitPreview:
     """Return what `submit` would send now; reads only. Raises UsageError for a study without a plan."""
-    version = planned.planned_version(lake_state, study)
+    version = versions.planned_version(lake_state, study)
     shards = list(_unsent(store, lake_state, study))
     shards += [new.event for new in due.new_shards(store, lake_state, study, version, limit, None)]
     repeated = [new.event for new in due.new_shards(store, lake_state, study, version, limit, again)] if again else []
@@ -113,7 +113,7 @@ def preview(
     models = tuple(_model_cost(key, group) for key, group in sorted(groups.items()))
     largest_usd = max((shard.cost_max_usd or 0.0 for shard in shards), default=0.0)
     n_again = sum(shard.n_requests for shard in repeated)
-    later = planned.later_cost(store, version, n_again, limit) if shards else (0.0, 0.0)
+    later = versions.later_cost(store, version, n_again, limit) if shards else (0.0, 0.0)
     return SubmitPreview(study, version, models, tuple(sorted(caveats)), largest_usd, *later)
 
 
@@ -169,7 +169,7 @@ def submit(
     if limit is not None:
         _check_part(store, lake_state, study)
     shown = preview(store, lake_state, study, limit, again=again)
-    limits_usd = [max_cost_usd, planned.study_budget_usd(store, shown.study_version)]
+    limits_usd = [max_cost_usd, versions.study_budget_usd(store, shown.study_version)]
     max_cost_usd = min((usd for usd in limits_usd if usd is not None), default=None)
     _check_money(shown, max_cost_usd)
     if confirm is None or not shown.n_requests or not confirm(shown):
@@ -194,7 +194,7 @@ def _check_part(store: Store, lake_state: LakeState, study: str) -> None:
     version = lake_state.current_versions.get(study, "")
     if version not in lake_state.rounds:
         return
-    stage = not_in_part(from_config(planned.study_settings(store, version)))
+    stage = not_in_part(from_config(versions.study_settings(store, version)))
     if stage is not None:
         raise UsageError(
             f"study {study} cannot be sent in part: stage {stage.name} chooses among all answers it waits for",
@@ -270,7 +270,7 @@ def retry(
     UsageError for a study that was never submitted, and like `submit` for money.
     """
     lake_state = fold(read(store))
-    version = planned.planned_version(lake_state, study)
+    version = versions.planned_version(lake_state, study)
     approval = lake_state.approvals.get(study)
     if approval is None:
         known = ", ".join(sorted(lake_state.approvals)) or "none"

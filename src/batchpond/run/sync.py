@@ -28,7 +28,7 @@ from batchpond.lake.attempts import (
 from batchpond.lake.records import MissingRemote, NotFound, Resolution, Resolved, Status
 from batchpond.lake.store import Store
 from batchpond.model import Mode, RemoteBatch
-from batchpond.plan import planned
+from batchpond.plan import versions
 from batchpond.providers.base import BatchProvider
 from batchpond.run import account
 from batchpond.run.dispatch import count_unsent, finish_adoptions, send_due
@@ -95,7 +95,7 @@ def sync_once(
         n_unsent = count_unsent(session)
         session.log.compact()
         session.log.keep()
-        planned.keep(store)
+        versions.keep(store)
         refresh(store)
     return SyncReport(
         counts=session.counts,
@@ -173,48 +173,52 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def poll_open(session: Session) -> dict[str, RemoteBatch]:
     """Record what changed about the open batches; returns the batches seen, by attempt id."""
     seen: dict[str, RemoteBatch] = {}
-    by_wire: dict[str, list[Attempt]] = {}
+    by_client: dict[str, list[Attempt]] = {}
     for attempt in session.lake_state.attempts.values():
         if attempt.is_open and attempt.mode is not Mode.LIVE:
-            by_wire.setdefault(attempt.wire, []).append(attempt)
-    for name, attempts in by_wire.items():
+            by_client.setdefault(attempt.client_name, []).append(attempt)
+    for name, attempts in by_client.items():
         with session.isolated(name, f"asking {name} about {len(attempts)} open batches"):
             provider = session.providers.get(name)
             _poll(session, name, provider, attempts, seen)
     return seen
 
 
-def _missing(session: Session, wire: str) -> dict[str, Attempt]:
+def _missing(session: Session, client_name: str) -> dict[str, Attempt]:
     found = session.lake_state.attempts.values()
-    return {a.known_batch_id: a for a in found if a.phase is Phase.MISSING_REMOTE and a.wire == wire}
+    return {a.known_batch_id: a for a in found if a.phase is Phase.MISSING_REMOTE and a.client_name == client_name}
 
 
 def _poll(
-    session: Session, wire: str, provider: BatchProvider, attempts: list[Attempt], seen: dict[str, RemoteBatch]
+    session: Session, client_name: str, provider: BatchProvider, attempts: list[Attempt], seen: dict[str, RemoteBatch]
 ) -> None:
     for attempt in attempts:
         check_host(attempt, provider)
     waiting = {attempt.known_batch_id: attempt for attempt in attempts}
     if provider.descriptor.lists_state:
-        _poll_listed(session, wire, provider, waiting, seen)
+        _poll_listed(session, client_name, provider, waiting, seen)
     else:
         provider.check()
-        waiting = {**_missing(session, wire), **waiting}
+        waiting = {**_missing(session, client_name), **waiting}
     gets_max = GETS_MAX if provider.descriptor.lists_state else len(waiting)
     for batch_id, attempt in list(waiting.items())[:gets_max]:
-        if session.providers.is_refused(wire):
+        if session.providers.is_refused(client_name):
             return
-        with session.isolated(wire, f"asking for batch {batch_id}"):
+        with session.isolated(client_name, f"asking for batch {batch_id}"):
             _ask(session, provider, attempt, seen)
 
 
 def _poll_listed(
-    session: Session, wire: str, provider: BatchProvider, waiting: dict[str, Attempt], seen: dict[str, RemoteBatch]
+    session: Session,
+    client_name: str,
+    provider: BatchProvider,
+    waiting: dict[str, Attempt],
+    seen: dict[str, RemoteBatch],
 ) -> None:
     """Observe what the listing shows of the batches that are waited for, and take those out."""
-    missing = _missing(session, wire)
-    owners = _owners(session, wire)
-    with session.isolated(wire, f"listing the batches at {wire}"):
+    missing = _missing(session, client_name)
+    owners = _owners(session, client_name)
+    with session.isolated(client_name, f"listing the batches at {client_name}"):
         for batch in _listed(provider, waiting):
             known = waiting.pop(batch.batch_id, None) or missing.get(batch.batch_id)
             if known is not None:
@@ -271,9 +275,9 @@ def _is_news(session: Session, attempt: Attempt, batch: RemoteBatch) -> bool:
     return session.store.clock.now() - last.occurred_at >= COUNTS_EVERY
 
 
-def _owners(session: Session, wire: str) -> dict[str, str]:
+def _owners(session: Session, client_name: str) -> dict[str, str]:
     """Return which attempts were sent under which token, and with which input file, from here or from a copy."""
-    mine = (a for a in session.lake_state.attempts.values() if a.wire == wire and not a.is_duplicate)
+    mine = (a for a in session.lake_state.attempts.values() if a.client_name == client_name and not a.is_duplicate)
     sent = [a for a in mine if a.n_sends or a.batch_id]
     marks = ((mark, a.attempt_id) for a in sent for mark in (a.intent.token, a.sent.file_id if a.sent else a.file_id))
     return {mark: attempt_id for mark, attempt_id in marks if mark}

@@ -25,17 +25,22 @@ def stream(
     *,
     columns: Sequence[str] | None = None,
     study: str | None = None,
+    where: str = "",
     order: Sequence[str] = (),
     limit: int | None = None,
     batch_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatchReader]:
-    """Open a view's rows, of one study or of all; raises LakeError when a file cannot be read."""
+    """Open a view's rows, of one study or of all; raises LakeError when a file cannot be read.
+
+    `where` is a condition of our own on its columns, never a user's.
+    """
     if view not in {known.name for known in views.views()}:
         raise UsageError(f"no view {view!r}", hint="`batchpond views` lists them")
     wanted = ", ".join(map(quoted, columns)) if columns else "*"
     sql = f"SELECT {wanted} FROM {quoted(view)}"
-    if study is not None:
-        sql += " WHERE study = $study"
+    conditions = [condition for condition in ("study = $study" if study is not None else "", where) if condition]
+    if conditions:
+        sql += " WHERE " + " AND ".join(f"({condition})" for condition in conditions)
     if order:
         sql += " ORDER BY " + ", ".join(map(quoted, order))
     if limit is not None:
@@ -51,10 +56,12 @@ def stream(
             ) from error
 
 
-def rows(lake_path: Path, view: str, *, order: Sequence[str], study: str | None = None) -> list[dict[str, Any]]:
+def rows(
+    lake_path: Path, view: str, *, order: Sequence[str], study: str | None = None, where: str = ""
+) -> list[dict[str, Any]]:
     """Return a small view's rows in order; raises UsageError when there are more than a person can read."""
     found: list[dict[str, Any]] = []
-    with stream(lake_path, view, study=study, order=order, limit=ROWS_MAX + 1) as batches:
+    with stream(lake_path, view, study=study, where=where, order=order, limit=ROWS_MAX + 1) as batches:
         for batch in batches:
             found.extend(batch.to_pylist())
     if len(found) > ROWS_MAX:

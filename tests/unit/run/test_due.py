@@ -16,7 +16,7 @@ from batchpond.lake.attempts import fold
 from batchpond.lake.events import read
 from batchpond.lake.store import Store
 from batchpond.plan import verb as plan
-from batchpond.plan.planned import Again
+from batchpond.plan.versions import Again
 from batchpond.providers import registry
 from batchpond.providers.openai import batch as openai
 from batchpond.run import due, submit, sync

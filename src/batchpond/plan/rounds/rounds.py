@@ -25,9 +25,9 @@ from batchpond.lake.store import Store
 from batchpond.plan.asks import Ask
 from batchpond.plan.blocks import Grid, Round
 from batchpond.plan.cells import ModelConfig, make_model_configs, stage_in_cells
-from batchpond.plan.planned import sampled
 from batchpond.plan.rounds.query import GOOD, query
 from batchpond.plan.rounds.source import asks_by_now
+from batchpond.plan.versions import sampled
 from batchpond.plan.write import ask_id, planned_asks, publish
 from batchpond.providers import registry
 from batchpond.study.spec import Order, StagedStudy, StageSpec
@@ -41,11 +41,13 @@ _SETTLING: Final = (Verified, Mismatch, Lost, Resolved)
 # An answer that its task has not read yet is as good as on its way.
 _OPEN: Final = "outcome IS NULL"
 
-_STANDINGS: Final = f"""
-SELECT stage, count(*) AS n_rows, count(*) FILTER (WHERE {_OPEN}) AS n_open, count(*) FILTER (WHERE {GOOD}) AS n_good,
+_STANDING: Final = f"""
+stage, count(*) AS n_rows, count(*) FILTER (WHERE {_OPEN}) AS n_open, count(*) FILTER (WHERE {GOOD}) AS n_good,
        count(*) FILTER (WHERE outcome IS NULL AND request_state = 'answered') AS n_unread, max(round_no) AS round_no
-FROM results WHERE study = $study GROUP BY stage
+FROM results
 """
+_STANDINGS: Final = f"SELECT {_STANDING} WHERE study = $study GROUP BY stage"
+_STANDINGS_OF_ALL: Final = f"SELECT study, {_STANDING} WHERE list_contains($studies, study) GROUP BY study, stage"
 # Rows outside the sample are as if they were not planned, until they are asked or answered all the same.
 _STANDINGS_OF_SAMPLE: Final = """
 WITH wanted AS (
@@ -93,6 +95,15 @@ def standings_of(store: Store, staged: StagedStudy, sample: int | None = None) -
         sql = _STANDINGS_OF_SAMPLE.replace("{sampled}", sampled(sample)) + _STANDINGS
         rows = query(store, sql, study=staged.name, whole=whole)
     return {row.pop("stage"): Standing(**row) for row in rows}
+
+
+def standings_of_all(store: Store, studies: Sequence[str]) -> dict[str, dict[str, Standing]]:
+    """Return where each stage of these studies' current versions stands, by one query; the lens is up to date."""
+    found: dict[str, dict[str, Standing]] = {name: {} for name in studies}
+    for row in query(store, _STANDINGS_OF_ALL, studies=list(studies)) if studies else ():
+        name, stage = row.pop("study"), row.pop("stage")
+        found[name][stage] = Standing(**row)
+    return found
 
 
 def not_in_part(staged: StagedStudy) -> StageSpec | None:

@@ -386,7 +386,8 @@ def final(result: object, place: Place, allow: frozenset[int], shape: Shape = di
         case Answer():
             raise _refusal(result, place, shape)
         case Again():
-            message = f"{place.call} failed: {result.reason}: {redact(result.detail)}"
+            wait = f"; it asks to wait {result.after_s:,.0f} s" if result.after_s else ""
+            message = f"{place.call} failed: {result.reason}: {redact(result.detail)}{wait}"
             raise HttpError(message, hint=_LATER_HINT, status_code=result.status_code, retry_after_s=result.after_s)
         case Fault():
             raise HttpError(f"{place.call} failed: {redact(result.detail)}", error_class=ErrorClass.PERMANENT)

@@ -109,10 +109,14 @@ def _number(value: str | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often, and for how long in all, a safe call is repeated."""
+    """How often, and for how long in all, a safe call is repeated.
+
+    A server that asks to wait longer than `wait_max_s` ends the call: nobody sleeps on that with the lake's lock held.
+    """
 
     attempts: int = 6
     total_s: float = 1_200.0
+    wait_max_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,8 @@ def run(
     """Call until it returns something other than `Again`; return the last `Again` at the end.
 
     Waits are the server's own or exponential with full jitter from 0.5 to 60 s, and are never
-    begun when they would pass `policy.total_s`. `name` seeds the jitter.
+    begun when they would pass `policy.total_s`, or are the server's and longer than `policy.wait_max_s`.
+    `name` seeds the jitter.
     """
     import tenacity  # noqa: PLC0415  # slow to import, and who reads an error repeats nothing
 
@@ -150,7 +155,9 @@ def run(
         return jittered_s if last.after_s is None else last.after_s + min(1.0, last.after_s) * share
 
     def stop(state: tenacity.RetryCallState) -> bool:
-        return state.attempt_number >= policy.attempts or clock.monotonic_s() + state.upcoming_sleep > deadline_s
+        is_long = (_last(state).after_s or 0.0) > policy.wait_max_s
+        is_past = clock.monotonic_s() + state.upcoming_sleep > deadline_s
+        return state.attempt_number >= policy.attempts or is_long or is_past
 
     def before_sleep(state: tenacity.RetryCallState) -> None:
         if on_wait is not None:

@@ -112,13 +112,13 @@ class Calls:
     """Asks the requests of one attempt with as many threads as its pace has places."""
 
     def __init__(
-        self, wire: LiveClient, way: tuple[str, str], items: Iterator[Item], spool: Spool, pace: Pace,
+        self, client: LiveClient, way: tuple[str, str], items: Iterator[Item], spool: Spool, pace: Pace,
         rules: CallRules, clock: Clock,
     ) -> None:  # fmt: skip
         self.counts = CallCounts()
         self.error: BatchpondError | None = None
         self.defect: Exception | None = None
-        self._wire = wire
+        self._client = client
         self._endpoint, self._model = way
         self._items = items
         self._spool = spool
@@ -218,7 +218,7 @@ class Calls:
             self._spool.asked(item.custom_id, asked_at)
             failpoints.reach("L2")
             try:
-                answer = self._wire.ask(self._endpoint, self._model, item.body, self._rules.deadline_s)
+                answer = self._client.ask(self._endpoint, self._model, item.body, self._rules.deadline_s)
             except BatchpondError:
                 self._spool.back(item.custom_id)
                 with self._turn:
@@ -277,7 +277,7 @@ class Calls:
         is_idle = not self._pace.n_in_flight
         if is_idle and since_s is not None and self._clock.monotonic_s() - since_s > STALL_S:
             raise ProviderError(
-                f"{self._wire.host} has put off every call to {self._model} for {STALL_S / 60:.0f} minutes",
+                f"{self._client.host} has put off every call to {self._model} for {STALL_S / 60:.0f} minutes",
                 hint="run `batchpond live` again later: nothing that was answered is asked again",
             )
 

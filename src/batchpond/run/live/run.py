@@ -147,7 +147,7 @@ class Lane:
     pace: Pace
     rules: CallRules
     shards: deque[tuple[Sharded, Approval]] = field(default_factory=deque)
-    wire: LiveClient | None = None
+    client: LiveClient | None = None
     start: LiveStart | None = None
     running: Running | None = None
     past: CallCounts = field(default_factory=CallCounts)
@@ -296,18 +296,18 @@ class LiveRun:
 
     def _begin(self, lane: Lane) -> None:
         shard, approval = lane.shards[0]
-        if lane.wire is None or lane.start is None:
-            lane.wire = self._options.connect(lane.provider, lane.pace.settings.concurrency)
-            lane.start = lane.wire.start(lane.model)
+        if lane.client is None or lane.start is None:
+            lane.client = self._options.connect(lane.provider, lane.pace.settings.concurrency)
+            lane.start = lane.client.start(lane.model)
         with self._writing() as session:
-            attempt = open_attempt(session, shard, approval, lane.wire, lane.start)
-        check_host(attempt, lane.wire)
+            attempt = open_attempt(session, shard, approval, lane.client, lane.start)
+        check_host(attempt, lane.client)
         left = left_of(self._store, attempt)
         is_held = lane.rules.on_doubt is OnDoubt.HOLD
         items = items_left(self._store, attempt, left, is_held=is_held)
         written = spool.Spool(spool.folder_of(self._store, attempt.attempt_id), self._clock)
         way = (attempt.intent.endpoint, lane.model)
-        calls = Calls(lane.wire, way, items, written, lane.pace, lane.rules, self._clock)
+        calls = Calls(lane.client, way, items, written, lane.pace, lane.rules, self._clock)
         calls.counts.n_held = len(left.doubts) if is_held else 0
         lane.running = Running(attempt, calls, written, len(left.answered))
         lane.shards.popleft()
@@ -362,8 +362,8 @@ class LiveRun:
                 one.calls.join(max(0.0, until_s - self._clock.monotonic_s()))
                 every.callback(_close, one)
         for lane in self._lanes:
-            if lane.wire is not None:  # a call that is still under way loses its connection when it ends
-                lane.wire.close()
+            if lane.client is not None:  # a call that is still under way loses its connection when it ends
+                lane.client.close()
 
     # -- the lake, and what is told ----------------------------------------------------------------
 

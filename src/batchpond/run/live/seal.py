@@ -139,7 +139,7 @@ class Left:
     doubts: Counter[str]
 
 
-def open_attempt(session: Session, shard: Sharded, approval: Approval, wire: LiveClient, start: LiveStart) -> Attempt:
+def open_attempt(session: Session, shard: Sharded, approval: Approval, client: LiveClient, start: LiveStart) -> Attempt:
     """Record that a shard's requests are about to be asked, or take up the attempt that does so already.
 
     The lake's lock is held.
@@ -154,7 +154,7 @@ def open_attempt(session: Session, shard: Sharded, approval: Approval, wire: Liv
         attempt_id=attempt_id,
         ordinal=ordinal,
         approval_id=approval.approval_id,
-        host=wire.host,
+        host=client.host,
         origin=Origin.SIMULATED if start.is_simulated else Origin.LIVE,
     )
     created = Created(
