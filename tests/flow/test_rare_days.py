@@ -173,6 +173,39 @@ def test_a_day_without_the_provider_changes_and_writes_nothing(rig: Rig) -> None
     assert_one_batch_with_every_answer(rig)
 
 
+def test_a_queue_that_is_full_stops_no_other_models(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, max_requests=50, models=("gpt-4.1-mini", "gpt-5.4-mini"), with_lens=False)
+    rig.plan()
+    rig.world.add_fault("batches.create@1:status=429")
+    rig.submit()
+    first, second = rig.attempts()
+    assert (first.phase, second.phase) == (Phase.REJECTED, Phase.OPEN)
+    finish(rig, 3)
+    assert len(rig.world.ledger.batches) == 2
+    assert rig.violations() == []
+    rig.world.close()
+
+
+def test_what_the_provider_deletes_first_is_fetched_first(tmp_path: Path) -> None:
+    """Whatever the order in which batches were meant: the one that was made first has the least time left."""
+    rig = Rig(tmp_path, max_requests=50, models=("gpt-4.1-mini", "gpt-5.4-mini"), with_lens=False)
+    rig.plan()
+    rig.world.add_fault("batches.create@1:status=429")
+    rig.submit()
+    rig.world.add_fault("files.content@*:status=404")
+    finish(rig, 4)
+    meant_first, made_first = rig.attempts()
+    assert {meant_first.phase, made_first.phase} == {Phase.ENDED}
+    assert meant_first.created_at is not None
+    assert made_first.created_at is not None
+    assert made_first.created_at < meant_first.created_at
+    rig.world.clear_faults()
+    rig.world.add_fault("files.content@1:status=404")
+    finish(rig)
+    assert [attempt.phase for attempt in rig.attempts()] == [Phase.VERIFIED, Phase.ENDED]
+    rig.world.close()
+
+
 def test_the_clocks_of_these_tests_are_two() -> None:
     """The tests above could fail: setting the wall moves nothing else."""
     true = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))

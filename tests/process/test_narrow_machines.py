@@ -14,7 +14,9 @@ import pytest
 
 from tests.rigs.fake_openai import Answer, FakeOpenAI, fake_openai
 from tests.rigs.program import STUDY, N, Program
+from tests.rigs.small_disk import make_read_only, mounted
 
+DISK_BYTES = 16 << 20
 # What only reads.
 READERS = (
     ("status",), ("audit",), ("results", "--json"), ("query", "select count(*) from raw"), ("doctor",), ("views",),
@@ -108,6 +110,21 @@ def test_files_that_may_not_grow_are_one_clear_error_and_lose_nothing(
     program.submit()
     program.sync()
     assert (len(account.batches), program.outcomes()) == (1, {"decided": N})
+
+
+def test_a_lake_that_cannot_be_written_is_said_before_anything_is_asked(account: FakeOpenAI, tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", DISK_BYTES) as disk:
+        program = Program(tmp_path, account.url, lake=str(disk / "lake"))
+        program.prepare()
+        make_read_only(disk)
+        for done in (program.submit(), program.sync()):
+            assert done.returncode == 5, done.stderr
+            assert "Read-only" in done.stderr
+        assert account.asked == []
+        make_read_only(disk, is_so=False)
+        assert program.submit().returncode == 0
+        program.sync()
+        assert program.outcomes() == {"decided": N}
 
 
 # -- reading ---------------------------------------------------------------------------------------
