@@ -1,4 +1,4 @@
-"""Clocks that jump, keys that are replaced, weeks without a pass, a provider that is away for a day."""
+"""Clocks that jump, keys that are replaced, weeks without a pass, a provider that is away or wants money."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from batchpond.clock import ManualClock
 from batchpond.errors import ExitCode
 from batchpond.lake.attempts import Phase
 from batchpond.lake.records import Resolution
+from batchpond.model import ErrorClass
 from batchpond.run.resolve import resolve
+from batchpond.run.submit import retry
 from batchpond_sim.world.world import Settings
 from tests.rigs.one_shard import N, assert_one_batch_with_every_answer, finish, planned, working_on
-from tests.rigs.sim_study import LATENCY_S, Rig
+from tests.rigs.sim_study import LATENCY_S, STUDY, Rig
 
 DAY_S = 86_400.0
 
@@ -171,6 +173,23 @@ def test_a_day_without_the_provider_changes_and_writes_nothing(rig: Rig) -> None
     finish(rig, 2)
     assert rig.billed()[0] == N
     assert_one_batch_with_every_answer(rig)
+
+
+def test_requests_that_failed_for_want_of_money_are_kept_and_wait_for_a_person(rig: Rig) -> None:
+    """The batch ran, and some lines say that there was no credit: no fault of the model, and not to be retried."""
+    rig.world.add_fault("lines@1:billing_rows=3")
+    rig.submit()
+    finish(rig)
+    assert rig.rows("select count(*) from responses where error_class = 'billing'", "responses") == [(3,)]
+    assert (rig.only().phase, len(rig.answers())) == (Phase.VERIFIED, N - 3)
+
+    def asked_again(classes: list[ErrorClass] | None) -> int:
+        more = {} if classes is None else {"classes": classes}
+        done = retry(rig.store(), STUDY, confirm=lambda *_: True, providers=rig.providers(), **more)
+        return done.submitted.preview.n_requests
+
+    assert asked_again(None) == 0
+    assert asked_again([ErrorClass.BILLING]) == 3
 
 
 def test_a_queue_that_is_full_stops_no_other_models(tmp_path: Path) -> None:
