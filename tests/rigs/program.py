@@ -39,11 +39,15 @@ class Program:
     lake: str = "lake"
     more: dict[str, str] = field(default_factory=dict)
 
-    def prepare(self, *, n_items: int = 4, max_requests: int = 1000) -> None:
-        """Write the study and plan it; four items make twelve requests."""
+    def write(self, *, n_items: int = 4, max_requests: int = 1000) -> None:
+        """Write the study; four items make twelve requests."""
         (self.folder / "study.toml").write_text(STUDY_TOML.format(max_requests=max_requests))
         rows = [f"s{n},sample number {n}" for n in range(n_items)]
         (self.folder / "samples.csv").write_text("\n".join(["id,text", *rows]) + "\n")
+
+    def prepare(self, *, n_items: int = 4, max_requests: int = 1000) -> None:
+        """Write the study and plan it."""
+        self.write(n_items=n_items, max_requests=max_requests)
         done = self.run("plan", "study.toml")
         assert done.returncode == 0, done.stderr
 

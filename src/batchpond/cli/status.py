@@ -73,6 +73,16 @@ def command(
     return _exit_code(models, live, is_exit_code=is_exit_code)
 
 
+def show_models(invocation: Invocation, study: str) -> list[dict[str, Any]]:
+    """Print how far each model of a study is, and return it as rows of `report_status`."""
+    from batchpond.views.read import rows
+
+    models = rows(invocation.store().path, "report_status", order=("provider", "request_model"), study=study)
+    shown = [_model_row(model) for model in models]
+    output.records(MODEL_HEADS, shown, Format.TABLE, has_color=invocation.color_stdout())
+    return models
+
+
 def _show(models: list[dict[str, Any]], live: list[dict[str, Any]], *, has_color: bool, now_s: float) -> None:
     rows = [_model_row(model) for model in models]
     output.records(MODEL_HEADS, rows, Format.TABLE, has_color=has_color)

@@ -30,9 +30,13 @@ if TYPE_CHECKING:
     from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
 
 COLUMNS = ("provider", "model", "requests", "batches", "input tokens", "expected", "at worst")
-_max_cost_option = click.option(
+max_cost_option = click.option(
     "--max-cost", "max_cost_usd", type=click.FloatRange(min=0), metavar="USD",
     help="Refuse above this expected cost, and never spend more than it.",
+)  # fmt: skip
+limit_option = click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N",
+    help="A stable sample of N requests first; the rest can follow later.",
 )  # fmt: skip
 
 
@@ -45,9 +49,8 @@ _max_cost_option = click.option(
 @click.argument("study")
 @yes_option
 @click.option("--dry-run", is_flag=True, help="Show what would be sent and its cost; send nothing.")
-@_max_cost_option
-@click.option("--limit", type=click.IntRange(min=1), metavar="N",
-              help="A stable sample of N requests first; the rest can follow later.")  # fmt: skip
+@max_cost_option
+@limit_option
 @click.option("--again", is_flag=True, help="Ask what was asked before once more; it is paid once more, too.")
 @json_option
 @pass_invocation
@@ -73,7 +76,7 @@ def command(
     diagnostics = invocation.diagnostics
 
     def confirm(preview: SubmitPreview) -> bool:
-        return _is_confirmed(diagnostics, preview, "" if is_json else preview_text(preview), is_yes=is_yes)
+        return is_confirmed(diagnostics, preview, "" if is_json else preview_text(preview), is_yes=is_yes)
 
     store = invocation.store()
     with providers(store) as connected:
@@ -97,7 +100,7 @@ def command(
     return report.exit_code
 
 
-def _is_confirmed(diagnostics: Diagnostics, preview: SubmitPreview, text: str, *, is_yes: bool) -> bool:
+def is_confirmed(diagnostics: Diagnostics, preview: SubmitPreview, text: str, *, is_yes: bool) -> bool:
     """Show what would be sent, where a text says it, and return whether it may be."""
     if text:
         diagnostics.say(text)
@@ -203,7 +206,7 @@ FAILURE_COLUMNS = ("provider", "model", "failure", "requests", "asked again", "o
               help="Leave alone what was in N batches already.  [default: the study's, or 3]")  # fmt: skip
 @yes_option
 @click.option("--dry-run", is_flag=True, help="Show what would be asked again and its cost; send nothing.")
-@_max_cost_option
+@max_cost_option
 @json_option
 @pass_invocation
 def retry(
@@ -227,7 +230,7 @@ def retry(
     diagnostics = invocation.diagnostics
 
     def confirm(preview: SubmitPreview, failures: tuple[FailureCount, ...]) -> bool:
-        return _is_confirmed(diagnostics, preview, "" if is_json else _shown(preview, failures), is_yes=is_yes)
+        return is_confirmed(diagnostics, preview, "" if is_json else _shown(preview, failures), is_yes=is_yes)
 
     store = invocation.store()
     with providers(store) as connected:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -27,9 +27,13 @@ from batchpond.cli.frame import (
 from batchpond.errors import BusyError, ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from batchpond.lake.store import Store
     from batchpond.run.session import Counts
     from batchpond.run.sync import SyncReport
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
 
 TIMEOUT_S = 48 * 3_600.0
 ON_DONE_TIMEOUT_S = 60.0
@@ -45,6 +49,22 @@ WHAT = {
     "n_read_again": "read again",
     "n_mismatched": "mismatched",
 }
+
+
+def interval_option(does: str) -> Callable[[_F], _F]:
+    """Return the option that says how long to wait between passes."""
+    return click.option(
+        "--interval", "interval_s", type=click.FloatRange(min=1), default=60.0, show_default=True, metavar="SECONDS",
+        help=f"{does} this long between passes.",
+    )  # fmt: skip
+
+
+def timeout_option(does: str) -> Callable[[_F], _F]:
+    """Return the option that says how long to go on."""
+    return click.option(
+        "--timeout", "timeout_s", type=click.FloatRange(min=0), default=TIMEOUT_S, show_default=True,
+        metavar="SECONDS", help=f"{does} after this long.",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +84,8 @@ class Watch:
     "batchpond sync --json --exit-code",
 )
 @click.option("--watch", "is_watch", is_flag=True, help="Go on until no batch is pending.")
-@click.option("--interval", "interval_s", type=click.FloatRange(min=1), default=60.0, show_default=True,
-              metavar="SECONDS", help="With --watch: wait this long between passes.")  # fmt: skip
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=TIMEOUT_S, show_default=True,
-              metavar="SECONDS", help="With --watch: stop after this long.")  # fmt: skip
+@interval_option("With --watch: wait")
+@timeout_option("With --watch: stop")
 @click.option(
     "--on-done",
     metavar="CMD",
@@ -94,17 +112,17 @@ def command(
     writes nothing. Sends only under an approval that `submit` recorded.
     """
     watch = Watch(is_watch, interval_s, timeout_s, submit_due=not no_submit)
-    total, report = _passes(invocation, watch)
-    invocation.diagnostics.end_progress()
+    total, report = passes(invocation, watch)
     if is_json:
         output.document(document(total, report))
-    _conclude(invocation.diagnostics, total, report)
+    conclude(invocation.diagnostics, total, report)
     if on_done and not report.n_pending and any(dataclasses.astuple(total)):
         _run_on_done(on_done, invocation, total, report)
     return exit_code(report, is_exit_code=is_exit_code)
 
 
-def _passes(invocation: Invocation, watch: Watch) -> tuple[Counts, SyncReport]:
+def passes(invocation: Invocation, watch: Watch) -> tuple[Counts, SyncReport]:
+    """Make passes as `watch` says; return what all of them did, and the last one's report."""
     from batchpond.run.session import Counts
 
     store, diagnostics = invocation.store(), invocation.diagnostics
@@ -112,9 +130,10 @@ def _passes(invocation: Invocation, watch: Watch) -> tuple[Counts, SyncReport]:
     deadline_s = time.monotonic() + watch.timeout_s
     while True:
         report = _one_pass(diagnostics, watch, deadline_s, store)
-        total = _added(total, report.counts)
+        total = added(total, report.counts)
         left_s = deadline_s - time.monotonic()
         if not (watch.is_on and report.n_pending and left_s > 0):
+            diagnostics.end_progress()
             return total, report
         diagnostics.progress(
             f"{plural(report.n_pending, 'batch')} pending, {total.n_verified:,} verified, "
@@ -142,7 +161,8 @@ def _one_pass(diagnostics: Diagnostics, watch: Watch, deadline_s: float, store: 
             time.sleep(watch.interval_s)
 
 
-def _added(total: Counts, new: Counts) -> Counts:
+def added(total: Counts, new: Counts) -> Counts:
+    """Return what two passes did together."""
     pairs = zip(dataclasses.astuple(total), dataclasses.astuple(new), strict=True)
     return type(total)(*(a + b for a, b in pairs))
 
@@ -168,7 +188,8 @@ def exit_code(report: SyncReport, *, is_exit_code: bool) -> ExitCode:
     return ExitCode.PENDING if is_exit_code and report.n_pending else ExitCode.DONE
 
 
-def _conclude(diagnostics: Diagnostics, total: Counts, report: SyncReport) -> None:
+def conclude(diagnostics: Diagnostics, total: Counts, report: SyncReport) -> None:
+    """Say what passes did and what is left."""
     values = dataclasses.asdict(total)
     done = ", ".join(f"{values[name]:,} {words}" for name, words in WHAT.items() if values[name])
     waiting = f"{plural(report.n_unsent, 'approved request')} not sent yet" if report.n_unsent else "nothing pending"

@@ -1,0 +1,120 @@
+"""`run`: a study from its file to its answers in one go."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from batchpond.cli import live, output, plan, status, submit, sync
+from batchpond.cli.frame import (
+    Invocation,
+    json_option,
+    pass_invocation,
+    pond_command,
+    providers,
+    show_note,
+    yes_option,
+)
+from batchpond.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from batchpond.run.session import Counts
+    from batchpond.run.submit import SubmitPreview, SubmitReport
+    from batchpond.run.sync import SyncReport
+
+
+@pond_command(
+    "run",
+    "batchpond run study.toml",
+    "batchpond run study.toml --limit 200 --max-cost 5",
+    "batchpond run study.toml --yes --interval 300 --json",
+)
+@click.argument("study", type=click.Path(dir_okay=False, path_type=Path), default=Path("study.toml"))
+@yes_option
+@submit.max_cost_option
+@submit.limit_option
+@sync.interval_option("Wait")
+@sync.timeout_option("Stop")
+@json_option
+@pass_invocation
+def command(
+    invocation: Invocation,
+    study: Path,
+    is_yes: bool,
+    max_cost_usd: float | None,
+    limit: int | None,
+    interval_s: float,
+    timeout_s: float,
+    is_json: bool,
+) -> ExitCode:
+    """Plan the STUDY file, show its cost, ask, send, and go on until every answer is in.
+
+    The same as `plan`, `submit`, `live` and `sync --watch` one after the other. Stop it with Ctrl-C and start it
+    again as you like, or go on with those commands: it takes up the study where the lake has it, and asks you only
+    about what you have not approved yet.
+    """
+    from batchpond.lake.store import Store
+    from batchpond.plan.verb import plan_study
+    from batchpond.study import file as study_files
+
+    deadline_s = time.monotonic() + timeout_s
+    planned = plan_study(Store.init(invocation.lake_path), study_files.load(study))
+    if not is_json:
+        invocation.diagnostics.say("\n".join(plan.report_lines(planned)))
+    submitted = _submitted(
+        invocation, planned.study, max_cost_usd=max_cost_usd, limit=limit, is_yes=is_yes, is_json=is_json
+    )
+    total, report = _waited_for(invocation, planned.study, interval_s, deadline_s)
+    sync.conclude(invocation.diagnostics, total, report)
+    if is_json:
+        documents = {"plan": planned, "submit": submit.document(submitted), "sync": sync.document(total, report)}
+        output.document(documents)
+    else:
+        status.show_models(invocation, planned.study)
+    return sync.exit_code(report, is_exit_code=True)
+
+
+def _submitted(
+    invocation: Invocation, study: str, *, max_cost_usd: float | None, limit: int | None, is_yes: bool, is_json: bool
+) -> SubmitReport:
+    """Send what is due of a study that nobody has approved yet; raises UsageError where that is declined."""
+    from batchpond.run.submit import submit as send
+
+    diagnostics = invocation.diagnostics
+
+    def confirm(preview: SubmitPreview) -> bool:
+        return submit.is_confirmed(diagnostics, preview, "" if is_json else submit.preview_text(preview), is_yes=is_yes)
+
+    store = invocation.store()
+    with providers(store) as connected:
+        report = send(
+            store,
+            study,
+            max_cost_usd=max_cost_usd,
+            limit=limit,
+            confirm=confirm,
+            providers=connected,
+            on_note=lambda note: show_note(diagnostics, note),
+        )
+    if report.counts is None and report.preview.n_requests:
+        raise UsageError("not confirmed; nothing was sent", hint="`batchpond run` asks again")
+    return report
+
+
+def _waited_for(invocation: Invocation, study: str, interval_s: float, deadline_s: float) -> tuple[Counts, SyncReport]:
+    """Make passes until no batch is pending, and the live calls that are due between them."""
+    from batchpond.run.session import Counts
+
+    total = Counts()
+    while True:
+        watch = sync.Watch(True, interval_s, max(0.0, deadline_s - time.monotonic()), submit_due=True)
+        counts, report = sync.passes(invocation, watch)
+        total = sync.added(total, counts)
+        if not report.n_live or time.monotonic() >= deadline_s:
+            return total, report
+        asked = live.ask(invocation, [study])
+        if not any(lane.counts.n_answered for lane in asked.lanes):
+            return total, report
