@@ -20,7 +20,7 @@ from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError
 from batchpond.lake.attempts import fold
 from batchpond.lake.events import read
 from batchpond.lake.schemas import TABLES
-from batchpond.lake.store import LENS, SECRET, SPOOL, TMP, Store
+from batchpond.lake.store import LENS, SECRET, SPOOL, TMP, Store, read_through
 from batchpond.lake.tables import quoted
 from batchpond.run import account
 from batchpond.run.live import spool
@@ -32,6 +32,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
      "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "virtiofs"}
 )  # fmt: skip
 REBUILD = "`batchpond doctor --fix` writes the views anew; the Parquet files are not touched"
+DERIVED = "delete it: it was made of raw lines, and `batchpond sync` makes it again"
 MOUNTS = Path("/proc/self/mounts")
 
 
@@ -54,10 +55,10 @@ class Finding:
     exit_code: ExitCode = ExitCode.DONE
 
 
-def examine(store: Store) -> list[Finding]:
-    """Return the findings on an open lake, in a fixed order of checks."""
-    found = [_ok("lake", f"{store.path} is lake {store.lake_id}")]
-    for check in (_files, _lens, _rights, _file_system, _space, _writer, _attempts, _live, _exchange):
+def examine(store: Store, *, is_deep: bool = False) -> list[Finding]:
+    """Return the findings on an open lake, in a fixed order of checks; a deep one reads every byte of its tables."""
+    found = [_ok("lake", f"{store.path} is lake {store.lake_id}"), *_files(store, is_deep=is_deep)]
+    for check in (_lens, _rights, _file_system, _space, _writer, _attempts, _live, _exchange):
         found.extend(check(store))
     return found
 
@@ -81,20 +82,32 @@ def _damage(check: str, message: str, hint: str) -> Finding:
     return Finding(check, Level.ERROR, message, hint, ExitCode.LAKE)
 
 
-def _files(store: Store) -> Iterator[Finding]:
-    n_files, n_bad = 0, 0
-    for name in TABLES:
+def _files(store: Store, *, is_deep: bool) -> Iterator[Finding]:
+    n_files, n_bad, n_rows = 0, 0, 0
+    for name, table in TABLES.items():
         for path in store.files(name):
             n_files += 1
             problem = views.check_file(name, path)
+            if problem is None and is_deep:
+                n_more, problem = _content(path)
+                n_rows += n_more
             if problem is None:
                 continue
             n_bad += 1
             if n_bad <= FINDINGS_MAX:
-                hint = "restore it from a backup; other files are not affected"
+                hint = DERIVED if table.is_derived else "restore it from a backup; other files are not affected"
                 yield _damage("files", f"{path.relative_to(store.path)}: {problem}", hint)
     if not n_bad:
-        yield _ok("files", f"{n_files:,} published files have their table's columns")
+        read = f", and {n_rows:,} rows read as they were written" if is_deep else ""
+        yield _ok("files", f"{n_files:,} published files have their table's columns{read}")
+
+
+def _content(path: Path) -> tuple[int, str | None]:
+    """Return how many rows a file gives, and what is wrong with its bytes."""
+    try:
+        return read_through(path), None
+    except (OSError, ValueError) as error:
+        return 0, f"its bytes are not those that were written: {str(error).splitlines()[0]}"
 
 
 _SHOWN = "SELECT table_name FROM information_schema.tables"

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 ENGINES = ("duckdb", "polars", "pyarrow", "httpx")
 
 
-@pond_command("doctor", "batchpond doctor", "batchpond doctor --fix", "batchpond doctor --json")
+@pond_command("doctor", "batchpond doctor", "batchpond doctor --deep", "batchpond doctor --fix --json")
+@click.option("--deep", "is_deep", is_flag=True, help="Read every byte of the tables against its checksum.")
 @click.option("--fix", "is_fix", is_flag=True, help="Write the views anew; facts are never touched.")
 @format_option
 @pass_invocation
-def command(invocation: Invocation, is_fix: bool, form: Format) -> ExitCode:
+def command(invocation: Invocation, is_deep: bool, is_fix: bool, form: Format) -> ExitCode:
     """Check versions, keys, the lake's files, views, rights and disk, and what waits for you.
 
     Calls no provider (`batchpond keys --check` does). Exit code 5 for damage, 3 when an attempt
@@ -36,7 +37,7 @@ def command(invocation: Invocation, is_fix: bool, form: Format) -> ExitCode:
     store = invocation.store()
     if is_fix:
         doctor.rebuild_lens(store)
-    findings = [*_environment(), *doctor.examine(store)]
+    findings = [*_environment(), *doctor.examine(store, is_deep=is_deep)]
     rows = [(f.check, f.level, f.message, f.hint) for f in findings]
     if form is Format.TABLE and output.is_terminal():
         output.text("\n".join(_lines(findings)))

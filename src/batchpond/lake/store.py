@@ -70,6 +70,7 @@ class StagedTable:
                 compression_level=3,
                 use_dictionary=[name for name in schema.names if name not in _PLAIN_COLUMNS],
                 data_page_version="1.0",
+                write_page_checksum=True,
             )
         except OSError:
             disk.drop(path)
@@ -99,6 +100,20 @@ class StagedTable:
         with suppress(OSError):
             self._writer.close()
         disk.drop(self.path)
+
+
+def read_through(path: Path) -> int:
+    """Read all of a Parquet file, its pages held against their checksums, and return how many rows it has.
+
+    Raises OSError (ArrowInvalid too is a ValueError) for a file whose bytes are not those that were written.
+    """
+    import pyarrow.parquet as pq
+
+    n_rows = 0
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        for number in range(file.num_row_groups):
+            n_rows += file.read_row_group(number).num_rows
+    return n_rows
 
 
 class Store:
