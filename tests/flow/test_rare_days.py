@@ -155,6 +155,21 @@ def test_a_key_of_another_organisation_buys_nothing_again(tmp_path: Path) -> Non
     rig.world.close()
 
 
+def test_a_batch_that_a_wrong_key_hid_for_days_comes_back_with_the_right_one(tmp_path: Path) -> None:
+    """It counts as missing by then, and nothing else is open: it is asked about all the same, and taken up again."""
+    rig = two_keys(tmp_path, "proj_b")
+    rig.submit()
+    rig.key = "sk-b"
+    for _ in range(30):
+        rig.clock.advance(3_600)
+        rig.sync()
+    assert rig.only().phase is Phase.MISSING_REMOTE
+    rig.key = "sk-a"
+    finish(rig, 2)
+    assert_one_batch_with_every_answer(rig)
+    rig.world.close()
+
+
 # -- a provider that is away -----------------------------------------------------------------------
 
 

@@ -171,11 +171,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def poll_open(session: Session) -> dict[str, RemoteBatch]:
-    """Record what changed about the open batches; returns the batches seen, by attempt id."""
+    """Record what changed about the open batches; returns the batches seen, by attempt id.
+
+    What counts as missing is asked about as well, until a person gives it up: a wrong key is mended some day.
+    """
     seen: dict[str, RemoteBatch] = {}
     by_client: dict[str, list[Attempt]] = {}
     for attempt in session.lake_state.attempts.values():
-        if attempt.is_open and attempt.mode is not Mode.LIVE:
+        if (attempt.is_open or attempt.phase is Phase.MISSING_REMOTE) and attempt.mode is not Mode.LIVE:
             by_client.setdefault(attempt.client_name, []).append(attempt)
     for name, attempts in by_client.items():
         with session.isolated(name, f"asking {name} about {len(attempts)} open batches"):
@@ -192,19 +195,21 @@ def _missing(session: Session, client_name: str) -> dict[str, Attempt]:
 def _poll(
     session: Session, client_name: str, provider: BatchProvider, attempts: list[Attempt], seen: dict[str, RemoteBatch]
 ) -> None:
-    for attempt in attempts:
+    waiting = {attempt.known_batch_id: attempt for attempt in attempts if attempt.is_open}
+    for attempt in waiting.values():
         check_host(attempt, provider)
-    waiting = {attempt.known_batch_id: attempt for attempt in attempts}
-    if provider.descriptor.lists_state:
-        _poll_listed(session, client_name, provider, waiting, seen)
-    else:
+    if not provider.descriptor.lists_state:
         provider.check()
-        waiting = {**_missing(session, client_name), **waiting}
+    elif waiting:
+        _poll_listed(session, client_name, provider, waiting, seen)
     gets_max = GETS_MAX if provider.descriptor.lists_state else len(waiting)
-    for batch_id, attempt in list(waiting.items())[:gets_max]:
+    missing = _missing(session, client_name)
+    unseen = [pair for pair in missing.items() if pair[1].attempt_id not in seen and pair[0] not in waiting]
+    for batch_id, attempt in [*list(waiting.items())[:gets_max], *unseen[:GETS_MAX]]:
         if session.providers.is_refused(client_name):
             return
         with session.isolated(client_name, f"asking for batch {batch_id}"):
+            check_host(attempt, provider)
             _ask(session, provider, attempt, seen)
 
 
