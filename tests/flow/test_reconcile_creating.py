@@ -261,15 +261,17 @@ def test_an_attempt_in_doubt_waits_without_writing(rig: Rig) -> None:
     assert rig.tree() == tree
 
 
-def test_an_uploaded_attempt_is_not_sent_to_another_host(rig: Rig) -> None:
-    """Its batch would be looked for where its file is, found absent, and bought again there."""
+def test_an_uploaded_attempt_that_was_never_sent_goes_to_the_address_of_now(rig: Rig) -> None:
+    """No batch of it can be anywhere; what was uploaded elsewhere is of no use, so it is uploaded anew."""
     rig.crash_at = "S6"
     assert not rig.survive(rig.submit)
     assert rig.only().phase is Phase.UPLOADED
     rig.base_urls["openai"] = "http://localhost:1/openai/v1"
     report = rig.sync()
-    assert report.exit_code is ExitCode.ACCESS
-    assert rig.wire.n_create_posts == 0
+    assert report.exit_code is ExitCode.DONE
+    assert (rig.wire.n_create_posts, len(rig.world.ledger.batches)) == (1, 1)
+    rig.settle()
+    assert_one_batch_with_every_answer(rig)
 
 
 def test_resolving_by_word_is_one_record(rig: Rig) -> None:

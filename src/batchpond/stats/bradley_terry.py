@@ -103,8 +103,10 @@ def likelihood_ratio(votes: Votes, ties: Ties = Ties.HALF, penalty: Penalty = Pe
     Penalised, the two fits share the penalty of the larger model (Heinze and Schemper 2002), so that they are nested.
     """
     free = fit(votes, Model(ties, has_eta=True, penalty=penalty))
+    if not free.is_converged:
+        return None
     held = fit(votes, Model(ties, has_eta=True, penalty=penalty, is_eta_zero=True), start=free.theta)
-    if not (free.is_converged and held.is_converged):
+    if not held.is_converged:
         return None
     larger = _Newton(votes, free.model)
     return max(2 * (larger.objective(free) - larger.objective(held)), 0.0)
@@ -174,15 +176,15 @@ class _Newton:
                 covariance = self._inverse(local)
                 counts = self._penalised(local, covariance)
                 inverse = self._of_penalised(beta, counts, covariance)
+                step, gradient = self._step(beta, counts, inverse)
+                size = float(np.abs(step).max())
+                if not np.isfinite(size):
+                    break
+                if size < STEP_TOLERANCE:
+                    return self._fit(beta, covariance, gradient, iteration, is_done=True)
+                after = self._onward(beta, (step, gradient), counts, inverse)
             except np.linalg.LinAlgError:
                 break
-            step, gradient = self._step(beta, counts, inverse)
-            size = float(np.abs(step).max())
-            if not np.isfinite(size):
-                break
-            if size < STEP_TOLERANCE:
-                return self._fit(beta, covariance, gradient, iteration, is_done=True)
-            after = self._onward(beta, (step, gradient), counts, inverse)
             # Mixing extrapolates, which is wrong where Newton's own steps are: far away, and without a penalty.
             is_near = size < MIXED_STEP_MAX and self.model.penalty is Penalty.FIRTH
             beta = mixer.mixed(beta, after) if is_near else after
@@ -332,6 +334,8 @@ class _Newton:
         if self.model.is_eta_zero and self.at_eta is not None:
             # The inverse of the information without eta's row and column, from the inverse with it.
             column = covariance[:, self.at_eta]
+            if not column[self.at_eta] > 0:
+                raise np.linalg.LinAlgError("far out, nothing is left to tell the position effect by")
             step = step - column * (step[self.at_eta] / column[self.at_eta])
             step[self.at_eta] = gradient[self.at_eta] = 0.0
         return step, gradient
