@@ -274,6 +274,24 @@ def test_an_uploaded_attempt_that_was_never_sent_goes_to_the_address_of_now(rig:
     assert_one_batch_with_every_answer(rig)
 
 
+@pytest.mark.parametrize("is_in_doubt", [False, True], ids=["open", "in doubt"])
+def test_a_batch_that_was_sent_is_asked_about_at_its_own_address_only(rig: Rig, is_in_doubt: bool) -> None:
+    """Elsewhere it would be found absent, and bought again."""
+    if is_in_doubt:
+        rig.world.add_fault("batches.create@1:reset_after")
+    rig.submit()
+    rig.base_urls["openai"] = "http://localhost:1/openai/v1"
+    n_calls = sum(rig.wire.calls.values())
+    for _ in range(3):
+        rig.clock.advance(100_000)
+        assert rig.sync().exit_code is ExitCode.ACCESS
+    assert sum(rig.wire.calls.values()) == n_calls
+    del rig.base_urls["openai"]
+    rig.settle()
+    assert rig.wire.n_create_posts == 1
+    assert_one_batch_with_every_answer(rig)
+
+
 def test_resolving_by_word_is_one_record(rig: Rig) -> None:
     rig.world.add_fault("batches.create@1:reset_after")
     rig.world.add_fault("batches.create@1:stale_list=999999")
