@@ -90,7 +90,7 @@ def _attempt(a: Attempt) -> dict[str, Any]:
             i.host, i.endpoint, i.request_model, i.origin, i.n_requests, i.size_bytes, i.sha256, i.input_tokens,
             *_asked(i), i.scope, _when(i.newest_batch_at),
         ],
-        "phase": a.phase, "mode": a.mode, "wire": a.wire, "file_id": a.file_id,
+        "phase": a.phase, "mode": a.mode, "wire": a.client_name, "file_id": a.file_id,
         "uploaded": up and [up.ord, up.size_bytes, _when(a.uploaded_at)],
         "n_sends": a.n_sends,
         "sent": sent and [sent.ord, sent.ordinal, sent.file_id, sent.boot_id, sent.monotonic_s],
