@@ -29,7 +29,7 @@ def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     remote = (attempt for attempt in session.lake_state.attempts.values() if attempt.mode is not Mode.LIVE)
     ended = [attempt for attempt in remote if attempt.phase is Phase.ENDED]
     for attempt in sorted(ended, key=lambda a: (a.created_at or _NEVER, a.attempt_id)):
-        if session.providers.is_refused(attempt.client_name):
+        if session.providers.is_out(attempt.client_name):
             continue
         with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):
             provider = session.providers.get(attempt.client_name)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from batchpond.clock import Clock
-from batchpond.errors import AccessError, BatchpondError, ExitCode, LakeError
+from batchpond.errors import AccessError, BatchpondError, ExitCode, LakeError, UnreachableError
 from batchpond.lake.attempts import Attempt, LakeState, fold
 from batchpond.lake.events import EventLog
 from batchpond.lake.records import Event
@@ -73,13 +73,14 @@ def worst_exit_code(notes: Iterable[Note]) -> ExitCode:
 class Providers:
     """The providers a pass may call, connected when first needed; as a context, closed with it.
 
-    A provider whose key is missing or refused is out for the rest of the pass; the others go on.
+    A provider whose key is missing or refused, or that cannot be reached, is out for the rest of the pass; the others
+    go on.
     """
 
     def __init__(self, connect: Callable[[str], BatchProvider]) -> None:
         self._connect = connect
         self._connected: dict[str, BatchProvider] = {}
-        self._refused: dict[str, AccessError] = {}
+        self._out: dict[str, AccessError | UnreachableError] = {}
 
     @classmethod
     def of_environment(cls, clock: Clock, lake_path: Path) -> Providers:
@@ -104,24 +105,28 @@ class Providers:
         self._connected.clear()
 
     def get(self, name: str) -> BatchProvider:
-        """Return the provider; raises AccessError when its key is missing or was refused."""
-        if name in self._refused:
-            raise self._refused[name]
+        """Return the provider; raises the AccessError or UnreachableError that put it out for this pass."""
+        if name in self._out:
+            raise self._out[name]
         if name not in self._connected:
             try:
                 self._connected[name] = self._connect(name)
             except AccessError as error:
-                self._refused[name] = error
+                self._out[name] = error
                 raise
         return self._connected[name]
 
-    def refuse(self, name: str, error: AccessError) -> None:
+    def put_out(self, name: str, error: AccessError | UnreachableError) -> None:
         """Stop calling a provider for the rest of the pass."""
-        self._refused[name] = error
+        self._out[name] = error
 
-    def is_refused(self, name: str) -> bool:
+    def is_out(self, name: str) -> bool:
         """Whether the provider is out for this pass."""
-        return name in self._refused
+        return name in self._out
+
+    def is_unreachable(self, name: str) -> bool:
+        """Whether the provider is out because no connection to it came about."""
+        return isinstance(self._out.get(name), UnreachableError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +223,11 @@ class Session:
         except LakeError:
             raise
         except AccessError as error:
-            self.providers.refuse(provider, error)
+            self.providers.put_out(provider, error)
             self.note(Severity.ERROR, error.message, hint=error.hint, exit_code=error.exit_code)
+        except UnreachableError as error:
+            self.providers.put_out(provider, error)
+            self.note(Severity.WARNING, f"{what}: {error.message}", hint=error.hint, exit_code=error.exit_code)
         except BatchpondError as error:
             self.note(Severity.WARNING, f"{what}: {error.message}", hint=error.hint, exit_code=error.exit_code)
 

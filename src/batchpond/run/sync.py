@@ -206,7 +206,7 @@ def _poll(
     missing = _missing(session, client_name)
     unseen = [pair for pair in missing.items() if pair[1].attempt_id not in seen and pair[0] not in waiting]
     for batch_id, attempt in [*list(waiting.items())[:gets_max], *unseen[:GETS_MAX]]:
-        if session.providers.is_refused(client_name):
+        if session.providers.is_out(client_name):
             return
         with session.isolated(client_name, f"asking for batch {batch_id}"):
             check_host(attempt, provider)
