@@ -131,10 +131,11 @@ def _bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
         from batchpond.run.collect import collect_ended
 
         collect_ended(session, seen)
-    if _count(session.lake_state, READ_PHASES):
+    attempts = [a for a in session.lake_state.attempts.values() if a.phase in READ_PHASES and a.downloads]
+    if attempts and not session.rules.is_all_read(attempts):
         from batchpond.run.collect import read_what_is_unread
 
-        read_what_is_unread(session)
+        read_what_is_unread(session, attempts)
 
 
 def _take_in_live(session: Session) -> None:
