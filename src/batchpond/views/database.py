@@ -20,11 +20,11 @@ import pyarrow as pa
 from batchpond.clock import random_hex
 from batchpond.errors import LakeError
 from batchpond.lake import disk
-from batchpond.lake.schemas import TABLES, Table
+from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, TMP, held
 from batchpond.lake.tables import lacks_later, literal, quoted
 from batchpond.views import forms, scripts
-from batchpond.views.refresh import Files, fingerprint, views_digest
+from batchpond.views.refresh import Files, fingerprint, names, views_digest
 
 FILES_MAX: Final = 8
 _SIZE_MAX_BYTES: Final = 64 << 20
@@ -76,11 +76,13 @@ _TYPES = {
 }
 
 _INFO = """
-CREATE TABLE lens_info (
-  fingerprint VARCHAR, lake_path VARCHAR, n_files BIGINT, views_digest VARCHAR, duckdb_version VARCHAR
-);
+CREATE TABLE lens_info (fingerprint VARCHAR, n_files BIGINT, views_digest VARCHAR, duckdb_version VARCHAR);
 CREATE TABLE lens_files (table_name VARCHAR, path VARCHAR, problem VARCHAR);
 """
+# Where the lake's files are: what `SET VARIABLE lake` says, and without it the folder of the database that is open,
+# which is its temp_directory's unless somebody set that. So a lens reads the lake that it lies in, wherever that is.
+# (DuckDB makes that name by adding `.tmp` to the database's: at its end, or before a question mark in it.)
+_STANDS = "coalesce(getvariable('lake'), parse_dirpath(replace(current_setting('temp_directory'), '.tmp?', '?')))"
 _BAD = "SELECT table_name, path, problem FROM lens_files WHERE problem IS NOT NULL ORDER BY path"
 
 
@@ -98,7 +100,6 @@ class _Info:
     """The row of `lens_info`: what a lens was written from, and by which engine."""
 
     fingerprint: str
-    lake_path: str
     n_files: int
     views_digest: str
     duckdb_version: str
@@ -119,7 +120,7 @@ def build(lake_path: Path, files: Files) -> list[BadFile]:
     good, bad = _sorted_out(files)
     info = _info(lake_path, files, good)
     try:
-        _put_in_place(lake_path, _remade_of(_bases(lake_path / LENS), info, good, bad))
+        _put_in_place(lake_path, _remade_of(_bases(lake_path / LENS), lake_path, info, good, bad))
     except (duckdb.Error, OSError) as error:
         raise LakeError(
             f"the views of {lake_path} could not be written: {_first_line(error)}",
@@ -132,7 +133,7 @@ def bad_files(lake_path: Path) -> list[BadFile]:
     """Return the files that the lens on disk leaves out."""
     with connect(lake_path) as connection:
         rows = connection.execute(_BAD).fetchall()
-    return [BadFile(table, Path(path), problem) for table, path, problem in rows]
+    return [BadFile(table, lake_path / name, problem) for table, name, problem in rows]
 
 
 def check_file(table: str, path: Path) -> str | None:
@@ -157,19 +158,22 @@ def _schema(path: Path) -> pa.Schema:
 def ddl(lake_path: Path, files: Files) -> str:
     """Return the whole lens as one SQL script that plain DuckDB runs."""
     good, _ = _sorted_out(files)
-    head = f"-- Views over the lake {os.path.abspath(lake_path)}: run in an empty DuckDB, or `.read` this file.\n"
-    return "\n".join([head, *_table_views(good), *(script.text for script in scripts.scripts())])
+    head = "-- Views over a lake, which stands here: run in an empty DuckDB, or `.read` this file.\n"
+    return "\n".join(
+        [head + _set_lake(lake_path), *_table_views(lake_path, good), *(script.text for script in scripts.scripts())]
+    )
 
 
 def connect(lake_path: Path, *, memory_limit: str = MEMORY_LIMIT) -> duckdb.DuckDBPyConnection:
     """Open the lens to read, for our own SQL; close it after use.
 
-    A lake whose lens is missing, damaged, or was written at another path or by another version is shown
-    through one of the reader's own, so reading never depends on a writer.
+    A lake whose lens is missing, damaged, or was written by another version is shown through one of the reader's own,
+    so reading never depends on a writer.
     """
     lake_path = Path(os.path.abspath(lake_path))
     connection = duckdb.connect(":memory:", config=_config(lake_path, memory_limit))
     try:
+        connection.execute(_set_lake(lake_path))
         if not _attach(connection, lake_path):
             _attach_own(connection, lake_path)
     except duckdb.Error as error:
@@ -186,6 +190,10 @@ def empty() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect(":memory:") as connection:
         _create(connection)
         yield connection
+
+
+def _set_lake(lake_path: Path) -> str:
+    return f"SET VARIABLE lake = {literal(os.path.abspath(lake_path))};\n"
 
 
 def listed(lake_path: Path) -> dict[str, list[Path]]:
@@ -210,10 +218,10 @@ def _attach(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> bool:
         return False
     try:
         connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG} (READ_ONLY)")
-        found = connection.execute(f"SELECT lake_path, views_digest FROM {CATALOG}.lens_info").fetchall()
+        found = connection.execute(f"SELECT views_digest FROM {CATALOG}.lens_info").fetchall()
     except duckdb.Error:
         found = []
-    if found == [(os.fspath(lake_path), views_digest())]:
+    if found == [(views_digest(),)]:
         connection.execute(f"USE {CATALOG}")
         return True
     connection.execute(f"DETACH DATABASE IF EXISTS {CATALOG}")
@@ -223,7 +231,7 @@ def _attach(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> bool:
 def _attach_own(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> None:
     files = listed(lake_path)
     good, bad = _sorted_out(files)
-    content = _remade_of(_unfilled(), _info(lake_path, files, good), good, bad)
+    content = _remade_of(_unfilled(), lake_path, _info(lake_path, files, good), good, bad)
     with _scratch() as path:
         path.write_bytes(content)
         # The engine holds the file open: it may lose its name at once.
@@ -276,32 +284,33 @@ def _put_in_place(lake_path: Path, content: bytes) -> None:
     (lake_path / f"{LENS}.wal").unlink(missing_ok=True)
 
 
-def _remade_of(bases: Iterator[bytes], info: _Info, good: Files, bad: Sequence[BadFile]) -> bytes:
+def _remade_of(bases: Iterator[bytes], lake_path: Path, info: _Info, good: Files, bad: Sequence[BadFile]) -> bytes:
     """Return a lens made from the first base that is sound; raises what the last one failed with."""
     failure: duckdb.Error | OSError = OSError("no base")
     for base in bases:
         try:
-            return _remade(base, info, good, bad)
+            return _remade(base, lake_path, info, good, bad)
         except (duckdb.Error, OSError) as error:
             failure = error
     raise failure
 
 
-def _remade(base: bytes, info: _Info, good: Files, bad: Sequence[BadFile]) -> bytes:
+def _remade(base: bytes, lake_path: Path, info: _Info, good: Files, bad: Sequence[BadFile]) -> bytes:
     """Return a lens made from one with the same views, because making those costs most of a second."""
     with _scratch() as path:
         path.write_bytes(base)
         with duckdb.connect(":memory:", config={"threads": 1}) as connection:
             connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG}")
             connection.execute(f"USE {CATALOG}")
+            connection.execute(_set_lake(lake_path))
             shown = _shown(connection)
-            changed = [n for n in TABLES if shown.get(n, []) != sorted(map(os.path.abspath, good[n]))]
+            changed = [name for name in TABLES if shown.get(name, []) != names(lake_path, good[name])]
             for name in changed:
-                connection.execute(_table_view(name, TABLES[name], good[name]))
+                connection.execute(_table_view(lake_path, name, good[name]))
             forms.as_tables(connection, changed)
             connection.execute("DELETE FROM lens_info")
             connection.execute("DELETE FROM lens_files")
-            _record(connection, info, good, bad)
+            _record(connection, lake_path, info, good, bad)
             _finish(connection)
         return path.read_bytes()
 
@@ -359,7 +368,7 @@ def _finish(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _create(connection: duckdb.DuckDBPyConnection) -> None:
-    for statement in _table_views({}):
+    for statement in _table_views(Path(), {}):
         connection.execute(statement)
     forms.create(connection)
     connection.execute(_INFO)
@@ -367,35 +376,40 @@ def _create(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _info(lake_path: Path, files: Files, good: Files) -> _Info:
     n_files = sum(map(len, good.values()))
-    return _Info(fingerprint(lake_path, files), os.path.abspath(lake_path), n_files, views_digest(), duckdb.__version__)
+    return _Info(fingerprint(lake_path, files), n_files, views_digest(), duckdb.__version__)
 
 
-def _record(connection: duckdb.DuckDBPyConnection, info: _Info, good: Files, bad: Sequence[BadFile]) -> None:
-    connection.execute("INSERT INTO lens_info VALUES (?, ?, ?, ?, ?)", list(astuple(info)))
-    for name, paths in good.items():
-        shown = [os.path.abspath(path) for path in paths]
-        connection.execute("INSERT INTO lens_files SELECT ?, unnest(CAST(? AS VARCHAR[])), NULL", [name, shown])
+def _record(
+    connection: duckdb.DuckDBPyConnection, lake_path: Path, info: _Info, good: Files, bad: Sequence[BadFile]
+) -> None:
+    connection.execute("INSERT INTO lens_info VALUES (?, ?, ?, ?)", list(astuple(info)))
+    for table, paths in good.items():
+        shown = names(lake_path, paths)
+        connection.execute("INSERT INTO lens_files SELECT ?, unnest(CAST(? AS VARCHAR[])), NULL", [table, shown])
     for file in bad:
-        connection.execute("INSERT INTO lens_files VALUES (?, ?, ?)", [file.table, os.fspath(file.path), file.problem])
+        (name,) = names(lake_path, [file.path])
+        connection.execute("INSERT INTO lens_files VALUES (?, ?, ?)", [file.table, name, file.problem])
 
 
-def _table_views(files: Files) -> Iterator[str]:
-    for name, table in TABLES.items():
-        yield _table_view(name, table, files.get(name, ()))
+def _table_views(lake_path: Path, files: Files) -> Iterator[str]:
+    for name in TABLES:
+        yield _table_view(lake_path, name, files.get(name, ()))
 
 
-def _table_view(name: str, table: Table, files: Sequence[Path]) -> str:
+def _table_view(lake_path: Path, name: str, files: Sequence[Path]) -> str:
+    table = TABLES[name]
     head = f"CREATE OR REPLACE VIEW {quoted(name)} AS\n"
     columns = ",\n".join(f"  CAST(NULL AS {_TYPES[f.type]}) AS {quoted(f.name)}" for f in table.schema)
     nothing = f"SELECT\n{columns}\nWHERE FALSE"
     if not files:
         return f"{head}{nothing};\n"
-    paths = ",\n".join(f"  {literal(os.path.abspath(path))}" for path in files)
+    listing = ",\n".join(f"  {literal(path)}" for path in names(lake_path, files))
+    paths = f"list_transform([\n{listing}\n], lambda f: {_STANDS} || '/' || f)"
     if table.later and any(lacks_later(table, _schema(path)) for path in files):
         options = "hive_partitioning = FALSE, union_by_name = TRUE"
-        return f"{head}{nothing}\nUNION ALL BY NAME\nFROM read_parquet([\n{paths}\n], {options});\n"
+        return f"{head}{nothing}\nUNION ALL BY NAME\nFROM read_parquet({paths}, {options});\n"
     columns = ",\n".join(f"  CAST({quoted(f.name)} AS {_TYPES[f.type]}) AS {quoted(f.name)}" for f in table.schema)
-    return f"{head}SELECT\n{columns}\nFROM read_parquet([\n{paths}\n], hive_partitioning = FALSE);\n"
+    return f"{head}SELECT\n{columns}\nFROM read_parquet({paths}, hive_partitioning = FALSE);\n"
 
 
 def _first_line(error: Exception | None) -> str:

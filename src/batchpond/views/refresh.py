@@ -15,16 +15,22 @@ from batchpond.views import scripts
 
 Files = Mapping[str, Sequence[Path]]
 
-_LAYOUT = 2
+_LAYOUT = 3
 
 
 def fingerprint(lake_path: Path, files: Mapping[str, Sequence[str] | Sequence[Path]]) -> str:
-    """Return what changes whenever the lens must be written again."""
-    content = hashlib.sha256(f"{os.path.abspath(lake_path)}\0{views_digest()}\0".encode())
+    """Return what changes whenever the lens must be written again; where the lake stands is no part of it."""
+    content = hashlib.sha256(f"{views_digest()}\0".encode())
     for name in TABLES:
         content.update(f"\0{name}\0".encode())
-        content.update("\0".join(sorted(map(os.fspath, files.get(name, ())))).encode())
+        content.update("\0".join(names(lake_path, files.get(name, ()))).encode())
     return content.hexdigest()
+
+
+def names(lake_path: Path, paths: Sequence[str] | Sequence[Path]) -> list[str]:
+    """Return the files of a lake as the lens has them, in order: by their paths inside the lake."""
+    root = f"{os.path.abspath(lake_path)}/"
+    return sorted(os.path.abspath(path).removeprefix(root) for path in paths)
 
 
 @cache

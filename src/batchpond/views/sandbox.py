@@ -101,7 +101,7 @@ def _lock_down(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("SET lock_configuration = TRUE")
 
 
-_PATHS = "SELECT path FROM lens_files WHERE problem IS NULL"
+_PATHS = "SELECT getvariable('lake') || '/' || path FROM lens_files WHERE problem IS NULL"
 
 
 def _check(connection: duckdb.DuckDBPyConnection, sql: str) -> None:

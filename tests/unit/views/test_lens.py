@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -16,8 +17,9 @@ import pytest
 from batchpond import views as lens
 from batchpond.lake import tables
 from batchpond.lake.schemas import EVENTS, IMPORTED_JUDGMENTS, ITEMS, TABLES
-from batchpond.lake.store import LENS
+from batchpond.lake.store import LENS, Store
 from batchpond.views import database, forms
+from batchpond.views.refresh import refresh
 from tests.rigs.lakes import LakeBuilder
 
 OTHER_PYTHON = "BATCHPOND_OTHER_PYTHON"  # an interpreter with another line of DuckDB
@@ -72,6 +74,7 @@ def test_the_file_opens_read_only_under_any_name_beside_other_readers(lake: Lake
     path = os.fspath(lake.path / LENS)
     with duckdb.connect(path, read_only=True) as first, duckdb.connect() as second:
         second.execute(f"ATTACH '{path.replace(chr(39), chr(39) * 2)}' AS other (READ_ONLY)")
+        second.execute(f"SET VARIABLE lake = {tables.literal(os.fspath(lake.path))}")
         assert first.execute("SELECT request_state FROM results").fetchall() == [("outstanding",)]
         assert second.execute("SELECT request_state FROM other.results").fetchall() == [("outstanding",)]
         assert _states(lake.path) == [("outstanding",)]
@@ -190,16 +193,84 @@ def test_it_is_current_until_a_file_is_published(lake: LakeBuilder) -> None:
     assert lens.is_current(lake.path, lake.store.all_files())
 
 
-def test_a_lake_that_was_moved_reads_at_once_and_is_written_anew(lake: LakeBuilder, tmp_path: Path) -> None:
-    """Paths in the file are absolute; a moved lake does not show the old place's rows."""
+def _items(path: Path, *pythons: str, folder: Path) -> list[str]:
+    """Return the items that plain DuckDB shows from a lens, opened from `folder` by a name relative to it."""
+    program = (
+        "import duckdb, sys\n"
+        "c = duckdb.connect(sys.argv[1], read_only=True)\n"
+        "print(*sorted(h for (h,) in c.execute('SELECT item_hash FROM items').fetchall()))"
+    )
+    shown = set()
+    for python in pythons or (sys.executable, *filter(None, [os.environ.get(OTHER_PYTHON)])):
+        name = os.path.relpath(path / LENS, folder)
+        command = [python, "-c", program, name]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        shown.add(done.stdout.strip())
+    (only,) = shown
+    return only.split()
+
+
+@pytest.mark.parametrize("original", ["changed", "deleted"])
+def test_a_copied_lake_opens_anywhere_and_never_reads_the_original(
+    lake: LakeBuilder, tmp_path: Path, original: str
+) -> None:
+    """With plain DuckDB, from any working directory, whether the original is there, says otherwise, or is gone."""
+    lake.rows(ITEMS, [{"item_hash": "h1", "item_id": "i", "text": "t"}])
+    lake.build()
+    copy = tmp_path / "copy" / "lake"
+    shutil.copytree(lake.path, copy)
+    if original == "changed":
+        for path in lake.store.files("items"):
+            path.write_bytes(b"never read")
+    else:
+        shutil.rmtree(lake.path)
+    for folder in (tmp_path, copy, copy / "items", Path("/")):
+        assert _items(copy, folder=folder) == ["h1"]
+    assert lens.is_current(copy, lens.listed(copy))
+    assert _states(copy) == [("outstanding",)]
+    (copy / "items").rename(copy / "elsewhere")
+    with (
+        duckdb.connect(os.fspath(copy / LENS), read_only=True) as connection,
+        pytest.raises(duckdb.IOException, match="copy/lake/items"),
+    ):
+        connection.execute("SELECT * FROM items").fetchall()
+
+
+def test_a_lake_that_was_moved_is_not_written_anew(lake: LakeBuilder, tmp_path: Path) -> None:
+    """Where it stands is no part of what its lens was written from."""
+    lake.rows(ITEMS, [{"item_hash": "h1", "item_id": "i", "text": "t"}])
     lake.build()
     moved = tmp_path / "moved"
     lake.path.rename(moved)
     assert _states(moved) == [("outstanding",)]
-    assert not lens.is_current(moved, lens.listed(moved))
-    lens.build(moved, lens.listed(moved))
+    assert _items(moved, folder=tmp_path) == ["h1"]
+    assert not refresh(Store.open(moved))
     assert lens.is_current(moved, lens.listed(moved))
-    assert _states(moved) == [("outstanding",)]
+
+
+def test_an_attached_lens_reads_the_lake_that_a_variable_names_and_nothing_without_it(
+    lake: LakeBuilder, tmp_path: Path
+) -> None:
+    """A session that has a database of its own says where the lake is; none is guessed."""
+    lake.rows(ITEMS, [{"item_hash": "h1", "item_id": "i", "text": "t"}])
+    lake.build()
+    own = os.fspath(tmp_path / "own.duckdb")
+    with duckdb.connect(own) as connection:
+        connection.execute(f"ATTACH {tables.literal(os.fspath(lake.path / LENS))} AS pond (READ_ONLY)")
+        with pytest.raises(duckdb.IOException):
+            connection.execute("SELECT * FROM pond.items").fetchall()
+        connection.execute(f"SET VARIABLE lake = {tables.literal(os.fspath(lake.path))}")
+        assert connection.execute("SELECT item_hash FROM pond.items").fetchall() == [("h1",)]
+        assert connection.execute("SELECT request_state FROM pond.results").fetchall() == [("outstanding",)]
+
+
+def test_the_ddl_says_where_the_lake_is_in_its_first_statement(lake: LakeBuilder) -> None:
+    """Who moves the lake changes one line of it."""
+    script = lens.ddl(lake.path, lake.store.all_files())
+    statements = [line for line in script.splitlines() if line and not line.startswith("--")]
+    assert statements[0] == f"SET VARIABLE lake = {tables.literal(os.fspath(lake.path))};"
+    assert os.fspath(lake.path.parent.parent) not in "".join(statements[1:])
 
 
 @pytest.mark.parametrize("damage", ["missing", "garbage", "truncated", "other", "directory"])

@@ -153,7 +153,7 @@ REFUSED = [
     "SELECT (WITH x AS (COPY (SELECT 1) TO '{out}/x.csv') SELECT 1)",
     "SELECT * FROM (WITH x AS (COPY (SELECT 1) TO '{out}/x.csv') SELECT 1)",
     "DESCRIBE WITH x AS (COPY (SELECT 1) TO '{out}/x.csv') SELECT 1",
-    "WITH x AS (INSERT INTO lens_info VALUES ('', '', 0, '', '') RETURNING *) SELECT * FROM x",
+    "WITH x AS (INSERT INTO lens_info VALUES ('', 0, '', '') RETURNING *) SELECT * FROM x",
     "WITH x AS (DELETE FROM lens_files RETURNING *) SELECT * FROM x",
     "WITH x AS (UPDATE lens_files SET path = '/etc/passwd' RETURNING *) SELECT * FROM x",
     "EXPORT DATABASE '{out}/db'",
