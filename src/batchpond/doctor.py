@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,7 +17,8 @@ from pathlib import Path
 import duckdb
 
 from batchpond import views
-from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError
+from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError, LakeWarning
+from batchpond.lake import manifest
 from batchpond.lake.attempts import fold
 from batchpond.lake.events import read
 from batchpond.lake.schemas import TABLES
@@ -32,7 +34,6 @@ NETWORK_FILE_SYSTEMS = frozenset(
      "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "virtiofs"}
 )  # fmt: skip
 REBUILD = "`batchpond doctor --fix` writes the views anew; the Parquet files are not touched"
-DERIVED = "delete it: it was made of raw lines, and `batchpond sync` makes it again"
 MOUNTS = Path("/proc/self/mounts")
 
 
@@ -83,21 +84,27 @@ def _damage(check: str, message: str, hint: str) -> Finding:
 
 
 def _files(store: Store, *, is_deep: bool) -> Iterator[Finding]:
-    n_files, n_bad, n_rows = 0, 0, 0
-    for name, table in TABLES.items():
+    """Hold the files against what was published: all are there, of their sizes, with their table's columns."""
+    lists = manifest.load(store.path)
+    listed = lists.entries
+    found = [manifest.Damage(manifest.FOLDER, problem) for problem in lists.problems]
+    found += [manifest.Damage(name, manifest.GONE) for name in manifest.missing(store.path)]
+    n_files, n_rows = 0, 0
+    for name in TABLES:
         for path in store.files(name):
             n_files += 1
+            known = os.fspath(path.relative_to(store.path))
             problem = views.check_file(name, path)
             if problem is None and is_deep:
                 n_more, problem = _content(path)
                 n_rows += n_more
-            if problem is None:
-                continue
-            n_bad += 1
-            if n_bad <= FINDINGS_MAX:
-                hint = DERIVED if table.is_derived else "restore it from a backup; other files are not affected"
-                yield _damage("files", f"{path.relative_to(store.path)}: {problem}", hint)
-    if not n_bad:
+            if problem is None and known in listed:
+                problem = manifest.differs(path, listed[known], is_deep=is_deep)
+            if problem is not None:
+                found.append(manifest.Damage(known, problem))
+    for damage in found[:FINDINGS_MAX]:
+        yield _damage("files", f"{damage.name}: {damage.problem}", damage.hint)
+    if not found:
         read = f", and {n_rows:,} rows read as they were written" if is_deep else ""
         yield _ok("files", f"{n_files:,} published files have their table's columns{read}")
 
@@ -115,7 +122,10 @@ _SHOWN = "SELECT table_name FROM information_schema.tables"
 
 def _lens(store: Store) -> Iterator[Finding]:
     try:
-        with views.connect(store.path) as connection:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LakeWarning)  # `files` names what the views leave out
+            connection = views.connect(store.path)
+        with connection:
             names = {view.name for view in views.views()}
             shown = {name for (name,) in connection.execute(_SHOWN).fetchall()}
             # All other views are today's, and were bound to these when they were made.
@@ -148,7 +158,8 @@ def _rights(store: Store) -> Iterator[Finding]:
     if loose:
         yield _warning("rights", f"others on this machine can read {', '.join(loose)}", f"chmod -R go= {store.path}")
     elif not os.access(store.path / TMP, os.W_OK):
-        yield _damage("rights", f"{store.path} cannot be written by this user", "run as the lake's owner")
+        text = f"{store.path} cannot be written from here: it can be read, and nothing can be sent or collected"
+        yield _warning("rights", text, "run as the lake's owner, where its disk can be written")
     else:
         yield _ok("rights", "only you can read the lake")
 
@@ -188,6 +199,9 @@ def _space(store: Store) -> Iterator[Finding]:
 
 
 def _writer(store: Store) -> Iterator[Finding]:
+    if not os.access(store.path / TMP, os.W_OK):
+        yield _ok("writer", "whether somebody writes to the lake cannot be told from here")
+        return
     try:
         with store.lock("doctor"):
             yield _ok("writer", "nobody is writing to the lake")

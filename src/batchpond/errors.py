@@ -57,6 +57,15 @@ class AttentionError(BatchpondError):
     exit_code = ExitCode.ATTENTION
 
 
+class LakeWarning(UserWarning):
+    """A file of the lake is left out, or is not as it was published; the command line says so and ends with 5."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(f"{message} ({hint})")
+        self.message = message
+        self.hint = hint
+
+
 class AccessError(BatchpondError):
     """A key is missing, refused, or sees another account than the lake's batches."""
 

@@ -158,17 +158,24 @@ def test_the_zone_of_the_machine_moves_no_time(finished: Program) -> None:
 
 
 def test_a_deleted_file_of_raw_lines_is_named_and_costs_no_answer(finished: Program) -> None:
-    """What was read from it is still there; whoever counts its lines says what is not, and never that all is well."""
+    """What was read from it is still there; each command says what is not, until it is back, and how to get it."""
     (path,) = (finished.folder / "lake" / "raw").rglob("*.parquet")
+    kept = path.read_bytes()
     path.unlink()
     for command in ("doctor", "audit"):
         told = finished.run(command)
         assert told.returncode == 5
         assert path.name in told.stdout + told.stderr
-    for arguments in (("sync",), ("doctor", "--fix")):
-        assert "unexpected" not in finished.run(*arguments).stderr
+    for arguments in (("sync",), ("doctor", "--fix"), ("audit",), ("results",)):
+        told = finished.run(*arguments)
+        assert told.returncode == 5
+        assert path.name in told.stdout + told.stderr
+        assert "--refetch" in told.stdout + told.stderr
+        assert "unexpected" not in told.stderr
+    path.write_bytes(kept)
+    assert finished.run("sync").returncode == 0
+    assert finished.run("doctor").returncode == 0
     assert finished.outcomes() == {"decided": N}
-    assert finished.run("audit").returncode == 3
 
 
 # -- what others forge -----------------------------------------------------------------------------

@@ -7,10 +7,12 @@ import difflib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
@@ -20,7 +22,7 @@ from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.formats import Format
 from batchpond.cli.interrupts import Interrupts
 from batchpond.cli.output import ReaderGoneError
-from batchpond.errors import BatchpondError, ExitCode
+from batchpond.errors import BatchpondError, ExitCode, LakeWarning
 
 if TYPE_CHECKING:
     from batchpond.lake.store import Store
@@ -88,6 +90,9 @@ def _sets_diagnostics(name: str) -> Callable[[click.Context, click.Parameter, An
 
 def _set_lake(ctx: click.Context, _parameter: click.Parameter, path: Path | None) -> None:
     if path is not None:
+        from batchpond.lake import disk
+
+        disk.local_folder(path)  # before a command does anything
         invocation = ctx.ensure_object(Invocation)
         invocation.lake_path, invocation.is_lake_given = path, True
 
@@ -227,13 +232,36 @@ def run(arguments: Sequence[str] | None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     invocation = Invocation()
     invocation.diagnostics.is_json = _wants_json(arguments)
-    with Interrupts(f"error: {SAFE_TO_STOP}") as interrupts:
+    with Interrupts(f"error: {SAFE_TO_STOP}") as interrupts, _lake_warnings(invocation.diagnostics) as warned:
         try:
             result = root.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False, obj=invocation)
             invocation.diagnostics.end_progress()
+            if warned:
+                return ExitCode.LAKE
             return int(result) if isinstance(result, int) else ExitCode.DONE
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - no traceback unless asked for
             return _end(invocation.diagnostics, error, was_interrupted=interrupts.was_asked)
+
+
+@contextmanager
+def _lake_warnings(diagnostics: Diagnostics) -> Iterator[set[str]]:
+    """Say each file of the lake that is gone or damaged once, on stderr; yields those that were said."""
+    said: set[str] = set()
+
+    def show(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int,
+        file: TextIO | None = None, line: str | None = None,
+    ) -> None:  # fmt: skip
+        if not isinstance(message, LakeWarning):
+            others(message, category, filename, lineno, file, line)
+        elif message.message not in said:
+            said.add(message.message)
+            diagnostics.warning(f"the lake is damaged: {message.message}", hint=message.hint)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", LakeWarning)
+        others, warnings.showwarning = warnings.showwarning, show
+        yield said
 
 
 def _end(diagnostics: Diagnostics, error: BaseException, *, was_interrupted: bool) -> ExitCode:

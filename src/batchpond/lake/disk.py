@@ -5,17 +5,29 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from batchpond.clock import Clock
-from batchpond.errors import BusyError
+from batchpond.errors import BusyError, UsageError
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 DEPTH_MAX = 6
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
+
+
+def local_folder(path: Path) -> Path:
+    """Return where a lake's folder is; raises UsageError for `s3://...` and the like, which would be made a folder."""
+    if found := _ADDRESS.fullmatch(os.fspath(path)):
+        raise UsageError(
+            f"a lake is a folder on this machine, and {found[1]}://{found[2]} is none",
+            hint="keep it on a local disk, and copy the folder where others read it",
+        )
+    return Path(os.path.abspath(path))
 
 
 def make_directory(path: Path) -> None:

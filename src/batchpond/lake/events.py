@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from batchpond import ids
 from batchpond.errors import LakeError
-from batchpond.lake import records
+from batchpond.lake import manifest, records
 from batchpond.lake.records import KINDS, AdoptedShard, Event, Rejected, Resolution, Rounds
 from batchpond.lake.schemas import EVENTS
 from batchpond.lake.store import (
@@ -35,8 +35,8 @@ from batchpond.lake.store import (
     Store,
     is_merged,
     keep_memo,
-    merged_paths,
     read_rows,
+    read_through,
     recall_memo,
     relative,
     uncovered,
@@ -187,7 +187,6 @@ COMPACT_ABOVE_FILES = 64
 MEMO = ".events"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-COMPACT_GRACE = timedelta(days=1)
 _TIMES: Final = frozenset(name for name, kind in EVENTS.columns if kind == "timestamp")
 _LAYOUT: Final = hashlib.sha256(repr(EVENTS.columns).encode()).hexdigest()
 
@@ -199,9 +198,9 @@ class EventLog:
         self._store = store
         self._last_ord = 0
         self._paths = store.published(EVENTS.name)
-        self._merged = [path for path in self._paths if is_merged(path)]
         kept = recall_memo(store, MEMO, self._paths, _LAYOUT)
         if kept is None:
+            _require_all(store)
             self._held = [os.fspath(path) for path in uncovered(self._paths)]
             self._take(_read([Path(path) for path in self._held]))
         else:
@@ -251,21 +250,26 @@ class EventLog:
             self._is_kept = False
         return is_new
 
-    def compact(self) -> bool:
-        """Merge many small files into one, and drop merged ones a day later; returns whether anything changed.
+    def compact(self, show: Callable[[], object]) -> bool:
+        """Merge many small files into one and drop what it holds, a killed pass's too; returns whether it dropped any.
 
-        Readers that listed the old files keep them for that day; `Store.files` does not list them any more.
+        In between, `show` has readers see the merged file in the place of the others: each row stands once, but for
+        that moment.
         """
-        is_any_covered = len(self._held) < len(self._paths)
-        dropped = {path for merged in self._merged if is_any_covered for path in _drop_covered(self._store, merged)}
-        if dropped:
-            self._paths = [path for path in self._paths if path not in dropped]
-            self._is_kept = False
-        n_loose = sum(not is_merged(path) for path in self._held)
-        is_new = n_loose > COMPACT_ABOVE_FILES and self._merge()
-        return is_new or bool(dropped)
+        if sum(not is_merged(path) for path in self._held) > COMPACT_ABOVE_FILES:
+            self._merge()
+        covered = sorted({*self._paths} - {*self._held})
+        if not covered:
+            return False
+        show()
+        for path in filter(is_merged, self._held):
+            read_through(Path(path))  # it is about to be the only copy
+        for path in covered:
+            os.unlink(path)
+        self._paths, self._is_kept = sorted(self._held), False
+        return True
 
-    def _merge(self) -> bool:
+    def _merge(self) -> None:
         """Merge what is published by now, and nothing that is published later: the merged file names what it holds.
 
         Its rows are those of the files, to the letter: what an earlier version wrote stays as it was written.
@@ -276,16 +280,23 @@ class EventLog:
         name = MERGED_PREFIX + ids.digest("event file", *sorted(self._known))
         final = os.fspath(self._store.final_path(EVENTS, name))
         names = [os.path.basename(path) for path in published if path != final]
-        is_new = self._store.publish(EVENTS, name, rows, {MERGED_KEY: json.dumps(names)})
-        self._merged.append(final)
+        self._store.publish(EVENTS, name, rows, {MERGED_KEY: json.dumps(names)})
         self._paths, self._held = sorted({*published, final}), [final]
         self._is_kept = False
-        return is_new
 
     def _take(self, found: list[Event]) -> None:
         self.events = found
         self._known = {event.event_id for event in found}
         self._last_ord = max((event.ord for event in found), default=0)
+
+
+def _require_all(store: Store) -> None:
+    """Raise LakeError where an event that was published is gone: without it what was bought would be bought again."""
+    for name in manifest.missing(store.path, [EVENTS.name]):
+        raise LakeError(
+            f"{store.path / name}: {manifest.GONE}",
+            hint="restore the file from a backup; until then nothing is sent or downloaded",
+        )
 
 
 def _rows(events: Sequence[Event]) -> pa.Table:
@@ -296,7 +307,13 @@ def _rows(events: Sequence[Event]) -> pa.Table:
 
 def read(store: Store) -> list[Event]:
     """Return all events in order, each once; raises LakeError that names an unreadable file."""
-    return _read(store.files(EVENTS.name))
+    paths = store.files(EVENTS.name)
+    try:
+        return _read(paths)
+    except LakeError:
+        if all(path.exists() for path in paths):
+            raise
+        return _read(store.files(EVENTS.name))  # a writer merged them just now
 
 
 def _read(paths: Sequence[Path]) -> list[Event]:
@@ -367,14 +384,3 @@ def _aligned(rows: pa.Table) -> pa.Table:
 def append(store: Store, events: Sequence[Event]) -> list[Event]:
     """Record events outside a longer pass; the caller holds the lock."""
     return EventLog(store).append(*events)
-
-
-def _drop_covered(store: Store, merged: str) -> list[str]:
-    """Drop the files that an old enough merged one covers; returns their paths."""
-    now_s = store.clock.now().timestamp()
-    if not os.path.exists(merged) or now_s - os.path.getmtime(merged) < COMPACT_GRACE.total_seconds():
-        return []  # too young, or itself covered by one that was just looked at
-    covered = [path for path in merged_paths(merged) if os.path.exists(path)]
-    for path in covered:
-        os.unlink(path)
-    return covered

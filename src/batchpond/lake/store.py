@@ -127,8 +127,8 @@ class Store:
 
     @classmethod
     def init(cls, path: Path, clock: Clock | None = None) -> Store:
-        """Make `path` a lake, or open the lake that it is already."""
-        path = Path(os.path.abspath(path))
+        """Make `path` a lake, or open the lake that it is already; raises UsageError for an address of another kind."""
+        path = disk.local_folder(path)
         with disk_errors(path):
             disk.make_directory(path)
             for name in (TMP, PAYLOADS):
@@ -143,7 +143,7 @@ class Store:
     @classmethod
     def open(cls, path: Path, clock: Clock | None = None) -> Store:
         """Open a lake; raises UsageError when there is none and LakeError when it cannot be read."""
-        path = Path(os.path.abspath(path))
+        path = disk.local_folder(path)
         marker_path = path / MARKER
         try:
             marker = json.loads(marker_path.read_bytes())

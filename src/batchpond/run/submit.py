@@ -184,7 +184,7 @@ def submit(
         send_due(session, only_study=study, is_explicit=True)
         resolve_unknowns(session)
         account.tell_waiting(session)
-        session.log.compact()
+        session.log.compact(lambda: refresh(store))
         refresh(store)
     return SubmitReport(shown, True, session.counts, session.n_live, tuple(session.notes), session.worst_exit_code())
 

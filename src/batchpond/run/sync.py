@@ -93,7 +93,7 @@ def sync_once(
         tell_duplicates(session)
         jsonl.sweep_payloads(store, _settled(session.lake_state))
         n_unsent = count_unsent(session)
-        session.log.compact()
+        session.log.compact(lambda: refresh(store))
         session.log.keep()
         versions.keep(store)
         refresh(store)

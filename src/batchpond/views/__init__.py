@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from batchpond.views.catalog import TABLE_STAGE, ViewInfo, columns, views
-    from batchpond.views.database import BadFile, bad_files, build, check_file, connect, ddl, empty, is_current, listed
+    from batchpond.views.database import (
+        BadFile,
+        asked,
+        bad_files,
+        build,
+        check_file,
+        connect,
+        ddl,
+        empty,
+        is_current,
+        listed,
+    )
     from batchpond.views.expressions import evaluate, why_not
     from batchpond.views.refresh import fingerprint
     from batchpond.views.sandbox import run_query, stream_query
@@ -16,6 +27,7 @@ __all__ = [
     "TABLE_STAGE",
     "BadFile",
     "ViewInfo",
+    "asked",
     "bad_files",
     "build",
     "check_file",
@@ -36,7 +48,8 @@ __all__ = [
 _HOMES: Final = {
     **dict.fromkeys(("TABLE_STAGE", "ViewInfo", "columns", "views"), "catalog"),
     **dict.fromkeys(
-        ("BadFile", "bad_files", "build", "check_file", "connect", "ddl", "empty", "is_current", "listed"), "database"
+        ("BadFile", "asked", "bad_files", "build", "check_file", "connect", "ddl", "empty", "is_current", "listed"),
+        "database",
     ),
     **dict.fromkeys(("evaluate", "why_not"), "expressions"),
     "fingerprint": "refresh",

@@ -8,24 +8,26 @@ import functools
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from batchpond.clock import random_hex
 from batchpond.errors import LakeError
-from batchpond.lake import disk
+from batchpond.lake import disk, manifest
+from batchpond.lake.manifest import Damage
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, TMP, held
 from batchpond.lake.tables import lacks_later, literal, quoted
 from batchpond.views import forms, scripts
 from batchpond.views.refresh import Files, fingerprint, names, views_digest
 
+_T = TypeVar("_T")
 FILES_MAX: Final = 8
 _SIZE_MAX_BYTES: Final = 64 << 20
 _PREFIX: Final = "lens-"
@@ -94,6 +96,11 @@ class BadFile:
     path: Path
     problem: str
 
+    def damage(self, lake_path: Path) -> Damage:
+        """Return it as the lake's own words for what is not as it was published."""
+        (name,) = names(lake_path, [self.path])
+        return Damage(name, self.problem)
+
 
 @dataclass(frozen=True, slots=True)
 class _Info:
@@ -115,9 +122,9 @@ def build(lake_path: Path, files: Files) -> list[BadFile]:
     """Write the lens anew; returns the files that it had to leave out.
 
     The caller holds the lake's lock, and asks `is_current` first where nothing may have changed.
-    One unreadable file costs its own rows and nothing else.
+    One unreadable file costs its own rows and nothing else; a derived one is dropped, for a pass makes it again.
     """
-    good, bad = _sorted_out(files)
+    good, bad = _sorted_out(lake_path, files)
     info = _info(lake_path, files, good)
     try:
         _put_in_place(lake_path, _remade_of(_bases(lake_path / LENS), lake_path, info, good, bad))
@@ -126,13 +133,20 @@ def build(lake_path: Path, files: Files) -> list[BadFile]:
             f"the views of {lake_path} could not be written: {_first_line(error)}",
             hint="check free space; the Parquet files are intact and `batchpond doctor` writes the views again",
         ) from error
+    for file in bad:
+        if TABLES[file.table].is_derived:
+            disk.drop(file.path)
     return bad
 
 
 def bad_files(lake_path: Path) -> list[BadFile]:
     """Return the files that the lens on disk leaves out."""
-    with connect(lake_path) as connection:
-        rows = connection.execute(_BAD).fetchall()
+    with _opened(lake_path, MEMORY_LIMIT) as connection:
+        return _left_out(connection, lake_path)
+
+
+def _left_out(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> list[BadFile]:
+    rows = connection.execute(_BAD).fetchall()
     return [BadFile(table, lake_path / name, problem) for table, name, problem in rows]
 
 
@@ -157,7 +171,7 @@ def _schema(path: Path) -> pa.Schema:
 
 def ddl(lake_path: Path, files: Files) -> str:
     """Return the whole lens as one SQL script that plain DuckDB runs."""
-    good, _ = _sorted_out(files)
+    good, _ = _sorted_out(lake_path, files)
     head = "-- Views over a lake, which stands here: run in an empty DuckDB, or `.read` this file.\n"
     return "\n".join(
         [head + _set_lake(lake_path), *_table_views(lake_path, good), *(script.text for script in scripts.scripts())]
@@ -168,8 +182,33 @@ def connect(lake_path: Path, *, memory_limit: str = MEMORY_LIMIT) -> duckdb.Duck
     """Open the lens to read, for our own SQL; close it after use.
 
     A lake whose lens is missing, damaged, or was written by another version is shown through one of the reader's own,
-    so reading never depends on a writer.
+    so reading never depends on a writer. Warns of every file that it leaves out.
     """
+    connection = _opened(lake_path, memory_limit)
+    for file in _left_out(connection, lake_path):
+        file.damage(lake_path).warn()
+    return connection
+
+
+@contextmanager
+def asked(
+    lake_path: Path, ask: Callable[[duckdb.DuckDBPyConnection], _T], *, memory_limit: str = MEMORY_LIMIT
+) -> Iterator[_T]:
+    """Open the lens and what `ask` asks of it; once more where a file went because a merged one stands for it now."""
+    connection = connect(lake_path, memory_limit=memory_limit)
+    try:
+        try:
+            answer = ask(connection)
+        except duckdb.IOException:
+            connection.close()
+            connection = connect(lake_path, memory_limit=memory_limit)
+            answer = ask(connection)
+        yield answer
+    finally:
+        connection.close()
+
+
+def _opened(lake_path: Path, memory_limit: str) -> duckdb.DuckDBPyConnection:
     lake_path = Path(os.path.abspath(lake_path))
     connection = duckdb.connect(":memory:", config=_config(lake_path, memory_limit))
     try:
@@ -230,7 +269,7 @@ def _attach(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> bool:
 
 def _attach_own(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> None:
     files = listed(lake_path)
-    good, bad = _sorted_out(files)
+    good, bad = _sorted_out(lake_path, files)
     content = _remade_of(_unfilled(), lake_path, _info(lake_path, files, good), good, bad)
     with _scratch() as path:
         path.write_bytes(content)
@@ -259,9 +298,10 @@ def _read_info(lens_path: str, _seen: tuple[int, int, int]) -> _Info | None:
     return _Info(*rows[0]) if len(rows) == 1 and len(rows[0]) == len(fields(_Info)) else None
 
 
-def _sorted_out(files: Files) -> tuple[dict[str, list[Path]], list[BadFile]]:
+def _sorted_out(lake_path: Path, files: Files) -> tuple[dict[str, list[Path]], list[BadFile]]:
     good: dict[str, list[Path]] = {}
-    bad: list[BadFile] = []
+    gone = manifest.missing(Path(os.path.abspath(lake_path)))
+    bad = [BadFile(name.partition("/")[0], lake_path / name, manifest.GONE) for name in gone]
     for name in TABLES:
         good[name] = []
         for path in files.get(name, ()):

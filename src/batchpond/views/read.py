@@ -46,14 +46,18 @@ def stream(
     if limit is not None:
         sql += f" LIMIT {limit:d}"
     parameters = None if study is None else {"study": study}
-    with views.connect(lake_path) as connection:
-        try:
-            yield connection.sql(sql, params=parameters).to_arrow_reader(batch_rows)
-        except (duckdb.Error, pa.ArrowException) as error:
-            raise LakeError(
-                f"view {view} could not be read: {str(error).splitlines()[0]}",
-                hint="`batchpond doctor` names a damaged file; the others are not affected",
-            ) from error
+
+    def ask(connection: duckdb.DuckDBPyConnection) -> pa.RecordBatchReader:
+        return connection.sql(sql, params=parameters).to_arrow_reader(batch_rows)
+
+    try:
+        with views.asked(lake_path, ask) as reader:
+            yield reader
+    except (duckdb.Error, pa.ArrowException) as error:
+        raise LakeError(
+            f"view {view} could not be read: {str(error).splitlines()[0]}",
+            hint="`batchpond doctor` names a damaged file; the others are not affected",
+        ) from error
 
 
 def rows(

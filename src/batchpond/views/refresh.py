@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from batchpond.lake import disk
+from batchpond.lake import disk, manifest
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, Store, uncovered
 from batchpond.views import scripts
@@ -44,16 +44,24 @@ STAMP = ".lens"
 
 
 def refresh(store: Store) -> bool:
-    """Rebuild the lens if the lake's list of files changed; returns whether it did."""
+    """List what was published and rebuild the lens if the lake's files are others; returns whether it was rebuilt.
+
+    Where a file is gone or damaged it warns, and so does every pass until it is back.
+    """
     published = {name: store.published(name) for name in TABLES}
     if _read(store.path) == _stamp(store.path, published):
         return False
     from batchpond.views.database import build, is_current
 
+    damaged = manifest.take_up(store)
     files = {name: uncovered(paths) for name, paths in published.items()}
     changed = not is_current(store.path, files)
     if changed:
-        build(store.path, files)
+        damaged += [bad.damage(store.path) for bad in build(store.path, files)]
+    for found in dict.fromkeys(damaged):
+        found.warn()
+    if damaged:
+        return changed
     staged = store.scratch(".stamp")
     disk.write_private(staged, _stamp(store.path, published).encode())
     disk.replace(staged, store.path / STAMP)

@@ -14,7 +14,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -87,11 +87,19 @@ def _asked(
 ) -> Iterator[pa.RecordBatchReader]:
     if len(sql) > SQL_CHARACTERS_MAX:
         raise UsageError(f"the query is longer than {SQL_CHARACTERS_MAX:,} characters", hint=_HINT_SELECT)
-    with closing(database.connect(lake_path, memory_limit=memory_limit)) as connection:
+
+    def ask(connection: duckdb.DuckDBPyConnection) -> tuple[duckdb.DuckDBPyConnection, pa.RecordBatchReader]:
         _lock_down(connection)
-        with _translated(lake_path), _deadline(connection, timeout_s):
+        with _deadline(connection, timeout_s):
             _check(connection, sql)
-            yield connection.sql(sql, params=values).to_arrow_reader(_ROWS_PER_BATCH)
+            return connection, connection.sql(sql, params=values).to_arrow_reader(_ROWS_PER_BATCH)
+
+    with (
+        _translated(lake_path),
+        database.asked(lake_path, ask, memory_limit=memory_limit) as (connection, reader),
+        _deadline(connection, timeout_s),
+    ):
+        yield reader
 
 
 def _lock_down(connection: duckdb.DuckDBPyConnection) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -73,30 +72,54 @@ def test_an_unreadable_event_file_stops_everything_and_is_named(store: Store) ->
         read(store)
 
 
-def test_compaction_keeps_every_event_and_drops_merged_files_a_day_later(
+def test_compaction_keeps_every_event_and_drops_its_copies_once_readers_are_shown_the_merged_file(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each event stands once by plain glob, and no listing of `Store.files` has one twice."""
     monkeypatch.setattr(events, "COMPACT_ABOVE_FILES", 5)
     log = EventLog(store)
     for number in range(8):
         log.append(fact(Planned, study=f"s{number}"))
     before = read(store)
     old = set(store.files("events"))
-    assert log.compact() is True
-    assert read(store) == before
-    assert set(map(str, old)) < set(store.published("events"))
-    assert old.isdisjoint(store.files("events")), "no row is listed twice"
-    assert log.compact() is False, "nothing is dropped while a reader may hold the old list"
 
-    merged = next(path for path in store.files("events") if path.name.startswith("c-"))
-    long_ago = time.time() - 2 * 86_400 - (time.time() - START.timestamp())
-    os.utime(merged, (long_ago, long_ago))
-    assert log.compact() is True
-    assert store.files("events") == [merged]
+    def show() -> None:
+        assert set(map(str, old)) < set(store.published("events"))
+        assert old.isdisjoint(store.files("events"))
+
+    assert log.compact(show) is True
+    (merged,) = store.published("events")
     assert read(store) == before
+    assert log.compact(lambda: None) is False
     log = EventLog(store)
     log.append(fact(Planned, study="after"))
     assert read(store)[-1].study == "after"
+    assert merged in store.published("events")
+
+
+@pytest.mark.parametrize("n_unlinked", [0, 3])
+def test_the_next_writer_drops_the_copies_that_a_killed_one_left(
+    store: Store, monkeypatch: pytest.MonkeyPatch, n_unlinked: int
+) -> None:
+    """However far it came."""
+    monkeypatch.setattr(events, "COMPACT_ABOVE_FILES", 5)
+    log = EventLog(store)
+    for number in range(8):
+        log.append(fact(Planned, study=f"s{number}"))
+    before = read(store)
+
+    def die() -> None:
+        for path in sorted(set(store.published("events")) - set(map(str, store.files("events"))))[:n_unlinked]:
+            os.unlink(path)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        log.compact(die)
+    assert read(store) == before
+    shown: list[bool] = []
+    assert EventLog(store).compact(lambda: shown.append(True)) is True
+    assert (shown, len(store.published("events"))) == ([True], 1)
+    assert read(store) == before
 
 
 @pytest.mark.parametrize("kept", ["as it was kept", "cut short", "of other files", "a changed letter", "no digest"])
@@ -144,8 +167,8 @@ def test_a_pass_that_compacted_leaves_the_next_nothing_to_keep(store: Store, mon
     for number in range(8):
         log.append(fact(Planned, study=f"s{number}"))
     other.append(fact(Planned, study="other"))
-    assert log.compact() is True
+    assert log.compact(lambda: None) is True
     log.keep()
     following = EventLog(store)
     assert (following._is_kept, len(following.events), len(read(store))) == (True, 9, 9)
-    assert following.compact() is False
+    assert following.compact(lambda: None) is False

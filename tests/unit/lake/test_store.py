@@ -14,7 +14,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from batchpond.errors import BusyError, LakeError, UsageError
+from batchpond import Lake
+from batchpond.cli import frame
+from batchpond.errors import BusyError, ExitCode, LakeError, UsageError
 from batchpond.lake.schemas import RUBRICS, TABLES, TEMPLATES
 from batchpond.lake.store import MARKER, SECRET, Store
 
@@ -44,6 +46,25 @@ def test_a_damaged_or_newer_marker_is_refused(store: Store, content: str, messag
     (store.path / MARKER).write_text(content)
     with pytest.raises(LakeError, match=message):
         Store.open(store.path)
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/lake", "gs://b/l", "file:///tmp/l", "https://host/lake"])
+def test_an_address_is_no_folder_and_nothing_is_made_of_it(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether the command line, the environment or the Python door is given it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.toml").write_text('study = "s"\n')
+    for make in (Store.init, Store.open, lambda path: Lake(path).sync()):
+        with pytest.raises(UsageError, match="a lake is a folder on this machine"):
+            make(Path(address))
+    for arguments in (["init"], ["sync"], ["query", "select 1"]):
+        assert frame.run(["--lake", address, *arguments]) == ExitCode.USAGE
+        monkeypatch.setenv("BATCHPOND_LAKE", address)
+        assert frame.run(arguments) == ExitCode.USAGE
+        monkeypatch.delenv("BATCHPOND_LAKE")
+        assert capsys.readouterr().err.count("a lake is a folder on this machine") == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["study.toml"]
 
 
 def test_a_lost_secret_is_an_error_not_a_new_secret(store: Store) -> None:
