@@ -23,7 +23,7 @@ import orjson
 from batchpond import ids
 from batchpond.clock import Clock, SystemClock, random_hex
 from batchpond.errors import LakeError, UsageError
-from batchpond.lake import disk
+from batchpond.lake import disk, formats
 from batchpond.lake.schemas import FORMAT_VERSION, TABLES, Table
 
 if TYPE_CHECKING:
@@ -119,7 +119,10 @@ def read_through(path: Path) -> int:
 class Store:
     """An open lake."""
 
-    def __init__(self, path: Path, lake_id: str, secret: bytes, clock: Clock) -> None:
+    def __init__(
+        self, path: Path, lake_id: str, secret: bytes, clock: Clock, outdated: Sequence[Path] | None = None
+    ) -> None:
+        self._outdated = outdated
         self.path = path
         self.lake_id = lake_id
         self.secret = secret
@@ -135,8 +138,7 @@ class Store:
                 disk.make_directory(path / name)
             _publish_bytes(path, SECRET, random_hex(32).encode())
             lake_id = ids.digest("lake", random_hex(16), length=LAKE_ID_LENGTH)
-            marker = {"format": FORMAT_VERSION, "lake_id": lake_id}
-            _publish_bytes(path, MARKER, json.dumps(marker).encode() + b"\n")
+            _publish_bytes(path, MARKER, _marker(lake_id))
             os.chmod(path, disk.DIRECTORY_MODE)
         return cls.open(path, clock)
 
@@ -163,7 +165,8 @@ class Store:
                 f"{path} has lake format {version}; this batchpond reads up to {FORMAT_VERSION}",
                 hint="install a newer batchpond; the Parquet files stay readable without it",
             )
-        return cls(path, lake_id, secret, clock or SystemClock())
+        outdated = formats.outdated(path) if version < FORMAT_VERSION else None
+        return cls(path, lake_id, secret, clock or SystemClock(), outdated)
 
     def files(self, table: str) -> list[Path]:
         """Return the files that hold a table, each row once, in name order."""
@@ -252,7 +255,19 @@ class Store:
         """
         with disk_errors(self.path), disk.exclusive(self.path / LOCK, purpose, self.clock):
             self._sweep_scratch()
+            self._take_on()
             yield
+
+    def _take_on(self) -> None:
+        """Make a lake of an earlier format one of the present; a killed pass's is done again from its start."""
+        if self._outdated is None:
+            return
+        for path in self._outdated:
+            path.unlink(missing_ok=True)
+        staged = self.scratch(MARKER)
+        disk.write_private(staged, _marker(self.lake_id))
+        disk.replace(staged, self.path / MARKER)
+        self._outdated = None
 
     def _sweep_scratch(self) -> None:
         now_s = self.clock.now().timestamp()
@@ -263,6 +278,10 @@ class Store:
                 shutil.rmtree(entry.path, ignore_errors=True)
             else:
                 Path(entry.path).unlink(missing_ok=True)
+
+
+def _marker(lake_id: str) -> bytes:
+    return json.dumps({"format": FORMAT_VERSION, "lake_id": lake_id}).encode() + b"\n"
 
 
 def _written(staged: Path) -> pa.Schema:
