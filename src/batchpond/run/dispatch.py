@@ -12,7 +12,7 @@ from typing import Final
 from batchpond.errors import ExitCode
 from batchpond.lake import tables
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase
-from batchpond.lake.records import AdoptedShard, Approval, Intent, Sharded
+from batchpond.lake.records import AdoptedShard, Approval, Intent, Rounds, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
 from batchpond.plan import shards, versions
@@ -126,21 +126,42 @@ def send_due(session: Session, *, only_study: str | None = None, is_explicit: bo
             if approval is not None:
                 due.form_shards(session, study, approval)
                 _form_retries(session, study, approval)
-            is_new = study in staged and _open_rounds(session, study)
+            is_new = study in staged and _open_rounds(session, study, is_explicit=is_explicit)
             if approval is not None and is_new:
                 due.form_shards(session, study, approval)
             if approval is not None:
                 _send_study(session, study, approval, trigger)
 
 
-def _open_rounds(session: Session, study: str) -> bool:
+def _open_rounds(session: Session, study: str, *, is_explicit: bool) -> bool:
     """Plan what earlier answers of a study of stages have made possible; return whether there were any to look at.
 
-    An idle pass does not load what does it.
+    A pass without any does not load what does it.
     """
+    last = session.lake_state.rounds.get(session.lake_state.current_versions.get(study, ""))
+    if last is None or (last.is_complete and not _is_answered(session, last, is_explicit=is_explicit)):
+        return False
+    # What fails is asked again once all has ended, and belongs to the same round.
+    is_asked_again = versions.automatic_again(session.store, last.study_version) is not None
+    if is_asked_again and due.is_under_way(session.lake_state, study):
+        return False
     from batchpond.run.stages import open_due
 
-    return open_due(session, study)
+    open_due(session, study)
+    return True
+
+
+def _is_answered(session: Session, last: Rounds, *, is_explicit: bool) -> bool:
+    """Whether answers to a study's requests may have come since the last look at them.
+
+    They come in batches of its own or, where it does not ask all its requests itself, in any; one that nobody has
+    submitted waits for that.
+    """
+    settled = {attempt.intent.study for attempt in session.lake_state.settled_since(last.ord)}
+    approval = session.lake_state.approvals.get(last.study)
+    if last.study in settled or is_explicit:
+        return bool(settled)
+    return bool(settled) and approval is not None and not due.asks_all_itself(session, approval)
 
 
 def _form_retries(session: Session, study: str, approval: Approval) -> None:
@@ -189,8 +210,7 @@ def is_valid(session: Session, study: str, approval: Approval) -> bool:
 def _has_unsent(session: Session, study: str) -> bool:
     """Whether shards of an earlier plan of the study were never sent."""
     return any(
-        shard.study == study and session.lake_state.latest_attempt(shard.shard_id) is None
-        for shard in session.lake_state.shards.values()
+        session.lake_state.latest_attempt(shard.shard_id) is None for shard in session.lake_state.shards_of(study)
     )
 
 
@@ -238,8 +258,8 @@ def of_model(shard: Sharded) -> str:
 def candidates(store: Store, lake_state: LakeState, study: str) -> Iterator[tuple[Sharded, Attempt | None]]:
     """Yield the study's shards of the current version that are not done, with their latest attempt, tier by tier."""
     version = lake_state.current_versions.get(study)
-    for shard in in_order(lake_state.shards.values()):
-        if shard.study != study or shard.study_version != version or shard.shard_kind is ShardKind.ADOPTED:
+    for shard in in_order(lake_state.shards_of(study)):
+        if shard.study_version != version or shard.shard_kind is ShardKind.ADOPTED:
             continue
         latest = lake_state.latest_attempt(shard.shard_id)
         if latest is not None and latest.phase is Phase.VERIFIED and latest.failure_code is None:
@@ -320,7 +340,9 @@ def _obstacle(
 
 def _refusal(session: Session, shard: Sharded) -> Obstacle | None:
     provider, model, client_name = shard.provider, shard.request_model, shard.client_name
-    if session.providers.is_refused(client_name):
+    if session.providers.is_unreachable(client_name):
+        return Obstacle(f"{client_name} to be reached")
+    if session.providers.is_out(client_name):
         needed = "the folder that was used before" if shard.mode is Mode.FILES else f"a key that {provider} accepts"
         return Obstacle(needed, passes_by_itself=False)
     if (client_name, model) in session.paused:
