@@ -17,7 +17,8 @@ from batchpond import views as lens
 from batchpond.lake import tables
 from batchpond.lake.schemas import EVENTS, IMPORTED_JUDGMENTS, ITEMS, TABLES
 from batchpond.lake.store import LENS
-from batchpond.views import database, forms
+from batchpond.views import database
+from batchpond.views import database as forms
 from tests.rigs.lakes import LakeBuilder
 
 OTHER_PYTHON = "BATCHPOND_OTHER_PYTHON"  # an interpreter with another line of DuckDB
