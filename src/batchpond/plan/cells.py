@@ -31,8 +31,7 @@ from batchpond.study.spec import (
     Unsupported,
 )
 from batchpond.tasks.pairwise import TASK
-from batchpond.tasks.rubrics import Rubric
-from batchpond.tasks.templates import Template
+from batchpond.tasks.templates import Rubric, Template
 
 if TYPE_CHECKING:
     import duckdb

@@ -20,9 +20,8 @@ from batchpond.model import ErrorClass, Mode
 from batchpond.study.typed import about, at_most, between, entries, form
 from batchpond.tasks.base import Rule
 from batchpond.tasks.pairwise import PairwiseRule
-from batchpond.tasks.rubrics import Rubric
 from batchpond.tasks.tactics import Tactic
-from batchpond.tasks.templates import PAIRWISE, Template
+from batchpond.tasks.templates import PAIRWISE, Rubric, Template
 
 THINKING_DEFAULT = "default"
 HALF = 0.5
