@@ -26,8 +26,7 @@ from batchpond.plan import drafts, versions
 from batchpond.plan.cells import Modules
 from batchpond.plan.drafts import Draft, StageDraft
 from batchpond.plan.forecast import Forecast, forecast
-from batchpond.plan.items import SqlRows
-from batchpond.plan.pairs import Balance, balance
+from batchpond.plan.items import Balance, SqlRows, balance
 from batchpond.plan.report import (
     CellReport,
     Counted,

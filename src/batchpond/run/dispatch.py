@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from batchpond.errors import ExitCode
 from batchpond.lake import tables
@@ -29,6 +30,8 @@ REQUEUES_MAX = 8
 _QUEUED_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN})
 REJECTIONS_MAX = 12
 DOUBTS_MAX = 6
+LAST: Final = 1_000_000
+ALL: Final = ""  # the scope of what all shards could take from each other: money
 
 
 class Readiness(StrEnum):
@@ -211,10 +214,51 @@ def _has_unsent(session: Session, study: str) -> bool:
     )
 
 
+def tier_of(shard: Sharded) -> int:
+    """Return a shard's tier, from 1 on; the smallest goes first."""
+    return shards.FIRST if shard.tier is None else shard.tier
+
+
+def in_order(shards: Iterable[Sharded]) -> list[Sharded]:
+    """Return shards by tier, and within one as they were made."""
+    return sorted(shards, key=tier_of)
+
+
+@dataclass(slots=True)
+class Precedence:
+    """The tiers that wait in a pass, by what for: money, a provider, a provider's model."""
+
+    _waiting: dict[str, int] = field(default_factory=dict)
+
+    def hold(self, shard: Sharded, scope: str) -> None:
+        """Note that a shard waits, so that no later tier takes what it waits for."""
+        self._waiting[scope] = min(tier_of(shard), self._waiting.get(scope, LAST))
+
+    def before(self, shard: Sharded) -> int | None:
+        """Return the tier that a shard must let go first, if there is one."""
+        scopes = (ALL, of_provider(shard), of_model(shard))
+        first = min(self._waiting.get(scope, LAST) for scope in scopes)
+        return first if first < tier_of(shard) else None
+
+    def is_for_money(self, shard: Sharded) -> bool:
+        """Whether what a shard must let go first waits for money, which waiting alone does not bring."""
+        return self._waiting.get(ALL, LAST) < tier_of(shard)
+
+
+def of_provider(shard: Sharded) -> str:
+    """Return the scope of a provider's account."""
+    return shard.provider
+
+
+def of_model(shard: Sharded) -> str:
+    """Return the scope of a provider's model."""
+    return f"{shard.provider}/{shard.request_model}"
+
+
 def candidates(store: Store, lake_state: LakeState, study: str) -> Iterator[tuple[Sharded, Attempt | None]]:
     """Yield the study's shards of the current version that are not done, with their latest attempt, tier by tier."""
     version = lake_state.current_versions.get(study)
-    for shard in shards.in_order(lake_state.shards_of(study)):
+    for shard in in_order(lake_state.shards_of(study)):
         if shard.study_version != version or shard.shard_kind is ShardKind.ADOPTED:
             continue
         latest = lake_state.latest_attempt(shard.shard_id)
@@ -226,7 +270,7 @@ def candidates(store: Store, lake_state: LakeState, study: str) -> Iterator[tupl
 
 def _send_study(session: Session, study: str, approval: Approval, trigger: Trigger) -> None:
     waiting_for: Counter[tuple[str, ExitCode]] = Counter()
-    precedence = shards.Precedence()
+    precedence = Precedence()
     budget: Budget | None = None
     settings = config.load(session.store.path)
     for shard, latest in candidates(session.store, session.lake_state, study):
@@ -239,7 +283,7 @@ def _send_study(session: Session, study: str, approval: Approval, trigger: Trigg
             case Readiness.WAITING:
                 if latest is not None and latest.phase in {Phase.REJECTED, Phase.VERIFIED, Phase.ABSENT}:
                     session.n_waiting += 1
-                    precedence.hold(shard, shards.of_model(shard))
+                    precedence.hold(shard, of_model(shard))
                 continue
             case Readiness.HELD:
                 waiting_for[_REFUSED.reason, _REFUSED.exit_code] += 1
@@ -283,11 +327,11 @@ _REFUSED = Obstacle(
 
 
 def _obstacle(
-    session: Session, shard: Sharded, settings: config.Config, budget: Budget, precedence: shards.Precedence
+    session: Session, shard: Sharded, settings: config.Config, budget: Budget, precedence: Precedence
 ) -> Obstacle | None:
     found = _refusal(session, shard) or _full_queue(session, shard, settings)
     if found is None and not budget.allows(shard):
-        return Obstacle("money: the approved cost is reserved or spent", passes_by_itself=False, holds=shards.ALL)
+        return Obstacle("money: the approved cost is reserved or spent", passes_by_itself=False, holds=ALL)
     before = precedence.before(shard)
     if found is None and before is not None:
         return Obstacle(f"tier {before} to be sent first", passes_by_itself=not precedence.is_for_money(shard))
@@ -318,12 +362,12 @@ def _full_queue(session: Session, shard: Sharded, settings: config.Config) -> Ob
         for a in session.lake_state.attempts.values()
         if a.provider == provider and a.mode is Mode.BATCH and a.phase in _QUEUED_PHASES
     ]
-    of_model = [intent for intent in waiting if intent.request_model == model]
+    waiting_for_model = [intent for intent in waiting if intent.request_model == model]
     of_account = _over(settings.of_account(provider), provider, shard, waiting)
     if of_account is not None:
-        return Obstacle(of_account, holds=shards.of_provider(shard))
-    found = _over(settings.of_model(provider, model), model, shard, of_model)
-    return None if found is None else Obstacle(found, holds=shards.of_model(shard))
+        return Obstacle(of_account, holds=of_provider(shard))
+    found = _over(settings.of_model(provider, model), model, shard, waiting_for_model)
+    return None if found is None else Obstacle(found, holds=of_model(shard))
 
 
 def _over(limits: config.Limits, name: str, shard: Sharded, waiting: list[Intent]) -> str | None:
