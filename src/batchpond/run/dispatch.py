@@ -276,7 +276,9 @@ def _obstacle(
 
 def _refusal(session: Session, shard: Sharded) -> Obstacle | None:
     provider, model, client_name = shard.provider, shard.request_model, shard.client_name
-    if session.providers.is_refused(client_name):
+    if session.providers.is_unreachable(client_name):
+        return Obstacle(f"{client_name} to be reached")
+    if session.providers.is_out(client_name):
         needed = "the folder that was used before" if shard.mode is Mode.FILES else f"a key that {provider} accepts"
         return Obstacle(needed, passes_by_itself=False)
     if (client_name, model) in session.paused:

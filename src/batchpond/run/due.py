@@ -5,7 +5,7 @@ They are cut into shards; set-based throughout.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -412,16 +412,3 @@ def _shard_rows(store: Store, new: NewShard) -> pa.Table:
         pa.nulls(n, pa.string()) if new.custom_ids is None else pa.array(new.custom_ids, pa.string()),
     ]
     return pa.Table.from_arrays(columns, schema=SHARD_REQUESTS.schema)
-
-
-def parser_ids_of(connection: duckdb.DuckDBPyConnection, shard_ids: Collection[str]) -> dict[str, set[str]]:
-    """Return the answer rules that any study has for the requests of each shard."""
-    rows = connection.execute(
-        "SELECT DISTINCT shard_id, parser_id FROM plan JOIN"
-        " (SELECT shard_id, request_id FROM shard_requests WHERE list_contains($1, shard_id)) USING (request_id)",
-        [list(shard_ids)],
-    ).fetchall()
-    found: dict[str, set[str]] = {}
-    for shard_id, parser_id in rows:
-        found.setdefault(shard_id, set()).add(parser_id)
-    return found

@@ -20,7 +20,7 @@ from enum import StrEnum
 from typing import Final
 
 from batchpond import fields, ids, model
-from batchpond.errors import AccessError, AttentionError, ExitCode, LakeError, ProviderError
+from batchpond.errors import AccessError, AttentionError, ExitCode, LakeError, ProviderError, UnreachableError
 from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, seen_as
 from batchpond.lake.records import Approval, Created, Intent, Planned, Rejected, Sent, Sharded, Uploaded
@@ -161,8 +161,8 @@ def _is_there_by_now(session: Session, provider: BatchProvider, attempt: Attempt
     session.looked_at_s[attempt.client_name] = now_s
     try:
         page = provider.list_page(None)
-    except ProviderError:
-        if attempt.n_sends:
+    except ProviderError as error:
+        if attempt.n_sends or isinstance(error, UnreachableError):
             raise
         return False  # as where no server lists anything: this guards against copies of a lake
     found = matches(session, provider, attempt, page.batches)
@@ -367,7 +367,7 @@ def _rejected(session: Session, attempt: Attempt, answer: model.Rejected) -> Sen
     message = f"{attempt.provider} refused a batch of {attempt.intent.n_requests} requests: {answer.message}"
     match answer.error_class:
         case ErrorClass.ACCESS:
-            session.providers.refuse(
+            session.providers.put_out(
                 attempt.client_name,
                 AccessError(message, hint="mend the key, then run `batchpond sync`; no batch was created"),
             )
@@ -451,6 +451,8 @@ def _listed(session: Session, provider: BatchProvider, attempt: Attempt) -> tupl
 def _batches(session: Session, provider: BatchProvider, wanted: datetime) -> tuple[RemoteBatch, ...]:
     try:
         return list_since(provider, wanted).batches
+    except UnreachableError:
+        raise
     except ProviderError as error:
         # Some servers list nothing at all; a lake that was never copied has nothing to look for.
         session.note(

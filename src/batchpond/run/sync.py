@@ -131,10 +131,11 @@ def bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
         from batchpond.run.collect import collect_ended
 
         collect_ended(session, seen)
-    if _count(session.lake_state, READ_PHASES):
+    attempts = [a for a in session.lake_state.attempts.values() if a.phase in READ_PHASES and a.downloads]
+    if attempts and not session.rules.is_all_read(attempts):
         from batchpond.run.collect import read_what_is_unread
 
-        read_what_is_unread(session)
+        read_what_is_unread(session, attempts)
 
 
 def _take_in_live(session: Session) -> None:
@@ -206,7 +207,7 @@ def _poll(
     missing = _missing(session, client_name)
     unseen = [pair for pair in missing.items() if pair[1].attempt_id not in seen and pair[0] not in waiting]
     for batch_id, attempt in [*list(waiting.items())[:gets_max], *unseen[:GETS_MAX]]:
-        if session.providers.is_refused(client_name):
+        if session.providers.is_out(client_name):
             return
         with session.isolated(client_name, f"asking for batch {batch_id}"):
             check_host(attempt, provider)
