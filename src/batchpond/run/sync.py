@@ -83,7 +83,7 @@ def sync_once(
         resolve_unknowns(session)
         finish_adoptions(session)
         _take_in_live(session)
-        _bring_in(session, poll_open(session))
+        bring_in(session, poll_open(session))
         if submit_due:
             send_due(session)
             resolve_unknowns(session, _just_sent(session.lake_state))
@@ -125,7 +125,7 @@ def _tell_conflicts(session: Session, known: set[str]) -> None:
         )
 
 
-def _bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
+def bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     """Collect what ended and read what is unread; without either, nothing of what reads answers is loaded."""
     if _count(session.lake_state, frozenset({Phase.ENDED})):
         from batchpond.run.collect import collect_ended
