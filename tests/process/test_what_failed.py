@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.rigs.fake_openai import FakeOpenAI, fake_openai
+from tests.rigs.fake_openai import Answer, FakeOpenAI, error, fake_openai
 from tests.rigs.program import STUDY, N, Program
 
 
@@ -82,3 +82,43 @@ def test_results_that_are_about_to_be_deleted_count_down(account: FakeOpenAI, pr
     account.batches[0]["output_file_id"] = f"file-out-{account.batches[0]['id']}"
     assert program.sync().returncode == 0
     assert "deleted" not in program.run("status").stderr
+
+
+def test_an_empty_account_waits_for_a_person_and_not_for_time(account: FakeOpenAI, program: Program) -> None:
+    """A 429 for want of credit is asked about once: later passes send nothing of the account and say why, exit 3."""
+    program.prepare(max_requests=4)
+    account.refusals = [error(429, "insufficient_quota")] * 9
+    told = program.submit()
+    assert told.returncode == 3
+    assert "add credit" in told.stderr
+    for _ in range(2):
+        done = program.sync()
+        assert done.returncode == 3
+        assert f"{N} requests of study small (3 batches) wait for credit at openai" in done.stderr
+    assert account.count("POST", "/batches") == 1
+    account.refusals = []
+    assert program.submit().returncode == 0
+    assert len(account.batches) == 3
+
+
+def test_what_is_put_off_says_until_when_and_is_not_missing(account: FakeOpenAI, program: Program) -> None:
+    """A full queue is a wait with an end, in `sync`, `status` and the views."""
+    account.is_held = True
+    assert program.submit().returncode == 0
+    full = {"code": "token_limit_exceeded", "message": "Enqueued token limit reached", "line": None}
+    account.batches[0] |= {"status": "failed", "errors": {"object": "list", "data": [full]}}
+    for _ in range(2):
+        told = program.sync().stderr
+        assert f"{N} requests of study small (1 batch) wait for openai to be asked again: back-off until 20" in told
+        assert "nothing pending" not in told
+    assert program.rows("select request_state, count(*) as n from results group by all") == [
+        {"request_state": "planned", "n": N}
+    ]
+    assert "missing" not in program.run("status").stderr
+
+
+def test_a_batch_that_was_found_again_was_created(account: FakeOpenAI, program: Program) -> None:
+    """Defect 4.2: a submit whose answer was lost, and that found its batch at once, says that one was created."""
+    account.create_answers = [Answer(None)]
+    told = program.submit()
+    assert "1 batch created, 1 of them found again" in told.stderr
