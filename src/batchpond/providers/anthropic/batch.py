@@ -63,6 +63,7 @@ DESCRIPTOR: Final = Descriptor(
     create_deadline_s=600.0,
     settle_s=1_800.0,
     results_retention_days=29,
+    has_known_retention=True,
     has_token=False,
     takes_schema=True,
     caveats=(

@@ -46,6 +46,7 @@ DESCRIPTOR: Final = Descriptor(
     create_deadline_s=120.0,
     settle_s=900.0,
     results_retention_days=30,
+    has_known_retention=True,
     has_token=True,
     caveats=(
         "OpenAI deletes result files 30 days after a batch ends: sync before that",
