@@ -15,6 +15,7 @@ from batchpond.lake.records import AdoptedShard, Approval, Intent, Rounds, Shard
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
 from batchpond.plan import versions
+from batchpond.plan.shards import FIRST
 from batchpond.providers import registry
 from batchpond.run import due
 from batchpond.run.send import Sending, send_shard
@@ -238,7 +239,7 @@ def _has_unsent(session: Session, study: str) -> bool:
 
 def tier_of(shard: Sharded) -> int:
     """Return a shard's tier, from 1 on; the smallest goes first."""
-    return shards.FIRST if shard.tier is None else shard.tier
+    return FIRST if shard.tier is None else shard.tier
 
 
 def in_order(shards: Iterable[Sharded]) -> list[Sharded]:
