@@ -35,7 +35,7 @@ DEFAULT_LAKE = Path("lake")
 # In the order in which a study flows through them.
 COMMANDS = (
     "init", "demo", "keys", "templates", "run", "plan", "submit", "live", "sync", "status", "retry", "cancel",
-    "resolve", "adopt", "query", "views", "results", "rank", "report", "export", "import", "audit", "doctor",
+    "resolve", "adopt", "recover", "query", "views", "results", "rank", "report", "export", "import", "audit", "doctor",
     "simulate",
 )  # fmt: skip
 # The commands that stand in the file of another one, to which they belong, under their own names.

@@ -107,7 +107,7 @@ def read_templates(study: Study) -> list[Template]:
     for spec in study.templates:
         if spec.file is not None:
             template = Template(spec.template_id, read_text(study.base_path / spec.file, SIZE_MAX_BYTES))
-            template.check(spec.file)
+            template.check(spec.file, literal=spec.literal)
             found.append(template)
         else:
             found.append(builtin()[spec.template_id] if spec.text is None else Template(spec.template_id, spec.text))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -15,7 +14,8 @@ from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNSENT_PHASES, Attempt, 
 from batchpond.lake.records import AdoptedShard, Approval, Intent, Rounds, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
-from batchpond.plan import shards, versions
+from batchpond.plan import versions
+from batchpond.plan.shards import FIRST
 from batchpond.providers import registry
 from batchpond.run import due
 from batchpond.run.send import Sending, send_shard
@@ -32,6 +32,9 @@ REJECTIONS_MAX = 12
 DOUBTS_MAX = 6
 LAST: Final = 1_000_000
 ALL: Final = ""  # the scope of what all shards could take from each other: money
+_DOUBLINGS_MAX = 16
+_MESSAGE_CHARS = 120
+_MONEY = "money: the approved cost is reserved or spent; `batchpond submit` approves more"
 
 
 class Readiness(StrEnum):
@@ -64,6 +67,30 @@ def readiness(attempt: Attempt | None, trigger: Trigger) -> Readiness:
     return Readiness.DONE if attempt.phase in due.OVER_PHASES else Readiness.WAITING
 
 
+def ready_at(attempt: Attempt) -> datetime | None:
+    """Return when the back-off of a shard that was refused, not clearly answered or not run is over, None without one.
+
+    Where the waits have been long enough it is the last of them that is over then; whether more is tried is another
+    matter. Pure.
+    """
+    ordinal = attempt.intent.ordinal
+    queue_wait = _doubled(QUEUE_BACKOFF_FIRST, ordinal, QUEUE_BACKOFF_MAX)
+    if attempt.phase is Phase.REJECTED and attempt.rejection is not None:
+        since = attempt.rejection.occurred_at
+        wait = _doubled(BACKOFF_FIRST, attempt.n_rejections, BACKOFF_MAX)
+        return max(since + wait, attempt.rejection.retry_at or since)
+    if attempt.phase is Phase.ABSENT and ordinal > 1 and attempt.observed:
+        return attempt.observed[-1].occurred_at + queue_wait
+    if due.is_requeued(attempt) and attempt.status is not None:
+        return attempt.status.occurred_at + queue_wait
+    return None
+
+
+def _doubled(first: timedelta, n: int, at_most: timedelta) -> timedelta:
+    """Return the n-th of waits that double."""
+    return min(first * 2.0 ** min(n - 1, _DOUBLINGS_MAX), at_most)
+
+
 def _after_rejection(attempt: Attempt, trigger: Trigger) -> Readiness:
     rejection = attempt.rejection
     if rejection is None:
@@ -72,31 +99,27 @@ def _after_rejection(attempt: Attempt, trigger: Trigger) -> Readiness:
         return Readiness.READY if trigger.is_explicit else Readiness.HELD
     if attempt.n_rejections > REJECTIONS_MAX and not trigger.is_explicit:
         return Readiness.HELD
-    wait = min(BACKOFF_FIRST * 2 ** (attempt.n_rejections - 1), BACKOFF_MAX)
-    ready_at = max(rejection.occurred_at + wait, rejection.retry_at or rejection.occurred_at)
-    return Readiness.READY if trigger.now >= ready_at else Readiness.WAITING
+    return _after_wait(attempt, trigger)
 
 
 def _after_doubt(attempt: Attempt, trigger: Trigger) -> Readiness:
     """Ask ever more rarely for a batch whose creates all end without a clear answer, and then leave it to a person."""
-    ordinal = attempt.intent.ordinal
-    if ordinal == 1 or trigger.is_explicit or not attempt.observed:
+    if trigger.is_explicit:
         return Readiness.READY
-    if ordinal > DOUBTS_MAX:
+    if attempt.intent.ordinal > DOUBTS_MAX and attempt.observed:
         return Readiness.HELD
-    wait = min(QUEUE_BACKOFF_FIRST * 2 ** (ordinal - 1), QUEUE_BACKOFF_MAX)
-    return Readiness.READY if trigger.now >= attempt.observed[-1].occurred_at + wait else Readiness.WAITING
+    return _after_wait(attempt, trigger)
 
 
 def _after_failure(attempt: Attempt, trigger: Trigger) -> Readiness:
-    ordinal = attempt.intent.ordinal
-    if ordinal > REQUEUES_MAX:
+    if attempt.intent.ordinal > REQUEUES_MAX:
         return Readiness.READY if trigger.is_explicit else Readiness.HELD
-    failed_at = attempt.status.occurred_at if attempt.status else None
-    wait = min(QUEUE_BACKOFF_FIRST * 2 ** (ordinal - 1), QUEUE_BACKOFF_MAX)
-    if failed_at is None or trigger.now - failed_at >= wait:
-        return Readiness.READY
-    return Readiness.WAITING
+    return _after_wait(attempt, trigger)
+
+
+def _after_wait(attempt: Attempt, trigger: Trigger) -> Readiness:
+    at = ready_at(attempt)
+    return Readiness.READY if at is None or trigger.now >= at else Readiness.WAITING
 
 
 def finish_adoptions(session: Session) -> None:
@@ -216,7 +239,7 @@ def _has_unsent(session: Session, study: str) -> bool:
 
 def tier_of(shard: Sharded) -> int:
     """Return a shard's tier, from 1 on; the smallest goes first."""
-    return shards.FIRST if shard.tier is None else shard.tier
+    return FIRST if shard.tier is None else shard.tier
 
 
 def in_order(shards: Iterable[Sharded]) -> list[Sharded]:
@@ -269,7 +292,7 @@ def candidates(store: Store, lake_state: LakeState, study: str) -> Iterator[tupl
 
 
 def _send_study(session: Session, study: str, approval: Approval, trigger: Trigger) -> None:
-    waiting_for: Counter[tuple[str, ExitCode]] = Counter()
+    waiting: dict[tuple[str, ExitCode], list[Sharded]] = {}
     precedence = Precedence()
     budget: Budget | None = None
     settings = config.load(session.store.path)
@@ -277,33 +300,39 @@ def _send_study(session: Session, study: str, approval: Approval, trigger: Trigg
         if shard.mode is Mode.LIVE:
             session.n_live += shard.n_requests
             continue
+        obstacle: Obstacle | None
         match readiness(latest, trigger):
             case Readiness.DONE:
                 continue
             case Readiness.WAITING:
-                if latest is not None and latest.phase in {Phase.REJECTED, Phase.VERIFIED, Phase.ABSENT}:
-                    session.n_waiting += 1
-                    precedence.hold(shard, of_model(shard))
-                continue
+                obstacle = _back_off(shard, latest)
+                if obstacle is None:
+                    continue
             case Readiness.HELD:
-                waiting_for[_REFUSED.reason, _REFUSED.exit_code] += 1
-                continue
+                obstacle = _held(shard, latest)
             case Readiness.READY:
                 budget = budget or Budget.of(session, approval)
-                obstacle = _obstacle(session, shard, settings, budget, precedence)
+                obstacle = _obstacle(session, shard, settings, budget, precedence, trigger)
         if obstacle is not None:
             if obstacle.holds is not None:
                 precedence.hold(shard, obstacle.holds)
-            waiting_for[obstacle.reason, obstacle.exit_code] += 1
+            waiting.setdefault((obstacle.reason, obstacle.exit_code), []).append(shard)
             session.n_waiting += obstacle.passes_by_itself
             continue
         with session.isolated(shard.client_name, f"sending {shard.n_requests} requests to {shard.client_name}"):
             if send_shard(session, shard, approval) is Sending.WAITING:
                 session.n_waiting += 1
-            else:
+            elif budget is not None:
                 budget.reserve(shard)
-    for (reason, exit_code), n in waiting_for.items():
-        session.note(Severity.INFO, f"{n} shards of study {study} wait for {reason}", exit_code=exit_code)
+    _tell_waiting(session, study, waiting)
+
+
+def _tell_waiting(session: Session, study: str, waiting: dict[tuple[str, ExitCode], list[Sharded]]) -> None:
+    for (reason, exit_code), held in waiting.items():
+        n_requests = sum(shard.n_requests for shard in held)
+        batches = "1 batch" if len(held) == 1 else f"{len(held):,} batches"
+        text = f"{n_requests:,} requests of study {study} ({batches}) wait for {reason}"
+        session.note(Severity.INFO, text, exit_code=exit_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,19 +348,55 @@ class Obstacle:
     exit_code: ExitCode = ExitCode.DONE
 
 
-_REFUSED = Obstacle(
-    "a person: the provider refused them, or never answered clearly",
-    passes_by_itself=False,
-    exit_code=ExitCode.ATTENTION,
-)
+def _back_off(shard: Sharded, latest: Attempt | None) -> Obstacle | None:
+    """Return until when a shard waits that will be sent again; None for one that is at the provider."""
+    at = None if latest is None else ready_at(latest)
+    if at is None:
+        return None
+    reason = f"{shard.client_name} to be asked again: back-off until {at:%Y-%m-%d %H:%M} UTC"
+    return Obstacle(reason, holds=of_model(shard))
+
+
+def _held(shard: Sharded, latest: Attempt | None) -> Obstacle:
+    """Return what a person has to do about a shard that is not sent again by itself."""
+    rejection = latest.rejection if latest is not None and latest.phase is Phase.REJECTED else None
+    if rejection is not None and rejection.error_class is ErrorClass.BILLING:
+        return _no_credit(shard)
+    why = f"{shard.client_name} never answered clearly" if rejection is None else f"{shard.client_name} refused them"
+    said = f" ({' '.join(rejection.message.split())[:_MESSAGE_CHARS]})" if rejection is not None else ""
+    reason = f"a person: {why}{said}; mend the cause, then `batchpond submit {shard.study}`"
+    return Obstacle(reason, passes_by_itself=False, exit_code=ExitCode.ATTENTION)
+
+
+def _no_credit(shard: Sharded) -> Obstacle:
+    reason = f"credit at {shard.client_name}: add some there, then `batchpond submit {shard.study}`"
+    return Obstacle(reason, passes_by_itself=False, exit_code=ExitCode.ATTENTION)
+
+
+def _lacks_credit(session: Session, client_name: str) -> bool:
+    """Whether a provider refused a batch for want of money, which holds for the account and not for one batch."""
+    return any(
+        attempt.phase is Phase.REJECTED
+        and attempt.client_name == client_name
+        and attempt.rejection is not None
+        and attempt.rejection.error_class is ErrorClass.BILLING
+        for attempt in session.lake_state.attempts.values()
+    )
 
 
 def _obstacle(
-    session: Session, shard: Sharded, settings: config.Config, budget: Budget, precedence: Precedence
+    session: Session,
+    shard: Sharded,
+    settings: config.Config,
+    budget: Budget,
+    precedence: Precedence,
+    trigger: Trigger,
 ) -> Obstacle | None:
+    if not trigger.is_explicit and _lacks_credit(session, shard.client_name):
+        return _no_credit(shard)
     found = _refusal(session, shard) or _full_queue(session, shard, settings)
     if found is None and not budget.allows(shard):
-        return Obstacle("money: the approved cost is reserved or spent", passes_by_itself=False, holds=ALL)
+        return Obstacle(_MONEY, passes_by_itself=False, holds=ALL)
     before = precedence.before(shard)
     if found is None and before is not None:
         return Obstacle(f"tier {before} to be sent first", passes_by_itself=not precedence.is_for_money(shard))
@@ -345,6 +410,8 @@ def _refusal(session: Session, shard: Sharded) -> Obstacle | None:
     if session.providers.is_out(client_name):
         needed = "the folder that was used before" if shard.mode is Mode.FILES else f"a key that {provider} accepts"
         return Obstacle(needed, passes_by_itself=False)
+    if (client_name, "") in session.paused:
+        return _no_credit(shard)
     if (client_name, model) in session.paused:
         return Obstacle(f"{client_name} to take {model} batches again")
     is_opaque = shard.mode is not Mode.FILES and registry.module(provider).DESCRIPTOR.is_opaque

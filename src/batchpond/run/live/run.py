@@ -48,6 +48,7 @@ from batchpond.run.live.spool import Spool
 from batchpond.run.session import Note, Providers, Session, Severity, worst_exit_code
 from batchpond.study import config_file, typed
 from batchpond.study.typed import Table, between
+from batchpond.text import did_you_mean
 from batchpond.views.refresh import refresh
 
 CONCURRENCY_MAX: Final = 256
@@ -464,7 +465,7 @@ def check_studies(store: Store, studies: Collection[str]) -> None:
             known = ", ".join(sorted(approved)) or "none"
             raise UsageError(
                 f"study {study!r} was never submitted (submitted: {known})",
-                hint=f"`batchpond submit {study}` shows the cost and approves it",
+                hint=did_you_mean(study, approved, f"`batchpond submit {study}` shows the cost and approves it"),
             )
 
 
