@@ -8,6 +8,7 @@ BatchpondError                1  failed
 ├── LakeError                 5  the lake is damaged, newer than this program, or the disk failed
 ├── BusyError                75  another writer holds the lake
 └── ProviderError             1  a provider answered in a way that stops this step
+    └── UnreachableError      1  no connection to a provider came about: the rest of its work waits for the next pass
 """
 
 from __future__ import annotations
@@ -76,3 +77,7 @@ class BusyError(BatchpondError):
 
 class ProviderError(BatchpondError):
     """A provider refused or failed a call after all permitted retries."""
+
+
+class UnreachableError(ProviderError):
+    """No connection to a provider's address came about, so nothing reached it; asking it for more now is no use."""

@@ -19,7 +19,7 @@ from batchpond.providers import registry
 from batchpond.providers.shared import known
 from batchpond.providers.shared.lines import SCHEMA
 from batchpond.study.spec import THINKING_DEFAULT, ModelSpec, Unsupported
-from batchpond.study.toml import did_you_mean
+from batchpond.study.typed import did_you_mean
 
 WISHES: Final = frozenset({SCHEMA, "include_thoughts"})
 """Settings that ask for something where it can be had; without it the same question is asked."""

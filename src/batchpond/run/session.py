@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from batchpond.clock import Clock
-from batchpond.errors import AccessError, BatchpondError, ExitCode, LakeError
+from batchpond.errors import AccessError, BatchpondError, ExitCode, LakeError, UnreachableError
 from batchpond.lake.attempts import Attempt, LakeState, fold
 from batchpond.lake.events import EventLog
 from batchpond.lake.records import Event
@@ -21,6 +21,7 @@ from batchpond.lake.store import Store
 from batchpond.model import RemoteBatch
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
+from batchpond.run.rules import Rules
 from batchpond.study import settings as config
 
 SETTLE_VARIABLE = "BATCHPOND_TEST_SETTLE_S"
@@ -62,6 +63,11 @@ class Counts:
     n_mismatched: int = 0
     n_read_again: int = 0
 
+    @property
+    def n_existing(self) -> int:
+        """How many batches there are that were not known before: created, or created and found again."""
+        return self.n_created + self.n_adopted
+
 
 def worst_exit_code(notes: Iterable[Note]) -> ExitCode:
     """Return the exit code that notes add up to."""
@@ -73,13 +79,14 @@ def worst_exit_code(notes: Iterable[Note]) -> ExitCode:
 class Providers:
     """The providers a pass may call, connected when first needed; as a context, closed with it.
 
-    A provider whose key is missing or refused is out for the rest of the pass; the others go on.
+    A provider whose key is missing or refused, or that cannot be reached, is out for the rest of the pass; the others
+    go on.
     """
 
     def __init__(self, connect: Callable[[str], BatchProvider]) -> None:
         self._connect = connect
         self._connected: dict[str, BatchProvider] = {}
-        self._refused: dict[str, AccessError] = {}
+        self._out: dict[str, AccessError | UnreachableError] = {}
 
     @classmethod
     def of_environment(cls, clock: Clock, lake_path: Path) -> Providers:
@@ -104,24 +111,28 @@ class Providers:
         self._connected.clear()
 
     def get(self, name: str) -> BatchProvider:
-        """Return the provider; raises AccessError when its key is missing or was refused."""
-        if name in self._refused:
-            raise self._refused[name]
+        """Return the provider; raises the AccessError or UnreachableError that put it out for this pass."""
+        if name in self._out:
+            raise self._out[name]
         if name not in self._connected:
             try:
                 self._connected[name] = self._connect(name)
             except AccessError as error:
-                self._refused[name] = error
+                self._out[name] = error
                 raise
         return self._connected[name]
 
-    def refuse(self, name: str, error: AccessError) -> None:
+    def put_out(self, name: str, error: AccessError | UnreachableError) -> None:
         """Stop calling a provider for the rest of the pass."""
-        self._refused[name] = error
+        self._out[name] = error
 
-    def is_refused(self, name: str) -> bool:
+    def is_out(self, name: str) -> bool:
         """Whether the provider is out for this pass."""
-        return name in self._refused
+        return name in self._out
+
+    def is_unreachable(self, name: str) -> bool:
+        """Whether the provider is out because no connection to it came about."""
+        return isinstance(self._out.get(name), UnreachableError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +152,7 @@ class Listing:
 class Session:
     """The state of a pass. Make it while holding the lake's lock.
 
+    `paused` are the clients' models that take no more in this pass, with an empty model for all of a client's.
     `listed` has the batches of a client since a study was planned, `heads` the first custom_id of looked-into results,
     `listings` what a client listed to find refused creates, `looked_at_s` when its batches were listed last.
     """
@@ -150,6 +162,7 @@ class Session:
     log: EventLog
     lake_state: LakeState
     on_note: Callable[[Note], None]
+    rules: Rules
     notes: list[Note] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
     paused: set[tuple[str, str]] = field(default_factory=set)
@@ -166,7 +179,7 @@ class Session:
     def begin(cls, store: Store, providers: Providers, on_note: Callable[[Note], None] | None = None) -> Session:
         """Read the lake's events."""
         log = EventLog(store)
-        return cls(store, providers, log, fold(log.events), on_note or (lambda _: None))
+        return cls(store, providers, log, fold(log.events), on_note or (lambda _: None), Rules(store))
 
     def record(self, *events: Event) -> bool:
         """Append events and fold those that are new; returns whether any was."""
@@ -218,8 +231,11 @@ class Session:
         except LakeError:
             raise
         except AccessError as error:
-            self.providers.refuse(provider, error)
+            self.providers.put_out(provider, error)
             self.note(Severity.ERROR, error.message, hint=error.hint, exit_code=error.exit_code)
+        except UnreachableError as error:
+            self.providers.put_out(provider, error)
+            self.note(Severity.WARNING, f"{what}: {error.message}", hint=error.hint, exit_code=error.exit_code)
         except BatchpondError as error:
             self.note(Severity.WARNING, f"{what}: {error.message}", hint=error.hint, exit_code=error.exit_code)
 

@@ -23,8 +23,7 @@ from batchpond.study.spec import (
     Select,
     TemplateSpec,
 )
-from batchpond.study.toml import Table
-from batchpond.study.typed import read
+from batchpond.study.typed import Table, read
 from batchpond.tasks import registry
 from batchpond.tasks import rubrics as known_rubrics
 from batchpond.tasks import templates as known_templates

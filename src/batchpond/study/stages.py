@@ -22,7 +22,7 @@ from batchpond.study.spec import (
     RowsSpec,
     StageSpec,
 )
-from batchpond.study.toml import Table
+from batchpond.study.typed import Table
 from batchpond.tasks import tactics
 from batchpond.tasks.base import Rule
 from batchpond.tasks.generation import GenerationRule

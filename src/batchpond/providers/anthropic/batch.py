@@ -51,6 +51,7 @@ _HEAD, _TAIL = b'{"requests":[', b"]}"
 
 DESCRIPTOR: Final = Descriptor(
     name="anthropic",
+    batch_id_prefix="msgbatch_",
     default_base_url="https://api.anthropic.com",
     base_url_env="ANTHROPIC_BASE_URL",
     key_env=("ANTHROPIC_API_KEY",),
@@ -62,6 +63,7 @@ DESCRIPTOR: Final = Descriptor(
     create_deadline_s=600.0,
     settle_s=1_800.0,
     results_retention_days=29,
+    has_known_retention=True,
     has_token=False,
     takes_schema=True,
     caveats=(

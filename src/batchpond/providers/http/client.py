@@ -7,6 +7,7 @@ exception that leaves this module refers to a request, so none can show a header
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -440,8 +441,11 @@ class HttpClient:
     ) -> T | Again | Fault:
         """Get content from where it is, following redirects to the hosts of content without the key."""
         request = self._request("GET", path)
-        for _ in range(_HOPS_MAX):
+        for hop in range(_HOPS_MAX):
             result = self._exchange(request, seconds, consume)
+            if hop and isinstance(result, Again) and result.reason is RetryReason.CONNECT:
+                # The provider itself was reached: a host of one file's content says nothing about it.
+                return dataclasses.replace(result, reason=RetryReason.CONNECTION_LOST)
             target = self._content_target(result, request)
             if target is None:
                 return result

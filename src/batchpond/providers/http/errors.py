@@ -12,9 +12,9 @@ from urllib.parse import urljoin, urlsplit
 import orjson
 
 from batchpond import fields
-from batchpond.errors import AccessError, ProviderError
+from batchpond.errors import AccessError, ProviderError, UnreachableError
 from batchpond.model import ErrorClass, Unclear
-from batchpond.providers.http.retry import Again, retry_after_s
+from batchpond.providers.http.retry import Again, RetryReason, retry_after_s
 from batchpond.text import redact
 
 MESSAGE_LIMIT: Final = 4_000
@@ -388,6 +388,8 @@ def final(result: object, place: Place, allow: frozenset[int], shape: Shape = di
         case Again():
             wait = f"; it asks to wait {result.after_s:,.0f} s" if result.after_s else ""
             message = f"{place.call} failed: {result.reason}: {redact(result.detail)}{wait}"
+            if result.reason is RetryReason.CONNECT:
+                raise UnreachableError(message, hint=_LATER_HINT)
             raise HttpError(message, hint=_LATER_HINT, status_code=result.status_code, retry_after_s=result.after_s)
         case Fault():
             raise HttpError(f"{place.call} failed: {redact(result.detail)}", error_class=ErrorClass.PERMANENT)

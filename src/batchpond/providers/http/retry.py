@@ -26,6 +26,7 @@ _DURATION: Final = re.compile(rf"(?:{_DURATION_PART.pattern})+", re.ASCII)
 _UNIT_S: Final = {"ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _BACKOFF_FIRST_S: Final = 0.5
 _BACKOFF_MAX_S: Final = 60.0
+_CONNECTS_MAX: Final = 4
 
 T = TypeVar("T")
 
@@ -139,8 +140,9 @@ def run(
     """Call until it returns something other than `Again`; return the last `Again` at the end.
 
     Waits are the server's own or exponential with full jitter from 0.5 to 60 s, and are never
-    begun when they would pass `policy.total_s`, or are the server's and longer than `policy.wait_max_s`.
-    `name` seeds the jitter.
+    begun when they would pass `policy.total_s`, or are the server's and longer than `policy.wait_max_s`. `name` seeds
+    the jitter. An address that no connection comes about to is tried four times, over some seconds: the rest of the
+    pass need not wait for it.
     """
     import tenacity  # noqa: PLC0415  # slow to import, and who reads an error repeats nothing
 
@@ -157,7 +159,8 @@ def run(
     def stop(state: tenacity.RetryCallState) -> bool:
         is_long = (_last(state).after_s or 0.0) > policy.wait_max_s
         is_past = clock.monotonic_s() + state.upcoming_sleep > deadline_s
-        return state.attempt_number >= policy.attempts or is_long or is_past
+        attempts = _CONNECTS_MAX if _last(state).reason is RetryReason.CONNECT else policy.attempts
+        return state.attempt_number >= min(attempts, policy.attempts) or is_long or is_past
 
     def before_sleep(state: tenacity.RetryCallState) -> None:
         if on_wait is not None:

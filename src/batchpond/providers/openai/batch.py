@@ -34,6 +34,7 @@ __all__ = [
 
 DESCRIPTOR: Final = Descriptor(
     name="openai",
+    batch_id_prefix="batch_",
     default_base_url="https://api.openai.com/v1",
     base_url_env="OPENAI_BASE_URL",
     key_env=("OPENAI_API_KEY",),
@@ -45,6 +46,7 @@ DESCRIPTOR: Final = Descriptor(
     create_deadline_s=120.0,
     settle_s=900.0,
     results_retention_days=30,
+    has_known_retention=True,
     has_token=True,
     caveats=(
         "OpenAI deletes result files 30 days after a batch ends: sync before that",
