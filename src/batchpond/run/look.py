@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from batchpond import ids
-from batchpond.errors import AccessError, AttentionError
+from batchpond.errors import AccessError, AttentionError, ForbiddenError
 from batchpond.lake.records import Fresh, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import RemoteBatch
@@ -91,7 +91,7 @@ def _listed(session: Session, study: str, name: str, provider: BatchProvider) ->
     since = min(planned_since(session, study), max(session.store.clock.now() - kept, _EPOCH + WINDOW) - WINDOW)
     try:
         return listed(session, provider, (name, study), since)
-    except AccessError as error:
+    except ForbiddenError as error:
         session.listed[name, study] = (since, ())
         text = f"{error.message}: whether study {study} was asked there before is not known"
         session.note(Severity.WARNING, text, hint="if it may have been, give a key that may list batches")
@@ -100,7 +100,8 @@ def _listed(session: Session, study: str, name: str, provider: BatchProvider) ->
 
 def _of_study(session: Session, study: str, version: str, candidates: Sequence[Stranger]) -> list[Stranger]:
     """Return the batches that hold requests of the study: by their token, or by the first lines of the likeliest."""
-    shards = [new.event for new in due.new_shards(session.store, session.lake_state, study, version, None)]
+    shards = [shard for shard in session.lake_state.shards.values() if shard.study == study]
+    shards += [new.event for new in due.new_shards(session.store, session.lake_state, study, version, None)]
     named, lake_ids = strangers.by_attempt(candidates)
     places = {
         (shard.client_name, attempt_id)
