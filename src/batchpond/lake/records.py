@@ -174,6 +174,14 @@ class Voided(Event):
     shard_id: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fresh(Event):
+    """Somebody said that a study is to be bought whether or not another lake has bought it before."""
+
+    kind = "fresh"
+    study: str
+
+
 # -- an attempt until its batch is known ----------------------------------------------------------
 
 
@@ -440,7 +448,7 @@ class Resolved(OfAttempt):
 KINDS: Final[dict[str, type[Event]]] = {
     record.kind: record
     for record in (
-        Planned, Rounds, Approval, Sharded, Voided, Intent, Uploaded, Sent, Rejected, Unknown, Listed, Candidate,
+        Planned, Rounds, Approval, Sharded, Voided, Fresh, Intent, Uploaded, Sent, Rejected, Unknown, Listed, Candidate,
         Foreign, Absent, Created, Adopted, Status, NotFound, MissingRemote, CancelAsked, DuplicateRemote,
         Downloaded, Verified, Mismatch, Lost, Resolved,
     )

@@ -23,7 +23,7 @@ from batchpond.plan.rounds.rounds import not_in_part
 from batchpond.plan.versions import Again, study_settings
 from batchpond.providers import registry
 from batchpond.run import account, due
-from batchpond.run.dispatch import Readiness, Trigger, candidates, finish_adoptions, readiness, send_due
+from batchpond.run.dispatch import Readiness, Trigger, candidates, finish_adoptions, look_before, readiness, send_due
 from batchpond.run.due import FailureCount
 from batchpond.run.find import resolve_unknowns
 from batchpond.run.session import Counts, Note, Providers, Session
@@ -191,6 +191,7 @@ def submit(
         session = Session.begin(store, providers, on_note)
         failpoints.reach("S0")
         finish_adoptions(session)
+        look_before(session, study)
         _approve(session, shown, max_cost_usd, limit)
         if again:
             due.form_shards(session, study, session.lake_state.approvals[study], again)
