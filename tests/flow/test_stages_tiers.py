@@ -9,7 +9,7 @@ import pytest
 from batchpond.errors import StudyError
 from batchpond.lake.records import Sharded
 from batchpond.lake.store import CONFIG
-from batchpond.plan.shards import ALL, Precedence, in_order, of_model, of_provider
+from batchpond.run.dispatch import ALL, Precedence, in_order, of_model, of_provider
 from batchpond.run.due import new_shards
 from batchpond.study.file import load
 from batchpond_sim.world.world import Settings

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,11 +18,11 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from batchpond import views
+from batchpond import answers, views
 from batchpond.answers import live_lines
 from batchpond.errors import StudyError
 from batchpond.lake.jsonl import RawFile, part_paths, shard_lines
-from batchpond.lake.schemas import JUDGMENTS, RESPONSES, STUDIES, Table
+from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, STUDIES, Table
 from batchpond.lake.store import StagedTable, Store, read_rows
 from batchpond.model import FileRole, Match, Response, ResponseStatus, Take
 from batchpond.providers import registry
@@ -69,7 +70,6 @@ def check(rule: Rule, where: str) -> None:
             raise StudyError(f"{where}.fields.{name} {problem}", hint=_HINT)
 
 
-READER_VERSION = 1
 _ROWS_PER_BATCH = 5_000
 
 PriceRow = Callable[[Response], float | None]
@@ -236,16 +236,32 @@ def parsers(store: Store) -> dict[str, dict[str, Any]]:
     return specs
 
 
-def lacking(store: Store, source: Source, parser_ids: Iterable[str]) -> Lack:
-    """Return what stands in no file yet, whether or not the attempt's requests have those rules."""
-    parts = [part for file in source.files for part in part_paths(store, file)]
-    is_unread = any(not store.has(RESPONSES, _responses_name(source.provider, part)) for part in parts)
+def lacking(published: Collection[str], source: Source, parser_ids: Iterable[str]) -> Lack:
+    """Return what stands in no file yet, responses or judgments of these rules.
+
+    `published` are the files of raw lines, responses and judgments, as `table/name.parquet`.
+    """
+    stems = [stem for file in source.files for stem in _stems(published, file)]
+    is_unread = any(_path(RESPONSES, _responses_name(source.provider, stem)) not in published for stem in stems)
     missing = [
         parser_id
         for parser_id in parser_ids
-        if any(not store.has(JUDGMENTS, _judgments_name(parser_id, part)) for part in parts)
+        if any(_path(JUDGMENTS, _judgments_name(parser_id, stem)) not in published for stem in stems)
     ]
     return Lack(is_unread, frozenset(missing))
+
+
+def _stems(published: Collection[str], file: RawFile) -> Iterator[str]:
+    """Yield what the files made from each part of a file are named by."""
+    for part in itertools.count():
+        name = file.part_name(part)
+        if _path(RAW, name) not in published:
+            return
+        yield name.rpartition("/")[2]
+
+
+def _path(table: Table, name: str) -> str:
+    return f"{table.name}/{name}.parquet"
 
 
 def derive(store: Store, source: Source, specs: Mapping[str, dict[str, Any]], price: PriceRow) -> Tally:
@@ -294,7 +310,7 @@ def _derive_part(
     specs: Mapping[str, dict[str, Any]], price: PriceRow, tally: Tally,
 ) -> None:  # fmt: skip
     file = source.files[at]
-    name = _responses_name(source.provider, part)
+    name = _responses_name(source.provider, part.stem)
     read_line = _reader(source.provider, file.role)
     judges = {parser_id: judge_of(spec) for parser_id, spec in specs.items()}
     is_left_out = isinstance(matcher, _Union) and at not in matcher.used
@@ -313,11 +329,11 @@ def _derive_part(
             responses.write(rows)
             for parser_id, judge in judges.items():
                 _write_judgments(judgments[parser_id], source, file, parser_id, answered, judge)
-    for version in range(1, READER_VERSION):
-        _empty(store, RESPONSES, _responses_name(source.provider, part, version))
+    for version in range(1, answers.READER_VERSION):
+        _empty(store, RESPONSES, _responses_name(source.provider, part.stem, version))
     store.replace_file(RESPONSES, name, responses.path)
     for parser_id, staged in judgments.items():
-        store.replace_file(JUDGMENTS, _judgments_name(parser_id, part), staged.path)
+        store.replace_file(JUDGMENTS, _judgments_name(parser_id, part.stem), staged.path)
 
 
 def _reader(provider: str, role: FileRole) -> Callable[[bytes], Response]:
@@ -359,12 +375,12 @@ def _empty(store: Store, table: Table, name: str) -> None:
         store.replace_file(table, name, staged.path)
 
 
-def _responses_name(provider: str, part: Path, version: int | None = None) -> str:
-    return f"p_reader={provider}-{READER_VERSION if version is None else version}/{part.stem}"
+def _responses_name(provider: str, stem: str, version: int | None = None) -> str:
+    return f"p_reader={provider}-{answers.READER_VERSION if version is None else version}/{stem}"
 
 
-def _judgments_name(parser_id: str, part: Path) -> str:
-    return f"p_parser={parser_id}/{part.stem}"
+def _judgments_name(parser_id: str, stem: str) -> str:
+    return f"p_parser={parser_id}/{stem}"
 
 
 def _raw_lines(part: Path) -> Iterable[tuple[list[bytes], int]]:

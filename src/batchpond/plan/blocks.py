@@ -19,8 +19,7 @@ from batchpond import ids
 from batchpond.lake.schemas import PLAN, REQUESTS
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
 from batchpond.plan.cells import Cell, ModelConfig, cell_id
-from batchpond.plan.items import Item
-from batchpond.plan.pairs import Pairs, pair_id, showings
+from batchpond.plan.items import Item, Pairs, pair_id, showings
 from batchpond.plan.prompts import (
     OF_PAIR,
     Bodies,

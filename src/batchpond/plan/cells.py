@@ -253,6 +253,9 @@ def config(study: Study) -> dict[str, Any]:
     """Return a study as plain values, without where on this machine it was read from."""
     values = dataclasses.asdict(study)
     del values["source"], values["base_path"], values["pairs"]["adaptive"]  # a study of rounds is one of stages
+    for template in values["templates"]:
+        if not template["literal"]:
+            del template["literal"]
     return values
 
 

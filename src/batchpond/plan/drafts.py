@@ -12,13 +12,11 @@ import orjson
 
 from batchpond.errors import StudyError
 from batchpond.lake.store import TMP, Store
-from batchpond.plan import pairs
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, probe, row_of_file, rubric_row, tier_of
 from batchpond.plan.blocks import Grid
 from batchpond.plan.cells import Dropped, ModelConfig, Modules, as_stages, check_number, make_model_configs, version
 from batchpond.plan.forecast import Known
-from batchpond.plan.items import Item, SqlRows, each, read_any, read_pairs, read_templates
-from batchpond.plan.pairs import Pairs
+from batchpond.plan.items import Item, Pairs, SqlRows, choose_pairs, each, read_any, read_pairs, read_templates
 from batchpond.plan.prompts import prompt_of, size_bytes
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds import talk as stage_talk
@@ -125,7 +123,7 @@ def _draft(
 
 def _grid_draft(draft: StageDraft) -> StageDraft:
     rows, stage = draft.rows or (), draft.stage
-    chosen = pairs.choose([row.item_id for row in rows], stage.pairs, draft.seed)
+    chosen = choose_pairs([row.item_id for row in rows], stage.pairs, draft.seed)
     grid = Grid(stage, rows, chosen)
     n_asks = (len(chosen) + int(chosen.has_reverse.sum())) * max(1, len(stage.rubrics))
     return dataclasses.replace(draft, n_asks=n_asks, pairs=chosen, grid=grid)
@@ -149,7 +147,7 @@ def _pairs(draft: StageDraft) -> Pairs | None:
     if stage.task != "pairwise":
         return None
     if stage.pairs.adaptive is None:
-        return pairs.choose(names, stage.pairs, draft.seed)
+        return choose_pairs(names, stage.pairs, draft.seed)
     return adaptive.pairs_of(len(names), adaptive.first_round(names, stage.pairs, draft.seed, stage.name))
 
 

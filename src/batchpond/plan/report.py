@@ -14,7 +14,7 @@ from batchpond.lake.store import CONFIG
 from batchpond.model import Mode, PricedModel
 from batchpond.plan.cells import Dropped, ModelConfig
 from batchpond.plan.drafts import Draft, StageDraft
-from batchpond.plan.pairs import Balance, Pairs
+from batchpond.plan.items import Balance, Pairs
 from batchpond.plan.shards import Limits, cut, limits_of
 from batchpond.providers import registry
 from batchpond.study.prices import NOTHING, Estimate, Prices

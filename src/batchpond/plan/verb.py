@@ -18,7 +18,7 @@ from batchpond import views
 from batchpond.lake import tables
 from batchpond.lake.attempts import fold
 from batchpond.lake.events import EventLog
-from batchpond.lake.records import Planned
+from batchpond.lake.records import INCOMPLETE, Planned
 from batchpond.lake.schemas import REQUESTS, STUDIES
 from batchpond.lake.store import CONFIG, Store
 from batchpond.plan import cells as forms
@@ -26,8 +26,7 @@ from batchpond.plan import drafts, versions
 from batchpond.plan.cells import Modules
 from batchpond.plan.drafts import Draft, StageDraft
 from batchpond.plan.forecast import Forecast, forecast
-from batchpond.plan.items import SqlRows
-from batchpond.plan.pairs import Balance, balance
+from batchpond.plan.items import Balance, SqlRows, balance
 from batchpond.plan.report import (
     CellReport,
     Counted,
@@ -42,8 +41,6 @@ from batchpond.plan.report import (
 )
 from batchpond.plan.rounds.rounds import (
     FIRST_ROUND,
-    INCOMPLETE,
-    may_have_answers,
     open_rounds,
     publish_round,
     round_event,
@@ -166,7 +163,8 @@ def _open_rounds(store: Store, log: EventLog, draft: Draft) -> bool:
         return False
     lake_state = fold(log.events)
     last, sample = lake_state.rounds[draft.version], versions.sample_of(lake_state, draft.study.name)
-    opened = may_have_answers(log.events, last) and open_rounds(store, log.append, draft.study, last, sample=sample)
+    is_due = not last.is_complete or any(lake_state.settled_since(last.ord))
+    opened = is_due and open_rounds(store, log.append, draft.study, last, sample=sample)
     refresh.refresh(store)
     return bool(opened)
 

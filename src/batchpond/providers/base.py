@@ -48,7 +48,8 @@ class Descriptor:
     models at least. `key_header` carries the key, as a bearer token where it is `Authorization`; `headers` go with
     every call, and those of `header_env` with the value of their variable where it is set. The answers' headers
     `scope_headers`, in lower case, say which account a key belongs to; an empty name stands for a part that none says.
-    `price_name` is what the price data call the provider.
+    `price_name` is what the price data call the provider. The ids of its batches begin with `batch_id_prefix`, where
+    that tells them from those of other providers.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Descriptor:
     header_env: tuple[tuple[str, str], ...] = ()
     scope_headers: tuple[str, ...] = ()
     price_name: str | None = None
+    batch_id_prefix: str | None = None
 
     @property
     def is_opaque(self) -> bool:

@@ -57,6 +57,12 @@ def descriptors() -> list[Descriptor]:
     return [module(name).DESCRIPTOR for name in NAMES]
 
 
+def provider_of_batch(batch_id: str) -> str | None:
+    """Return whose batch an id is of, where the id itself says it."""
+    said = ((found.name, found.batch_id_prefix) for found in descriptors())
+    return next((name for name, prefix in said if prefix is not None and batch_id.startswith(prefix)), None)
+
+
 def all_descriptors() -> list[Descriptor]:
     """Return also those of providers that take live calls alone, but for servers of one's own by name."""
     names = (*NAMES, *LIVE_ONLY, *importlib.import_module(_COMPATIBLE).NAMES)

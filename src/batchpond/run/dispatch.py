@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from batchpond.errors import ExitCode
 from batchpond.lake import tables
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase
-from batchpond.lake.records import AdoptedShard, Approval, Intent, Sharded
+from batchpond.lake.records import AdoptedShard, Approval, Intent, Rounds, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
-from batchpond.plan import shards, versions
+from batchpond.plan import versions
+from batchpond.plan.shards import FIRST
 from batchpond.providers import registry
 from batchpond.run import due
 from batchpond.run.send import Sending, send_shard
@@ -28,6 +30,8 @@ REQUEUES_MAX = 8
 _QUEUED_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN})
 REJECTIONS_MAX = 12
 DOUBTS_MAX = 6
+LAST: Final = 1_000_000
+ALL: Final = ""  # the scope of what all shards could take from each other: money
 _DOUBLINGS_MAX = 16
 _MESSAGE_CHARS = 120
 _MONEY = "money: the approved cost is reserved or spent; `batchpond submit` approves more"
@@ -145,21 +149,42 @@ def send_due(session: Session, *, only_study: str | None = None, is_explicit: bo
             if approval is not None:
                 due.form_shards(session, study, approval)
                 _form_retries(session, study, approval)
-            is_new = study in staged and _open_rounds(session, study)
+            is_new = study in staged and _open_rounds(session, study, is_explicit=is_explicit)
             if approval is not None and is_new:
                 due.form_shards(session, study, approval)
             if approval is not None:
                 _send_study(session, study, approval, trigger)
 
 
-def _open_rounds(session: Session, study: str) -> bool:
+def _open_rounds(session: Session, study: str, *, is_explicit: bool) -> bool:
     """Plan what earlier answers of a study of stages have made possible; return whether there were any to look at.
 
-    An idle pass does not load what does it.
+    A pass without any does not load what does it.
     """
+    last = session.lake_state.rounds.get(session.lake_state.current_versions.get(study, ""))
+    if last is None or (last.is_complete and not _is_answered(session, last, is_explicit=is_explicit)):
+        return False
+    # What fails is asked again once all has ended, and belongs to the same round.
+    is_asked_again = versions.automatic_again(session.store, last.study_version) is not None
+    if is_asked_again and due.is_under_way(session.lake_state, study):
+        return False
     from batchpond.run.stages import open_due
 
-    return open_due(session, study)
+    open_due(session, study)
+    return True
+
+
+def _is_answered(session: Session, last: Rounds, *, is_explicit: bool) -> bool:
+    """Whether answers to a study's requests may have come since the last look at them.
+
+    They come in batches of its own or, where it does not ask all its requests itself, in any; one that nobody has
+    submitted waits for that.
+    """
+    settled = {attempt.intent.study for attempt in session.lake_state.settled_since(last.ord)}
+    approval = session.lake_state.approvals.get(last.study)
+    if last.study in settled or is_explicit:
+        return bool(settled)
+    return bool(settled) and approval is not None and not due.asks_all_itself(session, approval)
 
 
 def _form_retries(session: Session, study: str, approval: Approval) -> None:
@@ -208,16 +233,56 @@ def is_valid(session: Session, study: str, approval: Approval) -> bool:
 def _has_unsent(session: Session, study: str) -> bool:
     """Whether shards of an earlier plan of the study were never sent."""
     return any(
-        shard.study == study and session.lake_state.latest_attempt(shard.shard_id) is None
-        for shard in session.lake_state.shards.values()
+        session.lake_state.latest_attempt(shard.shard_id) is None for shard in session.lake_state.shards_of(study)
     )
+
+
+def tier_of(shard: Sharded) -> int:
+    """Return a shard's tier, from 1 on; the smallest goes first."""
+    return FIRST if shard.tier is None else shard.tier
+
+
+def in_order(shards: Iterable[Sharded]) -> list[Sharded]:
+    """Return shards by tier, and within one as they were made."""
+    return sorted(shards, key=tier_of)
+
+
+@dataclass(slots=True)
+class Precedence:
+    """The tiers that wait in a pass, by what for: money, a provider, a provider's model."""
+
+    _waiting: dict[str, int] = field(default_factory=dict)
+
+    def hold(self, shard: Sharded, scope: str) -> None:
+        """Note that a shard waits, so that no later tier takes what it waits for."""
+        self._waiting[scope] = min(tier_of(shard), self._waiting.get(scope, LAST))
+
+    def before(self, shard: Sharded) -> int | None:
+        """Return the tier that a shard must let go first, if there is one."""
+        scopes = (ALL, of_provider(shard), of_model(shard))
+        first = min(self._waiting.get(scope, LAST) for scope in scopes)
+        return first if first < tier_of(shard) else None
+
+    def is_for_money(self, shard: Sharded) -> bool:
+        """Whether what a shard must let go first waits for money, which waiting alone does not bring."""
+        return self._waiting.get(ALL, LAST) < tier_of(shard)
+
+
+def of_provider(shard: Sharded) -> str:
+    """Return the scope of a provider's account."""
+    return shard.provider
+
+
+def of_model(shard: Sharded) -> str:
+    """Return the scope of a provider's model."""
+    return f"{shard.provider}/{shard.request_model}"
 
 
 def candidates(store: Store, lake_state: LakeState, study: str) -> Iterator[tuple[Sharded, Attempt | None]]:
     """Yield the study's shards of the current version that are not done, with their latest attempt, tier by tier."""
     version = lake_state.current_versions.get(study)
-    for shard in shards.in_order(lake_state.shards.values()):
-        if shard.study != study or shard.study_version != version or shard.shard_kind is ShardKind.ADOPTED:
+    for shard in in_order(lake_state.shards_of(study)):
+        if shard.study_version != version or shard.shard_kind is ShardKind.ADOPTED:
             continue
         latest = lake_state.latest_attempt(shard.shard_id)
         if latest is not None and latest.phase is Phase.VERIFIED and latest.failure_code is None:
@@ -228,7 +293,7 @@ def candidates(store: Store, lake_state: LakeState, study: str) -> Iterator[tupl
 
 def _send_study(session: Session, study: str, approval: Approval, trigger: Trigger) -> None:
     waiting: dict[tuple[str, ExitCode], list[Sharded]] = {}
-    precedence = shards.Precedence()
+    precedence = Precedence()
     budget: Budget | None = None
     settings = config.load(session.store.path)
     for shard, latest in candidates(session.store, session.lake_state, study):
@@ -289,7 +354,7 @@ def _back_off(shard: Sharded, latest: Attempt | None) -> Obstacle | None:
     if at is None:
         return None
     reason = f"{shard.client_name} to be asked again: back-off until {at:%Y-%m-%d %H:%M} UTC"
-    return Obstacle(reason, holds=shards.of_model(shard))
+    return Obstacle(reason, holds=of_model(shard))
 
 
 def _held(shard: Sharded, latest: Attempt | None) -> Obstacle:
@@ -324,7 +389,7 @@ def _obstacle(
     shard: Sharded,
     settings: config.Config,
     budget: Budget,
-    precedence: shards.Precedence,
+    precedence: Precedence,
     trigger: Trigger,
 ) -> Obstacle | None:
     if not trigger.is_explicit and _lacks_credit(session, shard.client_name):
@@ -334,7 +399,7 @@ def _obstacle(
         return Obstacle(f"their turn: {put_off}")
     found = _refusal(session, shard) or _full_queue(session, shard, settings)
     if found is None and not budget.allows(shard):
-        return Obstacle(_MONEY, passes_by_itself=False, holds=shards.ALL)
+        return Obstacle(_MONEY, passes_by_itself=False, holds=ALL)
     before = precedence.before(shard)
     if found is None and before is not None:
         return Obstacle(f"tier {before} to be sent first", passes_by_itself=not precedence.is_for_money(shard))
@@ -367,12 +432,12 @@ def _full_queue(session: Session, shard: Sharded, settings: config.Config) -> Ob
         for a in session.lake_state.attempts.values()
         if a.provider == provider and a.mode is Mode.BATCH and a.phase in _QUEUED_PHASES
     ]
-    of_model = [intent for intent in waiting if intent.request_model == model]
+    waiting_for_model = [intent for intent in waiting if intent.request_model == model]
     of_account = _over(settings.of_account(provider), provider, shard, waiting)
     if of_account is not None:
-        return Obstacle(of_account, holds=shards.of_provider(shard))
-    found = _over(settings.of_model(provider, model), model, shard, of_model)
-    return None if found is None else Obstacle(found, holds=shards.of_model(shard))
+        return Obstacle(of_account, holds=of_provider(shard))
+    found = _over(settings.of_model(provider, model), model, shard, waiting_for_model)
+    return None if found is None else Obstacle(found, holds=of_model(shard))
 
 
 def _over(limits: config.Limits, name: str, shard: Sharded, waiting: list[Intent]) -> str | None:

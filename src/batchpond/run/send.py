@@ -23,7 +23,7 @@ from batchpond import fields, ids, model
 from batchpond.errors import AccessError, AttentionError, ExitCode, LakeError, ProviderError, UnreachableError
 from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, seen_as
-from batchpond.lake.records import Approval, Asked, Created, Intent, Planned, Rejected, Sent, Sharded, Uploaded
+from batchpond.lake.records import Approval, Created, Intent, Planned, Rejected, Sent, Sharded, Uploaded
 from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteBatch, RemoteFile, Unclear
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
@@ -202,7 +202,7 @@ def _meant_anew(session: Session, attempt: Attempt, provider: BatchProvider) -> 
     meant = dataclasses.replace(
         attempt.intent,
         host=provider.host,
-        origin=_origin(attempt.intent, provider),
+        origin=origin_of(attempt.mode, provider),
         scope=baseline.scope,
         newest_batch_at=baseline.newest,
     )
@@ -227,7 +227,7 @@ def _record_intent(
             token=ids.token(store.lake_id, attempt_id, store.secret, built.sha256),
             approval_id=approval.approval_id,
             host=provider.host,
-            origin=_origin(shard, provider),
+            origin=origin_of(shard.mode, provider),
             sha256=built.sha256,
             scope=baseline.scope,
             newest_batch_at=baseline.newest,
@@ -237,8 +237,9 @@ def _record_intent(
     return session.attempt(attempt_id)
 
 
-def _origin(shard: Asked, provider: BatchProvider) -> Origin:
-    if shard.mode == Mode.FILES:
+def origin_of(mode: Mode, provider: BatchProvider) -> Origin:
+    """Return where answers of this mode come from."""
+    if mode is Mode.FILES:
         return Origin.FILES
     return Origin.SIMULATED if provider.is_loopback else Origin.BATCH
 
@@ -493,7 +494,7 @@ def _check_explained(session: Session, attempt: Attempt, unknown: list[RemoteBat
             " this one was restored from an older one; nothing of the study is sent, it might be bought twice",
             hint="go on from the newest copy of the lake; or submit here in the steps of then (the same `--limit`), so"
             f" that its shards are cut alike and taken in; or `batchpond adopt {strange[0]} --study"
-            f" {attempt.intent.study} --map FILE`",
+            f" {attempt.intent.study}`",
         )
 
 

@@ -29,6 +29,7 @@ from batchpond.lake.store import Store
 from batchpond.model import RemoteBatch
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
+from batchpond.run.rules import Rules
 from batchpond.study import settings as config
 
 SETTLE_VARIABLE = "BATCHPOND_TEST_SETTLE_S"
@@ -175,6 +176,7 @@ class Session:
     log: EventLog
     lake_state: LakeState
     on_note: Callable[[Note], None]
+    rules: Rules
     notes: list[Note] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
     paused: set[tuple[str, str]] = field(default_factory=set)
@@ -191,7 +193,7 @@ class Session:
     def begin(cls, store: Store, providers: Providers, on_note: Callable[[Note], None] | None = None) -> Session:
         """Read the lake's events."""
         log = EventLog(store)
-        return cls(store, providers, log, fold(log.events), on_note or (lambda _: None))
+        return cls(store, providers, log, fold(log.events), on_note or (lambda _: None), Rules(store))
 
     def record(self, *events: Event) -> bool:
         """Append events and fold those that are new; returns whether any was."""

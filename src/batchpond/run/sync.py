@@ -86,7 +86,7 @@ def sync_once(
         resolve_unknowns(session)
         finish_adoptions(session)
         _take_in_live(session)
-        _bring_in(session, poll_open(session))
+        bring_in(session, poll_open(session))
         if submit_due:
             send_due(session)
             resolve_unknowns(session, _just_sent(session.lake_state))
@@ -130,16 +130,17 @@ def _tell_conflicts(session: Session, known: set[str]) -> None:
         )
 
 
-def _bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
+def bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     """Collect what ended and read what is unread; without either, nothing of what reads answers is loaded."""
     if _count(session.lake_state, frozenset({Phase.ENDED})):
         from batchpond.run.collect import collect_ended
 
         collect_ended(session, seen)
-    if _count(session.lake_state, READ_PHASES):
+    attempts = [a for a in session.lake_state.attempts.values() if a.phase in READ_PHASES and a.downloads]
+    if attempts and not session.rules.is_all_read(attempts):
         from batchpond.run.collect import read_what_is_unread
 
-        read_what_is_unread(session)
+        read_what_is_unread(session, attempts)
 
 
 def _take_in_live(session: Session) -> None:

@@ -14,8 +14,7 @@ from batchpond.errors import LakeError, StudyError
 from batchpond.study import parts, tables
 from batchpond.study import stages as stage_study
 from batchpond.study.spec import MAIN_STAGE, StagedStudy, StageSpec, Study
-from batchpond.study.toml import parse
-from batchpond.study.typed import json_schema, of_plain, read
+from batchpond.study.typed import json_schema, of_plain, parse, read
 from batchpond.tasks import registry
 
 __all__ = ["Study", "example", "load", "parse_study", "schema"]

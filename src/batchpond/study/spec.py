@@ -112,11 +112,15 @@ class PairsSpec:
 
 @dataclass(frozen=True, slots=True)
 class TemplateSpec:
-    """A template by id: built in (`text` and `file` are None), given as text, or in a file."""
+    """A template by id: built in (`text` and `file` are None), given as text, or in a file.
+
+    The words of `literal` stand in braces and are meant as text.
+    """
 
     template_id: str
     text: str | None = None
     file: str | None = None
+    literal: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from batchpond.views import scripts
+from batchpond.views import refresh
 from batchpond.views.database import empty
 
 TABLE_STAGE: Final = "lake"
@@ -50,7 +50,7 @@ def views() -> list[ViewInfo]:
     tables = [ViewInfo(name, TABLE_STAGE, grain, question) for name, (grain, question) in _TABLES.items()]
     return tables + [
         ViewInfo(name, script.stage, *(script.header.get(field, "") for field in ("grain", "question")))
-        for script in scripts.scripts()
+        for script in refresh.scripts()
         for name in script.views
     ]
 

@@ -23,7 +23,7 @@ from batchpond.lake import disk
 from batchpond.lake.schemas import TABLES, Table
 from batchpond.lake.store import LENS, TMP, held
 from batchpond.lake.tables import lacks_later, literal, quoted
-from batchpond.views import forms, scripts
+from batchpond.views import forms, refresh
 from batchpond.views.refresh import Files, fingerprint, views_digest
 
 FILES_MAX: Final = 8
@@ -158,7 +158,7 @@ def ddl(lake_path: Path, files: Files) -> str:
     """Return the whole lens as one SQL script that plain DuckDB runs."""
     good, _ = _sorted_out(files)
     head = f"-- Views over the lake {os.path.abspath(lake_path)}: run in an empty DuckDB, or `.read` this file.\n"
-    return "\n".join([head, *_table_views(good), *(script.text for script in scripts.scripts())])
+    return "\n".join([head, *_table_views(good), *(script.text for script in refresh.scripts())])
 
 
 def connect(lake_path: Path, *, memory_limit: str = MEMORY_LIMIT) -> duckdb.DuckDBPyConnection:

@@ -15,8 +15,8 @@ import duckdb
 
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.tables import quoted
-from batchpond.views import scripts
-from batchpond.views.scripts import Script
+from batchpond.views import refresh
+from batchpond.views.refresh import Script
 
 AS_TABLES: Final = ("studies_current", "attempts")  # a row per study or attempt, never one per request
 
@@ -27,8 +27,8 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
     Making a view binds all that it reads. So each is made while what it reads are empty tables of its columns:
     once in running order, to learn the columns, and then backwards, each before those that it reads.
     """
-    views = [script for script in scripts.scripts() if script.views]
-    for script in scripts.scripts():
+    views = [script for script in refresh.scripts() if script.views]
+    for script in refresh.scripts():
         connection.execute(script.text)
         if script.views:
             columns = _columns(connection, script.name)
@@ -44,7 +44,7 @@ def as_tables(connection: duckdb.DuckDBPyConnection, changed: Collection[str]) -
 
     Where a file turns out to be unreadable the view stays one, and says so to whoever reads it.
     """
-    for script in scripts.scripts():
+    for script in refresh.scripts():
         if script.name not in AS_TABLES:
             continue
         is_table = _is_table(connection, script.name)
@@ -87,7 +87,7 @@ def _columns(connection: duckdb.DuckDBPyConnection, name: str) -> str:
 
 def _tables_read(script: Script) -> frozenset[str]:
     """Return the lake's tables that a view reads, itself or through others."""
-    by_name = {name: other for other in scripts.scripts() for name in other.views}
+    by_name = {name: other for other in refresh.scripts() for name in other.views}
     found: set[str] = set()
     pending, seen = [script], {script.name}
     while pending:

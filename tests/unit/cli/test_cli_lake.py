@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from batchpond.cli import adopt, cancel, formats, live, resolve, submit, sync
+from batchpond.cli import adopt, cancel, formats, live, recover, resolve, submit, sync
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.attempts import Attempt
@@ -22,6 +22,7 @@ from batchpond.lake.store import Store
 from batchpond.plan.report import PlanReport
 from batchpond.run.adopt import Adoption
 from batchpond.run.live.run import LiveReport
+from batchpond.run.recover import RecoverReport
 from batchpond.run.resolve import CancelReport
 from batchpond.run.session import Counts
 from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
@@ -190,6 +191,7 @@ def shown() -> dict[str, set[str]]:
         "sync": set(sync.document(Counts(), synced)),
         "cancel": set(cancel.document(CancelReport((), (), ExitCode.DONE))),
         "resolve": set(resolve.document(Attempt(fact(Intent)))),
+        "recover": set(recover.document(RecoverReport("s", "v", (), 0, 0, 0, 0, 0.0, 0, (), ExitCode.DONE))),
         "adopt": set(adopt.document(Adoption(Attempt(fact(Intent)), is_new=True))),
     }
 

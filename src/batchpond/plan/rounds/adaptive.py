@@ -17,7 +17,7 @@ import numpy as np
 
 from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.plan.pairs import Pairs
+from batchpond.plan.items import Pairs
 from batchpond.stats import arrays, map_fit, next_pairs, ranking, votes
 from batchpond.stats.arrays import Bools, Floats, Ints, Keys
 from batchpond.stats.next_pairs import Belief, Candidates

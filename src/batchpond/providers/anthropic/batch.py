@@ -51,6 +51,7 @@ _HEAD, _TAIL = b'{"requests":[', b"]}"
 
 DESCRIPTOR: Final = Descriptor(
     name="anthropic",
+    batch_id_prefix="msgbatch_",
     default_base_url="https://api.anthropic.com",
     base_url_env="ANTHROPIC_BASE_URL",
     key_env=("ANTHROPIC_API_KEY",),

@@ -66,6 +66,7 @@ __all__ = [
 
 DESCRIPTOR: Final = Descriptor(
     name="gemini",
+    batch_id_prefix="batches/",
     default_base_url="https://generativelanguage.googleapis.com",
     base_url_env="GOOGLE_GEMINI_BASE_URL",
     key_env=("GOOGLE_API_KEY", "GEMINI_API_KEY"),

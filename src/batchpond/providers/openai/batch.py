@@ -34,6 +34,7 @@ __all__ = [
 
 DESCRIPTOR: Final = Descriptor(
     name="openai",
+    batch_id_prefix="batch_",
     default_base_url="https://api.openai.com/v1",
     base_url_env="OPENAI_BASE_URL",
     key_env=("OPENAI_API_KEY",),

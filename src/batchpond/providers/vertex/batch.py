@@ -60,6 +60,7 @@ __all__ = [
 
 DESCRIPTOR: Final = Descriptor(
     name="vertex",
+    batch_id_prefix="projects/",
     default_base_url="https://aiplatform.googleapis.com",
     base_url_env="GOOGLE_VERTEX_BASE_URL",
     key_env=("GOOGLE_OAUTH_ACCESS_TOKEN", "CLOUDSDK_AUTH_ACCESS_TOKEN"),
