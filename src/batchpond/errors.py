@@ -81,8 +81,16 @@ class BusyError(BatchpondError):
 
 
 class ProviderError(BatchpondError):
-    """A provider refused or failed a call after all permitted retries."""
+    """A provider refused or failed a call after all permitted retries; `retry_after_s` is how long it asks to wait."""
+
+    retry_after_s: float | None = None
 
 
 class UnreachableError(ProviderError):
     """No connection to a provider's address came about, so nothing reached it; asking it for more now is no use."""
+
+
+class PutOffError(UnreachableError):
+    """A provider asked to be left alone for a while, which is no failure of anything."""
+
+    exit_code = ExitCode.DONE

@@ -407,6 +407,9 @@ def _obstacle(
 ) -> Obstacle | None:
     if not trigger.is_explicit and _lacks_credit(session, shard.client_name):
         return _no_credit(shard)
+    put_off = session.providers.put_off_text(shard.client_name)
+    if put_off is not None:
+        return Obstacle(f"their turn: {put_off}")
     found = _refusal(session, shard) or _full_queue(session, shard, settings)
     if found is None and not budget.allows(shard):
         return Obstacle(_MONEY, passes_by_itself=False, holds=ALL)

@@ -190,6 +190,7 @@ def submit(
     with store.lock(f"submit {study}"):
         session = Session.begin(store, providers, on_note)
         failpoints.reach("S0")
+        session.keep_away()
         finish_adoptions(session)
         look_before(session, study)
         _approve(session, shown, max_cost_usd, limit)

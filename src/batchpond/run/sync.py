@@ -79,6 +79,7 @@ def sync_once(
     with store.lock("sync"):
         session = Session.begin(store, providers, on_note)
         failpoints.reach("Y0")
+        session.keep_away()
         n_known = len(session.log.events)
         conflicts = _conflicts(session.lake_state)
         take_in_duplicates(session)
