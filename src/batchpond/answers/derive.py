@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -25,6 +26,7 @@ from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, STUDIES, Table
 from batchpond.lake.store import StagedTable, Store, read_rows
 from batchpond.model import FileRole, Match, Response, ResponseStatus, Take
 from batchpond.providers import registry
+from batchpond.providers.shared.lines import unreadable
 from batchpond.tasks import registry as tasks
 from batchpond.tasks.base import Judgment, Rule
 from batchpond.tasks.prompts import PromptsRule
@@ -33,6 +35,13 @@ Judge = Callable[[Sequence[Response]], list[Judgment]]
 
 _NUMBERS: Final = frozenset({"score", "confidence"})
 _HINT: Final = "one DuckDB expression over an answer's `text`, for example regexp_extract(text, 'Score: (\\d+)', 1)"
+
+LINE_BYTES_MAX: Final = 32 << 20
+_LOOKED_AT_BYTES: Final = 64 << 10
+_NAMED: Final = re.compile(rb'"(?:custom_id|key)"\s*:\s*"([A-Za-z0-9_.:-]{1,200})"')
+TOKENS_MAX: Final = 100_000_000
+"""More tokens than any model takes or gives in one answer."""
+_COUNTS: Final = ("input_tokens", "output_tokens", "reasoning_tokens", "cached_tokens", "cache_write_tokens")
 
 
 def judge_of(spec: Mapping[str, Any]) -> Judge:
@@ -329,9 +338,34 @@ def _derive_part(
 
 def _reader(provider: str, role: FileRole) -> Callable[[bytes], Response]:
     module = registry.module(provider)
-    if role is FileRole.LIVE:
-        return partial(live_lines.read_line, module)
-    return partial(module.read_line, role=role)
+    is_live = role is FileRole.LIVE
+    read = partial(live_lines.read_line, module) if is_live else partial(module.read_line, role=role)
+    return lambda line: line.response() if isinstance(line, _LongLine) else _with_sense(read(line))
+
+
+class _LongLine(bytes):
+    """The beginning and the end of a line that is longer than any answer: it is not read, only whose it is."""
+
+    n_bytes: int
+
+    @classmethod
+    def of(cls, line: memoryview) -> _LongLine:
+        """Return what is looked at of a line."""
+        shown = cls(bytes(line[:_LOOKED_AT_BYTES]) + b"\n" + bytes(line[-_LOOKED_AT_BYTES:]))
+        shown.n_bytes = len(line)
+        return shown
+
+    def response(self) -> Response:
+        """Return the failure of the request that the line names, if it can be seen."""
+        named = _NAMED.search(self)
+        message = f"the line has {self.n_bytes:,} bytes, more than the {LINE_BYTES_MAX:,} that are read; raw keeps it"
+        return unreadable(named[1].decode("ascii") if named else None, message)
+
+
+def _with_sense(response: Response) -> Response:
+    """Return a response whose token counts are unknown where no answer can have so many: they would be billed."""
+    beyond: dict[str, Any] = {name: None for name in _COUNTS if (getattr(response, name) or 0) > TOKENS_MAX}
+    return dataclasses.replace(response, **beyond) if beyond else response
 
 
 def _empty(store: Store, table: Table, name: str) -> None:
@@ -352,10 +386,20 @@ def _judgments_name(parser_id: str, stem: str) -> str:
 def _raw_lines(part: Path) -> Iterable[tuple[list[bytes], int]]:
     with pq.ParquetFile(part) as file:
         for batch in file.iter_batches(_ROWS_PER_BATCH, columns=["line_number", "line", "line_bytes"]):
-            text = batch.column(1).to_pylist()
-            odd = batch.column(2).to_pylist()
-            lines = [t.encode("utf-8") if t is not None else o for t, o in zip(text, odd, strict=True)]
-            yield lines, batch.column(0)[0].as_py()
+            yield _lines(batch.column(1), batch.column(2)), batch.column(0)[0].as_py()
+
+
+def _lines(texts: pa.Array, odds: pa.Array) -> list[bytes]:
+    if max(texts.nbytes, odds.nbytes) > LINE_BYTES_MAX:
+        # One by one, so that of a line that is too long no copy is made.
+        return [_looked_at(text if text.is_valid else odd) for text, odd in zip(texts, odds, strict=True)]
+    pairs = zip(texts.to_pylist(), odds.to_pylist(), strict=True)
+    return [text.encode("utf-8") if text is not None else odd for text, odd in pairs]
+
+
+def _looked_at(value: pa.Scalar[Any]) -> bytes:
+    line = memoryview(value.as_buffer())
+    return _LongLine.of(line) if len(line) > LINE_BYTES_MAX else bytes(line)
 
 
 def _response_row(

@@ -365,6 +365,7 @@ class LakeState:
     batch_ids: set[str] = field(default_factory=set)
     voided: set[str] = field(default_factory=set)
     rounds: dict[str, records.Rounds] = field(default_factory=dict)
+    put_off: dict[str, records.PutOff] = field(default_factory=dict)
     by_study: dict[str, dict[str, records.Sharded]] = field(default_factory=dict)
     settled: dict[str, int] = field(default_factory=dict)
 
@@ -415,6 +416,8 @@ class LakeState:
                 self.rounds[event.study_version] = event
             case records.Approval():
                 self.approvals[event.study] = event
+            case records.PutOff():
+                self.put_off[event.provider] = event
             case records.Voided():
                 self.voided.add(event.shard_id)
                 self.shards.pop(event.shard_id, None)

@@ -116,6 +116,17 @@ class Approval(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PutOff(Event):
+    """A provider, named as its client is, asked not to be called before `retry_at`."""
+
+    kind = "put_off"
+    is_occurrence = True
+    provider: str
+    message: str
+    retry_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked(Event):
     """What a shard asks, of whom, and for how much: said when it is made, and again of each attempt at it.
 
@@ -172,6 +183,14 @@ class Voided(Event):
     kind = "voided"
     study: str
     shard_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fresh(Event):
+    """Somebody said that a study is to be bought whether or not another lake has bought it before."""
+
+    kind = "fresh"
+    study: str
 
 
 # -- an attempt until its batch is known ----------------------------------------------------------
@@ -440,8 +459,8 @@ class Resolved(OfAttempt):
 KINDS: Final[dict[str, type[Event]]] = {
     record.kind: record
     for record in (
-        Planned, Rounds, Approval, Sharded, Voided, Intent, Uploaded, Sent, Rejected, Unknown, Listed, Candidate,
-        Foreign, Absent, Created, Adopted, Status, NotFound, MissingRemote, CancelAsked, DuplicateRemote,
+        Planned, Rounds, Approval, PutOff, Sharded, Voided, Fresh, Intent, Uploaded, Sent, Rejected, Unknown, Listed,
+        Candidate, Foreign, Absent, Created, Adopted, Status, NotFound, MissingRemote, CancelAsked, DuplicateRemote,
         Downloaded, Verified, Mismatch, Lost, Resolved,
     )
 }  # fmt: skip

@@ -91,13 +91,13 @@ def parameters(lake_state: LakeState, again: Again) -> dict[str, Any]:
     return {
         "attempt_ids": [attempt.attempt_id for attempt in settled],
         "shard_ids": [attempt.shard_id for attempt in settled],
-        "rowless": [_class_without_row(attempt) for attempt in settled],
+        "rowless": [class_without_row(attempt) for attempt in settled],
         "classes": [str(name) for name in again.classes or ()],
         "max_attempts": again.max_attempts,
     }
 
 
-def _class_without_row(attempt: Attempt) -> ErrorClass:
+def class_without_row(attempt: Attempt) -> ErrorClass:
     """Return how a request of the attempt failed that no result row answers."""
     if attempt.phase is Phase.LOST:
         return ErrorClass.LOST

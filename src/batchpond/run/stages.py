@@ -167,15 +167,20 @@ def remarks(found: Sequence[StageStatus]) -> Iterator[Remark]:
             yield Remark(f"{name}: {status.lacks}", "allow more rounds or questions; what was asked is not asked again")
 
 
-def open_due(session: Session, study: str) -> None:
-    """Plan what earlier answers of a study of stages have made possible; the lake's lock is held."""
+def open_due(session: Session, study: str, sample: int | None = None) -> None:
+    """Plan what earlier answers of a study with rounds have made possible.
+
+    Of a `sample` of so many requests, or else of the approved one, only what follows is waited for. The lake's lock is
+    held.
+    """
     version = session.lake_state.current_versions[study]
 
     def isolated(stage: str) -> AbstractContextManager[None]:
         return session.isolated("", f"opening stage {stage} of study {study}")
 
     staged = from_config(versions.study_settings(session.store, version))
-    last, sample = session.lake_state.rounds[version], versions.sample_of(session.lake_state, study)
+    last = session.lake_state.rounds[version]
+    sample = versions.sample_of(session.lake_state, study) if sample is None else sample
     opened = open_rounds(session.store, session.record, staged, last, isolated, sample)
     for stage, n_new in opened:
         session.note(Severity.INFO, f"stage {stage} of study {study} asks {n_new:,} more questions")

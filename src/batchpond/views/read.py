@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -13,9 +13,43 @@ import pyarrow as pa
 from batchpond import views
 from batchpond.errors import LakeError, UsageError
 from batchpond.lake.tables import quoted
+from batchpond.text import did_you_mean
+from batchpond.views import database
+
+_T = TypeVar("_T")
 
 BATCH_ROWS = 10_000
 ROWS_MAX = 100_000
+
+
+_STUDIES_SHOWN_MAX = 20
+_STUDIES = "SELECT study FROM studies_current UNION SELECT study FROM imported_judgments ORDER BY study"
+
+
+def check_study(connection: duckdb.DuckDBPyConnection, study: str) -> None:
+    """Raise UsageError for a study that the lake neither planned nor imported, with the nearest that there is."""
+    known = [str(name) for (name,) in connection.execute(_STUDIES).fetchall()]
+    if study not in known:
+        listed = ", ".join(known[:_STUDIES_SHOWN_MAX]) or "none"
+        raise UsageError(f"the lake holds no study {study!r}", hint=did_you_mean(study, known, f"studies: {listed}"))
+
+
+@contextmanager
+def asked(
+    lake_path: Path, ask: Callable[[duckdb.DuckDBPyConnection], _T], *, memory_limit: str = database.MEMORY_LIMIT
+) -> Iterator[_T]:
+    """Open the lens and what `ask` asks of it; once more where a file went because a merged one stands for it now."""
+    connection = database.connect(lake_path, memory_limit=memory_limit)
+    try:
+        try:
+            answer = ask(connection)
+        except duckdb.IOException:
+            connection.close()
+            connection = database.connect(lake_path, memory_limit=memory_limit)
+            answer = ask(connection)
+        yield answer
+    finally:
+        connection.close()
 
 
 @contextmanager
@@ -48,10 +82,12 @@ def stream(
     parameters = None if study is None else {"study": study}
 
     def ask(connection: duckdb.DuckDBPyConnection) -> pa.RecordBatchReader:
+        if study is not None:
+            check_study(connection, study)
         return connection.sql(sql, params=parameters).to_arrow_reader(batch_rows)
 
     try:
-        with views.asked(lake_path, ask) as reader:
+        with asked(lake_path, ask) as reader:
             yield reader
     except (duckdb.Error, pa.ArrowException) as error:
         raise LakeError(

@@ -19,7 +19,7 @@ from batchpond.errors import LakeWarning
 from batchpond.lake import events, tables
 from batchpond.lake.schemas import EVENTS, IMPORTED_JUDGMENTS, ITEMS, TABLES
 from batchpond.lake.store import LENS, Store
-from batchpond.views import database, forms
+from batchpond.views import database, read
 from batchpond.views.refresh import refresh
 from tests.rigs.lakes import LakeBuilder
 
@@ -125,7 +125,7 @@ def test_views_that_are_tables_have_the_rows_of_the_views_after_each_change(lake
         lake.build()
         with lens.connect(lake.path) as connection, duckdb.connect() as plain:
             plain.execute(lens.ddl(lake.path, lake.store.all_files()))
-            for name in forms.AS_TABLES:
+            for name in database.AS_TABLES:
                 ((kind,),) = connection.execute(
                     "SELECT table_type FROM information_schema.tables WHERE table_name = ?", [name]
                 ).fetchall()
@@ -137,7 +137,7 @@ def test_views_that_are_tables_have_the_rows_of_the_views_after_each_change(lake
 
 def test_only_what_has_a_row_per_study_or_attempt_is_a_table() -> None:
     """A lens is copied whenever something is published: it holds nothing that has a row per request."""
-    assert {view.grain for view in lens.views() if view.name in forms.AS_TABLES} == {"study", "attempt_id"}
+    assert {view.grain for view in lens.views() if view.name in database.AS_TABLES} == {"study", "attempt_id"}
 
 
 def test_a_reader_beside_a_writer_never_sees_attempts_of_another_moment_than_their_events(lake: LakeBuilder) -> None:
@@ -370,7 +370,7 @@ def test_a_reader_whose_events_are_merged_meanwhile_opens_the_lens_once_more(
                 assert events.EventLog(lake.store).compact(lambda: refresh(lake.store))
         return connection.execute("SELECT count(DISTINCT event_id) FROM events").fetchall()
 
-    with database.asked(lake.path, ask) as found:
+    with read.asked(lake.path, ask) as found:
         assert found == [(len(events.read(lake.store)),)]
     assert len(asked) == 2
     with plain, pytest.raises(duckdb.IOException):

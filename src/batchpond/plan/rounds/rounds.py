@@ -25,7 +25,7 @@ from batchpond.lake.store import Store
 from batchpond.plan.asks import Ask
 from batchpond.plan.blocks import Grid, Round
 from batchpond.plan.cells import ModelConfig, make_model_configs, stage_in_cells
-from batchpond.plan.rounds.query import GOOD, query
+from batchpond.plan.rounds.inputs import GOOD, query
 from batchpond.plan.rounds.source import asks_by_now
 from batchpond.plan.versions import sampled
 from batchpond.plan.write import ask_id, planned_asks, publish
