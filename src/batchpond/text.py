@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import hmac
 import logging
 import re
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 REDACTED: Final = "[redacted]"
@@ -138,3 +140,9 @@ def _escape_one(match: re.Match[str]) -> str:
     if code <= 0xFF:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def did_you_mean(wanted: str, known: Iterable[str], otherwise: str) -> str:
+    """Return a hint that names the nearest of what there is, and else says something else."""
+    near = difflib.get_close_matches(wanted, list(known), 1)
+    return f"did you mean {near[0]!r}?" if near else otherwise

@@ -55,7 +55,7 @@ def test_an_address_that_no_connection_comes_about_to_is_asked_once_a_pass(progr
     done = program.submit()
     assert done.returncode == 1
     assert done.stderr.count("could not connect") == 1
-    assert "3 shards of study small wait for openai to be reached" in done.stderr
+    assert "9 requests of study small (3 batches) wait for openai to be reached" in done.stderr
 
 
 def test_requests_that_are_not_sent_are_pending(account: FakeOpenAI, program: Program) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from batchpond.run.due import FailureCount
+    from batchpond.run.session import Counts
     from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
 
 COLUMNS = ("provider", "model", "requests", "batches", "input tokens", "expected", "at worst")
@@ -182,15 +183,21 @@ def _conclude(diagnostics: Diagnostics, report: SubmitReport, *, dry_run: bool) 
     elif dry_run:
         diagnostics.note("dry run: nothing was sent", hint=f"`batchpond submit {preview.study}` sends it")
     elif report.counts is not None:
-        if report.counts.n_created or not report.n_live:
+        if report.counts.n_existing or not report.n_live:
             diagnostics.note(
-                f"{plural(report.counts.n_created, 'batch')} created",
+                created_text(report.counts),
                 hint="`batchpond sync` collects the answers and sends what waits; run it as often as you like",
             )
         if report.n_live:
             diagnostics.note(
                 f"{plural(report.n_live, 'live request')} approved", hint=f"`batchpond live {preview.study}` asks them"
             )
+
+
+def created_text(counts: Counts) -> str:
+    """Return how many batches came to be: one whose create was not clearly answered, and that was found, is one too."""
+    text = f"{plural(counts.n_existing, 'batch')} created"
+    return f"{text}, {counts.n_adopted:,} of them found again" if counts.n_adopted else text
 
 
 FAILURE_COLUMNS = ("provider", "model", "failure", "requests", "asked again", "out of attempts")
@@ -264,7 +271,7 @@ def retry(
         diagnostics.note("dry run: nothing was sent", hint=f"`batchpond retry {study}` sends it")
     elif submitted.counts is not None:
         diagnostics.note(
-            f"{plural(submitted.counts.n_created, 'batch')} created",
+            created_text(submitted.counts),
             hint="`batchpond sync` collects the answers and sends what waits",
         )
     return submitted.exit_code

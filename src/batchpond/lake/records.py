@@ -71,6 +71,10 @@ class Planned(Event):
     study_version: str
 
 
+COMPLETE: Final = "complete"
+INCOMPLETE: Final = "incomplete"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds(Event):
     """How far the rounds of a study's version are.
@@ -88,6 +92,11 @@ class Rounds(Event):
     looked: str
     stage: str | None = None
     n_new: int | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the last look found nothing that failed, and nothing that was not read yet."""
+        return self.progress == COMPLETE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,7 +117,8 @@ def recover(
             search.take_in()
             bring_in(session, search.seen)
             n_before = _n_planned(session, version)
-            open_due(session, study, sample)
+            if version in session.lake_state.rounds:
+                open_due(session, study, sample)
             if _n_planned(session, version) == n_before:
                 break
         search.settle()

@@ -372,6 +372,10 @@ def _rejected(session: Session, attempt: Attempt, answer: model.Rejected) -> Sen
                 AccessError(message, hint="mend the key, then run `batchpond sync`; no batch was created"),
             )
             session.note(Severity.ERROR, message, exit_code=ExitCode.ACCESS)
+        case ErrorClass.BILLING:
+            session.paused.add((attempt.client_name, ""))
+            hint = f"no waiting helps: add credit there, then `batchpond submit {attempt.intent.study}`"
+            session.note(Severity.ERROR, message, hint=hint, exit_code=ExitCode.ATTENTION)
         case ErrorClass.TRANSIENT:
             session.note(Severity.WARNING, message, hint="`batchpond sync` sends it again later; no batch was created")
         case _:

@@ -63,6 +63,11 @@ class Counts:
     n_mismatched: int = 0
     n_read_again: int = 0
 
+    @property
+    def n_existing(self) -> int:
+        """How many batches there are that were not known before: created, or created and found again."""
+        return self.n_created + self.n_adopted
+
 
 def worst_exit_code(notes: Iterable[Note]) -> ExitCode:
     """Return the exit code that notes add up to."""
@@ -147,6 +152,7 @@ class Listing:
 class Session:
     """The state of a pass. Make it while holding the lake's lock.
 
+    `paused` are the clients' models that take no more in this pass, with an empty model for all of a client's.
     `listed` has the batches of a client since a study was planned, `heads` the first custom_id of looked-into results,
     `listings` what a client listed to find refused creates, `looked_at_s` when its batches were listed last.
     """

@@ -42,6 +42,7 @@ from batchpond.run.find import (
     tell_duplicates,
 )
 from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Session, Severity
+from batchpond.run.told import tell_concerns, tell_failures
 from batchpond.views.refresh import refresh
 
 PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, Phase.INTENT, Phase.UPLOADED})
@@ -78,6 +79,7 @@ def sync_once(
     with store.lock("sync"):
         session = Session.begin(store, providers, on_note)
         failpoints.reach("Y0")
+        n_known = len(session.log.events)
         conflicts = _conflicts(session.lake_state)
         take_in_duplicates(session)
         resolve_unknowns(session)
@@ -91,6 +93,8 @@ def sync_once(
         account.tell_strays(session)
         _tell_conflicts(session, conflicts)
         tell_duplicates(session)
+        tell_failures(session, n_known)
+        tell_concerns(session)
         jsonl.sweep_payloads(store, _settled(session.lake_state))
         n_unsent = count_unsent(session)
         session.log.compact()

@@ -13,9 +13,22 @@ import pyarrow as pa
 from batchpond import views
 from batchpond.errors import LakeError, UsageError
 from batchpond.lake.tables import quoted
+from batchpond.text import did_you_mean
 
 BATCH_ROWS = 10_000
 ROWS_MAX = 100_000
+
+
+_STUDIES_SHOWN_MAX = 20
+_STUDIES = "SELECT study FROM studies_current UNION SELECT study FROM imported_judgments ORDER BY study"
+
+
+def check_study(connection: duckdb.DuckDBPyConnection, study: str) -> None:
+    """Raise UsageError for a study that the lake neither planned nor imported, with the nearest that there is."""
+    known = [str(name) for (name,) in connection.execute(_STUDIES).fetchall()]
+    if study not in known:
+        listed = ", ".join(known[:_STUDIES_SHOWN_MAX]) or "none"
+        raise UsageError(f"the lake holds no study {study!r}", hint=did_you_mean(study, known, f"studies: {listed}"))
 
 
 @contextmanager
@@ -48,6 +61,8 @@ def stream(
     parameters = None if study is None else {"study": study}
     with views.connect(lake_path) as connection:
         try:
+            if study is not None:
+                check_study(connection, study)
             yield connection.sql(sql, params=parameters).to_arrow_reader(batch_rows)
         except (duckdb.Error, pa.ArrowException) as error:
             raise LakeError(

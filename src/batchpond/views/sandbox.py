@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from batchpond.errors import BatchpondError, LakeError, UsageError
 from batchpond.lake.tables import literal
-from batchpond.views import database, scripts
+from batchpond.views import database, refresh
 
 TIMEOUT_S: Final = 60.0
 QUERY_MEMORY_LIMIT: Final = "1GB"
@@ -115,7 +115,7 @@ def _check(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
         _refuse("it is nested too deeply")
     if tree.get("error") or len(tree.get("statements", ())) != 1:
         _refuse(str(tree.get("error_message") or "not a SELECT"))
-    macros = {name for script in scripts.scripts() for name in script.macros}
+    macros = {name for script in refresh.scripts() for name in script.macros}
     for node in _nodes(tree["statements"]):
         _check_node(node, macros)
 
