@@ -21,7 +21,7 @@ LONGEST = (
     "test_stages_changes", "test_schedules", "test_demo", "test_stages_inputs", "test_stages_pressure",
     "test_core_grain", "test_lens", "test_live_kills", "test_adopt", "test_adaptive_rounds", "test_stages_kills",
     "test_secrets", "test_files_mode", "test_style", "test_retry", "test_stages_export", "test_stages_screening",
-    "test_signals", "test_cli", "test_three_providers",
+    "test_signals", "test_cli", "test_three_providers", "test_recover",
 )  # fmt: skip
 
 

@@ -571,9 +571,6 @@ def final(result: object, place: Place, allow: frozenset[int], shape: Shape = di
             raise TypeError(f"{place.call} came to {type(result).__name__}")
 
 
-_FORBIDDEN: Final = 403
-
-
 def _refusal(answer: Answer, place: Place, shape: Shape) -> AccessError | HttpError:
     status_code = answer.status_code
     if answer.is_success:
@@ -588,7 +585,7 @@ def _refusal(answer: Answer, place: Place, shape: Shape) -> AccessError | HttpEr
     error_class = error_class_of(answer)
     message = f"{place.call} answered {status_code}: {answer.excerpt()}"
     if error_class is ErrorClass.ACCESS:
-        refused = ForbiddenError if status_code == _FORBIDDEN else AccessError
+        refused = ForbiddenError if status_code == 403 else AccessError
         return refused(f"{place.key_name} was refused: {message}", hint=_ACCESS_HINT)
     advice = "add credit at the provider, then run the same command" if error_class is ErrorClass.BILLING else None
     code = answer.error.code if answer.error else None
