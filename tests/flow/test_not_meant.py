@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from batchpond.cli import main
+from batchpond.lake.store import Store
+from batchpond.plan.verb import plan_study
+from batchpond.study.file import load
 from tests.golden.doors import environment
 from tests.rigs.program import Program
 
@@ -66,20 +69,20 @@ project = "mine"
 """
 
 
-def of_model(program: Program, model: str, more: str = "", *, provider: str = "openai", grid: str = "") -> None:
+def of_model(program: Desk, model: str, more: str = "", *, provider: str = "openai", grid: str = "") -> None:
     program.write()
     text = MODEL.format(provider=provider, model=model, more=more, grid=grid)
     (program.folder / "study.toml").write_text(text)
 
 
-def told(program: Program, *arguments: str) -> list[str]:
+def told(program: Desk, *arguments: str) -> list[str]:
     """Return what a command says in remarks, in order."""
     done = program.run(*arguments)
     assert done.returncode == 0, done.stderr
     return [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("- ")]
 
 
-def test_a_setting_that_a_model_does_not_take_is_refused_or_told_first(program: Program) -> None:
+def test_a_setting_that_a_model_does_not_take_is_refused_or_told_first(program: Desk) -> None:
     """Defect D7 of mission: `temperature = 0.0` was left out, said in the last of thirty lines."""
     of_model(program, "gpt-5", "temperature = 0.0")
     done = program.run("plan", "study.toml")
@@ -93,7 +96,7 @@ def test_a_setting_that_a_model_does_not_take_is_refused_or_told_first(program: 
     assert row["n"] == 0
 
 
-def test_a_model_that_nobody_knows_is_said_first_and_its_settings_are_not_guessed(program: Program) -> None:
+def test_a_model_that_nobody_knows_is_said_first_and_its_settings_are_not_guessed(program: Desk) -> None:
     """Defect of people and D7: `gpt-99` was planned without a word about it."""
     first = "- openai/gpt-99 is not among the models of openai that batchpond knows: did you mean "
     of_model(program, "gpt-99")
@@ -108,7 +111,7 @@ def test_a_model_that_nobody_knows_is_said_first_and_its_settings_are_not_guesse
         assert f"is not a known model, so nobody knows whether it takes {name}: sent as written" in done.stderr
 
 
-def test_a_model_that_has_ended_is_refused_by_its_day(program: Program) -> None:
+def test_a_model_that_has_ended_is_refused_by_its_day(program: Desk) -> None:
     """D7 of mission: `plan` foresaw nothing; at an address of one's own any model goes."""
     program.base_url = ""
     of_model(program, "gpt-4.1-nano")
@@ -121,7 +124,16 @@ def test_a_model_that_has_ended_is_refused_by_its_day(program: Program) -> None:
     assert program.run("plan", "study.toml").returncode == 0, "what this lake has asked stays planned"
 
 
-def test_facts_about_a_provider_are_said_once_in_a_lake_and_shown_when_asked_for(program: Program) -> None:
+def test_a_study_that_was_bought_is_recovered_whatever_became_of_its_models(program: Desk, tmp_path: Path) -> None:
+    """A lake that is lost after a model has ended is made again all the same; nothing is sent for it."""
+    program.base_url = ""
+    of_model(program, "o4-mini", "temperature = 0.0")
+    assert program.run("plan", "study.toml").returncode == 2
+    planned = plan_study(Store.init(tmp_path / "again"), load(tmp_path / "study.toml"), is_bought=True)
+    assert planned.n_requests == 12
+
+
+def test_facts_about_a_provider_are_said_once_in_a_lake_and_shown_when_asked_for(program: Desk) -> None:
     """Defects D9 of mission and 13 of people: ten general lines at every plan and submit."""
     fact = "OpenAI deletes result files 30 days after a batch ends"
     of_model(program, "gpt-5.4-mini")
@@ -146,7 +158,7 @@ def test_facts_about_a_provider_are_said_once_in_a_lake_and_shown_when_asked_for
     ],
 )
 def test_a_parameter_that_the_provider_does_not_have_is_an_error_of_plan(
-    program: Program, model: str, more: str, said: str
+    program: Desk, model: str, more: str, said: str
 ) -> None:
     """Wires, section 3: a wrong name was found by the provider, row by row, after the upload."""
     of_model(program, model, more)
@@ -157,7 +169,7 @@ def test_a_parameter_that_the_provider_does_not_have_is_an_error_of_plan(
     assert program.run("plan", "study.toml").returncode == 0
 
 
-def test_every_command_reads_the_whole_configuration_of_a_lake(program: Program) -> None:
+def test_every_command_reads_the_whole_configuration_of_a_lake(program: Desk) -> None:
     """`[live]` in config.toml broke `submit`: one reader knows all sections."""
     of_model(program, "gpt-4.1-mini")
     (program.folder / "lake").mkdir()

@@ -50,7 +50,7 @@ def command(invocation: Invocation, study: Path, limit: int | None, is_json: boo
     from batchpond.study import file as study_files
 
     store = Store.init(invocation.lake_path)
-    planned = plan_study(store, study_files.load(study))
+    planned = plan_study(store, study_files.load(study), is_bought=True)
     return run(invocation, planned.study, limit=limit, is_json=is_json)
 
 

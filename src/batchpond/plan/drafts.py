@@ -98,13 +98,21 @@ class Draft:
         }
 
 
-def read(store: Store, written: Study | StagedStudy, modules: Modules, run_sql: SqlRows) -> Draft:
-    """Return a study with all it names read in; raises StudyError for what cannot be asked."""
+def read(
+    store: Store, written: Study | StagedStudy, modules: Modules, run_sql: SqlRows, *, is_bought: bool = False
+) -> Draft:
+    """Return a study with all it names read in; raises StudyError for what cannot be asked.
+
+    One that `is_bought` was asked before, so that nothing is said against its models.
+    """
     study = as_stages(written, read_templates(written) if isinstance(written, Study) else ())
     dropped: list[Dropped] = []
     stages = [_draft(store, study, stage, modules, run_sql, dropped) for stage in study.stages]
     check_number(study.source, sum(draft.n_cells for draft in stages))
-    meant.check_served(store, (one for draft in stages for one in draft.configs), study.source)
+    if not is_bought:
+        for draft in stages:
+            meant.check(draft.configs, study.unsupported, _place(study, draft.stage))
+        meant.check_served(store, (one for draft in stages for one in draft.configs), study.source)
     parts = [(draft.stage, draft.configs, draft.rows or ()) for draft in stages]
     return Draft(written, study, stages, dropped, version(written, parts))
 
@@ -113,15 +121,18 @@ def _draft(
     store: Store, study: StagedStudy, stage: StageSpec, modules: Modules, run_sql: SqlRows, dropped: list[Dropped]
 ) -> StageDraft:
     is_alone = study.is_pairs_alone
-    source = study.source if is_alone else f"{study.source}: stage {stage.name}"
-    configs, refused = make_model_configs(stage.models, modules, study.unsupported, source, stage.output_schema)
-    meant.check(configs, study.unsupported, source)
+    place = _place(study, stage)
+    configs, refused = make_model_configs(stage.models, modules, study.unsupported, place, stage.output_schema)
     dropped += refused
     draft = StageDraft(stage, configs, study.seed)
     if stage.waits:
         return draft
     draft = dataclasses.replace(draft, rows=_rows(store, study, stage, run_sql))
     return _grid_draft(draft) if is_alone and stage.pairs.adaptive is None else _asks_draft(study, draft)
+
+
+def _place(study: StagedStudy, stage: StageSpec) -> str:
+    return study.source if study.is_pairs_alone else f"{study.source}: stage {stage.name}"
 
 
 def _grid_draft(draft: StageDraft) -> StageDraft:

@@ -62,15 +62,17 @@ def plan_study(
     now: datetime | None = None,
     modules: Modules = registry.module,
     run_sql: SqlRows | None = None,
+    is_bought: bool = False,
 ) -> PlanReport:
     """Write what a study asks from the start into the lake and return what all of it would ask, at which rough cost.
 
-    `now` dates the prices. Raises StudyError for what cannot be asked, BusyError when another process
-    writes to the lake.
+    `now` dates the prices. A study that `is_bought` was asked from another lake: what speaks against asking its models
+    now, such as that they have ended, is no error. Raises StudyError for what cannot be asked, BusyError when another
+    process writes to the lake.
     """
     prices = Prices.of_lake(store.path / CONFIG, now or store.clock.now())
     with store.lock("plan"):
-        draft = drafts.read(store, study, modules, run_sql or sql_on_lake(store))
+        draft = drafts.read(store, study, modules, run_sql or sql_on_lake(store), is_bought=is_bought)
         is_known = any(one.stage.waits or one.stage.goes_on for one in draft.stages)
         foreseen = forecast([drafts.known(one) for one in draft.stages], prices) if is_known else []
         study_row = f"p_study={study.name}/{draft.version}"
