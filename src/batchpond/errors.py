@@ -5,6 +5,7 @@ BatchpondError                1  failed
 │   └── StudyError            2  study.toml or an input file it names
 ├── AttentionError            3  unknown, mismatched, lost or soon-to-expire work needs a person
 ├── AccessError               4  a key is missing, refused, or belongs to another scope
+│   └── ForbiddenError        4  the key is good, and may not make this call
 ├── LakeError                 5  the lake is damaged, newer than this program, or the disk failed
 ├── BusyError                75  another writer holds the lake
 └── ProviderError             1  a provider answered in a way that stops this step
@@ -61,6 +62,10 @@ class AccessError(BatchpondError):
     """A key is missing, refused, or sees another account than the lake's batches."""
 
     exit_code = ExitCode.ACCESS
+
+
+class ForbiddenError(AccessError):
+    """A key is good, and may not make this call."""
 
 
 class LakeError(BatchpondError):

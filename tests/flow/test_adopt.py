@@ -355,13 +355,13 @@ def test_a_map_of_another_number_of_requests_is_refused(rig: Rig, elsewhere: Els
 
 
 def test_a_batch_is_of_one_model(tmp_path: Path) -> None:
-    rig = new_rig(tmp_path, models=("gpt-4.1-mini", "gpt-4.1-nano"))
+    rig = new_rig(tmp_path, models=("gpt-4.1-mini", "gpt-4o"))
     rig.plan()
     elsewhere = Elsewhere.of(rig)
     rows = planned(rig)
     batch_id = elsewhere.ask([str(row["slot"]) for row in rows], [rows[0]["body"]] * len(rows))
     path = write_map(rig, [row | {"custom_id": str(row["slot"])} for row in rows], ["slot"])
-    assert "requests of gpt-4.1-mini, gpt-4.1-nano at" in refused(lambda: adopt(rig, batch_id, path))
+    assert "requests of gpt-4.1-mini, gpt-4o at" in refused(lambda: adopt(rig, batch_id, path))
     items = write_map(rig, rows[:1], ["item_first", "item_second"])
     assert "give also request_model" in refused(lambda: adopt(rig, batch_id, items))
     rig.world.close()

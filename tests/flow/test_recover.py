@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from batchpond.errors import ExitCode, UsageError
+from batchpond.errors import AttentionError, ExitCode, UsageError
 from batchpond.lake.attempts import Phase
 from batchpond.plan.versions import Again
+from batchpond.run.look import waive
 from batchpond.run.recover import Fate, RecoverReport, adopt_by_lines, recover
 from batchpond.run.submit import submit
 from batchpond.views import run_query
@@ -20,12 +22,15 @@ from tests.rigs.files_study import FilesRig
 from tests.rigs.foreign_tool import make_batch
 from tests.rigs.sim_providers import SIMULATED, one_model_each, provider_of
 from tests.rigs.sim_study import LATENCY_S, STUDY, Rig
-from tests.rigs.stage_study import CANDIDATES, RUBRICS, StageRig, models, stage, use
+from tests.rigs.stage_study import MODEL, RUBRICS, StageRig, stage, use
 
+ALL_BATCHES = "BATCHPOND_TEST_RECOVER"
 EACH = one_model_each()
+THREE = ("openai", "anthropic", "gemini")
 SETTINGS = Settings(seed=1, latency_s=LATENCY_S)
 RESULTS = "SELECT * EXCLUDE (attempt_id) FROM results ORDER BY ALL"
 COSTS = "SELECT provider, request_model, round(sum(cost_usd), 12) AS cost_usd FROM costs GROUP BY ALL ORDER BY ALL"
+UNBALANCED = "SELECT count(*) AS n FROM audit WHERE NOT is_balanced"
 AnyRig = TypeVar("AnyRig", bound=Rig)
 
 
@@ -50,12 +55,13 @@ def recovered(rig: Rig, **more: Any) -> RecoverReport:
         )
 
 
-def shown(rig: Rig, sql: str = RESULTS) -> list[dict[str, Any]]:
-    """Return rows of the views, brought up to date."""
+def picture(rig: Rig) -> dict[str, list[dict[str, Any]]]:
+    """Return what the lake says, its views brought up to date."""
     rig.with_lens = True
     rig.sync(submit_due=False)
-    rows: list[dict[str, Any]] = run_query(rig.lake, sql, max_rows=100_000).to_pylist()
-    return rows
+    rig.with_lens = False
+    queries = {"results": RESULTS, "costs": COSTS, "unbalanced": UNBALANCED}
+    return {name: run_query(rig.lake, sql, max_rows=100_000).to_pylist() for name, sql in queries.items()}
 
 
 def finish(rig: AnyRig, n_passes: int = 2) -> AnyRig:
@@ -67,15 +73,15 @@ def finish(rig: AnyRig, n_passes: int = 2) -> AnyRig:
 
 def assert_made_again(rig: Rig, **more: Any) -> RecoverReport:
     """Lose the lake and recover it: no create, and results, costs and the audit are as they were."""
-    before = [shown(rig, sql) for sql in (RESULTS, COSTS)]
+    before = picture(rig)
     n_posts, n_batches = rig.wire.n_create_posts, len(rig.world.ledger.batches)
     lose(rig)
     report = recovered(rig, **more)
-    assert [shown(rig, sql) for sql in (RESULTS, COSTS)] == before
+    assert picture(rig) == before
     assert (rig.wire.n_create_posts, len(rig.world.ledger.batches)) == (n_posts, n_batches)
-    assert {a.phase for a in rig.attempts()} <= {Phase.VERIFIED}
-    assert shown(rig, "SELECT count(*) AS n FROM audit WHERE NOT is_balanced") == [{"n": 0}]
-    assert report.cost_usd == pytest.approx(sum(row["cost_usd"] for row in before[1]))
+    assert {a.phase for a in rig.attempts()} == {Phase.VERIFIED}
+    assert before["unbalanced"] == [{"n": 0}]
+    assert report.cost_usd == pytest.approx(sum(row["cost_usd"] for row in before["costs"]))
     return report
 
 
@@ -214,33 +220,40 @@ def test_batches_of_another_version_are_told_and_taken_in_once_that_is_planned(t
     rig.world.close()
 
 
-def test_a_study_of_stages_is_made_again_stage_by_stage(tmp_path: Path) -> None:
-    """What a later stage asks follows from the answers of the earlier one, and so do its request_ids."""
-    rig = StageRig(tmp_path, SETTINGS)
+def two_stages(rig_path: Path, *names: str, n_inputs: int = 4) -> StageRig:
+    """Return answers of some providers, each judged by all: later questions are made of earlier answers."""
+    inputs = 'path = "inputs.csv"\nrubric = "statement"'
+    each = "".join(MODEL.format(provider_of(model), model, "") for model in one_model_each(names))
+    toml = (
+        'study = "demo"\n[shards]\nmax_requests = 2\n'
+        + stage("answers", "generation", inputs, f"---{RUBRICS}{use('question')}{each}")
+        + stage("compliance", "compliance", 'stage = "answers"', f"---{RUBRICS}{use('compliance_json')}{each}")
+    )
+    rig = StageRig(rig_path, SETTINGS, toml=toml, n_inputs=n_inputs, with_lens=False)
     rig.plan()
+    return rig
+
+
+def test_a_study_of_stages_over_three_providers_is_made_again_stage_by_stage(tmp_path: Path) -> None:
+    """What a later stage asks follows from the answers of the earlier one, and so do its request_ids."""
+    n_inputs, n_batches = (9, 57) if ALL_BATCHES in os.environ else (3, 21)
+    rig = two_stages(tmp_path, *THREE, n_inputs=n_inputs)
     rig.submit()
     rig.finish()
     report = assert_made_again(rig)
-    assert len({found.batch.batch_id for found in report.batches}) == len(rig.world.ledger.batches)
+    assert fates(report) == {Fate.TAKEN_IN: len(rig.world.ledger.batches)} == {Fate.TAKEN_IN: n_batches}
+    rig.submit()
+    finish(rig)
+    assert len(rig.world.ledger.batches) == n_batches, "the study goes on where it was, and buys nothing again"
     rig.world.close()
 
 
 def test_a_sample_of_a_study_of_stages_is_made_again_with_its_limit(tmp_path: Path) -> None:
-    inputs = 'path = "inputs.csv"\nrubric = "statement"'
-    toml = (
-        'study = "demo"\n'
-        + stage("answers", "generation", inputs, f"---{RUBRICS}{use('question')}{models(*CANDIDATES[:1])}")
-        + stage("compliance", "compliance", 'stage = "answers"',
-                f"---{RUBRICS}{use('compliance_json')}{models('gpt-5.4-mini')}")
-    )  # fmt: skip
-    rig = StageRig(tmp_path, SETTINGS, toml=toml)
-    rig.plan()
-    rig.submit(limit=5)
+    rig = two_stages(tmp_path, "openai")
+    rig.submit(limit=3)
     rig.finish()
     n_batches = len(rig.world.ledger.batches)
-    assert n_batches == 2
-    assert_made_again(rig, sample=5)
-    assert len(rig.attempts()) == n_batches
+    assert fates(assert_made_again(rig, sample=3)) == {Fate.TAKEN_IN: n_batches}
     rig.world.close()
 
 
@@ -251,11 +264,10 @@ def test_files_in_a_folder_of_their_own_are_found_again(tmp_path: Path) -> None:
     rig.submit()
     rig.work()
     finish(rig)
-    before = shown(rig)
+    before = picture(rig)
     lose(rig)
-    report = recovered(rig)
-    assert fates(report) == {Fate.TAKEN_IN: 6}
-    assert shown(rig) == before
+    assert fates(recovered(rig)) == {Fate.TAKEN_IN: 6}
+    assert picture(rig) == before
     assert {a.phase for a in rig.attempts()} == {Phase.VERIFIED}
     rig.world.close()
 
@@ -295,19 +307,101 @@ def test_a_batch_of_other_requests_is_not_adopted_by_its_lines(tmp_path: Path) -
 
 def test_a_kill_anywhere_is_mended_by_running_it_again(tmp_path: Path) -> None:
     """Every few steps of it: what was begun is finished, nothing is taken in twice, nothing is bought."""
-    rig = rig_at(tmp_path, "openai", "anthropic", "gemini", max_requests=6)
+    rig = rig_at(tmp_path, "openai", "anthropic", max_requests=12)
     rig.submit()
     finish(rig)
     answers = rig.answers()
-    for crash_in in range(3, 250, 19):
+    n_lived = 0
+    for crash_in in (5, 14, 21, 28, 36, 400):
         lose(rig)
         rig.plan()
         rig.crash_in = crash_in
-        has_lived = rig.survive(lambda: recovered(rig))
+        n_lived += rig.survive(lambda: recovered(rig))
         recovered(rig)
         assert rig.answers() == answers
         assert len(rig.attempts()) == len({a.batch_id for a in rig.attempts()}) == len(rig.world.ledger.batches)
-        if has_lived:
-            break
+    assert n_lived == 1
     assert rig.wire.n_create_posts == len(rig.world.ledger.batches)
+    rig.world.close()
+
+
+# -- a new lake looks before it buys ----------------------------------------------------------------------
+
+
+def submitted(rig: Rig) -> str:
+    """Return why `submit` stopped, empty where it did not."""
+    try:
+        rig.submit()
+    except AttentionError as error:
+        return f"{error.message}; {error.hint}"
+    return ""
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "together"])
+def test_a_new_lake_does_not_buy_what_the_account_has(tmp_path: Path, name: str) -> None:
+    """It names the batches and the command that takes them in; `--fresh` is asked for once."""
+    rig = rig_at(tmp_path, name)
+    rig.submit()
+    rig.clock.advance(1_000)
+    lose(rig)
+    rig.plan()
+    before = rig.tree()
+    problem = submitted(rig)
+    assert "study demo was asked before, though not from this lake: 3 batches" in problem
+    assert all(batch_id in problem for batch_id in map(str, rig.world.ledger.batches))
+    assert "`batchpond adopt --all --study demo`" in problem
+    assert (rig.tree(), rig.wire.n_create_posts) == (before, 3)
+    waive(rig.store(), STUDY)
+    assert submitted(rig) == ""
+    assert rig.wire.n_create_posts == 6
+    lose(rig)
+    recovered(rig)
+    assert submitted(rig) == "", "what was taken in is not asked about"
+    rig.world.close()
+
+
+def test_a_name_alone_is_no_match(tmp_path: Path) -> None:
+    """Another study of the same name in the same account, and batches of other tools, stop nobody."""
+    rig = rig_at(tmp_path, "openai", "anthropic", max_requests=50)
+    rig.submit()
+    make_batch(rig, 12)
+    rig.clock.advance(1_000)
+    lose(rig)
+    items = rig.study_path.parent / "items.csv"
+    items.write_text(items.read_text().replace("text number", "quite another text"))
+    rig.plan()
+    assert submitted(rig) == ""
+    rig.world.close()
+
+
+def test_a_batch_that_was_cut_otherwise_is_known_by_the_file_that_it_was_made_of(tmp_path: Path) -> None:
+    """Before it has any result, where the provider gives the file back."""
+    rig = rig_at(tmp_path, "openai", max_requests=50)
+    rig.submit(limit=5)
+    lose(rig)
+    rig.plan()
+    assert "1 batch " in submitted(rig)
+    rig.world.close()
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini"])
+def test_the_look_costs_no_listing_of_its_own(tmp_path: Path, name: str) -> None:
+    """A submit that looks makes the calls of one that does not."""
+    looking, waived = rig_at(tmp_path / "looking", name), rig_at(tmp_path / "waived", name)
+    waive(waived.store(), STUDY)
+    for rig in (looking, waived):
+        rig.submit()
+        rig.world.close()
+    assert sum(looking.wire.calls.values()) == sum(waived.wire.calls.values())
+    assert Counter(call.split("batchpond1")[0] for call in looking.wire.calls if call.startswith("GET")) == Counter(
+        call.split("batchpond1")[0] for call in waived.wire.calls if call.startswith("GET")
+    )
+
+
+def test_a_key_that_may_not_list_is_a_warning(tmp_path: Path) -> None:
+    rig = rig_at(tmp_path, "openai", max_requests=50)
+    rig.world.add_fault("batches.list@*:status=403")
+    rig.submit()
+    assert any("whether study demo was asked there before is not known" in note for note in rig.notes)
+    assert rig.wire.n_create_posts == 1
     rig.world.close()

@@ -53,6 +53,8 @@ limit_option = click.option(
 @max_cost_option
 @limit_option
 @click.option("--again", is_flag=True, help="Ask what was asked before once more; it is paid once more, too.")
+@click.option("--fresh", "is_fresh", is_flag=True,
+              help="Buy it even if the account has it from another lake; not asked again.")  # fmt: skip
 @json_option
 @pass_invocation
 def command(
@@ -63,23 +65,30 @@ def command(
     max_cost_usd: float | None,
     limit: int | None,
     again: bool,
+    is_fresh: bool,
     is_json: bool,
 ) -> ExitCode:
     """Send what is due of a planned STUDY, after showing its cost and asking.
 
     Nothing is asked twice unless you say so: what was sent before is left alone, also after a
-    crash. What does not fit into the provider's queue now is sent by later runs of `batchpond sync`.
-    The requests of models of mode `files` are put into a folder, which is then named.
+    crash. Before the first request of a study is sent, the accounts are looked into: where they have
+    batches of it that this lake does not know, nothing is sent, and you are told what to do. What
+    does not fit into the provider's queue now is sent by later runs of `batchpond sync`. The requests
+    of models of mode `files` are put into a folder, which is then named.
     """
     from batchpond.plan.versions import Again
+    from batchpond.run import look
     from batchpond.run.submit import submit
 
     diagnostics = invocation.diagnostics
+    store = invocation.store()
 
     def confirm(preview: SubmitPreview) -> bool:
-        return is_confirmed(diagnostics, preview, "" if is_json else preview_text(preview), is_yes=is_yes)
+        is_agreed = is_confirmed(diagnostics, preview, "" if is_json else preview_text(preview), is_yes=is_yes)
+        if is_agreed and is_fresh:
+            look.waive(store, study)
+        return is_agreed
 
-    store = invocation.store()
     with providers(store) as connected:
         report = submit(
             store,

@@ -185,6 +185,14 @@ class Voided(Event):
     shard_id: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fresh(Event):
+    """Somebody said that a study is to be bought whether or not another lake has bought it before."""
+
+    kind = "fresh"
+    study: str
+
+
 # -- an attempt until its batch is known ----------------------------------------------------------
 
 
@@ -459,8 +467,8 @@ class Resolved(OfAttempt):
 KINDS: Final[dict[str, type[Event]]] = {
     record.kind: record
     for record in (
-        Planned, Rounds, Approval, PutOff, Sharded, Voided, Intent, Uploaded, Sent, Rejected, Unknown, Listed,
-        Candidate, Foreign, Absent, Created, Adopted, Status, NotFound, MissingRemote, CancelAsked, DuplicateRemote,
-        Downloaded, Verified, Mismatch, Lost, Resolved, Tidied,
+        Planned, Rounds, Approval, PutOff, Sharded, Voided, Fresh, Intent, Uploaded, Sent, Rejected, Unknown,
+        Listed, Candidate, Foreign, Absent, Created, Adopted, Status, NotFound, MissingRemote, CancelAsked,
+        DuplicateRemote, Downloaded, Verified, Mismatch, Lost, Resolved, Tidied,
     )
 }  # fmt: skip

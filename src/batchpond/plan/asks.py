@@ -28,7 +28,7 @@ from batchpond.model import Direction, Turn
 from batchpond.plan.items import Item, Pairs, choose_pairs, pair_id
 from batchpond.plan.rounds import adaptive
 from batchpond.study.spec import TIER_MAX, StageSpec
-from batchpond.tasks.rubrics import Rubric
+from batchpond.tasks.templates import Rubric
 
 NO_RUBRIC: Final = Rubric("", "", "")
 PLACES: Final = ("unit_id", "rubric_id", "candidate", "turn_no", "input", "tier")

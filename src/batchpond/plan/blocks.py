@@ -35,8 +35,7 @@ from batchpond.plan.prompts import (
 )
 from batchpond.plan.shards import Line, check_line, limits_of
 from batchpond.study.spec import OWN_OUTPUT_TASKS, THINKING_DEFAULT, StageSpec
-from batchpond.tasks.rubrics import Rubric
-from batchpond.tasks.templates import Template
+from batchpond.tasks.templates import Rubric, Template
 
 ASK_COLUMNS: Final = (
     "unit_id", "pair_id", "item_first", "item_second", "item_first_hash", "item_second_hash",

@@ -12,6 +12,7 @@ import orjson
 
 from batchpond.errors import StudyError
 from batchpond.lake.store import TMP, Store
+from batchpond.plan import meant
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, probe, row_of_file, rubric_row, tier_of
 from batchpond.plan.blocks import Grid
 from batchpond.plan.cells import Dropped, ModelConfig, Modules, as_stages, check_number, make_model_configs, version
@@ -103,6 +104,7 @@ def read(store: Store, written: Study | StagedStudy, modules: Modules, run_sql: 
     dropped: list[Dropped] = []
     stages = [_draft(store, study, stage, modules, run_sql, dropped) for stage in study.stages]
     check_number(study.source, sum(draft.n_cells for draft in stages))
+    meant.check_served(store, (one for draft in stages for one in draft.configs), study.source)
     parts = [(draft.stage, draft.configs, draft.rows or ()) for draft in stages]
     return Draft(written, study, stages, dropped, version(written, parts))
 
@@ -113,6 +115,7 @@ def _draft(
     is_alone = study.is_pairs_alone
     source = study.source if is_alone else f"{study.source}: stage {stage.name}"
     configs, refused = make_model_configs(stage.models, modules, study.unsupported, source, stage.output_schema)
+    meant.check(configs, study.unsupported, source)
     dropped += refused
     draft = StageDraft(stage, configs, study.seed)
     if stage.waits:

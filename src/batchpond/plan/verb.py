@@ -7,7 +7,7 @@ study's newest. A version whose row stands is complete and is not written again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -76,6 +76,7 @@ def plan_study(
         study_row = f"p_study={study.name}/{draft.version}"
         n_before = _n_requests(store)
         is_planned = store.has(STUDIES, study_row)
+        told = _told(store, draft, is_planned=is_planned)
         if not is_planned:
             drafts.check_later(store, draft)
             _write(store, draft)
@@ -88,7 +89,7 @@ def plan_study(
         if _open_rounds(store, log, draft):
             counted = _counted(store, draft)
         n_new = _n_requests(store) - n_before
-    return _report(draft, counted, foreseen, prices, n_new=n_new, is_new_version=is_new_version)
+    return _report(draft, counted, foreseen, prices, told, n_new=n_new, is_new_version=is_new_version)
 
 
 def sql_on_lake(store: Store) -> SqlRows:
@@ -101,6 +102,14 @@ def sql_on_lake(store: Store) -> SqlRows:
                 yield from batch.slice(start, _SQL_ROWS).to_pylist()
 
     return run
+
+
+def _told(store: Store, draft: Draft, *, is_planned: bool) -> set[str]:
+    """Return the providers whose general facts an earlier plan of this lake has told."""
+    if is_planned:
+        return {config.spec.provider for config in draft.configs.values()}
+    with tables.connect(store, ["plan"]) as connection:
+        return {provider for (provider,) in connection.execute("SELECT DISTINCT provider FROM plan").fetchall()}
 
 
 def _n_requests(store: Store) -> int:
@@ -170,7 +179,14 @@ def _open_rounds(store: Store, log: EventLog, draft: Draft) -> bool:
 
 
 def _report(
-    draft: Draft, counted: Counted, foreseen: Sequence[Forecast], prices: Prices, *, n_new: int, is_new_version: bool
+    draft: Draft,
+    counted: Counted,
+    foreseen: Sequence[Forecast],
+    prices: Prices,
+    told: Collection[str],
+    *,
+    n_new: int,
+    is_new_version: bool,
 ) -> PlanReport:
     stages = draft.stages
     cells = cell_reports(counted, draft.configs, draft.study.stages, prices)
@@ -200,7 +216,7 @@ def _report(
         models=tuple(model_reports(counted, cells)),
         dropped=tuple(draft.dropped),
         balance=_balance(compared[0]) if len(compared) == 1 else None,
-        caveats=caveats(draft),
+        caveats=caveats(draft, told),
         notes=notes(draft, prices),
     )
 

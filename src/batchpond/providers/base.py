@@ -5,7 +5,7 @@ A provider module knows its wire format and nothing of the lake, SQL or the comm
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +23,10 @@ from batchpond.model import (
     RemoteFile,
     Response,
 )
+
+
+def _without_table(model: str) -> None:
+    """Return None: nothing is known of a provider's models, so none is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,8 @@ class Descriptor:
     every call, and those of `header_env` with the value of their variable where it is set. The answers' headers
     `scope_headers`, in lower case, say which account a key belongs to; an empty name stands for a part that none says.
     `price_name` is what the price data call the provider. The ids of its batches begin with `batch_id_prefix`, where
-    that tells them from those of other providers.
+    that tells them from those of other providers. `nearest` gives, for a model that its table of models does not have,
+    the names in it that are most like it, and None for one that it has.
     """
 
     name: str
@@ -90,6 +95,7 @@ class Descriptor:
     scope_headers: tuple[str, ...] = ()
     price_name: str | None = None
     batch_id_prefix: str | None = None
+    nearest: Callable[[str], tuple[str, ...] | None] = _without_table
 
     @property
     def is_opaque(self) -> bool:

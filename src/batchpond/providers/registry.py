@@ -45,11 +45,9 @@ def module(name: str) -> ProviderModule:
     return cast(ProviderModule, _import(name))
 
 
-def caveats(found: ProviderModule, model: str, mode: Mode) -> tuple[str, ...]:
-    """Return what to know about a provider's model, asked in this way, before money is spent."""
-    if mode is Mode.FILES:
-        return files.CAVEATS
-    return (*found.DESCRIPTOR.caveats, *found.caveats(model))
+def caveats(found: ProviderModule, mode: Mode) -> tuple[str, ...]:
+    """Return what to know about a provider, asked in this way, whatever its model."""
+    return files.CAVEATS if mode is Mode.FILES else found.DESCRIPTOR.caveats
 
 
 def descriptors() -> list[Descriptor]:

@@ -135,6 +135,18 @@ def finish_adoptions(session: Session) -> None:
         finish_all(session)
 
 
+def look_before(session: Session, study: str, client_name: str | None = None) -> None:
+    """Look, before a lake's first attempt of a study at a provider, whether another lake has bought it there.
+
+    What does it is loaded only where there is no attempt. Raises AttentionError if so.
+    """
+    known = {attempt.client_name for attempt in session.lake_state.attempts.values() if attempt.intent.study == study}
+    if client_name not in known:
+        from batchpond.run.look import before_first
+
+        before_first(session, study, client_name)
+
+
 def send_due(session: Session, *, only_study: str | None = None, is_explicit: bool = False) -> None:
     """Send what approvals, budgets and queues allow, study by study; the lock is held."""
     trigger = Trigger(is_explicit, session.store.clock.now())
@@ -319,6 +331,7 @@ def _send_study(session: Session, study: str, approval: Approval, trigger: Trigg
             waiting.setdefault((obstacle.reason, obstacle.exit_code), []).append(shard)
             session.n_waiting += obstacle.passes_by_itself
             continue
+        look_before(session, study, shard.client_name)
         with session.isolated(shard.client_name, f"sending {shard.n_requests} requests to {shard.client_name}"):
             if send_shard(session, shard, approval) is Sending.WAITING:
                 session.n_waiting += 1

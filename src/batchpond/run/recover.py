@@ -163,9 +163,10 @@ def _n_planned(session: Session, version: str) -> int | None:
 
 
 class _Search:
-    """The batches in the accounts that may be the study's, and what became of each; `listed` is what is known of them.
+    """The batches in the accounts that may be the study's, and what became of each; the lake's lock is held.
 
-    The lake's lock is held.
+    Where some are `listed`, it is about those alone. `attempts` has those taken in, by batch id; `seen` their batches
+    as they were listed, by attempt id, so that nobody asks for them again.
     """
 
     def __init__(
@@ -253,13 +254,9 @@ class _Search:
                 self._tell(stranger, Fate.GONE, f"is {batch.state}, and its results are gone")
                 return
             attempt = adopt.take_in(session, provider, batch, mapped, self.study, self.version)
-            self.attempts[batch.batch_id] = self.seen_as(attempt, batch)
+            self.attempts[batch.batch_id] = attempt
+            self.seen[attempt.attempt_id] = batch
             self._note(stranger, Fate.TAKEN_IN, len(mapped.lines))
-
-    def seen_as(self, attempt: Attempt, batch: RemoteBatch) -> Attempt:
-        """Remember a batch as it was listed, so that nobody asks for it again."""
-        self.seen[attempt.attempt_id] = batch
-        return attempt
 
     def _note(self, stranger: Stranger, fate: Fate, n_requests: int | None, why: str = "") -> None:
         self.found.append(FoundBatch(stranger.client_name, stranger.batch, fate, n_requests, why))

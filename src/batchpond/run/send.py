@@ -440,14 +440,21 @@ def _made(session: Session, provider: BatchProvider, attempt: Attempt, unknown: 
 
 
 def _listed(session: Session, provider: BatchProvider, attempt: Attempt) -> tuple[RemoteBatch, ...]:
-    """Return the account's batches since the study was planned, listed once a pass."""
-    key = (attempt.client_name, attempt.intent.study)
+    """Return the account's batches since the study was planned."""
+    study = attempt.intent.study
+    return listed(session, provider, (attempt.client_name, study), planned_since(session, study))
+
+
+def listed(
+    session: Session, provider: BatchProvider, key: tuple[str, str], wanted: datetime
+) -> tuple[RemoteBatch, ...]:
+    """Return the batches that a client, the first part of `key`, lists since then for a study; asked once a pass."""
     if key not in session.listed:
-        wanted = planned_since(session, attempt.intent.study)
+        name = key[0]
         wide_enough = (
-            held for (name, _), held in session.listed.items() if name == attempt.client_name and held[0] <= wanted
+            held for (held_name, _), held in session.listed.items() if held_name == name and held[0] <= wanted
         )
-        session.looked_at_s[attempt.client_name] = session.store.clock.monotonic_s()
+        session.looked_at_s[name] = session.store.clock.monotonic_s()
         session.listed[key] = next(wide_enough, None) or (wanted, _batches(session, provider, wanted))
     return session.listed[key][1]
 

@@ -24,7 +24,7 @@ from batchpond.run import due
 from batchpond.run.batch_map import TABLES, BatchMap, LineRows, MapReader, Target
 from batchpond.run.find import ids_at_head, ids_of
 from batchpond.run.send import AHEAD_MAX
-from batchpond.run.session import Session
+from batchpond.run.session import Session, Severity
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -74,27 +74,42 @@ def unknown(lake_state: LakeState, name: str, batches: Iterable[RemoteBatch]) ->
     return [Stranger(name, batch) for batch in batches if batch.batch_id not in lake_state.batch_ids]
 
 
-def of_shards(
-    session: Session, study: str, version: str, strangers: Iterable[Stranger]
-) -> Iterator[tuple[Stranger, BatchMap]]:
-    """Yield the batches that other lakes made of the very shards that are due here, each with its lines."""
-    tokens: dict[tuple[str, str], Stranger] = {}
+ByAttempt = dict[tuple[str, str], Stranger]
+"""Batches by the way to them and the attempt that their token names."""
+
+
+def by_attempt(strangers: Iterable[Stranger]) -> tuple[ByAttempt, frozenset[str]]:
+    """Return the batches whose token names an attempt of a lake, and those lakes."""
+    found: ByAttempt = {}
     lake_ids = set()
     for stranger in strangers:
         named = ids.lake_and_attempt(stranger.batch.token or "")
         if named is not None:
             lake_ids.add(named[0])
-            tokens[stranger.client_name, named[1]] = stranger
-    if not tokens:
+            found[stranger.client_name, named[1]] = stranger
+    return found, frozenset(lake_ids)
+
+
+def attempt_ids(lake_ids: Iterable[str], shard_id: str) -> Iterator[str]:
+    """Yield the attempts at a shard that those lakes may have come to."""
+    for lake_id in lake_ids:
+        for ordinal in range(1, AHEAD_MAX + 1):
+            yield ids.attempt_id(lake_id, shard_id, ordinal)
+
+
+def of_shards(
+    session: Session, study: str, version: str, strangers: Iterable[Stranger]
+) -> Iterator[tuple[Stranger, BatchMap]]:
+    """Yield the batches that other lakes made of the very shards that are due here, each with its lines."""
+    named, lake_ids = by_attempt(strangers)
+    if not named:
         return
     for new in due.new_shards(session.store, session.lake_state, study, version, None):
-        for lake_id in lake_ids:
-            for ordinal in range(1, AHEAD_MAX + 1):
-                attempt_id = ids.attempt_id(lake_id, new.event.shard_id, ordinal)
-                found = tokens.get((new.event.client_name, attempt_id))
-                if found is not None and found.batch.n_total in {None, 0, len(new.lines)}:
-                    custom_ids = [ids.custom_id(attempt_id, line.request_id) for line in new.lines]
-                    yield found, BatchMap(new.lines, custom_ids, f"{custom_ids[0]} = {new.event.cells}")
+        for attempt_id in attempt_ids(lake_ids, new.event.shard_id):
+            found = named.get((new.event.client_name, attempt_id))
+            if found is not None and found.batch.n_total in {None, 0, len(new.lines)}:
+                custom_ids = [ids.custom_id(attempt_id, line.request_id) for line in new.lines]
+                yield found, BatchMap(new.lines, custom_ids, f"{custom_ids[0]} = {new.event.cells}")
 
 
 @dataclass(slots=True)
@@ -108,18 +123,24 @@ class Lines:
         """Return the batches whose first lines name a planned request of the study, of whatever version."""
         keys: dict[str, list[Stranger]] = {}
         for stranger in strangers:
-            with self.session.isolated(stranger.client_name, f"looking into batch {stranger.batch.batch_id}"):
-                for key in self.head(stranger):
-                    keys.setdefault(key, []).append(stranger)
+            for custom_id in self.head(stranger):
+                keys.setdefault(ids.request_key_of(custom_id) or "", []).append(stranger)
         found = {id(stranger) for key in _planned_keys(self.session.store, study, list(keys)) for stranger in keys[key]}
         return [stranger for stranger in strangers if id(stranger) in found]
 
     def head(self, stranger: Stranger) -> list[str]:
-        """Return the parts of request ids in a batch's first lines; none where it has no lines that a lake made."""
+        """Return a batch's first custom_ids; none where it has no lines that a lake made, or they cannot be read."""
         place = (stranger.client_name, stranger.batch.batch_id)
         if place not in self._heads:
-            provider = self.session.providers.get(stranger.client_name)
-            self._heads[place] = [key for key in map(ids.request_key_of, _first_ids(provider, stranger.batch)) if key]
+            self._heads[place] = []
+            try:
+                provider = self.session.providers.get(stranger.client_name)
+                found = _first_ids(provider, stranger.batch)
+            except (AccessError, ProviderError) as error:
+                text = f"{stranger.client_name} batch {stranger.batch.batch_id} cannot be looked into: {error.message}"
+                self.session.note(Severity.WARNING, text, hint=error.hint, exit_code=error.exit_code)
+                return []
+            self._heads[place] = [custom_id for custom_id in found if ids.request_key_of(custom_id)]
         return self._heads[place]
 
     def mapped(self, study: str, stranger: Stranger) -> BatchMap | None:

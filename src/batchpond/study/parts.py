@@ -25,10 +25,9 @@ from batchpond.study.spec import (
 )
 from batchpond.study.typed import Table, read
 from batchpond.tasks import registry
-from batchpond.tasks import rubrics as known_rubrics
 from batchpond.tasks import templates as known_templates
 from batchpond.tasks.base import Rule
-from batchpond.tasks.rubrics import Rubric
+from batchpond.tasks.templates import Rubric, builtin_rubrics
 
 SUFFIXES: Final = {
     ".csv": ItemsFrom.CSV,
@@ -123,7 +122,7 @@ def rubrics(table: Table, written: Sequence[tables.RubricTable | str]) -> tuple[
 
 
 def _rubric(table: Table, written: tables.RubricTable | str) -> Rubric:
-    known = known_rubrics.builtin()
+    known = builtin_rubrics()
     if isinstance(written, str):
         return known[table.choose("use", written, sorted(known))]
     if written.use is not None:

@@ -27,9 +27,8 @@ from batchpond.tasks import tactics
 from batchpond.tasks.base import Rule
 from batchpond.tasks.generation import GenerationRule
 from batchpond.tasks.inputs import InputsRule
-from batchpond.tasks.rubrics import Rubric
 from batchpond.tasks.tactics import Tactic
-from batchpond.tasks.templates import SIZE_MAX_BYTES, Template, builtin
+from batchpond.tasks.templates import SIZE_MAX_BYTES, Rubric, Template, builtin
 
 _OF_FILE: Final = ("path", "folder", "sql", "id", "text")
 _COLUMNS: Final = ("rubric", "unit", "candidate", "tier")

@@ -128,9 +128,11 @@ Tactics = Annotated[tuple[TacticTable | str, ...], entries(ENTRIES_MAX, "convers
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """What to do with combinations that a model does not accept."""
+    """What to do with combinations and settings that a model does not accept, or is not known to."""
 
-    unsupported: Annotated[Unsupported, about("drop: leave them out, and list them")] = Unsupported.REFUSE
+    unsupported: Annotated[Unsupported, about("drop: leave out what is known, send the rest, list all")] = (
+        Unsupported.REFUSE
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

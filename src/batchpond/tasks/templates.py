@@ -1,8 +1,9 @@
-"""Prompt templates: text with placeholders, filled in one pass so that values stay plain text.
+"""The words of prompts: templates, and what they ask a judge to look at: rubrics and policy statements.
 
-A pairwise template must contain `{TRAIT_NAME}`, `{TRAIT_DESCRIPTION}`, `{SAMPLE_1}` and `{SAMPLE_2}`,
-each at least once, and may contain `{ANSWER_FIRST}` and `{ANSWER_SECOND}`, which become the study's
-exact answers. Every other task has placeholders of its own, which its answer rule names.
+A template is text with placeholders, filled in one pass so that values stay plain text. A pairwise one must contain
+`{TRAIT_NAME}`, `{TRAIT_DESCRIPTION}`, `{SAMPLE_1}` and `{SAMPLE_2}`, each at least once, and may contain
+`{ANSWER_FIRST}` and `{ANSWER_SECOND}`, which become the study's exact answers. Every other task has placeholders of its
+own, which its answer rule names.
 
 Any other word in braces is an error, since a paid model would read it as it stands, unless the template's
 `literal` names it. All other braces (`{"score": 1}`, `{}`) are text. There is no escape: `{{x}}` is sent with
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -134,3 +136,98 @@ def tasks() -> list[str]:
 def listing(task: str = PAIRWISE) -> list[Template]:
     """Return the built-in templates of a task in name order."""
     return list(builtin(task).values())
+
+
+STATEMENT_PLACEHOLDERS: Final = (
+    "STATEMENT_ID",
+    "STATEMENT_TYPE",
+    "AUTHORITY",
+    "SECTION",
+    "SUBSECTION",
+    "EXAMPLES",
+)
+_NONE: Final = "(none)"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A statement's example: a request with an answer that breaks the statement and one that keeps to it."""
+
+    description: str = ""
+    question: str = ""
+    bad_answer: str = ""
+    good_answer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A policy statement that outputs are judged by; what is not known of it is blank."""
+
+    statement_id: str
+    text: str
+    statement_type: str = ""
+    authority: str = ""
+    section: str = ""
+    subsection: str = ""
+    examples: tuple[Example, ...] = ()
+
+    def values(self) -> dict[str, str]:
+        """Return what templates show of it, by placeholder."""
+        return {
+            "STATEMENT": self.text,
+            "STATEMENT_ID": self.statement_id,
+            "STATEMENT_TYPE": self.statement_type or _NONE,
+            "AUTHORITY": self.authority or _NONE,
+            "SECTION": self.section or _NONE,
+            "SUBSECTION": self.subsection or _NONE,
+            "EXAMPLES": examples_text(self.examples),
+        }
+
+
+def examples_text(examples: Sequence[Example]) -> str:
+    """Return examples as a numbered list, without the parts that are blank."""
+    return "\n\n".join(_example_text(number, example) for number, example in enumerate(examples, 1)) or _NONE
+
+
+def _example_text(number: int, example: Example) -> str:
+    parts = (
+        ("Request", example.question),
+        ("Goes against the statement", example.bad_answer),
+        ("In line with the statement", example.good_answer),
+    )
+    lines = [f"Example {number}: {example.description}".rstrip(": ")]
+    return "\n".join(lines + [f"- {name}: {text}" for name, text in parts if text.strip()])
+
+
+@dataclass(frozen=True)
+class Rubric:
+    """A trait by name and description, or a policy statement; its hash changes with anything it says.
+
+    `more` has the placeholders that templates may show of a statement besides its text.
+    """
+
+    rubric_id: str
+    name: str
+    description: str
+    more: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def rubric_hash(self) -> str:
+        """The digest of id, name, description and what else templates may show."""
+        more = [part for pair in self.more for part in pair]
+        return ids.digest("rubric", self.rubric_id, self.name, self.description, *more)
+
+
+@cache
+def builtin_rubrics() -> dict[str, Rubric]:
+    """Return the rubrics that batchpond brings, by id."""
+    text = (resources.files("batchpond.tasks") / "texts" / "rubrics.toml").read_text("utf-8")
+    return {
+        rubric_id: Rubric(rubric_id, entry["name"], entry["description"].strip())
+        for rubric_id, entry in tomllib.loads(text).items()
+    }
+
+
+def rubric_listing() -> list[Rubric]:
+    """Return the built-in rubrics in name order."""
+    return sorted(builtin_rubrics().values(), key=lambda rubric: rubric.rubric_id)

@@ -18,7 +18,7 @@ from batchpond.clock import SystemClock
 from batchpond.errors import LakeError
 from batchpond.model import Download
 from batchpond.providers.http.client import HttpError, HttpLimits
-from batchpond.providers.http.retry import RetryPolicy
+from batchpond.providers.http.errors import RetryPolicy
 from tests.rigs.hostile_server import drip, hostile, raw, reply, reset
 from tests.rigs.http import ENVELOPE, client
 

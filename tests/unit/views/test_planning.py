@@ -12,7 +12,7 @@ from typing import Any
 
 from batchpond import views
 from batchpond.lake.schemas import TABLES
-from batchpond.views import forms, refresh
+from batchpond.views import database, refresh
 
 # Operators of a plan that is not optimised, in DuckDB 2.0; other lines differ by a few in a hundred.
 OF_ONE_VIEW_MAX = 500
@@ -28,7 +28,7 @@ def _n_operators(node: dict[str, Any]) -> int:
 def _sizes() -> dict[str, int]:
     """Return how many operators each view has over the tables of an empty lens."""
     with views.empty() as connection:
-        forms.as_tables(connection, TABLES)
+        database.as_tables(connection, TABLES)
         connection.execute("PRAGMA disable_optimizer")
         plans = {
             script.name: connection.execute(f"EXPLAIN (FORMAT json) SELECT * FROM {script.name}").fetchall()[0][1]

@@ -25,7 +25,7 @@ from batchpond.model import (
 )
 from batchpond.providers.anthropic.body import MESSAGES, VERSIONS, build_body, endpoint_for, payload_line, version_of
 from batchpond.providers.anthropic.lines import read_answer, read_line
-from batchpond.providers.anthropic.models import accepted_thinking, caveats
+from batchpond.providers.anthropic.models import accepted_thinking, caveats, nearest
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http.client import JsonStream
 from batchpond.providers.http.errors import AckRule
@@ -85,6 +85,7 @@ DESCRIPTOR: Final = Descriptor(
     headers=(("anthropic-version", VERSIONS[MESSAGES]),),
     scope_headers=("anthropic-organization-id", "anthropic-workspace-id"),
     modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
+    nearest=nearest,
 )
 
 _STATES: Final = {

@@ -29,19 +29,23 @@ from batchpond.providers.http import transfers
 from batchpond.providers.http.connections import Auth, Deadline, FixedAuth, KeyGuard, LaneTransport, failure, within
 from batchpond.providers.http.errors import (
     AckRule,
+    Again,
     Answer,
     Fault,
     HttpError,
     Place,
+    RetryPolicy,
+    RetryReason,
     Shape,
     answer_of,
     error_class_of,
     final,
     judge_create,
+    reason_for_status,
     redirect_host,
+    repeat,
 )
 from batchpond.providers.http.keys import checked_base, origin_of, redirect_target
-from batchpond.providers.http.retry import Again, RetryPolicy, RetryReason, reason_for_status, run
 from batchpond.text import Secret, guard_loggers, redact
 
 __all__ = ["Broken", "HttpClient", "HttpError", "HttpLimits", "JsonStream", "Unsent"]
@@ -478,7 +482,7 @@ class HttpClient:
         def on_wait(last: Again, seconds: float) -> None:
             _log.info("%s at %s: %s; again in %.1f s", name, self.host, last.reason, seconds)
 
-        return run(attempt, self._retries, self._clock, name, on_wait)
+        return repeat(attempt, self._retries, self._clock, name, on_wait)
 
     def _final(self, result: object, call: str, allow: frozenset[int] = frozenset(), shape: Shape = dict) -> Answer:
         place = Place(f"{call} at {self.host}", self._base_url, self._key_name)

@@ -26,8 +26,7 @@ from batchpond.clock import Clock
 from batchpond.errors import LakeError
 from batchpond.model import Download
 from batchpond.providers.http.connections import Deadline
-from batchpond.providers.http.errors import Answer, Fault
-from batchpond.providers.http.retry import Again, RetryReason
+from batchpond.providers.http.errors import Again, Answer, Fault, RetryReason
 
 # --- downloads ------------------------------------------------------------------------------------
 

@@ -101,6 +101,7 @@ DESCRIPTOR: Final = Descriptor(
         "retention of results: the bucket's own rules; 365 days stand for that here",
         "settle time: twice the create deadline and 5 minutes, at least 15 minutes",
     ),
+    nearest=lambda model: gemini_models.nearest(bare_model(model)),
 )
 
 _JOB: Final = re.compile(r"projects/[^/]+/locations/[^/]+/batchPredictionJobs/([^/]+)")
