@@ -125,6 +125,9 @@ class FakeOpenAI:
                 batch = self._batch(batch_id)
                 batch["status"] = "cancelling"
                 return _json(batch)
+            case "DELETE", ["files", file_id]:
+                is_there = self.files.pop(file_id, None) is not None
+                return _json({"id": file_id, "deleted": True}) if is_there else error(404, "not_found")
             case "GET", ["files", file_id, "content"]:
                 return self._content(file_id)
             case "GET", ["files", file_id]:

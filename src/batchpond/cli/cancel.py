@@ -1,4 +1,4 @@
-"""`cancel`: ask the provider to stop batches."""
+"""`cancel` and `tidy`: ask the provider to stop batches, and to delete what was uploaded for those that are done."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from batchpond.run.resolve import CancelReport
+    from batchpond.run.tidy import TidyReport
 
 
 @pond_command(
@@ -62,3 +63,42 @@ def command(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_j
 def document(report: CancelReport) -> dict[str, Any]:
     """Return the JSON shape of a cancellation."""
     return {"asked": report.asked, "notes": notes_documents(report.notes)}
+
+
+@pond_command(
+    "tidy",
+    "batchpond tidy",
+    "batchpond tidy my-study --yes --json",
+)
+@click.argument("study", required=False)
+@yes_option
+@json_option
+@pass_invocation
+def tidy(invocation: Invocation, study: str | None, is_yes: bool, is_json: bool) -> ExitCode:
+    """Delete the input files of batches that are collected, of a STUDY or of all, at their providers.
+
+    Results are not touched, here or there, and what is open keeps its files. Run it as often as you like.
+    """
+    from batchpond.run.tidy import TidyReport, count, tidy
+
+    diagnostics, store = invocation.diagnostics, invocation.store()
+    n_files = count(store, study)
+    if n_files and not is_yes:
+        question = f"Delete {plural(n_files, 'uploaded file')} at the providers?"
+        if not diagnostics.confirm(question, flag="--yes"):
+            raise UsageError("not confirmed; nothing was deleted")
+    report = TidyReport(0, 0, (), ExitCode.DONE)
+    if n_files:
+        with providers(store) as connected:
+            report = tidy(store, study, providers=connected)
+    for note in report.notes:
+        show_note(diagnostics, note)
+    if is_json:
+        output.document(tidy_document(report))
+    diagnostics.note(f"{plural(report.n_deleted, 'uploaded file')} deleted, {report.n_gone:,} gone already")
+    return report.exit_code
+
+
+def tidy_document(report: TidyReport) -> dict[str, Any]:
+    """Return the JSON shape of a tidying."""
+    return {"n_deleted": report.n_deleted, "n_gone": report.n_gone, "notes": notes_documents(report.notes)}

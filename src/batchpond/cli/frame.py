@@ -38,12 +38,12 @@ DEFAULT_LAKE = Path("lake")
 COMMANDS = (
     "init", "demo", "keys", "templates", "run", "plan", "submit", "live", "sync", "status", "retry", "cancel",
     "resolve", "adopt", "recover", "query", "views", "results", "rank", "report", "export", "import", "audit", "doctor",
-    "simulate",
+    "tidy", "simulate",
 )  # fmt: skip
 # The commands that stand in the file of another one, to which they belong, under their own names.
 TOGETHER = {
     "retry": "submit", "views": "query", "results": "query", "templates": "init", "keys": "doctor",
-    "audit": "status",
+    "audit": "status", "tidy": "cancel",
 }  # fmt: skip
 JSON_FLAGS = ("--json", "--format json", "--format=json", "--format jsonl", "--format=jsonl")
 SAFE_TO_STOP = (

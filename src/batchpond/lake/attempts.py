@@ -93,6 +93,7 @@ class Attempt:
     not_found: tuple[records.NotFound, ...] = ()
     duplicates: tuple[records.DuplicateRemote, ...] = ()
     is_known: bool = False
+    tidied: tuple[str, ...] = ()
 
     @property
     def attempt_id(self) -> str:
@@ -197,6 +198,11 @@ def _(event: records.Uploaded, attempt: Attempt) -> None:
         attempt.file_id, attempt.uploaded = event.file_id, event
         if attempt.phase is not Phase.REJECTED:
             attempt.phase = Phase.UPLOADED
+
+
+@_step.register
+def _(event: records.Tidied, attempt: Attempt) -> None:
+    attempt.tidied = (*attempt.tidied, event.file_id)
 
 
 @_step.register

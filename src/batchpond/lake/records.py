@@ -234,6 +234,14 @@ class Uploaded(OfAttempt):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tidied(OfAttempt):
+    """An input file of the attempt is not at the provider any more."""
+
+    kind = "tidied"
+    file_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sent(OfAttempt):
     """The one process that may is about to ask for the batch, for the `ordinal`-th time."""
 
@@ -459,8 +467,8 @@ class Resolved(OfAttempt):
 KINDS: Final[dict[str, type[Event]]] = {
     record.kind: record
     for record in (
-        Planned, Rounds, Approval, PutOff, Sharded, Voided, Fresh, Intent, Uploaded, Sent, Rejected, Unknown, Listed,
-        Candidate, Foreign, Absent, Created, Adopted, Status, NotFound, MissingRemote, CancelAsked, DuplicateRemote,
-        Downloaded, Verified, Mismatch, Lost, Resolved,
+        Planned, Rounds, Approval, PutOff, Sharded, Voided, Fresh, Intent, Uploaded, Sent, Rejected, Unknown,
+        Listed, Candidate, Foreign, Absent, Created, Adopted, Status, NotFound, MissingRemote, CancelAsked,
+        DuplicateRemote, Downloaded, Verified, Mismatch, Lost, Resolved, Tidied,
     )
 }  # fmt: skip

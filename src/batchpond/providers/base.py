@@ -244,6 +244,10 @@ class BatchProvider(Protocol):
         """Return the uploaded files of that name."""
         ...
 
+    def drop_upload(self, file_id: str) -> bool:
+        """Delete an uploaded payload; False where there was none."""
+        ...
+
     def create(self, spec: CreateSpec) -> CreateAnswer:
         """Send exactly one POST and classify its answer; raises nothing for network faults."""
         ...

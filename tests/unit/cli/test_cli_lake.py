@@ -27,6 +27,7 @@ from batchpond.run.resolve import CancelReport
 from batchpond.run.session import Counts
 from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
 from batchpond.run.sync import SyncReport
+from batchpond.run.tidy import TidyReport
 from tests.rigs.events import fact
 
 README = Path(formats.__file__).with_name("README.md")
@@ -189,6 +190,7 @@ def shown() -> dict[str, set[str]]:
         "retry": set(submit.retry_document(RetryReport((), submitted))),
         "live": set(live.document(LiveReport((), 0, (), ExitCode.DONE))),
         "sync": set(sync.document(Counts(), synced)),
+        "tidy": set(cancel.tidy_document(TidyReport(0, 0, (), ExitCode.DONE))),
         "cancel": set(cancel.document(CancelReport((), (), ExitCode.DONE))),
         "resolve": set(resolve.document(Attempt(fact(Intent)))),
         "recover": set(recover.document(RecoverReport("s", "v", (), 0, 0, 0, 0, 0.0, 0, (), ExitCode.DONE))),

@@ -126,6 +126,10 @@ class Anthropic(BatchClient):
         """Return nothing: there are no uploads."""
         return []
 
+    def drop_upload(self, file_id: str) -> bool:  # noqa: ARG002
+        """Return that there was none: there are no uploads."""
+        return False
+
     def order(self, spec: CreateSpec) -> Order:
         """Return the payload's lines as one body, and the version that the endpoint means.
 

@@ -186,6 +186,10 @@ class Gemini(BatchClient):
                 return newest_named(found, filename, since)
         raise ProviderError(f"{self.host} lists more than {_PAGES_MAX} pages of files")
 
+    def drop_upload(self, file_id: str) -> bool:
+        """Delete an uploaded payload; False where there was none, which Google answers with 403, too."""
+        return self._http.request_json("DELETE", self._resource(file_id, "files/"), allow=self.missing).is_success
+
     def order(self, spec: CreateSpec) -> Order:
         """Return a batch of an uploaded file; raises ProviderError when there is none."""
         if spec.input_file_id is None:

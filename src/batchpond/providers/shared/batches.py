@@ -269,6 +269,11 @@ class FilesClient(BatchClient):
             cursor = next_cursor
         raise ProviderError(f"{self.host} lists more than {_FILE_PAGES_MAX} pages of files")
 
+    def drop_upload(self, file_id: str) -> bool:
+        """Delete an uploaded payload; False where there was none."""
+        path = f"{self.files_path}/{segment(file_id)}"
+        return self._http.request_json("DELETE", path, allow=self.missing).is_success
+
     def order(self, spec: CreateSpec) -> Order:
         """Return a batch of an uploaded file, with its token in the metadata where the provider keeps them."""
         if spec.input_file_id is None:

@@ -120,6 +120,10 @@ class Files:
             found = self._outbox.requests(filename) if self._folder.path.is_dir() else None
             return [] if found is None else [found]
 
+    def drop_upload(self, file_id: str) -> bool:  # noqa: ARG002 - what is in the folder is its owner's
+        """Return that there was none: requests in a folder are its owner's to delete."""
+        return False
+
     def create(self, spec: CreateSpec) -> CreateAnswer:
         """Publish the requests and their manifest; the same token twice is one batch."""
         try:

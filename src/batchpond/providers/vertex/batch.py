@@ -168,6 +168,10 @@ class Vertex(BatchClient):
         found = self._storage.stat(self._input_uri(filename))
         return [] if found is None else [found]
 
+    def drop_upload(self, file_id: str) -> bool:
+        """Delete a payload's object; False where there was none."""
+        return self._storage.drop(file_id)
+
     def create(self, spec: CreateSpec) -> CreateAnswer:
         """Send exactly one POST and classify its answer; raises nothing for network faults.
 

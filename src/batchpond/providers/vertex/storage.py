@@ -145,6 +145,15 @@ class Storage:
         path.unlink(missing_ok=True)
         raise ProviderError(f"{self.host} does not give the bytes of {uri} whole", hint="run the same command again")
 
+    def drop(self, uri: str) -> bool:
+        """Delete an object; False where there was none."""
+        address = Address.parse(uri)
+        with role_named(self._caller):
+            found = self._metadata(address)
+            if found is not None:
+                self._drop(address, found)
+        return found is not None
+
     def peek(self, uri: str, max_bytes: int) -> bytes | None:
         """Return an object's first bytes; None when there is none."""
         address = Address.parse(uri)

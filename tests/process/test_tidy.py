@@ -1,0 +1,53 @@
+"""What was uploaded for a batch is deleted once the batch is read, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.rigs.fake_openai import FakeOpenAI, fake_openai
+from tests.rigs.program import N, Program
+
+
+@pytest.fixture
+def account() -> Iterator[FakeOpenAI]:
+    with fake_openai() as account:
+        yield account
+
+
+@pytest.fixture
+def program(account: FakeOpenAI, tmp_path: Path) -> Program:
+    program = Program(tmp_path, account.url)
+    program.prepare(max_requests=6)
+    return program
+
+
+@pytest.mark.parametrize("failpoint", ["", "T0:kill", "T1:kill"])
+def test_tidy_deletes_what_was_uploaded_once_and_wherever_it_dies(
+    account: FakeOpenAI, program: Program, failpoint: str
+) -> None:
+    """The files of read batches go, those of open ones and of others stay; a second run asks for nothing."""
+    theirs = account.upload("theirs.jsonl", b"{}")
+    account.is_held = True
+    assert program.submit().returncode == 0
+    first, second = account.batches
+    lines = account.lines_of(first)
+    account.finish(first)
+    account.bodies = [b"".join(line + b"\n" for line in lines)]
+    assert program.sync().returncode == 0
+    if failpoint:
+        program.more = {"BATCHPOND_FAILPOINT": failpoint}
+        assert program.run("tidy", "--yes").returncode < 0
+        program.more = {}
+    done = program.run("tidy", "--yes", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["n_deleted"] == (0 if failpoint else 1)
+    assert set(account.files) == {theirs, second["input_file_id"]}
+    n_asked = len(account.asked)
+    assert program.run("tidy", "--yes").returncode == 0
+    assert len(account.asked) == n_asked
+    assert program.outcomes()["decided"] == N // 2
