@@ -473,7 +473,8 @@ def judge_create(answer: Answer, rule: AckRule) -> Answer | Unclear:
         has_envelope = has_envelope and is_own
     else:
         is_own = any(answer.headers.get(name) for name in rule.request_id_headers)
-        is_own = is_own or (rule.has_text_errors and _names_request(answer))
+        request_id = fields.mapping(answer.json).get("request_id")
+        is_own = is_own or (rule.has_text_errors and fields.identifier(request_id) is not None)
     if has_envelope and answer.status_code in _DEFINITE_BY_ENVELOPE:
         return answer
     if answer.status_code == _TOO_LARGE or (has_envelope and is_own and answer.status_code in _DEFINITE):
@@ -484,10 +485,6 @@ def judge_create(answer: Answer, rule: AckRule) -> Answer | Unclear:
 def _created(answer: Answer, rule: AckRule) -> dict[str, Any]:
     found = fields.mapping(answer.json)
     return fields.mapping(found.get(rule.within)) or found if rule.within else found
-
-
-def _names_request(answer: Answer) -> bool:
-    return fields.identifier(fields.mapping(answer.json).get("request_id")) is not None
 
 
 def _repeats_status(answer: Answer) -> bool:
