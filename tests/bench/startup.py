@@ -33,6 +33,7 @@ WAYS = {
     "{'set_threshold': staticmethod(lambda _: None), 'freeze': gc.freeze})",
     "httpx's command line": "spare = _startup.spare\n"
     "def loading():\n    spare(); del sys.modules['httpx._main']\n_startup.spare = loading",
+    "pandas": "spare = _startup.spare\ndef loading():\n    spare(); del sys.meta_path[0]\n_startup.spare = loading",
     "searching at exit": "_startup.spare_exit = lambda: None",
     "threads of linear algebra": "from contextlib import nullcontext\n"
     "_startup.linear_algebra = lambda threads: nullcontext()",

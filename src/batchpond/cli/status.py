@@ -96,10 +96,10 @@ def _show(models: list[dict[str, Any]], live: list[dict[str, Any]], *, has_color
 
 def _stages(invocation: Invocation, study: str | None) -> list[StageStatus]:
     from batchpond.lake.attempts import fold
-    from batchpond.lake.events import read
+    from batchpond.lake.events import EventLog
 
     store = invocation.store()
-    lake_state = fold(read(store))
+    lake_state = fold(EventLog(store).events)
     if not lake_state.rounds:
         return []
     from batchpond.run.stages import stages

@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from batchpond.views.catalog import TABLE_STAGE, ViewInfo, columns, views
+    from batchpond.views.catalog import TABLE_STAGE, ViewInfo, columns, is_view, views
     from batchpond.views.database import BadFile, bad_files, build, check_file, connect, ddl, empty, is_current, listed
     from batchpond.views.expressions import evaluate, why_not
     from batchpond.views.refresh import fingerprint
@@ -26,6 +26,7 @@ __all__ = [
     "evaluate",
     "fingerprint",
     "is_current",
+    "is_view",
     "listed",
     "run_query",
     "stream_query",
@@ -34,7 +35,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    **dict.fromkeys(("TABLE_STAGE", "ViewInfo", "columns", "views"), "catalog"),
+    **dict.fromkeys(("TABLE_STAGE", "ViewInfo", "columns", "is_view", "views"), "catalog"),
     **dict.fromkeys(
         ("BadFile", "bad_files", "build", "check_file", "connect", "ddl", "empty", "is_current", "listed"), "database"
     ),

@@ -55,6 +55,11 @@ def views() -> list[ViewInfo]:
     ]
 
 
+def is_view(name: str) -> bool:
+    """Whether there is such a table or view; reads no SQL: a file of views is called as the one it makes."""
+    return name in _TABLES or name in scripts.view_names()
+
+
 def columns() -> dict[str, list[str]]:
     """Return the column names of every table and view."""
     with empty() as connection:

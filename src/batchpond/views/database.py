@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import duckdb
-import pyarrow as pa
 
 from batchpond.clock import random_hex
 from batchpond.errors import LakeError
@@ -25,6 +24,9 @@ from batchpond.lake.store import LENS, TMP, held
 from batchpond.lake.tables import lacks_later, literal, quoted
 from batchpond.views import forms, scripts
 from batchpond.views.refresh import Files, fingerprint, views_digest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FILES_MAX: Final = 8
 _SIZE_MAX_BYTES: Final = 64 << 20
@@ -65,14 +67,14 @@ MEMORY_LIMIT: Final = "1GB"  # a dozen joins and their buffers need up to half o
 THREADS_MAX: Final = 4
 _REUSED_BYTES_MAX = 64 << 20
 
-_TYPES = {
-    pa.string(): "VARCHAR",
-    pa.int64(): "BIGINT",
-    pa.int32(): "INTEGER",
-    pa.float64(): "DOUBLE",
-    pa.bool_(): "BOOLEAN",
-    pa.binary(): "BLOB",
-    pa.timestamp("us", tz="UTC"): "TIMESTAMPTZ",
+_TYPES: Final = {
+    "string": "VARCHAR",
+    "int64": "BIGINT",
+    "int32": "INTEGER",
+    "float64": "DOUBLE",
+    "bool": "BOOLEAN",
+    "binary": "BLOB",
+    "timestamp": "TIMESTAMPTZ",
 }
 
 _INFO = """
@@ -137,6 +139,8 @@ def bad_files(lake_path: Path) -> list[BadFile]:
 
 def check_file(table: str, path: Path) -> str | None:
     """Return why a table's file cannot be read, judged by its footer; None when it can."""
+    import pyarrow as pa  # takes longer than all else that a reader does who finds its lens in place
+
     try:
         schema = _schema(path)
     except (pa.ArrowException, OSError) as error:
@@ -149,7 +153,7 @@ def check_file(table: str, path: Path) -> str | None:
 
 
 def _schema(path: Path) -> pa.Schema:
-    import pyarrow.parquet as pq  # takes a tenth of a second: a reader that finds its lens in place needs none of it
+    import pyarrow.parquet as pq
 
     return pq.read_schema(path)
 
@@ -386,7 +390,7 @@ def _table_views(files: Files) -> Iterator[str]:
 
 def _table_view(name: str, table: Table, files: Sequence[Path]) -> str:
     head = f"CREATE OR REPLACE VIEW {quoted(name)} AS\n"
-    columns = ",\n".join(f"  CAST(NULL AS {_TYPES[f.type]}) AS {quoted(f.name)}" for f in table.schema)
+    columns = ",\n".join(f"  CAST(NULL AS {_TYPES[kind]}) AS {quoted(column)}" for column, kind in table.columns)
     nothing = f"SELECT\n{columns}\nWHERE FALSE"
     if not files:
         return f"{head}{nothing};\n"
@@ -394,7 +398,9 @@ def _table_view(name: str, table: Table, files: Sequence[Path]) -> str:
     if table.later and any(lacks_later(table, _schema(path)) for path in files):
         options = "hive_partitioning = FALSE, union_by_name = TRUE"
         return f"{head}{nothing}\nUNION ALL BY NAME\nFROM read_parquet([\n{paths}\n], {options});\n"
-    columns = ",\n".join(f"  CAST({quoted(f.name)} AS {_TYPES[f.type]}) AS {quoted(f.name)}" for f in table.schema)
+    columns = ",\n".join(
+        f"  CAST({quoted(column)} AS {_TYPES[kind]}) AS {quoted(column)}" for column, kind in table.columns
+    )
     return f"{head}SELECT\n{columns}\nFROM read_parquet([\n{paths}\n], hive_partitioning = FALSE);\n"
 
 
