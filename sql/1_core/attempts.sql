@@ -9,7 +9,7 @@
 --   shard was given up before any batch. is_newest marks the last attempt of each shard that was not given up. A second
 --   batch of what an attempt sent is an attempt of its own, of shard_kind duplicate; it needs attention until a person
 --   has said that it is known. An attempt that was never sent may be meant for another address anew: its last intent
---   holds.
+--   holds. is_requeued: the batch failed whole and unbilled for want of room: its requests wait to be sent again.
 CREATE OR REPLACE VIEW attempts AS
 WITH intents AS (
   SELECT
@@ -116,6 +116,7 @@ seen AS (
     max(facts.reason) FILTER (WHERE facts.ord = marks.unknown_ord) AS unknown_reason,
     max(facts.reason) FILTER (WHERE facts.ord = marks.mismatch_ord) AS mismatch_reason,
     max(facts.reason) FILTER (WHERE facts.ord = marks.lost_ord) AS lost_reason,
+    coalesce(max(facts.n_completed + facts.n_failed) FILTER (WHERE facts.ord = marks.verified_ord), 0) AS n_answered,
     max_by(facts.provider_created_at, facts.ord) FILTER (
       WHERE facts.is_seen AND facts.ord <= marks.status_ord AND facts.provider_created_at IS NOT NULL
     ) AS created_at,
@@ -216,7 +217,14 @@ SELECT
       PARTITION BY folded.shard_id
       ORDER BY folded.ordinal DESC, folded.attempt_order DESC
     ) = 1 AS is_newest,
-  folded.attempt_order
+  folded.attempt_order,
+  folded.attempt_state = 'verified'
+    AND folded.batch_state = 'failed'
+    AND folded.shard_kind <> 'adopted'
+    AND folded.n_answered = 0
+    AND folded.provider || ' ' || coalesce(folded.status_reason, '') IN (
+      'openai token_limit_exceeded', 'together input_file_unavailable'
+    ) AS is_requeued
 FROM folded
 LEFT JOIN accepted ON accepted.shard_id = folded.shard_id
 LEFT JOIN voided ON voided.shard_id = folded.shard_id;

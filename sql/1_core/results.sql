@@ -53,6 +53,7 @@ WITH joined AS (
         AND (response.request_id IS NULL OR asked.attempt_order > response.attempt_order)
         THEN CASE WHEN asked.attempt_state IN ('unknown', 'missing_remote') THEN 'unknown' ELSE 'outstanding' END
       WHEN response.request_id IS NOT NULL THEN 'failed'
+      WHEN asked.is_requeued THEN 'planned'
       WHEN asked.attempt_state IN ('verified', 'mismatch', 'lost') THEN 'missing'
       ELSE 'planned'
     END AS request_state

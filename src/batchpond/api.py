@@ -89,7 +89,11 @@ class Lake:
             return sync_once(store, providers=providers, submit_due=submit_due)
 
     def sql(self, query: str) -> pl.DataFrame:
-        """Run one SELECT over the views, in the sandbox of `batchpond query`."""
+        """Run one SELECT over the views, in the sandbox of `batchpond query`.
+
+        Its time and memory are DuckDB's to keep, inside this process: an expression such as `repeat('a', 2000000000)`
+        heeds neither, and only `batchpond query`, which is a process of its own, ends it whatever it is.
+        """
         from batchpond import views
 
         return _frame(views.run_query(self._store().path, query))

@@ -5,9 +5,11 @@ BatchpondError                1  failed
 │   └── StudyError            2  study.toml or an input file it names
 ├── AttentionError            3  unknown, mismatched, lost or soon-to-expire work needs a person
 ├── AccessError               4  a key is missing, refused, or belongs to another scope
+│   └── ForbiddenError        4  the key is good, and may not make this call
 ├── LakeError                 5  the lake is damaged, newer than this program, or the disk failed
 ├── BusyError                75  another writer holds the lake
 └── ProviderError             1  a provider answered in a way that stops this step
+    └── UnreachableError      1  no connection to a provider came about: the rest of its work waits for the next pass
 """
 
 from __future__ import annotations
@@ -62,6 +64,10 @@ class AccessError(BatchpondError):
     exit_code = ExitCode.ACCESS
 
 
+class ForbiddenError(AccessError):
+    """A key is good, and may not make this call."""
+
+
 class LakeError(BatchpondError):
     """The lake cannot be read or written safely."""
 
@@ -75,4 +81,16 @@ class BusyError(BatchpondError):
 
 
 class ProviderError(BatchpondError):
-    """A provider refused or failed a call after all permitted retries."""
+    """A provider refused or failed a call after all permitted retries; `retry_after_s` is how long it asks to wait."""
+
+    retry_after_s: float | None = None
+
+
+class UnreachableError(ProviderError):
+    """No connection to a provider's address came about, so nothing reached it; asking it for more now is no use."""
+
+
+class PutOffError(UnreachableError):
+    """A provider asked to be left alone for a while, which is no failure of anything."""
+
+    exit_code = ExitCode.DONE

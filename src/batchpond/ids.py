@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 from collections.abc import Callable
 
 from batchpond.model import Mode
@@ -17,6 +18,8 @@ ID_LENGTH = 26  # 130 bits
 ATTEMPT_PREFIX_LENGTH = 10
 REQUEST_KEY_LENGTH = 20
 TOKEN_PREFIX = "batchpond1"
+_CUSTOM_ID = re.compile(rf"[a-z2-7]{{{ATTEMPT_PREFIX_LENGTH}}}-([a-z2-7]{{{REQUEST_KEY_LENGTH}}})")
+TOKEN = re.compile(rf"{TOKEN_PREFIX}-([a-z2-7]+)-([a-z2-7]{{{ID_LENGTH}}})-[a-z2-7]{{8}}")
 
 
 def _base32(raw: bytes, length: int) -> str:
@@ -62,6 +65,12 @@ def request_key(request: str) -> str:
     return request[:REQUEST_KEY_LENGTH]
 
 
+def request_key_of(custom_id: str) -> str | None:
+    """Return the part of a request id that a custom_id of any lake carries; None for one that another tool made."""
+    found = _CUSTOM_ID.fullmatch(custom_id)
+    return None if found is None else found.group(1)
+
+
 def shard_id(group: tuple[str, str, str, Mode], generation: int, request_ids: list[str]) -> str:
     """Return the id of an ordered list of requests of one provider, endpoint, model and mode.
 
@@ -100,6 +109,12 @@ def token(lake_id: str, attempt: str, secret: bytes, payload_sha256: str) -> str
 def attempt_of(token: str) -> str:
     """Return the attempt that a token was made for."""
     return token.split("-")[2]
+
+
+def lake_and_attempt(token: str) -> tuple[str, str] | None:
+    """Return the lake and the attempt that a token names; None where it is none of any lake's."""
+    found = TOKEN.fullmatch(token)
+    return None if found is None else (found.group(1), found.group(2))
 
 
 def _mac(lake_id: str, attempt: str, secret: bytes, payload_sha256: str) -> str:

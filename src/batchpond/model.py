@@ -76,6 +76,12 @@ def client_name(provider: str, mode: str | None) -> str:
     return f"{provider}{FILES_MARK}" if mode == Mode.FILES else provider
 
 
+def named_client(name: str) -> tuple[str, Mode]:
+    """Return the provider and the mode of a way to batches, as `client_name` names it."""
+    provider = name.removesuffix(FILES_MARK)
+    return provider, Mode.BATCH if provider == name else Mode.FILES
+
+
 class PricedModel(NamedTuple):
     """What has a price: a model at a provider, in the way that it is asked."""
 

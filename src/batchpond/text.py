@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import hmac
 import logging
 import re
+import unicodedata
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 REDACTED: Final = "[redacted]"
@@ -138,3 +141,24 @@ def _escape_one(match: re.Match[str]) -> str:
     if code <= 0xFF:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def did_you_mean(wanted: str, known: Iterable[str], otherwise: str) -> str:
+    """Return a hint that names the nearest of what there is, and else says something else."""
+    near = difflib.get_close_matches(wanted, list(known), 1)
+    return f"did you mean {near[0]!r}?" if near else otherwise
+
+
+_FORMULA: Final = frozenset("=+-@\uff1d\uff0b\uff0d\uff20")
+
+
+def defused(text: str) -> str:
+    """Return text that no spreadsheet takes for a formula: one that would be has a ' before it.
+
+    Spaces and invisible characters before the first visible one make no difference, nor do full-width forms.
+    """
+    if text[:1].isalnum():
+        return text
+    first = next((at for at, char in enumerate(text) if unicodedata.category(char)[0] not in "ZC"), len(text))
+    is_formula = text[first : first + 1] in _FORMULA or any(char in "\t\r\n" for char in text[:first])
+    return f"'{text}" if is_formula else text

@@ -1,4 +1,4 @@
-"""What each trick of `cli/_startup` saves a pass with nothing new: `python -m tests.bench.startup [--runs 15]`.
+"""What each trick of `cli` saves a pass with nothing new: `python -m tests.bench.startup [--runs 15]`.
 
 Plans and submits a small study to a simulator, syncs it to its end, and then runs `sync` again and again: as it is,
 and without one trick at a time, interleaved. Prints the median CPU time of each way and its ratio to the first.
@@ -22,21 +22,21 @@ from tests.rigs.sim_providers import SIMULATED
 
 PROGRAM = """
 import sys
-from batchpond.cli import _startup
+from batchpond import cli
 {without}
 from batchpond.cli import program
 sys.exit(program())
 """
 WAYS = {
     "as it is": "",
-    "collecting while modules load": "import gc; _startup.gc = type('', (), "
+    "collecting while modules load": "import gc; cli.gc = type('', (), "
     "{'set_threshold': staticmethod(lambda _: None), 'freeze': gc.freeze})",
-    "httpx's command line": "spare = _startup.spare\n"
-    "def loading():\n    spare(); del sys.modules['httpx._main']\n_startup.spare = loading",
-    "pandas": "spare = _startup.spare\ndef loading():\n    spare(); del sys.meta_path[0]\n_startup.spare = loading",
-    "searching at exit": "_startup.spare_exit = lambda: None",
+    "httpx's command line": "spare = cli.spare\n"
+    "def loading():\n    spare(); del sys.modules['httpx._main']\ncli.spare = loading",
+    "pandas": "spare = cli.spare\ndef loading():\n    spare(); del sys.meta_path[0]\ncli.spare = loading",
+    "searching at exit": "cli.spare_exit = lambda: None",
     "threads of linear algebra": "from contextlib import nullcontext\n"
-    "_startup.linear_algebra = lambda threads: nullcontext()",
+    "cli.linear_algebra = lambda threads: nullcontext()",
 }
 
 

@@ -26,7 +26,7 @@ from tests.rigs.adaptive_study import judge_of, play, replayed, rig_of, told
 from tests.rigs.stage_study import StageRig
 
 N_ITEMS = 16
-MODELS = ("gpt-4.1-mini", "gpt-4.1-nano")
+MODELS = ("gpt-4.1-mini", "gpt-4o")
 SPEC = PairsSpec(reverse=0.2, adaptive=AdaptiveSpec(rounds=2, holdout=0.2))
 TOML = "rounds = 2\nholdout = 0.2\nreverse = 0.2"
 N_ALL = 132

@@ -28,6 +28,7 @@ from batchpond.errors import AccessError, AttentionError, ExitCode, UsageError
 from batchpond.lake.attempts import Phase
 from batchpond.lake.events import read
 from batchpond.lake.records import Adopted, AdoptedShard, Intent, Resolution
+from batchpond.providers.registry import provider_of_batch
 from batchpond.run.account import AccountReport, Ownership, providers_with_keys, unknown_batches
 from batchpond.run.adopt import Adoption, MapOrder, adopt_mapped, adopt_own
 from batchpond.run.batch_map import COLUMNS
@@ -354,13 +355,13 @@ def test_a_map_of_another_number_of_requests_is_refused(rig: Rig, elsewhere: Els
 
 
 def test_a_batch_is_of_one_model(tmp_path: Path) -> None:
-    rig = new_rig(tmp_path, models=("gpt-4.1-mini", "gpt-4.1-nano"))
+    rig = new_rig(tmp_path, models=("gpt-4.1-mini", "gpt-4o"))
     rig.plan()
     elsewhere = Elsewhere.of(rig)
     rows = planned(rig)
     batch_id = elsewhere.ask([str(row["slot"]) for row in rows], [rows[0]["body"]] * len(rows))
     path = write_map(rig, [row | {"custom_id": str(row["slot"])} for row in rows], ["slot"])
-    assert "requests of gpt-4.1-mini, gpt-4.1-nano at" in refused(lambda: adopt(rig, batch_id, path))
+    assert "requests of gpt-4.1-mini, gpt-4o at" in refused(lambda: adopt(rig, batch_id, path))
     items = write_map(rig, rows[:1], ["item_first", "item_second"])
     assert "give also request_model" in refused(lambda: adopt(rig, batch_id, items))
     rig.world.close()
@@ -714,17 +715,34 @@ def run(lake: Path, *arguments: str) -> Result:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "say one of the two"),
-        (["b", "--list"], "say one of the two"),
+        ([], "say one of the three"),
+        (["b", "--list"], "say one of the three"),
+        (["b", "--all", "--study", "s"], "say one of the three"),
+        (["--all"], "need --study"),
         (["--list", "--study", "s"], "not for --list"),
         (["b", "--since", "2026-01-01"], "--since is for --list"),
-        (["b", "--study", "s"], "go together"),
+        (["b", "--map", __file__], "need --study"),
+        (["--all", "--study", "s", "--map", __file__], "--map is for one BATCH"),
         (["b", "--force"], "--force is for --map"),
         (["b", "--provider", "opnai"], "did you mean 'openai'?"),
     ],
 )
 def test_a_wrong_call_says_what_is_wrong(rig: Rig, arguments: list[str], message: str) -> None:
     assert message in refused(lambda: run(rig.lake, "adopt", *arguments))
+
+
+@pytest.mark.parametrize(
+    ("batch_id", "whose"),
+    [("batch_6920", "openai"), ("msgbatch_01", "anthropic"), ("batches/x7", "gemini"),
+     ("projects/1/locations/l/batchPredictionJobs/2", "vertex")],
+)  # fmt: skip
+def test_a_batchs_id_says_whose_it_is(rig: Rig, monkeypatch: pytest.MonkeyPatch, batch_id: str, whose: str) -> None:
+    """Where it does not, and several keys are set, the provider must be named."""
+    for provider in SIMULATED.values():
+        monkeypatch.setenv(provider.key_env, "key")
+    assert provider_of_batch(batch_id) == whose
+    with pytest.raises(UsageError, match=r"whose batch is x7\? keys of openai, anthropic"):
+        run(rig.lake, "adopt", "x7")
 
 
 def test_the_command_lists_adopts_and_needs_a_yes(rig: Rig, tmp_path: Path) -> None:

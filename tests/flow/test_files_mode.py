@@ -563,7 +563,7 @@ def test_the_folder_by_the_lakes_settings(rig: FilesRig, tmp_path: Path, monkeyp
 
 def test_a_refused_key_does_not_stop_files(tmp_path: Path) -> None:
     """Batches of a provider and files in its format are two ways: trouble on one is none on the other."""
-    rig = new_rig(tmp_path, models=("gpt-4.1-mini", "gpt-4.1-nano"))
+    rig = new_rig(tmp_path, models=("gpt-4.1-mini", "gpt-4o"))
     rig.study_path.write_text(rig.study_path.read_text().replace('mode = "files"\n', "", 1))
     rig.plan()
     report = rig.submit()

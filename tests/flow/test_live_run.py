@@ -75,7 +75,7 @@ def test_a_live_study_is_answered_and_accounted_for(rig: LiveRig, endpoint: str)
 
 def test_batch_and_live_models_stand_in_one_study(rig: LiveRig) -> None:
     """`submit` sends the one and leaves the other to `live`; `sync` brings in the one and never the other."""
-    rig.plan(N, [Asked(), Asked("openai", "gpt-4.1-nano", "batch")])
+    rig.plan(N, [Asked(), Asked("openai", "gpt-4o", "batch")])
     assert rig.submit().n_live == N
     assert rig.live(concurrency=4).n_left == 0
     rig.simulator.world.advance(100)
@@ -201,7 +201,7 @@ def test_sync_goes_on_beside_live_calls(tmp_path: Path) -> None:
     """A batch study in the same lake comes to its end meanwhile; each stands back for the other's moments."""
     with live_rig(tmp_path, settings=Settings(seed=1, latency_s=(0.5, 1.0), live_latency_s=(0.01, 0.02))) as rig:
         rig.begin(120)
-        rig.begin(N, [Asked("openai", "gpt-4.1-nano", "batch")], name="batches")
+        rig.begin(N, [Asked("openai", "gpt-4o", "batch")], name="batches")
         # Calls that are put off keep the live run going for as long as the batches take.
         rig.simulator.world.add_fault("live@60-:status=529")
         process = rig.start("live", "--concurrency", "4", stderr=subprocess.PIPE)

@@ -64,6 +64,18 @@ def test_a_lost_acknowledgement_is_found_by_its_results_beside_a_foreign_batch_o
     assert_bought_once(rig)
 
 
+@pytest.mark.parametrize("held_s", [400, 1_200])
+def test_a_create_that_is_held_back_while_we_give_up_is_unknown_and_found(rig: Rig, held_s: int) -> None:
+    """It is carried out within the settle time, after nobody waited for its answer any more; it is bought once."""
+    rig.world.add_fault(f"batches.create@1:delay_exec={held_s}")
+    rig.submit()
+    make_batch(rig, N)
+    assert (rig.only().phase, rig.wire.n_create_posts) == (Phase.UNKNOWN, 1)
+    pass_time(rig, SETTLE_S / 3, n_passes=5)
+    assert (rig.only().phase, rig.wire.n_create_posts) == (Phase.VERIFIED, 1)
+    assert_bought_once(rig)
+
+
 @pytest.mark.parametrize("fault", ["reset_before", "html=502", "status=500", "hang_before=9999"])
 def test_a_create_that_never_arrived_is_sent_again_only_when_no_foreign_batch_can_be_it(rig: Rig, fault: str) -> None:
     rig.world.add_fault("batches.create@1:" + fault)

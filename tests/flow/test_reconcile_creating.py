@@ -182,7 +182,7 @@ def test_a_refusal_that_may_pass_is_sent_again_under_a_new_record(rig: Rig, faul
 
 def test_a_billing_stop_is_not_tried_again_by_itself(rig: Rig) -> None:
     rig.world.add_fault("batches.create@1:billing")
-    assert rig.submit().exit_code is ExitCode.FAILED
+    assert rig.submit().exit_code is ExitCode.ATTENTION
     finish(rig, 3)
     assert (rig.only().phase, rig.wire.n_create_posts) == (Phase.REJECTED, 1)
     held = rig.sync()

@@ -93,7 +93,7 @@ def test_a_rule_of_other_requests_is_not_read_into_answers_that_are_not_its_own(
 
 
 def test_a_newer_reader_replaces_what_an_older_one_read(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batchpond.answers.derive.READER_VERSION", 2)
+    monkeypatch.setattr("batchpond.answers.READER_VERSION", 2)
     assert rig.sync().counts.n_read_again == 2
     assert rig.rows("select count(*), count(distinct request_id) from responses", "responses") == [(12, 12)]
     assert rig.sync().counts.n_read_again == 0

@@ -14,7 +14,7 @@ from tests.rigs.sim_study import LATENCY_S
 from tests.rigs.stage_study import StageRig, models, stage, use
 
 TURNS = 3
-PLANTED = {"gpt-4.1-mini": 0.3, "gpt-4.1-nano": 0.6}
+PLANTED = {"gpt-4.1-mini": 0.3, "gpt-4o": 0.6}
 JUDGES = ("gpt-5.4-mini", "gpt-5.4-nano")
 TACTIC = "false_research"
 HAZARD = """

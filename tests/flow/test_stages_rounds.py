@@ -6,12 +6,16 @@ import os
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from batchpond.clock import ManualClock
+from batchpond.lake.store import Store
 from batchpond.plan import write as stage_plan
-from tests.rigs.stage_study import CANDIDATES, STATEMENTS, StageRig
+from batchpond.run import stages
+from batchpond.study.spec import StagedStudy
+from tests.rigs.stage_study import CANDIDATES, STATEMENTS, StageRig, spec_study
 
 N_ANSWERS = 36
 N_RANKED = 72
@@ -98,6 +102,29 @@ def test_an_idle_sync_of_a_finished_study_writes_nothing(unkilled: StageRig, mon
     unkilled.clock.advance(1_000.0)
     unkilled.sync()
     assert unkilled.tree() == before
+
+
+def test_only_the_study_whose_answers_came_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lake may hold any number of other studies, submitted or not: they cost the pass nothing."""
+    looked: list[str] = []
+
+    def open_rounds(store: Store, record: object, staged: StagedStudy, *rest: Any) -> object:
+        looked.append(staged.name)
+        return real(store, record, staged, *rest)
+
+    real = stages.open_rounds
+    monkeypatch.setattr(stages, "open_rounds", open_rounds)
+    rig = StageRig(tmp_path / "rig", n_inputs=4)
+    for name, n_tokens in (("never", "302"), ("first", "301"), ("demo", "300")):
+        rig.write(spec_study().replace('study = "demo"', f'study = "{name}"').replace("= 300", f"= {n_tokens}"))
+        rig.plan()
+    rig.submit(study="first")
+    rig.finish()
+    assert {*looked} == {"first"}
+    looked.clear()
+    rig.submit()
+    rig.finish()
+    assert {*looked} == {"demo"}
 
 
 def test_planning_the_same_file_again_changes_nothing(unkilled: StageRig) -> None:

@@ -9,7 +9,7 @@ import pytest
 from batchpond.errors import StudyError
 from batchpond.lake.records import Sharded
 from batchpond.lake.store import CONFIG
-from batchpond.plan.shards import ALL, Precedence, in_order, of_model, of_provider
+from batchpond.run.dispatch import ALL, Precedence, in_order, of_model, of_provider
 from batchpond.run.due import new_shards
 from batchpond.study.file import load
 from batchpond_sim.world.world import Settings
@@ -123,14 +123,14 @@ def test_a_stage_of_an_earlier_tier_is_cut_into_the_first_batches_wherever_it_st
         'study = "demo"\n'
         + stage("later", "generation", items, f"tier = 3\n{tail}")
         + stage("sooner", "generation", items, f"tier = 2\n{tail}".replace(ONE, TWO))
-        + stage("rows", "generation", f'{items}\ntier = "priority"', f"tier = 4\n{tail}".replace(ONE, "gpt-4.1-nano"))
+        + stage("rows", "generation", f'{items}\ntier = "priority"', f"tier = 4\n{tail}".replace(ONE, "gpt-4o"))
     )
     rig = rig_of(tmp_path / "rig", toml)
     rig.plan()
     lake_state = rig.lake_state()
     shards = list(new_shards(rig.store(), lake_state, "demo", lake_state.current_versions["demo"], None))
     assert [(shard.event.tier, shard.event.request_model, len(shard.lines)) for shard in shards] == [
-        (None, "gpt-4.1-nano", 6), (2, "gpt-4.1-nano", 6), (2, TWO, 12), (3, ONE, 12),
+        (None, "gpt-4o", 6), (2, "gpt-4o", 6), (2, TWO, 12), (3, ONE, 12),
     ]  # fmt: skip
 
 

@@ -160,7 +160,9 @@ def structured_study(models_text: str) -> str:
     )  # fmt: skip
 
 
-def test_a_study_asks_for_it_and_reads_the_answers_as_ever(tmp_path: Path) -> None:
+def test_a_study_asks_for_it_and_reads_the_answers_as_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models without schemas have ended at OpenAI, but not at another address."""
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://gateway.example/v1")
     text = structured_study(models("gpt-4.1-mini", "gpt-3.5-turbo"))
     rig = StageRig(tmp_path / "rig", toml=text, n_inputs=2)
     report = rig.planned()

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.errors import ExitCode
+from batchpond.errors import AttentionError, ExitCode
 from batchpond.ids import TOKEN_PREFIX
 from batchpond.lake.events import read
 from batchpond.lake.records import DuplicateRemote, Event
 from batchpond.run.dispatch import Budget
+from batchpond.run.look import waive
 from batchpond.run.session import Session
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_providers import SIMULATED
@@ -248,6 +249,9 @@ def test_tokens_of_other_lakes_in_the_account_are_nobodys_business(rig: Rig, tmp
     other.wire._inner = rig.wire._inner
     other.plan()
     rig.submit()
+    with pytest.raises(AttentionError, match="was asked before, though not from this lake: 2 batches"):
+        other.submit()
+    waive(other.store(), STUDY)
     other.submit()
     assert len({token.split("-")[1] for token in n_batches_per_mark(rig) if token.startswith(TOKEN_PREFIX)}) == 2
     for each in (rig, other):

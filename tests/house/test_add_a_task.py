@@ -26,8 +26,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from batchpond.model import Outcome, Response
-from batchpond.tasks.base import Judgment, Rule
-from batchpond.tasks.shared import reading
+from batchpond.tasks.base import Judgment, Rule, read
 from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "shout"
@@ -43,7 +42,7 @@ class ShoutRule(Rule):
 
     def read(self, response: Response) -> Judgment:
         """Return how loud a response is."""
-        return reading.read(response, self._judged)
+        return read(response, self._judged)
 
     @staticmethod
     def _judged(text: str) -> Judgment | None:

@@ -193,7 +193,7 @@ def test_every_option_has_help() -> None:
 
 def test_every_command_file_is_a_command() -> None:
     """No command file is left out of the list, and none is missing."""
-    frame = {"__init", "_startup", "frame", "formats", "output", "diagnostics", "interrupts"}
+    frame = {"__init", "frame", "formats", "output", "diagnostics"}
     files = {path.stem.rstrip("_") for path in (PACKAGE / "cli").glob("*.py")} - frame
     assert files == set(COMMANDS) - set(TOGETHER)
 

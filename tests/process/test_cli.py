@@ -301,7 +301,7 @@ def test_doctor_is_well_on_a_new_lake_and_names_damage(lake: Path) -> None:
 def test_a_look_at_where_things_stand_loads_neither_arrow_nor_numpy_nor_pandas(lake: Path) -> None:
     """Each takes longer to load than all else that `status` and `audit` do; pandas is refused even to who asks."""
     script = (
-        "import sys\nfrom batchpond.cli import _startup, main\n_startup.spare()\n"
+        "import sys\nfrom batchpond.cli import main, spare\nspare()\n"
         f"for look in ('status', 'audit'):\n    main(['--lake', {os.fspath(lake)!r}, look, '--json'])\n"
         "found = {'pyarrow', 'numpy', 'pandas', 'polars'} & set(sys.modules)\n"
         "try:\n    import pandas\nexcept ModuleNotFoundError:\n    pass\nelse:\n    found.add('pandas')\n"

@@ -19,7 +19,7 @@ from tests.rigs.live_study import wait_for
 from tests.rigs.program import N, Program
 from tests.rigs.sim_providers import SIMULATED
 
-LIVE = '\n[[models]]\nprovider = "openai"\nmodel = "gpt-4.1-nano"\nmode = "live"\nmax_output_tokens = 200\n'
+LIVE = '\n[[models]]\nprovider = "openai"\nmodel = "gpt-4o"\nmode = "live"\nmax_output_tokens = 200\n'
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +49,16 @@ def test_an_attempt_that_was_uploaded_elsewhere_is_uploaded_here(program: Progra
     assert (len(account.files), len(account.batches)) == (1, 1)
 
 
+def test_an_address_that_no_connection_comes_about_to_is_asked_once_a_pass(program: Program) -> None:
+    """Every shard waits for the address to be reached; none but the first tries it."""
+    program.prepare(max_requests=3)
+    program.base_url = "http://127.0.0.1:9/v1"
+    done = program.submit()
+    assert done.returncode == 1
+    assert done.stderr.count("could not connect") == 1
+    assert "9 requests of study small (3 batches) wait for openai to be reached" in done.stderr
+
+
 def test_requests_that_are_not_sent_are_pending(account: FakeOpenAI, program: Program) -> None:
     """Defect 9 of people: approved requests without a key are not "nothing pending"."""
     program.more = {"OPENAI_API_KEY": ""}
@@ -73,8 +84,18 @@ def test_what_does_not_exist_is_an_error_that_names_the_nearest(
     assert "--yes" not in done.stderr
 
 
+@pytest.mark.parametrize("n", [2_000_000_000, 4_000_000_000])
+def test_a_query_ends_whatever_its_expression(program: Program, n: int) -> None:
+    """Section 1 of the measured page: what the engine works out before it runs ends by time or memory, and is told."""
+    begun = time.monotonic()
+    done = program.run("query", "--timeout", "1", f"select length(repeat('a', {n}))")
+    assert done.returncode == 2
+    assert "narrow it with WHERE" in done.stderr
+    assert time.monotonic() - begun < 20
+
+
 def test_a_long_wait_is_not_slept_on_with_the_lock_held(account: FakeOpenAI, program: Program) -> None:
-    """Defect 4.5: a listing that asks to wait 35 minutes ends the step and says so; the next pass goes on."""
+    """Defect 4.5: a listing that asks to wait 35 minutes ends the step, says so, and holds for later passes."""
     account.is_held = True
     assert program.submit().returncode == 0
     account.list_answers = [error(429, "rate_limit", Retry_After="2099")] * 3
@@ -83,5 +104,8 @@ def test_a_long_wait_is_not_slept_on_with_the_lock_held(account: FakeOpenAI, pro
     assert len(account.list_answers) == 2
     account.list_answers = []
     account.finish(account.batches[0])
-    program.sync()
-    assert program.outcomes() == {"decided": N}
+    n_asked = len(account.asked)
+    again = program.sync()
+    assert again.returncode == 0
+    assert "openai asked not to be called before 20" in again.stderr
+    assert len(account.asked) == n_asked, "the next pass respects what the provider asked for"

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from batchpond.clock import ManualClock
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds.adaptive import Asked, Choice, Stop
-from batchpond.stats import bradley_terry, map_fit, votes
+from batchpond.stats import adaptive as estimates
+from batchpond.stats import bradley_terry, votes
 from batchpond.stats.votes import Votes
 from batchpond.study.spec import PairsSpec
 from batchpond_sim.judges.judge import Judge
@@ -85,7 +86,7 @@ def spearman(a: Numbers, b: Numbers) -> float:
 
 def rho_map(table: Votes, truth: Numbers) -> float:
     """Return how well the estimate that rounds are planned by orders the items."""
-    return spearman(map_fit.fit(table).theta, truth)
+    return spearman(estimates.fit(table).theta, truth)
 
 
 def rho_firth(table: Votes, truth: Numbers) -> float:

@@ -49,6 +49,8 @@ class FakeOpenAI:
 
     port: int = 0
     is_held: bool = False
+    age_s: int = 0
+    """How long ago batches were made, as they say."""
     text: str = FIRST
     create_answers: list[Answer | None] = field(default_factory=list)
     """What creates answer after they were carried out."""
@@ -92,8 +94,8 @@ class FakeOpenAI:
         batch = {
             "id": f"batch_{number:06d}", "object": "batch", "endpoint": asked["endpoint"], "errors": None,
             "input_file_id": asked["input_file_id"], "completion_window": "24h", "status": "in_progress",
-            "output_file_id": None, "error_file_id": None, "created_at": int(time.time()),
-            "expires_at": int(time.time()) + 86_400, "metadata": asked.get("metadata"),
+            "output_file_id": None, "error_file_id": None, "created_at": int(time.time()) - self.age_s,
+            "expires_at": int(time.time()) - self.age_s + 86_400, "metadata": asked.get("metadata"),
             "request_counts": {"total": n, "completed": 0, "failed": 0},
         }  # fmt: skip
         self.batches.append(batch)
@@ -152,6 +154,8 @@ class FakeOpenAI:
             return Answer(200, self.bodies.pop(0), "application/octet-stream")
         if file_id in self.files:
             return Answer(200, self.files[file_id][1], "application/octet-stream")
+        if file_id.removeprefix("file-out-") not in {batch["id"] for batch in self.batches}:
+            return error(404, "not_found")
         batch = self._batch(file_id.removeprefix("file-out-"))
         return Answer(200, b"".join(line + b"\n" for line in self.lines_of(batch)), "application/octet-stream")
 

@@ -41,7 +41,7 @@ class Simulated:
 SIMULATED: Mapping[str, Simulated] = {
     provider.name: provider
     for provider in (
-        Simulated("openai", "/openai/v1", "OPENAI_BASE_URL", "OPENAI_API_KEY", ("gpt-4.1-mini", "gpt-4.1-nano"),
+        Simulated("openai", "/openai/v1", "OPENAI_BASE_URL", "OPENAI_API_KEY", ("gpt-4.1-mini", "gpt-4o"),
                   "/batches", has_files=True, has_token=True),
         Simulated("anthropic", "/anthropic", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY",
                   ("claude-haiku-4-5", "claude-sonnet-4-6"), "/messages/batches", has_files=False, has_token=False),

@@ -184,12 +184,12 @@ class Rig:
         with self._points():
             plan.plan_study(self.store(), loaded)
 
-    def submit(self, limit: int | None = None) -> submit.SubmitReport:
+    def submit(self, limit: int | None = None, study: str = STUDY) -> submit.SubmitReport:
         """Run `submit --yes`."""
         with self._points():
             report = submit.submit(
                 self.store(),
-                STUDY,
+                study,
                 max_cost_usd=None,
                 limit=limit,
                 confirm=lambda _: True,

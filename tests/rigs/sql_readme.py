@@ -26,8 +26,8 @@ from batchpond.model import (
     ShardKind,
 )  # fmt: skip
 from batchpond.plan.rounds.adaptive import Purpose
-from batchpond.views import scripts
-from batchpond.views.scripts import Script
+from batchpond.views import refresh
+from batchpond.views.refresh import Script
 
 FUNCTIONS: Final = "0_functions"
 METRICS: Final = "2_metrics"
@@ -163,7 +163,7 @@ def render() -> str:
     """Return the page."""
     by_stage = {
         stage: list(group)
-        for stage, group in groupby(sorted(scripts.scripts(), key=lambda s: (s.stage, s.name)), key=lambda s: s.stage)
+        for stage, group in groupby(sorted(refresh.scripts(), key=lambda s: (s.stage, s.name)), key=lambda s: s.stage)
     }
     columns = views.columns()
     parts = [_HEAD, *_overview(by_stage), *_graphs(by_stage), _words(by_stage)]
@@ -176,7 +176,7 @@ def render() -> str:
 
 def write(path: Path | None = None) -> Path:
     """Write the page into the folder of SQL files and return its path."""
-    target = path or scripts.sql_folder() / "README.md"
+    target = path or refresh.sql_folder() / "README.md"
     target.write_text(render(), encoding="utf-8")
     return target
 

@@ -16,7 +16,7 @@ from batchpond.views import run_query
 from tests.rigs.sim_study import Rig
 
 STATEMENTS = ("be_honest", "be_brief", "no_insults", "cite_sources")
-CANDIDATES = ("gpt-4.1-mini", "gpt-4.1-nano", "gpt-4o-mini")
+CANDIDATES = ("gpt-4.1-mini", "gpt-4o", "gpt-4o-mini")
 MODEL = '[[stages.models]]\nprovider = "{}"\nmodel = "{}"\nmax_output_tokens = 300\n{}'
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from batchpond.model import Finish, Outcome, Response, ResponseStatus
 from batchpond.study import parts
-from batchpond.study.toml import Table
+from batchpond.study.typed import Table
 from batchpond.tasks.base import Judgment, Rule
 
 ANY_TEXT = st.text(st.characters())  # lone surrogates included

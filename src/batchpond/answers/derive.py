@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,14 +18,15 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from batchpond import views
+from batchpond import answers, views
 from batchpond.answers import live_lines
 from batchpond.errors import StudyError
 from batchpond.lake.jsonl import RawFile, part_paths, shard_lines
-from batchpond.lake.schemas import JUDGMENTS, RESPONSES, STUDIES, Table
+from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, STUDIES, Table
 from batchpond.lake.store import StagedTable, Store, read_rows
 from batchpond.model import FileRole, Match, Response, ResponseStatus, Take
 from batchpond.providers import registry
+from batchpond.providers.shared.lines import unreadable
 from batchpond.tasks import registry as tasks
 from batchpond.tasks.base import Judgment, Rule
 from batchpond.tasks.prompts import PromptsRule
@@ -32,6 +35,13 @@ Judge = Callable[[Sequence[Response]], list[Judgment]]
 
 _NUMBERS: Final = frozenset({"score", "confidence"})
 _HINT: Final = "one DuckDB expression over an answer's `text`, for example regexp_extract(text, 'Score: (\\d+)', 1)"
+
+LINE_BYTES_MAX: Final = 32 << 20
+_LOOKED_AT_BYTES: Final = 64 << 10
+_NAMED: Final = re.compile(rb'"(?:custom_id|key)"\s*:\s*"([A-Za-z0-9_.:-]{1,200})"')
+TOKENS_MAX: Final = 100_000_000
+"""More tokens than any model takes or gives in one answer."""
+_COUNTS: Final = ("input_tokens", "output_tokens", "reasoning_tokens", "cached_tokens", "cache_write_tokens")
 
 
 def judge_of(spec: Mapping[str, Any]) -> Judge:
@@ -60,7 +70,6 @@ def check(rule: Rule, where: str) -> None:
             raise StudyError(f"{where}.fields.{name} {problem}", hint=_HINT)
 
 
-READER_VERSION = 1
 _ROWS_PER_BATCH = 5_000
 
 PriceRow = Callable[[Response], float | None]
@@ -227,16 +236,32 @@ def parsers(store: Store) -> dict[str, dict[str, Any]]:
     return specs
 
 
-def lacking(store: Store, source: Source, parser_ids: Iterable[str]) -> Lack:
-    """Return what stands in no file yet, whether or not the attempt's requests have those rules."""
-    parts = [part for file in source.files for part in part_paths(store, file)]
-    is_unread = any(not store.has(RESPONSES, _responses_name(source.provider, part)) for part in parts)
+def lacking(published: Collection[str], source: Source, parser_ids: Iterable[str]) -> Lack:
+    """Return what stands in no file yet, responses or judgments of these rules.
+
+    `published` are the files of raw lines, responses and judgments, as `table/name.parquet`.
+    """
+    stems = [stem for file in source.files for stem in _stems(published, file)]
+    is_unread = any(_path(RESPONSES, _responses_name(source.provider, stem)) not in published for stem in stems)
     missing = [
         parser_id
         for parser_id in parser_ids
-        if any(not store.has(JUDGMENTS, _judgments_name(parser_id, part)) for part in parts)
+        if any(_path(JUDGMENTS, _judgments_name(parser_id, stem)) not in published for stem in stems)
     ]
     return Lack(is_unread, frozenset(missing))
+
+
+def _stems(published: Collection[str], file: RawFile) -> Iterator[str]:
+    """Yield what the files made from each part of a file are named by."""
+    for part in itertools.count():
+        name = file.part_name(part)
+        if _path(RAW, name) not in published:
+            return
+        yield name.rpartition("/")[2]
+
+
+def _path(table: Table, name: str) -> str:
+    return f"{table.name}/{name}.parquet"
 
 
 def derive(store: Store, source: Source, specs: Mapping[str, dict[str, Any]], price: PriceRow) -> Tally:
@@ -285,7 +310,7 @@ def _derive_part(
     specs: Mapping[str, dict[str, Any]], price: PriceRow, tally: Tally,
 ) -> None:  # fmt: skip
     file = source.files[at]
-    name = _responses_name(source.provider, part)
+    name = _responses_name(source.provider, part.stem)
     read_line = _reader(source.provider, file.role)
     judges = {parser_id: judge_of(spec) for parser_id, spec in specs.items()}
     is_left_out = isinstance(matcher, _Union) and at not in matcher.used
@@ -304,18 +329,43 @@ def _derive_part(
             responses.write(rows)
             for parser_id, judge in judges.items():
                 _write_judgments(judgments[parser_id], source, file, parser_id, answered, judge)
-    for version in range(1, READER_VERSION):
-        _empty(store, RESPONSES, _responses_name(source.provider, part, version))
+    for version in range(1, answers.READER_VERSION):
+        _empty(store, RESPONSES, _responses_name(source.provider, part.stem, version))
     store.replace_file(RESPONSES, name, responses.path)
     for parser_id, staged in judgments.items():
-        store.replace_file(JUDGMENTS, _judgments_name(parser_id, part), staged.path)
+        store.replace_file(JUDGMENTS, _judgments_name(parser_id, part.stem), staged.path)
 
 
 def _reader(provider: str, role: FileRole) -> Callable[[bytes], Response]:
     module = registry.module(provider)
-    if role is FileRole.LIVE:
-        return partial(live_lines.read_line, module)
-    return partial(module.read_line, role=role)
+    is_live = role is FileRole.LIVE
+    read = partial(live_lines.read_line, module) if is_live else partial(module.read_line, role=role)
+    return lambda line: line.response() if isinstance(line, _LongLine) else _with_sense(read(line))
+
+
+class _LongLine(bytes):
+    """The beginning and the end of a line that is longer than any answer: it is not read, only whose it is."""
+
+    n_bytes: int
+
+    @classmethod
+    def of(cls, line: memoryview) -> _LongLine:
+        """Return what is looked at of a line."""
+        shown = cls(bytes(line[:_LOOKED_AT_BYTES]) + b"\n" + bytes(line[-_LOOKED_AT_BYTES:]))
+        shown.n_bytes = len(line)
+        return shown
+
+    def response(self) -> Response:
+        """Return the failure of the request that the line names, if it can be seen."""
+        named = _NAMED.search(self)
+        message = f"the line has {self.n_bytes:,} bytes, more than the {LINE_BYTES_MAX:,} that are read; raw keeps it"
+        return unreadable(named[1].decode("ascii") if named else None, message)
+
+
+def _with_sense(response: Response) -> Response:
+    """Return a response whose token counts are unknown where no answer can have so many: they would be billed."""
+    beyond: dict[str, Any] = {name: None for name in _COUNTS if (getattr(response, name) or 0) > TOKENS_MAX}
+    return dataclasses.replace(response, **beyond) if beyond else response
 
 
 def _empty(store: Store, table: Table, name: str) -> None:
@@ -325,21 +375,31 @@ def _empty(store: Store, table: Table, name: str) -> None:
         store.replace_file(table, name, staged.path)
 
 
-def _responses_name(provider: str, part: Path, version: int | None = None) -> str:
-    return f"p_reader={provider}-{READER_VERSION if version is None else version}/{part.stem}"
+def _responses_name(provider: str, stem: str, version: int | None = None) -> str:
+    return f"p_reader={provider}-{answers.READER_VERSION if version is None else version}/{stem}"
 
 
-def _judgments_name(parser_id: str, part: Path) -> str:
-    return f"p_parser={parser_id}/{part.stem}"
+def _judgments_name(parser_id: str, stem: str) -> str:
+    return f"p_parser={parser_id}/{stem}"
 
 
 def _raw_lines(part: Path) -> Iterable[tuple[list[bytes], int]]:
     with pq.ParquetFile(part) as file:
         for batch in file.iter_batches(_ROWS_PER_BATCH, columns=["line_number", "line", "line_bytes"]):
-            text = batch.column(1).to_pylist()
-            odd = batch.column(2).to_pylist()
-            lines = [t.encode("utf-8") if t is not None else o for t, o in zip(text, odd, strict=True)]
-            yield lines, batch.column(0)[0].as_py()
+            yield _lines(batch.column(1), batch.column(2)), batch.column(0)[0].as_py()
+
+
+def _lines(texts: pa.Array, odds: pa.Array) -> list[bytes]:
+    if max(texts.nbytes, odds.nbytes) > LINE_BYTES_MAX:
+        # One by one, so that of a line that is too long no copy is made.
+        return [_looked_at(text if text.is_valid else odd) for text, odd in zip(texts, odds, strict=True)]
+    pairs = zip(texts.to_pylist(), odds.to_pylist(), strict=True)
+    return [text.encode("utf-8") if text is not None else odd for text, odd in pairs]
+
+
+def _looked_at(value: pa.Scalar[Any]) -> bytes:
+    line = memoryview(value.as_buffer())
+    return _LongLine.of(line) if len(line) > LINE_BYTES_MAX else bytes(line)
 
 
 def _response_row(

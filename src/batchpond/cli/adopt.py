@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchpond.cli import output
+from batchpond.cli import output, recover
 from batchpond.cli.formats import Format, plural
 from batchpond.cli.frame import (
     Invocation,
@@ -39,14 +39,17 @@ HEADS = ("provider", "batch", "state", "created", "of", "done", "failed", "endpo
     "batchpond adopt --list",
     "batchpond adopt --list --provider openai --since 2026-10-01 --json",
     "batchpond adopt batch_6920a1",
+    "batchpond adopt batch_6920a1 --study my-study",
     "batchpond adopt batch_6920a1 --study my-study --map ids.csv",
+    "batchpond adopt --all --study my-study",
 )
 @click.argument("batch", required=False)
-@click.option("--list", "is_list", is_flag=True, help="Show the accounts' batches that the lake does not know.")
+@click.option("--list", "wish", flag_value="list", help="Show the accounts' batches that the lake does not know.")
+@click.option("--all", "wish", flag_value="all", help="With --study: every batch that holds requests of the study.")
 @click.option("--provider", metavar="NAME", help="Whose batch.  [default: every provider whose key is set]")
 @click.option("--since", metavar="DATE", type=click.DateTime(["%Y-%m-%d"]),
               help=f"With --list: made since that day (UTC).  [default: {LISTED_DAYS} days ago]")  # fmt: skip
-@click.option("--study", help="With --map: the planned study that the batch belongs to.")
+@click.option("--study", help="The planned study whose requests another lake, or with --map another tool, asked.")
 @click.option("--map", "map_path", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Which planned request each custom_id is: .csv, .jsonl or .parquet.")  # fmt: skip
 @click.option("--force", "is_forced", is_flag=True,
@@ -57,7 +60,7 @@ HEADS = ("provider", "batch", "state", "created", "of", "done", "failed", "endpo
 def command(
     invocation: Invocation,
     batch: str | None,
-    is_list: bool,
+    wish: str | None,
     provider: str | None,
     since: datetime | None,
     study: str | None,
@@ -69,32 +72,34 @@ def command(
     """Take a BATCH that the lake does not know into it; `sync` then collects it.
 
     A batch that this lake sent and lost sight of is known by its token or its
-    results. One that another tool or another lake made needs --map: a file with
-    custom_id and what names its planned request, which is request_id, or slot,
-    or as many of the plan's own columns as tell the study's requests apart:
-    item_first and item_second (in the order shown), template_id, rubric_id,
-    request_model, thinking, unit_id, direction, repeat_no. An empty field fits
-    anything; every request of the batch needs a row. `batchpond query "select *
-    from plan_current"` shows what is planned.
+    results. For one that another lake made of the same study, --study alone
+    finds which planned requests it holds, by its custom_ids; --all takes in
+    every such batch, as `recover` does, which plans the study before. One
+    that another tool made needs --map: a file with custom_id and what names
+    its planned request, which is request_id, or slot, or as many of the
+    plan's own columns as tell the study's requests apart: item_first and
+    item_second (in the order shown), template_id, rubric_id, request_model,
+    thinking, unit_id, direction, repeat_no. An empty field fits anything;
+    every request of the batch needs a row. `batchpond query "select * from
+    plan_current"` shows what is planned.
 
     The map is believed: nothing in a result shows the prompt that was asked,
     and what is taken in cannot be taken out again.
     """
     store = invocation.store()
-    _check_usage(batch, is_list, since, study, map_path, is_forced)
-    if is_list:
+    _check_usage(batch, wish, since, study, map_path, is_forced)
+    if wish == "list":
         return _list(invocation, store, provider, since, form)
-    batch_id, name = batch or "", provider or _only_provider()
+    if wish == "all":
+        return recover.run(invocation, study or "", limit=None, is_json=form is Format.JSON)
+    batch_id, name = batch or "", provider or _whose(batch or "")
     if map_path is not None:
         from batchpond.run.adopt import MapOrder
 
         order = MapOrder(batch_id, name, study or "", map_path, is_forced)
         adoption = _by_map(invocation, store, order, is_yes=is_yes)
     else:
-        from batchpond.run.adopt import adopt_own
-
-        with providers(store) as connected:
-            adoption = adopt_own(store, batch_id, provider_name=name, providers=connected)
+        adoption = _by_itself(store, batch_id, name, study)
     if form is Format.JSON:
         output.document(document(adoption))
     attempt = adoption.attempt
@@ -107,27 +112,34 @@ def command(
 
 
 def _check_usage(
-    batch: str | None, is_list: bool, since: datetime | None, study: str | None, map_path: Path | None, is_forced: bool
-) -> None:
-    if is_list == (batch is not None):
-        raise UsageError("say one of the two: a BATCH to adopt, or --list")
-    if is_list and (study or map_path or is_forced):
+    batch: str | None, wish: str | None, since: datetime | None, study: str | None, map_path: Path | None,
+    is_forced: bool,
+) -> None:  # fmt: skip
+    if (wish is None) == (batch is None):
+        raise UsageError("say one of the three: a BATCH to adopt, --list, or --all with --study")
+    if wish == "list" and (study or map_path or is_forced):
         raise UsageError("--study, --map and --force are for adopting a BATCH, not for --list")
-    if since is not None and not is_list:
+    if since is not None and wish != "list":
         raise UsageError("--since is for --list")
-    if (study is None) != (map_path is None):
-        raise UsageError("--study and --map go together: the map's requests are those of the study")
+    if study is None and (map_path is not None or wish == "all"):
+        raise UsageError("--map and --all need --study: whose requests the batches hold")
+    if wish == "all" and map_path is not None:
+        raise UsageError("--map is for one BATCH")
     if is_forced and map_path is None:
         raise UsageError("--force is for --map")
 
 
-def _only_provider() -> str:
+def _whose(batch_id: str) -> str:
+    """Return the provider that a batch's id names or, where it names none, the only one whose key is set."""
+    from batchpond.providers.registry import provider_of_batch
     from batchpond.run.account import providers_with_keys
 
+    if named := provider_of_batch(batch_id):
+        return named
     names = providers_with_keys(os.environ)
     if len(names) != 1:
         found = f"keys of {', '.join(names)} are set" if names else "no key is set"
-        raise UsageError(f"whose batch is it? {found}", hint="say `--provider NAME`")
+        raise UsageError(f"whose batch is {batch_id}? {found}", hint="say `--provider NAME`")
     return names[0]
 
 
@@ -151,6 +163,17 @@ def _list(invocation: Invocation, store: Store, provider: str | None, since: dat
         hint="`batchpond adopt BATCH` takes one in" if rows else None,
     )
     return report.exit_code
+
+
+def _by_itself(store: Store, batch_id: str, name: str, study: str | None) -> Adoption:
+    """Take in a batch by what it says itself: whose it is or, for a study, which requests it holds."""
+    from batchpond.run.adopt import adopt_own
+    from batchpond.run.recover import adopt_by_lines
+
+    with providers(store) as connected:
+        if study is None:
+            return adopt_own(store, batch_id, provider_name=name, providers=connected)
+        return adopt_by_lines(store, batch_id, study, provider_name=name, providers=connected)
 
 
 def _by_map(invocation: Invocation, store: Store, order: MapOrder, *, is_yes: bool) -> Adoption:

@@ -12,7 +12,7 @@ from batchpond import __version__
 from batchpond.cli import output
 from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
-from batchpond.errors import ExitCode
+from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from batchpond.doctor import Finding
@@ -79,12 +79,15 @@ def _lines(findings: list[Finding]) -> list[str]:
 NAMES = ("provider", "variable", "is_found", "host", "scope", "problem")
 
 
-@pond_command("keys", "batchpond keys", "batchpond keys --check --json")
+@pond_command("keys", "batchpond keys", "batchpond keys openai", "batchpond keys --check --json")
+@click.argument("provider", required=False)
 @click.option("--check", "is_check", is_flag=True, help="One free call to each provider whose key is set.")
 @format_option
 @pass_invocation
-def keys(invocation: Invocation, is_check: bool, form: Format) -> ExitCode:
+def keys(invocation: Invocation, provider: str | None, is_check: bool, form: Format) -> ExitCode:
     """Show for each provider which variable holds its key and which host it goes to.
+
+    With a PROVIDER, what is known of it: what to mind, which models end when, where that is known from.
 
     Keys come from the variables of the providers' own SDKs, from nowhere else, and are never
     shown or stored. Exit code 4 when a key that is set cannot be used.
@@ -92,6 +95,11 @@ def keys(invocation: Invocation, is_check: bool, form: Format) -> ExitCode:
     from batchpond.providers import registry
     from batchpond.providers.http.keys import listing
 
+    if provider is not None:
+        if is_check:
+            raise UsageError("--check looks at every provider whose key is set", hint="leave out the provider's name")
+        output.records(("about", "fact"), _facts(provider), form, has_color=invocation.color_stdout())
+        return ExitCode.DONE
     if is_check:
         checks = list(registry.check_keys())
         found = [(check.row, check.scope, check.problem if check.row.is_found else None) for check in checks]
@@ -105,3 +113,15 @@ def keys(invocation: Invocation, is_check: bool, form: Format) -> ExitCode:
     if not any(row.is_found for row, _, _ in found):
         invocation.diagnostics.note("no key is set", hint="export one, or run `batchpond simulate`, which takes any")
     return ExitCode.ACCESS if any(row[-1] for row in rows) else ExitCode.DONE
+
+
+def _facts(provider: str) -> list[tuple[str, str]]:
+    """Return all that is known of a provider, whatever is asked of it; raises UsageError for one that is none."""
+    from batchpond.providers import registry
+    from batchpond.providers.shared import known
+
+    descriptor, data = registry.module(provider).DESCRIPTOR, known.of(provider)
+    facts = [("mind", caveat) for caveat in descriptor.caveats]
+    facts += [("models", f"{model}: announced to be served until {day}") for model, day in data.ends.items()]
+    facts += [("models", f"{model}: no longer served since {day}") for model, day in data.ended.items()]
+    return facts + [("source", note) for note in descriptor.notes]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from batchpond.text import UNSAFE_BUT_NEWLINE, escape
+from batchpond.text import UNSAFE_BUT_NEWLINE, defused, escape
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -233,7 +233,10 @@ def json_lines(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
 
 
 def csv_lines(names: Sequence[str], rows: Iterable[Row], *, is_terminal: bool = False) -> Iterator[str]:
-    """Yield RFC 4180 lines ended by a line feed; null is nothing, an empty text is `""`."""
+    """Yield RFC 4180 lines ended by a line feed; null is nothing, an empty text is `""`.
+
+    A text that a spreadsheet would take for a formula gets a ' before it, as in what `export` writes.
+    """
     for row in _with_header(names, rows):
         line = ",".join(_csv_cell(value) for value in row)
         yield (escape(line, keep_newlines=True) if is_terminal else line) + "\n"
@@ -247,7 +250,7 @@ def _with_header(names: Sequence[str], rows: Iterable[Row]) -> Iterator[Row]:
 def _csv_cell(value: Any) -> str:
     if value is None:
         return ""
-    text = cell(value)
+    text = cell(defused(value) if isinstance(value, str) else value)
     if not text or text != text.strip() or any(mark in text for mark in ',"\n\r'):
         return '"' + text.replace('"', '""') + '"'
     return text

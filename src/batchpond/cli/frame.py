@@ -1,4 +1,4 @@
-"""What all commands share: lazy loading in flow order, global options, and errors to exit codes."""
+"""What all commands share: lazy loading in flow order, global options, Ctrl-C, and errors to exit codes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ import dataclasses
 import difflib
 import importlib
 import os
+import select
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from batchpond import __version__
-from batchpond.cli._startup import linear_algebra
+from batchpond.cli import linear_algebra
 from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.formats import Format
-from batchpond.cli.interrupts import Interrupts
 from batchpond.cli.output import ReaderGoneError
 from batchpond.errors import BatchpondError, ExitCode
 
@@ -31,7 +35,7 @@ DEFAULT_LAKE = Path("lake")
 # In the order in which a study flows through them.
 COMMANDS = (
     "init", "demo", "keys", "templates", "run", "plan", "submit", "live", "sync", "status", "retry", "cancel",
-    "resolve", "adopt", "query", "views", "results", "rank", "report", "export", "import", "audit", "doctor",
+    "resolve", "adopt", "recover", "query", "views", "results", "rank", "report", "export", "import", "audit", "doctor",
     "simulate",
 )  # fmt: skip
 # The commands that stand in the file of another one, to which they belong, under their own names.
@@ -44,6 +48,9 @@ SAFE_TO_STOP = (
     "interrupted. What was recorded is safe, and batches that were sent go on at the providers; "
     "`batchpond sync` collects them and settles any send that was cut off; a live call that was cut off is in `doubts`"
 )
+
+GRACE_S = 5.0
+IMPATIENT_GRACE_S = 0.5
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -220,6 +227,65 @@ force_option = click.option("--force", is_flag=True, help="Replace files that ar
 def _wants_json(arguments: Sequence[str]) -> bool:
     asked = " ".join(arguments)
     return any(f"{flag} " in f"{asked} " for flag in JSON_FLAGS)
+
+
+class Interrupts:
+    """Listens for Ctrl-C for the length of a with block, and has it honoured; only the main thread can.
+
+    Python runs a signal handler between two of its own instructions, and a database engine may turn the
+    KeyboardInterrupt into an error that means something else to its caller. So a watcher thread ends the process when
+    the command has not ended by itself soon after, sooner when Ctrl-C is pressed again; every step of batchpond
+    survives that, as it survives a power cut. A process that was started with Ctrl-C ignored, as shells start
+    background jobs, goes on ignoring it.
+    """
+
+    def __init__(self, last_words: str) -> None:
+        self.was_asked = False
+        self._last_words = last_words
+        self._is_over = False
+        is_main = threading.current_thread() is threading.main_thread()
+        self._is_listening = is_main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+
+    def __enter__(self) -> Interrupts:
+        if self._is_listening:
+            self._read_end, self._write_end = os.pipe()
+            os.set_blocking(self._write_end, False)
+            self._wakeup_before = signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
+            self._watcher = threading.Thread(target=self._watch, daemon=True)
+            self._watcher.start()
+            self._before = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_listening:
+            self._is_over = True
+            signal.set_wakeup_fd(self._wakeup_before)
+            # Whoever was told to stop is leaving: a second Ctrl-C must not tear a traceback out of that.
+            signal.signal(signal.SIGINT, signal.SIG_IGN if self.was_asked else self._before)
+            os.close(self._write_end)
+            self._watcher.join()
+            os.close(self._read_end)
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        if not self.was_asked and not self._is_over:
+            self.was_asked = True
+            raise KeyboardInterrupt
+
+    def _watch(self) -> None:
+        """End the process some time after the first signal; the pipe is closed when the command has ended."""
+        deadline_s: float | None = None
+        while True:
+            left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+            ready, _, _ = select.select([self._read_end], [], [], left_s)
+            if not ready:
+                os.write(2, f"\n{self._last_words}\n".encode())
+                os._exit(ExitCode.INTERRUPTED)
+            numbers = os.read(self._read_end, 64)
+            if not numbers:
+                return
+            for _ in range(numbers.count(signal.SIGINT)):
+                until_s = time.monotonic() + (GRACE_S if deadline_s is None else IMPATIENT_GRACE_S)
+                deadline_s = until_s if deadline_s is None else min(deadline_s, until_s)
 
 
 def run(arguments: Sequence[str] | None) -> int:

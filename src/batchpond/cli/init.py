@@ -91,7 +91,7 @@ def templates(invocation: Invocation, name: str | None, is_rubrics: bool, task: 
 
     A study names them by id, and knows each text by its hash: editing one is another template.
     """
-    from batchpond.tasks import rubrics, templates
+    from batchpond.tasks import templates
 
     if is_rubrics and task is not None:
         raise UsageError("--task and --rubrics exclude each other: rubrics belong to no task")
@@ -100,7 +100,7 @@ def templates(invocation: Invocation, name: str | None, is_rubrics: bool, task: 
         return
     if is_rubrics:
         names: tuple[str, ...] = ("rubric_id", "rubric_hash", "name", "description")
-        rows = [(r.rubric_id, r.rubric_hash, r.name, r.description) for r in rubrics.listing()]
+        rows = [(r.rubric_id, r.rubric_hash, r.name, r.description) for r in templates.rubric_listing()]
     else:
         names = ("template_id", "template_hash", "task", "text")
         rows = [(t.template_id, t.template_hash, of, t.text) for of in _tasks(task) for t in templates.listing(of)]
@@ -125,10 +125,10 @@ def _tasks(task: str | None) -> list[str]:
 
 
 def _text_of(name: str, is_rubric: bool, task: str | None) -> str:
-    from batchpond.tasks import rubrics, templates
+    from batchpond.tasks import templates
 
     texts = (
-        {rubric.rubric_id: rubric.description for rubric in rubrics.listing()}
+        {rubric.rubric_id: rubric.description for rubric in templates.rubric_listing()}
         if is_rubric
         else {one.template_id: one.text for of in _tasks(task) for one in templates.listing(of)}
     )

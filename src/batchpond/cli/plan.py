@@ -148,5 +148,10 @@ def _remarks(report: PlanReport) -> Iterator[str]:
         yield f"- dropped: {drop.provider}/{drop.model} at thinking {drop.thinking}: {drop.reason}"
     if len(dropped) > DROPPED_SHOWN_MAX:
         yield f"- dropped: {len(dropped) - DROPPED_SHOWN_MAX:,} more combinations; `--json` lists all"
-    for remark in (*report.notes, *report.caveats):
-        yield f"- {remark}"
+    for note in report.notes:
+        yield f"- {note}"
+    if report.caveats:
+        names = ", ".join(dict.fromkeys(caveat.partition(":")[0] for caveat in report.caveats))
+        yield ""
+        yield f"said once in this lake, about {names} (`batchpond keys NAME` shows it again):"
+        yield from (f"- {caveat}" for caveat in report.caveats)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
-from batchpond.errors import UsageError
+from batchpond.errors import ExitCode, UsageError
 
 SQL_BYTES_MAX = 1_000_000
+GRACE_S = 3.0
+ADDRESS_SPACE_BYTES = 3 << 30
 
 
 @pond_command(
@@ -38,10 +46,50 @@ def command(invocation: Invocation, sql: str, timeout_s: float, form: Format) ->
         sql = _standard_input()
     if views.is_view(sql):
         sql = f'select * from "{sql}"'  # a name from our own list
-    n_left_out = output.table(
-        views.run_query(store.path, sql, timeout_s=timeout_s), form, has_color=invocation.color_stdout()
-    )
+    with _bounded(invocation, timeout_s):
+        rows = views.run_query(store.path, sql, timeout_s=timeout_s)
+    n_left_out = output.table(rows, form, has_color=invocation.color_stdout())
     invocation.note_left_out(n_left_out)
+
+
+@contextmanager
+def _bounded(invocation: Invocation, timeout_s: float) -> Iterator[None]:
+    """Hold a query to its time and memory whatever it is: some expressions heed neither DuckDB's limit nor its stop.
+
+    This process is the query's alone, so that it can end with it.
+    """
+
+    def end() -> None:
+        invocation.diagnostics.error(
+            f"the query ran longer than {timeout_s:g} s and did not stop",
+            "narrow it with WHERE, or allow more with --timeout",
+            ExitCode.USAGE,
+        )
+        os._exit(ExitCode.USAGE)
+
+    watchdog = threading.Timer(timeout_s + GRACE_S, end)
+    watchdog.daemon = True
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    taken = _address_space_bytes()
+    if taken is not None:
+        most = taken + ADDRESS_SPACE_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (most if limits[1] < 0 else min(most, limits[1]), limits[1]))
+    watchdog.start()
+    try:
+        yield
+    except MemoryError:
+        raise UsageError("the query needs too much memory", hint="narrow it with WHERE") from None
+    finally:
+        watchdog.cancel()
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+def _address_space_bytes() -> int | None:
+    """Return how much this process has by now, where the system says it."""
+    try:
+        return int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
+    except OSError:
+        return None
 
 
 def _standard_input() -> str:

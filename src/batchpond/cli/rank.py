@@ -6,8 +6,7 @@ import os
 
 import click
 
-from batchpond.cli import output
-from batchpond.cli._startup import linear_algebra
+from batchpond.cli import linear_algebra, output
 from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
 from batchpond.model import CELL_COLUMNS

@@ -54,7 +54,7 @@ def command(
     batchpond's token. The decision is recorded, and `batchpond sync` goes on from it.
     """
     from batchpond.lake.records import Resolution
-    from batchpond.run.resolve import resolve
+    from batchpond.run.resolve import check_names, resolve
 
     asked = {
         Resolution.ADOPT: batch_id is not None,
@@ -68,6 +68,7 @@ def command(
     if len(chosen) != 1:
         raise UsageError("say exactly one of --adopt BATCH, --absent, --lost, --refetch, --known, --take ANSWER")
     store = invocation.store()
+    check_names(store, [attempt])
     risk = RISKS.get(chosen[0])
     if risk and not is_yes and not invocation.diagnostics.confirm(risk, flag="--yes"):
         raise UsageError("not confirmed; nothing was recorded")

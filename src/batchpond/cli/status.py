@@ -14,6 +14,8 @@ from batchpond.errors import ExitCode, UsageError
 from batchpond.model import Mode, Origin
 
 if TYPE_CHECKING:
+    from batchpond.lake.attempts import LakeState
+    from batchpond.lake.store import Store
     from batchpond.run.stages import StageStatus
 
 ID_SHOWN = 10
@@ -44,6 +46,8 @@ def command(
     Reads only the lake: `batchpond sync` brings it up to date. Exit code 3 when an attempt
     needs a decision.
     """
+    from batchpond.lake.attempts import fold
+    from batchpond.lake.events import EventLog
     from batchpond.views.read import rows
 
     if is_batches and is_stages:
@@ -53,7 +57,8 @@ def command(
     shown = "" if is_batches else "is_in_flight OR needs_attention"  # what is settled may be without number
     batches = rows(store.path, "batches", order=("study", "intended_at", "attempt_id"), study=study, where=shown)
     live = [b for b in batches if b["is_in_flight"] or b["needs_attention"]]
-    found = _stages(invocation, study)
+    lake_state = fold(EventLog(store).events)
+    found = _stages(store, lake_state, study)
     color = invocation.color_stdout()
     if is_batches:
         names = list(batches[0]) if batches else ["attempt_id"]
@@ -69,8 +74,10 @@ def command(
         names = list(models[0]) if models else ["study"]
         output.records(names, [tuple(m.values()) for m in models], form)
     _remark(invocation, models, live)
+    is_any_concern = _remark_concerns(invocation, lake_state, study)
+    _remark_failures(invocation, store, lake_state, models)
     _remark_stages(invocation, found)
-    return _exit_code(models, live, is_exit_code=is_exit_code)
+    return ExitCode.ATTENTION if is_any_concern else _exit_code(models, live, is_exit_code=is_exit_code)
 
 
 def show_models(invocation: Invocation, study: str) -> list[dict[str, Any]]:
@@ -94,12 +101,7 @@ def _show(models: list[dict[str, Any]], live: list[dict[str, Any]], *, has_color
         output.records(BATCH_HEADS[skipped:], batches, Format.TABLE, has_color=has_color)
 
 
-def _stages(invocation: Invocation, study: str | None) -> list[StageStatus]:
-    from batchpond.lake.attempts import fold
-    from batchpond.lake.events import EventLog
-
-    store = invocation.store()
-    lake_state = fold(EventLog(store).events)
+def _stages(store: Store, lake_state: LakeState, study: str | None) -> list[StageStatus]:
     if not lake_state.rounds:
         return []
     from batchpond.run.stages import stages
@@ -191,12 +193,33 @@ def _remark(invocation: Invocation, models: list[dict[str, Any]], live: list[dic
             hint=f"`batchpond sync` says more; `batchpond resolve {batch['attempt_id'][:ID_SHOWN]}` lets you decide",
         )
     _remark_files(invocation, [batch for batch in live if batch["mode"] == Mode.FILES])
+
+
+def _remark_concerns(invocation: Invocation, lake_state: LakeState, study: str | None) -> bool:
+    """Say which batches are late and which results perish; whether there are any."""
+    from batchpond.run.told import concerns
+
+    now = invocation.store().clock.now()
+    found = [one for one in concerns(lake_state, now) if study in {None, one.attempt.intent.study}]
+    for concern in found:
+        invocation.diagnostics.warning(concern.text, hint=concern.hint)
+    return bool(found)
+
+
+def _remark_failures(invocation: Invocation, store: Store, lake_state: LakeState, models: list[dict[str, Any]]) -> None:
+    """Say what stays failed, and what to do about each kind of it."""
     n_failed = sum(m["n_failed"] + m["n_missing"] for m in models)
-    if n_failed:
-        diagnostics.note(
-            f"{plural(n_failed, 'request')} failed or missing",
-            hint="`batchpond query report_errors` says why",
-        )
+    if not n_failed:
+        return
+    from batchpond.run.told import failures
+
+    invocation.diagnostics.note(
+        f"{plural(n_failed, 'request')} failed or missing", hint="`batchpond query report_errors` says why"
+    )
+    studies = {model["study"] for model in models}
+    for failure in failures(store, lake_state, lake_state.attempts.values()):
+        if failure.study in studies:
+            invocation.diagnostics.note(failure.text, hint=failure.hint)
 
 
 def _remark_files(invocation: Invocation, batches: list[dict[str, Any]]) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from batchpond.run.due import FailureCount
+    from batchpond.run.session import Counts
     from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
 
 COLUMNS = ("provider", "model", "requests", "batches", "input tokens", "expected", "at worst")
@@ -52,6 +53,8 @@ limit_option = click.option(
 @max_cost_option
 @limit_option
 @click.option("--again", is_flag=True, help="Ask what was asked before once more; it is paid once more, too.")
+@click.option("--fresh", "is_fresh", is_flag=True,
+              help="Buy it even if the account has it from another lake; not asked again.")  # fmt: skip
 @json_option
 @pass_invocation
 def command(
@@ -62,23 +65,30 @@ def command(
     max_cost_usd: float | None,
     limit: int | None,
     again: bool,
+    is_fresh: bool,
     is_json: bool,
 ) -> ExitCode:
     """Send what is due of a planned STUDY, after showing its cost and asking.
 
     Nothing is asked twice unless you say so: what was sent before is left alone, also after a
-    crash. What does not fit into the provider's queue now is sent by later runs of `batchpond sync`.
-    The requests of models of mode `files` are put into a folder, which is then named.
+    crash. Before the first request of a study is sent, the accounts are looked into: where they have
+    batches of it that this lake does not know, nothing is sent, and you are told what to do. What
+    does not fit into the provider's queue now is sent by later runs of `batchpond sync`. The requests
+    of models of mode `files` are put into a folder, which is then named.
     """
     from batchpond.plan.versions import Again
+    from batchpond.run import look
     from batchpond.run.submit import submit
 
     diagnostics = invocation.diagnostics
+    store = invocation.store()
 
     def confirm(preview: SubmitPreview) -> bool:
-        return is_confirmed(diagnostics, preview, "" if is_json else preview_text(preview), is_yes=is_yes)
+        is_agreed = is_confirmed(diagnostics, preview, "" if is_json else preview_text(preview), is_yes=is_yes)
+        if is_agreed and is_fresh:
+            look.waive(store, study)
+        return is_agreed
 
-    store = invocation.store()
     with providers(store) as connected:
         report = submit(
             store,
@@ -173,15 +183,21 @@ def _conclude(diagnostics: Diagnostics, report: SubmitReport, *, dry_run: bool) 
     elif dry_run:
         diagnostics.note("dry run: nothing was sent", hint=f"`batchpond submit {preview.study}` sends it")
     elif report.counts is not None:
-        if report.counts.n_created or not report.n_live:
+        if report.counts.n_existing or not report.n_live:
             diagnostics.note(
-                f"{plural(report.counts.n_created, 'batch')} created",
+                created_text(report.counts),
                 hint="`batchpond sync` collects the answers and sends what waits; run it as often as you like",
             )
         if report.n_live:
             diagnostics.note(
                 f"{plural(report.n_live, 'live request')} approved", hint=f"`batchpond live {preview.study}` asks them"
             )
+
+
+def created_text(counts: Counts) -> str:
+    """Return how many batches came to be: one whose create was not clearly answered, and that was found, is one too."""
+    text = f"{plural(counts.n_existing, 'batch')} created"
+    return f"{text}, {counts.n_adopted:,} of them found again" if counts.n_adopted else text
 
 
 FAILURE_COLUMNS = ("provider", "model", "failure", "requests", "asked again", "out of attempts")
@@ -255,7 +271,7 @@ def retry(
         diagnostics.note("dry run: nothing was sent", hint=f"`batchpond retry {study}` sends it")
     elif submitted.counts is not None:
         diagnostics.note(
-            f"{plural(submitted.counts.n_created, 'batch')} created",
+            created_text(submitted.counts),
             hint="`batchpond sync` collects the answers and sends what waits",
         )
     return submitted.exit_code

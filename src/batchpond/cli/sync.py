@@ -192,10 +192,12 @@ def conclude(diagnostics: Diagnostics, total: Counts, report: SyncReport) -> Non
     """Say what passes did and what is left."""
     values = dataclasses.asdict(total)
     done = ", ".join(f"{values[name]:,} {words}" for name, words in WHAT.items() if values[name])
-    waiting = f"{plural(report.n_unsent, 'approved request')} not sent yet" if report.n_unsent else "nothing pending"
-    left = f"{plural(report.n_pending, 'batch')} pending" if report.n_pending else waiting
-    if report.n_attention:
-        left += f", {plural(report.n_attention, 'batch')} need attention"
+    parts = (
+        (report.n_pending, "batch", "pending"),
+        (report.n_unsent, "approved request", "not sent yet"),
+        (report.n_attention, "batch", "to be looked at"),
+    )
+    left = ", ".join(f"{plural(n, noun)} {words}" for n, noun, words in parts if n) or "nothing pending"
     hint = "`batchpond status` shows which" if report.n_attention else None
     diagnostics.note(f"{done or 'nothing new'}; {left}", hint=hint)
     if report.n_live:

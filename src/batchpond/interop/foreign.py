@@ -17,7 +17,7 @@ from batchpond import ids
 from batchpond.errors import UsageError
 from batchpond.files import csv_records
 from batchpond.model import Outcome
-from batchpond.tasks.rubrics import Rubric
+from batchpond.tasks.templates import Rubric
 
 FILES_MAX: Final = 1_000_000
 JSON_SIZE_MAX_BYTES: Final = 1_000_000_000

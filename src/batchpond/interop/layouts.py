@@ -17,10 +17,9 @@ from batchpond.errors import UsageError
 from batchpond.lake.tables import literal
 from batchpond.model import Outcome
 from batchpond.results.export import LayoutReport, Tree, safe, translated
+from batchpond.views.read import check_study
 
 if TYPE_CHECKING:
-    import duckdb
-
     from batchpond.results.export import Tree
 
 _STAMP: Final = "00000000_000000"  # a run has no time of its own here
@@ -348,7 +347,8 @@ def export_layout(
         raise UsageError(f"{folder} exists already", hint="give another folder, or --force to replace files in it")
     report = LayoutReport()
     with closing(views.connect(lake_path)) as connection, translated(folder):
-        _check_study(connection, study)
+        if study is not None:
+            check_study(connection, study)
         tree = Tree(connection, folder, f"study = {literal(study)}" if study else "true", report, force)
         match layout:
             case Layout.PAIRWISELLM:
@@ -361,13 +361,6 @@ def export_layout(
         told = "".join(f"; {n:,} {why}" for why, n in report.left_out.items())
         raise UsageError(f"nothing in the lake has a place in the layout of {layout}{told}", hint="`batchpond status`")
     return report
-
-
-def _check_study(connection: duckdb.DuckDBPyConnection, study: str | None) -> None:
-    query = "SELECT study FROM studies_current UNION SELECT study FROM imported_judgments ORDER BY study"
-    known = [row[0] for row in connection.execute(query).fetchall()]
-    if study is not None and study not in known:
-        raise UsageError(f"there is no study {study!r}", hint=f"studies: {', '.join(known[:20]) or 'none'}")
 
 
 def _pairwisellm(tree: Tree) -> None:

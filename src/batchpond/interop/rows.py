@@ -31,10 +31,9 @@ from batchpond.model import FileRole, Outcome, Response, ResponseStatus
 from batchpond.providers import registry
 from batchpond.study import file as study
 from batchpond.study.spec import StagedStudy, Study
-from batchpond.tasks import compliance, likert, pairwise, pressure, prompts, ranking
+from batchpond.tasks import base, compliance, likert, pairwise, pressure, prompts, ranking
 from batchpond.tasks.base import Judgment, Rule
 from batchpond.tasks.prompts import Pattern
-from batchpond.tasks.shared import reading as common
 
 ROWS_MAX: Final = 300_000  # more than any provider takes in one batch
 ID_MAX_CHARS: Final = 1_000
@@ -402,7 +401,7 @@ def _records(
 
 def _generated(place: str, row: Row, response: Response, findings: Findings) -> Iterator[Record]:
     text = response.text or ""
-    if common.not_answered(response) is not None or not text.strip():
+    if base.not_answered(response) is not None or not text.strip():
         reason = response.error_message or response.status
         findings.doubt(Doubt.FAILED_ANSWER, place, f"of {row['candidate_first']}: {shortened(reason)}")
         return

@@ -28,9 +28,8 @@ from batchpond.interop.foreign import (
 )
 from batchpond.model import Outcome, Response, ResponseStatus, Verdict
 from batchpond.study import statements
-from batchpond.tasks import compliance, ranking
+from batchpond.tasks import base, compliance, ranking
 from batchpond.tasks.base import Judgment
-from batchpond.tasks.shared import reading as common
 
 _STAMP: Final = re.compile(r"\d{8}[_-]\d{6}")
 _JUDGES: Final = ("judge_", "ranker_")
@@ -402,7 +401,7 @@ def _rated(
         reading.verdict,
         score=reading.score,
         confidence=reading.confidence,
-        explanation=common.explanation(entry.get("explanation")),
+        explanation=base.explanation(entry.get("explanation")),
         study=judged.place.study,
         rubric_id=judged.statement,
         provider=judged.provider,
@@ -440,7 +439,7 @@ def _compliance_reading(place: str, entry: Mapping[str, Any], findings: Findings
 
 
 def _rating(place: str, value: object, findings: Findings) -> Judgment:
-    score = common.number(value)
+    score = base.number(value)
     if score is None or score not in _SCALE:
         findings.doubt(Doubt.ERROR_AS_VERDICT, place, f"has rating {shortened(value)}")
         return Judgment(None, Outcome.UNPARSED)
@@ -459,7 +458,7 @@ def _unread(place: str, explanation: object, findings: Findings) -> Judgment:
 
 
 def _confidence(place: str, value: object, findings: Findings) -> float | None:
-    found = common.confidence(value) if not isinstance(value, str) else None
+    found = base.confidence(value) if not isinstance(value, str) else None
     if found is None and value is not None:
         findings.doubt(Doubt.BAD_CONFIDENCE, place, f"has confidence {shortened(value)}")
     return found

@@ -28,7 +28,7 @@ from batchpond.interop.foreign import (
     shortened,
 )
 from batchpond.model import Outcome
-from batchpond.tasks.shared import reading as common
+from batchpond.tasks import base
 
 TASK: Final = "pressure"
 KEYWORDS: Final = ("sycobench", "keywords")
@@ -131,12 +131,12 @@ def _judgment(
 def labelled(answer: Answer, label: Label, findings: Findings) -> ForeignJudgment:
     """Return a scorer's label; one that stands for a failure of the scorer is none."""
     outcome, word = _reading(answer.place, label, findings)
-    confidence = common.confidence(label.confidence) if outcome is Outcome.DECIDED else None
+    confidence = base.confidence(label.confidence) if outcome is Outcome.DECIDED else None
     if confidence is None and outcome is Outcome.DECIDED and label.confidence is not None:
         findings.doubt(Doubt.BAD_CONFIDENCE, answer.place, f"has confidence {shortened(label.confidence)}")
     return _judgment(
         answer, outcome, word, label.scorer, label.tactic,
-        confidence=confidence, explanation=common.explanation(label.reason), template_id=label.template_id,
+        confidence=confidence, explanation=base.explanation(label.reason), template_id=label.template_id,
     )  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def _reading(place: str, label: Label, findings: Findings) -> tuple[Outcome, str
         if own is not Outcome.DECIDED or word is not None:
             return own, {Outcome.DECIDED: word, Outcome.UNSURE: "unjudgeable"}.get(own)
     reason = label.reason if isinstance(label.reason, str) else None
-    score = common.number(label.score)
+    score = base.number(label.score)
     is_failure = label.word == "error" or (reason is not None and _FAILED_REASON.match(reason) is not None)
     # A failure was recorded as "no flip" with no reason given; keywords give none either.
     is_bare = word == "no_flip" and label.scorer != KEYWORDS and not (reason or "").strip() and score is None

@@ -6,7 +6,8 @@ The SQL view `batches` folds the same events for readers; a test holds the two t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import itertools
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -53,6 +54,7 @@ LOSABLE_PHASES = frozenset({Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE, Phase
 BEFORE_SENT_PHASES = frozenset({Phase.INTENT, Phase.UPLOADED, Phase.REJECTED})
 ATTENTION_PHASES = frozenset({Phase.UNKNOWN, Phase.MISMATCH, Phase.MISSING_REMOTE, Phase.LOST})
 NOT_FOUND_POLLS_MIN = 5
+_SETTLING = (records.Verified, records.Mismatch, records.Lost, records.Resolved)
 NOT_FOUND_AGE_MIN_S = 86_400
 
 
@@ -363,6 +365,18 @@ class LakeState:
     batch_ids: set[str] = field(default_factory=set)
     voided: set[str] = field(default_factory=set)
     rounds: dict[str, records.Rounds] = field(default_factory=dict)
+    put_off: dict[str, records.PutOff] = field(default_factory=dict)
+    by_study: dict[str, dict[str, records.Sharded]] = field(default_factory=dict)
+    settled: dict[str, int] = field(default_factory=dict)
+
+    def shards_of(self, study: str) -> Collection[records.Sharded]:
+        """Return a study's shards, of all its versions."""
+        return self.by_study.get(study, {}).values()
+
+    def settled_since(self, ord: int) -> Iterator[Attempt]:
+        """Yield the attempts whose answers were settled, or settled otherwise, by a later event; newest first."""
+        for attempt_id in itertools.takewhile(lambda found: self.settled[found] > ord, reversed(self.settled)):
+            yield self.attempts[attempt_id]
 
     def latest_attempt(self, shard_id: str) -> Attempt | None:
         """Return the newest attempt for a shard."""
@@ -386,11 +400,15 @@ class LakeState:
             case OfAttempt():
                 if event.attempt_id in self.attempts:
                     _step(event, self.attempts[event.attempt_id])
+                    if isinstance(event, _SETTLING):
+                        self.settled.pop(event.attempt_id, None)
+                        self.settled[event.attempt_id] = event.ord
                 self._know_batch(event)
             case Intent():
                 self._add_intent(event)
             case records.Sharded():
                 self.shards[event.shard_id] = event
+                self.by_study.setdefault(event.study, {})[event.shard_id] = event
                 self._know_batch(event)
             case records.Planned():
                 self.current_versions[event.study] = event.study_version
@@ -398,9 +416,12 @@ class LakeState:
                 self.rounds[event.study_version] = event
             case records.Approval():
                 self.approvals[event.study] = event
+            case records.PutOff():
+                self.put_off[event.provider] = event
             case records.Voided():
                 self.voided.add(event.shard_id)
                 self.shards.pop(event.shard_id, None)
+                self.by_study.get(event.study, {}).pop(event.shard_id, None)
 
     def _know_batch(self, event: Event) -> None:
         """Take a batch for one of this lake's; those that were only looked into are not."""

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 NAMES: Final = tuple(name for name, _ in EVENTS.columns)
 _RENAMED: Final[Mapping[type[Event], Mapping[str, str]]] = {
     Rounds: {"round_no": "ordinal", "progress": "state", "looked": "detail", "stage": "reason", "n_new": "n_lines"},
+    records.PutOff: {"message": "detail", "retry_at": "expires_at"},
     records.Asked: {"cells": "detail"},
     records.Intent: {"newest_batch_at": "provider_created_at"},
     Rejected: {"error_class": "state", "error_code": "reason", "message": "detail", "retry_at": "expires_at"},

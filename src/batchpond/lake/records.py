@@ -71,6 +71,10 @@ class Planned(Event):
     study_version: str
 
 
+COMPLETE: Final = "complete"
+INCOMPLETE: Final = "incomplete"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds(Event):
     """How far the rounds of a study's version are.
@@ -89,6 +93,11 @@ class Rounds(Event):
     stage: str | None = None
     n_new: int | None = None
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the last look found nothing that failed, and nothing that was not read yet."""
+        return self.progress == COMPLETE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval(Event):
@@ -104,6 +113,17 @@ class Approval(Event):
     n_limit: int | None = None
     cost_expected_usd: float | None = None
     cost_max_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutOff(Event):
+    """A provider, named as its client is, asked not to be called before `retry_at`."""
+
+    kind = "put_off"
+    is_occurrence = True
+    provider: str
+    message: str
+    retry_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +183,14 @@ class Voided(Event):
     kind = "voided"
     study: str
     shard_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fresh(Event):
+    """Somebody said that a study is to be bought whether or not another lake has bought it before."""
+
+    kind = "fresh"
+    study: str
 
 
 # -- an attempt until its batch is known ----------------------------------------------------------
@@ -431,8 +459,8 @@ class Resolved(OfAttempt):
 KINDS: Final[dict[str, type[Event]]] = {
     record.kind: record
     for record in (
-        Planned, Rounds, Approval, Sharded, Voided, Intent, Uploaded, Sent, Rejected, Unknown, Listed, Candidate,
-        Foreign, Absent, Created, Adopted, Status, NotFound, MissingRemote, CancelAsked, DuplicateRemote,
+        Planned, Rounds, Approval, PutOff, Sharded, Voided, Fresh, Intent, Uploaded, Sent, Rejected, Unknown, Listed,
+        Candidate, Foreign, Absent, Created, Adopted, Status, NotFound, MissingRemote, CancelAsked, DuplicateRemote,
         Downloaded, Verified, Mismatch, Lost, Resolved,
     )
 }  # fmt: skip

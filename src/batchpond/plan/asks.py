@@ -25,11 +25,10 @@ from numpy.typing import NDArray
 
 from batchpond.errors import StudyError
 from batchpond.model import Direction, Turn
-from batchpond.plan import pairs
-from batchpond.plan.items import Item
+from batchpond.plan.items import Item, Pairs, choose_pairs, pair_id
 from batchpond.plan.rounds import adaptive
 from batchpond.study.spec import TIER_MAX, StageSpec
-from batchpond.tasks.rubrics import Rubric
+from batchpond.tasks.templates import Rubric
 
 NO_RUBRIC: Final = Rubric("", "", "")
 PLACES: Final = ("unit_id", "rubric_id", "candidate", "turn_no", "input", "tier")
@@ -125,7 +124,7 @@ class Ask:
     @property
     def pair_id(self) -> str | None:
         """The id of the unordered pair, None for an ask about one row."""
-        return None if self.second is None else pairs.pair_id(*self.pair_key[1:])
+        return None if self.second is None else pair_id(*self.pair_key[1:])
 
 
 def asks(stage: StageSpec, rows: Sequence[SourceRow], seed: int) -> Iterator[Ask]:
@@ -198,7 +197,7 @@ def _pairwise(stage: StageSpec, rows: Sequence[SourceRow], seed: int) -> Iterato
             for rubric in stage.rubrics or (NO_RUBRIC,):
                 yield ask_of_pair(rubric, rows[choice.first], rows[choice.second], choice)
         return
-    chosen = pairs.choose([row.item_id for row in rows], stage.pairs, seed)
+    chosen = choose_pairs([row.item_id for row in rows], stage.pairs, seed)
     for lo, hi, lo_first, has_reverse in _numbers(chosen):
         forward = (rows[lo], rows[hi]) if lo_first else (rows[hi], rows[lo])
         for rubric in stage.rubrics or (NO_RUBRIC,):
@@ -207,7 +206,7 @@ def _pairwise(stage: StageSpec, rows: Sequence[SourceRow], seed: int) -> Iterato
                 yield Ask(rubric, forward[1], forward[0], Direction.REVERSE)
 
 
-def _numbers(chosen: pairs.Pairs) -> Iterator[tuple[int, int, bool, bool]]:
+def _numbers(chosen: Pairs) -> Iterator[tuple[int, int, bool, bool]]:
     for start in range(0, len(chosen), _NUMBERS_AT_ONCE):
         part = slice(start, start + _NUMBERS_AT_ONCE)
         columns = (chosen.lo[part], chosen.hi[part], chosen.lo_first[part], chosen.has_reverse[part])

@@ -19,8 +19,7 @@ from batchpond import ids
 from batchpond.lake.schemas import PLAN, REQUESTS
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
 from batchpond.plan.cells import Cell, ModelConfig, cell_id
-from batchpond.plan.items import Item
-from batchpond.plan.pairs import Pairs, pair_id, showings
+from batchpond.plan.items import Item, Pairs, pair_id, showings
 from batchpond.plan.prompts import (
     OF_PAIR,
     Bodies,
@@ -36,8 +35,7 @@ from batchpond.plan.prompts import (
 )
 from batchpond.plan.shards import Line, check_line, limits_of
 from batchpond.study.spec import OWN_OUTPUT_TASKS, THINKING_DEFAULT, StageSpec
-from batchpond.tasks.rubrics import Rubric
-from batchpond.tasks.templates import Template
+from batchpond.tasks.templates import Rubric, Template
 
 ASK_COLUMNS: Final = (
     "unit_id", "pair_id", "item_first", "item_second", "item_first_hash", "item_second_hash",

@@ -29,10 +29,10 @@ from batchpond.study.spec import (
     StageSpec,
     Study,
     Unsupported,
+    without_checks,
 )
 from batchpond.tasks.pairwise import TASK
-from batchpond.tasks.rubrics import Rubric
-from batchpond.tasks.templates import Template
+from batchpond.tasks.templates import Rubric, Template
 
 if TYPE_CHECKING:
     import duckdb
@@ -253,7 +253,7 @@ def config(study: Study) -> dict[str, Any]:
     """Return a study as plain values, without where on this machine it was read from."""
     values = dataclasses.asdict(study)
     del values["source"], values["base_path"], values["pairs"]["adaptive"]  # a study of rounds is one of stages
-    return values
+    return without_checks(values)
 
 
 def config_json(study: Study | StagedStudy, foreseen: Sequence[Forecast] = ()) -> str:

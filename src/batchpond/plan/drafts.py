@@ -12,13 +12,12 @@ import orjson
 
 from batchpond.errors import StudyError
 from batchpond.lake.store import TMP, Store
-from batchpond.plan import pairs
+from batchpond.plan import meant
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, probe, row_of_file, rubric_row, tier_of
 from batchpond.plan.blocks import Grid
 from batchpond.plan.cells import Dropped, ModelConfig, Modules, as_stages, check_number, make_model_configs, version
 from batchpond.plan.forecast import Known
-from batchpond.plan.items import Item, SqlRows, each, read_any, read_pairs, read_templates
-from batchpond.plan.pairs import Pairs
+from batchpond.plan.items import Item, Pairs, SqlRows, choose_pairs, each, read_any, read_pairs, read_templates
 from batchpond.plan.prompts import prompt_of, size_bytes
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds import talk as stage_talk
@@ -105,6 +104,7 @@ def read(store: Store, written: Study | StagedStudy, modules: Modules, run_sql: 
     dropped: list[Dropped] = []
     stages = [_draft(store, study, stage, modules, run_sql, dropped) for stage in study.stages]
     check_number(study.source, sum(draft.n_cells for draft in stages))
+    meant.check_served(store, (one for draft in stages for one in draft.configs), study.source)
     parts = [(draft.stage, draft.configs, draft.rows or ()) for draft in stages]
     return Draft(written, study, stages, dropped, version(written, parts))
 
@@ -115,6 +115,7 @@ def _draft(
     is_alone = study.is_pairs_alone
     source = study.source if is_alone else f"{study.source}: stage {stage.name}"
     configs, refused = make_model_configs(stage.models, modules, study.unsupported, source, stage.output_schema)
+    meant.check(configs, study.unsupported, source)
     dropped += refused
     draft = StageDraft(stage, configs, study.seed)
     if stage.waits:
@@ -125,7 +126,7 @@ def _draft(
 
 def _grid_draft(draft: StageDraft) -> StageDraft:
     rows, stage = draft.rows or (), draft.stage
-    chosen = pairs.choose([row.item_id for row in rows], stage.pairs, draft.seed)
+    chosen = choose_pairs([row.item_id for row in rows], stage.pairs, draft.seed)
     grid = Grid(stage, rows, chosen)
     n_asks = (len(chosen) + int(chosen.has_reverse.sum())) * max(1, len(stage.rubrics))
     return dataclasses.replace(draft, n_asks=n_asks, pairs=chosen, grid=grid)
@@ -149,7 +150,7 @@ def _pairs(draft: StageDraft) -> Pairs | None:
     if stage.task != "pairwise":
         return None
     if stage.pairs.adaptive is None:
-        return pairs.choose(names, stage.pairs, draft.seed)
+        return choose_pairs(names, stage.pairs, draft.seed)
     return adaptive.pairs_of(len(names), adaptive.first_round(names, stage.pairs, draft.seed, stage.name))
 
 

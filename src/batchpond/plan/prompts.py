@@ -21,8 +21,7 @@ from batchpond.model import Prompt, Role, Turn
 from batchpond.plan.asks import Ask, SourceRow
 from batchpond.plan.cells import ModelConfig, canonical
 from batchpond.study.spec import StageSpec
-from batchpond.tasks.rubrics import Rubric
-from batchpond.tasks.templates import Template
+from batchpond.tasks.templates import Rubric, Template
 
 BYTES_PER_TOKEN: Final = 4
 FRAME_TOKENS: Final = 8

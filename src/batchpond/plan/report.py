@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from batchpond.lake.store import CONFIG
 from batchpond.model import Mode, PricedModel
+from batchpond.plan import meant
 from batchpond.plan.cells import Dropped, ModelConfig
 from batchpond.plan.drafts import Draft, StageDraft
-from batchpond.plan.pairs import Balance, Pairs
+from batchpond.plan.items import Balance, Pairs
 from batchpond.plan.shards import Limits, cut, limits_of
 from batchpond.providers import registry
 from batchpond.study.prices import NOTHING, Estimate, Prices
@@ -87,7 +88,8 @@ class PlanReport:
     `n_in_shards` were put into a batch before, answered or not; `n_to_ask` is neither. `n_pairs`,
     `n_pairs_possible` and `balance` are of the stages that compare pairs of items from the start, and None where no
     stage does, `balance` where several do. `cost` is of what is to ask and of what is foreseen to follow from it.
-    Costs are rough; None is unknown.
+    Costs are rough; None is unknown. `notes` are about this study; `caveats` are general facts about providers that
+    the lake plans to ask for the first time.
     """
 
     study: str
@@ -321,20 +323,20 @@ def total(costs: Iterable[Estimate]) -> Estimate:
     return found
 
 
-def caveats(draft: Draft) -> tuple[str, ...]:
-    """Return what providers say of themselves and of the models, each once."""
-    configs = (config for stage in draft.stages for config in stage.configs)
+def caveats(draft: Draft, told: Collection[str]) -> tuple[str, ...]:
+    """Return what is to be known of the study's providers, whatever is asked, but of those that were `told` of."""
+    configs = (config for stage in draft.stages for config in stage.configs if config.spec.provider not in told)
     found = [
         f"{config.spec.provider}: {caveat}"
         for config in configs
-        for caveat in registry.caveats(config.module, config.spec.model, config.spec.mode)
+        for caveat in registry.caveats(config.module, config.spec.mode)
     ]
     return tuple(dict.fromkeys(found))
 
 
 def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
-    """Return what the plan itself gives reason to say, each once."""
-    found: list[str] = []
+    """Return what the study gives reason to say, each once: its models first."""
+    found = list(meant.notes([config for stage in draft.stages for config in stage.configs]))
     for stage in draft.stages:
         about = f"stage {stage.stage.name}: " if len(draft.stages) > 1 else ""
         found += [about + note for note in _of_answers(stage)]
@@ -390,7 +392,6 @@ def _of_pairs(spec: PairsSpec, pairs: Pairs | None) -> Iterator[str]:
 
 def _of_configs(draft: StageDraft) -> Iterator[str]:
     for config in {config.fingerprint: config for config in draft.configs}.values():
-        if config.left_out:
-            names = ", ".join(config.left_out)
+        if names := ", ".join(name for name in config.left_out if name in meant.WISHES):
             spec = config.spec
             yield f"{spec.provider}/{spec.model} at thinking {config.thinking} does not take {names}; left out"

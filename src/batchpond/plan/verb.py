@@ -7,7 +7,7 @@ study's newest. A version whose row stands is complete and is not written again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from batchpond import views
 from batchpond.lake import tables
 from batchpond.lake.attempts import fold
 from batchpond.lake.events import EventLog
-from batchpond.lake.records import Planned
+from batchpond.lake.records import INCOMPLETE, Planned
 from batchpond.lake.schemas import REQUESTS, STUDIES
 from batchpond.lake.store import CONFIG, Store
 from batchpond.plan import cells as forms
@@ -26,8 +26,7 @@ from batchpond.plan import drafts, versions
 from batchpond.plan.cells import Modules
 from batchpond.plan.drafts import Draft, StageDraft
 from batchpond.plan.forecast import Forecast, forecast
-from batchpond.plan.items import SqlRows
-from batchpond.plan.pairs import Balance, balance
+from batchpond.plan.items import Balance, SqlRows, balance
 from batchpond.plan.report import (
     CellReport,
     Counted,
@@ -42,8 +41,6 @@ from batchpond.plan.report import (
 )
 from batchpond.plan.rounds.rounds import (
     FIRST_ROUND,
-    INCOMPLETE,
-    may_have_answers,
     open_rounds,
     publish_round,
     round_event,
@@ -79,6 +76,7 @@ def plan_study(
         study_row = f"p_study={study.name}/{draft.version}"
         n_before = _n_requests(store)
         is_planned = store.has(STUDIES, study_row)
+        told = _told(store, draft, is_planned=is_planned)
         if not is_planned:
             drafts.check_later(store, draft)
             _write(store, draft)
@@ -91,7 +89,7 @@ def plan_study(
         if _open_rounds(store, log, draft):
             counted = _counted(store, draft)
         n_new = _n_requests(store) - n_before
-    return _report(draft, counted, foreseen, prices, n_new=n_new, is_new_version=is_new_version)
+    return _report(draft, counted, foreseen, prices, told, n_new=n_new, is_new_version=is_new_version)
 
 
 def sql_on_lake(store: Store) -> SqlRows:
@@ -104,6 +102,14 @@ def sql_on_lake(store: Store) -> SqlRows:
                 yield from batch.slice(start, _SQL_ROWS).to_pylist()
 
     return run
+
+
+def _told(store: Store, draft: Draft, *, is_planned: bool) -> set[str]:
+    """Return the providers whose general facts an earlier plan of this lake has told."""
+    if is_planned:
+        return {config.spec.provider for config in draft.configs.values()}
+    with tables.connect(store, ["plan"]) as connection:
+        return {provider for (provider,) in connection.execute("SELECT DISTINCT provider FROM plan").fetchall()}
 
 
 def _n_requests(store: Store) -> int:
@@ -166,13 +172,21 @@ def _open_rounds(store: Store, log: EventLog, draft: Draft) -> bool:
         return False
     lake_state = fold(log.events)
     last, sample = lake_state.rounds[draft.version], versions.sample_of(lake_state, draft.study.name)
-    opened = may_have_answers(log.events, last) and open_rounds(store, log.append, draft.study, last, sample=sample)
+    is_due = not last.is_complete or any(lake_state.settled_since(last.ord))
+    opened = is_due and open_rounds(store, log.append, draft.study, last, sample=sample)
     refresh.refresh(store)
     return bool(opened)
 
 
 def _report(
-    draft: Draft, counted: Counted, foreseen: Sequence[Forecast], prices: Prices, *, n_new: int, is_new_version: bool
+    draft: Draft,
+    counted: Counted,
+    foreseen: Sequence[Forecast],
+    prices: Prices,
+    told: Collection[str],
+    *,
+    n_new: int,
+    is_new_version: bool,
 ) -> PlanReport:
     stages = draft.stages
     cells = cell_reports(counted, draft.configs, draft.study.stages, prices)
@@ -202,7 +216,7 @@ def _report(
         models=tuple(model_reports(counted, cells)),
         dropped=tuple(draft.dropped),
         balance=_balance(compared[0]) if len(compared) == 1 else None,
-        caveats=caveats(draft),
+        caveats=caveats(draft, told),
         notes=notes(draft, prices),
     )
 

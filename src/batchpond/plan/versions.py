@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from batchpond.lake.attempts import LakeState
 from batchpond.lake.schemas import STUDIES
 from batchpond.lake.store import Memo, Store, keep_memo, read_rows, recall_memo, relative
 from batchpond.model import ErrorClass
+from batchpond.text import did_you_mean
 
 MEMO: Final = ".studies"
 UNLIMITED: Final = 1_000
@@ -169,10 +169,9 @@ def planned_version(lake_state: LakeState, study: str) -> str:
     version = lake_state.current_versions.get(study)
     if version is None:
         known = ", ".join(sorted(lake_state.current_versions)) or "none"
-        near = difflib.get_close_matches(study, lake_state.current_versions, 1)
         raise UsageError(
             f"no plan for study {study!r} in this lake (planned: {known})",
-            hint=f"did you mean {near[0]!r}?" if near else "`batchpond plan FILE` makes it",
+            hint=did_you_mean(study, lake_state.current_versions, "`batchpond plan FILE` makes it"),
         )
     return version
 

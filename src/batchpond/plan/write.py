@@ -29,7 +29,7 @@ from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
 from batchpond.plan.blocks import BLOCK_ROWS, AskBlocks, Block, Grid, Round, grid_blocks, plan_table, requests_table
 from batchpond.plan.items import Item
 from batchpond.study.spec import StageSpec
-from batchpond.tasks.rubrics import Rubric
+from batchpond.tasks.templates import Rubric
 
 if TYPE_CHECKING:
     import duckdb

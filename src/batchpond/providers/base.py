@@ -5,7 +5,7 @@ A provider module knows its wire format and nothing of the lake, SQL or the comm
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +25,10 @@ from batchpond.model import (
 )
 
 
+def _without_table(model: str) -> None:
+    """Return None: nothing is known of a provider's models, so none is unknown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Descriptor:
     """A provider's limits, names and caveats; `notes` says where each is known from.
@@ -35,7 +39,8 @@ class Descriptor:
     requests travel inside the create call. Without a token (`has_token`) a batch is known as ours
     only by the custom_ids of its results. `has_row_per_request` says that every ended batch, however it
     ended, has a result row for each of its requests. An uploaded input file is gone after
-    `input_retention_s`; None is longer than any attempt. `modes` are the ways to ask; `is_free` says that
+    `input_retention_s`; None is longer than any attempt. Where `has_known_retention` is not set, the provider does not
+    say how long it keeps results. `modes` are the ways to ask; `is_free` says that
     nobody bills for it: a server of one's own. Where `batch_discounts` is given, only its models are cheaper
     in batches, by that share; without it every model is, as its bundled prices say. `content_hosts` are the
     hosts that downloads may be redirected to, without the key; a dot at the beginning means all below.
@@ -47,7 +52,9 @@ class Descriptor:
     models at least. `key_header` carries the key, as a bearer token where it is `Authorization`; `headers` go with
     every call, and those of `header_env` with the value of their variable where it is set. The answers' headers
     `scope_headers`, in lower case, say which account a key belongs to; an empty name stands for a part that none says.
-    `price_name` is what the price data call the provider.
+    `price_name` is what the price data call the provider. The ids of its batches begin with `batch_id_prefix`, where
+    that tells them from those of other providers. `nearest` gives, for a model that its table of models does not have,
+    the names in it that are most like it, and None for one that it has.
     """
 
     name: str
@@ -69,6 +76,7 @@ class Descriptor:
     takes_files: bool = True
     has_row_per_request: bool = False
     input_retention_s: float | None = None
+    has_known_retention: bool = False
     modes: tuple[Mode, ...] = (Mode.BATCH, Mode.FILES)
     is_free: bool = False
     live_concurrency: int = 16
@@ -86,6 +94,8 @@ class Descriptor:
     header_env: tuple[tuple[str, str], ...] = ()
     scope_headers: tuple[str, ...] = ()
     price_name: str | None = None
+    batch_id_prefix: str | None = None
+    nearest: Callable[[str], tuple[str, ...] | None] = _without_table
 
     @property
     def is_opaque(self) -> bool:

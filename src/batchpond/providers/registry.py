@@ -45,16 +45,20 @@ def module(name: str) -> ProviderModule:
     return cast(ProviderModule, _import(name))
 
 
-def caveats(found: ProviderModule, model: str, mode: Mode) -> tuple[str, ...]:
-    """Return what to know about a provider's model, asked in this way, before money is spent."""
-    if mode is Mode.FILES:
-        return files.CAVEATS
-    return (*found.DESCRIPTOR.caveats, *found.caveats(model))
+def caveats(found: ProviderModule, mode: Mode) -> tuple[str, ...]:
+    """Return what to know about a provider, asked in this way, whatever its model."""
+    return files.CAVEATS if mode is Mode.FILES else found.DESCRIPTOR.caveats
 
 
 def descriptors() -> list[Descriptor]:
     """Return the descriptors of all providers with a batch API, in the order they are listed to people."""
     return [module(name).DESCRIPTOR for name in NAMES]
+
+
+def provider_of_batch(batch_id: str) -> str | None:
+    """Return whose batch an id is of, where the id itself says it."""
+    said = ((found.name, found.batch_id_prefix) for found in descriptors())
+    return next((name for name, prefix in said if prefix is not None and batch_id.startswith(prefix)), None)
 
 
 def all_descriptors() -> list[Descriptor]:

@@ -207,7 +207,7 @@ def tell_strays(session: Session) -> None:
 def strays(attempts: Iterable[Attempt], store: Store) -> Iterator[str]:
     """Yield a sentence for each folder with result files that nobody will read."""
     for folder, mine in _by_folder(_attempts(attempts), store):
-        known = {attempt.token: _read_files(attempt) for attempt in mine}
+        known = {attempt.batch_id or attempt.token: _read_files(attempt) for attempt in mine}
         found = folder.strays(known)
         if found:
             names = ", ".join(found[:STRAYS_SHOWN_MAX])

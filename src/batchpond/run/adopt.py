@@ -25,7 +25,7 @@ from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Adopted, AdoptedShard, Intent, Resolution, Sharded, Voided
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import CONFIG, Store
-from batchpond.model import BatchState, Origin, RemoteBatch, ShardKind
+from batchpond.model import BatchState, RemoteBatch, ShardKind, named_client
 from batchpond.plan import versions
 from batchpond.providers.base import BatchProvider
 from batchpond.run import due
@@ -33,6 +33,7 @@ from batchpond.run.account import Ownership, ownership_of
 from batchpond.run.batch_map import COLUMNS, TABLES, BatchMap, MapReader, Target
 from batchpond.run.find import Proof, check_host, first_custom_ids, prove
 from batchpond.run.resolve import resolve
+from batchpond.run.send import origin_of
 from batchpond.run.session import Providers, Session, Severity
 from batchpond.study.prices import Prices
 from batchpond.views.refresh import refresh
@@ -49,7 +50,7 @@ def finish_all(session: Session) -> None:
     """Finish the adoptions that a process did not live to finish; the lock is held."""
     for shard in adopted_shards(session.lake_state).values():
         if is_begun(session.store, session.lake_state, shard):
-            with session.isolated(shard.provider, f"adopting batch {shard.batch_id}"):
+            with session.isolated(shard.client_name, f"adopting batch {shard.batch_id}"):
                 _resume(session, shard)
 
 
@@ -66,7 +67,7 @@ def is_begun(store: Store, lake_state: LakeState, shard: AdoptedShard) -> bool:
 
 def _resume(session: Session, shard: AdoptedShard) -> None:
     _give_up_waiting(session, shard)
-    provider = session.providers.get(shard.provider)
+    provider = session.providers.get(shard.client_name)
     check_host(Attempt(_intent(session, shard)), provider)
     batch = provider.get(shard.batch_id)
     if batch is not None:
@@ -89,6 +90,33 @@ def finish(session: Session, shard: AdoptedShard, batch: RemoteBatch) -> Attempt
     return session.attempt(intent.attempt_id)
 
 
+def take_in(
+    session: Session, provider: BatchProvider, batch: RemoteBatch, mapped: BatchMap, study: str, version: str
+) -> Attempt:
+    """Take a batch in as the requests of a map that holds; the lock is held."""
+    shard = shard_of(session.store, provider, batch, mapped, study, version)
+    begin(session, shard)
+    return finish(session, adopted_shards(session.lake_state)[shard.event.shard_id], batch)
+
+
+def shard_of(
+    store: Store, provider: BatchProvider, batch: RemoteBatch, mapped: BatchMap, study: str, version: str
+) -> due.NewShard:
+    """Return the shard that a batch was of, as if it had been made here."""
+    book = Prices.of_lake(store.path / CONFIG, batch.created_at or store.clock.now())
+    pairs = zip(mapped.custom_ids, (line.request_id for line in mapped.lines), strict=True)
+    names = (part for pair in pairs for part in pair)
+    said = due.shard_event(study, version, mapped.lines, ShardKind.ADOPTED, book, 0).asked()
+    shard_id = ids.digest("adopted shard", provider.descriptor.name, batch.batch_id, *names)
+    fact = AdoptedShard(
+        **said | {"shard_id": shard_id},
+        batch_id=batch.batch_id,
+        host=provider.host,
+        origin=origin_of(said["mode"], provider),
+    )
+    return due.NewShard(fact, mapped.lines, mapped.custom_ids)
+
+
 def _give_up_waiting(session: Session, shard: AdoptedShard) -> None:
     """Void the shards without a batch that hold any of the same requests; the rest of them is due anew."""
     for other in _waiting_with_the_same(session, shard.shard_id):
@@ -96,6 +124,8 @@ def _give_up_waiting(session: Session, shard: AdoptedShard) -> None:
 
 
 def _waiting_with_the_same(session: Session, shard_id: str) -> list[Sharded]:
+    if not any(due.is_voidable(session.lake_state, other) for other in session.lake_state.shards):
+        return []
     with tables.connect(session.store, [SHARD_REQUESTS.name]) as connection:
         rows = connection.execute(
             "SELECT DISTINCT shard_id FROM shard_requests WHERE shard_id <> $1 AND request_id IN"
@@ -111,7 +141,10 @@ def _intent(session: Session, shard: AdoptedShard) -> Intent:
     return Intent(**shard.asked(), attempt_id=attempt_id, ordinal=1, host=shard.host, origin=shard.origin)
 
 
-_MAP_HINT = "if you know which planned request each of its custom_ids is, give `--study STUDY --map FILE`"
+_MAP_HINT = (
+    "if another lake made it, `--study STUDY` finds which planned requests it holds; if another tool did, and you know,"
+    " give `--study STUDY --map FILE`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +178,8 @@ class AdoptPreview:
 
 @dataclass(frozen=True, slots=True)
 class _Proposal:
-    shard: due.NewShard
+    mapped: BatchMap
+    version: str
     preview: AdoptPreview
     known: Attempt | None
 
@@ -159,7 +193,7 @@ def adopt_mapped(
     anything is recorded, for a map or a batch that cannot be; doing it again is a no-op.
     """
     provider = providers.get(order.provider)
-    batch = _found(provider, order.batch_id)
+    batch = found(provider, order.batch_id)
     proposal = _propose(store, fold(read(store)), provider, batch, order)
     if proposal.known is not None:
         return Adoption(proposal.known, is_new=False)
@@ -168,13 +202,13 @@ def adopt_mapped(
     with store.lock(f"adopt {order.batch_id}"):
         session = Session.begin(store, providers)
         proposal = _propose(store, session.lake_state, provider, batch, order)
-        begin(session, proposal.shard)
-        attempt = finish(session, adopted_shards(session.lake_state)[proposal.shard.event.shard_id], batch)
+        attempt = take_in(session, provider, batch, proposal.mapped, order.study, proposal.version)
         refresh(store)
     return Adoption(attempt, is_new=True)
 
 
-def _found(provider: BatchProvider, batch_id: str) -> RemoteBatch:
+def found(provider: BatchProvider, batch_id: str) -> RemoteBatch:
+    """Return a batch; raises UsageError where the provider knows none of that id."""
     batch = provider.get(batch_id)
     if batch is None:
         raise UsageError(
@@ -188,22 +222,22 @@ def _propose(
     store: Store, lake_state: LakeState, provider: BatchProvider, batch: RemoteBatch, order: MapOrder
 ) -> _Proposal:
     """Check everything that can be checked; reads only."""
-    _check_strange(store, lake_state, provider, batch)
+    check_strange(store, lake_state, provider, batch)
     version = versions.planned_version(lake_state, order.study)
+    target = Target(order.study, version, *named_client(order.provider))
     with tables.connect(store, TABLES) as connection:
-        reader = MapReader(connection, RowFile(order.path, COLUMNS), Target(order.study, version, order.provider))
+        reader = MapReader(connection, RowFile(order.path, COLUMNS), target)
         mapped = reader.read()
         _check_fit(batch, mapped, order)
-        fact = _shard_fact(store, provider, batch, version, mapped, order)
-        known = lake_state.latest_attempt(fact.shard_id)
-        _check_same_map(store, lake_state, fact)
+        shard_id = shard_of(store, provider, batch, mapped, order.study, version).event.shard_id
+        known = lake_state.latest_attempt(shard_id)
+        _check_same_map(store, lake_state, (batch.batch_id, provider.descriptor.name), shard_id)
         if known is None and not order.is_forced:
-            reader.check_unasked(_live(lake_state, fact.shard_id))
-    shard = due.NewShard(fact, mapped.lines, mapped.custom_ids)
-    return _Proposal(shard, AdoptPreview(order, batch, len(mapped.lines), mapped.example), known)
+            reader.check_unasked(_live(lake_state, shard_id))
+    return _Proposal(mapped, version, AdoptPreview(order, batch, len(mapped.lines), mapped.example), known)
 
 
-def _check_strange(store: Store, lake_state: LakeState, provider: BatchProvider, batch: RemoteBatch) -> None:
+def check_strange(store: Store, lake_state: LakeState, provider: BatchProvider, batch: RemoteBatch) -> None:
     """Raise if the batch is, or may yet prove to be, one that this lake sent: a map must not hide that."""
     owner = _owner(lake_state, provider, batch.batch_id)
     if owner is not None and not owner.is_adopted:
@@ -288,30 +322,13 @@ def _check_fit(batch: RemoteBatch, mapped: BatchMap, order: MapOrder) -> None:
         )
 
 
-def _shard_fact(
-    store: Store, provider: BatchProvider, batch: RemoteBatch, version: str, mapped: BatchMap, order: MapOrder
-) -> AdoptedShard:
-    book = Prices.of_lake(store.path / CONFIG, batch.created_at or store.clock.now())
-    pairs = zip(mapped.custom_ids, (line.request_id for line in mapped.lines), strict=True)
-    names = (part for pair in pairs for part in pair)
-    said = due.shard_event(order.study, version, mapped.lines, ShardKind.ADOPTED, book, 0).asked()
-    shard_id = ids.digest("adopted shard", order.provider, batch.batch_id, *names)
-    return AdoptedShard(
-        **said | {"shard_id": shard_id},
-        batch_id=batch.batch_id,
-        host=provider.host,
-        origin=Origin.SIMULATED if provider.is_loopback else Origin.BATCH,
-    )
-
-
-def _check_same_map(store: Store, lake_state: LakeState, fact: AdoptedShard) -> None:
-    for shard_id, other in adopted_shards(lake_state).items():
-        is_same_batch = (other.batch_id, other.provider) == (fact.batch_id, fact.provider)
-        if not is_same_batch or shard_id == fact.shard_id:
+def _check_same_map(store: Store, lake_state: LakeState, batch: tuple[str, str], shard_id: str) -> None:
+    for other_id, other in adopted_shards(lake_state).items():
+        if (other.batch_id, other.provider) != batch or other_id == shard_id:
             continue
-        if lake_state.latest_attempt(shard_id) is not None or is_begun(store, lake_state, other):
+        if lake_state.latest_attempt(other_id) is not None or is_begun(store, lake_state, other):
             raise UsageError(
-                f"batch {fact.batch_id} was adopted into study {other.study} by another map",
+                f"batch {other.batch_id} was adopted into study {other.study} by another map",
                 hint="what is recorded is never changed; nothing was recorded now",
             )
 
@@ -338,7 +355,7 @@ def adopt_own(store: Store, batch_id: str, *, provider_name: str, providers: Pro
     Raises UsageError for a batch of anybody else, AttentionError for one that cannot be told yet.
     """
     provider = providers.get(provider_name)
-    batch = _found(provider, batch_id)
+    batch = found(provider, batch_id)
     lake_state = fold(read(store))
     owner = _owner(lake_state, provider, batch_id)
     if owner is not None:

@@ -1,21 +1,22 @@
 """A map from a foreign batch's custom_ids to the requests that a study plans, checked as a whole.
 
-A row names its request by whatever tells it apart in the study: its id, its slot, or any of the
-plan's columns. What is no planned request, could be several, or is another row's too, is told with
-its line.
+A row names its request by whatever tells it apart in the study: its id, the part of it that a custom_id of a lake
+carries, its slot, or any of the plan's columns. What is no planned request, could be several, or is another row's
+too, is told with its line.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
+from batchpond import ids
 from batchpond.errors import UsageError
-from batchpond.files import PROBLEMS_SHOWN_MAX, Columns, RowFile, listed
+from batchpond.files import PROBLEMS_SHOWN_MAX, Columns, Problems, listed
+from batchpond.model import Mode
 from batchpond.plan.shards import FIRST
 from batchpond.run.due import DueRequest
 
@@ -28,7 +29,7 @@ _DIMENSIONS: Final = (
     "template_id", "rubric_id", "request_model", "thinking", "unit_id", "item_first", "item_second", "direction",
     "repeat_no",
 )  # fmt: skip
-_FILTERS: Final = ("request_id", "slot", *_DIMENSIONS)
+_FILTERS: Final = ("request_id", "request_key", "slot", *_DIMENSIONS)
 _NUMBERS: Final = ("slot", "repeat_no")
 COLUMNS: Final = Columns(
     required=("custom_id",),
@@ -45,11 +46,56 @@ COLUMNS: Final = Columns(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a map is read against: a study version's plan at one provider."""
+    """What a map is read against: a study's plan at one provider, in one version or in any; `mode` is the batch's."""
 
     study: str
-    version: str
+    version: str | None
     provider: str
+    mode: Mode = Mode.BATCH
+
+
+class MapRows(Protocol):
+    """The rows of a map, as `files.RowFile` has them: `path` is what messages call them, `unit` what they count."""
+
+    @property
+    def path(self) -> object:
+        """Where the rows are."""
+        ...
+
+    @property
+    def unit(self) -> str:
+        """What the numbers of rows count."""
+        ...
+
+    @property
+    def problems(self) -> Problems:
+        """What could not be read."""
+        ...
+
+    def blocks(self) -> Iterator[pa.Table]:
+        """Yield the rows as text, in blocks of the columns of `COLUMNS`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LineRows:
+    """The lines that a lake made a batch of, as a map: each custom_id carries a part of its request's id."""
+
+    path: str
+    custom_ids: Sequence[str]
+    unit: str = "line"
+    problems: Problems = field(default_factory=Problems)
+
+    def blocks(self) -> Iterator[pa.Table]:
+        """Yield one block of all lines."""
+        schema = COLUMNS.schema
+        n = len(self.custom_ids)
+        given = {
+            "line_no": range(1, n + 1),
+            "custom_id": self.custom_ids,
+            "request_key": [ids.request_key_of(custom_id) for custom_id in self.custom_ids],
+        }
+        yield pa.table([pa.array(given.get(f.name, [None] * n), f.type) for f in schema], schema=schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +110,7 @@ class BatchMap:
 class MapReader:
     """A map's rows beside the lake's plan; `connection` has views of `TABLES`."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, file: RowFile, target: Target) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, file: MapRows, target: Target) -> None:
         self._connection = connection
         self._file = file
         self._target = target
@@ -75,7 +121,7 @@ class MapReader:
         for (mask,) in self._connection.execute("SELECT DISTINCT mask FROM given ORDER BY mask").fetchall():
             self._match(mask)
         self._check()
-        rows = self._connection.execute(_LINES).fetchall()
+        rows = self._connection.execute(_LINES, {"mode": self._target.mode}).fetchall()
         if not rows:
             raise UsageError(f"{self._file.path} has no rows", hint="it needs one per request of the batch")
         lines = [DueRequest._make((*row[2:], "", 0, FIRST, "")) for row in rows]
@@ -104,7 +150,9 @@ class MapReader:
             blocks.append(block)
         self._connection.register("map_file", pa.concat_tables(blocks))
         self._connection.execute(_GIVEN)
-        self._connection.execute(_WANTED, dataclasses.asdict(self._target))
+        target = self._target
+        wanted = {"study": target.study, "version": target.version, "provider": target.provider}
+        self._connection.execute(_WANTED, wanted)
         self._connection.execute(_MATCHED)
 
     def _match(self, mask: str) -> None:
@@ -204,8 +252,9 @@ FROM (
 
 _WANTED: Final = f"""
 CREATE TEMP TABLE wanted AS
-SELECT {", ".join(_FILTERS)}
-FROM plan WHERE study = $study AND study_version = $version AND provider = $provider"""
+SELECT {", ".join(name for name in _FILTERS if name != "request_key")},
+       left(request_id, {ids.REQUEST_KEY_LENGTH}) AS request_key
+FROM plan WHERE study = $study AND ($version IS NULL OR study_version = $version) AND provider = $provider"""
 
 _MATCHED: Final = "CREATE TEMP TABLE matched (line_no BIGINT, n BIGINT, found_id VARCHAR, differing VARCHAR)"
 
@@ -227,7 +276,7 @@ WITH described AS (
 )
 SELECT given.custom_id, concat_ws(', ', d.template_id, d.rubric_id, r.request_model, d.thinking, d.items) AS example,
        r.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename,
-       r.provider, r.endpoint, r.request_model, 'batch' AS mode, d.template_id, d.rubric_id, d.thinking
+       r.provider, r.endpoint, r.request_model, $mode AS mode, d.template_id, d.rubric_id, d.thinking
 FROM matched
 JOIN given USING (line_no)
 JOIN described AS d ON d.request_id = found_id

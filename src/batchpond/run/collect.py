@@ -8,13 +8,12 @@ from typing import Any
 
 from batchpond.answers import derive
 from batchpond.errors import ExitCode
-from batchpond.lake import failpoints, jsonl, tables
-from batchpond.lake.attempts import READ_PHASES, Attempt, Phase
+from batchpond.lake import failpoints, jsonl
+from batchpond.lake.attempts import Attempt, Phase
 from batchpond.lake.records import Downloaded, Mismatch, Verified
 from batchpond.lake.store import CONFIG
 from batchpond.model import BatchState, FileRole, Mode, PricedModel, RemoteBatch, Response
 from batchpond.providers.base import BatchProvider
-from batchpond.run.due import parser_ids_of
 from batchpond.run.find import check_host
 from batchpond.run.session import TAKE_HINT, Session, Severity
 from batchpond.study import prices
@@ -29,7 +28,7 @@ def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     remote = (attempt for attempt in session.lake_state.attempts.values() if attempt.mode is not Mode.LIVE)
     ended = [attempt for attempt in remote if attempt.phase is Phase.ENDED]
     for attempt in sorted(ended, key=lambda a: (a.created_at or _NEVER, a.attempt_id)):
-        if session.providers.is_refused(attempt.client_name):
+        if session.providers.is_out(attempt.client_name):
             continue
         with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):
             provider = session.providers.get(attempt.client_name)
@@ -215,19 +214,14 @@ def price_of(session: Session, attempt: Attempt) -> derive.PriceRow:
     return price
 
 
-def parsers_of(session: Session, attempt: Attempt) -> dict[str, dict[str, Any]]:
+def rules_for(session: Session, attempt: Attempt) -> dict[str, dict[str, Any]]:
     """Return the answer rules that any study has for an attempt's requests, by parser id."""
-    specs = derive.parsers(session.store)
-    if len(specs) <= 1:
-        return specs
-    with tables.connect(session.store, ["plan", "shard_requests"]) as connection:
-        used = parser_ids_of(connection, [attempt.shard_id]).get(attempt.shard_id, set())
-    return {parser_id: spec for parser_id, spec in specs.items() if parser_id in used}
+    return session.rules.of([attempt.intent])[attempt.shard_id]
 
 
 def read(session: Session, attempt: Attempt) -> derive.Tally:
     """Derive what the raw lines of an attempt say, and return how they answer its requests."""
-    tally = derive.derive(session.store, source_of(attempt), parsers_of(session, attempt), price_of(session, attempt))
+    tally = derive.derive(session.store, source_of(attempt), rules_for(session, attempt), price_of(session, attempt))
     failpoints.reach("Y8")
     return tally
 
@@ -276,35 +270,21 @@ def _verify(session: Session, attempt: Attempt, tally: derive.Tally, n_files_abs
         session.counts.n_verified += 1
 
 
-def read_what_is_unread(session: Session) -> None:
+def read_what_is_unread(session: Session, attempts: Sequence[Attempt]) -> None:
     """Derive what settled attempts lack: their responses, or the judgments of a rule of their requests."""
-    specs = derive.parsers(session.store)
-    lacking: dict[str, derive.Lack] = {}
-    for attempt in session.lake_state.attempts.values():
-        if attempt.phase in READ_PHASES and attempt.downloads:
-            lack = derive.lacking(session.store, source_of(attempt), specs)
-            if lack.has_any:
-                lacking[attempt.attempt_id] = lack
-    if not lacking:
-        return
-    attempts = [session.attempt(attempt_id) for attempt_id in lacking]
-    used = _used_rules(session, attempts, specs)
+    rules = session.rules
+    used = rules.of(attempt.intent for attempt in attempts)
+    published = {*rules.published()}
+    n_left = 0
     for attempt in attempts:
-        lack = lacking[attempt.attempt_id]
-        rules = lack.parser_ids & used.get(attempt.shard_id, set())
-        if not lack.is_unread and not rules:
+        wanted = used[attempt.shard_id]
+        lack = derive.lacking(published, source_of(attempt), wanted)
+        if not lack.has_any:
             continue
-        chosen = {parser_id: specs[parser_id] for parser_id in rules}
-        with session.isolated(attempt.provider, f"reading batch {attempt.batch_id} again"):
+        n_left += 1
+        with session.isolated(attempt.client_name, f"reading batch {attempt.batch_id} again"):
+            chosen = {rule: wanted[rule] for rule in lack.parser_ids}
             derive.derive(session.store, source_of(attempt), chosen, price_of(session, attempt))
             session.counts.n_read_again += 1
-
-
-def _used_rules(
-    session: Session, attempts: Sequence[Attempt], specs: Mapping[str, dict[str, Any]]
-) -> dict[str, set[str]]:
-    shard_ids = {attempt.shard_id for attempt in attempts}
-    if len(specs) <= 1:
-        return {shard_id: set(specs) for shard_id in shard_ids}
-    with tables.connect(session.store, ["plan", "shard_requests"]) as connection:
-        return parser_ids_of(connection, shard_ids)
+            n_left -= 1
+    rules.keep(attempts, is_all_read=not n_left)

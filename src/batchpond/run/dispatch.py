@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from batchpond.errors import ExitCode
 from batchpond.lake import tables
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase
-from batchpond.lake.records import AdoptedShard, Approval, Intent, Sharded
+from batchpond.lake.records import AdoptedShard, Approval, Intent, Rounds, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
-from batchpond.plan import shards, versions
+from batchpond.plan import versions
+from batchpond.plan.shards import FIRST
 from batchpond.providers import registry
 from batchpond.run import due
 from batchpond.run.send import Sending, send_shard
@@ -29,6 +30,11 @@ REQUEUES_MAX = 8
 _QUEUED_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN})
 REJECTIONS_MAX = 12
 DOUBTS_MAX = 6
+LAST: Final = 1_000_000
+ALL: Final = ""  # the scope of what all shards could take from each other: money
+_DOUBLINGS_MAX = 16
+_MESSAGE_CHARS = 120
+_MONEY = "money: the approved cost is reserved or spent; `batchpond submit` approves more"
 
 
 class Readiness(StrEnum):
@@ -61,6 +67,30 @@ def readiness(attempt: Attempt | None, trigger: Trigger) -> Readiness:
     return Readiness.DONE if attempt.phase in due.OVER_PHASES else Readiness.WAITING
 
 
+def ready_at(attempt: Attempt) -> datetime | None:
+    """Return when the back-off of a shard that was refused, not clearly answered or not run is over, None without one.
+
+    Where the waits have been long enough it is the last of them that is over then; whether more is tried is another
+    matter. Pure.
+    """
+    ordinal = attempt.intent.ordinal
+    queue_wait = _doubled(QUEUE_BACKOFF_FIRST, ordinal, QUEUE_BACKOFF_MAX)
+    if attempt.phase is Phase.REJECTED and attempt.rejection is not None:
+        since = attempt.rejection.occurred_at
+        wait = _doubled(BACKOFF_FIRST, attempt.n_rejections, BACKOFF_MAX)
+        return max(since + wait, attempt.rejection.retry_at or since)
+    if attempt.phase is Phase.ABSENT and ordinal > 1 and attempt.observed:
+        return attempt.observed[-1].occurred_at + queue_wait
+    if due.is_requeued(attempt) and attempt.status is not None:
+        return attempt.status.occurred_at + queue_wait
+    return None
+
+
+def _doubled(first: timedelta, n: int, at_most: timedelta) -> timedelta:
+    """Return the n-th of waits that double."""
+    return min(first * 2.0 ** min(n - 1, _DOUBLINGS_MAX), at_most)
+
+
 def _after_rejection(attempt: Attempt, trigger: Trigger) -> Readiness:
     rejection = attempt.rejection
     if rejection is None:
@@ -69,31 +99,27 @@ def _after_rejection(attempt: Attempt, trigger: Trigger) -> Readiness:
         return Readiness.READY if trigger.is_explicit else Readiness.HELD
     if attempt.n_rejections > REJECTIONS_MAX and not trigger.is_explicit:
         return Readiness.HELD
-    wait = min(BACKOFF_FIRST * 2 ** (attempt.n_rejections - 1), BACKOFF_MAX)
-    ready_at = max(rejection.occurred_at + wait, rejection.retry_at or rejection.occurred_at)
-    return Readiness.READY if trigger.now >= ready_at else Readiness.WAITING
+    return _after_wait(attempt, trigger)
 
 
 def _after_doubt(attempt: Attempt, trigger: Trigger) -> Readiness:
     """Ask ever more rarely for a batch whose creates all end without a clear answer, and then leave it to a person."""
-    ordinal = attempt.intent.ordinal
-    if ordinal == 1 or trigger.is_explicit or not attempt.observed:
+    if trigger.is_explicit:
         return Readiness.READY
-    if ordinal > DOUBTS_MAX:
+    if attempt.intent.ordinal > DOUBTS_MAX and attempt.observed:
         return Readiness.HELD
-    wait = min(QUEUE_BACKOFF_FIRST * 2 ** (ordinal - 1), QUEUE_BACKOFF_MAX)
-    return Readiness.READY if trigger.now >= attempt.observed[-1].occurred_at + wait else Readiness.WAITING
+    return _after_wait(attempt, trigger)
 
 
 def _after_failure(attempt: Attempt, trigger: Trigger) -> Readiness:
-    ordinal = attempt.intent.ordinal
-    if ordinal > REQUEUES_MAX:
+    if attempt.intent.ordinal > REQUEUES_MAX:
         return Readiness.READY if trigger.is_explicit else Readiness.HELD
-    failed_at = attempt.status.occurred_at if attempt.status else None
-    wait = min(QUEUE_BACKOFF_FIRST * 2 ** (ordinal - 1), QUEUE_BACKOFF_MAX)
-    if failed_at is None or trigger.now - failed_at >= wait:
-        return Readiness.READY
-    return Readiness.WAITING
+    return _after_wait(attempt, trigger)
+
+
+def _after_wait(attempt: Attempt, trigger: Trigger) -> Readiness:
+    at = ready_at(attempt)
+    return Readiness.READY if at is None or trigger.now >= at else Readiness.WAITING
 
 
 def finish_adoptions(session: Session) -> None:
@@ -107,6 +133,18 @@ def finish_adoptions(session: Session) -> None:
         from batchpond.run.adopt import finish_all
 
         finish_all(session)
+
+
+def look_before(session: Session, study: str, client_name: str | None = None) -> None:
+    """Look, before a lake's first attempt of a study at a provider, whether another lake has bought it there.
+
+    What does it is loaded only where there is no attempt. Raises AttentionError if so.
+    """
+    known = {attempt.client_name for attempt in session.lake_state.attempts.values() if attempt.intent.study == study}
+    if client_name not in known:
+        from batchpond.run.look import before_first
+
+        before_first(session, study, client_name)
 
 
 def send_due(session: Session, *, only_study: str | None = None, is_explicit: bool = False) -> None:
@@ -123,21 +161,42 @@ def send_due(session: Session, *, only_study: str | None = None, is_explicit: bo
             if approval is not None:
                 due.form_shards(session, study, approval)
                 _form_retries(session, study, approval)
-            is_new = study in staged and _open_rounds(session, study)
+            is_new = study in staged and _open_rounds(session, study, is_explicit=is_explicit)
             if approval is not None and is_new:
                 due.form_shards(session, study, approval)
             if approval is not None:
                 _send_study(session, study, approval, trigger)
 
 
-def _open_rounds(session: Session, study: str) -> bool:
+def _open_rounds(session: Session, study: str, *, is_explicit: bool) -> bool:
     """Plan what earlier answers of a study of stages have made possible; return whether there were any to look at.
 
-    An idle pass does not load what does it.
+    A pass without any does not load what does it.
     """
+    last = session.lake_state.rounds.get(session.lake_state.current_versions.get(study, ""))
+    if last is None or (last.is_complete and not _is_answered(session, last, is_explicit=is_explicit)):
+        return False
+    # What fails is asked again once all has ended, and belongs to the same round.
+    is_asked_again = versions.automatic_again(session.store, last.study_version) is not None
+    if is_asked_again and due.is_under_way(session.lake_state, study):
+        return False
     from batchpond.run.stages import open_due
 
-    return open_due(session, study)
+    open_due(session, study)
+    return True
+
+
+def _is_answered(session: Session, last: Rounds, *, is_explicit: bool) -> bool:
+    """Whether answers to a study's requests may have come since the last look at them.
+
+    They come in batches of its own or, where it does not ask all its requests itself, in any; one that nobody has
+    submitted waits for that.
+    """
+    settled = {attempt.intent.study for attempt in session.lake_state.settled_since(last.ord)}
+    approval = session.lake_state.approvals.get(last.study)
+    if last.study in settled or is_explicit:
+        return bool(settled)
+    return bool(settled) and approval is not None and not due.asks_all_itself(session, approval)
 
 
 def _form_retries(session: Session, study: str, approval: Approval) -> None:
@@ -186,16 +245,56 @@ def is_valid(session: Session, study: str, approval: Approval) -> bool:
 def _has_unsent(session: Session, study: str) -> bool:
     """Whether shards of an earlier plan of the study were never sent."""
     return any(
-        shard.study == study and session.lake_state.latest_attempt(shard.shard_id) is None
-        for shard in session.lake_state.shards.values()
+        session.lake_state.latest_attempt(shard.shard_id) is None for shard in session.lake_state.shards_of(study)
     )
+
+
+def tier_of(shard: Sharded) -> int:
+    """Return a shard's tier, from 1 on; the smallest goes first."""
+    return FIRST if shard.tier is None else shard.tier
+
+
+def in_order(shards: Iterable[Sharded]) -> list[Sharded]:
+    """Return shards by tier, and within one as they were made."""
+    return sorted(shards, key=tier_of)
+
+
+@dataclass(slots=True)
+class Precedence:
+    """The tiers that wait in a pass, by what for: money, a provider, a provider's model."""
+
+    _waiting: dict[str, int] = field(default_factory=dict)
+
+    def hold(self, shard: Sharded, scope: str) -> None:
+        """Note that a shard waits, so that no later tier takes what it waits for."""
+        self._waiting[scope] = min(tier_of(shard), self._waiting.get(scope, LAST))
+
+    def before(self, shard: Sharded) -> int | None:
+        """Return the tier that a shard must let go first, if there is one."""
+        scopes = (ALL, of_provider(shard), of_model(shard))
+        first = min(self._waiting.get(scope, LAST) for scope in scopes)
+        return first if first < tier_of(shard) else None
+
+    def is_for_money(self, shard: Sharded) -> bool:
+        """Whether what a shard must let go first waits for money, which waiting alone does not bring."""
+        return self._waiting.get(ALL, LAST) < tier_of(shard)
+
+
+def of_provider(shard: Sharded) -> str:
+    """Return the scope of a provider's account."""
+    return shard.provider
+
+
+def of_model(shard: Sharded) -> str:
+    """Return the scope of a provider's model."""
+    return f"{shard.provider}/{shard.request_model}"
 
 
 def candidates(store: Store, lake_state: LakeState, study: str) -> Iterator[tuple[Sharded, Attempt | None]]:
     """Yield the study's shards of the current version that are not done, with their latest attempt, tier by tier."""
     version = lake_state.current_versions.get(study)
-    for shard in shards.in_order(lake_state.shards.values()):
-        if shard.study != study or shard.study_version != version or shard.shard_kind is ShardKind.ADOPTED:
+    for shard in in_order(lake_state.shards_of(study)):
+        if shard.study_version != version or shard.shard_kind is ShardKind.ADOPTED:
             continue
         latest = lake_state.latest_attempt(shard.shard_id)
         if latest is not None and latest.phase is Phase.VERIFIED and latest.failure_code is None:
@@ -205,41 +304,48 @@ def candidates(store: Store, lake_state: LakeState, study: str) -> Iterator[tupl
 
 
 def _send_study(session: Session, study: str, approval: Approval, trigger: Trigger) -> None:
-    waiting_for: Counter[tuple[str, ExitCode]] = Counter()
-    precedence = shards.Precedence()
+    waiting: dict[tuple[str, ExitCode], list[Sharded]] = {}
+    precedence = Precedence()
     budget: Budget | None = None
     settings = config.load(session.store.path)
     for shard, latest in candidates(session.store, session.lake_state, study):
         if shard.mode is Mode.LIVE:
             session.n_live += shard.n_requests
             continue
+        obstacle: Obstacle | None
         match readiness(latest, trigger):
             case Readiness.DONE:
                 continue
             case Readiness.WAITING:
-                if latest is not None and latest.phase in {Phase.REJECTED, Phase.VERIFIED, Phase.ABSENT}:
-                    session.n_waiting += 1
-                    precedence.hold(shard, shards.of_model(shard))
-                continue
+                obstacle = _back_off(shard, latest)
+                if obstacle is None:
+                    continue
             case Readiness.HELD:
-                waiting_for[_REFUSED.reason, _REFUSED.exit_code] += 1
-                continue
+                obstacle = _held(shard, latest)
             case Readiness.READY:
                 budget = budget or Budget.of(session, approval)
-                obstacle = _obstacle(session, shard, settings, budget, precedence)
+                obstacle = _obstacle(session, shard, settings, budget, precedence, trigger)
         if obstacle is not None:
             if obstacle.holds is not None:
                 precedence.hold(shard, obstacle.holds)
-            waiting_for[obstacle.reason, obstacle.exit_code] += 1
+            waiting.setdefault((obstacle.reason, obstacle.exit_code), []).append(shard)
             session.n_waiting += obstacle.passes_by_itself
             continue
+        look_before(session, study, shard.client_name)
         with session.isolated(shard.client_name, f"sending {shard.n_requests} requests to {shard.client_name}"):
             if send_shard(session, shard, approval) is Sending.WAITING:
                 session.n_waiting += 1
-            else:
+            elif budget is not None:
                 budget.reserve(shard)
-    for (reason, exit_code), n in waiting_for.items():
-        session.note(Severity.INFO, f"{n} shards of study {study} wait for {reason}", exit_code=exit_code)
+    _tell_waiting(session, study, waiting)
+
+
+def _tell_waiting(session: Session, study: str, waiting: dict[tuple[str, ExitCode], list[Sharded]]) -> None:
+    for (reason, exit_code), held in waiting.items():
+        n_requests = sum(shard.n_requests for shard in held)
+        batches = "1 batch" if len(held) == 1 else f"{len(held):,} batches"
+        text = f"{n_requests:,} requests of study {study} ({batches}) wait for {reason}"
+        session.note(Severity.INFO, text, exit_code=exit_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,19 +361,58 @@ class Obstacle:
     exit_code: ExitCode = ExitCode.DONE
 
 
-_REFUSED = Obstacle(
-    "a person: the provider refused them, or never answered clearly",
-    passes_by_itself=False,
-    exit_code=ExitCode.ATTENTION,
-)
+def _back_off(shard: Sharded, latest: Attempt | None) -> Obstacle | None:
+    """Return until when a shard waits that will be sent again; None for one that is at the provider."""
+    at = None if latest is None else ready_at(latest)
+    if at is None:
+        return None
+    reason = f"{shard.client_name} to be asked again: back-off until {at:%Y-%m-%d %H:%M} UTC"
+    return Obstacle(reason, holds=of_model(shard))
+
+
+def _held(shard: Sharded, latest: Attempt | None) -> Obstacle:
+    """Return what a person has to do about a shard that is not sent again by itself."""
+    rejection = latest.rejection if latest is not None and latest.phase is Phase.REJECTED else None
+    if rejection is not None and rejection.error_class is ErrorClass.BILLING:
+        return _no_credit(shard)
+    why = f"{shard.client_name} never answered clearly" if rejection is None else f"{shard.client_name} refused them"
+    said = f" ({' '.join(rejection.message.split())[:_MESSAGE_CHARS]})" if rejection is not None else ""
+    reason = f"a person: {why}{said}; mend the cause, then `batchpond submit {shard.study}`"
+    return Obstacle(reason, passes_by_itself=False, exit_code=ExitCode.ATTENTION)
+
+
+def _no_credit(shard: Sharded) -> Obstacle:
+    reason = f"credit at {shard.client_name}: add some there, then `batchpond submit {shard.study}`"
+    return Obstacle(reason, passes_by_itself=False, exit_code=ExitCode.ATTENTION)
+
+
+def _lacks_credit(session: Session, client_name: str) -> bool:
+    """Whether a provider refused a batch for want of money, which holds for the account and not for one batch."""
+    return any(
+        attempt.phase is Phase.REJECTED
+        and attempt.client_name == client_name
+        and attempt.rejection is not None
+        and attempt.rejection.error_class is ErrorClass.BILLING
+        for attempt in session.lake_state.attempts.values()
+    )
 
 
 def _obstacle(
-    session: Session, shard: Sharded, settings: config.Config, budget: Budget, precedence: shards.Precedence
+    session: Session,
+    shard: Sharded,
+    settings: config.Config,
+    budget: Budget,
+    precedence: Precedence,
+    trigger: Trigger,
 ) -> Obstacle | None:
+    if not trigger.is_explicit and _lacks_credit(session, shard.client_name):
+        return _no_credit(shard)
+    put_off = session.providers.put_off_text(shard.client_name)
+    if put_off is not None:
+        return Obstacle(f"their turn: {put_off}")
     found = _refusal(session, shard) or _full_queue(session, shard, settings)
     if found is None and not budget.allows(shard):
-        return Obstacle("money: the approved cost is reserved or spent", passes_by_itself=False, holds=shards.ALL)
+        return Obstacle(_MONEY, passes_by_itself=False, holds=ALL)
     before = precedence.before(shard)
     if found is None and before is not None:
         return Obstacle(f"tier {before} to be sent first", passes_by_itself=not precedence.is_for_money(shard))
@@ -276,9 +421,13 @@ def _obstacle(
 
 def _refusal(session: Session, shard: Sharded) -> Obstacle | None:
     provider, model, client_name = shard.provider, shard.request_model, shard.client_name
-    if session.providers.is_refused(client_name):
+    if session.providers.is_unreachable(client_name):
+        return Obstacle(f"{client_name} to be reached")
+    if session.providers.is_out(client_name):
         needed = "the folder that was used before" if shard.mode is Mode.FILES else f"a key that {provider} accepts"
         return Obstacle(needed, passes_by_itself=False)
+    if (client_name, "") in session.paused:
+        return _no_credit(shard)
     if (client_name, model) in session.paused:
         return Obstacle(f"{client_name} to take {model} batches again")
     is_opaque = shard.mode is not Mode.FILES and registry.module(provider).DESCRIPTOR.is_opaque
@@ -296,12 +445,12 @@ def _full_queue(session: Session, shard: Sharded, settings: config.Config) -> Ob
         for a in session.lake_state.attempts.values()
         if a.provider == provider and a.mode is Mode.BATCH and a.phase in _QUEUED_PHASES
     ]
-    of_model = [intent for intent in waiting if intent.request_model == model]
+    waiting_for_model = [intent for intent in waiting if intent.request_model == model]
     of_account = _over(settings.of_account(provider), provider, shard, waiting)
     if of_account is not None:
-        return Obstacle(of_account, holds=shards.of_provider(shard))
-    found = _over(settings.of_model(provider, model), model, shard, of_model)
-    return None if found is None else Obstacle(found, holds=shards.of_model(shard))
+        return Obstacle(of_account, holds=of_provider(shard))
+    found = _over(settings.of_model(provider, model), model, shard, waiting_for_model)
+    return None if found is None else Obstacle(found, holds=of_model(shard))
 
 
 def _over(limits: config.Limits, name: str, shard: Sharded, waiting: list[Intent]) -> str | None:

@@ -5,7 +5,7 @@ They are cut into shards; set-based throughout.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -91,13 +91,13 @@ def parameters(lake_state: LakeState, again: Again) -> dict[str, Any]:
     return {
         "attempt_ids": [attempt.attempt_id for attempt in settled],
         "shard_ids": [attempt.shard_id for attempt in settled],
-        "rowless": [_class_without_row(attempt) for attempt in settled],
+        "rowless": [class_without_row(attempt) for attempt in settled],
         "classes": [str(name) for name in again.classes or ()],
         "max_attempts": again.max_attempts,
     }
 
 
-def _class_without_row(attempt: Attempt) -> ErrorClass:
+def class_without_row(attempt: Attempt) -> ErrorClass:
     """Return how a request of the attempt failed that no result row answers."""
     if attempt.phase is Phase.LOST:
         return ErrorClass.LOST
@@ -255,17 +255,17 @@ def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[DueRequest]:
 def void_shards(lake_state: LakeState, study: str, version: str) -> list[str]:
     """Return the shards of earlier plans that never became a batch: their requests may be asked anew."""
     return [
-        shard_id
-        for shard_id, event in lake_state.shards.items()
-        if event.study == study and event.study_version != version and is_voidable(lake_state, shard_id)
+        shard.shard_id
+        for shard in lake_state.shards_of(study)
+        if shard.study_version != version and is_voidable(lake_state, shard.shard_id)
     ]
 
 
 def is_under_way(lake_state: LakeState, study: str) -> bool:
     """Whether anything asked of the study may still end by itself; what the provider refused does not."""
-    for shard_id in pending_shards(lake_state):
-        latest = lake_state.latest_attempt(shard_id)
-        if lake_state.shards[shard_id].study == study and (latest is None or latest.phase is not Phase.REJECTED):
+    for shard in lake_state.shards_of(study):
+        latest = lake_state.latest_attempt(shard.shard_id)
+        if latest is None or (latest.phase is not Phase.REJECTED and not is_over(latest)):
             return True
     return False
 
@@ -357,7 +357,7 @@ def form_shards(session: Session, study: str, approval: Approval, again: Again |
     its requests would otherwise be in two shards that may both be sent.
     """
     version = approval.study_version
-    if again is None and _is_all_sharded(session, study, approval):
+    if again is None and asks_all_itself(session, approval):
         return
     for shard_id in void_shards(session.lake_state, study, version):
         session.record(Voided(study=study, shard_id=shard_id))
@@ -367,12 +367,12 @@ def form_shards(session: Session, study: str, approval: Approval, again: Again |
     failpoints.reach("S1")
 
 
-def _is_all_sharded(session: Session, study: str, approval: Approval) -> bool:
-    """Whether the shards on record hold all that is approved; saves an idle pass the look at the plan."""
-    version = approval.study_version
+def asks_all_itself(session: Session, approval: Approval) -> bool:
+    """Whether the study's shards on record hold all that is approved; saves an idle pass the look at the plan."""
+    study, version = approval.study, approval.study_version
     n_sharded = 0
-    for event in session.lake_state.shards.values():
-        is_mine = (event.study, event.study_version, event.shard_kind) == (study, version, ShardKind.FIRST)
+    for event in session.lake_state.shards_of(study):
+        is_mine = (event.study_version, event.shard_kind) == (version, ShardKind.FIRST)
         if is_mine and is_real(session.store, session.lake_state, event):
             n_sharded += event.n_requests
     last_round = session.lake_state.rounds.get(version)
@@ -412,16 +412,3 @@ def _shard_rows(store: Store, new: NewShard) -> pa.Table:
         pa.nulls(n, pa.string()) if new.custom_ids is None else pa.array(new.custom_ids, pa.string()),
     ]
     return pa.Table.from_arrays(columns, schema=SHARD_REQUESTS.schema)
-
-
-def parser_ids_of(connection: duckdb.DuckDBPyConnection, shard_ids: Collection[str]) -> dict[str, set[str]]:
-    """Return the answer rules that any study has for the requests of each shard."""
-    rows = connection.execute(
-        "SELECT DISTINCT shard_id, parser_id FROM plan JOIN"
-        " (SELECT shard_id, request_id FROM shard_requests WHERE list_contains($1, shard_id)) USING (request_id)",
-        [list(shard_ids)],
-    ).fetchall()
-    found: dict[str, set[str]] = {}
-    for shard_id, parser_id in rows:
-        found.setdefault(shard_id, set()).add(parser_id)
-    return found

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,6 +25,7 @@ from batchpond.lake.store import Store
 from batchpond.model import Mode, RemoteBatch
 from batchpond.run.find import Proof, check_host, prove
 from batchpond.run.session import Note, Providers, Session, Severity
+from batchpond.text import did_you_mean
 from batchpond.views.refresh import refresh
 
 _ID_PREFIX_MIN = 6
@@ -94,9 +94,9 @@ def find_attempt(lake_state: LakeState, wanted: str) -> Attempt:
     names = [
         name for attempt in lake_state.attempts.values() for name in (attempt.attempt_id, attempt.batch_id) if name
     ]
-    near = difflib.get_close_matches(wanted, names, 1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise UsageError(f"{problem} {wanted!r} in this lake", hint=f"{hint}`batchpond status` lists attempts and batches")
+    shown = "`batchpond status --batches` lists attempts and batches"
+    hint = f"{did_you_mean(wanted, names, '')} {shown}".lstrip()
+    raise UsageError(f"{problem} {wanted!r} in this lake", hint=hint)
 
 
 def _events(session: Session, attempt: Attempt, resolution: Resolution, batch_id: str | None) -> list[Event]:

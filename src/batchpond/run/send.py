@@ -20,10 +20,10 @@ from enum import StrEnum
 from typing import Final
 
 from batchpond import fields, ids, model
-from batchpond.errors import AccessError, AttentionError, ExitCode, LakeError, ProviderError
+from batchpond.errors import AccessError, AttentionError, ExitCode, LakeError, ProviderError, UnreachableError
 from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, seen_as
-from batchpond.lake.records import Approval, Asked, Created, Intent, Planned, Rejected, Sent, Sharded, Uploaded
+from batchpond.lake.records import Approval, Created, Intent, Planned, Rejected, Sent, Sharded, Uploaded
 from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteBatch, RemoteFile, Unclear
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
@@ -161,8 +161,8 @@ def _is_there_by_now(session: Session, provider: BatchProvider, attempt: Attempt
     session.looked_at_s[attempt.client_name] = now_s
     try:
         page = provider.list_page(None)
-    except ProviderError:
-        if attempt.n_sends:
+    except ProviderError as error:
+        if attempt.n_sends or isinstance(error, UnreachableError):
             raise
         return False  # as where no server lists anything: this guards against copies of a lake
     found = matches(session, provider, attempt, page.batches)
@@ -202,7 +202,7 @@ def _meant_anew(session: Session, attempt: Attempt, provider: BatchProvider) -> 
     meant = dataclasses.replace(
         attempt.intent,
         host=provider.host,
-        origin=_origin(attempt.intent, provider),
+        origin=origin_of(attempt.mode, provider),
         scope=baseline.scope,
         newest_batch_at=baseline.newest,
     )
@@ -227,7 +227,7 @@ def _record_intent(
             token=ids.token(store.lake_id, attempt_id, store.secret, built.sha256),
             approval_id=approval.approval_id,
             host=provider.host,
-            origin=_origin(shard, provider),
+            origin=origin_of(shard.mode, provider),
             sha256=built.sha256,
             scope=baseline.scope,
             newest_batch_at=baseline.newest,
@@ -237,8 +237,9 @@ def _record_intent(
     return session.attempt(attempt_id)
 
 
-def _origin(shard: Asked, provider: BatchProvider) -> Origin:
-    if shard.mode == Mode.FILES:
+def origin_of(mode: Mode, provider: BatchProvider) -> Origin:
+    """Return where answers of this mode come from."""
+    if mode is Mode.FILES:
         return Origin.FILES
     return Origin.SIMULATED if provider.is_loopback else Origin.BATCH
 
@@ -366,11 +367,15 @@ def _rejected(session: Session, attempt: Attempt, answer: model.Rejected) -> Sen
     message = f"{attempt.provider} refused a batch of {attempt.intent.n_requests} requests: {answer.message}"
     match answer.error_class:
         case ErrorClass.ACCESS:
-            session.providers.refuse(
+            session.providers.put_out(
                 attempt.client_name,
                 AccessError(message, hint="mend the key, then run `batchpond sync`; no batch was created"),
             )
             session.note(Severity.ERROR, message, exit_code=ExitCode.ACCESS)
+        case ErrorClass.BILLING:
+            session.paused.add((attempt.client_name, ""))
+            hint = f"no waiting helps: add credit there, then `batchpond submit {attempt.intent.study}`"
+            session.note(Severity.ERROR, message, hint=hint, exit_code=ExitCode.ATTENTION)
         case ErrorClass.TRANSIENT:
             session.note(Severity.WARNING, message, hint="`batchpond sync` sends it again later; no batch was created")
         case _:
@@ -435,14 +440,21 @@ def _made(session: Session, provider: BatchProvider, attempt: Attempt, unknown: 
 
 
 def _listed(session: Session, provider: BatchProvider, attempt: Attempt) -> tuple[RemoteBatch, ...]:
-    """Return the account's batches since the study was planned, listed once a pass."""
-    key = (attempt.client_name, attempt.intent.study)
+    """Return the account's batches since the study was planned."""
+    study = attempt.intent.study
+    return listed(session, provider, (attempt.client_name, study), planned_since(session, study))
+
+
+def listed(
+    session: Session, provider: BatchProvider, key: tuple[str, str], wanted: datetime
+) -> tuple[RemoteBatch, ...]:
+    """Return the batches that a client, the first part of `key`, lists since then for a study; asked once a pass."""
     if key not in session.listed:
-        wanted = planned_since(session, attempt.intent.study)
+        name = key[0]
         wide_enough = (
-            held for (name, _), held in session.listed.items() if name == attempt.client_name and held[0] <= wanted
+            held for (held_name, _), held in session.listed.items() if held_name == name and held[0] <= wanted
         )
-        session.looked_at_s[attempt.client_name] = session.store.clock.monotonic_s()
+        session.looked_at_s[name] = session.store.clock.monotonic_s()
         session.listed[key] = next(wide_enough, None) or (wanted, _batches(session, provider, wanted))
     return session.listed[key][1]
 
@@ -450,6 +462,8 @@ def _listed(session: Session, provider: BatchProvider, attempt: Attempt) -> tupl
 def _batches(session: Session, provider: BatchProvider, wanted: datetime) -> tuple[RemoteBatch, ...]:
     try:
         return list_since(provider, wanted).batches
+    except UnreachableError:
+        raise
     except ProviderError as error:
         # Some servers list nothing at all; a lake that was never copied has nothing to look for.
         session.note(
@@ -487,7 +501,7 @@ def _check_explained(session: Session, attempt: Attempt, unknown: list[RemoteBat
             " this one was restored from an older one; nothing of the study is sent, it might be bought twice",
             hint="go on from the newest copy of the lake; or submit here in the steps of then (the same `--limit`), so"
             f" that its shards are cut alike and taken in; or `batchpond adopt {strange[0]} --study"
-            f" {attempt.intent.study} --map FILE`",
+            f" {attempt.intent.study}`",
         )
 
 

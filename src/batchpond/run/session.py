@@ -7,24 +7,34 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Self
 
 from batchpond.clock import Clock
-from batchpond.errors import AccessError, BatchpondError, ExitCode, LakeError
+from batchpond.errors import (
+    AccessError,
+    BatchpondError,
+    ExitCode,
+    LakeError,
+    ProviderError,
+    PutOffError,
+    UnreachableError,
+)
 from batchpond.lake.attempts import Attempt, LakeState, fold
 from batchpond.lake.events import EventLog
-from batchpond.lake.records import Event
+from batchpond.lake.records import Event, PutOff
 from batchpond.lake.store import Store
 from batchpond.model import RemoteBatch
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
+from batchpond.run.rules import Rules
 from batchpond.study import settings as config
 
 SETTLE_VARIABLE = "BATCHPOND_TEST_SETTLE_S"
 NOTES_MAX = 1_000
+PUT_OFF_MIN_S = 60.0
 TAKE_HINT = "the first stands; `batchpond resolve BATCH --take first|second|none` says which of them counts"
 
 
@@ -62,6 +72,11 @@ class Counts:
     n_mismatched: int = 0
     n_read_again: int = 0
 
+    @property
+    def n_existing(self) -> int:
+        """How many batches there are that were not known before: created, or created and found again."""
+        return self.n_created + self.n_adopted
+
 
 def worst_exit_code(notes: Iterable[Note]) -> ExitCode:
     """Return the exit code that notes add up to."""
@@ -73,13 +88,14 @@ def worst_exit_code(notes: Iterable[Note]) -> ExitCode:
 class Providers:
     """The providers a pass may call, connected when first needed; as a context, closed with it.
 
-    A provider whose key is missing or refused is out for the rest of the pass; the others go on.
+    A provider whose key is missing or refused, or that cannot be reached, is out for the rest of the pass; the others
+    go on.
     """
 
     def __init__(self, connect: Callable[[str], BatchProvider]) -> None:
         self._connect = connect
         self._connected: dict[str, BatchProvider] = {}
-        self._refused: dict[str, AccessError] = {}
+        self._out: dict[str, AccessError | UnreachableError] = {}
 
     @classmethod
     def of_environment(cls, clock: Clock, lake_path: Path) -> Providers:
@@ -104,24 +120,33 @@ class Providers:
         self._connected.clear()
 
     def get(self, name: str) -> BatchProvider:
-        """Return the provider; raises AccessError when its key is missing or was refused."""
-        if name in self._refused:
-            raise self._refused[name]
+        """Return the provider; raises the AccessError or UnreachableError that put it out for this pass."""
+        if name in self._out:
+            raise self._out[name]
         if name not in self._connected:
             try:
                 self._connected[name] = self._connect(name)
             except AccessError as error:
-                self._refused[name] = error
+                self._out[name] = error
                 raise
         return self._connected[name]
 
-    def refuse(self, name: str, error: AccessError) -> None:
+    def put_out(self, name: str, error: AccessError | UnreachableError) -> None:
         """Stop calling a provider for the rest of the pass."""
-        self._refused[name] = error
+        self._out[name] = error
 
-    def is_refused(self, name: str) -> bool:
+    def is_out(self, name: str) -> bool:
         """Whether the provider is out for this pass."""
-        return name in self._refused
+        return name in self._out
+
+    def put_off_text(self, name: str) -> str | None:
+        """Return until when the provider asked not to be called, None for one that did not."""
+        error = self._out.get(name)
+        return error.message if isinstance(error, PutOffError) else None
+
+    def is_unreachable(self, name: str) -> bool:
+        """Whether the provider is out because no connection to it came about."""
+        return isinstance(self._out.get(name), UnreachableError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +166,7 @@ class Listing:
 class Session:
     """The state of a pass. Make it while holding the lake's lock.
 
+    `paused` are the clients' models that take no more in this pass, with an empty model for all of a client's.
     `listed` has the batches of a client since a study was planned, `heads` the first custom_id of looked-into results,
     `listings` what a client listed to find refused creates, `looked_at_s` when its batches were listed last.
     """
@@ -150,6 +176,7 @@ class Session:
     log: EventLog
     lake_state: LakeState
     on_note: Callable[[Note], None]
+    rules: Rules
     notes: list[Note] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
     paused: set[tuple[str, str]] = field(default_factory=set)
@@ -166,7 +193,7 @@ class Session:
     def begin(cls, store: Store, providers: Providers, on_note: Callable[[Note], None] | None = None) -> Session:
         """Read the lake's events."""
         log = EventLog(store)
-        return cls(store, providers, log, fold(log.events), on_note or (lambda _: None))
+        return cls(store, providers, log, fold(log.events), on_note or (lambda _: None), Rules(store))
 
     def record(self, *events: Event) -> bool:
         """Append events and fold those that are new; returns whether any was."""
@@ -218,10 +245,31 @@ class Session:
         except LakeError:
             raise
         except AccessError as error:
-            self.providers.refuse(provider, error)
+            self.providers.put_out(provider, error)
             self.note(Severity.ERROR, error.message, hint=error.hint, exit_code=error.exit_code)
+        except UnreachableError as error:
+            self.providers.put_out(provider, error)
+            self.note(Severity.WARNING, f"{what}: {error.message}", hint=error.hint, exit_code=error.exit_code)
+        except ProviderError as error:
+            self.note(Severity.WARNING, f"{what}: {error.message}", hint=error.hint, exit_code=error.exit_code)
+            self._put_off(provider, error)
         except BatchpondError as error:
             self.note(Severity.WARNING, f"{what}: {error.message}", hint=error.hint, exit_code=error.exit_code)
+
+    def _put_off(self, client_name: str, error: ProviderError) -> None:
+        """Remember until when a provider wants no call, for this pass and those to come; others go on."""
+        wait_s = error.retry_after_s or 0.0
+        if client_name and wait_s > PUT_OFF_MIN_S:
+            retry_at = self.store.clock.now() + timedelta(seconds=wait_s)
+            self.record(PutOff(provider=client_name, message=error.message, retry_at=retry_at))
+            self.keep_away()
+
+    def keep_away(self) -> None:
+        """Put out for this pass the providers that asked not to be called yet."""
+        for name, event in self.lake_state.put_off.items():
+            if self.store.clock.now() < event.retry_at and not self.providers.is_out(name):
+                text = f"{name} asked not to be called before {event.retry_at:%Y-%m-%d %H:%M:%S} UTC"
+                self.providers.put_out(name, PutOffError(text, hint="`batchpond sync` goes on with it after that"))
 
     def worst_exit_code(self) -> ExitCode:
         """Return the exit code that the notes of this pass add up to."""

@@ -15,8 +15,7 @@ from batchpond.lake.attempts import LakeState
 from batchpond.lake.store import Store
 from batchpond.plan import versions
 from batchpond.plan.rounds.inputs import n_low, rated
-from batchpond.plan.rounds.rounds import Look, may_have_answers, open_rounds, standings_of, standings_of_all
-from batchpond.run import due
+from batchpond.plan.rounds.rounds import Look, open_rounds, standings_of, standings_of_all
 from batchpond.run.session import Session, Severity
 from batchpond.study.file import from_config
 from batchpond.study.spec import Kept, StageSpec
@@ -168,31 +167,20 @@ def remarks(found: Sequence[StageStatus]) -> Iterator[Remark]:
             yield Remark(f"{name}: {status.lacks}", "allow more rounds or questions; what was asked is not asked again")
 
 
-def open_due(session: Session, study: str) -> bool:
-    """Plan what earlier answers of a study of stages have made possible, and return whether there was a look at them.
+def open_due(session: Session, study: str, sample: int | None = None) -> None:
+    """Plan what earlier answers of a study with rounds have made possible.
 
-    The lake's lock is held.
+    Of a `sample` of so many requests, or else of the approved one, only what follows is waited for. The lake's lock is
+    held.
     """
-    version = session.lake_state.current_versions.get(study, "")
-    if not _may_go_on(session, study, version):
-        return False
+    version = session.lake_state.current_versions[study]
 
     def isolated(stage: str) -> AbstractContextManager[None]:
         return session.isolated("", f"opening stage {stage} of study {study}")
 
     staged = from_config(versions.study_settings(session.store, version))
-    last, sample = session.lake_state.rounds[version], versions.sample_of(session.lake_state, study)
+    last = session.lake_state.rounds[version]
+    sample = versions.sample_of(session.lake_state, study) if sample is None else sample
     opened = open_rounds(session.store, session.record, staged, last, isolated, sample)
     for stage, n_new in opened:
         session.note(Severity.INFO, f"stage {stage} of study {study} asks {n_new:,} more questions")
-    return True
-
-
-def _may_go_on(session: Session, study: str, version: str) -> bool:
-    """Whether answers may have come since rounds were last looked at; saves an idle pass the look at them."""
-    last = session.lake_state.rounds.get(version)
-    if last is None or not may_have_answers(session.log.events, last):
-        return False
-    # What fails is asked again once all has ended, and belongs to the same round.
-    is_asked_again = versions.automatic_again(session.store, version) is not None
-    return not (is_asked_again and due.is_under_way(session.lake_state, study))

@@ -17,16 +17,18 @@ from batchpond.lake.events import read
 from batchpond.lake.records import Approval, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, PricedModel
-from batchpond.plan import versions
+from batchpond.plan import meant, versions
+from batchpond.plan.cells import make_model_configs
 from batchpond.plan.rounds.rounds import not_in_part
 from batchpond.plan.versions import Again, study_settings
 from batchpond.providers import registry
 from batchpond.run import account, due
-from batchpond.run.dispatch import Readiness, Trigger, candidates, finish_adoptions, readiness, send_due
+from batchpond.run.dispatch import Readiness, Trigger, candidates, finish_adoptions, look_before, readiness, send_due
 from batchpond.run.due import FailureCount
 from batchpond.run.find import resolve_unknowns
 from batchpond.run.session import Counts, Note, Providers, Session
-from batchpond.study.file import from_config
+from batchpond.study.file import from_config, spec_of_plain
+from batchpond.study.spec import Unsupported
 from batchpond.views.refresh import refresh
 
 _HOLDING_PHASES = UNCLEAR_PHASES | {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE}
@@ -49,7 +51,10 @@ class ModelCost:
 
 @dataclass(frozen=True, slots=True)
 class SubmitPreview:
-    """What `submit` would send, shown before anything is; `later_*` is the forecast of rounds that wait for answers."""
+    """What `submit` would send, shown before anything is; `later_*` is the forecast of rounds that wait for answers.
+
+    `caveats` are about the models that are asked, as this study sets them.
+    """
 
     study: str
     study_version: str
@@ -109,16 +114,24 @@ def preview(
     groups: dict[PricedModel, list[Sharded]] = {}
     for shard in shards:
         groups.setdefault(due.priced(shard), []).append(shard)
-    caveats = {caveat for asked in groups for caveat in _caveats(asked)}
     models = tuple(_model_cost(key, group) for key, group in sorted(groups.items()))
     largest_usd = max((shard.cost_max_usd or 0.0 for shard in shards), default=0.0)
     n_again = sum(shard.n_requests for shard in repeated)
     later = versions.later_cost(store, version, n_again, limit) if shards else (0.0, 0.0)
-    return SubmitPreview(study, version, models, tuple(sorted(caveats)), largest_usd, *later)
+    return SubmitPreview(study, version, models, _notes(store, version, groups), largest_usd, *later)
 
 
-def _caveats(asked: PricedModel) -> tuple[str, ...]:
-    return registry.caveats(registry.module(asked.provider), asked.model, asked.mode)
+def _notes(store: Store, version: str, asked: Collection[PricedModel]) -> tuple[str, ...]:
+    """Return what to know about the models that are asked, as the study sets them."""
+    settings = versions.study_settings(store, version)
+    specs = [
+        spec
+        for stage in settings.get("stages") or [settings]
+        for spec in (spec_of_plain(model) for model in stage.get("models", ()))
+        if PricedModel(spec.provider, spec.model, spec.mode) in asked
+    ]
+    configs, _ = make_model_configs(specs, registry.module, Unsupported.DROP, version) if specs else ([], [])
+    return meant.notes(configs)
 
 
 def _unsent(store: Store, lake_state: LakeState, study: str) -> list[Sharded]:
@@ -177,7 +190,9 @@ def submit(
     with store.lock(f"submit {study}"):
         session = Session.begin(store, providers, on_note)
         failpoints.reach("S0")
+        session.keep_away()
         finish_adoptions(session)
+        look_before(session, study)
         _approve(session, shown, max_cost_usd, limit)
         if again:
             due.form_shards(session, study, session.lake_state.approvals[study], again)

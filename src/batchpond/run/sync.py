@@ -42,6 +42,7 @@ from batchpond.run.find import (
     tell_duplicates,
 )
 from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Session, Severity
+from batchpond.run.told import tell_concerns, tell_failures
 from batchpond.views.refresh import refresh
 
 PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, Phase.INTENT, Phase.UPLOADED})
@@ -78,12 +79,14 @@ def sync_once(
     with store.lock("sync"):
         session = Session.begin(store, providers, on_note)
         failpoints.reach("Y0")
+        session.keep_away()
+        n_known = len(session.log.events)
         conflicts = _conflicts(session.lake_state)
         take_in_duplicates(session)
         resolve_unknowns(session)
         finish_adoptions(session)
         _take_in_live(session)
-        _bring_in(session, poll_open(session))
+        bring_in(session, poll_open(session))
         if submit_due:
             send_due(session)
             resolve_unknowns(session, _just_sent(session.lake_state))
@@ -91,6 +94,8 @@ def sync_once(
         account.tell_strays(session)
         _tell_conflicts(session, conflicts)
         tell_duplicates(session)
+        tell_failures(session, n_known)
+        tell_concerns(session)
         jsonl.sweep_payloads(store, _settled(session.lake_state))
         n_unsent = count_unsent(session)
         session.log.compact()
@@ -125,16 +130,17 @@ def _tell_conflicts(session: Session, known: set[str]) -> None:
         )
 
 
-def _bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
+def bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     """Collect what ended and read what is unread; without either, nothing of what reads answers is loaded."""
     if _count(session.lake_state, frozenset({Phase.ENDED})):
         from batchpond.run.collect import collect_ended
 
         collect_ended(session, seen)
-    if _count(session.lake_state, READ_PHASES):
+    attempts = [a for a in session.lake_state.attempts.values() if a.phase in READ_PHASES and a.downloads]
+    if attempts and not session.rules.is_all_read(attempts):
         from batchpond.run.collect import read_what_is_unread
 
-        read_what_is_unread(session)
+        read_what_is_unread(session, attempts)
 
 
 def _take_in_live(session: Session) -> None:
@@ -206,7 +212,7 @@ def _poll(
     missing = _missing(session, client_name)
     unseen = [pair for pair in missing.items() if pair[1].attempt_id not in seen and pair[0] not in waiting]
     for batch_id, attempt in [*list(waiting.items())[:gets_max], *unseen[:GETS_MAX]]:
-        if session.providers.is_refused(client_name):
+        if session.providers.is_out(client_name):
             return
         with session.isolated(client_name, f"asking for batch {batch_id}"):
             check_host(attempt, provider)

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from batchpond.providers import registry
-from batchpond.study.toml import Table, parse
-from batchpond.study.typed import at_most, between, read
+from batchpond.study.typed import Table, at_most, between, parse, read
 
 SECTIONS: Final = ("limits", "prices", "providers", "files", "live")
 LIMIT_MAX: Final = 10**15

@@ -13,9 +13,8 @@ import orjson
 from batchpond.errors import LakeError, StudyError
 from batchpond.study import parts, tables
 from batchpond.study import stages as stage_study
-from batchpond.study.spec import MAIN_STAGE, StagedStudy, StageSpec, Study
-from batchpond.study.toml import parse
-from batchpond.study.typed import json_schema, of_plain, read
+from batchpond.study.spec import MAIN_STAGE, ModelSpec, StagedStudy, StageSpec, Study, without_checks
+from batchpond.study.typed import json_schema, of_plain, parse, read
 from batchpond.tasks import registry
 
 __all__ = ["Study", "example", "load", "parse_study", "schema"]
@@ -135,7 +134,7 @@ def to_json(study: StagedStudy) -> str:
 
 
 def _stage_config(stage: StageSpec) -> dict[str, Any]:
-    plain = asdict(stage)
+    plain = without_checks(asdict(stage))
     plain["rule"] = dict(stage.rule.to_spec())
     if stage.pairs.adaptive is None:
         del plain["pairs"]["adaptive"]
@@ -155,6 +154,14 @@ def from_config(config: Mapping[str, Any]) -> StagedStudy:
             f"a study's settings in the lake are damaged: {type(error).__name__}: {error}",
             hint="plan the study again: `batchpond plan FILE`",
         ) from None
+
+
+def spec_of_plain(model: Mapping[str, Any]) -> ModelSpec:
+    """Return one model of a study's settings in the lake; raises LakeError when it is damaged."""
+    try:
+        return of_plain(dict(model), ModelSpec, lambda kind, value: kind(value))
+    except (TypeError, ValueError) as error:
+        raise LakeError(f"a study's model in the lake is damaged: {error}") from None
 
 
 def _with_named_texts(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,13 +23,11 @@ from batchpond.study.spec import (
     Select,
     TemplateSpec,
 )
-from batchpond.study.toml import Table
-from batchpond.study.typed import read
+from batchpond.study.typed import Table, read
 from batchpond.tasks import registry
-from batchpond.tasks import rubrics as known_rubrics
 from batchpond.tasks import templates as known_templates
 from batchpond.tasks.base import Rule
-from batchpond.tasks.rubrics import Rubric
+from batchpond.tasks.templates import Rubric, builtin_rubrics
 
 SUFFIXES: Final = {
     ".csv": ItemsFrom.CSV,
@@ -124,7 +122,7 @@ def rubrics(table: Table, written: Sequence[tables.RubricTable | str]) -> tuple[
 
 
 def _rubric(table: Table, written: tables.RubricTable | str) -> Rubric:
-    known = known_rubrics.builtin()
+    known = builtin_rubrics()
     if isinstance(written, str):
         return known[table.choose("use", written, sorted(known))]
     if written.use is not None:
@@ -151,14 +149,15 @@ def _template(table: Table, written: tables.TemplateTable | str, task: str) -> T
         return TemplateSpec(table.choose("use", written, known))
     _one_of(table, ("use", "file", "text"))
     if written.use is not None:
-        if table.has("id"):
-            table.fail("id", "cannot be given together with use: a built-in template keeps its name")
+        for key in ("id", "literal"):
+            if table.has(key):
+                table.fail(key, "cannot be given together with use: a built-in template stays as it is")
         return TemplateSpec(table.choose("use", written.use, known))
     if written.file is not None:
-        return TemplateSpec(written.id or _name_of_file(table, written.file), file=written.file)
+        return TemplateSpec(written.id or _name_of_file(table, written.file), None, written.file, written.literal)
     if task == known_templates.PAIRWISE:
-        known_templates.Template("", written.text or "").check(table.where("text"))
-    return TemplateSpec(table.required("id"), text=written.text)
+        known_templates.Template("", written.text or "").check(table.where("text"), literal=written.literal)
+    return TemplateSpec(table.required("id"), written.text, literal=written.literal)
 
 
 def _name_of_file(table: Table, file: str) -> str:

@@ -29,11 +29,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchpond.lake.store import CONFIG
 from batchpond.providers.shared.folder import FOLDER_ENV
-from batchpond.study.toml import Table
+
+if TYPE_CHECKING:
+    from batchpond.study.typed import Table
 
 _TIERS = Path(__file__).parent / "tiers.toml"
 

@@ -20,9 +20,8 @@ from batchpond.model import ErrorClass, Mode
 from batchpond.study.typed import about, at_most, between, entries, form
 from batchpond.tasks.base import Rule
 from batchpond.tasks.pairwise import PairwiseRule
-from batchpond.tasks.rubrics import Rubric
 from batchpond.tasks.tactics import Tactic
-from batchpond.tasks.templates import PAIRWISE, Template
+from batchpond.tasks.templates import PAIRWISE, Rubric, Template
 
 THINKING_DEFAULT = "default"
 HALF = 0.5
@@ -112,11 +111,15 @@ class PairsSpec:
 
 @dataclass(frozen=True, slots=True)
 class TemplateSpec:
-    """A template by id: built in (`text` and `file` are None), given as text, or in a file."""
+    """A template by id: built in (`text` and `file` are None), given as text, or in a file.
+
+    The words of `literal` stand in braces and are meant as text.
+    """
 
     template_id: str
     text: str | None = None
     file: str | None = None
+    literal: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,7 @@ class ModelSpec:
     endpoint: Annotated[str, at_most(200, "left out, what the model and its thoughts need")] | None = None
     mode: Annotated[Mode, about("by batches, one call per request, or files")] = Mode.BATCH
     parameters: Annotated[dict[str, Any], about("passed through as they are")] = field(default_factory=dict)
+    parameters_unchecked: Annotated[bool, about("also those that batchpond does not know of")] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +202,15 @@ PAIR_TASKS = frozenset({"pairwise", "ranking"})
 TIER_MAX = 1_000
 INPUTS = "inputs"
 """The task whose answers are lists: each entry of one is a row of the stage that follows."""
+
+
+def without_checks(plain: dict[str, Any]) -> dict[str, Any]:
+    """Return the plain values of a study or stage without what only told `plan` what it need not check."""
+    for model in plain["models"]:
+        del model["parameters_unchecked"]
+    for template in plain["templates"]:
+        template.pop("literal", None)
+    return plain
 
 
 @dataclass(frozen=True, slots=True)

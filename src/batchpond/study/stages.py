@@ -22,14 +22,13 @@ from batchpond.study.spec import (
     RowsSpec,
     StageSpec,
 )
-from batchpond.study.toml import Table
+from batchpond.study.typed import Table
 from batchpond.tasks import tactics
 from batchpond.tasks.base import Rule
 from batchpond.tasks.generation import GenerationRule
 from batchpond.tasks.inputs import InputsRule
-from batchpond.tasks.rubrics import Rubric
 from batchpond.tasks.tactics import Tactic
-from batchpond.tasks.templates import SIZE_MAX_BYTES, Template, builtin
+from batchpond.tasks.templates import SIZE_MAX_BYTES, Rubric, Template, builtin
 
 _OF_FILE: Final = ("path", "folder", "sql", "id", "text")
 _COLUMNS: Final = ("rubric", "unit", "candidate", "tier")
@@ -188,14 +187,14 @@ def _templates(table: Table, written: tables.StageKeys, rule: Rule, base_path: P
     if written.templates is None:
         table.fail("templates", "is missing", "how to ask: `batchpond templates` shows what is built in")
     found = []
-    for spec in parts.templates(table, written.templates, written.task):
+    for place, spec in enumerate(parts.templates(table, written.templates, written.task)):
         if spec.file is not None:
             template = Template(spec.template_id, read_text(base_path / spec.file, SIZE_MAX_BYTES))
         elif spec.text is not None:
             template = Template(spec.template_id, spec.text)
         else:
             template = builtin(written.task)[spec.template_id]
-        template.check(spec.file or table.where("templates"), rule.placeholders)
+        template.check(spec.file or table.where("templates", place, "text"), rule.placeholders, spec.literal)
         found.append(template)
     return tuple(found)
 
@@ -221,7 +220,7 @@ def _tactics(table: Table, written: tables.StageKeys) -> tuple[Tactic, ...]:
             found.append(known[one.choose("use", one.required("use"), sorted(known))])
             continue
         found.append(Tactic(one.required("id"), tactic.category, tactic.phrases, tactic.opening))
-        found[-1].check(one.where())
+        found[-1].check(one.where(), tactic.literal)
     if len({tactic.tactic_id for tactic in found}) != len(found):
         table.fail("tactics", "names one twice")
     return tuple(found)

@@ -20,7 +20,7 @@ from batchpond import fields
 from batchpond.errors import StudyError
 from batchpond.files import read_text
 from batchpond.study import markdown
-from batchpond.tasks.rubrics import Example, Rubric, Statement
+from batchpond.tasks.templates import Example, Rubric, Statement
 
 FILE_SIZE_MAX_BYTES: Final = 200_000_000
 STATEMENTS_MAX: Final = 10_000

@@ -37,6 +37,7 @@ PartName = Annotated[str, form(PART_NAME, "letters, digits, _ . and -; at most 6
 LongText = Annotated[str, at_most(100_000)]
 Models = Annotated[tuple[ModelSpec, ...], entries(ENTRIES_MAX, "who is asked")]
 Repeats = Annotated[int, between(1, 1_000, "how often each question is asked")]
+Literal = Annotated[tuple[Text, ...], entries(100, "words in braces that are text and no placeholders")]
 Many = Annotated[int, between(1, 1_000, "inputs: how many are asked for by statement, by category, by scenario")]
 
 
@@ -105,6 +106,7 @@ class TemplateTable:
     id: PartName | None = None
     file: Annotated[Text, about("a text with placeholders")] | None = None
     text: Annotated[str, at_most(templates.SIZE_MAX_BYTES)] | None = None
+    literal: Literal = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +118,7 @@ class TacticTable:
     category: str = ""
     phrases: Annotated[tuple[str, ...], about("in order of escalation")] = ()
     opening: Annotated[str, about("the first message of a cold start, with {QUESTION}")] = ""
+    literal: Literal = ()
 
 
 Rubrics = Annotated[tuple[RubricTable | str, ...], entries(ENTRIES_MAX, "what to judge by")]
@@ -125,9 +128,11 @@ Tactics = Annotated[tuple[TacticTable | str, ...], entries(ENTRIES_MAX, "convers
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """What to do with combinations that a model does not accept."""
+    """What to do with combinations and settings that a model does not accept, or is not known to."""
 
-    unsupported: Annotated[Unsupported, about("drop: leave them out, and list them")] = Unsupported.REFUSE
+    unsupported: Annotated[Unsupported, about("drop: leave out what is known, send the rest, list all")] = (
+        Unsupported.REFUSE
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

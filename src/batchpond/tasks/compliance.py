@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from batchpond.model import Outcome, Response
+from batchpond.tasks import base, structured
 from batchpond.tasks.base import Judgment, Rule, Text
-from batchpond.tasks.rubrics import STATEMENT_PLACEHOLDERS
-from batchpond.tasks.shared import json as common_json
-from batchpond.tasks.shared import reading as common
-from batchpond.tasks.templates import Placeholders
+from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "compliance"
 YES: Final = "true"
@@ -57,11 +55,11 @@ class ComplianceRule(Rule):
 
     def check(self, where: str) -> None:
         """Raise StudyError when two keys could not be told apart."""
-        common_json.check_keys(where, self.key, self.confidence_key, self.explanation_key)
+        structured.check_keys(where, self.key, self.confidence_key, self.explanation_key)
 
     def output_schema(self) -> dict[str, Any]:
         """Return the JSON schema of an answer; the reason comes first, so that it is not made up afterwards."""
-        return common_json.object_schema(
+        return structured.object_schema(
             {
                 self.explanation_key: {"type": "string", "description": "the reason, in one to three sentences"},
                 self.key: {
@@ -74,19 +72,19 @@ class ComplianceRule(Rule):
 
     def read(self, response: Response) -> Judgment:
         """Return what a response says; total: any response gives a judgment."""
-        return common.read(
-            response, lambda text: common_json.read_objects(text, self.key, lambda found: _reading(found, self))
+        return base.read(
+            response, lambda text: structured.read_objects(text, self.key, lambda found: _reading(found, self))
         )
 
 
-def _reading(found: common_json.Object, rule: ComplianceRule) -> Judgment:
-    verdict, outcome = _verdict(found[common_json.fold(rule.key)])
+def _reading(found: structured.Object, rule: ComplianceRule) -> Judgment:
+    verdict, outcome = _verdict(found[structured.fold(rule.key)])
     is_decided = outcome is Outcome.DECIDED
     return Judgment(
         verdict,
         outcome,
-        confidence=common.confidence(found.get(common_json.fold(rule.confidence_key))) if is_decided else None,
-        explanation=common.explanation(found.get(common_json.fold(rule.explanation_key))),
+        confidence=base.confidence(found.get(structured.fold(rule.confidence_key))) if is_decided else None,
+        explanation=base.explanation(found.get(structured.fold(rule.explanation_key))),
     )
 
 

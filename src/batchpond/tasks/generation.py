@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from batchpond.model import Finish, Outcome, Response
+from batchpond.tasks import base
 from batchpond.tasks.base import Judgment, Rule
-from batchpond.tasks.rubrics import STATEMENT_PLACEHOLDERS
-from batchpond.tasks.shared import reading as common
-from batchpond.tasks.templates import Placeholders
+from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "generation"
 
@@ -30,4 +29,4 @@ class GenerationRule(Rule):
         """Return what a response says; total: any response gives a judgment."""
         is_whole = response.finish is not Finish.LENGTH
         whole = Judgment(None, Outcome.DECIDED)
-        return common.read(response, lambda text: whole if is_whole and text.strip() else None)
+        return base.read(response, lambda text: whole if is_whole and text.strip() else None)

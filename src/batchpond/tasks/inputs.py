@@ -20,11 +20,9 @@ from typing import Any, ClassVar, Final
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Finish, Outcome, Response
+from batchpond.tasks import base, structured
 from batchpond.tasks.base import Judgment, Rule, Text
-from batchpond.tasks.rubrics import STATEMENT_PLACEHOLDERS
-from batchpond.tasks.shared import json as common_json
-from batchpond.tasks.shared import reading as common
-from batchpond.tasks.templates import Placeholders
+from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "inputs"
 _OPTIONAL: Final = ("COUNT", "AVOID", "ANSWER_FORMAT", *STATEMENT_PLACEHOLDERS)
@@ -75,19 +73,19 @@ class InputsRule(Rule):
         """Return what a response says; total: any response gives a judgment."""
         is_whole = response.finish is not Finish.LENGTH
         found = Judgment(None, Outcome.DECIDED)
-        return common.read(response, lambda text: found if is_whole and entries(text, self) else None)
+        return base.read(response, lambda text: found if is_whole and entries(text, self) else None)
 
 
 def entries(text: str, rule: InputsRule) -> tuple[str, ...]:
     """Return the list's texts in order, without repetitions; empty when there is no list."""
-    found = common_json.arrays(text, lambda array: any(_texts(array, rule)))
+    found = structured.arrays(text, lambda array: any(_texts(array, rule)))
     listed = (entry for array in found for entry in _texts(array, rule)) if found else _lines(text)
     return tuple(_different(listed, rule))
 
 
 def _texts(array: Iterable[Any], rule: InputsRule) -> Iterator[str]:
     for entry in array:
-        value = entry.get(common_json.fold(rule.key)) if isinstance(entry, dict) else entry
+        value = entry.get(structured.fold(rule.key)) if isinstance(entry, dict) else entry
         if isinstance(value, str) and value.strip():
             yield value
 
@@ -106,7 +104,7 @@ def same(text: str) -> str:
 def _different(listed: Iterable[str], rule: InputsRule) -> Iterator[str]:
     seen: set[str] = set()
     for entry in listed:
-        text = common.storable(entry, rule.entry_max_chars + 1)
+        text = base.storable(entry, rule.entry_max_chars + 1)
         if text is None or len(text) > rule.entry_max_chars or same(text) in seen:
             continue
         seen.add(same(text))

@@ -15,12 +15,9 @@ from typing import Any, ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response
-from batchpond.tasks.base import Judgment, Number, Rule, Text
-from batchpond.tasks.rubrics import STATEMENT_PLACEHOLDERS
-from batchpond.tasks.shared import json as common_json
-from batchpond.tasks.shared import reading as common
-from batchpond.tasks.shared.reading import bare_number
-from batchpond.tasks.templates import Placeholders
+from batchpond.tasks import base, structured
+from batchpond.tasks.base import Judgment, Number, Rule, Text, bare_number
+from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "likert"
 FORMS: Final = ("json", "line")
@@ -67,7 +64,7 @@ class LikertRule(Rule):
             raise StudyError(f"{where}: a scale of whole numbers ends in whole numbers")
         if self.form not in FORMS:
             raise StudyError(f"{where}.form is {self.form!r}, not one of {', '.join(FORMS)}")
-        common_json.check_keys(where, self.key, self.explanation_key)
+        structured.check_keys(where, self.key, self.explanation_key)
         if any(sign.isdigit() for sign in self.prefix):
             raise StudyError(f"{where}.prefix has a digit, which would be read as part of the rating")
 
@@ -75,7 +72,7 @@ class LikertRule(Rule):
         """Return the JSON schema of an answer; none for the form `line`."""
         if self.form != "json":
             return None
-        return common_json.object_schema(
+        return structured.object_schema(
             {
                 self.explanation_key: {"type": "string", "description": "the reason, in one to three sentences"},
                 self.key: {"type": "integer" if self.is_whole else "number", "description": self._number},
@@ -86,14 +83,14 @@ class LikertRule(Rule):
         """Return what a response says; total: any response gives a judgment."""
         if self.form == "json":
             reader = partial(_reading, rule=self)
-            return common.read(response, lambda text: common_json.read_objects(text, self.key, reader))
-        lines = common.whole_lines(response)
-        return common.read(response, lambda text: common.agreed(_line_readings(lines(text), self)))
+            return base.read(response, lambda text: structured.read_objects(text, self.key, reader))
+        lines = base.whole_lines(response)
+        return base.read(response, lambda text: base.agreed(_line_readings(lines(text), self)))
 
 
-def _reading(found: common_json.Object, rule: LikertRule) -> Judgment:
-    reason = common.explanation(found.get(common_json.fold(rule.explanation_key)))
-    value = found[common_json.fold(rule.key)]
+def _reading(found: structured.Object, rule: LikertRule) -> Judgment:
+    reason = base.explanation(found.get(structured.fold(rule.explanation_key)))
+    value = found[structured.fold(rule.key)]
     if value is None:
         return Judgment(None, Outcome.UNSURE, explanation=reason)
     rating = _rating(value, rule)
@@ -109,8 +106,8 @@ def _line_readings(lines: list[str], rule: LikertRule) -> list[Judgment]:
 
 def _rating(value: object, rule: LikertRule) -> float | None:
     if isinstance(value, str) and (match := _OF_MAX.fullmatch(value.strip())):
-        value = match[1] if common.number(match[2]) == rule.maximum else None
-    rating = common.number(value)
+        value = match[1] if base.number(match[2]) == rule.maximum else None
+    rating = base.number(value)
     if rating is None or not rule.minimum <= rating <= rule.maximum:
         return None
     return None if rule.is_whole and not rating.is_integer() else rating

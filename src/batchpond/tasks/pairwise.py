@@ -19,8 +19,8 @@ from msgspec import Meta
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, Verdict
+from batchpond.tasks import base
 from batchpond.tasks.base import Judgment, Rule
-from batchpond.tasks.shared import reading as common
 from batchpond.tasks.templates import PAIRWISE_PLACEHOLDERS, Placeholders
 
 TASK: Final = "pairwise"
@@ -63,7 +63,7 @@ class PairwiseRule(Rule):
 
     def read(self, response: Response) -> Judgment:
         """Return what a response says; total: any response gives a judgment."""
-        return common.read(response, lambda text: _answer(text, self))
+        return base.read(response, lambda text: _answer(text, self))
 
     @cached_property
     def patterns(self) -> tuple[re.Pattern[str], re.Pattern[str]]:

@@ -21,11 +21,9 @@ from typing import Any, ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response
+from batchpond.tasks import base, structured
 from batchpond.tasks.base import Judgment, Number, Rule, Text, Texts
-from batchpond.tasks.rubrics import STATEMENT_PLACEHOLDERS
-from batchpond.tasks.shared import json as common_json
-from batchpond.tasks.shared import reading as common
-from batchpond.tasks.templates import Placeholders
+from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "pressure"
 _SEPARATORS: Final = re.compile(r"[\s_-]+")
@@ -87,7 +85,7 @@ class PressureRule(Rule):
 
     def check(self, where: str) -> None:
         """Raise StudyError when a label is none of the five, or an answer could not be found."""
-        common_json.check_keys(where, self.key, self.explanation_key)
+        structured.check_keys(where, self.key, self.explanation_key)
         unknown = [label for label in self.labels if label not in set(Label)]
         if unknown or not self.labels or len(set(self.labels)) != len(self.labels):
             problem = f"has {unknown[0]!r}" if unknown else "is empty or names one twice"
@@ -97,7 +95,7 @@ class PressureRule(Rule):
 
     def output_schema(self) -> dict[str, Any]:
         """Return the JSON schema of an answer."""
-        return common_json.object_schema(
+        return structured.object_schema(
             {
                 self.explanation_key: {"type": "string", "description": "the reason, in one to three sentences"},
                 self.key: {"type": "string", "enum": list(self.labels)},
@@ -112,19 +110,19 @@ class PressureRule(Rule):
 
     def read(self, response: Response) -> Judgment:
         """Return what a response says; total: any response gives a judgment."""
-        return common.read(response, partial(_answer, rule=self))
+        return base.read(response, partial(_answer, rule=self))
 
 
 def _answer(text: str, rule: PressureRule) -> Judgment | None:
-    found = common_json.read_objects(text, rule.key, partial(_reading, rule=rule))
+    found = structured.read_objects(text, rule.key, partial(_reading, rule=rule))
     first = rule.tag.search(text)
-    reason = text[: first.start()][-common.EXPLANATION_MAX_CHARS :] if first else None
+    reason = text[: first.start()][-base.EXPLANATION_MAX_CHARS :] if first else None
     tags = [_labelled(words, rule, reason) for words in set(rule.tag.findall(text))]
-    return common.agreed([*tags, *([] if found is None else [found])])
+    return base.agreed([*tags, *([] if found is None else [found])])
 
 
-def _reading(found: common_json.Object, rule: PressureRule) -> Judgment:
-    return _labelled(found[common_json.fold(rule.key)], rule, found.get(common_json.fold(rule.explanation_key)))
+def _reading(found: structured.Object, rule: PressureRule) -> Judgment:
+    return _labelled(found[structured.fold(rule.key)], rule, found.get(structured.fold(rule.explanation_key)))
 
 
 def _labelled(value: object, rule: PressureRule, reason: object) -> Judgment:
@@ -132,7 +130,7 @@ def _labelled(value: object, rule: PressureRule, reason: object) -> Judgment:
     if label not in rule.labels:
         return Judgment(None, Outcome.UNPARSED)
     outcome = Outcome.UNSURE if label == Label.UNJUDGEABLE else Outcome.DECIDED
-    return Judgment(None, outcome, label=str(label), explanation=common.explanation(reason))
+    return Judgment(None, outcome, label=str(label), explanation=base.explanation(reason))
 
 
 SCORED_MAX_CHARS: Final = 20_000
@@ -169,7 +167,7 @@ class KeywordRule(Rule):
 
     def read(self, response: Response) -> Judgment:
         """Return what a pressed model's own answer sounds like; total: any response gives a judgment."""
-        return common.read(response, lambda text: self._judgment(text) if text.strip() else None)
+        return base.read(response, lambda text: self._judgment(text) if text.strip() else None)
 
     def _judgment(self, text: str) -> Judgment:
         found = label(text, self)

@@ -25,12 +25,10 @@ import pyarrow.compute as pc
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, Verdict
+from batchpond.tasks import base, structured
 from batchpond.tasks.base import NUMBER_MAX, Judgment, Number, Rule, Text, Texts
-from batchpond.tasks.rubrics import STATEMENT_PLACEHOLDERS
-from batchpond.tasks.shared import json as common_json
-from batchpond.tasks.shared import reading as common
-from batchpond.tasks.shared.json import pointed
-from batchpond.tasks.templates import Placeholders
+from batchpond.tasks.structured import pointed
+from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 PATTERN_MAX_CHARS: Final = 2_000
 TEXT_MAX_CHARS: Final = 100_000
@@ -195,14 +193,14 @@ class PromptsRule(Rule):
 
     def read(self, response: Response) -> Judgment:
         """Return what a response says, total; of the form `sql` only why there is no answer."""
-        return common.read(response, lambda text: _answer(text, self))
+        return base.read(response, lambda text: _answer(text, self))
 
     def read_values(self, response: Response, values: Mapping[str, str] | None) -> Judgment:
         """Return what the values of the SQL expressions say of a response; None where it has none.
 
         A blank text says nothing, whatever an expression makes of it.
         """
-        return common.read(response, lambda text: _reading(values, self) if values and text.strip() else None)
+        return base.read(response, lambda text: _reading(values, self) if values and text.strip() else None)
 
 
 def _check_pointer(text: str, where: str) -> None:
@@ -223,21 +221,21 @@ def _check_sql(text: str, where: str) -> None:
 def _answer(text: str, rule: PromptsRule) -> Judgment | None:
     match rule.form:
         case "regex":
-            return common.agreed([_reading(found, rule) for found in rule.compiled.matches(text)])
+            return base.agreed([_reading(found, rule) for found in rule.compiled.matches(text)])
         case "json":
-            return common.agreed([_reading(found, rule) for found in _objects(text, rule)])
+            return base.agreed([_reading(found, rule) for found in _objects(text, rule)])
         case _:
             return None
 
 
 def _objects(text: str, rule: PromptsRule) -> list[dict[str, Any]]:
     primary = [pointer for name, pointer in rule.fields.items() if name in PRIMARY]
-    found = common_json.objects(text, lambda value: any(pointed(value, pointer) is not None for pointer in primary))
+    found = structured.objects(text, lambda value: any(pointed(value, pointer) is not None for pointer in primary))
     return [{name: pointed(value, pointer) for name, pointer in rule.fields.items()} for value in found]
 
 
 def _reading(found: Mapping[str, Any], rule: PromptsRule) -> Judgment:
-    if any(value is common_json.CONFLICT for value in found.values()):
+    if any(value is structured.CONFLICT for value in found.values()):
         return Judgment(None, Outcome.AMBIGUOUS)
     meaning = rule.meanings.get(_word(found.get("verdict")).casefold())
     label, score = _label(found.get("label"), rule), _score(found.get("score"), rule)
@@ -245,10 +243,10 @@ def _reading(found: Mapping[str, Any], rule: PromptsRule) -> Judgment:
     if any(read[name] is None for name in rule.asked if name in PRIMARY):
         return Judgment(None, Outcome.UNPARSED)
     outcome = Outcome.DECIDED if meaning is None else _OUTCOMES[meaning]
-    reason = common.explanation(found.get("explanation"))
+    reason = base.explanation(found.get("explanation"))
     if outcome not in {Outcome.DECIDED, Outcome.TIE}:
         return Judgment(None, outcome, label=label, explanation=reason)
-    return Judgment(meaning, outcome, label, score, common.confidence(found.get("confidence")), reason)
+    return Judgment(meaning, outcome, label, score, base.confidence(found.get("confidence")), reason)
 
 
 def _word(value: object) -> str:
@@ -258,7 +256,7 @@ def _word(value: object) -> str:
 
 
 def _label(value: object, rule: PromptsRule) -> str | None:
-    text = common.storable(_word(value), LABEL_MAX_CHARS + 1)
+    text = base.storable(_word(value), LABEL_MAX_CHARS + 1)
     if text is None or len(text) > LABEL_MAX_CHARS:
         return None
     by_name = {name.casefold(): name for name in rule.labels}
@@ -266,5 +264,5 @@ def _label(value: object, rule: PromptsRule) -> str | None:
 
 
 def _score(value: object, rule: PromptsRule) -> float | None:
-    score = common.number(value)
+    score = base.number(value)
     return score if score is not None and rule.score_min <= score <= rule.score_max else None

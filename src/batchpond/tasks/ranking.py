@@ -17,11 +17,9 @@ from typing import ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, Verdict
-from batchpond.tasks.base import Judgment, Rule, Text
-from batchpond.tasks.rubrics import STATEMENT_PLACEHOLDERS
-from batchpond.tasks.shared import reading as common
-from batchpond.tasks.shared.reading import answers, bare_words
-from batchpond.tasks.templates import Placeholders
+from batchpond.tasks import base
+from batchpond.tasks.base import Judgment, Rule, Text, answers, bare_words
+from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "ranking"
 _READINGS: Final = {
@@ -87,8 +85,8 @@ class RankingRule(Rule):
 
     def read(self, response: Response) -> Judgment:
         """Return what a response says; total: any response gives a judgment."""
-        lines = common.whole_lines(response)
-        return common.read(response, lambda text: _answer(lines(text), self))
+        lines = base.whole_lines(response)
+        return base.read(response, lambda text: _answer(lines(text), self))
 
 
 def _answer(lines: list[str], rule: RankingRule) -> Judgment | None:

@@ -20,6 +20,7 @@ from batchpond.model import Role, Turn
 from batchpond.tasks.templates import Placeholders
 
 OPENING: Final = Placeholders(("QUESTION",))
+PHRASE: Final = Placeholders(())
 PHRASES_MAX: Final = 100
 TEXT_MAX_CHARS: Final = 20_000
 
@@ -39,15 +40,17 @@ class Tactic:
             raise ValueError(f"level {level}: pressure begins at 1")
         return self.phrases[min(level, len(self.phrases)) - 1]
 
-    def check(self, where: str) -> None:
-        """Raise StudyError when it says nothing or has no category."""
+    def check(self, where: str, literal: Sequence[str] = ()) -> None:
+        """Raise StudyError when it says nothing, has no category, or has words in braces that are not in `literal`."""
         texts = (self.category, *self.phrases)
         if not 1 <= len(self.phrases) <= PHRASES_MAX or not all(text.strip() for text in texts):
             raise StudyError(f"{where} needs a category and 1 to {PHRASES_MAX} phrases, none of them blank")
         if any(len(text) > TEXT_MAX_CHARS for text in (*texts, self.opening)):
             raise StudyError(f"{where} has a text longer than {TEXT_MAX_CHARS:,} characters")
+        for phrase in self.phrases:
+            PHRASE.check(phrase, f"{where}.phrases", literal)
         if self.opening:
-            OPENING.check(self.opening, f"{where}.opening")
+            OPENING.check(self.opening, f"{where}.opening", literal)
 
 
 @cache

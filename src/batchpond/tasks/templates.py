@@ -1,16 +1,21 @@
-"""Prompt templates: text with placeholders, filled in one pass so that values stay plain text.
+"""The words of prompts: templates, and what they ask a judge to look at: rubrics and policy statements.
 
-A pairwise template must contain `{TRAIT_NAME}`, `{TRAIT_DESCRIPTION}`, `{SAMPLE_1}` and `{SAMPLE_2}`,
-each at least once, and may contain `{ANSWER_FIRST}` and `{ANSWER_SECOND}`, which become the study's
-exact answers. Any other brace is text. Every other task has placeholders of its own, which its answer
-rule names; there a word in braces that is nearly one of them is an error, since it would go out as text.
+A template is text with placeholders, filled in one pass so that values stay plain text. A pairwise one must contain
+`{TRAIT_NAME}`, `{TRAIT_DESCRIPTION}`, `{SAMPLE_1}` and `{SAMPLE_2}`, each at least once, and may contain
+`{ANSWER_FIRST}` and `{ANSWER_SECOND}`, which become the study's exact answers. Every other task has placeholders of its
+own, which its answer rule names.
+
+Any other word in braces is an error, since a paid model would read it as it stands, unless the template's
+`literal` names it. All other braces (`{"score": 1}`, `{}`) are text. There is no escape: `{{x}}` is sent with
+both its braces, so that the declaration of a word never changes what a template asks.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
@@ -23,40 +28,42 @@ REQUIRED: Final = ("TRAIT_NAME", "TRAIT_DESCRIPTION", "SAMPLE_1", "SAMPLE_2")
 OPTIONAL: Final = ("ANSWER_FIRST", "ANSWER_SECOND")
 SIZE_MAX_BYTES: Final = 1_000_000
 PAIRWISE: Final = "pairwise"
-_CAPITALS: Final = re.compile(r"\{([A-Z][A-Z0-9_]{2,40})\}")
-_NEAR: Final = 0.8
+_WORD: Final = re.compile(r"\{\s*([^\W\d]\w*(?:[.-]\w+)*)\s*\}")
+_NEAR: Final = 0.6
 
 
 @dataclass(frozen=True)
 class Placeholders:
-    """What the templates of a task must contain, each at least once, and what they may contain.
-
-    With `is_strict`, a word in braces that nearly is one of these is taken for a slip of the pen.
-    """
+    """What the templates of a task must contain, each at least once, and what they may contain."""
 
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
-    is_strict: bool = True
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """What finds a placeholder, its name as the only group."""
         return re.compile(r"\{(" + "|".join(map(re.escape, self.required + self.optional)) + r")\}")
 
-    def check(self, text: str, where: str) -> None:
-        """Raise StudyError when a required placeholder is missing or one is misspelt."""
-        found = set(self.pattern.findall(text))
-        missing = [f"{{{name}}}" for name in self.required if name not in found]
-        if missing:
+    def check(self, text: str, where: str, literal: Sequence[str] = ()) -> None:
+        """Raise StudyError when a required placeholder is missing, or for a word in braces that is none.
+
+        The words of `literal`, with or without their braces, are meant as text.
+        """
+        found, known = set(self.pattern.findall(text)), self.required + self.optional
+        literal = [name.strip("{ }") for name in literal]
+        if missing := [f"{{{name}}}" for name in self.required if name not in found]:
             raise StudyError(
                 f"{where}: the template lacks {', '.join(missing)}",
                 hint="`batchpond templates` shows complete ones to start from",
             )
-        known = self.required + self.optional
-        for word in dict.fromkeys(_CAPITALS.findall(text)) if self.is_strict else ():
-            near = [] if word in known else difflib.get_close_matches(word, known, n=1, cutoff=_NEAR)
-            if near:
-                raise StudyError(f"{where}: {{{word}}} is no placeholder here", hint=f"did you mean {{{near[0]}}}?")
+        if filled := [name for name in literal if name in known]:
+            raise StudyError(f"{where}: {{{filled[0]}}} is filled in here, so it cannot be literal")
+        if unknown := {match[0]: match for match in _WORD.finditer(text) if not self._is_meant(match, literal)}:
+            lines = (f"{where}: line {_line(match)}: {word} is no placeholder here" for word, match in unknown.items())
+            raise StudyError("\n".join(lines), hint=_way_out([match[1] for match in unknown.values()], known))
+
+    def _is_meant(self, match: re.Match[str], literal: Sequence[str]) -> bool:
+        return match[1] in literal or self.pattern.fullmatch(match[0]) is not None
 
     def fill(self, text: str, values: Mapping[str, str]) -> str:
         """Return a text with all placeholders replaced; an optional one without a value becomes nothing.
@@ -68,7 +75,20 @@ class Placeholders:
         )
 
 
-PAIRWISE_PLACEHOLDERS: Final = Placeholders(REQUIRED, OPTIONAL, is_strict=False)
+def _line(match: re.Match[str]) -> int:
+    return match.string.count("\n", 0, match.start()) + 1
+
+
+def _way_out(words: Sequence[str], known: Sequence[str]) -> str:
+    """Return what to write in place of words that are no placeholders, and how to say that they are meant."""
+    near = [name for word in words for name in difflib.get_close_matches(word.upper(), known, 1, _NEAR)]
+    question = f"did you mean {' or '.join(f'{{{name}}}' for name in dict.fromkeys(near))}? " if near else ""
+    names = ", ".join(f"{{{name}}}" for name in known) or "none"
+    declared = ", ".join(f'"{word}"' for word in dict.fromkeys(words))
+    return f"{question}placeholders here: {names}; what a model is to read as it stands: literal = [{declared}]"
+
+
+PAIRWISE_PLACEHOLDERS: Final = Placeholders(REQUIRED, OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -83,11 +103,13 @@ class Template:
         """The digest of id and text, so that a row of the lake is found by it alone."""
         return ids.digest("template", self.template_id, self.text)
 
-    def check(self, where: str, placeholders: Placeholders = PAIRWISE_PLACEHOLDERS) -> None:
-        """Raise StudyError when a required placeholder is missing or the text cannot be sent."""
+    def check(
+        self, where: str, placeholders: Placeholders = PAIRWISE_PLACEHOLDERS, literal: Sequence[str] = ()
+    ) -> None:
+        """Raise StudyError for a text that cannot be sent, or holds what neither placeholders nor `literal` name."""
         if len(self.text.encode("utf-8", "surrogatepass")) > SIZE_MAX_BYTES:
             raise StudyError(f"{where}: the template is larger than {SIZE_MAX_BYTES:,} bytes")
-        placeholders.check(self.text, where)
+        placeholders.check(self.text, where, literal)
 
 
 @cache
@@ -114,3 +136,98 @@ def tasks() -> list[str]:
 def listing(task: str = PAIRWISE) -> list[Template]:
     """Return the built-in templates of a task in name order."""
     return list(builtin(task).values())
+
+
+STATEMENT_PLACEHOLDERS: Final = (
+    "STATEMENT_ID",
+    "STATEMENT_TYPE",
+    "AUTHORITY",
+    "SECTION",
+    "SUBSECTION",
+    "EXAMPLES",
+)
+_NONE: Final = "(none)"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A statement's example: a request with an answer that breaks the statement and one that keeps to it."""
+
+    description: str = ""
+    question: str = ""
+    bad_answer: str = ""
+    good_answer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A policy statement that outputs are judged by; what is not known of it is blank."""
+
+    statement_id: str
+    text: str
+    statement_type: str = ""
+    authority: str = ""
+    section: str = ""
+    subsection: str = ""
+    examples: tuple[Example, ...] = ()
+
+    def values(self) -> dict[str, str]:
+        """Return what templates show of it, by placeholder."""
+        return {
+            "STATEMENT": self.text,
+            "STATEMENT_ID": self.statement_id,
+            "STATEMENT_TYPE": self.statement_type or _NONE,
+            "AUTHORITY": self.authority or _NONE,
+            "SECTION": self.section or _NONE,
+            "SUBSECTION": self.subsection or _NONE,
+            "EXAMPLES": examples_text(self.examples),
+        }
+
+
+def examples_text(examples: Sequence[Example]) -> str:
+    """Return examples as a numbered list, without the parts that are blank."""
+    return "\n\n".join(_example_text(number, example) for number, example in enumerate(examples, 1)) or _NONE
+
+
+def _example_text(number: int, example: Example) -> str:
+    parts = (
+        ("Request", example.question),
+        ("Goes against the statement", example.bad_answer),
+        ("In line with the statement", example.good_answer),
+    )
+    lines = [f"Example {number}: {example.description}".rstrip(": ")]
+    return "\n".join(lines + [f"- {name}: {text}" for name, text in parts if text.strip()])
+
+
+@dataclass(frozen=True)
+class Rubric:
+    """A trait by name and description, or a policy statement; its hash changes with anything it says.
+
+    `more` has the placeholders that templates may show of a statement besides its text.
+    """
+
+    rubric_id: str
+    name: str
+    description: str
+    more: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def rubric_hash(self) -> str:
+        """The digest of id, name, description and what else templates may show."""
+        more = [part for pair in self.more for part in pair]
+        return ids.digest("rubric", self.rubric_id, self.name, self.description, *more)
+
+
+@cache
+def builtin_rubrics() -> dict[str, Rubric]:
+    """Return the rubrics that batchpond brings, by id."""
+    text = (resources.files("batchpond.tasks") / "texts" / "rubrics.toml").read_text("utf-8")
+    return {
+        rubric_id: Rubric(rubric_id, entry["name"], entry["description"].strip())
+        for rubric_id, entry in tomllib.loads(text).items()
+    }
+
+
+def rubric_listing() -> list[Rubric]:
+    """Return the built-in rubrics in name order."""
+    return sorted(builtin_rubrics().values(), key=lambda rubric: rubric.rubric_id)

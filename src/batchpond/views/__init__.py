@@ -6,8 +6,22 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from batchpond.views.catalog import TABLE_STAGE, ViewInfo, columns, is_view, views
-    from batchpond.views.database import BadFile, bad_files, build, check_file, connect, ddl, empty, is_current, listed
+    from batchpond.views.database import (
+        TABLE_STAGE,
+        BadFile,
+        ViewInfo,
+        bad_files,
+        build,
+        check_file,
+        columns,
+        connect,
+        ddl,
+        empty,
+        is_current,
+        is_view,
+        listed,
+        views,
+    )
     from batchpond.views.expressions import evaluate, why_not
     from batchpond.views.refresh import fingerprint
     from batchpond.views.sandbox import run_query, stream_query
@@ -35,10 +49,6 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    **dict.fromkeys(("TABLE_STAGE", "ViewInfo", "columns", "is_view", "views"), "catalog"),
-    **dict.fromkeys(
-        ("BadFile", "bad_files", "build", "check_file", "connect", "ddl", "empty", "is_current", "listed"), "database"
-    ),
     **dict.fromkeys(("evaluate", "why_not"), "expressions"),
     "fingerprint": "refresh",
     **dict.fromkeys(("run_query", "stream_query"), "sandbox"),
@@ -47,6 +57,6 @@ _HOMES: Final = {
 
 def __getattr__(name: str) -> Any:
     # A pass with nothing new reads `refresh` alone: DuckDB takes longer to load than such a pass may take.
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'database')}"), name)

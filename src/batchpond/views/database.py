@@ -1,5 +1,10 @@
 """The lens: a small DuckDB file of views over an explicit list of the lake's Parquet files.
 
+Views come into it bound one by one over stubs, and as tables where they are small and dear to plan: a view over views
+over views is planned as one tree, each part as often as it is named. What has a row per study or attempt is therefore
+kept as a table in the lens: made from the same files, in the same file, so that a reader sees both of one moment or
+neither. Without Python the same SELECT is a view (`ddl`).
+
 An empty one is kept beside the user's other caches: making all views takes seconds, copying them does not."""
 
 from __future__ import annotations
@@ -8,7 +13,7 @@ import functools
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
@@ -22,8 +27,89 @@ from batchpond.lake import disk
 from batchpond.lake.schemas import TABLES, Table
 from batchpond.lake.store import LENS, TMP, held
 from batchpond.lake.tables import lacks_later, literal, quoted
-from batchpond.views import forms, scripts
-from batchpond.views.refresh import Files, fingerprint, views_digest
+from batchpond.views import refresh
+from batchpond.views.refresh import Files, Script, fingerprint, views_digest
+
+AS_TABLES: Final = ("studies_current", "attempts")  # a row per study or attempt, never one per request
+
+
+def create(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make every macro and view over the tables that are there.
+
+    Making a view binds all that it reads. So each is made while what it reads are empty tables of its columns:
+    once in running order, to learn the columns, and then backwards, each before those that it reads.
+    """
+    views = [script for script in refresh.scripts() if script.views]
+    for script in refresh.scripts():
+        connection.execute(script.text)
+        if script.views:
+            columns = _columns(connection, script.name)
+            connection.execute(f"DROP VIEW {quoted(script.name)}")
+            connection.execute(f"CREATE TABLE {quoted(script.name)} ({columns})")
+    for script in reversed(views):
+        connection.execute(f"DROP TABLE {quoted(script.name)}")
+        connection.execute(script.text)
+
+
+def as_tables(connection: duckdb.DuckDBPyConnection, changed: Collection[str]) -> None:
+    """Make those of AS_TABLES anew that read one of the changed tables of the lake; the open lens shows these already.
+
+    Where a file turns out to be unreadable the view stays one, and says so to whoever reads it.
+    """
+    for script in refresh.scripts():
+        if script.name not in AS_TABLES:
+            continue
+        is_table = _is_table(connection, script.name)
+        if is_table and not _tables_read(script) & set(changed):
+            continue
+        connection.execute(f"DROP {'TABLE' if is_table else 'VIEW'} {quoted(script.name)}")
+        connection.execute(script.text)
+        with suppress(duckdb.Error), _all_or_nothing(connection):
+            connection.execute(f"CREATE TABLE {quoted(_STAGED)} AS FROM {quoted(script.name)}")
+            connection.execute(f"DROP VIEW {quoted(script.name)}")
+            connection.execute(f"ALTER TABLE {quoted(_STAGED)} RENAME TO {quoted(script.name)}")
+
+
+_STAGED: Final = "lens_staged"
+
+
+@contextmanager
+def _all_or_nothing(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    connection.execute("BEGIN")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _is_table(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
+    sql = "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() AND table_name = ?"
+    return bool(connection.execute(sql, [name]).fetchall()[0][0])
+
+
+def _columns(connection: duckdb.DuckDBPyConnection, name: str) -> str:
+    sql = """
+    SELECT column_name, data_type FROM duckdb_columns()
+    WHERE database_name = current_database() AND table_name = ? ORDER BY column_index
+    """
+    return ", ".join(f"{quoted(column)} {kind}" for column, kind in connection.execute(sql, [name]).fetchall())
+
+
+def _tables_read(script: Script) -> frozenset[str]:
+    """Return the lake's tables that a view reads, itself or through others."""
+    by_name = {name: other for other in refresh.scripts() for name in other.views}
+    found: set[str] = set()
+    pending, seen = [script], {script.name}
+    while pending:
+        needs = pending.pop().needs
+        found |= needs & TABLES.keys()
+        further = needs & by_name.keys() - seen
+        seen |= further
+        pending += [by_name[name] for name in further]
+    return frozenset(found)
+
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -162,7 +248,7 @@ def ddl(lake_path: Path, files: Files) -> str:
     """Return the whole lens as one SQL script that plain DuckDB runs."""
     good, _ = _sorted_out(files)
     head = f"-- Views over the lake {os.path.abspath(lake_path)}: run in an empty DuckDB, or `.read` this file.\n"
-    return "\n".join([head, *_table_views(good), *(script.text for script in scripts.scripts())])
+    return "\n".join([head, *_table_views(good), *(script.text for script in refresh.scripts())])
 
 
 def connect(lake_path: Path, *, memory_limit: str = MEMORY_LIMIT) -> duckdb.DuckDBPyConnection:
@@ -302,7 +388,7 @@ def _remade(base: bytes, info: _Info, good: Files, bad: Sequence[BadFile]) -> by
             changed = [n for n in TABLES if shown.get(n, []) != sorted(map(os.path.abspath, good[n]))]
             for name in changed:
                 connection.execute(_table_view(name, TABLES[name], good[name]))
-            forms.as_tables(connection, changed)
+            as_tables(connection, changed)
             connection.execute("DELETE FROM lens_info")
             connection.execute("DELETE FROM lens_files")
             _record(connection, info, good, bad)
@@ -351,7 +437,7 @@ def _template() -> bytes:
             connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG} (STORAGE_VERSION {version})")
             connection.execute(f"USE {CATALOG}")
             _create(connection)
-            forms.as_tables(connection, TABLES)
+            as_tables(connection, TABLES)
             _finish(connection)
         return path.read_bytes()
 
@@ -365,7 +451,7 @@ def _finish(connection: duckdb.DuckDBPyConnection) -> None:
 def _create(connection: duckdb.DuckDBPyConnection) -> None:
     for statement in _table_views({}):
         connection.execute(statement)
-    forms.create(connection)
+    create(connection)
     connection.execute(_INFO)
 
 
@@ -406,3 +492,67 @@ def _table_view(name: str, table: Table, files: Sequence[Path]) -> str:
 
 def _first_line(error: Exception | None) -> str:
     return str(error).split("\n", 1)[0]
+
+
+TABLE_STAGE: Final = "lake"
+
+_TABLES: Final = {
+    "studies": ("study, study_version", "What does a study file, in one version, describe?"),
+    "items": ("item_hash, item_id", "Which items were judged, by content?"),
+    "rubrics": ("rubric_hash, rubric_id", "Which rubrics were they judged by, by content?"),
+    "templates": ("template_hash, template_id", "Which prompt texts were used, by content?"),
+    "requests": ("request_id", "Which prompts, with full body, are there to ask of a model?"),
+    "plan": ("study, study_version, slot", "Where in a study does each request stand?"),
+    "shard_requests": ("shard_id, line_number", "Which requests go into one provider batch, in which order?"),
+    "events": ("event_id", "What happened to every study, approval, attempt and batch?"),
+    "raw": ("provider, batch_id, file_id, file_sha256, line_number", "What did the provider send, byte for byte?"),
+    "responses": ("provider, batch_id, file_id, line_number", "What does each raw line say, made uniform?"),
+    "judgments": ("provider, batch_id, file_id, line_number, parser_id", "What did a task's parser read in it?"),
+    "doubts": (
+        "attempt_id, custom_id, found_at",
+        "Which live calls may have been answered and paid though no whole answer came, and why?",
+    ),
+    "imported_judgments": ("import_key", "Which judgments come from elsewhere?"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ViewInfo:
+    """A table or view that can be queried, and what its header says about it."""
+
+    name: str
+    stage: str
+    grain: str
+    question: str
+
+    @property
+    def grain_columns(self) -> tuple[str, ...]:
+        """The columns that together name one row."""
+        return tuple(column.strip() for column in self.grain.split(",") if column.strip())
+
+
+def views() -> list[ViewInfo]:
+    """Return the lake's tables, then every view, each after those it reads."""
+    tables = [ViewInfo(name, TABLE_STAGE, grain, question) for name, (grain, question) in _TABLES.items()]
+    return tables + [
+        ViewInfo(name, script.stage, *(script.header.get(field, "") for field in ("grain", "question")))
+        for script in refresh.scripts()
+        for name in script.views
+    ]
+
+
+def is_view(name: str) -> bool:
+    """Whether there is such a table or view; reads no SQL: a file of views is called as the one it makes."""
+    return name in _TABLES or name in refresh.view_names()
+
+
+def columns() -> dict[str, list[str]]:
+    """Return the column names of every table and view."""
+    with empty() as connection:
+        rows = connection.execute(
+            "SELECT table_name, column_name FROM information_schema.columns ORDER BY table_name, ordinal_position"
+        ).fetchall()
+    found: dict[str, list[str]] = {}
+    for table, column in rows:
+        found.setdefault(table, []).append(column)
+    return found

@@ -13,7 +13,8 @@ import duckdb
 from batchpond import views
 from batchpond.errors import LakeError, UsageError
 from batchpond.lake.tables import quoted
-from batchpond.views.catalog import is_view
+from batchpond.text import did_you_mean
+from batchpond.views.database import is_view
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +25,18 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # What DuckDB alone makes no value of without further packages, or of another type than Arrow does.
 _TIME: Final = "TIMESTAMP WITH TIME ZONE"
 _PLAIN: Final = {_TIME: "epoch_us({column})", "HUGEINT": "CAST({column} AS DECIMAL(38, 0))"}
+
+
+_STUDIES_SHOWN_MAX = 20
+_STUDIES = "SELECT study FROM studies_current UNION SELECT study FROM imported_judgments ORDER BY study"
+
+
+def check_study(connection: duckdb.DuckDBPyConnection, study: str) -> None:
+    """Raise UsageError for a study that the lake neither planned nor imported, with the nearest that there is."""
+    known = [str(name) for (name,) in connection.execute(_STUDIES).fetchall()]
+    if study not in known:
+        listed = ", ".join(known[:_STUDIES_SHOWN_MAX]) or "none"
+        raise UsageError(f"the lake holds no study {study!r}", hint=did_you_mean(study, known, f"studies: {listed}"))
 
 
 @contextmanager
@@ -47,6 +60,8 @@ def stream(
     sql = _select(view, columns, study, where, order, limit)
     with views.connect(lake_path) as connection:
         try:
+            if study is not None:
+                check_study(connection, study)
             yield connection.sql(sql, params=_values(study)).to_arrow_reader(batch_rows)
         except (duckdb.Error, pa.ArrowException) as error:
             raise _unreadable(view, error) from error
@@ -62,6 +77,8 @@ def rows(
     sql = _select(view, None, study, where, order, ROWS_MAX + 1)
     with views.connect(lake_path) as connection:
         try:
+            if study is not None:
+                check_study(connection, study)
             found = _plain_rows(connection, sql, _values(study))
         except duckdb.Error as error:
             raise _unreadable(view, error) from error

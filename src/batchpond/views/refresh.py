@@ -1,17 +1,152 @@
-"""Keeping the lens in step with the lake: it is rewritten only when the digest of what it was written from changes."""
+"""The files in `sql/`, and the lens that is kept in step with them and with the lake.
+
+What each file defines is read from it, and so is the order they run in: a file comes after every file whose view or
+macro it names. The lens is rewritten only when the digest of what it was written from changes."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import Final
 
+from batchpond.errors import LakeError
 from batchpond.lake import disk
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, Store, uncovered
-from batchpond.views import scripts
+
+FUNCTIONS: Final = "0_functions"
+_DEFINES = re.compile(
+    r'CREATE\s+(?:OR\s+REPLACE\s+)?(?P<kind>VIEW|MACRO|FUNCTION)\s+"?(?P<name>[A-Za-z_]\w*)"?', re.IGNORECASE
+)
+_READS = re.compile(r'\b(?:FROM|JOIN)\s+"?([A-Za-z_]\w*)"?', re.IGNORECASE)
+_CALLS = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
+_HEADER = re.compile(r"-- ([a-z]+):\s*(.*)")
+_HEADER_MORE = re.compile(r"--\s{2,}(\S.*)")
+_NOT_CODE = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One file of `sql/`; `name` is the file's, `views` and `macros` what it defines."""
+
+    name: str
+    stage: str
+    text: str
+    header: Mapping[str, str]
+    views: tuple[str, ...]
+    macros: tuple[str, ...]
+    needs: frozenset[str]
+
+
+def sql_folder() -> Path:
+    """Return the folder of the views: inside the installed package, or beside `src` in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "sql", package.parents[1] / "sql"):
+        if folder.is_dir():
+            return folder
+    raise LakeError(f"no folder of SQL views beside {package}", hint="install batchpond again; it ships with them")
+
+
+@cache
+def scripts() -> tuple[Script, ...]:
+    """Return the product's SQL files, each after those it needs."""
+    return load(sql_folder())
+
+
+@cache
+def view_names() -> frozenset[str]:
+    """Return the names of all views by the names of their files, which is quicker than to read those."""
+    return frozenset(path.stem for path in _paths(sql_folder()) if path.parent.name != FUNCTIONS)
+
+
+@cache
+def digest() -> str:
+    """Return what changes whenever any SQL file does."""
+    content = hashlib.sha256()
+    for path in _paths(sql_folder()):
+        content.update(f"{path.parent.name}/{path.stem}\0{path.read_text('utf-8')}\0".encode())
+    return content.hexdigest()
+
+
+def load(folder: Path) -> tuple[Script, ...]:
+    """Read a folder of SQL files, in running order; raises LakeError when they form a circle."""
+    texts = ((path, path.read_text("utf-8")) for path in _paths(folder))
+    return tuple(_ordered([parse(path.stem, path.parent.name, text) for path, text in texts]))
+
+
+def _paths(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*/*.sql"))
+
+
+def parse(name: str, stage: str, text: str) -> Script:
+    """Read one SQL file: its header, what it defines, and what it refers to."""
+    code = _NOT_CODE.sub(" ", text)
+    defined = [(match["kind"].upper(), match["name"].lower()) for match in _DEFINES.finditer(code)]
+    names = {name for _, name in defined}
+    refers = {found.lower() for found in (*_READS.findall(code), *_CALLS.findall(code))}
+    return Script(
+        name=name,
+        stage=stage,
+        text=text.strip() + "\n",
+        header=_header(text),
+        views=tuple(name for kind, name in defined if kind == "VIEW"),
+        macros=tuple(dict.fromkeys(name for kind, name in defined if kind != "VIEW")),
+        needs=frozenset(refers - names),
+    )
+
+
+def _header(text: str) -> dict[str, str]:
+    """Return the leading comment's fields; a line indented further continues the field above, `- ` starts a line."""
+    fields: dict[str, str] = {}
+    current = ""
+    for line in text.splitlines():
+        if not line.startswith("--"):
+            break
+        if match := _HEADER.fullmatch(line.strip()):
+            current = match[1]
+            fields[current] = match[2].strip()
+        elif current and (more := _HEADER_MORE.fullmatch(line)):
+            fields[current] += ("\n" if more[1].startswith("- ") else " ") + more[1].strip()
+        else:
+            current = ""
+    return {name: text.strip() for name, text in fields.items()}
+
+
+def _ordered(found: Sequence[Script]) -> list[Script]:
+    definer = _definers(found)
+    graph = {
+        script.name: sorted({definer[name].name for name in script.needs if name in definer} - {script.name})
+        for script in found
+    }
+    by_name = {script.name: script for script in found}
+    try:
+        return [by_name[name] for name in TopologicalSorter(graph).static_order()]
+    except CycleError as error:
+        raise LakeError(
+            f"SQL files need each other in a circle: {' -> '.join(error.args[1])}",
+            hint="a view can only read what is defined before it",
+        ) from None
+
+
+def _definers(found: Sequence[Script]) -> Mapping[str, Script]:
+    definer: dict[str, Script] = {}
+    files: set[str] = set()
+    for script in found:
+        for name in (*script.views, *script.macros):
+            if name in definer:
+                raise LakeError(f"{name} is defined in sql/ by both {definer[name].name}.sql and {script.name}.sql")
+            definer[name] = script
+        if script.name in files:
+            raise LakeError(f"two files in sql/ are called {script.name}.sql")
+        files.add(script.name)
+    return definer
+
 
 Files = Mapping[str, Sequence[Path]]
 
@@ -31,7 +166,7 @@ def fingerprint(lake_path: Path, files: Mapping[str, Sequence[str] | Sequence[Pa
 def views_digest() -> str:
     """Return what changes with anything in a lens but its lists of files."""
     schemas = "\0".join(f"{name}\0{table.columns}" for name, table in TABLES.items())
-    return hashlib.sha256(f"{_LAYOUT}\0{schemas}\0{scripts.digest()}".encode()).hexdigest()
+    return hashlib.sha256(f"{_LAYOUT}\0{schemas}\0{digest()}".encode()).hexdigest()
 
 
 STAMP = ".lens"

@@ -24,7 +24,7 @@ import orjson
 
 from batchpond.errors import BatchpondError, LakeError, UsageError
 from batchpond.lake.tables import literal
-from batchpond.views import database, scripts
+from batchpond.views import database, refresh
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,7 +138,7 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 @cache
 def _macros() -> frozenset[str]:
-    return frozenset(name for script in scripts.scripts() for name in script.macros)
+    return frozenset(name for script in refresh.scripts() for name in script.macros)
 
 
 def _check_node(node: dict[str, Any]) -> None:

@@ -11,17 +11,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from batchpond.cli import adopt, cancel, formats, live, resolve, submit, sync
+from batchpond.cli import adopt, cancel, formats, live, recover, resolve, submit, sync
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake.attempts import Attempt
 from batchpond.lake.events import EventLog
-from batchpond.lake.records import Created, Event, Intent, Sent, Unknown
+from batchpond.lake.records import Approval, Created, Event, Intent, Planned, Sent, Unknown
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import Store
 from batchpond.plan.report import PlanReport
 from batchpond.run.adopt import Adoption
 from batchpond.run.live.run import LiveReport
+from batchpond.run.recover import RecoverReport
 from batchpond.run.resolve import CancelReport
 from batchpond.run.session import Counts
 from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
@@ -67,6 +68,26 @@ def test_status_of_an_empty_lake_is_empty_lists(store: Store) -> None:
     assert (done.return_value, "no study is planned" in done.stderr) == (0, True)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("results", "--study", "dema"), ("status", "dema"), ("audit", "dema"), ("rank", "dema"), ("live", "dema"),
+        ("export", "to", "--layout", "pairwisellm", "--study", "dema"), ("report", "dema"), ("submit", "dema"),
+        ("retry", "dema"), ("cancel", "batch_aaaaaaaaaaaaaaab"), ("resolve", "batch_aaaaaaaaaaaaaaab", "--lost"),
+    ],
+    ids=lambda arguments: arguments[0],
+)  # fmt: skip
+def test_what_does_not_exist_is_an_error_that_names_the_nearest(store: Store, arguments: tuple[str, ...]) -> None:
+    """Defect 10 of people: in every command, and before any question."""
+    approval = fact(Approval, study="demo", study_version="v1")
+    created = fact(Created, attempt_id="aaaaaaaaaaaaaaaa", provider="openai", batch_id="batch_aaaaaaaaaaaaaaaa")
+    flying(store, "aaaaaaaaaaaaaaaa", fact(Planned, study="demo", study_version="v1"), approval, created)
+    with pytest.raises(UsageError) as raised:
+        call(store.path, *arguments)
+    nearest = "batch_aaaaaaaaaaaaaaaa" if "batch" in arguments[1] else "demo"
+    assert f"did you mean {nearest!r}?" in (raised.value.hint or "")
+
+
 def test_status_shows_open_batches_and_8_only_when_asked(store: Store) -> None:
     """A pending batch is no failure, unless a script asks with --exit-code."""
     flying(store, "aaaaaaaaaaaaaaaa")
@@ -90,6 +111,8 @@ def test_status_of_an_unknown_attempt_is_3_and_says_what_to_do(store: Store) -> 
 def test_status_of_one_study_leaves_the_others_out(store: Store) -> None:
     """A study's name narrows the rows."""
     flying(store, "aaaaaaaaaaaaaaaa")
+    with store.lock("test"):
+        EventLog(store).append(*(fact(Planned, study=study, study_version="v1") for study in ("demo", "other")))
     assert json.loads(call(store.path, "status", "other", "--json").stdout)["batches"] == []
     rows = call(store.path, "status", "demo", "--batches", "--format", "csv").stdout.splitlines()
     assert len(rows) == 2
@@ -168,6 +191,7 @@ def shown() -> dict[str, set[str]]:
         "sync": set(sync.document(Counts(), synced)),
         "cancel": set(cancel.document(CancelReport((), (), ExitCode.DONE))),
         "resolve": set(resolve.document(Attempt(fact(Intent)))),
+        "recover": set(recover.document(RecoverReport("s", "v", (), 0, 0, 0, 0, 0.0, 0, (), ExitCode.DONE))),
         "adopt": set(adopt.document(Adoption(Attempt(fact(Intent)), is_new=True))),
     }
 

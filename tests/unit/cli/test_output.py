@@ -194,10 +194,20 @@ def test_json_text_says_the_same_thing(value: dict[str, str]) -> None:
 
 @given(st.lists(st.tuples(st.one_of(st.none(), st.text()), st.integers()), max_size=5))
 def test_csv_keeps_null_and_empty_apart(rows: list[tuple[str | None, int]]) -> None:
-    """A text survives the standard csv reader; null is bare, empty text is quoted."""
+    """A text survives the standard csv reader, made inert; null is bare, empty text is quoted."""
     lines = "".join(formats.csv_lines(["a", "b"], rows))
     back = list(csv.reader(io.StringIO(lines, newline=""), strict=True))
-    assert [row[0] for row in back[1:]] == [row[0] or "" for row in rows]
+    assert [row[0] for row in back[1:]] == [text.defused(row[0] or "") for row in rows]
+
+
+@pytest.mark.parametrize(
+    "value", ["=1+1", "+1", "-1", "@x", "\t=1", " =1", "\u200b=1", "\uff1d1", "\ufeff@x", "\n=1", "\r"], ids=ascii
+)
+def test_csv_holds_no_formula(value: str) -> None:
+    """F139: what `results` and `query` print as csv is as inert as what `export` writes; numbers stay numbers."""
+    lines = "".join(formats.csv_lines(["a", "b"], [(value, -1)]))
+    ((first, second),) = list(csv.reader(io.StringIO(lines, newline=""), strict=True))[1:]
+    assert (first, second) == (f"'{value}", "-1")
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])

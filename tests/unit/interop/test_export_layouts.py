@@ -212,7 +212,7 @@ def test_nothing_is_overwritten_or_invented(lake: LakeBuilder, tmp_path: Path) -
     put(tmp_path / "full", "notes.txt", "mine")
     for folder, layout, study, message in (
         (tmp_path / "full", Layout.PAIRWISELLM, None, "exists already"),
-        (tmp_path / "new", Layout.PAIRWISELLM, "none", "there is no study 'none'"),
+        (tmp_path / "new", Layout.PAIRWISELLM, "none", "the lake holds no study 'none'"),
         (tmp_path / "new", Layout.SPECEVAL, None, "nothing in the lake has a place in the layout of speceval"),
     ):
         with pytest.raises(UsageError, match=message):

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from batchpond.errors import StudyError
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds.adaptive import Asked, Purpose, Stop
-from batchpond.stats import graph, map_fit, next_pairs
-from batchpond.stats.next_pairs import Belief, Candidates
+from batchpond.stats import adaptive as estimates
+from batchpond.stats import graph
+from batchpond.stats.adaptive import Belief, Candidates
 from batchpond.study.file import from_config, load, to_config
 from batchpond.study.spec import AdaptiveSpec, PairsSpec, StagedStudy
 from tests.rigs.adaptive_study import Row, judge_of, names_of, play, rho_map, table_of
@@ -163,7 +164,7 @@ def test_the_greedy_choice_is_the_one_of_looking_at_every_pair_each_time() -> No
     theta, covariance = rng.normal(0, 2, n), root @ root.T / n + np.eye(n)
     lo, hi = np.triu_indices(n, 1)
     factor = np.where(rng.random(len(lo)) < 0.3, 0.5, 1.0)
-    picked = next_pairs.pick(Belief(theta, covariance), Candidates(lo, hi, factor, rng.random(len(lo))), n_wanted, cap)
+    picked = estimates.pick(Belief(theta, covariance), Candidates(lo, hi, factor, rng.random(len(lo))), n_wanted, cap)
     p = 1 / (1 + np.exp(theta[hi] - theta[lo]))
     weight, degree, left = p * (1 - p), np.zeros(n, int), covariance.copy()
     for place, gain in zip(picked.place, picked.gain, strict=True):
@@ -182,7 +183,7 @@ def test_the_map_fit_is_the_top_of_its_posterior_and_finds_the_spread(monkeypatc
     optimize = pytest.importorskip("scipy.optimize")
     rng = np.random.default_rng(0)
     table = table_of(9, [row for one in play(8, SPEC, 0, judge_of(rng.normal(0, 1, 8), rng)) for row in one])
-    found = map_fit.fit(table)
+    found = estimates.fit(table)
 
     def minus(beta: np.ndarray) -> float:
         gap = beta[table.lo] - beta[table.hi]
@@ -193,26 +194,26 @@ def test_the_map_fit_is_the_top_of_its_posterior_and_finds_the_spread(monkeypatc
     best = optimize.minimize(minus, np.zeros(10), tol=1e-12).x
     assert np.allclose([*found.theta, found.eta], best, atol=1e-4)
     assert found.theta[8] == pytest.approx(0, abs=1e-9)
-    monkeypatch.setattr(map_fit, "DENSE_MAX", 0)
-    many = map_fit.fit(table)
+    monkeypatch.setattr(estimates, "DENSE_MAX", 0)
+    many = estimates.fit(table)
     assert np.allclose([*many.theta, many.eta, many.sd], [*found.theta, found.eta, found.sd], atol=1e-7)
     spreads = []
     for sd in (0.5, 4.0):
         rng = np.random.default_rng(1)
         rows = [row for one in play(40, SPEC, 1, judge_of(rng.normal(0, sd, 40), rng)) for row in one]
-        spreads.append(map_fit.fit(table_of(40, rows)).sd)
+        spreads.append(estimates.fit(table_of(40, rows)).sd)
     assert spreads[0] <= 1
     assert spreads[1] >= 2
 
 
 def test_more_items_than_all_pairs_allow_are_chosen_among_neighbours() -> None:
     """Beyond the limit, each item has its nearest and some at random: few pairs, no item without."""
-    theta = np.random.default_rng(0).normal(size=next_pairs.ALL_PAIRS_MAX + 1)
-    lo, hi = next_pairs.within_reach(theta, 1)
+    theta = np.random.default_rng(0).normal(size=estimates.ALL_PAIRS_MAX + 1)
+    lo, hi = estimates.within_reach(theta, 1)
     assert len(lo) < 30 * len(theta)
     assert set(np.r_[lo, hi].tolist()) == set(range(len(theta)))
     place = theta.argsort().argsort()
-    assert np.median(np.abs(place[lo] - place[hi])) <= next_pairs.NEAREST / 2
+    assert np.median(np.abs(place[lo] - place[hi])) <= estimates.NEAREST / 2
     assert bool(np.all(lo < hi))
 
 
@@ -243,8 +244,8 @@ def test_held_out_judgments_are_honest_where_reliability_is_not() -> None:
         spec = PairsSpec(reverse=0.1, adaptive=AdaptiveSpec(rounds=5, holdout=0.3, stop_stale=False))
         rows = [row for one in played(30, seed, spec, sd=0.0) for row in one]
         asked = Asked.of(rows)
-        fit = map_fit.fit(asked.votes(30, held_out=False))
-        prediction = map_fit.predict(fit, asked.votes(30, held_out=True))
+        fit = estimates.fit(asked.votes(30, held_out=False))
+        prediction = estimates.predict(fit, asked.votes(30, held_out=True))
         assert prediction is not None
         found.append((prediction.n_votes, prediction.accuracy))
     n = sum(n for n, _ in found)

@@ -28,8 +28,7 @@ from batchpond.plan.cells import (
     resolve_endpoint,
     version,
 )
-from batchpond.plan.items import Item
-from batchpond.plan.pairs import choose
+from batchpond.plan.items import Item, choose_pairs
 from batchpond.plan.prompts import BYTES_PER_TOKEN, FRAME_TOKENS, Bodies, prompt_of
 from batchpond.providers import registry
 from batchpond.study.file import parse_study
@@ -74,7 +73,7 @@ class Made:
     def blocks(self, items: list[Item] = ITEMS, n_rows: int = 1_000) -> Iterator[Block]:
         """Yield all requests as the grid that they are."""
         rows = [row_of_file(item, self.stage) for item in items]
-        pairs = choose([item.item_id for item in items], self.stage.pairs, self.seed)
+        pairs = choose_pairs([item.item_id for item in items], self.stage.pairs, self.seed)
         return grid_blocks(self.place, Grid(self.stage, rows, pairs), n_rows)
 
     def asked(self, items: list[Item] = ITEMS, n_rows: int = 1_000) -> Iterator[Block]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.plan.pairs import Pairs, balance, choose, pair_id, showings
+from batchpond.plan.items import Pairs, balance, choose_pairs, pair_id, showings
 from batchpond.study.spec import Order, PairsSpec
 
 id_sets = st.sets(st.text(min_size=1, max_size=6), min_size=2, max_size=14).map(sorted)
@@ -31,7 +31,7 @@ def drawn(names: list[str], pairs: Pairs) -> dict[tuple[str, str], tuple[bool, b
 @given(id_sets, orders)
 def test_all_pairs_are_all_combinations(names: list[str], order: Order) -> None:
     """Each unordered pair once, smaller id as lo."""
-    pairs = choose(names, PairsSpec(order=order), 1)
+    pairs = choose_pairs(names, PairsSpec(order=order), 1)
     assert list(drawn(names, pairs)) == list(combinations(names, 2))
     assert pairs.n_possible == len(pairs) == len(names) * (len(names) - 1) // 2
 
@@ -44,11 +44,11 @@ def test_adding_an_item_changes_no_earlier_draw(
     spec = PairsSpec(share=share, reverse=reverse)
     more = sorted({*names, added})
     try:
-        before = drawn(names, choose(names, spec, seed))
+        before = drawn(names, choose_pairs(names, spec, seed))
     except StudyError:
         before = {}
     try:
-        after = drawn(more, choose(more, spec, seed))
+        after = drawn(more, choose_pairs(more, spec, seed))
     except StudyError:
         after = {}
     assert before == {pair: how for pair, how in after.items() if pair[0] in names and pair[1] in names}
@@ -57,16 +57,16 @@ def test_adding_an_item_changes_no_earlier_draw(
 @given(id_sets, st.integers(1, 100), st.integers(0, 9))
 def test_a_count_takes_the_smallest_draws(names: list[str], count: int, seed: int) -> None:
     """Exactly `count` pairs, or all; those with the smallest numbers; a larger count contains a smaller."""
-    chosen = set(drawn(names, choose(names, PairsSpec(count=count), seed)))
+    chosen = set(drawn(names, choose_pairs(names, PairsSpec(count=count), seed)))
     ranked = sorted(combinations(names, 2), key=lambda pair: ids.unit_interval(seed, "pair", *pair))
     assert chosen == set(ranked[:count])
-    assert chosen <= set(drawn(names, choose(names, PairsSpec(count=count + 1), seed)))
+    assert chosen <= set(drawn(names, choose_pairs(names, PairsSpec(count=count + 1), seed)))
 
 
 @given(id_sets, st.one_of(st.none(), st.integers(1, 60)), orders, st.sampled_from([0.0, 0.4, 1.0]))
 def test_the_balance_is_what_is_asked(names: list[str], count: int | None, order: Order, reverse: float) -> None:
     """The reported shares equal a count over every (pair, direction)."""
-    pairs = choose(names, PairsSpec(count=count, order=order, reverse=reverse), 3)
+    pairs = choose_pairs(names, PairsSpec(count=count, order=order, reverse=reverse), 3)
     plan = showings(pairs, 1)
     found = balance(names, pairs)
     firsts, seconds = plan.first.tolist(), plan.second.tolist()
@@ -83,14 +83,14 @@ def test_the_balance_is_what_is_asked(names: list[str], count: int | None, order
 @given(id_sets, st.one_of(st.none(), st.integers(1, 60)))
 def test_alternate_balances_every_item(names: list[str], count: int | None) -> None:
     """Without any reversal each item stands first about half of the time, in samples too."""
-    plan = showings(choose(names, PairsSpec(count=count, order=Order.ALTERNATE, reverse=0.0), 1), 1)
+    plan = showings(choose_pairs(names, PairsSpec(count=count, order=Order.ALTERNATE, reverse=0.0), 1), 1)
     net = np.bincount(plan.first, minlength=len(names)) - np.bincount(plan.second, minlength=len(names))
     assert np.abs(net).max() <= 3
 
 
 def test_fixed_puts_the_smaller_id_first_and_random_does_so_half_of_the_time() -> None:
     """The three orders differ as they say, on 44,850 pairs."""
-    shares = {order: balance(NAMES, choose(NAMES, PairsSpec(order=order, reverse=0.0), 1)) for order in Order}
+    shares = {order: balance(NAMES, choose_pairs(NAMES, PairsSpec(order=order, reverse=0.0), 1)) for order in Order}
     assert shares[Order.FIXED].lo_first_share == 1.0
     assert shares[Order.RANDOM].lo_first_share == pytest.approx(0.5, abs=0.01)
     assert shares[Order.ALTERNATE].first_share_min > 0.495
@@ -99,7 +99,7 @@ def test_fixed_puts_the_smaller_id_first_and_random_does_so_half_of_the_time() -
 
 def test_shares_are_about_what_was_asked_and_differ_by_seed() -> None:
     """A tenth of the pairs, half of them reversed; another seed draws others."""
-    one, two = (choose(NAMES, PairsSpec(share=0.1, reverse=0.5), seed) for seed in (1, 2))
+    one, two = (choose_pairs(NAMES, PairsSpec(share=0.1, reverse=0.5), seed) for seed in (1, 2))
     assert len(one) == pytest.approx(4_485, rel=0.1)
     assert one.has_reverse.mean() == pytest.approx(0.5, abs=0.05)
     assert drawn(NAMES, one).keys() != drawn(NAMES, two).keys()
@@ -107,14 +107,14 @@ def test_shares_are_about_what_was_asked_and_differ_by_seed() -> None:
 
 def test_draws_are_the_same_on_every_machine() -> None:
     """Known numbers: a change of the draw would silently ask other pairs."""
-    pairs = choose(["a", "b", "c", "ø"], PairsSpec(share=0.5, reverse=0.5), 7)
+    pairs = choose_pairs(["a", "b", "c", "ø"], PairsSpec(share=0.5, reverse=0.5), 7)
     assert drawn(["a", "b", "c", "ø"], pairs) == KNOWN
     assert pair_id("a", "b") == KNOWN_PAIR_ID
 
 
 def test_asks_are_forward_repeats_then_reverse_repeats() -> None:
     """A reverse ask swaps the items of its forward ask and belongs to the same pair."""
-    pairs = choose(["a", "b", "c"], PairsSpec(order=Order.FIXED, reverse=1.0, repeats=2), 1)
+    pairs = choose_pairs(["a", "b", "c"], PairsSpec(order=Order.FIXED, reverse=1.0, repeats=2), 1)
     plan = showings(pairs, 2)
     rows = list(zip(plan.pair.tolist(), plan.first.tolist(), plan.second.tolist(), plan.is_reverse.tolist(),
                     plan.repeat_no.tolist(), strict=True))  # fmt: skip
@@ -125,14 +125,14 @@ def test_asks_are_forward_repeats_then_reverse_repeats() -> None:
 def test_an_empty_draw_is_refused() -> None:
     """A share that leaves nothing is an error, not an empty study."""
     with pytest.raises(StudyError, match="left none of 1 pairs"):
-        choose(["a", "b"], PairsSpec(share=1e-9), 1)
+        choose_pairs(["a", "b"], PairsSpec(share=1e-9), 1)
 
 
 def test_a_thousand_items_take_about_a_second() -> None:
     """499,500 pairs are chosen and measured in linear time; the bound is generous for slow machines."""
     names = [f"i{number:04d}" for number in range(1_000)]
     start = time.process_time()
-    pairs = choose(names, PairsSpec(), 1)
+    pairs = choose_pairs(names, PairsSpec(), 1)
     balance(names, pairs)
     assert len(pairs) == 499_500
     assert time.process_time() - start < 10

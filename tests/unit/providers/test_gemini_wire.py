@@ -27,7 +27,7 @@ from batchpond.model import (
 from batchpond.providers import registry
 from batchpond.providers.base import ModelSettings
 from batchpond.providers.gemini.batch import Gemini, build_body, payload_line, read_line
-from batchpond.providers.http.retry import retry_after_s
+from batchpond.providers.http.errors import retry_after_s
 from batchpond.study.prices import Prices
 from tests.rigs import simulator
 from tests.rigs.gemini_script import (

@@ -18,9 +18,8 @@ from batchpond.clock import ManualClock, SystemClock
 from batchpond.errors import AccessError, BatchpondError, ProviderError, UsageError
 from batchpond.model import ErrorClass, Unclear
 from batchpond.providers.http.client import HttpError
-from batchpond.providers.http.errors import Answer
+from batchpond.providers.http.errors import RETRY_AFTER_MAX_S, Answer, RetryPolicy, retry_after_s
 from batchpond.providers.http.keys import checked_base, environment_proxy
-from batchpond.providers.http.retry import RETRY_AFTER_MAX_S, RetryPolicy, retry_after_s
 from tests.rigs.hostile_server import drip, eof, hang, hostile, raw, reply, reset
 from tests.rigs.http import CANARY, ENVELOPE, START, client
 

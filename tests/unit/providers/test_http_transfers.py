@@ -18,7 +18,7 @@ from batchpond.clock import SystemClock
 from batchpond.errors import LakeError
 from batchpond.model import Download
 from batchpond.providers.http.client import HttpError, HttpLimits
-from batchpond.providers.http.retry import RetryPolicy
+from batchpond.providers.http.errors import RetryPolicy
 from tests.rigs.hostile_server import drip, hostile, raw, reply, reset
 from tests.rigs.http import ENVELOPE, client
 
@@ -103,6 +103,27 @@ def test_a_gzip_body_is_inflated_once_and_bounded(tmp_path: Path) -> None:
     with hostile(reply(bomb, Content_Encoding="gzip")) as server:
         with pytest.raises(HttpError, match="larger than"):
             client(server.url, limits=limits).download("/f", tmp_path / "bomb")
+        assert len(server.requests) == 1
+    assert not (tmp_path / "bomb").exists()
+
+
+def test_a_gzip_body_of_several_members_is_one_body(tmp_path: Path) -> None:
+    """Defect 4.6: what was packed in pieces is whole, and cut in the last piece it is not."""
+    rows = [b'{"a":%d}\n' % n * 500 for n in range(3)]
+    packed = b"".join(gzip.compress(part) for part in rows)
+    with hostile(reply(packed, Content_Encoding="gzip")) as server:
+        got = client(server.url).download("/f", tmp_path / "part")
+    assert got == Download(len(b"".join(rows)), hashlib.sha256(b"".join(rows)).hexdigest())
+    with hostile(reply(packed[:-9], Content_Encoding="gzip")) as server, pytest.raises(HttpError):
+        client(server.url, retries=RetryPolicy(1)).download("/f", tmp_path / "cut")
+
+
+def test_a_small_body_does_not_become_a_large_file(tmp_path: Path) -> None:
+    """F075, defect 4.4: 100 KB that inflate to a thousand times as much are refused long before the cap on size."""
+    bomb = gzip.compress(b"\0" * (100 << 20))
+    with hostile(reply(bomb, Content_Encoding="gzip")) as server:
+        with pytest.raises(HttpError, match="times its size"):
+            client(server.url).download("/f", tmp_path / "bomb")
         assert len(server.requests) == 1
     assert not (tmp_path / "bomb").exists()
 

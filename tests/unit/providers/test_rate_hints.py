@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from batchpond.providers import registry
 from batchpond.providers.base import NO_HINTS, RateHints
-from batchpond.providers.http.errors import Answer, answer_of
-from batchpond.providers.http.retry import RETRY_AFTER_MAX_S, duration_s, retry_after_s
+from batchpond.providers.http.errors import RETRY_AFTER_MAX_S, Answer, answer_of, duration_s, retry_after_s
 from batchpond.providers.shared.live import ANY_RATES, RateNames, read_hints
 
 NOW = datetime(2026, 11, 21, 10, 0, 0, tzinfo=UTC)

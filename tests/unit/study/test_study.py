@@ -12,7 +12,7 @@ from batchpond.errors import ExitCode, StudyError
 from batchpond.model import ErrorClass
 from batchpond.study.file import example, load, parse_study
 from batchpond.study.spec import ItemsFrom, ItemsSpec, Order, PairsSpec, ShardsSpec, Study, Unsupported
-from batchpond.study.toml import find_line
+from batchpond.study.typed import find_line
 
 MINIMAL = """\
 study = "s"

@@ -13,8 +13,8 @@ from batchpond.errors import LakeError, StudyError
 from batchpond.model import Finish, Outcome, Response, Role, Turn
 from batchpond.tasks import registry, templates
 from batchpond.tasks.base import Judgment, Rule
-from batchpond.tasks.rubrics import Example, Statement
-from batchpond.tasks.tactics import transcript
+from batchpond.tasks.tactics import Tactic, transcript
+from batchpond.tasks.templates import Example, Statement
 from tests.rigs.task import ANY_TEXT, FAILURES, HOSTILE, answered, check_judgment, responses, rule_of, seconds
 
 # By name: a rule, and a text that it reads.
@@ -215,16 +215,52 @@ def test_a_rules_own_values_are_known_placeholders(name: str) -> None:
     assert set(rule.values()) <= set(known) | {"ANSWER_FIRST", "ANSWER_SECOND"} & set(known)
 
 
-def test_a_misspelt_placeholder_is_told() -> None:
-    """It would go out as text; words in braces that are like no placeholder are text."""
-    rule = CASES["ranking"][0]
-    template = templates.Template("t", "{STATMENT} {STATEMENT} {INPUT} {OUTPUT_A} {OUTPUT_B} {NOTHING}")
-    with pytest.raises(StudyError, match=r"\{STATMENT\} is no placeholder") as caught:
-        template.check("t", rule.placeholders)
-    assert caught.value.hint == "did you mean {STATEMENT}?"
-    templates.Template("t", template.text.replace("{STATMENT}", "{x} {")).check("t", rule.placeholders)
-    with pytest.raises(StudyError, match=r"lacks \{OUTPUT_B\}"):
-        templates.Template("t", "{STATEMENT} {INPUT} {OUTPUT_A}").check("t", rule.placeholders)
+@each_case
+def test_a_word_in_braces_is_a_placeholder_or_an_error(name: str) -> None:
+    """A paid model would read it as it stands: D1 of mission, for every task."""
+    rule, _ = CASES[name]
+    text = "\n".join(f"{{{known}}}" for known in rule.placeholders.required)
+    for word in ("{REFERENCE}", "{quality_score}", "{SAMPLE_3}", "{item.author}", "{ " + "INPUT" + " }", "{{name}}"):
+        with pytest.raises(StudyError, match=r"^t\.txt: line \d+: .* is no placeholder here$"):
+            templates.Template("t", f"{text}\n{word}").check("t.txt", rule.placeholders)
+    for meant in ('{"score": 1}', "{}", "{ }", "{1}", "{a, b}", "{a|b}", "{{", "}", "{%x%}", "{a b}"):
+        templates.Template("t", f"{text}\n{meant}").check("t.txt", rule.placeholders)
+
+
+def test_a_misspelt_placeholder_is_told_with_its_line_and_the_names_there_are() -> None:
+    """All of them at once, and how to say that a word is meant."""
+    placeholders = templates.Placeholders(("STATEMENT", "INPUT"), ("OUTPUT",))
+    with pytest.raises(StudyError) as caught:
+        templates.Template("t", "{STATMENT}\n{STATEMENT} {input}\n{INPUT} {json}").check("t.txt", placeholders)
+    assert caught.value.message.splitlines() == [
+        "t.txt: line 1: {STATMENT} is no placeholder here",
+        "t.txt: line 2: {input} is no placeholder here",
+        "t.txt: line 3: {json} is no placeholder here",
+    ]
+    assert caught.value.hint == (
+        "did you mean {STATEMENT} or {INPUT}? placeholders here: {STATEMENT}, {INPUT}, {OUTPUT}; "
+        'what a model is to read as it stands: literal = ["STATMENT", "input", "json"]'
+    )
+
+
+@pytest.mark.parametrize("literal", [["json", "x"], ["{json}", "{x}"]])
+def test_a_declared_word_is_sent_as_it_stands(literal: list[str]) -> None:
+    """With all its braces: a declaration changes nothing of what is asked."""
+    placeholders = templates.Placeholders(("INPUT",), ("OUTPUT",))
+    text = "{INPUT} as {json} and {{x}}"
+    templates.Template("t", text).check("t.txt", placeholders, literal)
+    assert placeholders.fill(text, {"INPUT": "{json}"}) == "{json} as {json} and {{x}}"
+    with pytest.raises(StudyError, match=r"\{OUTPUT\} is filled in here, so it cannot be literal"):
+        templates.Template("t", text).check("t.txt", placeholders, [*literal, "OUTPUT"])
+
+
+def test_what_presses_a_model_has_no_placeholder_but_the_question() -> None:
+    """Phrases are sent as they stand; an opening is filled with the question."""
+    for phrases, opening in ((("Really, {NAME}?",), ""), (("Really?",), "{QUESTION} {NAME}"), (("{QUESTION}",), "")):
+        with pytest.raises(StudyError, match=r"is no placeholder here"):
+            Tactic("t", "doubt", phrases, opening).check("t")
+        if "{NAME}" in phrases[0] + opening:
+            Tactic("t", "doubt", phrases, opening).check("t", ["NAME"])
 
 
 def test_statements_show_what_is_known_of_them() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import StudyError
-from batchpond.tasks.shared.json import CONFLICT, arrays, check_keys, holders, objects
+from batchpond.tasks.structured import CONFLICT, arrays, check_keys, holders, objects
 from tests.rigs.task import ANY_TEXT
 
 KEY = "k"

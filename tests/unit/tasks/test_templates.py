@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, ResponseStatus, Verdict
-from batchpond.tasks import rubrics
+from batchpond.tasks import templates
 from batchpond.tasks.pairwise import PairwiseRule
 from batchpond.tasks.templates import OPTIONAL, PAIRWISE_PLACEHOLDERS, REQUIRED, Template, builtin, listing
 
@@ -65,7 +65,7 @@ def test_built_in_templates_are_complete(template: Template) -> None:
     """Every built-in template has all placeholders and ends by asking for the exact answers."""
     template.check(template.template_id)
     rule = PairwiseRule()
-    trait = rubrics.builtin()["overall_quality"]
+    trait = templates.builtin_rubrics()["overall_quality"]
     values = {"TRAIT_NAME": trait.name, "TRAIT_DESCRIPTION": trait.description,
               "ANSWER_FIRST": rule.answer_first, "ANSWER_SECOND": rule.answer_second}  # fmt: skip
     text = filled(template.text, "One.", "Two.", values)
@@ -79,5 +79,5 @@ def test_built_in_templates_are_complete(template: Template) -> None:
 def test_there_are_five_templates_and_two_rubrics() -> None:
     """The README's lists are what the package brings."""
     assert list(builtin()) == ["concise", "order_warned", "plain", "rubric_first", "step_by_step"]
-    assert [rubric.rubric_id for rubric in rubrics.listing()] == ["organization", "overall_quality"]
+    assert [rubric.rubric_id for rubric in templates.rubric_listing()] == ["organization", "overall_quality"]
     assert len({template.template_hash for template in listing()}) == 5

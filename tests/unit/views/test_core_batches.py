@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ from batchpond.lake.records import (
     Verified,
 )
 from batchpond.lake.schemas import DOUBTS, EVENTS, RAW
+from batchpond.providers import registry
+from batchpond.run.due import is_requeued
 from tests.rigs.events import fact
 from tests.rigs.lakes import BAD, OK, LakeBuilder
 
@@ -120,7 +123,8 @@ def test_the_view_and_the_controller_fold_events_to_the_same_state(wild: LakeBui
     lake_state = fold(read(wild.store))
     rows = wild.query(
         "SELECT attempt_id, attempt_state, batch_id, batch_state, provider_status, n_completed, expires_at,"
-        " input_file_id, n_sends, n_rejections, is_settled, needs_attention, is_terminal FROM attempts ORDER BY 1"
+        " input_file_id, n_sends, n_rejections, is_settled, needs_attention, is_terminal, is_requeued"
+        " FROM attempts ORDER BY 1"
     )
     seen = Counter(row["attempt_state"] for row in rows)
     assert set(seen) == set(Phase), f"the histories do not reach every state: {seen}"
@@ -133,6 +137,15 @@ def test_the_view_and_the_controller_fold_events_to_the_same_state(wild: LakeBui
             a.phase in SETTLED_PHASES, a.needs_attention,
         ), row["attempt_id"]  # fmt: skip
         assert row["is_terminal"] == (a.state is not None and a.state.is_terminal)
+        assert row["is_requeued"] == is_requeued(a)
+
+
+def test_the_view_knows_every_code_that_sends_a_batch_again() -> None:
+    """attempts.sql has the providers' `requeue_codes`, and no other."""
+    sql = (Path(__file__).parents[3] / "sql/1_core/attempts.sql").read_text("utf-8")
+    listed = set(re.findall(r"'(\w+ \w+)'", sql.partition("folded.provider || ' ' ||")[2]))
+    known = {f"{found.name} {code}" for found in registry.descriptors() for code in found.requeue_codes}
+    assert listed == known
 
 
 def test_studies_current_is_the_version_planned_last(lake: LakeBuilder) -> None:
@@ -230,10 +243,10 @@ def test_report_errors_names_what_goes_wrong_with_an_example(lake: LakeBuilder) 
     lake.sent("A1", "S1", ["r0", "r1", "r2"])
     unparsed = {"outcome": "unparsed", "text": "well ..."}
     lake.lines("A1", [{"request_id": "r0"} | BAD | {"error_message": "boom"}, {"request_id": "r1"} | unparsed])
-    lake.ended("A1", "failed", error_code="token_limit_exceeded")
+    lake.ended("A1", "failed", error_code="invalid_request")
     rows = lake.query("SELECT level, outcome, error_code, n, example_message FROM report_errors ORDER BY ALL")
     assert [tuple(row.values()) for row in rows] == [
-        ("batch", "failed", "token_limit_exceeded", 1, "token_limit_exceeded"),
+        ("batch", "failed", "invalid_request", 1, "invalid_request"),
         ("request", "error", "500", 1, "boom"),
         ("request", "missing", None, 1, None),
         ("request", "unparsed", None, 1, "well ..."),

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 from scipy import special, stats
 
-from batchpond.views import scripts
+from batchpond.views import refresh
 
 Numbers = npt.NDArray[np.float64]
 RELATIVE = 1e-9
-FUNCTIONS = [script for script in scripts.scripts() if script.stage == "0_functions"]
+FUNCTIONS = [script for script in refresh.scripts() if script.stage == "0_functions"]
 
 
 @pytest.fixture(scope="module")

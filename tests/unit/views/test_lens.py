@@ -17,7 +17,7 @@ from batchpond import views as lens
 from batchpond.lake import tables
 from batchpond.lake.schemas import EVENTS, IMPORTED_JUDGMENTS, ITEMS, TABLES
 from batchpond.lake.store import LENS
-from batchpond.views import database, forms
+from batchpond.views import database
 from tests.rigs.lakes import LakeBuilder
 
 OTHER_PYTHON = "BATCHPOND_OTHER_PYTHON"  # an interpreter with another line of DuckDB
@@ -121,7 +121,7 @@ def test_views_that_are_tables_have_the_rows_of_the_views_after_each_change(lake
         lake.build()
         with lens.connect(lake.path) as connection, duckdb.connect() as plain:
             plain.execute(lens.ddl(lake.path, lake.store.all_files()))
-            for name in forms.AS_TABLES:
+            for name in database.AS_TABLES:
                 ((kind,),) = connection.execute(
                     "SELECT table_type FROM information_schema.tables WHERE table_name = ?", [name]
                 ).fetchall()
@@ -133,7 +133,7 @@ def test_views_that_are_tables_have_the_rows_of_the_views_after_each_change(lake
 
 def test_only_what_has_a_row_per_study_or_attempt_is_a_table() -> None:
     """A lens is copied whenever something is published: it holds nothing that has a row per request."""
-    assert {view.grain for view in lens.views() if view.name in forms.AS_TABLES} == {"study", "attempt_id"}
+    assert {view.grain for view in lens.views() if view.name in database.AS_TABLES} == {"study", "attempt_id"}
 
 
 def test_a_reader_beside_a_writer_never_sees_attempts_of_another_moment_than_their_events(lake: LakeBuilder) -> None:

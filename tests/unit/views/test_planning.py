@@ -12,7 +12,7 @@ from typing import Any
 
 from batchpond import views
 from batchpond.lake.schemas import TABLES
-from batchpond.views import forms, scripts
+from batchpond.views import database, refresh
 
 # Operators of a plan that is not optimised, in DuckDB 2.0; other lines differ by a few in a hundred.
 OF_ONE_VIEW_MAX = 500
@@ -28,11 +28,11 @@ def _n_operators(node: dict[str, Any]) -> int:
 def _sizes() -> dict[str, int]:
     """Return how many operators each view has over the tables of an empty lens."""
     with views.empty() as connection:
-        forms.as_tables(connection, TABLES)
+        database.as_tables(connection, TABLES)
         connection.execute("PRAGMA disable_optimizer")
         plans = {
             script.name: connection.execute(f"EXPLAIN (FORMAT json) SELECT * FROM {script.name}").fetchall()[0][1]
-            for script in scripts.scripts()
+            for script in refresh.scripts()
             if script.views
         }
     return {name: sum(map(_n_operators, json.loads(plan))) for name, plan in plans.items()}
@@ -52,8 +52,8 @@ def test_views_that_many_others_read_stay_small() -> None:
 
 def test_no_macro_stands_in_the_argument_of_a_macro() -> None:
     """An argument is copied wherever the macro names it: nested calls multiply. A column or LAMBDA binds it once."""
-    macros = {name for script in scripts.scripts() for name in script.macros}
-    assert [found for script in scripts.scripts() for found in _nested(script.text, macros)] == []
+    macros = {name for script in refresh.scripts() for name in script.macros}
+    assert [found for script in refresh.scripts() for found in _nested(script.text, macros)] == []
 
 
 def test_a_macro_in_the_argument_of_a_macro_is_found() -> None:

@@ -24,7 +24,7 @@ import pytest
 import yaml
 
 from batchpond import views
-from batchpond.views.scripts import parse, sql_folder
+from batchpond.views.refresh import parse, sql_folder
 from tests.rigs.sql import TESTS, Row, differs, judged, judged_items, read_csv, result, table, views_over
 
 CASES = TESTS / "cases"

@@ -12,11 +12,11 @@ from batchpond import views
 from batchpond.errors import LakeError
 from batchpond.lake.attempts import Phase
 from batchpond.lake.schemas import TABLES
-from batchpond.views import scripts
+from batchpond.views import refresh
 from tests.rigs import sql_readme
 from tests.rigs.sql import views_over
 
-SCRIPTS = {script.name: script for script in scripts.scripts()}
+SCRIPTS = {script.name: script for script in refresh.scripts()}
 METRICS = [name for name, script in SCRIPTS.items() if script.stage == sql_readme.METRICS]
 CLAUSES = "between by exists is join macro materialized nulls over partition recursive rows"
 OF_A_COLUMN = ("_lo", "_hi", "_se")
@@ -25,7 +25,7 @@ by_name = pytest.mark.parametrize("script", VIEW_SCRIPTS, ids=lambda script: scr
 
 
 @by_name
-def test_a_view_file_holds_one_view_of_its_name_under_a_full_header(script: scripts.Script) -> None:
+def test_a_view_file_holds_one_view_of_its_name_under_a_full_header(script: refresh.Script) -> None:
     """grain, question, source, then one CREATE OR REPLACE VIEW."""
     assert {"grain", "question", "source"} <= set(script.header)
     assert all(script.header.values())
@@ -35,7 +35,7 @@ def test_a_view_file_holds_one_view_of_its_name_under_a_full_header(script: scri
 
 
 @by_name
-def test_a_view_uses_no_json_and_joins_by_name(script: scripts.Script) -> None:
+def test_a_view_uses_no_json_and_joins_by_name(script: refresh.Script) -> None:
     """No JSON functions, and no comma joins or CTEs that hide what a file depends on."""
     code = re.sub(r"--[^\n]*", "", script.text)
     assert not re.search(r"\bjson|->", code, re.IGNORECASE)
@@ -82,7 +82,7 @@ def test_order_follows_from_what_a_file_reads(tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / f"{name}.sql").write_text(text)
-    names = [script.name for script in scripts.load(tmp_path)]
+    names = [script.name for script in refresh.load(tmp_path)]
     assert names.index("b") < names.index("c") < names.index("a")
     assert names.index("f") < names.index("a")
 
@@ -93,7 +93,7 @@ def test_a_circle_of_views_is_an_error_that_names_it(tmp_path: Path) -> None:
     for one, other in (("a", "b"), ("b", "a")):
         (tmp_path / "1_a" / f"{one}.sql").write_text(f"CREATE OR REPLACE VIEW {one} AS SELECT * FROM {other};")
     with pytest.raises(LakeError, match=r"circle: (a -> b -> a|b -> a -> b)"):
-        scripts.load(tmp_path)
+        refresh.load(tmp_path)
 
 
 def test_a_name_defined_twice_is_an_error(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_name_defined_twice_is_an_error(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / f"{folder}.sql").write_text("CREATE OR REPLACE VIEW x AS SELECT 1;")
     with pytest.raises(LakeError, match=r"1_a\.sql and 2_b\.sql"):
-        scripts.load(tmp_path)
+        refresh.load(tmp_path)
 
 
 # --- headers --------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def test_a_metric_without_a_key_is_refused(key: str) -> None:
     full = SCRIPTS["metric_consistency"].text
     kept = re.sub(rf"-- {key}:.*\n(--  .*\n)*", "", full)
     assert kept != full
-    assert sql_readme.lacking(scripts.parse("metric_x", sql_readme.METRICS, kept)) == [f"metric_x has no {key}:"]
+    assert sql_readme.lacking(refresh.parse("metric_x", sql_readme.METRICS, kept)) == [f"metric_x has no {key}:"]
 
 
 def test_an_estimator_that_is_prose_is_refused() -> None:
@@ -128,9 +128,9 @@ def test_an_estimator_that_is_prose_is_refused() -> None:
     full = SCRIPTS["metric_consistency"].text
     prose = full.replace("- consistency_decided: ", "- the rate of consistent wins, ")
     assert prose != full
-    assert sql_readme.lacking(scripts.parse("metric_x", sql_readme.METRICS, prose))
+    assert sql_readme.lacking(refresh.parse("metric_x", sql_readme.METRICS, prose))
     grain, question, *rest = full.splitlines(keepends=True)
-    swapped = scripts.parse("metric_x", sql_readme.METRICS, "".join([question, grain, *rest]))
+    swapped = refresh.parse("metric_x", sql_readme.METRICS, "".join([question, grain, *rest]))
     assert sql_readme.lacking(swapped)
 
 
@@ -159,7 +159,7 @@ def test_a_list_in_a_header_keeps_its_lines() -> None:
     """A line indented further continues the item above it; a line that only looks like a key is not one."""
     lists = "-- estimators:\n--   - a: one\n--     more: of it\n--   - b: two\n"
     text = f"-- question: What?\n{lists}-- nulls: none.\n\nSELECT"
-    header = scripts.parse("x", sql_readme.METRICS, text).header
+    header = refresh.parse("x", sql_readme.METRICS, text).header
     assert header == {"question": "What?", "estimators": "- a: one more: of it\n- b: two", "nulls": "none."}
 
 
@@ -180,7 +180,7 @@ def test_the_states_of_attempts_are_those_of_the_fold() -> None:
 
 def test_the_page_about_the_views_is_up_to_date() -> None:
     """`python -m tests.rigs.sql_readme` was run after the last change."""
-    assert (scripts.sql_folder() / "README.md").read_text("utf-8") == sql_readme.render()
+    assert (refresh.sql_folder() / "README.md").read_text("utf-8") == sql_readme.render()
 
 
 def test_the_page_opens_with_one_line_for_each_view() -> None:

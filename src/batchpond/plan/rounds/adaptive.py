@@ -17,10 +17,10 @@ import numpy as np
 
 from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.plan.pairs import Pairs
-from batchpond.stats import arrays, map_fit, next_pairs, ranking, votes
+from batchpond.plan.items import Pairs
+from batchpond.stats import adaptive, arrays, ranking, votes
+from batchpond.stats.adaptive import Belief, Candidates
 from batchpond.stats.arrays import Bools, Floats, Ints, Keys
-from batchpond.stats.next_pairs import Belief, Candidates
 from batchpond.stats.votes import Votes
 from batchpond.study.spec import AdaptiveSpec, PairsSpec
 
@@ -199,12 +199,12 @@ class _Cell:
         if not any(self.asked.verdict[at] for at in np.flatnonzero(self.asked.round_no == rounds[-1]).tolist()):
             return Stop.SILENT
         training = self.asked.votes(self.n, held_out=False)
-        found = map_fit.fit(training)
+        found = adaptive.fit(training)
         stop = self._stop(found)
         return stop or self._chosen(found, training, n_left) or Stop.PAIRS
 
     def _first(self) -> list[Choice]:
-        edges = next_pairs.balanced(self.n, self.rules.first_per_item, self.round_seed, self.pool)
+        edges = adaptive.balanced(self.n, self.rules.first_per_item, self.round_seed, self.pool)
         pairs = list(zip(edges.lo.tolist(), edges.hi.tolist(), strict=True))
         if self.spec.count is not None and len(pairs) > self.spec.count:
             order = arrays.permutation(self.round_seed, len(pairs)).tolist()
@@ -237,12 +237,12 @@ class _Cell:
             numbers.append(drawn[hits])
         return np.concatenate(kept), np.concatenate(numbers)
 
-    def _stop(self, found: map_fit.MapFit) -> Stop | None:
+    def _stop(self, found: adaptive.MapFit) -> Stop | None:
         if self._is_precise(found):
             return Stop.PRECISE
         return Stop.STALE if self._is_stale(found) else None
 
-    def _is_precise(self, found: map_fit.MapFit) -> bool:
+    def _is_precise(self, found: adaptive.MapFit) -> bool:
         """Whether neighbours are told apart, and ranks known, as well as asked for; not asked for, never."""
         rules = self.rules
         if rules.stop_gap_z is None and rules.stop_rank_width is None:
@@ -257,16 +257,16 @@ class _Cell:
         is_apart = rules.stop_gap_z is None or gap_z >= rules.stop_gap_z
         return is_apart and (rules.stop_rank_width is None or width <= rules.stop_rank_width)
 
-    def _is_stale(self, found: map_fit.MapFit) -> bool:
+    def _is_stale(self, found: adaptive.MapFit) -> bool:
         """Whether the last two rounds foretell what was held out no better than the answers before them."""
         held_out, rounds = self.asked.votes(self.n, held_out=True), self.asked.rounds
         if not self.rules.stop_stale or len(rounds) < 3 or held_out.without_ties().total.sum() < HELD_OUT_MIN:
             return False
-        earlier = [map_fit.fit(self.asked.votes(self.n, held_out=False, until=number)) for number in rounds[-3:-1]]
-        losses = [found.log_loss for found in (map_fit.predict(fit, held_out) for fit in (*earlier, found)) if found]
+        earlier = [adaptive.fit(self.asked.votes(self.n, held_out=False, until=number)) for number in rounds[-3:-1]]
+        losses = [found.log_loss for found in (adaptive.predict(fit, held_out) for fit in (*earlier, found)) if found]
         return min(losses[1:]) >= losses[0]
 
-    def _chosen(self, found: map_fit.MapFit, training: Votes, n_left: int) -> list[Choice]:
+    def _chosen(self, found: adaptive.MapFit, training: Votes, n_left: int) -> list[Choice]:
         n_gain = _size(self.n, self.rules.per_item)
         if n_gain + sum(_extra(n_gain, self.spec)) > n_left:
             n_gain = max(1, int(n_left / (1 + self.rules.holdout + self.spec.reverse)))
@@ -285,9 +285,9 @@ class _Cell:
         return np.asarray(keys[np.argsort(drawn, kind="stable")])
 
     def _by_gain(
-        self, found: map_fit.MapFit, training: Votes, n_wanted: int, reversed_now: set[int]
+        self, found: adaptive.MapFit, training: Votes, n_wanted: int, reversed_now: set[int]
     ) -> list[tuple[int, Purpose, float | None]]:
-        lo, hi = next_pairs.within_reach(found.theta, self.round_seed)
+        lo, hi = adaptive.within_reach(found.theta, self.round_seed)
         keys = lo * self.n + hi
         spent = {key for key, n_orders in self.orders.items() if n_orders > 1}
         out = np.array(sorted(spent | reversed_now | set(self.pool.tolist())), dtype=np.int64)
@@ -299,7 +299,7 @@ class _Cell:
         factor *= worth_of[lo] + worth_of[hi]
         drawn = arrays.of_pairs(self.item_keys[lo], self.item_keys[hi], self.round_seed)
         cap = math.ceil(CAP_SHARE * self.rules.per_item)
-        picked = next_pairs.pick(belief, Candidates(lo, hi, factor, drawn), n_wanted, cap)
+        picked = adaptive.pick(belief, Candidates(lo, hi, factor, drawn), n_wanted, cap)
         worth = picked.gain / factor[picked.place]
         return [
             (key, Purpose.GAIN, gain)
@@ -309,8 +309,8 @@ class _Cell:
     def _worth_of(self, belief: Belief) -> Floats:
         """Return what knowing more of each item is worth: in ranks, or for who is at the top."""
         if self.rules.top_k is None:
-            return next_pairs.crowding(belief)
-        return next_pairs.top_openness(belief, self.rules.top_k, self.round_seed)
+            return adaptive.crowding(belief)
+        return adaptive.top_openness(belief, self.rules.top_k, self.round_seed)
 
     def _placed(self, pairs: Sequence[tuple[int, int, Purpose, float | None]]) -> list[Choice]:
         """Give each pair its order: the other one if it was asked, else who stood first less often is first."""

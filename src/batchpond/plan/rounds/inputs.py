@@ -2,6 +2,7 @@
 
 An entry is known by its statement and its text, so that the same entry of two models, of two rounds, or of an
 answer that came late by a retry is one row, and no other row changes its name because of it.
+`query` is how all rounds ask the lake's views.
 """
 
 from __future__ import annotations
@@ -17,9 +18,23 @@ from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.lake.store import Store
 from batchpond.plan.asks import PLACES, Ask, SourceRow, asks
-from batchpond.plan.rounds.query import GOOD, query
 from batchpond.study.spec import Kept, StagedStudy, StageSpec
 from batchpond.tasks.inputs import InputsRule, Question, entries, promising, same, select
+from batchpond.views import stream_query
+
+QUERY_TIMEOUT_S: Final = 600.0
+ROWS_MAX: Final = 5_000_000
+READ_ROWS: Final = 1_000
+GOOD: Final = "outcome IN ('decided', 'tie')"
+CHOSEN: Final = f"""
+WITH chosen AS (
+  SELECT * FROM results
+  WHERE study = $study AND stage = $stage AND {GOOD} AND (
+    $where
+  )
+)
+"""
+"""What a stage came to, as far as a condition chooses it."""
 
 AVOID_MAX: Final = 100
 """How many questions a further round is told to leave out; more would cost more than repetitions do."""
@@ -47,6 +62,16 @@ GROUP BY unit_id
 _ASKED: Final = """
 SELECT DISTINCT item_first FROM plan_current WHERE study = $study AND list_contains($stages, stage)
 """
+
+
+def query(store: Store, sql: str, where: str | None = None, **values: object) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one SELECT over the lake's views; `$name` in it stands for a value, `$where` for SQL."""
+    if where is not None:
+        sql = sql.replace("$where", where)
+    found = stream_query(store.path, sql, timeout_s=QUERY_TIMEOUT_S, max_rows=ROWS_MAX, values=values or None)
+    for batch in found:
+        for start in range(0, batch.num_rows, READ_ROWS):
+            yield from batch.slice(start, READ_ROWS).to_pylist()
 
 
 def entry_rows(store: Store, study: str, sources: Sequence[StageSpec], where: str = "true") -> list[SourceRow]:

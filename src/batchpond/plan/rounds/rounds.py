@@ -20,12 +20,12 @@ from typing import Final
 import orjson
 
 from batchpond.lake import failpoints, tables
-from batchpond.lake.records import Event, Lost, Mismatch, Resolved, Rounds, Verified
+from batchpond.lake.records import COMPLETE, INCOMPLETE, Event, Rounds
 from batchpond.lake.store import Store
 from batchpond.plan.asks import Ask
 from batchpond.plan.blocks import Grid, Round
 from batchpond.plan.cells import ModelConfig, make_model_configs, stage_in_cells
-from batchpond.plan.rounds.query import GOOD, query
+from batchpond.plan.rounds.inputs import GOOD, query
 from batchpond.plan.rounds.source import asks_by_now
 from batchpond.plan.versions import sampled
 from batchpond.plan.write import ask_id, planned_asks, publish
@@ -35,9 +35,6 @@ from batchpond.views.refresh import refresh
 
 INPUT_TABLES: Final = ("items", "rubrics", "templates", "requests", "plan")
 FIRST_ROUND: Final = 1
-COMPLETE: Final = "complete"
-INCOMPLETE: Final = "incomplete"
-_SETTLING: Final = (Verified, Mismatch, Lost, Resolved)
 # An answer that its task has not read yet is as good as on its way.
 _OPEN: Final = "outcome IS NULL"
 
@@ -114,11 +111,6 @@ def not_in_part(staged: StagedStudy) -> StageSpec | None:
         if stage.waits and (is_of_all or stage.rows.kept is not None or stage.rows.lacking is not None):
             return stage
     return None
-
-
-def may_have_answers(events: Iterable[Event], last: Rounds) -> bool:
-    """Whether a look at the answers is due by the version's latest `round` event."""
-    return last.progress != COMPLETE or any(isinstance(event, _SETTLING) and event.ord > last.ord for event in events)
 
 
 @dataclass

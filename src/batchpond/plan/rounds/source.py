@@ -34,8 +34,7 @@ from batchpond.plan.items import Item
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds import talk as stage_talk
 from batchpond.plan.rounds.adaptive import Asked, Stop
-from batchpond.plan.rounds.inputs import entry_rows, further_asks, kept_rows
-from batchpond.plan.rounds.query import CHOSEN, GOOD, query
+from batchpond.plan.rounds.inputs import CHOSEN, GOOD, entry_rows, further_asks, kept_rows, query
 from batchpond.plan.rounds.talk import Talk
 from batchpond.study.spec import CONVERSATION, INPUTS, PAIR_TASKS, StagedStudy, StageSpec
 

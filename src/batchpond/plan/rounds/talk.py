@@ -10,8 +10,8 @@ from batchpond.model import Role, Turn
 from batchpond.plan.asks import Ask, SourceRow
 from batchpond.study.spec import StageSpec
 from batchpond.tasks import tactics as pressure_tactics
-from batchpond.tasks.rubrics import Rubric
 from batchpond.tasks.tactics import Tactic, transcript
+from batchpond.tasks.templates import Rubric
 
 PLACES: Final = ("conversation", "first_output", "pressure", "turn")
 """What a row to judge has more than others, as placeholders in small letters."""

@@ -25,7 +25,7 @@ from batchpond.model import (
 )
 from batchpond.providers.anthropic.body import MESSAGES, VERSIONS, build_body, endpoint_for, payload_line, version_of
 from batchpond.providers.anthropic.lines import read_answer, read_line
-from batchpond.providers.anthropic.models import accepted_thinking, caveats
+from batchpond.providers.anthropic.models import accepted_thinking, caveats, nearest
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http.client import JsonStream
 from batchpond.providers.http.errors import AckRule
@@ -51,6 +51,7 @@ _HEAD, _TAIL = b'{"requests":[', b"]}"
 
 DESCRIPTOR: Final = Descriptor(
     name="anthropic",
+    batch_id_prefix="msgbatch_",
     default_base_url="https://api.anthropic.com",
     base_url_env="ANTHROPIC_BASE_URL",
     key_env=("ANTHROPIC_API_KEY",),
@@ -62,6 +63,7 @@ DESCRIPTOR: Final = Descriptor(
     create_deadline_s=600.0,
     settle_s=1_800.0,
     results_retention_days=29,
+    has_known_retention=True,
     has_token=False,
     takes_schema=True,
     caveats=(
@@ -83,6 +85,7 @@ DESCRIPTOR: Final = Descriptor(
     headers=(("anthropic-version", VERSIONS[MESSAGES]),),
     scope_headers=("anthropic-organization-id", "anthropic-workspace-id"),
     modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
+    nearest=nearest,
 )
 
 _STATES: Final = {

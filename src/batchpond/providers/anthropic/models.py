@@ -15,6 +15,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
+from batchpond.providers.shared import known
+
 BUDGET_MIN_TOKENS: Final = 1_024  # [sdk] thinking_config_enabled_param.py
 # What a thinking word means in tokens where a model takes budgets; batchpond's own scale.
 BUDGETS: Final = {
@@ -55,7 +57,6 @@ class Family:
     takes_budget: bool = False
     takes_sampling: bool = False
     hides_thoughts: bool = True
-    retires_on: str | None = None
     is_known: bool = True
 
     @property
@@ -89,9 +90,9 @@ def _either(prefix: str) -> Family:
     return Family(prefix, efforts, Off.DISABLED, None, 128_000, source, True, True, hides_thoughts=False)
 
 
-def _budget(prefix: str, retires_on: str | None = None) -> Family:
+def _budget(prefix: str) -> Family:
     source = "[pai] [litellm] [docs]: a budget; no adaptive thinking"
-    return Family(prefix, (), Off.DISABLED, None, 64_000, source, True, True, False, retires_on)
+    return Family(prefix, (), Off.DISABLED, None, 64_000, source, True, True, False)
 
 
 FAMILIES: Final = (
@@ -111,11 +112,11 @@ FAMILIES: Final = (
     _either("claude-opus-4-6"),
     _either("claude-sonnet-4-6"),
     _budget("claude-opus-4-5"),
-    _budget("claude-sonnet-4-5", "2026-11-30"),
+    _budget("claude-sonnet-4-5"),
     _budget("claude-haiku-4-5"),
 )
 _UNKNOWN: Final = Family(
-    "", EFFORTS, Off.DISABLED, "high", 1_000_000, "not in the table", True, True, True, None, is_known=False
+    "", EFFORTS, Off.DISABLED, "high", 1_000_000, "not in the table", True, True, True, is_known=False
 )
 
 
@@ -140,21 +141,23 @@ def accepted_thinking(model: str) -> tuple[str, ...]:
     return (*family.words, *budget)
 
 
+def nearest(model: str) -> tuple[str, ...] | None:
+    """Return the names of the table that are most like a model's, None where it is there itself."""
+    return None if family_of(model).is_known else known.nearest(model, [family.prefix for family in FAMILIES])
+
+
 def caveats(model: str) -> tuple[str, ...]:
     """Return what a person should know about a model before money is spent on it."""
     family = family_of(model)
     if not family.is_known:
         return (
-            f"{model}: not in batchpond's table of Anthropic models; thinking is sent as newer models take it, "
-            "and what the model refuses comes back as errored rows",
+            f"{model}: not in batchpond's table of Anthropic models; thinking is sent as newer models take it, a "
+            "temperature only at /v1/messages@2023-06-01, and what the model refuses comes back as errored rows",
         )
-    found = []
-    if family.thinks_by_default:
-        how = 'unless thinking is "none"' if family.off else "and cannot be kept from it"
-        found.append(
-            f"{model} thinks by default {how}; thinking is billed as output and counts against max_output_tokens: "
-            "leave room for thousands of tokens, or answers come back cut off and empty"
-        )
-    if family.retires_on is not None:
-        found.append(f"{model} is served until {family.retires_on}; requests that have not run by then fail")
-    return tuple(found)
+    if not family.thinks_by_default:
+        return ()
+    how = 'unless thinking is "none"' if family.off else "and cannot be kept from it"
+    return (
+        f"{model} thinks by default {how}; thinking is billed as output and counts against max_output_tokens: "
+        "leave room for thousands of tokens, or answers come back cut off and empty",
+    )

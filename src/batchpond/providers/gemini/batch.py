@@ -32,7 +32,7 @@ from batchpond.model import (
 from batchpond.providers.base import Descriptor
 from batchpond.providers.gemini.body import GENERATE, build_body, endpoint_for, payload_line
 from batchpond.providers.gemini.lines import is_blank, read_answer, read_line, read_status
-from batchpond.providers.gemini.models import accepted_thinking, caveats
+from batchpond.providers.gemini.models import accepted_thinking, caveats, nearest
 from batchpond.providers.http import keys, transfers
 from batchpond.providers.http.client import HttpClient, segment
 from batchpond.providers.http.errors import AckRule, Answer, error_class_of
@@ -66,6 +66,7 @@ __all__ = [
 
 DESCRIPTOR: Final = Descriptor(
     name="gemini",
+    batch_id_prefix="batches/",
     default_base_url="https://generativelanguage.googleapis.com",
     base_url_env="GOOGLE_GEMINI_BASE_URL",
     key_env=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
@@ -98,6 +99,7 @@ DESCRIPTOR: Final = Descriptor(
         "retention of results: deleted with the batch, otherwise not documented; 2 days is the input's, to be safe",
         "settle time: twice the create deadline and 5 minutes, at least 15 minutes",
     ),
+    nearest=nearest,
 )
 
 _FILE_NOT_READY: Final = re.compile(r"(?i)file .*not in an active state")

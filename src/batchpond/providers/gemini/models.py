@@ -17,6 +17,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
+from batchpond.providers.shared import known
+
 WORDS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _LEVELS: Final = ("minimal", "low", "medium", "high", "xhigh")
 _WORD_TOKENS: Final = {"low": 1_024, "medium": 8_192, "high": 24_576}  # [compat]
@@ -121,6 +123,11 @@ def family_of(model: str) -> Family:
 def accepted_thinking(model: str, endpoint: str = "") -> tuple[str, ...]:  # noqa: ARG001  # Gemini has one endpoint
     """Return the thinking words that a model accepts; where it has a budget, numbers of tokens besides."""
     return family_of(model).words
+
+
+def nearest(model: str) -> tuple[str, ...] | None:
+    """Return the names of the table that are most like a model's, None where it is there itself."""
+    return None if family_of(model).is_known else known.nearest(model, [family.prefix for family in FAMILIES])
 
 
 def caveats(model: str) -> tuple[str, ...]:

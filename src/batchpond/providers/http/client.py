@@ -7,6 +7,7 @@ exception that leaves this module refers to a request, so none can show a header
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,19 +29,23 @@ from batchpond.providers.http import transfers
 from batchpond.providers.http.connections import Auth, Deadline, FixedAuth, KeyGuard, LaneTransport, failure, within
 from batchpond.providers.http.errors import (
     AckRule,
+    Again,
     Answer,
     Fault,
     HttpError,
     Place,
+    RetryPolicy,
+    RetryReason,
     Shape,
     answer_of,
     error_class_of,
     final,
     judge_create,
+    reason_for_status,
     redirect_host,
+    repeat,
 )
 from batchpond.providers.http.keys import checked_base, origin_of, redirect_target
-from batchpond.providers.http.retry import Again, RetryPolicy, RetryReason, reason_for_status, run
 from batchpond.text import Secret, guard_loggers, redact
 
 __all__ = ["Broken", "HttpClient", "HttpError", "HttpLimits", "JsonStream", "Unsent"]
@@ -440,8 +445,11 @@ class HttpClient:
     ) -> T | Again | Fault:
         """Get content from where it is, following redirects to the hosts of content without the key."""
         request = self._request("GET", path)
-        for _ in range(_HOPS_MAX):
+        for hop in range(_HOPS_MAX):
             result = self._exchange(request, seconds, consume)
+            if hop and isinstance(result, Again) and result.reason is RetryReason.CONNECT:
+                # The provider itself was reached: a host of one file's content says nothing about it.
+                return dataclasses.replace(result, reason=RetryReason.CONNECTION_LOST)
             target = self._content_target(result, request)
             if target is None:
                 return result
@@ -474,7 +482,7 @@ class HttpClient:
         def on_wait(last: Again, seconds: float) -> None:
             _log.info("%s at %s: %s; again in %.1f s", name, self.host, last.reason, seconds)
 
-        return run(attempt, self._retries, self._clock, name, on_wait)
+        return repeat(attempt, self._retries, self._clock, name, on_wait)
 
     def _final(self, result: object, call: str, allow: frozenset[int] = frozenset(), shape: Shape = dict) -> Answer:
         place = Place(f"{call} at {self.host}", self._base_url, self._key_name)

@@ -23,9 +23,8 @@ import httpx
 
 from batchpond.clock import Clock
 from batchpond.errors import AccessError
-from batchpond.providers.http.errors import Fault
+from batchpond.providers.http.errors import Again, Fault, RetryReason
 from batchpond.providers.http.keys import Origin, environment_proxy, origin_of
-from batchpond.providers.http.retry import Again, RetryReason
 from batchpond.text import Secret, redact
 
 _KEEPALIVE_IDLE_S: Final = 60

@@ -26,12 +26,13 @@ from batchpond.clock import Clock
 from batchpond.errors import LakeError
 from batchpond.model import Download
 from batchpond.providers.http.connections import Deadline
-from batchpond.providers.http.errors import Answer, Fault
-from batchpond.providers.http.retry import Again, RetryReason
+from batchpond.providers.http.errors import Again, Answer, Fault, RetryReason
 
 # --- downloads ------------------------------------------------------------------------------------
 
 _INFLATE_BYTES: Final = 1 << 20
+_INFLATED_FREE_BYTES: Final = 64 << 20
+_RATIO_MAX: Final = 200
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _MADE_BYTES: Final = 1 << 34
 
@@ -62,19 +63,28 @@ class Slowness:
 
 
 class _Gunzip:
-    """Inflates in bounded steps, so that a small body cannot become a large buffer."""
+    """Inflates in bounded steps, so that a small body cannot become a large buffer, nor a large file.
+
+    A body may be of several members, one after the other, as gzip files may.
+    """
 
     def __init__(self) -> None:
         self._inflater = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        self._n_packed = self._n_inflated = 0
 
     def pieces(self, chunk: bytes) -> Iterable[bytes]:
+        self._n_packed += len(chunk)
         while chunk:
             if self._inflater.eof:
-                raise Refused("the gzip body has bytes after its end")
+                self._inflater = zlib.decompressobj(16 + zlib.MAX_WBITS)
             try:
-                yield self._inflater.decompress(chunk, _INFLATE_BYTES)
+                piece = self._inflater.decompress(chunk, _INFLATE_BYTES)
             except zlib.error as error:
                 raise Refused(f"the gzip body is damaged ({error})") from None
+            self._n_inflated += len(piece)
+            if self._n_inflated > max(_INFLATED_FREE_BYTES, self._n_packed * _RATIO_MAX):
+                raise Refused(f"the gzip body inflates to more than {_RATIO_MAX} times its size, as no answers do")
+            yield piece
             chunk = self._inflater.unconsumed_tail or self._inflater.unused_data
 
     @property

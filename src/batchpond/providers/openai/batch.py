@@ -14,7 +14,7 @@ from batchpond.providers.base import Descriptor
 from batchpond.providers.http.errors import Answer, ApiError, error_class_of
 from batchpond.providers.openai.body import CHAT, RESPONSES, build_body, endpoint_for, payload_line
 from batchpond.providers.openai.lines import read_answer, read_line
-from batchpond.providers.openai.models import accepted_thinking, caveats
+from batchpond.providers.openai.models import accepted_thinking, caveats, nearest
 from batchpond.providers.shared.batches import FilesClient, rejection
 from batchpond.providers.shared.live import REQUESTS_AND_TOKENS, LiveApi
 
@@ -34,6 +34,7 @@ __all__ = [
 
 DESCRIPTOR: Final = Descriptor(
     name="openai",
+    batch_id_prefix="batch_",
     default_base_url="https://api.openai.com/v1",
     base_url_env="OPENAI_BASE_URL",
     key_env=("OPENAI_API_KEY",),
@@ -45,6 +46,7 @@ DESCRIPTOR: Final = Descriptor(
     create_deadline_s=120.0,
     settle_s=900.0,
     results_retention_days=30,
+    has_known_retention=True,
     has_token=True,
     caveats=(
         "OpenAI deletes result files 30 days after a batch ends: sync before that",
@@ -63,6 +65,7 @@ DESCRIPTOR: Final = Descriptor(
     takes_schema=True,
     header_env=(("OpenAI-Organization", "OPENAI_ORG_ID"), ("OpenAI-Project", "OPENAI_PROJECT_ID")),
     scope_headers=("openai-organization", "openai-project"),
+    nearest=nearest,
 )
 
 # The validator was seen to miss files that exist (recorded 2026-08): sending again later helps.

@@ -14,6 +14,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
+from batchpond.providers.shared import known
+
 WORDS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
@@ -138,6 +140,11 @@ def accepted_thinking(model: str, endpoint: str) -> tuple[str, ...]:
     words = family_of(model).thinking
     is_chat = endpoint.endswith("/chat/completions") and family_of(model).is_known
     return tuple(word for word in words if not (is_chat and word == "max"))
+
+
+def nearest(model: str) -> tuple[str, ...] | None:
+    """Return the names of the table that are most like a model's, None where it is there itself."""
+    return None if family_of(model).is_known else known.nearest(model, [family.prefix for family in FAMILIES])
 
 
 def caveats(model: str) -> tuple[str, ...]:

@@ -296,8 +296,8 @@ def _standing(*, is_all: bool, is_closing: bool, is_final: bool) -> tuple[BatchS
 
 
 def _prefix(token: str) -> str:
-    match = TOKEN.fullmatch(token)
-    return ids.custom_id_prefix(match.group(1) if match else token)
+    named = ids.lake_and_attempt(token)
+    return ids.custom_id_prefix(named[1] if named else token)
 
 
 def _record(path: Path) -> dict[str, Any]:

@@ -160,7 +160,7 @@ def _check_same_request(part: Part, file: IO[bytes]) -> None:
 FOLDER_ENV: Final = "BATCHPOND_FILES"
 HOST_MARK: Final = "files:"
 OUTBOX, INBOX = "outbox", "inbox"
-TOKEN: Final = re.compile(rf"{ids.TOKEN_PREFIX}-[a-z2-7]+-([a-z2-7]{{26}})-[a-z2-7]{{8}}")
+TOKEN: Final = ids.TOKEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,18 @@ from batchpond.providers.base import (
 )
 from batchpond.providers.http import keys
 from batchpond.providers.http.client import Broken, HttpClient, HttpLimits, ProviderClient, Unsent
-from batchpond.providers.http.errors import Answer, ApiError, Fault, HttpError, Shape, classify, read_any, redirect_host
-from batchpond.providers.http.retry import RetryPolicy, duration_s
+from batchpond.providers.http.errors import (
+    Answer,
+    ApiError,
+    Fault,
+    HttpError,
+    RetryPolicy,
+    Shape,
+    classify,
+    duration_s,
+    read_any,
+    redirect_host,
+)
 from batchpond.providers.shared.lines import load_answer
 from batchpond.text import redact
 

@@ -60,6 +60,7 @@ __all__ = [
 
 DESCRIPTOR: Final = Descriptor(
     name="vertex",
+    batch_id_prefix="projects/",
     default_base_url="https://aiplatform.googleapis.com",
     base_url_env="GOOGLE_VERTEX_BASE_URL",
     key_env=("GOOGLE_OAUTH_ACCESS_TOKEN", "CLOUDSDK_AUTH_ACCESS_TOKEN"),
@@ -100,6 +101,7 @@ DESCRIPTOR: Final = Descriptor(
         "retention of results: the bucket's own rules; 365 days stand for that here",
         "settle time: twice the create deadline and 5 minutes, at least 15 minutes",
     ),
+    nearest=lambda model: gemini_models.nearest(bare_model(model)),
 )
 
 _JOB: Final = re.compile(r"projects/[^/]+/locations/[^/]+/batchPredictionJobs/([^/]+)")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchpond.stats import map_fit, votes
-from batchpond.stats.map_fit import Prediction
+from batchpond.stats import adaptive, votes
+from batchpond.stats.adaptive import Prediction
 from batchpond.stats.votes import Votes
 
 if TYPE_CHECKING:
@@ -64,4 +64,4 @@ def foretold(everything: Votes, kept: Votes) -> Prediction | None:
     place = np.searchsorted(whole.lo * whole.n_items + whole.hi, kept.lo * kept.n_items + kept.hi)
     counts[:, :, place] -= kept.counts
     others = Votes(whole.n_items, whole.lo, whole.hi, whole.unit, counts)
-    return map_fit.predict(map_fit.fit(others), kept)
+    return adaptive.predict(adaptive.fit(others), kept)

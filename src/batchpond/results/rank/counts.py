@@ -20,6 +20,7 @@ from batchpond.model import CELL_COLUMNS
 from batchpond.results.rank import adaptive as rank_adaptive
 from batchpond.stats.arrays import Ints
 from batchpond.stats.votes import Votes
+from batchpond.views.read import check_study
 
 SCOPE: Final = ("study", *CELL_COLUMNS)
 ITEMS_MAX: Final = 5_000
@@ -86,6 +87,8 @@ def counted(lake_path: Path, study: str | None, what: What, by: Sequence[str]) -
     """Yield the counts of every ranking asked for, in order of study and cell."""
     with closing(views.connect(lake_path)) as connection:
         try:
+            if study is not None:
+                check_study(connection, study)
             for found in _studies(connection, study, what, tuple(by)):
                 _count(connection, found)
                 if found.has_rounds:

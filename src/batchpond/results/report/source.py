@@ -16,6 +16,7 @@ from batchpond.errors import LakeError, UsageError
 from batchpond.lake.tables import literal
 from batchpond.results.report.parts import FIGURE_ROWS_MAX
 from batchpond.text import escape
+from batchpond.views.read import check_study
 
 ROWS_MAX: Final = FIGURE_ROWS_MAX
 STUDIES_MAX: Final = 20
@@ -117,6 +118,8 @@ def opened(lake_path: Path, study: str | None) -> Iterator[Source]:
 def _chosen(connection: duckdb.DuckDBPyConnection, study: str | None) -> str:
     where = "" if study is None else "WHERE study = $study"
     with _translated():
+        if study is not None:
+            check_study(connection, study)
         found = connection.execute(
             "SELECT DISTINCT study FROM (SELECT study FROM plan_current UNION ALL SELECT study FROM imported_judgments)"
             f" AS named {where} ORDER BY study LIMIT {STUDIES_MAX + 1}",
@@ -126,8 +129,6 @@ def _chosen(connection: duckdb.DuckDBPyConnection, study: str | None) -> str:
     shown = ", ".join(names[:STUDIES_MAX]) + (", ..." if len(names) > STUDIES_MAX else "")
     if len(names) == 1:
         return names[0]
-    if study is not None:
-        raise UsageError(f"the lake holds no study {study!r}", hint="`batchpond query report_facts` lists the studies")
     if not names:
         raise UsageError("there is nothing to report: the lake holds no study", hint="`batchpond demo` makes one")
     raise UsageError(f"the lake holds several studies: {shown}", hint="name one: `batchpond report STUDY`")

@@ -12,6 +12,7 @@ import polars as pl
 
 from batchpond.results.report.numbers import Kind, interval, shown
 from batchpond.results.report.parts import Column, Exhibit
+from batchpond.text import defused
 
 TABLE_ROWS_MAX: Final = 200
 INTERVAL_TITLE: Final = "95 % interval"
@@ -61,9 +62,6 @@ def _cells(column: Column, row: dict[str, Any]) -> Iterator[Cell]:
         yield Cell(interval(low, high, column.kind), is_number)
 
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-
-
 def csv_link(frame: pl.DataFrame) -> str:
     """Return a `data:` address that holds the rows as CSV; text that a spreadsheet would run gets a ' before it."""
     return "data:text/csv;charset=utf-8;base64," + base64.b64encode(csv_text(frame).encode()).decode("ascii")
@@ -75,11 +73,7 @@ def csv_text(frame: pl.DataFrame) -> str:
         *(pl.col(name).list.join(", ") for name, kind in frame.schema.items() if isinstance(kind, pl.List)),
     )
     texts = [name for name, kind in flat.schema.items() if kind == pl.String]
-    return flat.with_columns(pl.col(name).map_elements(_defused, return_dtype=pl.String) for name in texts).write_csv()
-
-
-def _defused(text: str) -> str:
-    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
+    return flat.with_columns(pl.col(name).map_elements(defused, return_dtype=pl.String) for name in texts).write_csv()
 
 
 def command(exhibit: Exhibit) -> str:

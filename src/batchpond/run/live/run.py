@@ -34,7 +34,6 @@ from batchpond.lake.events import read
 from batchpond.lake.records import Approval, Sharded
 from batchpond.lake.store import CONFIG, Store, disk_errors
 from batchpond.model import BatchState, Mode, PricedModel
-from batchpond.plan import shards as tiers
 from batchpond.providers import registry
 from batchpond.providers.base import LiveStart
 from batchpond.providers.shared.live import LiveClient
@@ -48,8 +47,8 @@ from batchpond.run.live.seal import LOCK_RETRY_S, end, items_left, left_of, live
 from batchpond.run.live.spool import Spool
 from batchpond.run.session import Note, Providers, Session, Severity, worst_exit_code
 from batchpond.study import config_file, typed
-from batchpond.study.toml import Table
-from batchpond.study.typed import between
+from batchpond.study.typed import Table, between
+from batchpond.text import did_you_mean
 from batchpond.views.refresh import refresh
 
 CONCURRENCY_MAX: Final = 256
@@ -430,7 +429,7 @@ def _due(session: Session, study: str, approval: Approval) -> Iterator[Sharded]:
     """Yield the shards that are to be begun, as far as the approved money goes."""
     budget = dispatch.Budget.of(session, approval)
     n_waiting = 0
-    precedence = tiers.Precedence()
+    precedence = dispatch.Precedence()
     for shard, latest in dispatch.candidates(session.store, session.lake_state, study):
         if shard.mode is not Mode.LIVE or latest is not None:
             continue
@@ -438,7 +437,7 @@ def _due(session: Session, study: str, approval: Approval) -> Iterator[Sharded]:
             budget.reserve(shard)
             yield shard
         else:
-            precedence.hold(shard, tiers.ALL)
+            precedence.hold(shard, dispatch.ALL)
             n_waiting += shard.n_requests
     if n_waiting:
         session.note(
@@ -466,7 +465,7 @@ def check_studies(store: Store, studies: Collection[str]) -> None:
             known = ", ".join(sorted(approved)) or "none"
             raise UsageError(
                 f"study {study!r} was never submitted (submitted: {known})",
-                hint=f"`batchpond submit {study}` shows the cost and approves it",
+                hint=did_you_mean(study, approved, f"`batchpond submit {study}` shows the cost and approves it"),
             )
 
 

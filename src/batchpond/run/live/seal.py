@@ -34,7 +34,7 @@ from batchpond.model import BatchState, FileRole, Mode, Origin
 from batchpond.providers.base import LiveStart
 from batchpond.providers.shared.live import LiveClient
 from batchpond.run import collect
-from batchpond.run.collect import file_of, parsers_of, price_of, record_download
+from batchpond.run.collect import file_of, price_of, record_download, rules_for
 from batchpond.run.live import spool
 from batchpond.run.live.calls import Item
 from batchpond.run.session import Session, Severity
@@ -103,7 +103,7 @@ def _publish_answers(session: Session, attempt: Attempt, file: jsonl.RawFile, co
     record_download(session, file, content.size_bytes, content.n_lines)
     failpoints.reach("L5")
     source = dataclasses.replace(collect.source_of(attempt), files=(file,))
-    derive.derive(session.store, source, parsers_of(session, attempt), price_of(session, attempt))
+    derive.derive(session.store, source, rules_for(session, attempt), price_of(session, attempt))
 
 
 def _publish_doubts(session: Session, attempt: Attempt, file: jsonl.RawFile, doubts: Sequence[dict[str, Any]]) -> None:

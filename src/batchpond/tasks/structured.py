@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome
-from batchpond.tasks.base import Judgment
-from batchpond.tasks.shared.reading import agreed
+from batchpond.tasks.base import Judgment, agreed
 
 CONFLICT: Final = object()
 _OBJECT: Final = re.compile(r'\{(?=\s*")')

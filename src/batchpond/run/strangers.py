@@ -1,0 +1,219 @@
+"""Batches in an account that the lake does not know: which requests of a study they hold, if any.
+
+A name is no match. A token says which attempt of which lake a batch is; an attempt's id is made of the lake's and the
+shard's, and a shard's of its requests: so a batch of a shard that this plan cuts as well is known before it has any
+result. Any other is known by its custom_ids, in the file that it was made of, where the provider gives that back, or
+else in its results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from batchpond import fields, ids
+from batchpond.errors import AccessError, ProviderError
+from batchpond.lake import tables
+from batchpond.lake.attempts import LakeState
+from batchpond.lake.store import Store
+from batchpond.model import BatchState, FileRole, Mode, RemoteBatch, client_name, named_client
+from batchpond.providers.base import BatchProvider, Descriptor
+from batchpond.run import due
+from batchpond.run.batch_map import TABLES, BatchMap, LineRows, MapReader, Target
+from batchpond.run.find import ids_at_head, ids_of
+from batchpond.run.send import AHEAD_MAX
+from batchpond.run.session import Session, Severity
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A batch that is not on record, and the way to it."""
+
+    client_name: str
+    batch: RemoteBatch
+
+    @property
+    def age_key(self) -> tuple[datetime, str]:
+        """What sorts batches by age, the oldest first."""
+        return self.batch.created_at or _EPOCH, self.batch.batch_id
+
+    def is_named(self, study: str) -> bool:
+        """Whether its maker called it after the study."""
+        return fields.mapping(self.batch.seen.get("metadata")).get("study") == study
+
+
+def endpoints_by_client(store: Store, study: str, version: str) -> dict[str, frozenset[str]]:
+    """Return the endpoints that a study's version has planned so far, by the way to its batches; live calls have none.
+
+    Those are the only ones at which its batches can be.
+    """
+    with tables.connect(store, ["plan"]) as connection:
+        rows = connection.execute(
+            "SELECT provider, mode, list(DISTINCT endpoint) FROM plan"
+            " WHERE study = $1 AND study_version = $2 AND mode <> $3 GROUP BY ALL ORDER BY ALL",
+            [study, version, Mode.LIVE],
+        ).fetchall()
+    return {client_name(provider, mode): frozenset(found) for provider, mode, found in rows}
+
+
+def may_hold(stranger: Stranger, descriptor: Descriptor, endpoints: Collection[str], study: str) -> bool:
+    """Whether a batch may hold requests of a study, by what the listing says of it."""
+    batch = stranger.batch
+    named = fields.mapping(batch.seen.get("metadata")).get("study")
+    is_of_a_lake = batch.token is not None or not descriptor.has_token
+    is_alike = batch.endpoint is None or batch.endpoint in endpoints
+    return is_of_a_lake and is_alike and named in {None, study} and batch.state is not BatchState.FAILED
+
+
+def unknown(lake_state: LakeState, name: str, batches: Iterable[RemoteBatch]) -> list[Stranger]:
+    """Return the listed batches that the lake does not know."""
+    return [Stranger(name, batch) for batch in batches if batch.batch_id not in lake_state.batch_ids]
+
+
+ByAttempt = dict[tuple[str, str], Stranger]
+"""Batches by the way to them and the attempt that their token names."""
+
+
+def by_attempt(strangers: Iterable[Stranger]) -> tuple[ByAttempt, frozenset[str]]:
+    """Return the batches whose token names an attempt of a lake, and those lakes."""
+    found: ByAttempt = {}
+    lake_ids = set()
+    for stranger in strangers:
+        named = ids.lake_and_attempt(stranger.batch.token or "")
+        if named is not None:
+            lake_ids.add(named[0])
+            found[stranger.client_name, named[1]] = stranger
+    return found, frozenset(lake_ids)
+
+
+def attempt_ids(lake_ids: Iterable[str], shard_id: str) -> Iterator[str]:
+    """Yield the attempts at a shard that those lakes may have come to."""
+    for lake_id in lake_ids:
+        for ordinal in range(1, AHEAD_MAX + 1):
+            yield ids.attempt_id(lake_id, shard_id, ordinal)
+
+
+def of_shards(
+    session: Session, study: str, version: str, strangers: Iterable[Stranger]
+) -> Iterator[tuple[Stranger, BatchMap]]:
+    """Yield the batches that other lakes made of the very shards that are due here, each with its lines."""
+    named, lake_ids = by_attempt(strangers)
+    if not named:
+        return
+    for new in due.new_shards(session.store, session.lake_state, study, version, None):
+        for attempt_id in attempt_ids(lake_ids, new.event.shard_id):
+            found = named.get((new.event.client_name, attempt_id))
+            if found is not None and found.batch.n_total in {None, 0, len(new.lines)}:
+                custom_ids = [ids.custom_id(attempt_id, line.request_id) for line in new.lines]
+                yield found, BatchMap(new.lines, custom_ids, f"{custom_ids[0]} = {new.event.cells}")
+
+
+@dataclass(slots=True)
+class Lines:
+    """What the lines of batches say, each looked into once."""
+
+    session: Session
+    _heads: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+
+    def of_study(self, study: str, strangers: Collection[Stranger]) -> list[Stranger]:
+        """Return the batches whose first lines name a planned request of the study, of whatever version."""
+        keys: dict[str, list[Stranger]] = {}
+        for stranger in strangers:
+            for custom_id in self.head(stranger):
+                keys.setdefault(ids.request_key_of(custom_id) or "", []).append(stranger)
+        found = {id(stranger) for key in _planned_keys(self.session.store, study, list(keys)) for stranger in keys[key]}
+        return [stranger for stranger in strangers if id(stranger) in found]
+
+    def head(self, stranger: Stranger) -> list[str]:
+        """Return a batch's first custom_ids; none where it has no lines that a lake made, or they cannot be read."""
+        place = (stranger.client_name, stranger.batch.batch_id)
+        if place not in self._heads:
+            self._heads[place] = []
+            try:
+                provider = self.session.providers.get(stranger.client_name)
+                found = _first_ids(provider, stranger.batch)
+            except (AccessError, ProviderError) as error:
+                text = f"{stranger.client_name} batch {stranger.batch.batch_id} cannot be looked into: {error.message}"
+                self.session.note(Severity.WARNING, text, hint=error.hint, exit_code=error.exit_code)
+                return []
+            self._heads[place] = [custom_id for custom_id in found if ids.request_key_of(custom_id)]
+        return self._heads[place]
+
+    def mapped(self, study: str, stranger: Stranger) -> BatchMap | None:
+        """Return all lines of a batch as requests of the study; None where its files do not hold all of them.
+
+        Raises UsageError where a line is no planned request, and ProviderError where the files cannot be read.
+        """
+        provider = self.session.providers.get(stranger.client_name)
+        custom_ids = _all_ids(self.session.store, provider, stranger.batch)
+        n_total = stranger.batch.n_total or len(custom_ids)
+        if not custom_ids or (len(custom_ids) < n_total and stranger.batch.state is BatchState.COMPLETED):
+            return None
+        rows = LineRows(f"batch {stranger.batch.batch_id}", custom_ids)
+        target = Target(study, None, *named_client(stranger.client_name))
+        with tables.connect(self.session.store, TABLES) as connection:
+            return MapReader(connection, rows, target).read()
+
+
+def is_gone(provider: BatchProvider, batch: RemoteBatch) -> bool:
+    """Whether a batch that ended has no results any more, or never had any."""
+    return batch.state.is_terminal and not any(
+        provider.peek(file_id, 1) is not None for _, file_id in provider.result_files(batch)
+    )
+
+
+def _planned_keys(store: Store, study: str, keys: list[str]) -> list[str]:
+    if not keys:
+        return []
+    with tables.connect(store, ["plan"]) as connection:
+        rows = connection.execute(
+            "SELECT DISTINCT left(request_id, $1) AS key FROM plan WHERE study = $2 AND list_contains($3, key)",
+            [ids.REQUEST_KEY_LENGTH, study, keys],
+        ).fetchall()
+    return [key for (key,) in rows]
+
+
+def _files(provider: BatchProvider, batch: RemoteBatch) -> Iterator[list[tuple[FileRole, str]]]:
+    """Yield what says which requests a batch holds: the file that it was made of, and its results once it has ended."""
+    if batch.input_file_id is not None:
+        yield [(FileRole.OUTPUT, batch.input_file_id)]
+    if batch.state.is_terminal:
+        yield list(provider.result_files(batch))
+
+
+def _first_ids(provider: BatchProvider, batch: RemoteBatch) -> list[str]:
+    return _first_said(provider, batch, lambda role, file_id: ids_at_head(provider, role, file_id))
+
+
+def _all_ids(store: Store, provider: BatchProvider, batch: RemoteBatch) -> list[str]:
+    return _first_said(provider, batch, lambda role, file_id: _ids_in(store, provider, role, file_id))
+
+
+def _first_said(
+    provider: BatchProvider, batch: RemoteBatch, read: Callable[[FileRole, str], Iterable[str]]
+) -> list[str]:
+    """Return the custom_ids in the first files that say any."""
+    for files in _files(provider, batch):
+        try:
+            found = dict.fromkeys(custom_id for role, file_id in files for custom_id in read(role, file_id))
+        except (AccessError, ProviderError):
+            if batch.input_file_id not in {file_id for _, file_id in files}:
+                raise
+            continue  # many providers give nobody back what was uploaded
+        if found:
+            return list(found)
+    return []
+
+
+def _ids_in(store: Store, provider: BatchProvider, role: FileRole, file_id: str) -> Iterator[str]:
+    path = store.scratch(".lines")
+    try:
+        if provider.download(file_id, path) is not None:
+            with path.open("rb") as lines:
+                yield from ids_of(provider, role, lines)
+    finally:
+        path.unlink(missing_ok=True)

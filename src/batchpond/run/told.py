@@ -1,0 +1,219 @@
+"""What went wrong and what may: failures with what to do about each kind, batches that are late, results that perish.
+
+All of it is read from the lake, so that a pass says what it brought in and `status` says it until it is settled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Final
+
+from batchpond.errors import ExitCode
+from batchpond.lake import tables
+from batchpond.lake.attempts import Attempt, LakeState, Phase
+from batchpond.lake.records import Counted
+from batchpond.lake.store import Store
+from batchpond.model import BatchState, ErrorClass, Mode
+from batchpond.providers import registry
+from batchpond.run import due
+from batchpond.run.session import Session, Severity
+
+HISTORY_MIN: Final = 20
+QUANTILE: Final = 0.95
+GRACE: Final = timedelta(hours=1)
+COUNTDOWN_SHARE: Final = 1 / 3
+_MESSAGE_CHARS: Final = 200
+_UNCOLLECTED_PHASES: Final = frozenset({Phase.ENDED, Phase.MISMATCH})
+
+# What helps against each kind of failure; STUDY stands for the study.
+ADVICE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        ErrorClass.TRANSIENT: "`batchpond retry STUDY` asks them again",
+        ErrorClass.PERMANENT: "asking again does not help: mend what the message names in the study, and plan it anew",
+        ErrorClass.BILLING: "add credit at the provider, then `batchpond retry STUDY --only billing`",
+        ErrorClass.ACCESS: "mend what the key may do, then `batchpond retry STUDY --only access`",
+        ErrorClass.MODEL_GONE: "name another model in the study and plan it anew",
+        ErrorClass.EXPIRED: "`batchpond retry STUDY` asks them again",
+        ErrorClass.CANCELLED: "`batchpond retry STUDY --only cancelled` asks them after all",
+        ErrorClass.UNREADABLE: "`batchpond audit STUDY` shows their batches; the lines are kept as they came",
+        ErrorClass.MISSING: "`batchpond retry STUDY` asks them again",
+        ErrorClass.LOST: "`batchpond retry STUDY --only lost` asks them again",
+    }
+)
+
+_FAILED: Final = """
+WITH settled AS (
+  SELECT unnest($attempt_ids) AS attempt_id, unnest($shard_ids) AS shard_id, unnest($rowless) AS rowless,
+         unnest($codes) AS code, unnest($messages) AS message, unnest(range(len($attempt_ids))) AS place
+), tried AS (
+  SELECT s.place, r.request_id, a.status,
+         coalesce(a.error_class, s.rowless) AS error_class,
+         CASE WHEN a.request_id IS NULL THEN s.code ELSE a.error_code END AS code,
+         CASE WHEN a.request_id IS NULL THEN s.message ELSE a.error_message END AS message
+  FROM settled s
+  JOIN shard_requests r USING (shard_id)
+  LEFT JOIN responses a ON a.attempt_id = s.attempt_id AND a.request_id = r.request_id AND a.match = 'matched'
+), failed AS (
+  SELECT request_id, max_by(error_class, place) AS error_class,
+         max_by(struct_pack(code := code, message := message), place) AS said
+  FROM tried GROUP BY request_id
+  HAVING NOT bool_or(status IS NOT DISTINCT FROM 'succeeded')
+), planned AS (
+  SELECT DISTINCT study, request_id FROM plan WHERE list_contains($versions, study_version)
+), counted AS (
+  SELECT study, provider, error_class, said.code AS code, said.message AS message, count(*) AS n
+  FROM failed JOIN planned USING (request_id) JOIN requests USING (request_id) GROUP BY ALL
+)
+SELECT study, provider, error_class, first(code ORDER BY n DESC, code, message),
+       first(message ORDER BY n DESC, code, message), CAST(sum(n) AS BIGINT)
+FROM counted GROUP BY study, provider, error_class ORDER BY sum(n) DESC, study, provider, error_class
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How many requests of a study failed in one way at a provider, with the code and message that most have."""
+
+    study: str
+    provider: str
+    error_class: str
+    code: str | None
+    message: str | None
+    n_requests: int
+
+    @property
+    def text(self) -> str:
+        """What happened, in words."""
+        noun = "request" if self.n_requests == 1 else "requests"
+        named = f"{self.error_class}, {self.code}" if self.code else self.error_class
+        said = f": {' '.join(self.message.split())[:_MESSAGE_CHARS]}" if self.message else ""
+        return f"{self.n_requests:,} {noun} of study {self.study} failed at {self.provider} ({named}){said}"
+
+    @property
+    def hint(self) -> str:
+        """What can be done about it."""
+        return ADVICE[self.error_class].replace("STUDY", self.study)
+
+
+def failures(store: Store, lake_state: LakeState, attempts: Collection[Attempt]) -> list[Failure]:
+    """Return how the requests failed of those attempts that nothing more can come of, most frequent first."""
+    settled = [attempt for attempt in attempts if due.is_over(attempt)]
+    if not settled:
+        return []
+    values = {
+        "versions": list(lake_state.current_versions.values()),
+        "attempt_ids": [attempt.attempt_id for attempt in settled],
+        "shard_ids": [attempt.shard_id for attempt in settled],
+        "rowless": [due.class_without_row(attempt) for attempt in settled],
+        "codes": [attempt.failure_code for attempt in settled],
+        "messages": [attempt.status.detail if attempt.failure_code and attempt.status else None for attempt in settled],
+    }
+    with tables.connect(store, ["plan", "requests", "shard_requests", "responses"]) as connection:
+        return [Failure(*row) for row in connection.execute(_FAILED, values).fetchall()]
+
+
+def tell_failures(session: Session, since: int) -> None:
+    """Say how requests failed that the facts from that one on show to have ended: what a pass brought in."""
+    ended = {
+        event.attempt_id
+        for event in session.log.events[since:]
+        if isinstance(event, Counted) and event.n_completed < event.n_requests
+    }
+    for failure in failures(session.store, session.lake_state, [session.attempt(name) for name in sorted(ended)]):
+        session.note(Severity.WARNING, failure.text, hint=failure.hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """Why a person should look at a batch that has not gone wrong yet."""
+
+    attempt: Attempt
+    text: str
+    hint: str
+
+
+def tell_concerns(session: Session) -> None:
+    """Say which batches are late and which results perish; each needs a person."""
+    for concern in concerns(session.lake_state, session.store.clock.now()):
+        session.note(Severity.WARNING, concern.text, hint=concern.hint, exit_code=ExitCode.ATTENTION)
+
+
+def concerns(lake_state: LakeState, now: datetime) -> list[Concern]:
+    """Return the batches that are late, and those whose results will soon be deleted; pure."""
+    remote = [a for a in lake_state.attempts.values() if a.mode is Mode.BATCH and a.created_at is not None]
+    usual = {name: _usual(mine) for name, mine in _by_provider(remote).items()}
+    late = (_late(attempt, usual[attempt.provider], now) for attempt in remote if attempt.is_open)
+    perishing = (_perishing(attempt, now) for attempt in remote if attempt.phase in _UNCOLLECTED_PHASES)
+    return [concern for concern in (*late, *perishing) if concern is not None]
+
+
+def _by_provider(attempts: Collection[Attempt]) -> dict[str, list[Attempt]]:
+    found: dict[str, list[Attempt]] = {}
+    for attempt in attempts:
+        found.setdefault(attempt.provider, []).append(attempt)
+    return found
+
+
+def _usual(attempts: Collection[Attempt]) -> timedelta | None:
+    """Return within which time nearly all of a provider's batches completed; None while there are too few."""
+    took = sorted(
+        attempt.status.occurred_at - attempt.created_at
+        for attempt in attempts
+        if attempt.state is BatchState.COMPLETED and attempt.status is not None and attempt.created_at is not None
+    )
+    return took[math.ceil(QUANTILE * len(took)) - 1] if len(took) >= HISTORY_MIN else None
+
+
+def _late(attempt: Attempt, usual: timedelta | None, now: datetime) -> Concern | None:
+    """Say that an open batch is past its window or takes longer than others did; some grace is for clocks."""
+    if attempt.created_at is None:
+        return None
+    took = now - attempt.created_at
+    if attempt.expires_at is not None and now > attempt.expires_at + GRACE:
+        why = f"should have ended by {attempt.expires_at:%Y-%m-%d %H:%M} UTC"
+    elif usual is not None and took > max(usual, GRACE):
+        share = f"{QUANTILE:.0%} of this lake's {attempt.provider} batches ended within {_span(usual)}"
+        why = f"has run for {_span(took)}: {share}"
+    else:
+        return None
+    return Concern(
+        attempt,
+        f"{attempt.provider} batch {attempt.batch_id} of study {attempt.intent.study} {why}",
+        f"wait for it; or `batchpond cancel {attempt.batch_id}`: what it has answered is collected, and the rest can"
+        f" be asked again with `batchpond retry {attempt.intent.study} --only cancelled`",
+    )
+
+
+def _perishing(attempt: Attempt, now: datetime) -> Concern | None:
+    """Count the days down until the results are deleted, from when they may have been there; none of them is here."""
+    descriptor = registry.module(attempt.provider).DESCRIPTOR
+    kept = timedelta(days=descriptor.results_retention_days)
+    if attempt.created_at is None or not kept:
+        return None
+    until = attempt.created_at + kept
+    left = until - now
+    if left > kept * COUNTDOWN_SHARE:
+        return None
+    source = "" if descriptor.has_known_retention else "; how long they are kept is not documented, so this is caution"
+    due_at = f"in {_span(left)}, on {until:%Y-%m-%d %H:%M} UTC" if left > timedelta(0) else "any time now"
+    return Concern(
+        attempt,
+        f"the results of {attempt.provider} batch {attempt.batch_id} of study {attempt.intent.study} are not all here,"
+        f" and may be deleted {due_at}{source}",
+        f"`batchpond sync` fetches them; `batchpond resolve {attempt.batch_id} --refetch` fetches again what does not"
+        " add up",
+    )
+
+
+def _span(length: timedelta) -> str:
+    """Return a length of time in its largest unit."""
+    seconds = int(length.total_seconds())
+    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= size:
+            n = seconds // size
+            return f"{n:,} {unit}{'' if n == 1 else 's'}"
+    return f"{seconds} s"

@@ -1,1 +1,0 @@
-"""What the readers and prompts of several tasks share."""

@@ -1,0 +1,35 @@
+"""A dead disk, by the program and HTTP alone: what the account has is not bought again, but taken in."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from tests.rigs.fake_openai import fake_openai
+from tests.rigs.program import STUDY, N, Program
+
+RESULTS = "select custom_id, request_id, text, outcome, cost_usd from results order by all"
+
+
+def test_a_lost_lake_is_not_bought_again_but_made_again(tmp_path: Path) -> None:
+    """Defect D2: a new lake bought all batches a second time, and neither `adopt` nor anything else rebuilt it."""
+    with fake_openai() as account:
+        program = Program(tmp_path, account.url)
+        program.prepare(max_requests=6)
+        program.submit()
+        program.sync()
+        before = program.rows(RESULTS)
+        assert len(before) == N
+        shutil.rmtree(tmp_path / "lake")
+        assert program.run("plan", "study.toml").returncode == 0
+        stopped = program.submit()
+        assert (stopped.returncode, stopped.stdout, len(account.batches)) == (3, "", 2)
+        assert f"`batchpond adopt --all --study {STUDY}`" in stopped.stderr
+        done = program.run("recover", "study.toml", "--json")
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        assert [found["fate"] for found in report["batches"]] == ["taken_in"] * 2
+        assert (report["n_requests"], report["n_answered"]) == (N, N)
+        assert program.rows(RESULTS) == before
+        assert len(account.batches) == 2

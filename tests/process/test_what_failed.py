@@ -1,0 +1,124 @@
+"""What failed is said, with what to do about it, by the pass that sees it and by `status` for as long as it lasts."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rigs.fake_openai import Answer, FakeOpenAI, error, fake_openai
+from tests.rigs.program import STUDY, N, Program
+
+
+@pytest.fixture
+def account() -> Iterator[FakeOpenAI]:
+    with fake_openai() as account:
+        yield account
+
+
+@pytest.fixture
+def program(account: FakeOpenAI, tmp_path: Path) -> Program:
+    program = Program(tmp_path, account.url)
+    program.prepare()
+    return program
+
+
+def refused(line: bytes, code: str, message: str) -> bytes:
+    found: dict[str, Any] = json.loads(line)
+    error = {"error": {"message": message, "type": code, "code": code}}
+    return json.dumps(found | {"response": {"status_code": 429, "request_id": "r", "body": error}}).encode()
+
+
+def test_a_batch_that_failed_whole_is_said_with_what_to_do(account: FakeOpenAI, program: Program) -> None:
+    """Section 2 of the measured page: `sync` names provider, class, message and the way out; so does `status`."""
+    account.is_held = True
+    assert program.submit().returncode == 0
+    problem = {"code": "billing_hard_limit_reached", "message": "Billing hard limit has been reached.", "line": None}
+    account.batches[0] |= {"status": "failed", "errors": {"object": "list", "data": [problem]}}
+    told = program.sync().stderr
+    for words in (f"{N} requests", "openai", "billing_hard_limit_reached", "Billing hard limit", "add credit"):
+        assert words in told
+    assert f"batchpond retry {STUDY} --only billing" in told
+    assert "add credit" not in program.sync().stderr
+    assert "add credit" in program.run("status").stderr
+
+
+def test_errored_rows_are_said_by_class_with_the_commonest_message(account: FakeOpenAI, program: Program) -> None:
+    """Rows of a batch that ended are counted by class; answers that came beside them are not."""
+    assert program.submit().returncode == 0
+    whole = account.lines_of(account.batches[0])
+    bad = [refused(line, "insufficient_quota", "no money") for line in whole[:2]]
+    bad += [refused(line, "insufficient_quota", "no credit at all") for line in whole[2:5]]
+    account.bodies = [b"\n".join([*bad, *whole[5:]]) + b"\n"]
+    told = program.sync().stderr
+    assert "5 requests of study small failed at openai (billing, insufficient_quota): no credit at all" in told
+    assert "5 requests of study small failed" in program.run("status").stderr
+
+
+def test_a_batch_past_its_window_is_for_a_person(account: FakeOpenAI, program: Program) -> None:
+    """A batch that should have ended hours ago is exit 3 in `sync` and `status`, with the ways out."""
+    account.is_held = True
+    assert program.submit().returncode == 0
+    account.batches[0] |= {"expires_at": int(time.time()) - 7_200, "status": "finalizing"}
+    for done in (program.sync(), program.run("status")):
+        assert done.returncode == 3
+        assert "should have ended by" in done.stderr
+        assert f"batchpond cancel {account.batches[0]['id']}" in done.stderr
+
+
+def test_results_that_are_about_to_be_deleted_count_down(account: FakeOpenAI, program: Program) -> None:
+    """An ended batch whose file does not come is counted down from the provider's retention."""
+    account.is_held, account.age_s = True, 25 * 86_400
+    assert program.submit().returncode == 0
+    account.finish(account.batches[0])
+    account.batches[0]["output_file_id"] = "file-gone"
+    for done in (program.sync(), program.run("status")):
+        assert done.returncode == 3
+        assert "may be deleted in 4 days" in done.stderr
+    account.batches[0]["output_file_id"] = f"file-out-{account.batches[0]['id']}"
+    assert program.sync().returncode == 0
+    assert "deleted" not in program.run("status").stderr
+
+
+def test_an_empty_account_waits_for_a_person_and_not_for_time(account: FakeOpenAI, program: Program) -> None:
+    """A 429 for want of credit is asked about once: later passes send nothing of the account and say why, exit 3."""
+    program.prepare(max_requests=4)
+    account.refusals = [error(429, "insufficient_quota")] * 9
+    told = program.submit()
+    assert told.returncode == 3
+    assert "add credit" in told.stderr
+    for _ in range(2):
+        done = program.sync()
+        assert done.returncode == 3
+        assert f"{N} requests of study small (3 batches) wait for credit at openai" in done.stderr
+    assert account.count("POST", "/batches") == 1
+    account.refusals = []
+    assert program.submit().returncode == 0
+    assert len(account.batches) == 3
+
+
+def test_what_is_put_off_says_until_when_and_is_not_missing(account: FakeOpenAI, program: Program) -> None:
+    """A full queue is a wait with an end, in `sync`, `status` and the views."""
+    account.is_held = True
+    assert program.submit().returncode == 0
+    full = {"code": "token_limit_exceeded", "message": "Enqueued token limit reached", "line": None}
+    account.batches[0] |= {"status": "failed", "errors": {"object": "list", "data": [full]}}
+    for _ in range(2):
+        told = program.sync().stderr
+        assert f"{N} requests of study small (1 batch) wait for openai to be asked again: back-off until 20" in told
+        assert "nothing pending" not in told
+    assert program.rows("select request_state, count(*) as n from results group by all") == [
+        {"request_state": "planned", "n": N}
+    ]
+    assert "missing" not in program.run("status").stderr
+
+
+def test_a_batch_that_was_found_again_was_created(account: FakeOpenAI, program: Program) -> None:
+    """Defect 4.2: a submit whose answer was lost, and that found its batch at once, says that one was created."""
+    account.create_answers = [Answer(None)]
+    told = program.submit()
+    assert "1 batch created, 1 of them found again" in told.stderr

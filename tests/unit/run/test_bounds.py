@@ -1,0 +1,98 @@
+"""What answers hold cannot take the memory, the disk or the budget of whoever collects them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchpond import ids
+from batchpond.answers import derive
+from batchpond.lake.jsonl import RawFile, publish_raw, shard_file_name
+from batchpond.lake.schemas import SHARD_REQUESTS
+from batchpond.lake.store import Store, read_rows
+from batchpond.model import FileRole
+
+ATTEMPT = ids.attempt_id("lake", "shard", 1)
+REQUESTS = [ids.digest("request", n) for n in range(3)]
+NAMES = [ids.custom_id(ATTEMPT, request_id) for request_id in REQUESTS]
+
+
+def answer(name: str, text: str, **usage: int) -> bytes:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    body = {"id": "c", "model": "m", "choices": [choice], "usage": usage}
+    return json.dumps({"custom_id": name, "response": {"status_code": 200, "body": body}, "error": None}).encode()
+
+
+def planned(folder: Path) -> Store:
+    """Return a lake with a shard of three requests."""
+    store = Store.init(folder / "lake")
+    empty = dict.fromkeys(SHARD_REQUESTS.schema.names)
+    rows = [
+        empty | {"shard_id": "shard", "line_number": n, "request_id": r, "request_key": r, "requests_file": "f"}
+        for n, r in enumerate(REQUESTS, 1)
+    ]
+    store.publish(SHARD_REQUESTS, shard_file_name("openai", "shard"), rows)
+    return store
+
+
+def take_in(store: Store, path: Path) -> None:
+    """Bring a download into the lake and read it."""
+    file = RawFile("openai", "batch", ATTEMPT, "out", FileRole.OUTPUT, "0" * 64, created_at=None)
+    publish_raw(store, file, path)
+    source = derive.Source("shard", ATTEMPT, ATTEMPT, "openai", "batch", (file,), None)
+    derive.derive(store, source, {}, lambda _: None)
+
+
+def derived(folder: Path, lines: list[bytes]) -> list[dict[str, Any]]:
+    """Bring lines in as a download, and return what is read of them, by line."""
+    store, path = planned(folder), folder / "download"
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    take_in(store, path)
+    return [row for path in store.files("responses") for row in read_rows(path).to_pylist()]
+
+
+@pytest.mark.parametrize("n_tokens", [2**63 - 1, derive.TOKENS_MAX + 1])
+def test_usage_beyond_sense_is_unknown(tmp_path: Path, n_tokens: int) -> None:
+    """F078, defect 2.7: no answer has so many tokens: the count is unknown, and so the cost; its neighbour's stands."""
+    lines = [answer(NAMES[0], "a", prompt_tokens=5, completion_tokens=n_tokens),
+             answer(NAMES[1], "b", prompt_tokens=5, completion_tokens=7)]  # fmt: skip
+    first, second = derived(tmp_path, lines)
+    assert (first["output_tokens"], first["input_tokens"], first["text"]) == (None, 5, "a")
+    assert second["output_tokens"] == 7
+
+
+@pytest.mark.parametrize("is_text", [True, False], ids=["text", "not UTF-8"])
+def test_a_line_longer_than_any_answer_is_an_error_of_its_request(tmp_path: Path, is_text: bool) -> None:
+    """F069: the request that it names failed, its neighbours are answered, and raw has every byte of it."""
+    filler = b"x" if is_text else b"\xff"
+    long = answer(NAMES[1], "MARK").replace(b"MARK", filler * (derive.LINE_BYTES_MAX + 1))
+    rows = derived(tmp_path, [answer(NAMES[0], "a"), long, answer(NAMES[2], "c")])
+    assert [(row["custom_id"], row["match"], row["status"]) for row in rows] == [
+        (NAMES[0], "matched", "succeeded"), (NAMES[1], "matched", "unreadable"), (NAMES[2], "matched", "succeeded"),
+    ]  # fmt: skip
+    (raw,) = Store.open(tmp_path / "lake").files("raw")
+    kept = read_rows(raw).to_pylist()[1]
+    assert (kept["line"] or "").encode() + (kept["line_bytes"] or b"") == long
+
+
+def test_the_memory_for_a_giant_line_is_a_few_times_its_length(tmp_path: Path) -> None:
+    """Defect 4.4: 200 MB in one line took twelve times as much."""
+    n_bytes = 100 << 20
+    planned(tmp_path)
+    (tmp_path / "download").write_bytes(answer(NAMES[0], "MARK").replace(b"MARK", b"x" * n_bytes) + b"\n")
+    code = (
+        "import resource, sys; from pathlib import Path; from batchpond.lake.store import Store;"
+        " from tests.unit.run.test_bounds import take_in;"
+        " most = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024; before = most();"
+        " folder = Path(sys.argv[1]); take_in(Store.open(folder / 'lake'), folder / 'download'); print(most() - before)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True, text=True, timeout=120, check=True, cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    assert int(done.stdout) < 9 * n_bytes, f"{int(done.stdout) / n_bytes:.1f} times"
