@@ -33,6 +33,7 @@ WAYS = {
     "{'set_threshold': staticmethod(lambda _: None), 'freeze': gc.freeze})",
     "httpx's command line": "spare = cli.spare\n"
     "def loading():\n    spare(); del sys.modules['httpx._main']\ncli.spare = loading",
+    "pandas": "spare = cli.spare\ndef loading():\n    spare(); del sys.meta_path[0]\ncli.spare = loading",
     "searching at exit": "cli.spare_exit = lambda: None",
     "threads of linear algebra": "from contextlib import nullcontext\n"
     "cli.linear_algebra = lambda threads: nullcontext()",

@@ -296,3 +296,16 @@ def test_doctor_is_well_on_a_new_lake_and_names_damage(lake: Path) -> None:
     assert done.returncode == 5
     errors = [row for row in json.loads(done.stdout) if row["level"] == "error"]
     assert any("events/bad.parquet" in row["message"] for row in errors)
+
+
+def test_a_look_at_where_things_stand_loads_neither_arrow_nor_numpy_nor_pandas(lake: Path) -> None:
+    """Each takes longer to load than all else that `status` and `audit` do; pandas is refused even to who asks."""
+    script = (
+        "import sys\nfrom batchpond.cli import main, spare\nspare()\n"
+        f"for look in ('status', 'audit'):\n    main(['--lake', {os.fspath(lake)!r}, look, '--json'])\n"
+        "found = {'pyarrow', 'numpy', 'pandas', 'polars'} & set(sys.modules)\n"
+        "try:\n    import pandas\nexcept ModuleNotFoundError:\n    pass\nelse:\n    found.add('pandas')\n"
+        "sys.exit(' '.join(sorted(found)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Final
 
 from batchpond.errors import ExitCode
@@ -19,9 +20,25 @@ _COLLECT_ABOVE: Final = 100_000
 _THREADS: Final = "OPENBLAS_NUM_THREADS"
 
 
+class _Absent:
+    """Lets a package that nothing here asks for be as if it were not installed."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def find_spec(self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None) -> None:
+        """Refuse the one package, and leave others to who finds them; raises ModuleNotFoundError."""
+        if fullname == self.name:
+            raise ModuleNotFoundError(f"no command needs {fullname}", name=fullname)
+
+
 def spare() -> None:
-    """Leave out what no command needs: searches for cycles while modules load, and the command line that httpx has."""
+    """Leave out what no command needs: searches for cycles while modules load, httpx's command line, and pandas.
+
+    Arrow loads pandas, where there is one, as soon as it is given a list: longer than most commands take.
+    """
     gc.set_threshold(_COLLECT_ABOVE)
+    sys.meta_path.insert(0, _Absent("pandas"))
     sys.modules["httpx._main"] = None  # type: ignore[assignment] # so it is left out, as without its packages
 
 

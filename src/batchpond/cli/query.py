@@ -44,7 +44,7 @@ def command(invocation: Invocation, sql: str, timeout_s: float, form: Format) ->
     store = invocation.store()
     if sql == "-":
         sql = _standard_input()
-    if sql in {view.name for view in views.views()}:
+    if views.is_view(sql):
         sql = f'select * from "{sql}"'  # a name from our own list
     with _bounded(invocation, timeout_s):
         rows = views.run_query(store.path, sql, timeout_s=timeout_s)

@@ -47,7 +47,7 @@ def command(
     needs a decision.
     """
     from batchpond.lake.attempts import fold
-    from batchpond.lake.events import read
+    from batchpond.lake.events import EventLog
     from batchpond.views.read import rows
 
     if is_batches and is_stages:
@@ -57,7 +57,7 @@ def command(
     shown = "" if is_batches else "is_in_flight OR needs_attention"  # what is settled may be without number
     batches = rows(store.path, "batches", order=("study", "intended_at", "attempt_id"), study=study, where=shown)
     live = [b for b in batches if b["is_in_flight"] or b["needs_attention"]]
-    lake_state = fold(read(store))
+    lake_state = fold(EventLog(store).events)
     found = _stages(store, lake_state, study)
     color = invocation.color_stdout()
     if is_batches:

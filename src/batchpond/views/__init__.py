@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         ddl,
         empty,
         is_current,
+        is_view,
         listed,
         views,
     )
@@ -39,6 +40,7 @@ __all__ = [
     "evaluate",
     "fingerprint",
     "is_current",
+    "is_view",
     "listed",
     "run_query",
     "stream_query",

@@ -17,10 +17,9 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import duckdb
-import pyarrow as pa
 
 from batchpond.clock import random_hex
 from batchpond.errors import LakeError
@@ -113,6 +112,9 @@ def _tables_read(script: Script) -> frozenset[str]:
     return frozenset(found)
 
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 FILES_MAX: Final = 8
 _SIZE_MAX_BYTES: Final = 64 << 20
 _PREFIX: Final = "lens-"
@@ -152,14 +154,14 @@ MEMORY_LIMIT: Final = "1GB"  # a dozen joins and their buffers need up to half o
 THREADS_MAX: Final = 4
 _REUSED_BYTES_MAX = 64 << 20
 
-_TYPES = {
-    pa.string(): "VARCHAR",
-    pa.int64(): "BIGINT",
-    pa.int32(): "INTEGER",
-    pa.float64(): "DOUBLE",
-    pa.bool_(): "BOOLEAN",
-    pa.binary(): "BLOB",
-    pa.timestamp("us", tz="UTC"): "TIMESTAMPTZ",
+_TYPES: Final = {
+    "string": "VARCHAR",
+    "int64": "BIGINT",
+    "int32": "INTEGER",
+    "float64": "DOUBLE",
+    "bool": "BOOLEAN",
+    "binary": "BLOB",
+    "timestamp": "TIMESTAMPTZ",
 }
 
 _INFO = """
@@ -237,6 +239,8 @@ def _left_out(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> list[Ba
 
 def check_file(table: str, path: Path) -> str | None:
     """Return why a table's file cannot be read, judged by its footer; None when it can."""
+    import pyarrow as pa  # takes longer than all else that a reader does who finds its lens in place
+
     try:
         schema = _schema(path)
     except (pa.ArrowException, OSError) as error:
@@ -249,7 +253,7 @@ def check_file(table: str, path: Path) -> str | None:
 
 
 def _schema(path: Path) -> pa.Schema:
-    import pyarrow.parquet as pq  # takes a tenth of a second: a reader that finds its lens in place needs none of it
+    import pyarrow.parquet as pq
 
     return pq.read_schema(path)
 
@@ -506,7 +510,7 @@ def _table_views(lake_path: Path, files: Files) -> Iterator[str]:
 def _table_view(lake_path: Path, name: str, files: Sequence[Path]) -> str:
     table = TABLES[name]
     head = f"CREATE OR REPLACE VIEW {quoted(name)} AS\n"
-    columns = ",\n".join(f"  CAST(NULL AS {_TYPES[f.type]}) AS {quoted(f.name)}" for f in table.schema)
+    columns = ",\n".join(f"  CAST(NULL AS {_TYPES[kind]}) AS {quoted(column)}" for column, kind in table.columns)
     nothing = f"SELECT\n{columns}\nWHERE FALSE"
     if not files:
         return f"{head}{nothing};\n"
@@ -515,7 +519,9 @@ def _table_view(lake_path: Path, name: str, files: Sequence[Path]) -> str:
     if table.later and any(lacks_later(table, _schema(path)) for path in files):
         options = "hive_partitioning = FALSE, union_by_name = TRUE"
         return f"{head}{nothing}\nUNION ALL BY NAME\nFROM read_parquet({paths}, {options});\n"
-    columns = ",\n".join(f"  CAST({quoted(f.name)} AS {_TYPES[f.type]}) AS {quoted(f.name)}" for f in table.schema)
+    columns = ",\n".join(
+        f"  CAST({quoted(column)} AS {_TYPES[kind]}) AS {quoted(column)}" for column, kind in table.columns
+    )
     return f"{head}SELECT\n{columns}\nFROM read_parquet({paths}, hive_partitioning = FALSE);\n"
 
 
@@ -568,6 +574,11 @@ def views() -> list[ViewInfo]:
         for script in refresh.scripts()
         for name in script.views
     ]
+
+
+def is_view(name: str) -> bool:
+    """Whether there is such a table or view; reads no SQL: a file of views is called as the one it makes."""
+    return name in _TABLES or name in refresh.view_names()
 
 
 def columns() -> dict[str, list[str]]:

@@ -1,25 +1,32 @@
-"""Reading a view as a stream of Arrow batches, so that no size of study fills the memory."""
+"""Reading a view: as a stream of Arrow batches, so that no size of study fills the memory, or as a few plain rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import duckdb
-import pyarrow as pa
 
-from batchpond import views
 from batchpond.errors import LakeError, UsageError
 from batchpond.lake.tables import quoted
 from batchpond.text import did_you_mean
 from batchpond.views import database
+from batchpond.views.database import is_view
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _T = TypeVar("_T")
 
 BATCH_ROWS = 10_000
 ROWS_MAX = 100_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# What DuckDB alone makes no value of without further packages, or of another type than Arrow does.
+_TIME: Final = "TIMESTAMP WITH TIME ZONE"
+_PLAIN: Final = {_TIME: "epoch_us({column})", "HUGEINT": "CAST({column} AS DECIMAL(38, 0))"}
 
 
 _STUDIES_SHOWN_MAX = 20
@@ -68,7 +75,52 @@ def stream(
 
     `where` is a condition of our own on its columns, never a user's.
     """
-    if view not in {known.name for known in views.views()}:
+    import pyarrow as pa
+
+    sql = _select(view, columns, study, where, order, limit)
+
+    def ask(connection: duckdb.DuckDBPyConnection) -> pa.RecordBatchReader:
+        if study is not None:
+            check_study(connection, study)
+        return connection.sql(sql, params=_values(study)).to_arrow_reader(batch_rows)
+
+    try:
+        with asked(lake_path, ask) as reader:
+            yield reader
+    except (duckdb.Error, pa.ArrowException) as error:
+        raise _unreadable(view, error) from error
+
+
+def rows(
+    lake_path: Path, view: str, *, order: Sequence[str], study: str | None = None, where: str = ""
+) -> list[dict[str, Any]]:
+    """Return a small view's rows in order; raises UsageError when there are more than a person can read.
+
+    Without Arrow, which takes longer to load than such a view to read.
+    """
+    sql = _select(view, None, study, where, order, ROWS_MAX + 1)
+
+    def ask(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+        if study is not None:
+            check_study(connection, study)
+        return _plain_rows(connection, sql, _values(study))
+
+    try:
+        with asked(lake_path, ask) as found:
+            pass
+    except duckdb.Error as error:
+        raise _unreadable(view, error) from error
+    if len(found) > ROWS_MAX:
+        raise UsageError(
+            f"view {view} has more than {ROWS_MAX:,} rows", hint=f"`batchpond query {view}` prints all of them"
+        )
+    return found
+
+
+def _select(
+    view: str, columns: Sequence[str] | None, study: str | None, where: str, order: Sequence[str], limit: int | None
+) -> str:
+    if not is_view(view):
         raise UsageError(f"no view {view!r}", hint="`batchpond views` lists them")
     wanted = ", ".join(map(quoted, columns)) if columns else "*"
     sql = f"SELECT {wanted} FROM {quoted(view)}"
@@ -79,33 +131,36 @@ def stream(
         sql += " ORDER BY " + ", ".join(map(quoted, order))
     if limit is not None:
         sql += f" LIMIT {limit:d}"
-    parameters = None if study is None else {"study": study}
-
-    def ask(connection: duckdb.DuckDBPyConnection) -> pa.RecordBatchReader:
-        if study is not None:
-            check_study(connection, study)
-        return connection.sql(sql, params=parameters).to_arrow_reader(batch_rows)
-
-    try:
-        with asked(lake_path, ask) as reader:
-            yield reader
-    except (duckdb.Error, pa.ArrowException) as error:
-        raise LakeError(
-            f"view {view} could not be read: {str(error).splitlines()[0]}",
-            hint="`batchpond doctor` names a damaged file; the others are not affected",
-        ) from error
+    return sql
 
 
-def rows(
-    lake_path: Path, view: str, *, order: Sequence[str], study: str | None = None, where: str = ""
-) -> list[dict[str, Any]]:
-    """Return a small view's rows in order; raises UsageError when there are more than a person can read."""
-    found: list[dict[str, Any]] = []
-    with stream(lake_path, view, study=study, where=where, order=order, limit=ROWS_MAX + 1) as batches:
-        for batch in batches:
-            found.extend(batch.to_pylist())
-    if len(found) > ROWS_MAX:
-        raise UsageError(
-            f"view {view} has more than {ROWS_MAX:,} rows", hint=f"`batchpond query {view}` prints all of them"
-        )
-    return found
+def _values(study: str | None) -> dict[str, str] | None:
+    return None if study is None else {"study": study}
+
+
+def _plain_rows(connection: duckdb.DuckDBPyConnection, sql: str, values: dict[str, str] | None) -> list[dict[str, Any]]:
+    shown = connection.sql(sql, params=values)
+    names = shown.columns
+    kinds = [str(kind) for kind in shown.types]
+    columns = ", ".join(
+        f"{_PLAIN.get(kind, '{column}').format(column=quoted(name))} AS {quoted(name)}"
+        for name, kind in zip(names, kinds, strict=True)
+    )
+    found = connection.execute(f"SELECT {columns} FROM ({sql})", values).fetchall()
+    times = [at for at, kind in enumerate(kinds) if kind == _TIME]
+    return [dict(zip(names, _with_times(row, times), strict=True)) for row in found]
+
+
+def _with_times(row: tuple[Any, ...], times: Sequence[int]) -> list[Any]:
+    values = list(row)
+    for at in times:
+        if values[at] is not None:
+            values[at] = _EPOCH + timedelta(microseconds=values[at])
+    return values
+
+
+def _unreadable(view: str, error: Exception) -> LakeError:
+    return LakeError(
+        f"view {view} could not be read: {str(error).splitlines()[0]}",
+        hint="`batchpond doctor` names a damaged file; the others are not affected",
+    )

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import Final
 
 from batchpond.errors import LakeError
 from batchpond.lake import disk, manifest
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, Store, uncovered
 
+FUNCTIONS: Final = "0_functions"
 _DEFINES = re.compile(
     r'CREATE\s+(?:OR\s+REPLACE\s+)?(?P<kind>VIEW|MACRO|FUNCTION)\s+"?(?P<name>[A-Za-z_]\w*)"?', re.IGNORECASE
 )
@@ -55,6 +57,12 @@ def sql_folder() -> Path:
 def scripts() -> tuple[Script, ...]:
     """Return the product's SQL files, each after those it needs."""
     return load(sql_folder())
+
+
+@cache
+def view_names() -> frozenset[str]:
+    """Return the names of all views by the names of their files, which is quicker than to read those."""
+    return frozenset(path.stem for path in _paths(sql_folder()) if path.parent.name != FUNCTIONS)
 
 
 @cache

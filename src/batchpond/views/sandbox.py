@@ -15,16 +15,19 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import duckdb
 import orjson
-import pyarrow as pa
 
 from batchpond.errors import BatchpondError, LakeError, UsageError
 from batchpond.lake.tables import literal
 from batchpond.views import read, refresh
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TIMEOUT_S: Final = 60.0
 QUERY_MEMORY_LIMIT: Final = "1GB"
@@ -58,6 +61,8 @@ def run_query(
     and when it runs longer than `timeout_s`, needs more than `memory_limit`, or returns more
     than `max_rows` rows; LakeError when a file of the lake cannot be read.
     """
+    import pyarrow as pa
+
     with _asked(lake_path, sql, timeout_s, memory_limit) as reader:
         batches = list(_batches(reader, timeout_s, max_rows))
         return pa.Table.from_batches(batches, schema=reader.schema)
@@ -123,9 +128,8 @@ def _check(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
         _refuse("it is nested too deeply")
     if tree.get("error") or len(tree.get("statements", ())) != 1:
         _refuse(str(tree.get("error_message") or "not a SELECT"))
-    macros = {name for script in refresh.scripts() for name in script.macros}
     for node in _nodes(tree["statements"]):
-        _check_node(node, macros)
+        _check_node(node)
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
@@ -140,7 +144,12 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
             pending.extend(node)
 
 
-def _check_node(node: dict[str, Any], macros: set[str]) -> None:
+@cache
+def _macros() -> frozenset[str]:
+    return frozenset(name for script in refresh.scripts() for name in script.macros)
+
+
+def _check_node(node: dict[str, Any]) -> None:
     kind = node.get("type")
     if isinstance(kind, str) and kind.endswith("_NODE") and kind not in _QUERY_NODES:
         _refuse(f"{kind.removesuffix('_QUERY_NODE').removesuffix('_NODE')} inside a query")
@@ -148,7 +157,7 @@ def _check_node(node: dict[str, Any], macros: set[str]) -> None:
         _refuse(f"{node['info_type']} inside a query")
     if kind == "TABLE_FUNCTION":
         name = str(node["function"]["function_name"]).lower()
-        if name not in _TABLE_FUNCTIONS and name not in macros:
+        if name not in _TABLE_FUNCTIONS and name not in _macros():
             _refuse(f"the table function {name}")
     if kind == "BASE_TABLE":
         _check_table(node)

@@ -88,7 +88,8 @@ def figure_html(figure: Figure) -> str:
 
 
 def _box(figure: Figure, layout: Layout) -> str:
-    drawn = svg(chart(figure, layout), figure)
+    with looks.unchecked():
+        drawn = svg(chart(figure, layout), figure)
     width = float(drawn.partition(' width="')[2].partition('"')[0])
     if width <= layout.width_px + _SLACK_PX:
         return f'<div class="chart chart-{layout}">{drawn}</div>'
@@ -114,7 +115,8 @@ def svg(drawing: Any, figure: Figure) -> str:
 
 def paper_svg(figure: Figure) -> str:
     """Return a figure as an SVG document of its own: light colours on white, with its title and caption as text."""
-    root = _drawn(chart(figure), figure)
+    with looks.unchecked():
+        root = _drawn(chart(figure), figure)
     size = {"width": root.attrib["width"], "height": root.attrib["height"], "fill": palette.PAPER.light}
     root.insert(0, ElementTree.Element("rect", size))
     for name, text in (("desc", figure.caption), ("title", figure.title)):

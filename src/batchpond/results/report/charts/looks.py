@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from enum import StrEnum
 from typing import Any, Final
 
 import altair as alt
+from altair.utils import schemapi
 
 from batchpond.results.report import palette
 from batchpond.results.report.numbers import MINUS
@@ -22,8 +24,16 @@ LETTER_PX: Final = 6.3  # about; what is longer than its room is cut by the rend
 TITLE_LETTERS: Final = 120
 DASHES: Final = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 2), (10, 4))
 NAMES_PX: Final = 240
+# A fixed place. As classes: for a bare value or text, Altair looks through its whole schema for what it may be.
+X_VALUE: Final[Any] = alt.XValue
+X2_VALUE: Final[Any] = alt.X2Value
 # Readers' fonts may be a little wider than the renderer's, and text at the right edge must not be cut.
 _PADDING: Final = {"left": 4, "top": 4, "right": 10, "bottom": 4}
+
+
+def unchecked() -> AbstractContextManager[None]:
+    """Let charts be made without holding each part against Vega-Lite's schema: the tests do that, once and for all."""
+    return schemapi.debug_mode(arg=False)
 
 
 class Layout(StrEnum):
@@ -40,7 +50,8 @@ class Layout(StrEnum):
 
 def data(rows: Sequence[Row]) -> alt.Chart:
     """Return a chart of inline rows, to be given a mark."""
-    return alt.Chart(alt.InlineData(values=rows))
+    # Altair copies lists and dictionaries whenever it lays charts over each other, and leaves a tuple alone.
+    return alt.Chart(alt.InlineData(values=tuple(rows)))
 
 
 def room_px(texts: Sequence[str], limit_px: float = NAMES_PX) -> float:
@@ -97,7 +108,8 @@ def told_apart(groups: Sequence[str], layout: Layout, *roles: str) -> dict[str, 
     """Return the channels that tell groups apart, of `color`, `shape` and `strokeDash`, with one legend for all."""
     if not groups:
         alone = {"color": palette.SERIES[0].light, "shape": palette.SHAPES[0], "strokeDash": list(DASHES[0])}
-        return {role: alt.value(alone[role]) for role in roles}
+        values = {"color": alt.ColorValue, "shape": alt.ShapeValue, "strokeDash": alt.StrokeDashValue}
+        return {role: values[role](alone[role]) for role in roles}
     n_abreast = max(1, min(len(groups), int(layout.width_px / (room_px(groups, NAMES_PX) + 30))))
     legend = alt.Legend(orient="top", title=None, columns=n_abreast, labelLimit=NAMES_PX, symbolOpacity=1)
     tones = [tone.light for tone in palette.SERIES]

@@ -104,6 +104,6 @@ def _numbers(chart: alt.Chart, cells: Sequence[Row], cell_px: float, row_px: flo
     has_n = row_px >= _N_MIN_PX and any(cell["n"] is not None for cell in cells)
     ink = alt.Fill("ink", type="nominal", scale=None)
     size = looks.FONT_PX if cell_px >= 34 else 10
-    values = chart.mark_text(fontSize=size, dy=-5 if has_n else 0).encode(text="text:N", fill=ink)
-    ns = chart.transform_filter("isValid(datum.n)").mark_text(fontSize=9, dy=9).encode(text="n:N", fill=ink)
+    values = chart.mark_text(fontSize=size, dy=-5 if has_n else 0).encode(text=alt.Text("text:N"), fill=ink)
+    ns = chart.transform_filter("isValid(datum.n)").mark_text(fontSize=9, dy=9).encode(text=alt.Text("n:N"), fill=ink)
     return [values, ns] if has_n else [values]

@@ -43,7 +43,7 @@ def curves(figure: Figure, reading: Reading, layout: Layout) -> Any:
         apart = looks.told_apart(reading.groups, layout, "color")
         spread = chart.transform_filter("isValid(datum.low) && isValid(datum.high)")
         spread = spread.mark_area(opacity=0.14, line=False) if has_bands else spread.mark_rule(strokeWidth=2)
-        layers = [spread.encode(x=alt.X("x", **x), y=alt.Y("low", **y), y2="high", **apart)]
+        layers = [spread.encode(x=alt.X("x", **x), y=alt.Y("low", **y), y2=alt.Y2("high"), **apart)]
         if reading.numbers("reference"):
             layers.append(looks.rule(chart).encode(y=alt.Y("reference", aggregate="mean", **y)))
         return [*layers, *_line(chart, x, y, reading, layout)]
@@ -87,7 +87,7 @@ def calibration(figure: Figure, reading: Reading, layout: Layout) -> Any:
         dots = looks.points(chart, None).encode(x=alt.X("x", **x), y=alt.Y("value", **y), size=size, **alone)
         return [
             line.encode(x=alt.X("x", **x), y=alt.Y("value", **y)),
-            bars.encode(x=alt.X("x", **x), y=alt.Y("low", **y), y2="high", color=alone["color"]),
+            bars.encode(x=alt.X("x", **x), y=alt.Y("low", **y), y2=alt.Y2("high"), color=alone["color"]),
             dots,
         ]
 

@@ -44,13 +44,13 @@ class _Lines:
         style: dict[str, Any] = {"align": "left", "color": palette.INK.light, "fontSize": looks.FONT_PX}
         limit = max(120, self.size[0] - self.notes_px - _GAP_PX)
         text = chart.mark_text(dy=-(self.marks_px + _NAME_PX) / 2, limit=limit, **style)
-        return [] if self.is_wide else [text.encode(x=alt.value(0), y=self.y, text="min(label):N")]
+        return [] if self.is_wide else [text.encode(x=looks.X_VALUE(0), y=self.y, text=alt.Text("min(label):N"))]
 
     def notes(self, chart: alt.Chart, **channels: Any) -> Any:
         """Return the column `note` beside the marks, or at the end of the name's line."""
         above_px = -(self.marks_px + _NAME_PX) / 2
         text = chart.mark_text(align="left", dx=10) if self.is_wide else chart.mark_text(align="right", dy=above_px)
-        return text.encode(x=alt.value("width"), y=self.y, text="note:N", **channels)
+        return text.encode(x=looks.X_VALUE("width"), y=self.y, text=alt.Text("note:N"), **channels)
 
 
 def intervals(figure: Figure, reading: Reading, layout: Layout) -> Any:
@@ -69,7 +69,7 @@ def intervals(figure: Figure, reading: Reading, layout: Layout) -> Any:
         within: dict[str, Any] = {"y": lines.y} | ({"yOffset": _offset(reading.groups)} if reading.groups else {})
         layers = _shades(rows, lines) if figure.kind is ChartKind.RANKING else []
         bars = chart.transform_filter("isValid(datum.from)").mark_rule(strokeWidth=2)
-        layers += [bars.encode(x=alt.X("from", **x), x2="to", color=apart["color"], **within)]
+        layers += [bars.encode(x=alt.X("from", **x), x2=alt.X2("to"), color=apart["color"], **within)]
         layers += _reference(chart, x) if reading.numbers("reference") else []
         layers += [_arrows(chart, side, x).encode(color=apart["color"], **within) for side in ("low", "high")]
         layers += [looks.points(chart).encode(x=alt.X("value", **x), **apart, **within), *lines.names(chart)]
@@ -123,7 +123,7 @@ def _shades(rows: Sequence[Row], lines: _Lines) -> list[Any]:
     bands = looks.data(shaded).mark_rect(
         color=palette.BAND.light, yOffset=0 if lines.is_wide else -lines.gap_px / 2, **size
     )
-    return [bands.encode(y=lines.y, x=alt.value(0), x2=alt.value("width"))] if len(runs) > 1 else []
+    return [bands.encode(y=lines.y, x=looks.X_VALUE(0), x2=looks.X2_VALUE("width"))] if len(runs) > 1 else []
 
 
 def bars(figure: Figure, reading: Reading, layout: Layout) -> Any:
@@ -143,8 +143,10 @@ def bars(figure: Figure, reading: Reading, layout: Layout) -> Any:
     blocks = chart.mark_bar(stroke=palette.PAPER.light, strokeWidth=1)
     numbers = chart.transform_filter("datum.note").mark_text(fontSize=10, color=palette.CELL_INK_STRONG.light)
     layers = [
-        blocks.encode(x=alt.X("from", **x), x2="to", y=lines.y, **looks.told_apart(reading.groups, layout, "color")),
-        numbers.encode(x=alt.X("middle", **x), y=lines.y, text="note:N"),
+        blocks.encode(
+            x=alt.X("from", **x), x2=alt.X2("to"), y=lines.y, **looks.told_apart(reading.groups, layout, "color")
+        ),
+        numbers.encode(x=alt.X("middle", **x), y=lines.y, text=alt.Text("note:N")),
         *lines.names(looks.data(totals)),
         lines.notes(looks.data(totals)),
     ]
