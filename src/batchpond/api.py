@@ -53,13 +53,16 @@ class Lake:
         max_cost_usd: float | None = None,
         limit: int | None = None,
         dry_run: bool = False,
+        fresh: bool = False,
         confirm: Callable[[SubmitPreview], bool] | None = None,
     ) -> SubmitReport:
         """Send what is due of a planned study, spending at most `max_cost_usd`.
 
         Consent is explicit: give `max_cost_usd`, or a `confirm` that is shown the preview and
-        returns whether to go on. Raises UsageError when both are missing and it is no dry run.
+        returns whether to go on. `fresh` buys anew what another lake bought already. Raises UsageError when nobody
+        agreed and it is no dry run, AttentionError when the study was bought from another lake.
         """
+        from batchpond.run.look import waive
         from batchpond.run.session import Providers
         from batchpond.run.submit import submit
 
@@ -69,13 +72,20 @@ class Lake:
                 hint="pass max_cost_usd=..., or confirm=... to be asked, or dry_run=True",
             )
         store = self._store()
+
+        def agreed(preview: SubmitPreview) -> bool:
+            is_agreed = confirm is None or confirm(preview)
+            if is_agreed and fresh:
+                waive(store, study)
+            return is_agreed
+
         with Providers.of_environment(store.clock, store.path) as providers:
             return submit(
                 store,
                 study,
                 max_cost_usd=max_cost_usd,
                 limit=limit,
-                confirm=None if dry_run else confirm or (lambda _: True),
+                confirm=None if dry_run else agreed,
                 providers=providers,
             )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import hashlib
+import inspect
 import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -110,7 +111,9 @@ def _bring(lake: batchpond.Lake, name: str, how: str) -> None:
     if how == "plan":
         return
     study = table(lake.path, "studies")["study"][0]
-    lake.submit(study, confirm=lambda _: True)
+    # The other lakes of the record ask the same at the same simulator. The commit that was recorded asked nobody.
+    fresh = {"fresh": True} if "fresh" in inspect.signature(lake.submit).parameters else {}
+    lake.submit(study, confirm=lambda _: True, **fresh)
     if how == "finish":
         finish(lake, study)
 
