@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import math
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
+from functools import cache
+from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urljoin, urlsplit
 
@@ -194,22 +197,7 @@ def _last(state: tenacity.RetryCallState) -> Again:
 MESSAGE_LIMIT: Final = 4_000
 _DETAILS_MAX: Final = 100
 
-# Codes and types seen in the providers' documentation, SDKs and recorded traffic.
-_BILLING: Final = frozenset(
-    {
-        "insufficient_quota",
-        "billing_hard_limit_reached",
-        "billing_not_active",
-        "billing_error",
-        "enforced_spend_limit_reached",
-        "contract_spend_limit_reached",
-        "linked_organization_spend_limit_reached",
-        "linked_organization_billing_unavailable",
-        "insufficient_funds",
-        "payment_required",
-        "access_terminated",
-    }
-)
+# Texts seen where codes are, which `error_codes.toml` has.
 _BILLING_TEXT: Final = re.compile(
     r"(?i)credit balance is too low|exceeded your current quota|billing hard limit"
     r"|reached your specified (?:workspace )?api usage limits|enable billing|billing must be enabled"
@@ -218,64 +206,23 @@ _BILLING_TEXT: Final = re.compile(
 # Google answers 429 RESOURCE_EXHAUSTED with "exceeded your current quota" for rates that pass by themselves.
 _GOOGLE_RATE: Final = "resource_exhausted"
 _GOOGLE_BILLING_TEXT: Final = re.compile(r"(?i)prepayment credits|spend(?:ing)? cap")
-_MODEL_GONE: Final = frozenset(
-    {"model_not_found", "model_deprecated", "model_not_available", "model_retired", "deprecated_model"}
-)
 _MODEL_GONE_TEXT: Final = re.compile(r"(?i)\bmodels/\S+ is (?:not found|no longer available)")
 _MAYBE_GONE_TEXT: Final = re.compile(r"(?i)or it may not exist")
-_ACCESS: Final = frozenset(
-    {
-        "invalid_api_key",
-        "authentication_error",
-        "permission_error",
-        "permission_denied",
-        "invalid_organization",
-        "mismatched_organization",
-        "account_deactivated",
-        "organization_on_hold",
-        "unsupported_country_region_territory",
-        "api_key_invalid",
-        "api_key_service_blocked",
-        "consumer_suspended",
-        "service_disabled",
-        "unauthenticated",
-    }
-)
 _ACCESS_TEXT: Final = re.compile(
     r"(?i)api key not valid|api key expired|incorrect api key|invalid api key|user location is not supported"
-)
-_TRANSIENT: Final = frozenset(
-    {
-        "rate_limit_exceeded",
-        "resource_exhausted",
-        "rate_limit_error",
-        "request_timeout",
-        "timeout",
-        "timeout_error",
-        "server_error",
-        "internal",
-        "internal_error",
-        "internal_server_error",
-        "api_error",
-        "overloaded",
-        "overloaded_error",
-        "engine_overloaded",
-        "slow_down",
-        "service_unavailable",
-        "unavailable",
-        "token_limit_exceeded",
-        "resource_unavailable",
-    }
 )
 _TRANSIENT_TEXT: Final = re.compile(
     r"(?i)an error occurred while processing your request|temporarily unavailable|please try again"
 )
 _TRANSIENT_STATUS: Final = frozenset({0, 408, 409, 425, 429, 499})
-_NOT_RUN: Final = {
-    "batch_expired": ErrorClass.EXPIRED,
-    "batch_cancelled": ErrorClass.CANCELLED,
-    "batch_canceled": ErrorClass.CANCELLED,
-}
+_NOT_RUN: Final = frozenset({ErrorClass.EXPIRED, ErrorClass.CANCELLED})
+
+
+@cache
+def _classes() -> dict[str, ErrorClass]:
+    """Return what each known code or type says, read when the first error comes."""
+    data = tomllib.loads((resources.files(__package__) / "error_codes.toml").read_text("utf-8"))
+    return {code: ErrorClass(name) for name, codes in data.items() for code in codes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,19 +302,21 @@ def classify(status_code: int | None, error: ApiError) -> ErrorClass:
     account are neither access nor rate limits.
     """
     words = {error.code.lower() if error.code else "", error.kind.lower() if error.kind else ""}
-    if error.code is not None and (not_run := _NOT_RUN.get(error.code.lower())):
-        return not_run
-    if words & _BILLING or status_code == 402 or _is_about_money(words, error.message):
+    said = {_classes().get(word) for word in words}
+    of_code = _classes().get(error.code.lower()) if error.code else None
+    if of_code is not None and of_code in _NOT_RUN:
+        return of_code
+    if ErrorClass.BILLING in said or status_code == 402 or _is_about_money(words, error.message):
         return ErrorClass.BILLING
-    if words & _MODEL_GONE or (status_code == 404 and _MODEL_GONE_TEXT.search(error.message)):
+    if ErrorClass.MODEL_GONE in said or (status_code == 404 and _MODEL_GONE_TEXT.search(error.message)):
         return ErrorClass.MODEL_GONE
     if status_code is None and error.code is not None and error.code.isascii() and error.code.isdigit():
         status_code = int(error.code[:4])  # some servers put the HTTP status there
-    is_access = status_code in (401, 403) or words & _ACCESS or _ACCESS_TEXT.search(error.message)
+    is_access = status_code in (401, 403) or ErrorClass.ACCESS in said or _ACCESS_TEXT.search(error.message)
     if is_access and not says_maybe_gone(status_code, error):
         return ErrorClass.ACCESS
     is_transient_status = status_code is not None and (status_code in _TRANSIENT_STATUS or status_code >= 500)
-    if is_transient_status or words & _TRANSIENT or _TRANSIENT_TEXT.search(error.message):
+    if is_transient_status or ErrorClass.TRANSIENT in said or _TRANSIENT_TEXT.search(error.message):
         return ErrorClass.TRANSIENT
     return ErrorClass.PERMANENT
 
