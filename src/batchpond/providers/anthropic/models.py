@@ -1,10 +1,7 @@
-"""What each family of Anthropic models accepts, as data.
+"""What each family of Anthropic models accepts, as `known.toml` has it with its sources.
 
-Sources: [sdk] anthropic 2.11 `types/model.py`, `types/thinking_config_*.py`,
-`types/output_config_param.py`, `resources/messages/messages.py`; [pai] pydantic-ai 2.68
-`profiles/anthropic.py`, which states live checks of 2026; [litellm] litellm 1.109.1 price table's
-`max_output_tokens`, `supports_sampling_params`, `thinking_always_on`, `supports_*_reasoning_effort`;
-[docs] platform.claude.com pages "thinking", "effort" and "what's new" of each model, 2026-11.
+[sdk] is anthropic 2.11 `types/model.py`, `types/thinking_config_*.py`, `types/output_config_param.py`,
+`resources/messages/messages.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from batchpond.providers.shared import known
 
@@ -70,51 +67,12 @@ class Family:
         return (("none",) if self.off else ()) + (self.efforts or tuple(BUDGETS))
 
 
-def _always(prefix: str, default_effort: str = "high") -> Family:
-    return Family(prefix, EFFORTS, None, default_effort, 128_000, "[pai] [litellm] [docs]: thinking is always on")
+def _family(row: dict[str, Any]) -> Family:
+    off, effort = row.get("off"), row.get("default_effort")
+    return Family(**row | {"off": Off(off) if off else None, "default_effort": effort})
 
 
-def _on(prefix: str, off: Off, default_effort: str = "high") -> Family:
-    source = "[pai] [litellm] [docs]: thinks by default"
-    return Family(prefix, EFFORTS, off, default_effort, 128_000, source)
-
-
-def _adaptive(prefix: str) -> Family:
-    source = "[pai] [litellm] [docs]: adaptive thinking when asked"
-    return Family(prefix, EFFORTS, Off.DISABLED, None, 128_000, source)
-
-
-def _either(prefix: str) -> Family:
-    source = "[pai] [litellm] [docs]: adaptive, or a budget (deprecated); no xhigh"
-    efforts = tuple(word for word in EFFORTS if word != "xhigh")
-    return Family(prefix, efforts, Off.DISABLED, None, 128_000, source, True, True, hides_thoughts=False)
-
-
-def _budget(prefix: str) -> Family:
-    source = "[pai] [litellm] [docs]: a budget; no adaptive thinking"
-    return Family(prefix, (), Off.DISABLED, None, 64_000, source, True, True, False)
-
-
-FAMILIES: Final = (
-    _always("claude-fable-5"),
-    _always("claude-fable-5-1"),
-    _always("claude-fable-5-2"),
-    _always("claude-mythos-5"),
-    _always("claude-mythos-5-1"),
-    _always("claude-mythos-5-2"),
-    _always("claude-opus-5-5", "medium"),
-    _on("claude-opus-5", Off.DISABLED),
-    _on("claude-sonnet-5-5", Off.BETWEEN_TOOLS),
-    _on("claude-sonnet-5", Off.DISABLED),
-    _on("claude-haiku-5-5", Off.DISABLED, "medium"),
-    _adaptive("claude-opus-4-8"),
-    _adaptive("claude-opus-4-7"),
-    _either("claude-opus-4-6"),
-    _either("claude-sonnet-4-6"),
-    _budget("claude-opus-4-5"),
-    _budget("claude-sonnet-4-5"),
-    _budget("claude-haiku-4-5"),
-)
+FAMILIES: Final = tuple(map(_family, known.families("anthropic")))
 _UNKNOWN: Final = Family(
     "", EFFORTS, Off.DISABLED, "high", 1_000_000, "not in the table", True, True, True, is_known=False
 )

@@ -1,12 +1,7 @@
-"""What each family of Gemini models accepts, as data; the first matching prefix wins.
+"""What each family of Gemini models accepts, as `known.toml` has it with its sources; the first matching prefix wins.
 
-Sources: [sdk] google-genai 3.4 `types.py` (ThinkingConfig, ThinkingLevel); [think] Google's thinking guides
-(ai.google.dev/gemini-api/docs/thinking, docs.cloud.google.com models/thinking); [compat] Google's page on
-OpenAI compatibility, which gives the words a number of tokens; [guide] docs.cloud.google.com
-models/guides/gemini-3-5-flash, a table of levels for three models; [new] ai.google.dev whats-new pages of
-3.6, 3.7 and latest-model; [page] docs.cloud.google.com models/gemini/3-5-flash-lite; [litellm] litellm
-1.109.1 price table (`supports_sampling_params`, `supports_minimal_reasoning_effort`); [400] refusals
-"Thinking level MINIMAL is not supported for this model" quoted in public code of 2026.
+The names are those of google-genai 3.4 `types.py` (ThinkingConfig, ThinkingLevel). [compat] is Google's page on OpenAI
+compatibility, which gives the words a number of tokens.
 """
 
 from __future__ import annotations
@@ -15,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from batchpond.providers.shared import known
 
@@ -78,28 +73,11 @@ def _budget(least: int, most: int, *, can_be_off: bool) -> Budget:
     return Budget(least, most, can_be_off, MappingProxyType(words))
 
 
-_LOW_TO_HIGH = ("low", "medium", "high")
-_MINIMAL_TO_HIGH = ("minimal", *_LOW_TO_HIGH)
-_MOVED = "gemini-3.7-flash is retired: Google answers with Gemini 3.8 Flash in its place"
+def _family(row: dict[str, Any]) -> Family:
+    return Family(**row | ({"budget": _budget(**row["budget"])} if "budget" in row else {}))
 
-FAMILIES: Final = (
-    Family("gemini-4-argon", "[new] [litellm]; sampling: newer than [page]", _LOW_TO_HIGH, ignores_sampling=True),
-    Family("gemini-3.8-flash", "[think] [litellm] [400]", _LOW_TO_HIGH, ignores_sampling=True),
-    Family("gemini-3.7-flash", "[new] [litellm] [400]", _LOW_TO_HIGH, ignores_sampling=True, remark=_MOVED),
-    Family("gemini-3.6-flash", "[think] [litellm]", _MINIMAL_TO_HIGH, ignores_sampling=True),
-    Family("gemini-3.5-flash-lite", "[page] [litellm]", _MINIMAL_TO_HIGH, ignores_sampling=True),
-    Family("gemini-3.5-flash", "[guide]", _MINIMAL_TO_HIGH),
-    Family("gemini-3.1-flash-lite", "[guide]", _MINIMAL_TO_HIGH),
-    Family("gemini-3.1-pro", "[guide] [400]", _LOW_TO_HIGH),
-    Family("gemini-3-flash", "[think]", _MINIMAL_TO_HIGH),
-    Family("gemini-3-pro", "[think]", ("low", "high")),
-    Family("gemini-2.5-pro", "[think] [compat]", budget=_budget(128, 32_768, can_be_off=False)),
-    Family("gemini-2.5-flash-lite", "[think] [compat]", budget=_budget(512, 24_576, can_be_off=True)),
-    Family("gemini-2.5-flash", "[think] [compat]", budget=_budget(0, 24_576, can_be_off=True)),
-    Family("gemini-2.0-flash", "[think]: no thinking", takes_schema=False),
-    Family("gemini-1.5", "[think]: no thinking", takes_schema=False),
-    Family("gemma-3", "[think]: no thinking", takes_schema=False),
-)
+
+FAMILIES: Final = tuple(map(_family, known.families("gemini")))
 _UNKNOWN: Final = Family(
     "", "not in the table", _LEVELS, Budget(0, 2**31 - 1, True, MappingProxyType({"none": 0})), is_known=False
 )

@@ -1,10 +1,4 @@
-"""What each family of OpenAI models accepts, as data; the first matching prefix wins.
-
-Sources: [sdk] openai 3.52 `types/shared/reasoning_effort.py`, `all_models.py`; [spec] the official
-OpenAPI file 2.3.0; [litellm] litellm 1.109.1 price table's `supports_*_reasoning_effort` and
-`supported_endpoints`; [pai] pydantic-ai 2.68 `profiles/openai.py`, which states live checks of
-2026-07 to 2026-10; [400] OpenAI's own refusals quoted in openai-agents-python#2089.
-"""
+"""What each family of OpenAI models accepts, as `known.toml` has it; the first matching prefix wins."""
 
 from __future__ import annotations
 
@@ -52,58 +46,7 @@ class Family:
     is_known: bool = True
 
 
-_ON = Sampling.WHEN_NOT_REASONING
-_OFF = Sampling.WHEN_OFF_BY_DEFAULT
-_NEVER = Sampling.NEVER
-_LOW_TO_HIGH = ("low", "medium", "high")
-_LOW_TO_MAX = (*_LOW_TO_HIGH, "xhigh", "max")
-_NONE_TO_XHIGH = ("none", *_LOW_TO_HIGH, "xhigh")
-_NONE_TO_MAX = (*_NONE_TO_XHIGH, "max")
-_PRO = ("medium", "high", "xhigh")
-
-
-def _plain(prefix: str) -> Family:
-    return Family(prefix, ("none",), Sampling.ALWAYS, "[litellm] [pai]: no reasoning", has_effort=False)
-
-
-FAMILIES: Final = (
-    Family("gpt-6.1-sol", _LOW_TO_MAX, _NEVER, "[litellm] [pai]"),
-    Family("gpt-6.1-terra", _NONE_TO_MAX, _ON, "[litellm] [pai]"),
-    Family("gpt-6-astra", _LOW_TO_MAX, _NEVER, "[litellm] [pai]"),
-    Family("gpt-6-rosalind", _LOW_TO_MAX, _NEVER, "[litellm]"),
-    Family("gpt-6-sol", _NONE_TO_MAX, _ON, "[litellm] [pai]"),
-    Family("gpt-6-luna", _NONE_TO_MAX, _ON, "[litellm] [pai]"),
-    Family("gpt-5.6", _NONE_TO_MAX, _ON, "[litellm] [pai]"),
-    Family("gpt-5.5-pro", _PRO, _NEVER, "[litellm] [pai]", is_responses_only=True),
-    Family("gpt-5.5", _NONE_TO_XHIGH, _ON, "[litellm] [pai]"),
-    Family("gpt-5.4-pro", _PRO, _NEVER, "[litellm] [pai]", is_responses_only=True),
-    Family("gpt-5.4", _NONE_TO_XHIGH, _OFF, "[litellm] [pai]"),
-    Family("gpt-5.3-codex", _NONE_TO_XHIGH, _OFF, "[litellm] [pai]", is_responses_only=True),
-    Family("gpt-5.3-chat", ("medium",), _NEVER, "[pai]"),
-    Family("gpt-5.3", _NONE_TO_XHIGH, _OFF, "[pai]"),
-    Family("gpt-5.2-pro", _PRO, _NEVER, "[litellm] [pai]", is_responses_only=True),
-    Family("gpt-5.2-chat", ("medium",), _NEVER, "[pai]"),
-    Family("gpt-5.2-codex", (*_LOW_TO_HIGH, "xhigh"), _NEVER, "[litellm] endpoints; words assumed", True, True),
-    Family("gpt-5.2", _NONE_TO_XHIGH, _OFF, "[litellm] [pai]"),
-    Family("gpt-5.1-codex-max", (*_LOW_TO_HIGH, "xhigh"), _NEVER, "[litellm] [pai]", is_responses_only=True),
-    Family("gpt-5.1-codex", _LOW_TO_HIGH, _NEVER, "[litellm] [pai]", is_responses_only=True),
-    Family("gpt-5.1-chat", ("medium",), _NEVER, "[pai]"),
-    Family("gpt-5.1", ("none", *_LOW_TO_HIGH), _OFF, "[400] [litellm] [pai]"),
-    _plain("gpt-5-chat"),
-    Family("gpt-5-pro", ("high",), _NEVER, "[pai] [litellm]", is_responses_only=True),
-    Family("gpt-5-codex", _LOW_TO_HIGH, _NEVER, "[litellm] [pai]", is_responses_only=True),
-    Family("gpt-5", ("minimal", *_LOW_TO_HIGH), _NEVER, "[litellm] [pai]"),
-    Family("o1-pro", _LOW_TO_HIGH, _NEVER, "[litellm] [pai]", is_responses_only=True),
-    Family("o3-pro", _LOW_TO_HIGH, _NEVER, "[litellm] [pai]", is_responses_only=True),
-    Family("o3-deep-research", _LOW_TO_HIGH, _NEVER, "[sdk]: responses models", is_responses_only=True),
-    Family("o4-mini-deep-research", _LOW_TO_HIGH, _NEVER, "[sdk]: responses models", is_responses_only=True),
-    Family("o1", _LOW_TO_HIGH, _NEVER, "[pai]"),
-    Family("o3", _LOW_TO_HIGH, _NEVER, "[pai]"),
-    Family("o4", _LOW_TO_HIGH, _NEVER, "[pai]"),
-    _plain("chatgpt-4o"),
-    _plain("gpt-4"),
-    _plain("gpt-3.5"),
-)
+FAMILIES: Final = tuple(Family(**row | {"sampling": Sampling(row["sampling"])}) for row in known.families("openai"))
 _UNKNOWN: Final = Family("", WORDS, Sampling.ALWAYS, "not in the table", is_known=False)
 
 

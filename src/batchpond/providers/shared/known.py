@@ -50,15 +50,24 @@ class Known:
         return [endpoint for endpoint in self.fields if self.kinds(name, endpoint)]
 
 
+def families(provider: str) -> list[dict[str, Any]]:
+    """Return the rows of what a provider's families of models accept, as their file has them; lists are tuples."""
+    rows = _data(provider)["families"]
+    return [{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()} for row in rows]
+
+
 @cache
 def of(provider: str) -> Known:
     """Return what is known of a provider; nothing of one without such data."""
-    file = resources.files("batchpond.providers") / provider / _FILE
-    if not file.is_file():
-        return Known()
-    data = tomllib.loads(file.read_text("utf-8"))
+    data = _data(provider)
     fields = {endpoint: _by_name(kinds) for endpoint, kinds in data.get("fields", {}).items()}
     return Known(fields, _days(data.get("ended", {})), _days(data.get("ends", {})))
+
+
+@cache
+def _data(provider: str) -> dict[str, Any]:
+    file = resources.files("batchpond.providers") / provider / _FILE
+    return tomllib.loads(file.read_text("utf-8")) if file.is_file() else {}
 
 
 def fits(value: Any, kinds: Iterable[str]) -> bool:
