@@ -124,11 +124,12 @@ def test_views_are_lazy_and_pushed_down(store: Store) -> None:
 
 
 def test_results_of_an_empty_lake_have_their_columns(store: Store) -> None:
-    """No results is a frame with no rows, of one study or of all."""
+    """No results is a frame with no rows; of a study that there is not it is an error."""
     lake = batchpond.Lake(store.path)
-    for frame in (lake.results(), lake.results("nope")):
-        assert frame.collect().height == 0
-        assert {"study", "verdict", "outcome", "origin"} <= set(frame.collect_schema().names())
+    assert lake.results().collect().height == 0
+    assert {"study", "verdict", "outcome", "origin"} <= set(lake.results().collect_schema().names())
+    with pytest.raises(UsageError, match="no study 'nope'"):
+        lake.results("nope").collect()
 
 
 def test_an_unknown_view_is_a_usage_error(store: Store) -> None:

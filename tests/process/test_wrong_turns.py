@@ -50,13 +50,13 @@ def test_an_attempt_that_was_uploaded_elsewhere_is_uploaded_here(program: Progra
 
 
 def test_an_address_that_no_connection_comes_about_to_is_asked_once_a_pass(program: Program) -> None:
-    """Every shard waits for the address to be reached; none but the first tries it."""
+    """Every shard waits for the address to be reached; the first listing alone tries it."""
     program.prepare(max_requests=3)
     program.base_url = "http://127.0.0.1:9/v1"
     done = program.submit()
     assert done.returncode == 1
     assert done.stderr.count("could not connect") == 1
-    assert "9 requests of study small (3 batches) wait for openai to be reached" in done.stderr
+    assert "12 requests of study small (4 batches) wait for openai to be reached" in done.stderr
 
 
 def test_requests_that_are_not_sent_are_pending(account: FakeOpenAI, program: Program) -> None:

@@ -21,13 +21,13 @@ import httpx
 
 from batchpond import ids
 from batchpond.clock import ManualClock
-from batchpond.lake import disk, events, failpoints, tables
+from batchpond.lake import disk, events, failpoints, manifest, tables
 from batchpond.lake.attempts import Attempt, LakeState, Phase, fold
 from batchpond.lake.events import EventLog, read
 from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Event, Resolution, Sent
 from batchpond.lake.schemas import SHARD_REQUESTS
-from batchpond.lake.store import MARKER, Store
+from batchpond.lake.store import MARKER, Store, is_merged
 from batchpond.model import ErrorClass
 from batchpond.plan import verb as plan
 from batchpond.providers import registry
@@ -47,7 +47,9 @@ GIVEN_UP_AFTER_S = 30_000.0
 LATENCY_S = (60.0, 600.0)
 
 
-def _no_lens(_store: Store) -> bool:
+def _no_lens(store: Store) -> bool:
+    if any(is_merged(path) for path in store.published("events")):
+        manifest.take_up(store)  # what a merge took away is struck from the lists, as with the lens
     return False
 
 

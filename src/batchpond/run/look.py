@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from batchpond import ids
-from batchpond.errors import AccessError, AttentionError, ForbiddenError
+from batchpond.errors import AttentionError, ForbiddenError
 from batchpond.lake.records import Fresh, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import RemoteBatch
@@ -73,10 +73,7 @@ def _candidates(session: Session, study: str, name: str, endpoints: Collection[s
     own = f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-"
     found: list[Stranger] = []
     with session.isolated(name, f"looking for batches of study {study} at {name}"):
-        try:
-            provider = session.providers.get(name)
-        except AccessError:
-            return []  # nothing can be sent there either, which is told when it is tried
+        provider = session.providers.get(name)
         unknown = strangers.unknown(session.lake_state, name, _listed(session, study, name, provider))
         found = [one for one in unknown if strangers.may_hold(one, provider.descriptor, endpoints, study)]
     return [one for one in found if not (one.batch.token or "").startswith(own)]

@@ -259,7 +259,7 @@ def test_nothing_to_rank_is_a_usage_error(tmp_path: Path, golden_lake: Path) -> 
     empty.build()
     with pytest.raises(UsageError, match="no pair judgments to rank"):
         call(empty.store.path, "rank")
-    with pytest.raises(UsageError, match="'nope' has no pair judgments"):
+    with pytest.raises(UsageError, match="no study 'nope'"):
         call(golden_lake, "rank", "nope")
     with pytest.raises(UsageError, match="which model wrote what"):
         call(golden_lake, "rank", "10_bt_ties", "--what", "candidates")

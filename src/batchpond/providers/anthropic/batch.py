@@ -29,6 +29,7 @@ from batchpond.providers.anthropic.models import accepted_thinking, caveats, nea
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http.client import JsonStream
 from batchpond.providers.http.errors import AckRule
+from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import BatchClient, Order
 from batchpond.providers.shared.live import LiveApi, LiveClient, Names, RateNames
 
@@ -51,39 +52,13 @@ _HEAD, _TAIL = b'{"requests":[', b"]}"
 
 DESCRIPTOR: Final = Descriptor(
     name="anthropic",
-    batch_id_prefix="msgbatch_",
-    default_base_url="https://api.anthropic.com",
-    base_url_env="ANTHROPIC_BASE_URL",
-    key_env=("ANTHROPIC_API_KEY",),
+    **known.limits("anthropic"),
     endpoints=tuple(VERSIONS),
     default_endpoint=MESSAGES,
-    max_requests=100_000,
     max_bytes=256_000_000 - len(_HEAD + _TAIL),
-    list_page_size=1_000,
-    create_deadline_s=600.0,
-    settle_s=1_800.0,
-    results_retention_days=29,
-    has_known_retention=True,
-    has_token=False,
-    takes_schema=True,
-    caveats=(
-        "Anthropic keeps results for 29 days from a batch's creation: sync before that",
-        "a batch that passes 24 hours expires: finished requests are billed and kept, the others are not run",
-        "no mark of ours can be put on an Anthropic batch: use a workspace, with a key of its own, in which nothing"
-        " else creates batches",
-        "a batch whose creation got no clear answer is known again only by its results; it may take 30 minutes to be"
-        " proven absent, and nothing is sent again before that",
-    ),
-    notes=(
-        "limits of requests and bytes, one body: anthropic 2.11 resources/messages/batches.py, Anthropic's errors page",
-        "retention, expiry: Anthropic's batch guide, recorded traffic of 2026",
-        "API versions 2026-10-21 and 2023-06-01: anthropic 2.11 _constants.py, Anthropic's versioning page",
-        "settle time: twice the create deadline and 5 minutes, rounded up",
-    ),
-    takes_files=False,
-    key_header="x-api-key",
+    caveats=known.texts("anthropic", "caveats"),
+    notes=known.texts("anthropic", "notes"),
     headers=(("anthropic-version", VERSIONS[MESSAGES]),),
-    scope_headers=("anthropic-organization-id", "anthropic-workspace-id"),
     modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
     nearest=nearest,
 )

@@ -37,6 +37,7 @@ from batchpond.providers.http import keys, transfers
 from batchpond.providers.http.client import HttpClient, segment
 from batchpond.providers.http.errors import AckRule, Answer, error_class_of
 from batchpond.providers.http.transfers import Commands, Start
+from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import (
     BatchClient,
     Order,
@@ -66,39 +67,12 @@ __all__ = [
 
 DESCRIPTOR: Final = Descriptor(
     name="gemini",
-    batch_id_prefix="batches/",
-    default_base_url="https://generativelanguage.googleapis.com",
-    base_url_env="GOOGLE_GEMINI_BASE_URL",
-    key_env=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+    **known.limits("gemini"),
     endpoints=(GENERATE,),
     default_endpoint=GENERATE,
-    max_requests=200_000,
-    max_bytes=2_000_000_000,
-    list_page_size=100,
-    create_deadline_s=120.0,
-    settle_s=900.0,
-    results_retention_days=2,
-    has_token=True,
-    takes_schema=True,
-    input_retention_s=172_800.0,
-    key_header="x-goog-api-key",
-    scope_headers=("",),  # no answer of Google's says which project a key is of
-    price_name="google",
     modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
-    caveats=(
-        "a Gemini batch that has not ended 48 hours after its creation expires and gives no results at all: "
-        "small shards lose less",
-        "Google deletes uploaded input after 48 hours and does not say how long results are kept: sync within 2 days",
-        "prompt tokens waiting in batches are limited per model and tier: above it Google refuses the batch, unbilled, "
-        "and sync sends it again later",
-        "max_output_tokens covers the thoughts too: too low a limit ends answers before they begin",
-    ),
-    notes=(
-        "bytes of an input file: Google's batch guide; requests: no bound is documented, 200,000 is batchpond's own",
-        "expiry, retention of input: Google's batch guide and files guide, recorded traffic of 2026",
-        "retention of results: deleted with the batch, otherwise not documented; 2 days is the input's, to be safe",
-        "settle time: twice the create deadline and 5 minutes, at least 15 minutes",
-    ),
+    caveats=known.texts("gemini", "caveats"),
+    notes=known.texts("gemini", "notes"),
     nearest=nearest,
 )
 

@@ -17,6 +17,7 @@ from batchpond.errors import ProviderError, UsageError
 from batchpond.model import ErrorClass, FileRole, Finish, Prompt, Response, ResponseStatus
 from batchpond.providers.base import BuiltBody, LiveStart, ModelSettings, live_descriptor
 from batchpond.providers.http.errors import ApiError
+from batchpond.providers.shared import known
 from batchpond.providers.shared.lines import (
     add_parameters,
     failed,
@@ -59,16 +60,8 @@ DESCRIPTOR: Final = live_descriptor(
     is_one_model_at_a_time=True,
     default_port=11_434,
     takes_schema=True,
-    caveats=(
-        "Ollama loads a model anew whenever the context (num_ctx) changes: it is 8,192 tokens or the next power of two"
-        " that holds the prompt; give the parameter num_ctx to fix it",
-        "Ollama before October 2025 cuts a prompt that is too long and says nothing; newer ones refuse it",
-        "models that Ollama has in memory are unloaded before another one is asked",
-    ),
-    notes=(
-        "addresses, key: ollama 0.6.3 _client.py; prices: one's own machine, or a subscription to the cloud",
-        "truncate, shift: ollama#12888; cut prompts: ollama#17427, ollama#18399",
-    ),
+    caveats=known.texts("ollama", "caveats"),
+    notes=known.texts("ollama", "notes"),
 )
 
 _NOT_THERE: Final = frozenset({400, 404})

@@ -50,10 +50,26 @@ class Known:
         return [endpoint for endpoint in self.fields if self.kinds(name, endpoint)]
 
 
+def texts(provider: str, name: str) -> tuple[str, ...]:
+    """Return the `caveats` or the `notes` of a provider."""
+    return tuple(_data(provider)[name])
+
+
+def limits(provider: str) -> dict[str, Any]:
+    """Return a provider's names and limits, by the fields of its descriptor."""
+    found: dict[str, Any] = _with_tuples(_data(provider)["limits"])
+    return found
+
+
 def families(provider: str) -> list[dict[str, Any]]:
     """Return the rows of what a provider's families of models accept, as their file has them; lists are tuples."""
-    rows = _data(provider)["families"]
-    return [{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()} for row in rows]
+    return list(map(_with_tuples, _data(provider)["families"]))
+
+
+def _with_tuples(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_with_tuples, value))
+    return {name: _with_tuples(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
 @cache

@@ -34,7 +34,7 @@ from batchpond.model import (
 )
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http.errors import AckRule, Answer, ApiError, classify
-from batchpond.providers.shared import lines
+from batchpond.providers.shared import known, lines
 from batchpond.providers.shared.batches import FilesClient, file_object, newest_named, rejection
 from batchpond.providers.shared.live import PLAIN_NAMES, LiveApi, Names, Per, RateNames
 from batchpond.providers.together.body import (
@@ -66,42 +66,14 @@ _NO_FILE_CODE: Final = "input_file_unavailable"
 
 DESCRIPTOR: Final = Descriptor(
     name="together",
-    default_base_url="https://api.together.ai",
-    base_url_env="TOGETHER_BASE_URL",
-    key_env=("TOGETHER_API_KEY",),
+    **known.limits("together"),
     endpoints=(CHAT,),
     default_endpoint=CHAT,
-    max_requests=50_000,
-    max_bytes=100_000_000,
-    list_page_size=0,
-    create_deadline_s=120.0,
-    settle_s=900.0,
-    results_retention_days=1,
-    has_token=False,
-    takes_schema=True,
     requeue_codes=(_NO_FILE_CODE,),
     modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
     batch_discounts=DISCOUNTS,
-    content_hosts=(".r2.cloudflarestorage.com",),
-    scope_headers=("", ""),  # organisation and project: only batches say them
-    caveats=(
-        "Together does not say how long it keeps results: sync within a day",
-        "Together does not say what becomes of answers when a batch passes 24 hours: small shards lose less",
-        "what a model refuses is known only when its line runs, and comes back as an errored row, unbilled",
-    ),
-    notes=(
-        "limits of requests, bytes and lines: Together's batch overview; 30 billion tokens may wait per model",
-        "retention of results: not documented; a day is batchpond's own caution",
-        "no metadata, no listing by pages: together 3.1 types/batch_create_params.py, resources/batches.py",
-        "the state CANCELING is in no document: recorded 2026-09; what an EXPIRED batch leaves was never seen",
-        "uploads go to /files/upload, all at one host (OpenAPI file, recorded 2026-09): the other way of uploading "
-        "would send the bytes to a storage host",
-        "content comes from the API itself (recorded 2026-09); the SDK follows redirects to storage, where uploads "
-        "were seen to go to Cloudflare R2: that downloads go there is not verified",
-        "answers carry cf-ray, which the SDK's first version took for the request id; an error's body may name one",
-        "that a failed download of the input file passes by itself is an assumption",
-        "settle time: twice the create deadline and 5 minutes, at least 15 minutes",
-    ),
+    caveats=known.texts("together", "caveats"),
+    notes=known.texts("together", "notes"),
 )
 
 _NO_FILE: Final = re.compile(r"(?i)failed to download input file")

@@ -37,6 +37,7 @@ from batchpond.providers.gemini.body import GENERATE, endpoint_for
 from batchpond.providers.gemini.lines import is_blank, read_answer, read_status
 from batchpond.providers.http.client import HttpClient, HttpError, segment
 from batchpond.providers.http.errors import AckRule, Answer, error_class_of
+from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import BatchClient, Order, filled_page_by_token, rejection
 from batchpond.providers.vertex import auth as vertex_auth
 from batchpond.providers.vertex.auth import Access, Place, advice_for_call, advice_for_job, role_named
@@ -60,22 +61,10 @@ __all__ = [
 
 DESCRIPTOR: Final = Descriptor(
     name="vertex",
-    batch_id_prefix="projects/",
-    default_base_url="https://aiplatform.googleapis.com",
-    base_url_env="GOOGLE_VERTEX_BASE_URL",
-    key_env=("GOOGLE_OAUTH_ACCESS_TOKEN", "CLOUDSDK_AUTH_ACCESS_TOKEN"),
+    **known.limits("vertex"),
     endpoints=(GENERATE,),
     default_endpoint=GENERATE,
-    max_requests=200_000,
-    max_bytes=1_000_000_000,
-    list_page_size=100,
-    create_deadline_s=120.0,
-    settle_s=900.0,
-    results_retention_days=365,
-    has_token=True,
-    takes_schema=True,
     header_env=(("x-goog-user-project", vertex_auth.QUOTA_ENV),),
-    price_name="google",
     modes=(Mode.BATCH,),
     settings=(
         ("project", vertex_auth.PROJECT_ENV),
@@ -83,24 +72,8 @@ DESCRIPTOR: Final = Descriptor(
         ("bucket", vertex_auth.BUCKET_ENV),
     ),
     credentials_env=(vertex_auth.CREDENTIALS_ENV,),
-    caveats=(
-        "a Vertex AI job reads and writes Cloud Storage as the project's Vertex AI service agent, not as you: it needs"
-        " roles/storage.objectUser on the bucket too, and a job that lacks it may fail only after it ran",
-        "Vertex AI loads the input file as a table: one key with two types, a null or an empty object fails the whole"
-        " batch, unbilled; batchpond checks that before it sends",
-        "a job waits up to 72 hours and runs up to 24: what has not finished then is cancelled, what has is kept and"
-        " billed",
-        "input and results stay in your bucket, at its price, until you or its lifecycle rules delete them",
-        "max_output_tokens covers the thoughts too: too low a limit ends answers before they begin",
-    ),
-    notes=(
-        "requests and bytes of an input file, queue and run time: Google's batch guide",
-        "the id beside `request`, the shape of output rows, import rules: recorded traffic of 2026, not documented",
-        "names of output files: not documented; every *.jsonl and every incremental_predictions* of a job's folder",
-        "whether an expired job leaves rows: not known; its folder is looked into",
-        "retention of results: the bucket's own rules; 365 days stand for that here",
-        "settle time: twice the create deadline and 5 minutes, at least 15 minutes",
-    ),
+    caveats=known.texts("vertex", "caveats"),
+    notes=known.texts("vertex", "notes"),
     nearest=lambda model: gemini_models.nearest(bare_model(model)),
 )
 
