@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -48,34 +48,6 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         """Block for `seconds`."""
         time.sleep(max(0.0, seconds))
-
-
-class ManualClock:
-    """A clock that moves only when told to, or by sleeping; for deterministic simulation."""
-
-    def __init__(self, start: datetime) -> None:
-        self._start = start
-        self._elapsed_s = 0.0
-
-    def now(self) -> datetime:
-        """Return the simulated wall-clock time."""
-        return self._start + timedelta(seconds=self._elapsed_s)
-
-    def monotonic_s(self) -> float:
-        """Return the simulated seconds since start."""
-        return self._elapsed_s
-
-    def boot_id(self) -> str:
-        """Return a fixed boot id."""
-        return "simulated-boot"
-
-    def sleep(self, seconds: float) -> None:
-        """Advance without waiting."""
-        self.advance(seconds)
-
-    def advance(self, seconds: float) -> None:
-        """Move time forward."""
-        self._elapsed_s += max(0.0, seconds)
 
 
 def random_hex(n_bytes: int) -> str:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from batchpond.cli.plan import report_lines
-from batchpond.clock import ManualClock
 from batchpond.lake import schemas
 from batchpond.plan import versions
 from batchpond.plan import write as stage_plan
@@ -23,6 +22,7 @@ from batchpond.study.file import from_config
 from batchpond.study.spec import AdaptiveSpec, PairsSpec
 from tests.flow.test_stages_rounds import Countdown, asked_by_request
 from tests.rigs.adaptive_study import judge_of, play, replayed, rig_of, told
+from tests.rigs.clock import ManualClock
 from tests.rigs.stage_study import StageRig
 
 N_ITEMS = 16

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.clock import ManualClock
 from batchpond.errors import ExitCode
 from batchpond.lake.attempts import Phase
 from batchpond.lake.records import Resolution
@@ -16,6 +15,7 @@ from batchpond.model import ErrorClass
 from batchpond.run.resolve import resolve
 from batchpond.run.submit import retry
 from batchpond_sim.world.world import Settings
+from tests.rigs.clock import ManualClock
 from tests.rigs.one_shard import N, assert_one_batch_with_every_answer, finish, planned, working_on
 from tests.rigs.sim_study import LATENCY_S, STUDY, Rig
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from batchpond.clock import ManualClock
 from batchpond.lake.store import Store
 from batchpond.plan import write as stage_plan
 from batchpond.run import stages
 from batchpond.study.spec import StagedStudy
+from tests.rigs.clock import ManualClock
 from tests.rigs.stage_study import CANDIDATES, STATEMENTS, StageRig, spec_study
 
 N_ANSWERS = 36

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from batchpond.clock import ManualClock
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds.adaptive import Asked, Choice, Stop
 from batchpond.stats import adaptive as estimates
@@ -17,6 +16,7 @@ from batchpond.stats.votes import Votes
 from batchpond.study.spec import PairsSpec
 from batchpond_sim.judges.judge import Judge
 from batchpond_sim.world.world import Settings
+from tests.rigs.clock import ManualClock
 from tests.rigs.stage_study import StageRig
 
 BIAS = 0.3

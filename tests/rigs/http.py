@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from batchpond.clock import ManualClock
 from batchpond.providers.http.client import HttpClient, HttpLimits
 from batchpond.text import Secret
+from tests.rigs.clock import ManualClock
 
 CANARY = "sk-CANARY0123456789abcdef"
 START = datetime(2026, 11, 21, tzinfo=UTC)

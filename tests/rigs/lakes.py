@@ -11,7 +11,6 @@ from typing import Any
 import duckdb
 
 from batchpond import ids, views
-from batchpond.clock import ManualClock
 from batchpond.lake.events import EventLog
 from batchpond.lake.records import (
     Created,
@@ -37,6 +36,7 @@ from batchpond.lake.schemas import (
     Table,
 )
 from batchpond.lake.store import Store
+from tests.rigs.clock import ManualClock
 from tests.rigs.events import fact
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

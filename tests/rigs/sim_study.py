@@ -20,7 +20,6 @@ from unittest.mock import patch
 import httpx
 
 from batchpond import ids
-from batchpond.clock import ManualClock
 from batchpond.lake import disk, events, failpoints, manifest, tables
 from batchpond.lake.attempts import Attempt, LakeState, Phase, fold
 from batchpond.lake.events import EventLog, read
@@ -38,6 +37,7 @@ from batchpond.run.submit import retry
 from batchpond.study import file as study
 from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import BatchEntry, Settings, World
+from tests.rigs.clock import ManualClock
 from tests.rigs.sim_cache import read_once
 from tests.rigs.sim_inputs import MODELS, STUDY, write_study
 from tests.rigs.sim_providers import SIMULATED, acknowledged_id, bare_id, environ

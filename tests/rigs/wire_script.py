@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from batchpond.clock import ManualClock
+from tests.rigs.clock import ManualClock
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ They are cut into shards; set-based throughout.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -35,14 +35,16 @@ OVER_PHASES: Final = frozenset({Phase.VERIFIED, Phase.MISMATCH, Phase.LOST})
 FAILED_SQL: Final = """
 settled AS (
   SELECT unnest($attempt_ids) AS attempt_id, unnest($shard_ids) AS shard_id, unnest($rowless) AS rowless,
-         unnest(range(len($attempt_ids))) AS place
+         unnest($codes) AS code, unnest($messages) AS message, unnest(range(len($attempt_ids))) AS place
 ), tried AS (
-  SELECT r.request_id, s.place, a.status, coalesce(a.error_class, s.rowless) AS error_class
+  SELECT r.request_id, s.place, a.status, coalesce(a.error_class, s.rowless) AS error_class,
+         struct_pack(code := CASE WHEN a.request_id IS NULL THEN s.code ELSE a.error_code END,
+                     message := CASE WHEN a.request_id IS NULL THEN s.message ELSE a.error_message END) AS said
   FROM settled s
   JOIN shard_requests r USING (shard_id)
   LEFT JOIN responses a ON a.attempt_id = s.attempt_id AND a.request_id = r.request_id AND a.match = 'matched'
 ), failed AS (
-  SELECT request_id, count(*) AS n_attempts, arg_max(error_class, place) AS error_class
+  SELECT request_id, count(*) AS n_attempts, arg_max(error_class, place) AS error_class, arg_max(said, place) AS said
   FROM tried GROUP BY request_id
   HAVING NOT bool_or(status IS NOT DISTINCT FROM 'succeeded')
 )
@@ -86,18 +88,24 @@ def is_requeued(attempt: Attempt) -> bool:
 
 
 def parameters(lake_state: LakeState, again: Again) -> dict[str, Any]:
-    """Return the parameters of `FAILED_SQL`, and what is chosen of it."""
-    settled = [attempt for attempt in lake_state.attempts.values() if is_over(attempt)]
+    """Return the parameters of `FAILED_SQL` about all attempts, and what is chosen of it."""
+    chosen = {"classes": [str(name) for name in again.classes or ()], "max_attempts": again.max_attempts}
+    return of_settled(lake_state.attempts.values()) | chosen
+
+
+def of_settled(attempts: Iterable[Attempt]) -> dict[str, Any]:
+    """Return the parameters of `FAILED_SQL`: those of the attempts that nothing more can come of."""
+    settled = [attempt for attempt in attempts if is_over(attempt)]
     return {
         "attempt_ids": [attempt.attempt_id for attempt in settled],
         "shard_ids": [attempt.shard_id for attempt in settled],
-        "rowless": [class_without_row(attempt) for attempt in settled],
-        "classes": [str(name) for name in again.classes or ()],
-        "max_attempts": again.max_attempts,
+        "rowless": [_class_without_row(attempt) for attempt in settled],
+        "codes": [attempt.failure_code for attempt in settled],
+        "messages": [attempt.status.detail if attempt.failure_code and attempt.status else None for attempt in settled],
     }
 
 
-def class_without_row(attempt: Attempt) -> ErrorClass:
+def _class_without_row(attempt: Attempt) -> ErrorClass:
     """Return how a request of the attempt failed that no result row answers."""
     if attempt.phase is Phase.LOST:
         return ErrorClass.LOST

@@ -45,24 +45,8 @@ ADVICE: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
-_FAILED: Final = """
-WITH settled AS (
-  SELECT unnest($attempt_ids) AS attempt_id, unnest($shard_ids) AS shard_id, unnest($rowless) AS rowless,
-         unnest($codes) AS code, unnest($messages) AS message, unnest(range(len($attempt_ids))) AS place
-), tried AS (
-  SELECT s.place, r.request_id, a.status,
-         coalesce(a.error_class, s.rowless) AS error_class,
-         CASE WHEN a.request_id IS NULL THEN s.code ELSE a.error_code END AS code,
-         CASE WHEN a.request_id IS NULL THEN s.message ELSE a.error_message END AS message
-  FROM settled s
-  JOIN shard_requests r USING (shard_id)
-  LEFT JOIN responses a ON a.attempt_id = s.attempt_id AND a.request_id = r.request_id AND a.match = 'matched'
-), failed AS (
-  SELECT request_id, max_by(error_class, place) AS error_class,
-         max_by(struct_pack(code := code, message := message), place) AS said
-  FROM tried GROUP BY request_id
-  HAVING NOT bool_or(status IS NOT DISTINCT FROM 'succeeded')
-), planned AS (
+_FAILED: Final = f"""
+WITH {due.FAILED_SQL}, planned AS (
   SELECT DISTINCT study, request_id FROM plan WHERE list_contains($versions, study_version)
 ), counted AS (
   SELECT study, provider, error_class, said.code AS code, said.message AS message, count(*) AS n
@@ -101,17 +85,10 @@ class Failure:
 
 def failures(store: Store, lake_state: LakeState, attempts: Collection[Attempt]) -> list[Failure]:
     """Return how the requests failed of those attempts that nothing more can come of, most frequent first."""
-    settled = [attempt for attempt in attempts if due.is_over(attempt)]
-    if not settled:
+    values = due.of_settled(attempts)
+    if not values["attempt_ids"]:
         return []
-    values = {
-        "versions": list(lake_state.current_versions.values()),
-        "attempt_ids": [attempt.attempt_id for attempt in settled],
-        "shard_ids": [attempt.shard_id for attempt in settled],
-        "rowless": [due.class_without_row(attempt) for attempt in settled],
-        "codes": [attempt.failure_code for attempt in settled],
-        "messages": [attempt.status.detail if attempt.failure_code and attempt.status else None for attempt in settled],
-    }
+    values["versions"] = list(lake_state.current_versions.values())
     with tables.connect(store, ["plan", "requests", "shard_requests", "responses"]) as connection:
         return [Failure(*row) for row in connection.execute(_FAILED, values).fetchall()]
 

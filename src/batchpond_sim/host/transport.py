@@ -1,6 +1,6 @@
 """The simulator in-process, as an httpx transport: deterministic, with faults as httpx exceptions.
 
-With a `ManualClock` shared by client and world nothing ever waits: a hang moves the clock to the
+With a clock that stands still, shared by client and world, nothing ever waits: a hang moves the clock to the
 client's own read timeout and raises it.
 """
 

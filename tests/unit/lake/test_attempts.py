@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batchpond.clock import ManualClock
 from batchpond.lake import events as columns
 from batchpond.lake.attempts import Attempt, Phase, fold
 from batchpond.lake.events import EventLog, read
@@ -46,6 +45,7 @@ from batchpond.lake.records import (
 from batchpond.lake.schemas import EVENTS
 from batchpond.lake.store import Store
 from batchpond.model import BatchState, ErrorClass
+from tests.rigs.clock import ManualClock
 from tests.rigs.events import fact
 from tests.rigs.sql import views_over
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.clock import ManualClock
 from batchpond.errors import LakeError
 from batchpond.lake import events
 from batchpond.lake.events import MEMO, EventLog, read
 from batchpond.lake.records import Approval, Planned, Sent, Status, Unknown
 from batchpond.lake.store import Store
+from tests.rigs.clock import ManualClock
 from tests.rigs.events import fact
 
 START = datetime(2026, 11, 21, tzinfo=UTC)

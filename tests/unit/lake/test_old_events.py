@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from batchpond.clock import ManualClock
 from batchpond.lake import events
 from batchpond.lake.attempts import Attempt, LakeState, fold
 from batchpond.lake.events import MEMO, EventLog, read
@@ -22,6 +21,7 @@ from batchpond.lake.schemas import EVENTS
 from batchpond.lake.store import Memo, Store, keep_memo, relative
 from batchpond.model import ErrorClass, ShardKind
 from batchpond.run.dispatch import Trigger, readiness
+from tests.rigs.clock import ManualClock
 from tests.rigs.events import fact
 from tests.rigs.sql import views_over
 

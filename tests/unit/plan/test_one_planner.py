@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from batchpond.cli.plan import report_lines
-from batchpond.clock import ManualClock
 from batchpond.lake.schemas import PLAN
 from batchpond.lake.store import Store, read_rows
 from batchpond.lake.tables import connect
@@ -17,6 +16,7 @@ from batchpond.plan.cells import cell_id
 from batchpond.plan.report import PlanReport
 from batchpond.plan.verb import plan_study
 from batchpond.study.file import load
+from tests.rigs.clock import ManualClock
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 STUDY = """\

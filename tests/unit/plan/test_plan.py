@@ -15,7 +15,6 @@ import orjson
 import pytest
 
 from batchpond import ids
-from batchpond.clock import ManualClock
 from batchpond.errors import BusyError, StudyError, UsageError
 from batchpond.lake.events import EventLog
 from batchpond.lake.schemas import RESPONSES, SHARD_REQUESTS
@@ -27,6 +26,7 @@ from batchpond.study.file import load
 from batchpond.study.prices import UNKNOWN
 from batchpond.study.spec import Study
 from batchpond.tasks import registry as tasks
+from tests.rigs.clock import ManualClock
 from tests.rigs.toy_provider import CHAT, ToyModule, modules
 
 START = datetime(2026, 11, 21, tzinfo=UTC)

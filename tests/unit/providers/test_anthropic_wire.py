@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchpond import ids
-from batchpond.clock import ManualClock, SystemClock
+from batchpond.clock import SystemClock
 from batchpond.errors import LakeError, ProviderError, UsageError
 from batchpond.model import (
     BatchState,
@@ -42,6 +42,7 @@ from tests.rigs import wire_script
 from tests.rigs.batch_wires import KEY
 from tests.rigs.batch_wires import anthropic_batch as batch
 from tests.rigs.batch_wires import anthropic_no as refusal
+from tests.rigs.clock import ManualClock
 from tests.rigs.hostile_server import hostile, reply
 from tests.rigs.simulator import api
 from tests.rigs.wire_script import START, Answer

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchpond.clock import ManualClock, SystemClock
+from batchpond.clock import SystemClock
 from batchpond.errors import AccessError, ProviderError
 from batchpond.providers import registry
 from batchpond.providers.http import transfers
+from tests.rigs.clock import ManualClock
 from tests.rigs.gemini_script import HOST, KEY, TOKEN, Answer, Script, ok, refusal
 from tests.rigs.hostile_server import Act, hostile, reply, reset
 from tests.rigs.wire_script import START

@@ -12,7 +12,6 @@ import httpx
 import pytest
 
 from batchpond import ids
-from batchpond.clock import ManualClock
 from batchpond.errors import AccessError, ProviderError, UsageError
 from batchpond.model import (
     BatchError,
@@ -30,6 +29,7 @@ from batchpond.providers.gemini.batch import Gemini, build_body, payload_line, r
 from batchpond.providers.http.errors import retry_after_s
 from batchpond.study.prices import Prices
 from tests.rigs import simulator
+from tests.rigs.clock import ManualClock
 from tests.rigs.gemini_script import (
     BAD_KEY,
     HOST,

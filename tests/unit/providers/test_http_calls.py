@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchpond.clock import ManualClock, SystemClock
+from batchpond.clock import SystemClock
 from batchpond.errors import AccessError, BatchpondError, ProviderError, UsageError
 from batchpond.model import ErrorClass, Unclear
 from batchpond.providers.http.client import HttpError
 from batchpond.providers.http.errors import RETRY_AFTER_MAX_S, Answer, RetryPolicy, retry_after_s
 from batchpond.providers.http.keys import checked_base, environment_proxy
+from tests.rigs.clock import ManualClock
 from tests.rigs.hostile_server import drip, eof, hang, hostile, raw, reply, reset
 from tests.rigs.http import CANARY, ENVELOPE, START, client
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.clock import ManualClock
 from batchpond.errors import AccessError, UsageError
 from batchpond.providers import registry
 from batchpond.providers.http.keys import listing, resolve
 from batchpond.providers.openai.batch import DESCRIPTOR
+from tests.rigs.clock import ManualClock
 from tests.rigs.hostile_server import hostile, reply
 
 KEY = "sk-canary-keys-0123456789"

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchpond.clock import ManualClock, SystemClock
+from batchpond.clock import SystemClock
 from batchpond.errors import AccessError, ProviderError, UsageError
 from batchpond.model import ErrorClass, Response, ResponseStatus
 from batchpond.providers import registry
@@ -30,6 +30,7 @@ from batchpond.text import Secret
 from batchpond_sim.host.server import PROVIDERS, Running, running
 from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import world_at
+from tests.rigs.clock import ManualClock
 from tests.rigs.hostile_server import HostileServer, drip, eof, hang, hostile, raw, reply, reset
 from tests.rigs.http import CANARY, START
 

@@ -14,7 +14,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from batchpond.clock import ManualClock, SystemClock
+from batchpond.clock import SystemClock
 from batchpond.errors import AccessError, UsageError
 from batchpond.model import Created, CreateSpec, ErrorClass, Rejected
 from batchpond.providers import registry
@@ -24,6 +24,7 @@ from batchpond.providers.vertex.batch import DESCRIPTOR, Vertex
 from batchpond.study import settings as config
 from batchpond_sim.host import server
 from batchpond_sim.world.world import Settings
+from tests.rigs.clock import ManualClock
 from tests.rigs.vertex_script import ENVIRON, INPUT, SECRET, SPEC, TOKEN_ENV, Script, job, ok, refusal
 from tests.rigs.wire_script import START
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from batchpond.clock import ManualClock
 from batchpond.errors import LakeError, UsageError
 from batchpond.lake import jsonl
 from batchpond.lake.attempts import fold
@@ -25,6 +24,7 @@ from batchpond.study import file as study
 from batchpond.views.read import rows
 from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import Settings, World
+from tests.rigs.clock import ManualClock
 
 STUDY = """
 study = "due"

@@ -18,10 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchpond.clock import ManualClock, SystemClock
+from batchpond.clock import SystemClock
 from batchpond.errors import ExitCode, LakeError
 from batchpond.run.live import spool
 from batchpond.run.live.spool import Doubt, Spool, Standing, segments, standing
+from tests.rigs.clock import ManualClock
 from tests.rigs.small_disk import PAGE_BYTES, mounted
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

@@ -16,10 +16,10 @@ from google.cloud import storage
 from google.genai import types
 from google.oauth2.credentials import Credentials
 
-from batchpond.clock import ManualClock
 from batchpond_sim.host import server
 from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import Settings, World, world_at
+from tests.rigs.clock import ManualClock
 from tests.rigs.simulator import START, prompt
 
 BUCKET = "study-bucket"
