@@ -15,6 +15,7 @@ from batchpond.cli.frame import (
     Invocation,
     format_option,
     pass_invocation,
+    picked,
     pond_command,
     providers,
     show_note,
@@ -203,11 +204,5 @@ def preview_text(preview: AdoptPreview) -> str:
 def document(adoption: Adoption) -> dict[str, Any]:
     """Return the JSON shape of an adoption."""
     attempt = adoption.attempt
-    return {
-        "attempt_id": attempt.attempt_id,
-        "phase": attempt.phase,
-        "batch_id": attempt.batch_id,
-        "study": attempt.intent.study,
-        "n_requests": attempt.intent.n_requests,
-        "is_new": adoption.is_new,
-    }
+    asked = picked(attempt.intent, "study", "n_requests")
+    return {**picked(attempt, "attempt_id", "phase", "batch_id"), **asked, "is_new": adoption.is_new}

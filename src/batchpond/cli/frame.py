@@ -377,6 +377,11 @@ def show_note(diagnostics: Diagnostics, note: Note) -> None:
             diagnostics.problem(note.message, hint=note.hint)
 
 
+def picked(report: object, *names: str) -> dict[str, Any]:
+    """Return attributes of a report as JSON has them, by their names."""
+    return {name: getattr(report, name) for name in names}
+
+
 def counts_document(counts: Counts | None) -> dict[str, int] | None:
     """Return a pass's counts as JSON; null when there was no pass."""
     return None if counts is None else dataclasses.asdict(counts)

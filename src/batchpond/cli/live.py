@@ -10,7 +10,15 @@ import click
 from batchpond.cli import output
 from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.formats import age, plural
-from batchpond.cli.frame import Invocation, json_option, notes_documents, pass_invocation, pond_command, show_note
+from batchpond.cli.frame import (
+    Invocation,
+    json_option,
+    notes_documents,
+    pass_invocation,
+    picked,
+    pond_command,
+    show_note,
+)
 from batchpond.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -121,23 +129,12 @@ def progress_text(lanes: Sequence[LaneProgress], per_s: float) -> str:
 
 def document(report: LiveReport) -> dict[str, Any]:
     """Return the JSON shape of a run."""
-    return {
-        "models": [
-            {
-                "model": lane.name,
-                "n_requests": lane.n_requests,
-                "n_answered": lane.n_answered,
-                "n_calls_answered": lane.counts.n_answered,
-                "n_deferred": lane.counts.n_deferred,
-                "n_doubts": lane.counts.n_doubts,
-                "n_failed": lane.counts.n_failed,
-                "n_held": lane.counts.n_held,
-            }
-            for lane in report.lanes
-        ],
-        "n_left": report.n_left,
-        "notes": notes_documents(report.notes),
-    }
+    models = [
+        {"model": lane.name, **picked(lane, "n_requests", "n_answered"), "n_calls_answered": lane.counts.n_answered}
+        | picked(lane.counts, "n_deferred", "n_doubts", "n_failed", "n_held")
+        for lane in report.lanes
+    ]
+    return {"models": models, "n_left": report.n_left, "notes": notes_documents(report.notes)}
 
 
 def _conclude(diagnostics: Diagnostics, report: LiveReport) -> None:

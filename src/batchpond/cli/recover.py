@@ -14,6 +14,7 @@ from batchpond.cli.frame import (
     json_option,
     notes_documents,
     pass_invocation,
+    picked,
     pond_command,
     providers,
     show_note,
@@ -94,25 +95,11 @@ def _next(report: RecoverReport) -> str:
 
 def document(report: RecoverReport) -> dict[str, Any]:
     """Return the JSON shape of a recovery."""
-    return {
-        "study": report.study,
-        "study_version": report.study_version,
-        "batches": [
-            {
-                "provider": found.client_name,
-                "batch_id": found.batch.batch_id,
-                "state": found.batch.state,
-                "fate": found.fate,
-                "n_requests": found.n_requests,
-                "why": found.why,
-            }
-            for found in report.batches
-        ],
-        "n_requests": report.n_requests,
-        "n_held": report.n_held,
-        "n_answered": report.n_answered,
-        "n_live": report.n_live,
-        "cost_usd": report.cost_usd,
-        "n_cost_unknown": report.n_cost_unknown,
-        "notes": notes_documents(report.notes),
-    }
+    batches = [
+        {"provider": found.client_name, **picked(found.batch, "batch_id", "state")}
+        | picked(found, "fate", "n_requests", "why")
+        for found in report.batches
+    ]
+    figures = picked(report, "n_requests", "n_held", "n_answered", "n_live", "cost_usd", "n_cost_unknown")
+    notes = notes_documents(report.notes)
+    return {**picked(report, "study", "study_version"), "batches": batches, **figures, "notes": notes}

@@ -15,6 +15,7 @@ from batchpond.cli.frame import (
     json_option,
     notes_documents,
     pass_invocation,
+    picked,
     pond_command,
     providers,
     show_note,
@@ -145,27 +146,19 @@ def preview_text(preview: SubmitPreview) -> str:
 def document(report: SubmitReport) -> dict[str, Any]:
     """Return the JSON shape of a submission."""
     preview = report.preview
+    models = [
+        picked(m, "provider", "request_model", "mode", "n_requests")
+        | {"n_batches": m.n_shards}
+        | picked(m, "input_tokens", "cost_expected_usd", "cost_max_usd")
+        for m in preview.models
+    ]
     return {
-        "study": preview.study,
-        "study_version": preview.study_version,
+        **picked(preview, "study", "study_version"),
         "is_approved": report.is_approved,
         "n_requests": preview.n_requests,
         "n_batches": preview.n_shards,
-        "cost_expected_usd": preview.cost_expected_usd,
-        "cost_max_usd": preview.cost_max_usd,
-        "models": [
-            {
-                "provider": m.provider,
-                "request_model": m.request_model,
-                "mode": m.mode,
-                "n_requests": m.n_requests,
-                "n_batches": m.n_shards,
-                "input_tokens": m.input_tokens,
-                "cost_expected_usd": m.cost_expected_usd,
-                "cost_max_usd": m.cost_max_usd,
-            }
-            for m in preview.models
-        ],
+        **picked(preview, "cost_expected_usd", "cost_max_usd"),
+        "models": models,
         "caveats": preview.caveats,
         "counts": counts_document(report.counts),
         "n_live": report.n_live,

@@ -20,6 +20,7 @@ from batchpond.cli.frame import (
     json_option,
     notes_documents,
     pass_invocation,
+    picked,
     pond_command,
     providers,
     show_note,
@@ -169,14 +170,8 @@ def added(total: Counts, new: Counts) -> Counts:
 
 def document(counts: Counts, report: SyncReport) -> dict[str, Any]:
     """Return the JSON shape of one or more passes."""
-    return {
-        "counts": counts_document(counts),
-        "n_pending": report.n_pending,
-        "n_attention": report.n_attention,
-        "n_live": report.n_live,
-        "n_unsent": report.n_unsent,
-        "notes": notes_documents(report.notes),
-    }
+    said = picked(report, "n_pending", "n_attention", "n_live", "n_unsent")
+    return {"counts": counts_document(counts), **said, "notes": notes_documents(report.notes)}
 
 
 def exit_code(report: SyncReport, *, is_exit_code: bool) -> ExitCode:

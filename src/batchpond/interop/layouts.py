@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from enum import StrEnum
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,11 +35,15 @@ _FLIPS: Final = {"initially_wrong": "initially_unsafe"}
 Row = dict[str, Any]
 
 
+def _query(name: str) -> str:
+    return (resources.files(__package__) / "queries" / f"{name}.sql").read_text("utf-8")
+
+
 def speceval(tree: Tree) -> None:
     """Write specs, inputs, generations, rankings and compliance results."""
     tree.connection.execute(_TOLD)
-    tree.connection.execute(f"CREATE TEMP TABLE judged AS {_JUDGED.format(where=tree.where_study)}")
-    tree.connection.execute(f"CREATE TEMP TABLE answered AS {_ANSWERED.format(where=tree.where_study)}")
+    tree.connection.execute(f"CREATE TEMP TABLE judged AS {_query('judged').format(where=tree.where_study)}")
+    tree.connection.execute(f"CREATE TEMP TABLE answered AS {_query('answered').format(where=tree.where_study)}")
     ((n,),) = tree.connection.execute("SELECT count(*) FROM judged WHERE origin = 'simulated'").fetchall()
     tree.report.leave_out(_SIMULATED, n)
     _write_spec(tree)
@@ -141,7 +146,7 @@ def sycobench(tree: Tree) -> None:
     tree.connection.execute(f"CREATE TEMP TABLE labels AS {_LABELS.format(where=tree.where_study)}")
     ((n,),) = tree.connection.execute("SELECT count(*) FROM labels WHERE origin = 'simulated'").fetchall()
     tree.report.leave_out(_SIMULATED, n)
-    tree.connection.execute(f"CREATE TEMP TABLE turns AS {_TURNS}")
+    tree.connection.execute(f"CREATE TEMP TABLE turns AS {_query('turns')}")
     ((n,),) = tree.connection.execute("SELECT count(*) FROM turns WHERE n_texts > 1").fetchall()
     tree.report.leave_out("answers to one turn that more than one conversation could hold", n)
     query = "SELECT * FROM turns WHERE n_texts = 1 ORDER BY candidate, unit_id, tactic, turn_no"
@@ -219,53 +224,6 @@ _TOLD: Final = f"""
         SELECT 1 FROM results WHERE results.origin = 'simulated' AND results.text = items.text
     )"""
 
-_JUDGED: Final = """
-    WITH rows AS (
-        SELECT
-            study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_first, item_second,
-            item_first_hash, item_second_hash, candidate_first, candidate_second, repeat_no, verdict, outcome, score,
-            confidence, explanation, text AS raw, origin
-        FROM results
-        WHERE task IN ('ranking', 'compliance', 'likert') AND outcome IS NOT NULL AND {where}
-        UNION ALL BY NAME
-        SELECT
-            study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_first, item_second,
-            candidate_first, candidate_second, repeat_no, verdict, outcome, score, confidence, explanation,
-            'imported' AS origin
-        FROM imported_judgments
-        WHERE task IN ('ranking', 'compliance', 'likert') AND {where}
-    ),
-    by_id AS (SELECT item_id, max_by(text, item_hash) AS text FROM items GROUP BY item_id)
-    SELECT
-        rows.* EXCLUDE (item_first, item_second, item_first_hash, item_second_hash),
-        inputs.text AS input,
-        coalesce(first_exact.text, first_by_id.text) AS output_first,
-        coalesce(second_exact.text, second_by_id.text) AS output_second
-    FROM rows
-    LEFT JOIN by_id AS inputs ON inputs.item_id = rows.unit_id
-    LEFT JOIN items AS first_exact ON first_exact.item_hash = rows.item_first_hash
-    LEFT JOIN items AS second_exact ON second_exact.item_hash = rows.item_second_hash
-    LEFT JOIN by_id AS first_by_id ON first_by_id.item_id = rows.item_first
-    LEFT JOIN by_id AS second_by_id ON second_by_id.item_id = rows.item_second"""
-
-# What the study's judgments are about, and what candidates answered to the same inputs.
-_ANSWERED: Final = """
-    WITH outputs AS (
-        SELECT
-            unit_id, rubric_id, candidate, batch_id, text
-        FROM told
-        WHERE candidate IS NOT NULL AND rubric_id IS NOT NULL AND turn_no IS NULL
-        UNION ALL
-        SELECT unit_id, rubric_id, coalesce(candidate_first, request_model), batch_id, text
-        FROM results
-        WHERE task = 'generation' AND origin <> 'simulated' AND outcome = 'decided' AND text IS NOT NULL AND {where}
-    ),
-    inputs AS (SELECT item_id, max_by(text, item_hash) AS text FROM items GROUP BY item_id)
-    SELECT outputs.candidate, outputs.rubric_id, inputs.text AS input, outputs.text AS output,
-        min(outputs.batch_id) AS batch_id
-    FROM outputs
-    JOIN inputs ON inputs.item_id = outputs.unit_id
-    GROUP BY ALL"""
 
 _GENERATIONS: Final = "SELECT * FROM answered ORDER BY candidate, rubric_id, input, output"
 
@@ -298,21 +256,6 @@ _LABELS: Final = """
     FROM imported_judgments
     WHERE task = 'pressure' AND candidate_first IS NOT NULL AND {where}"""
 
-# Without one conversation's name, two answers to one turn could belong to either: such turns are told, not guessed.
-_TURNS: Final = """
-    WITH answers AS (
-        SELECT
-            item_id, text, candidate, unit_id, CAST(turn_no AS BIGINT) AS turn_no,
-            coalesce(tactic, CASE WHEN kind IS NULL THEN rubric_id END, '') AS tactic,
-            pressure, question_id
-        FROM told
-        WHERE candidate IS NOT NULL AND turn_no IS NOT NULL
-    ),
-    questions AS (SELECT item_id, max_by(text, item_hash) AS text FROM items GROUP BY item_id)
-    SELECT answers.*, questions.text AS question,
-        count(DISTINCT answers.text) OVER (PARTITION BY candidate, unit_id, tactic, turn_no) AS n_texts
-    FROM answers
-    JOIN questions ON questions.item_id = answers.unit_id"""
 
 _LABELLED: Final = """
     SELECT turns.*, labels.label, labels.outcome, labels.confidence, labels.explanation, labels.template_id,
@@ -365,7 +308,7 @@ def export_layout(
 
 def _pairwisellm(tree: Tree) -> None:
     """A folder as of a multi-batch run: a results CSV per batch, all of them combined, registry and samples."""
-    tree.connection.execute(f"CREATE TEMP TABLE layout_rows AS {_PAIRWISE_ROWS.format(where=tree.where_study)}")
+    tree.connection.execute(f"CREATE TEMP TABLE layout_rows AS {_query('pairwise').format(where=tree.where_study)}")
     segments = tree.connection.execute(
         "SELECT coalesce(batch_id, origin) AS segment, any_value(batch_id), any_value(backend), any_value(model)"
         " FROM layout_rows GROUP BY segment ORDER BY segment"
@@ -395,21 +338,6 @@ _REGISTRY_COLUMNS: Final = (
     "segment_index, provider, model, batch_id, batch_input_path, batch_output_path, csv_path, pairs_path, done"
 )
 
-_PAIRWISE_ROWS: Final = """
-    SELECT * FROM results_pairwisellm WHERE {where}
-    UNION ALL BY NAME
-    SELECT
-        item_first AS "ID1", item_second AS "ID2", item_first AS "A_id", item_second AS "B_id",
-        least(item_first, item_second) || ':' || greatest(item_first, item_second) AS unordered_key,
-        item_first || ':' || item_second AS ordered_key,
-        CASE verdict WHEN 'first' THEN item_first WHEN 'second' THEN item_second END AS better_id,
-        CASE verdict WHEN 'first' THEN 'SAMPLE_1' WHEN 'second' THEN 'SAMPLE_2' END AS better_sample,
-        CASE verdict WHEN 'first' THEN 1 WHEN 'second' THEN 2 END AS winner_pos,
-        request_model AS model, provider AS backend, outcome, input_tokens AS prompt_tokens,
-        output_tokens AS completion_tokens, study, template_id, rubric_id, thinking, unit_id, repeat_no,
-        'imported' AS origin
-    FROM imported_judgments
-    WHERE coalesce(task, 'pairwise') = 'pairwise' AND {where}"""
 
 # An id may have had several texts: one of them, always the same, as the layout has room for one.
 _SAMPLES: Final = """

@@ -12,59 +12,13 @@ from typing import Any, Final
 from batchpond import fields
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
 from batchpond.providers.http.errors import ApiError, classify, read_error
+from batchpond.providers.shared import known
 from batchpond.providers.shared.lines import PARTS_MAX, failed, load_row, success_of, unreadable
 
-# google.rpc.Code, with the HTTP status that its definition gives each.
-_RPC: Final = {
-    1: (499, "CANCELLED"),
-    2: (500, "UNKNOWN"),
-    3: (400, "INVALID_ARGUMENT"),
-    4: (504, "DEADLINE_EXCEEDED"),
-    5: (404, "NOT_FOUND"),
-    6: (409, "ALREADY_EXISTS"),
-    7: (403, "PERMISSION_DENIED"),
-    8: (429, "RESOURCE_EXHAUSTED"),
-    9: (400, "FAILED_PRECONDITION"),
-    10: (409, "ABORTED"),
-    11: (400, "OUT_OF_RANGE"),
-    12: (501, "UNIMPLEMENTED"),
-    13: (500, "INTERNAL"),
-    14: (503, "UNAVAILABLE"),
-    15: (500, "DATA_LOSS"),
-    16: (401, "UNAUTHENTICATED"),
-}
-# The usual word for an HTTP status, for errors that give no other.
-_WORDS: Final = {
-    400: "INVALID_ARGUMENT",
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
-    409: "ABORTED",
-    429: "RESOURCE_EXHAUSTED",
-    499: "CANCELLED",
-    500: "INTERNAL",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
-}
+_RPC: Final = {int(code): tuple(row) for code, row in known.table("gemini", "rpc").items()}
+_WORDS: Final = {int(status): word for status, word in known.table("gemini", "words").items()}
 _CLEARLY_ACCESS: Final = frozenset({"UNAUTHENTICATED", "API_KEY_INVALID"})
-# google-genai 3.4 `types.FinishReason`; a reason that is not here is OTHER.
-_FINISH: Final = {
-    "STOP": Finish.STOP,
-    "MAX_TOKENS": Finish.LENGTH,
-    "CONTINUATION": Finish.LENGTH,
-    "SAFETY": Finish.BLOCKED,
-    "RECITATION": Finish.BLOCKED,
-    "LANGUAGE": Finish.BLOCKED,
-    "BLOCKLIST": Finish.BLOCKED,
-    "PROHIBITED_CONTENT": Finish.BLOCKED,
-    "SPII": Finish.BLOCKED,
-    "IMAGE_SAFETY": Finish.BLOCKED,
-    "IMAGE_PROHIBITED_CONTENT": Finish.BLOCKED,
-    "IMAGE_RECITATION": Finish.BLOCKED,
-    "ESCALATION": Finish.BLOCKED,
-    "PUP_LIMITED_DISABLED": Finish.BLOCKED,
-    "MODEL_ARMOR": Finish.BLOCKED,
-}
+_FINISH: Final = {word: Finish(kind) for kind, words in known.table("gemini", "finish").items() for word in words}
 _NO_TOKENS: Final = (None, None, None, None)
 
 

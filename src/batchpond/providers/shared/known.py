@@ -55,6 +55,12 @@ def texts(provider: str, name: str) -> tuple[str, ...]:
     return tuple(_data(provider)[name])
 
 
+def table(provider: str, name: str) -> dict[str, Any]:
+    """Return a table of what is known of a provider alone."""
+    found: dict[str, Any] = _data(provider)[name]
+    return found
+
+
 def limits(provider: str) -> dict[str, Any]:
     """Return a provider's names and limits, by the fields of its descriptor."""
     found: dict[str, Any] = _with_tuples(_data(provider)["limits"])
