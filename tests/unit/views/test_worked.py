@@ -12,7 +12,6 @@ from batchpond.views.worked import Worked
 from tests.rigs import report
 from tests.rigs.sql import differs, result
 
-
 METRIC = next(view for view in views.views() if view.name == "metric_consistency")
 
 
