@@ -63,8 +63,8 @@ class Lake:
         returns whether to go on. `fresh` buys anew what another lake bought already. Raises UsageError when nobody
         agreed and it is no dry run, AttentionError when the study was bought from another lake.
         """
-        from batchpond.run.look import waive
         from batchpond.run.session import Providers
+        from batchpond.run.strangers import waive
         from batchpond.run.submit import submit
 
         if confirm is None and max_cost_usd is None and not dry_run:
