@@ -8,67 +8,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from batchpond import fields
-from batchpond.errors import LakeError, ProviderError
-from batchpond.model import (
-    BatchError,
-    BatchState,
-    CreateSpec,
-    Download,
-    Mode,
-    RemoteBatch,
-    RemoteFile,
-)
-from batchpond.providers.anthropic.body import MESSAGES, VERSIONS, build_body, endpoint_for, payload_line, version_of
-from batchpond.providers.anthropic.lines import read_answer, read_line
-from batchpond.providers.anthropic.models import accepted_thinking, caveats, nearest
-from batchpond.providers.base import Descriptor
+from batchpond.errors import LakeError
+from batchpond.model import BatchError, BatchState, CreateSpec, Download, RemoteBatch
+from batchpond.providers.anthropic.body import FAMILIES, MESSAGES, VERSIONS, version_of
 from batchpond.providers.http.client import JsonStream
 from batchpond.providers.http.errors import AckRule
 from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import BatchClient, Order
 from batchpond.providers.shared.live import LiveApi, LiveClient, Names, RateNames
 
-__all__ = [
-    "BATCH",
-    "DESCRIPTOR",
-    "LIVE",
-    "Anthropic",
-    "AnthropicLive",
-    "accepted_thinking",
-    "build_body",
-    "caveats",
-    "endpoint_for",
-    "payload_line",
-    "read_answer",
-    "read_line",
-]
-
 _HEAD, _TAIL = b'{"requests":[', b"]}"
 
-DESCRIPTOR: Final = Descriptor(
-    name="anthropic",
-    **known.limits("anthropic"),
+DESCRIPTOR: Final = known.descriptor(
+    "anthropic",
     endpoints=tuple(VERSIONS),
-    default_endpoint=MESSAGES,
     max_bytes=256_000_000 - len(_HEAD + _TAIL),
-    caveats=known.texts("anthropic", "caveats"),
-    notes=known.texts("anthropic", "notes"),
     headers=(("anthropic-version", VERSIONS[MESSAGES]),),
-    modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
-    nearest=nearest,
+    nearest=FAMILIES.nearest,
 )
-
-_STATES: Final = {
-    "in_progress": BatchState.RUNNING,
-    "canceling": BatchState.CANCELLING,
-    "cancelling": BatchState.CANCELLING,
-    "ended": BatchState.COMPLETED,
-}
+_STATES: Final = known.by_word("anthropic", "states", BatchState)
 _BLOCK_BYTES: Final = 1 << 20
 
 
@@ -92,18 +54,6 @@ class Anthropic(BatchClient):
     batches_path = "/v1/messages/batches"
     cursor_name = "after_id"
     ack = AckRule(request_id_headers=("request-id",))
-
-    def upload(self, path: Path, filename: str) -> RemoteFile:  # noqa: ARG002
-        """Refuse: requests travel inside the create call."""
-        raise ProviderError(f"{DESCRIPTOR.name} takes no batch files; {filename} was not uploaded")
-
-    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:  # noqa: ARG002
-        """Return nothing: there are no uploads."""
-        return []
-
-    def drop_upload(self, file_id: str) -> bool:  # noqa: ARG002
-        """Return that there was none: there are no uploads."""
-        return False
 
     def order(self, spec: CreateSpec) -> Order:
         """Return the payload's lines as one body, and the version that the endpoint means.

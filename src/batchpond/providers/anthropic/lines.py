@@ -13,16 +13,11 @@ from typing import Any, Final
 from batchpond import fields
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
 from batchpond.providers.http.errors import ApiError, classify, read_error
+from batchpond.providers.shared import known
 from batchpond.providers.shared.lines import PARTS_MAX, failed, load_row, success_of, unreadable
 
 _INT64_MAX: Final = 2**63 - 1
-_FINISH: Final = {
-    "end_turn": Finish.STOP,
-    "stop_sequence": Finish.STOP,
-    "max_tokens": Finish.LENGTH,
-    "model_context_window_exceeded": Finish.LENGTH,
-    "refusal": Finish.REFUSAL,
-}
+_FINISH: Final = known.by_word("anthropic", "finish", Finish)
 _NOT_RUN: Final = {
     "canceled": (ErrorClass.CANCELLED, "the batch was cancelled before this request ran"),
     "cancelled": (ErrorClass.CANCELLED, "the batch was cancelled before this request ran"),

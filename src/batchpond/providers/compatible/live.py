@@ -1,4 +1,4 @@
-"""Any OpenAI-compatible chat endpoint: the hosts of a table, and servers of one's own as `compatible-NAME`.
+"""Any OpenAI-compatible chat endpoint: the hosts of `hosts.toml`, and servers of one's own as `compatible-NAME`.
 
 The address of `compatible-NAME` is `NAME_BASE_URL`, its key `NAME_API_KEY` if it wants one, both from the
 environment alone: no file of a repository says where prompts or a key go.
@@ -7,33 +7,110 @@ environment alone: no file of a repository says where prompts or a key go.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import resources
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from batchpond.errors import UsageError
 from batchpond.model import FileRole, Mode, Prompt, Response
-from batchpond.providers.base import BuiltBody, Descriptor, ModelSettings, live_descriptor
-from batchpond.providers.compatible.hosts import HOSTS, OWN_FAMILIES, Host, Words
+from batchpond.providers.base import BuiltBody, Descriptor, ModelSettings
 from batchpond.providers.openai.body import payload_line
 from batchpond.providers.shared import lines
-from batchpond.providers.shared.lines import SCHEMA, add_parameters, messages, response_format
-from batchpond.providers.shared.live import LiveApi
+from batchpond.providers.shared.lines import chat_body, check_endpoint
+from batchpond.providers.shared.live import ANY_RATES, NO_RATES, LiveApi, Per, RateNames, rate_limit
 
 CHAT: Final = "/v1/chat/completions"
-_RESERVED: Final = {
-    "model": "the study's `model`",
-    "messages": "the template",
-    "stream": "nothing: a streamed answer that breaks off looks like one that ended",
-    "n": "the study's `repeats`, which keeps every answer apart",
-}
-
 PREFIX: Final = "compatible-"
-NAMES: Final = tuple(host.name for host in HOSTS)
 _OWN_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 _OWN_NAME_CHARS: Final = 40
+
+Words = Mapping[str, Mapping[str, Any]]
+"""Thinking words, and what each puts into a body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Models that take the same thinking words: those whose name, without its maker, begins with `prefix`."""
+
+    prefix: str
+    words: Words
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One host, or one kind of server; `base_path` is what its SDK adds to a base URL without a path.
+
+    `schema_prefixes` begin the names of the models whose answers can be held to a JSON schema; () is none.
+    `reasoning_is_apart` where `completion_tokens` leave the reasoning out. `is_free` for servers of one's own.
+    `price_name` is what the price data call the host.
+    """
+
+    name: str
+    base_url: str
+    base_url_env: str
+    key_env: tuple[str, ...]
+    families: tuple[Family, ...]
+    source: str
+    limit_name: str = "max_tokens"
+    base_path: str = ""
+    rates: RateNames = ANY_RATES
+    is_free: bool = False
+    reasoning_is_apart: bool = False
+    schema_prefixes: tuple[str, ...] = ("",)
+    caveats: tuple[str, ...] = ()
+    price_name: str | None = None
+
+    def words(self, model: str) -> Words:
+        """Return the thinking words that a model takes here; none where nothing is known."""
+        name = _bare(model)
+        return next((family.words for family in self.families if name.startswith(family.prefix)), {})
+
+
+_RATES: Final = {
+    "none": NO_RATES,
+    "groq": RateNames((rate_limit("requests", Per.UNKNOWN),), (rate_limit("tokens"),)),
+    "mistral": RateNames(
+        (rate_limit("req-minute"), rate_limit("requests")), (rate_limit("tokens-minute"), rate_limit("tokens"))
+    ),
+}
+
+
+def _family(
+    prefix: str,
+    source: str,
+    *,
+    words: Words | None = None,
+    efforts: tuple[str, ...] = (),
+    template_efforts: tuple[str, ...] = (),
+    switch: str | None = None,
+) -> Family:
+    found: dict[str, Mapping[str, Any]] = dict(words or {})
+    found |= {word: {"reasoning_effort": word} for word in efforts}
+    found |= {word: {"chat_template_kwargs": {"reasoning_effort": word}} for word in template_efforts}
+    if switch is not None:
+        found |= {word: {"chat_template_kwargs": {switch: word == "enabled"}} for word in ("none", "enabled")}
+    return Family(prefix, found, source)
+
+
+_DATA: Final = tomllib.loads((resources.files(__package__) / "hosts.toml").read_text("utf-8"))
+_SHARED: Final = {name: _family(**row) for name, row in _DATA["families"].items()}
+OWN_FAMILIES: Final = tuple(_SHARED[name] for name in _DATA["own"]["families"])
+
+
+def _host(row: Mapping[str, Any]) -> Host:
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    families = tuple(_SHARED[one] if isinstance(one, str) else _family(**one) for one in row["families"])
+    rates = _RATES[row["rates"]] if "rates" in row else ANY_RATES
+    return Host(**values | {"families": families, "rates": rates})
+
+
+HOSTS: Final = tuple(map(_host, _DATA["hosts"]))
+NAMES: Final = tuple(host.name for host in HOSTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +124,6 @@ class Compatible:
         """Return the only endpoint that is asked."""
         return CHAT
 
-    def accepted_thinking(self, model: str) -> tuple[str, ...]:
-        """Return the thinking words that a model takes at a host; none where nothing is known."""
-        return tuple(_words(self.host, model))
-
     def caveats(self, model: str) -> tuple[str, ...]:  # noqa: ARG002
         """Return nothing: what is to be known is of the host."""
         return ()
@@ -61,23 +134,16 @@ class Compatible:
         Raises UsageError for another endpoint, and for a thinking word that is not known to mean anything to
         this model at this host. Thoughts come back where the server tells them apart, asked for or not.
         """
-        model, host = settings.request_model, self.host
-        if settings.endpoint != CHAT:
-            message = f"model {model}: endpoint {settings.endpoint!r} is not {CHAT}, the only one of {host.name}"
-            raise UsageError(message)
-        body: dict[str, Any] = {"model": model, "messages": messages(prompt)}
-        if settings.max_output_tokens is not None:
-            body[host.limit_name] = settings.max_output_tokens
-        if settings.temperature is not None:
-            body["temperature"] = settings.temperature
-        body |= _thinking(host, settings)
-        dropped: tuple[str, ...] = ()
-        if settings.output_schema is not None and _bare(model).startswith(host.schema_prefixes):
-            body["response_format"] = response_format(settings.output_schema)
-        elif settings.output_schema is not None:
-            dropped = (SCHEMA,)
-        add_parameters(body, settings, _RESERVED)
-        return BuiltBody(body, dropped)
+        host = self.host
+        check_endpoint(settings, CHAT, f", the only one of {host.name}")
+        return chat_body(
+            prompt,
+            settings,
+            _thinking(host, settings),
+            _DATA["reserved"],
+            limit_name=host.limit_name,
+            takes_schema=_bare(settings.request_model).startswith(host.schema_prefixes),
+        )
 
     def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:
         """Return one line of a file in OpenAI's form, as `vllm run-batch` reads it."""
@@ -139,12 +205,12 @@ def _own(name: str) -> Host:
 
 
 def _descriptor(host: Host) -> Descriptor:
-    return live_descriptor(
-        host.name,
-        host.base_url,
-        host.base_url_env,
-        host.key_env,
-        CHAT,
+    return Descriptor(
+        name=host.name,
+        default_base_url=host.base_url,
+        base_url_env=host.base_url_env,
+        key_env=host.key_env,
+        endpoints=(CHAT,),
         modes=(Mode.LIVE, Mode.FILES),
         is_free=host.is_free,
         needs_key=not host.is_free and not host.name.startswith(PREFIX),
@@ -159,7 +225,7 @@ def _thinking(host: Host, settings: ModelSettings) -> Mapping[str, Any]:
     word = settings.thinking
     if word is None:
         return {}
-    words = _words(host, settings.request_model)
+    words = host.words(settings.request_model)
     if word in words:
         return words[word]
     accepted = f"it accepts {', '.join(words)}" if words else "no thinking word is known for it"
@@ -167,11 +233,6 @@ def _thinking(host: Host, settings: ModelSettings) -> Mapping[str, Any]:
         f"model {settings.request_model} does not accept thinking {word!r} at {host.name}; {accepted}",
         hint="leave its thinking at the default, and write what the server understands as parameters of the model",
     )
-
-
-def _words(host: Host, model: str) -> Words:
-    name = _bare(model)
-    return next((family.words for family in host.families if name.startswith(family.prefix)), {})
 
 
 def _bare(model: str) -> str:

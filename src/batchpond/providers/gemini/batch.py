@@ -24,15 +24,12 @@ from batchpond.model import (
     CreateSpec,
     Download,
     ErrorClass,
-    Mode,
     Rejected,
     RemoteBatch,
     RemoteFile,
 )
-from batchpond.providers.base import Descriptor
-from batchpond.providers.gemini.body import GENERATE, build_body, endpoint_for, payload_line
-from batchpond.providers.gemini.lines import is_blank, read_answer, read_line, read_status
-from batchpond.providers.gemini.models import accepted_thinking, caveats, nearest
+from batchpond.providers.gemini.body import FAMILIES, GENERATE
+from batchpond.providers.gemini.lines import is_blank, read_status
 from batchpond.providers.http import keys, transfers
 from batchpond.providers.http.client import HttpClient, segment
 from batchpond.providers.http.errors import AckRule, Answer, error_class_of
@@ -50,31 +47,7 @@ from batchpond.providers.shared.lines import load_row
 from batchpond.providers.shared.live import NO_RATES, LiveApi, LiveClient
 from batchpond.text import redact
 
-__all__ = [
-    "BATCH",
-    "DESCRIPTOR",
-    "LIVE",
-    "Gemini",
-    "GeminiLive",
-    "accepted_thinking",
-    "build_body",
-    "caveats",
-    "endpoint_for",
-    "payload_line",
-    "read_answer",
-    "read_line",
-]
-
-DESCRIPTOR: Final = Descriptor(
-    name="gemini",
-    **known.limits("gemini"),
-    endpoints=(GENERATE,),
-    default_endpoint=GENERATE,
-    modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
-    caveats=known.texts("gemini", "caveats"),
-    notes=known.texts("gemini", "notes"),
-    nearest=nearest,
-)
+DESCRIPTOR: Final = known.descriptor("gemini", endpoints=(GENERATE,), nearest=FAMILIES.nearest)
 
 _FILE_NOT_READY: Final = re.compile(r"(?i)file .*not in an active state")
 _MAYBE_GONE: Final = frozenset({403, 404})
@@ -322,20 +295,7 @@ def _inline_lines(operation: object) -> Iterator[bytes]:
 
 
 INLINE: Final = "inline:"
-# By the word after BATCH_STATE_ or JOB_STATE_ (google-genai 3.4 `_transformers.py` maps one to the other).
-STATES: Final = {
-    "PENDING": BatchState.QUEUED,
-    "QUEUED": BatchState.QUEUED,
-    "RUNNING": BatchState.RUNNING,
-    "PAUSED": BatchState.RUNNING,
-    "UPDATING": BatchState.RUNNING,
-    "CANCELLING": BatchState.CANCELLING,
-    "SUCCEEDED": BatchState.COMPLETED,
-    "PARTIALLY_SUCCEEDED": BatchState.COMPLETED,
-    "FAILED": BatchState.FAILED,
-    "CANCELLED": BatchState.CANCELLED,
-    "EXPIRED": BatchState.EXPIRED,
-}
+STATES: Final = known.by_word("gemini", "states", BatchState)
 _HAS_ANSWERS: Final = frozenset({BatchState.COMPLETED, BatchState.CANCELLED})
 _EXPIRES_AFTER: Final = timedelta(hours=48)
 _INLINE_MAX: Final = 1_000_000

@@ -18,7 +18,7 @@ from batchpond.providers.shared.lines import PARTS_MAX, failed, load_row, succes
 _RPC: Final = {int(code): tuple(row) for code, row in known.table("gemini", "rpc").items()}
 _WORDS: Final = {int(status): word for status, word in known.table("gemini", "words").items()}
 _CLEARLY_ACCESS: Final = frozenset({"UNAUTHENTICATED", "API_KEY_INVALID"})
-_FINISH: Final = {word: Finish(kind) for kind, words in known.table("gemini", "finish").items() for word in words}
+_FINISH: Final = known.by_word("gemini", "finish", Finish)
 _NO_TOKENS: Final = (None, None, None, None)
 
 

@@ -14,12 +14,13 @@ from typing import Any, Final
 
 from batchpond import fields
 from batchpond.errors import ProviderError, UsageError
-from batchpond.model import ErrorClass, FileRole, Finish, Prompt, Response, ResponseStatus
-from batchpond.providers.base import BuiltBody, LiveStart, ModelSettings, live_descriptor
+from batchpond.model import ErrorClass, FileRole, Finish, Mode, Prompt, Response, ResponseStatus
+from batchpond.providers.base import BuiltBody, LiveStart, ModelSettings
 from batchpond.providers.http.errors import ApiError
 from batchpond.providers.shared import known
 from batchpond.providers.shared.lines import (
     add_parameters,
+    check_endpoint,
     failed,
     messages,
     refused_thinking,
@@ -36,33 +37,11 @@ ANSWER_TOKENS: Final = 4_096
 TEMPLATE_TOKENS: Final = 256
 _BYTES_PER_TOKEN: Final = 2  # English has about 4, Chinese 2 to 3: twice too much room costs memory, too little answers
 _BESIDE_OPTIONS: Final = frozenset({"format", "keep_alive", "logprobs", "top_logprobs", "truncate", "shift"})
-_RESERVED: Final = {
-    "model": "the study's `model`",
-    "messages": "the template",
-    "stream": "nothing: a streamed answer that breaks off looks like one that ended",
-    "think": "the study's `thinking`",
-    "options": "its members, each written as a parameter",
-    "num_predict": "the study's `max_output_tokens`",
-    "temperature": "the study's `temperature`",
-}
+_RESERVED: Final = known.table("ollama", "reserved")
 _LEVELS: Final = ("low", "medium", "high")
 _SWITCH: Final = {"none": False, "enabled": True}
 
-DESCRIPTOR: Final = live_descriptor(
-    "ollama",
-    "http://127.0.0.1:11434",
-    "OLLAMA_HOST",
-    ("OLLAMA_API_KEY",),
-    CHAT,
-    is_free=True,
-    needs_key=False,
-    live_concurrency=4,
-    is_one_model_at_a_time=True,
-    default_port=11_434,
-    takes_schema=True,
-    caveats=known.texts("ollama", "caveats"),
-    notes=known.texts("ollama", "notes"),
-)
+DESCRIPTOR: Final = known.descriptor("ollama", endpoints=(CHAT,), modes=(Mode.LIVE,))
 
 _NOT_THERE: Final = frozenset({400, 404})
 _MODELS_MAX: Final = 10_000
@@ -148,9 +127,7 @@ def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
     token for every two bytes, and `max_output_tokens`, or 4,096 where the study gives none. Raises UsageError for
     another endpoint, and for a thinking word that Ollama has not for this model.
     """
-    model = settings.request_model
-    if settings.endpoint != CHAT:
-        raise UsageError(f"model {model}: endpoint {settings.endpoint!r} is not {CHAT}")
+    check_endpoint(settings, CHAT)
     inside = dict(settings.parameters or {})
     beside = {name: inside.pop(name) for name in tuple(inside) if name in _BESIDE_OPTIONS}
     options: dict[str, Any] = {
@@ -160,7 +137,7 @@ def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
         options["num_predict"] = settings.max_output_tokens
     if settings.temperature is not None:
         options["temperature"] = settings.temperature
-    body: dict[str, Any] = {"model": model, "messages": messages(prompt), "stream": False}
+    body: dict[str, Any] = {"model": settings.request_model, "messages": messages(prompt), "stream": False}
     body |= {"truncate": False, "shift": False}
     if settings.thinking is not None:
         body["think"] = _think(settings)
@@ -199,11 +176,7 @@ def _name(model: str) -> str:
 # --- answers --------------------------------------------------------------------------------------
 
 _FINISH: Final = {"stop": Finish.STOP, "length": Finish.LENGTH}
-_NO_ANSWER: Final = {
-    "load": "the model was loaded, and said nothing",
-    "unload": "the model was unloaded, and said nothing",
-    "": "the answer gives no reason for its end",
-}
+_NO_ANSWER: Final = known.table("ollama", "no_answer")
 
 
 def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001

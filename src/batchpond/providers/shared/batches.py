@@ -6,7 +6,7 @@ is uploaded, a batch names it, and ends with an output file and an error file. A
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -25,31 +25,19 @@ from batchpond.model import (
     CreateSpec,
     Download,
     ErrorClass,
-    FileRole,
     Rejected,
     RemoteBatch,
     RemoteFile,
     Unclear,
 )
+from batchpond.providers.base import BatchProvider
 from batchpond.providers.http import keys
 from batchpond.providers.http.client import HttpClient, JsonStream, ProviderClient, segment
 from batchpond.providers.http.errors import AckRule, Answer, ApiError, error_class_of
+from batchpond.providers.shared import known
 from batchpond.text import redact
 
-STATES: Final = {
-    "validating": BatchState.QUEUED,
-    "queued": BatchState.QUEUED,
-    "pending": BatchState.QUEUED,
-    "in_progress": BatchState.RUNNING,
-    "finalizing": BatchState.RUNNING,
-    "cancelling": BatchState.CANCELLING,
-    "canceling": BatchState.CANCELLING,
-    "completed": BatchState.COMPLETED,
-    "failed": BatchState.FAILED,
-    "expired": BatchState.EXPIRED,
-    "cancelled": BatchState.CANCELLED,
-    "canceled": BatchState.CANCELLED,
-}
+STATES: Final = known.by_word("shared", "states", BatchState)
 _TOKEN_KEY: Final = "batchpond"
 _PAIRS_MAX, _KEY_CHARS, _VALUE_CHARS = 16, 64, 512
 _ERRORS_MAX: Final = 100
@@ -68,7 +56,7 @@ class Order:
     headers: Mapping[str, str] | None = None
 
 
-class BatchClient(ProviderClient, ABC):
+class BatchClient(ProviderClient, BatchProvider):
     """The client of one batch API, bound to one key and base URL.
 
     `ack` tells the provider's own answers from a proxy's; `missing` are the statuses of a batch that may not
@@ -171,10 +159,6 @@ class BatchClient(ProviderClient, ABC):
             raise ProviderError(f"{self.host} lists a batch without an id")
         return BatchPage(found, next_cursor)
 
-    def find_batches(self, token: str) -> tuple[RemoteBatch, ...]:  # noqa: ARG002
-        """Return nothing: most listings cannot be asked for a token."""
-        return ()
-
     def get(self, batch_id: str) -> RemoteBatch | None:
         """Return a batch, or None where it may be missing, which is not proof of loss."""
         path = self.path_of(batch_id)
@@ -190,11 +174,6 @@ class BatchClient(ProviderClient, ABC):
         """Ask for cancellation; None when the provider says that it is too late or the batch unknown."""
         answer = self._http.request_json("POST", f"{self.path_of(batch_id)}/cancel", allow=self.too_late)
         return self.read_batch(answer.json) if answer.is_success else None
-
-    def result_files(self, batch: RemoteBatch) -> tuple[tuple[FileRole, str], ...]:
-        """Return the result files that a batch names, output first."""
-        named = ((FileRole.OUTPUT, batch.output_file_id), (FileRole.ERROR, batch.error_file_id))
-        return tuple((role, file_id) for role, file_id in named if file_id)
 
     def check(self) -> str:
         """List one batch, which is free, and return the scope that the key belongs to."""

@@ -19,8 +19,9 @@ import orjson
 from batchpond import fields
 from batchpond.errors import UsageError
 from batchpond.model import ErrorClass, Finish, Prompt, Response, ResponseStatus
-from batchpond.providers.base import ModelSettings
+from batchpond.providers.base import BuiltBody, ModelSettings
 from batchpond.providers.http.errors import MESSAGE_LIMIT, ApiError, classify, read_any, read_error
+from batchpond.providers.shared import known
 
 # --- bodies ---------------------------------------------------------------------------------------
 
@@ -69,6 +70,39 @@ def messages(prompt: Prompt) -> list[dict[str, str]]:
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
     return [{"role": str(turn.role), "content": turn.text} for turn in prompt]
+
+
+def check_endpoint(settings: ModelSettings, endpoint: str, where: str = "") -> None:
+    """Raise UsageError for any endpoint but the only one; `where` ends the message."""
+    if settings.endpoint != endpoint:
+        message = f"model {settings.request_model}: endpoint {settings.endpoint!r} is not {endpoint}{where}"
+        raise UsageError(message)
+
+
+def chat_body(
+    prompt: Prompt,
+    settings: ModelSettings,
+    thinking: Mapping[str, Any],
+    reserved: Mapping[str, str],
+    *,
+    limit_name: str = "max_tokens",
+    takes_schema: bool = True,
+) -> BuiltBody:
+    """Return a chat body as most hosts take it; `thinking` is what its thinking comes to there.
+
+    A schema is left out, and named in `dropped`, where the model does not take one.
+    """
+    body: dict[str, Any] = {"model": settings.request_model, "messages": messages(prompt)}
+    if settings.max_output_tokens is not None:
+        body[limit_name] = settings.max_output_tokens
+    if settings.temperature is not None:
+        body["temperature"] = settings.temperature
+    body |= thinking
+    is_dropped = settings.output_schema is not None and not takes_schema
+    if settings.output_schema is not None and takes_schema:
+        body["response_format"] = response_format(settings.output_schema)
+    add_parameters(body, settings, reserved)
+    return BuiltBody(body, (SCHEMA,) if is_dropped else ())
 
 
 def size_bytes(prompt: Prompt) -> int:
@@ -227,13 +261,7 @@ def unreadable(custom_id: str | None, message: str, status_code: int | None = No
 ReadBody = Callable[[str | None, int | None, dict[str, Any], str | None], Response]
 """Reads the body of a success: (custom_id, status_code, body, request_id)."""
 
-_FINISH: Final = {
-    "stop": Finish.STOP,
-    "eos": Finish.STOP,
-    "length": Finish.LENGTH,
-    "model_length": Finish.LENGTH,
-    "content_filter": Finish.BLOCKED,
-}
+_FINISH: Final = known.by_word("shared", "finish", Finish)
 # The server gave up in the middle: DeepSeek, vLLM, Mistral and OpenRouter. What there is of an answer is none.
 _BROKEN_OFF: Final = frozenset({"insufficient_system_resource", "abort", "error"})
 _THOUGHTS: Final = re.compile(r"\s*<think>(.*?)(?:</think>\s*(.*)|\Z)", re.DOTALL)

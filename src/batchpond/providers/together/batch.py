@@ -1,15 +1,12 @@
-"""Together AI's Batch API: files, jobs and their states, and the rows of results.
+"""Together AI's Batch API: files, jobs and their states.
 
 Shapes: together 3.1 `types/batch_job.py`, `types/file_response.py`, the official OpenAPI file of 2026-04-28, and
 recorded traffic of 2026-09. Nothing of the user's travels with a job but its input file, and so it is by that file
-that a job is known as ours. Rows: `{id, custom_id, response: {status_code, body}}` in the output file, `{id,
-custom_id, error: {code, message}}` in the error file. One code, `batch_client_error`, was seen for all errors, so the
-text decides what kind a failure is.
+that a job is known as ours.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -24,56 +21,22 @@ from batchpond.model import (
     BatchState,
     CreateSpec,
     ErrorClass,
-    FileRole,
-    Mode,
     Rejected,
     RemoteBatch,
     RemoteFile,
-    Response,
-    ResponseStatus,
 )
-from batchpond.providers.base import Descriptor
 from batchpond.providers.http.errors import AckRule, Answer, ApiError, classify
-from batchpond.providers.shared import known, lines
+from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import FilesClient, file_object, newest_named, rejection
 from batchpond.providers.shared.live import PLAIN_NAMES, LiveApi, Names, Per, RateNames
-from batchpond.providers.together.body import (
-    CHAT,
-    DISCOUNTS,
-    accepted_thinking,
-    build_body,
-    caveats,
-    endpoint_for,
-    payload_line,
-)
+from batchpond.providers.together.body import CHAT, DISCOUNTS
+from batchpond.providers.together.lines import class_of_text
 from batchpond.text import redact
-
-__all__ = [
-    "BATCH",
-    "DESCRIPTOR",
-    "LIVE",
-    "Together",
-    "accepted_thinking",
-    "build_body",
-    "caveats",
-    "endpoint_for",
-    "payload_line",
-    "read_answer",
-    "read_line",
-]
 
 _NO_FILE_CODE: Final = "input_file_unavailable"
 
-DESCRIPTOR: Final = Descriptor(
-    name="together",
-    **known.limits("together"),
-    endpoints=(CHAT,),
-    default_endpoint=CHAT,
-    requeue_codes=(_NO_FILE_CODE,),
-    modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
-    batch_discounts=DISCOUNTS,
-    caveats=known.texts("together", "caveats"),
-    notes=known.texts("together", "notes"),
+DESCRIPTOR: Final = known.descriptor(
+    "together", endpoints=(CHAT,), requeue_codes=(_NO_FILE_CODE,), batch_discounts=DISCOUNTS
 )
 
 _NO_FILE: Final = re.compile(r"(?i)failed to download input file")
@@ -181,39 +144,3 @@ LIVE: Final = LiveApi(
     request_id_headers=("x-request-id", "cf-ray"),
     base_of=lambda url, _: f"{url.removesuffix('/v1')}/v1",
 )
-
-
-_TEXTS: Final = (
-    (ErrorClass.MODEL_GONE, re.compile(r"(?i)unable to access (?:non-serverless )?model")),
-    (ErrorClass.BILLING, re.compile(r"(?i)insufficient (?:credits?|funds|balance)|out of credits?")),
-    (ErrorClass.TRANSIENT, re.compile(r"(?i)internal server error|overloaded|rate limit|timed out|unavailable")),
-)
-
-
-def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001  # the row itself says what it is
-    """Return one line of an output or error file made uniform."""
-    return _classified(lines.read_line(line, _read_body))
-
-
-def read_answer(status_code: int, body: bytes) -> Response:
-    """Return a live call's answer made uniform, without a custom_id."""
-    return _classified(lines.read_answer(status_code, body, _read_body))
-
-
-def class_of_text(message: str) -> ErrorClass | None:
-    """Return what kind of failure Together's words tell, None when they tell nothing."""
-    return next((error_class for error_class, pattern in _TEXTS if pattern.search(message)), None)
-
-
-def _read_body(
-    custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None
-) -> Response:
-    # Models whose thoughts Together does not keep apart write them into the text.
-    return lines.without_thoughts(lines.read_chat(custom_id, status_code, body, request_id))
-
-
-def _classified(response: Response) -> Response:
-    if response.status is not ResponseStatus.ERRORED or response.error_class is not ErrorClass.PERMANENT:
-        return response
-    error_class = class_of_text(response.error_message or "")
-    return response if error_class is None else dataclasses.replace(response, error_class=error_class)

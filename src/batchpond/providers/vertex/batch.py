@@ -30,51 +30,31 @@ from batchpond.model import (
     RemoteBatch,
     RemoteFile,
 )
-from batchpond.providers.base import Descriptor
-from batchpond.providers.gemini import models as gemini_models
 from batchpond.providers.gemini.batch import STATES
-from batchpond.providers.gemini.body import GENERATE, endpoint_for
-from batchpond.providers.gemini.lines import is_blank, read_answer, read_status
+from batchpond.providers.gemini.body import FAMILIES, GENERATE
+from batchpond.providers.gemini.lines import is_blank, read_status
 from batchpond.providers.http.client import HttpClient, HttpError, segment
 from batchpond.providers.http.errors import AckRule, Answer, error_class_of
 from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import BatchClient, Order, filled_page_by_token, rejection
 from batchpond.providers.vertex import auth as vertex_auth
 from batchpond.providers.vertex.auth import Access, Place, advice_for_call, advice_for_job, role_named
-from batchpond.providers.vertex.body import bare_model, build_body, check_payload, model_path, payload_line
-from batchpond.providers.vertex.lines import read_line
+from batchpond.providers.vertex.body import bare_model, check_payload, model_path
 from batchpond.providers.vertex.storage import Storage
 from batchpond.text import redact
 
-__all__ = [
-    "BATCH",
-    "DESCRIPTOR",
-    "Vertex",
-    "accepted_thinking",
-    "build_body",
-    "caveats",
-    "endpoint_for",
-    "payload_line",
-    "read_answer",
-    "read_line",
-]
-
-DESCRIPTOR: Final = Descriptor(
-    name="vertex",
-    **known.limits("vertex"),
+DESCRIPTOR: Final = known.descriptor(
+    "vertex",
     endpoints=(GENERATE,),
-    default_endpoint=GENERATE,
-    header_env=(("x-goog-user-project", vertex_auth.QUOTA_ENV),),
     modes=(Mode.BATCH,),
+    header_env=(("x-goog-user-project", vertex_auth.QUOTA_ENV),),
     settings=(
         ("project", vertex_auth.PROJECT_ENV),
         ("location", vertex_auth.LOCATION_ENV),
         ("bucket", vertex_auth.BUCKET_ENV),
     ),
     credentials_env=(vertex_auth.CREDENTIALS_ENV,),
-    caveats=known.texts("vertex", "caveats"),
-    notes=known.texts("vertex", "notes"),
-    nearest=lambda model: gemini_models.nearest(bare_model(model)),
+    nearest=lambda model: FAMILIES.nearest(bare_model(model)),
 )
 
 _JOB: Final = re.compile(r"projects/[^/]+/locations/[^/]+/batchPredictionJobs/([^/]+)")
@@ -84,16 +64,6 @@ _LABEL_CHARS: Final = 63
 _FILTERED_PAGES_MAX: Final = 10
 _OUTPUT: Final = re.compile(r"(?:incremental_predictions.*|.*\.jsonl)")
 _UNNAMED_MODEL: Final = re.compile(r"(?i)\bPublisher ?Model\b|\bmodel\b.*\bnot (?:found|exist)")
-
-
-def accepted_thinking(model: str, endpoint: str = "") -> tuple[str, ...]:
-    """Return the thinking words that a model accepts; where it has a budget, numbers of tokens besides."""
-    return gemini_models.accepted_thinking(bare_model(model), endpoint)
-
-
-def caveats(model: str) -> tuple[str, ...]:
-    """Return what a person should know about a model before money is spent on it."""
-    return gemini_models.caveats(bare_model(model))
 
 
 class Vertex(BatchClient):

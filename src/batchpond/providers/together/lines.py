@@ -1,0 +1,49 @@
+"""Reading Together's result lines and live answers: chat completions, and errors whose text says what they are.
+
+Rows: `{id, custom_id, response: {status_code, body}}` in the output file, `{id, custom_id, error: {code, message}}` in
+the error file. One code, `batch_client_error`, was seen for all errors, so the text decides what kind a failure is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any, Final
+
+from batchpond.model import ErrorClass, FileRole, Response, ResponseStatus
+from batchpond.providers.shared import lines
+
+_TEXTS: Final = (
+    (ErrorClass.MODEL_GONE, re.compile(r"(?i)unable to access (?:non-serverless )?model")),
+    (ErrorClass.BILLING, re.compile(r"(?i)insufficient (?:credits?|funds|balance)|out of credits?")),
+    (ErrorClass.TRANSIENT, re.compile(r"(?i)internal server error|overloaded|rate limit|timed out|unavailable")),
+)
+
+
+def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001  # the row itself says what it is
+    """Return one line of an output or error file made uniform."""
+    return _classified(lines.read_line(line, _read_body))
+
+
+def read_answer(status_code: int, body: bytes) -> Response:
+    """Return a live call's answer made uniform, without a custom_id."""
+    return _classified(lines.read_answer(status_code, body, _read_body))
+
+
+def class_of_text(message: str) -> ErrorClass | None:
+    """Return what kind of failure Together's words tell, None when they tell nothing."""
+    return next((error_class for error_class, pattern in _TEXTS if pattern.search(message)), None)
+
+
+def _read_body(
+    custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None
+) -> Response:
+    # Models whose thoughts Together does not keep apart write them into the text.
+    return lines.without_thoughts(lines.read_chat(custom_id, status_code, body, request_id))
+
+
+def _classified(response: Response) -> Response:
+    if response.status is not ResponseStatus.ERRORED or response.error_class is not ErrorClass.PERMANENT:
+        return response
+    error_class = class_of_text(response.error_message or "")
+    return response if error_class is None else dataclasses.replace(response, error_class=error_class)
