@@ -442,9 +442,7 @@ def test_the_token_goes_to_google_alone_and_is_shown_nowhere(payload: Path) -> N
     with pytest.raises((ProviderError, AccessError)) as caught:
         script.wire.upload(payload, payload.name)
     assert {request.url.host for request in script.requests} == {"storage.googleapis.com"}
-    shown = (
-        str(caught.value) + repr(script.wire) + repr(vars(script.wire)) + repr(vars(vars(script.wire)["_access"].auth))
-    )
+    shown = str(caught.value) + repr(script.wire) + repr(vars(script.wire)) + repr(vars(vars(script.wire)["_auth"]))
     assert SECRET not in shown
 
 

@@ -36,8 +36,10 @@ from batchpond.providers.http.errors import AckRule, Answer, error_class_of
 from batchpond.providers.http.transfers import Commands, Start
 from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import (
+    PAGES_MAX,
     BatchClient,
     Order,
+    every_page,
     filled_page_by_token,
     newest_named,
     page_by_token,
@@ -54,7 +56,6 @@ _MAYBE_GONE: Final = frozenset({403, 404})
 _VERSION: Final = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
 _DEFAULT_VERSION: Final = "v1beta"
 _MIME_TYPE: Final = "application/jsonl"
-_PAGES_MAX: Final = 1_000
 _READY_WAITS: Final = 30
 _READY_WAIT_S: Final = 2.0
 _INLINE_BYTES_MAX: Final = 256 << 20
@@ -85,17 +86,44 @@ def _base_of(base_url: str, environ: Mapping[str, str]) -> str:
 LIVE: Final = LiveApi(DESCRIPTOR, NO_RATES, request_id_headers=(), base_of=_base_of, client=GeminiLive)
 
 
-class Gemini(BatchClient):
+class GoogleClient(BatchClient):
+    """The client of one of Google's batch APIs, whose listings go on by tokens; `rows` is the member that has them."""
+
+    size_name = "pageSize"
+    rows: str
+    ack = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
+
+    def list_page(self, cursor: str | None) -> BatchPage:
+        """Return one page of the project's batches, newest first, without the answers that are inline.
+
+        Raises ProviderError when the listing does not go on as it says: an incomplete list must
+        never look like a complete one.
+        """
+        return self.page(cursor, {})
+
+    def page(self, cursor: str | None, params: Mapping[str, str | int]) -> BatchPage:
+        """Return one page of those batches that `params` ask for."""
+        asked = {self.size_name: self.descriptor.list_page_size, **params}
+        return self.page_of(*filled_page_by_token(self._http, self.batches_path, asked, cursor, self.rows))
+
+    def cancel(self, batch_id: str) -> RemoteBatch | None:
+        """Ask for cancellation, and for what came of it; None when Google says it is too late or unknown."""
+        answer = self._http.request_json("POST", f"{self.path_of(batch_id)}:cancel", payload={}, allow=self.too_late)
+        return self.get(batch_id) if answer.is_success else None
+
+
+class Gemini(GoogleClient):
     """The client of the Gemini API's batch mode, bound to one key and base URL."""
 
     descriptor = DESCRIPTOR
-    ack = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
+    rows = "operations"
     missing = _MAYBE_GONE
     too_late = frozenset({400, 403, 404, 409})
 
     def __init__(self, http: HttpClient, clock: Clock, version: str = _DEFAULT_VERSION) -> None:
         super().__init__(http, clock)
         self._version = version
+        self.batches_path = f"/{version}/batches"
 
     @classmethod
     def connect(cls, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any) -> Self:
@@ -107,7 +135,7 @@ class Gemini(BatchClient):
         """
         access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
         root, version = _versioned(access.base_url, keys.setting(environ, "GOOGLE_GENAI_API_VERSION"))
-        return cls(cls.client(root, access, clock, transport, environ), clock, version)
+        return cls(HttpClient.of(DESCRIPTOR, access, environ, clock, transport, root), clock, version)
 
     def upload(self, path: Path, filename: str) -> RemoteFile:
         """Upload a payload and wait until Google has taken it in; safe to repeat, since files cost nothing."""
@@ -124,14 +152,13 @@ class Gemini(BatchClient):
 
     def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
         """Return the usable files of that display name, newest first, made since then or at an unknown time."""
-        found: list[RemoteFile | None] = []
-        cursor: str | None = None
-        for _ in range(_PAGES_MAX):
-            rows, cursor = page_by_token(self._http, *self._listing("files"), cursor, "files")
-            found += [file_of(row) for row in rows if fields.mapping(row).get("state") != "FAILED"]
-            if cursor is None:
-                return newest_named(found, filename, since)
-        raise ProviderError(f"{self.host} lists more than {_PAGES_MAX} pages of files")
+        params = {self.size_name: DESCRIPTOR.list_page_size}
+        pages = every_page(
+            lambda cursor: page_by_token(self._http, f"/{self._version}/files", params, cursor, "files"),
+            f"{self.host} lists more than {PAGES_MAX} pages of files",
+        )
+        usable = (row for rows in pages for row in rows if fields.mapping(row).get("state") != "FAILED")
+        return newest_named(map(file_of, usable), filename, since)
 
     def drop_upload(self, file_id: str) -> bool:
         """Delete an uploaded payload; False where there was none, which Google answers with 403, too."""
@@ -185,19 +212,6 @@ class Gemini(BatchClient):
         """Return whether an id, with or without its collection, means a batch."""
         return batch.batch_id == operation_name(batch_id)
 
-    def list_page(self, cursor: str | None) -> BatchPage:
-        """Return one page of the project's batches, newest first, without the answers that are inline.
-
-        Raises ProviderError when the listing does not go on as it says: an incomplete list must
-        never look like a complete one.
-        """
-        return self.page_of(*filled_page_by_token(self._http, *self._listing("batches"), cursor, "operations"))
-
-    def cancel(self, batch_id: str) -> RemoteBatch | None:
-        """Ask for cancellation, and for what came of it; None when Google says it is too late or unknown."""
-        answer = self._http.request_json("POST", f"{self.path_of(batch_id)}:cancel", payload={}, allow=self.too_late)
-        return self.get(batch_id) if answer.is_success else None
-
     def download(self, file_id: str, path: Path) -> Download | None:
         """Stream a result file to `path`; None on 404, 410 and Google's 403 for what may be gone.
 
@@ -226,18 +240,11 @@ class Gemini(BatchClient):
             return self._http.peek(self._content_path(output), max_bytes)
         return b"".join(_inline_lines(answer.json))[:max_bytes]
 
-    def check(self) -> str:
-        """List one batch, which is free, and return the scope that the key belongs to."""
-        return self.scope_of(self._http.request_json("GET", f"/{self._version}/batches", params={"pageSize": 1}), ())
-
     def _resource(self, name: str, prefix: str) -> str:
         return f"/{self._version}/{prefix}{segment(name.removeprefix(prefix))}"
 
     def _content_path(self, file_id: str) -> str:
         return f"/download{self._resource(file_id, 'files/')}:download?alt=media"
-
-    def _listing(self, path: str) -> tuple[str, dict[str, str | int]]:
-        return f"/{self._version}/{path}", {"pageSize": DESCRIPTOR.list_page_size}
 
     def _file(self, file_id: str) -> dict[str, Any]:
         return fields.mapping(self._http.request_json("GET", self._resource(file_id, "files/")).json)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -25,8 +25,8 @@ from batchpond.clock import Clock
 from batchpond.errors import LakeError, ProviderError
 from batchpond.model import Download, ErrorClass, Unclear
 from batchpond.providers.base import Descriptor
-from batchpond.providers.http import transfers
-from batchpond.providers.http.connections import Auth, Deadline, FixedAuth, KeyGuard, LaneTransport, failure, within
+from batchpond.providers.http import keys, transfers
+from batchpond.providers.http.connections import Auth, Deadline, KeyGuard, LaneTransport, failure, within
 from batchpond.providers.http.errors import (
     AckRule,
     Again,
@@ -46,9 +46,9 @@ from batchpond.providers.http.errors import (
     repeat,
 )
 from batchpond.providers.http.keys import checked_base, origin_of, redirect_target
-from batchpond.text import Secret, guard_loggers, redact
+from batchpond.text import Secret, guard_loggers
 
-__all__ = ["Broken", "HttpClient", "HttpError", "HttpLimits", "JsonStream", "Unsent"]
+__all__ = ["HttpClient", "HttpError", "HttpLimits", "JsonStream"]
 
 _USER_AGENT: Final = "batchpond/0.1"
 _URLS_MAX: Final = 256
@@ -95,24 +95,6 @@ class JsonStream:
     parts: Callable[[], Iterable[bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class Unsent:
-    """A live call of which nothing reached the server: it may be made again.
-
-    `is_own` says that the reason is on this side: too few connections for so many callers.
-    """
-
-    detail: str
-    is_own: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A live call that left, and whose answer did not come back whole: it may have been computed."""
-
-    detail: str
-
-
 def _whole(body: JsonStream) -> Iterator[bytes]:
     n_bytes = 0
     for part in body.parts():
@@ -147,7 +129,7 @@ class HttpClient:
         content_hosts: Iterable[str] = (),
     ) -> None:
         self._base_url, self._origin = checked_base(base_url, has_key=auth != {})
-        self._auth = FixedAuth(auth) if isinstance(auth, Mapping) else auth
+        self._auth = Auth(auth) if isinstance(auth, Mapping) else auth
         self._clock = clock
         self._key_name = key_name
         self._limits = limits or HttpLimits()
@@ -158,7 +140,7 @@ class HttpClient:
         self._transport = KeyGuard(lanes, self._origin, self._auth)
         self._url = lru_cache(maxsize=_URLS_MAX)(httpx.URL)
         # Built once where the key never changes; thousands of live calls feel it.
-        self._asking = _ASKING | _revealed(self._auth) if isinstance(self._auth, FixedAuth) else None
+        self._asking = _ASKING | _revealed(self._auth) if isinstance(auth, Mapping) else None
         self._client = httpx.Client(
             transport=self._transport,
             trust_env=False,
@@ -167,6 +149,22 @@ class HttpClient:
             timeout=httpx.Timeout(self._limits.idle_s, connect=self._limits.connect_s),
             headers={"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"},
         )
+
+    @classmethod
+    def of(
+        cls,
+        descriptor: Descriptor,
+        access: keys.Access,
+        environ: Mapping[str, str],
+        clock: Clock,
+        transport: httpx.BaseTransport | None,
+        base_url: str,
+        **more: Any,
+    ) -> Self:
+        """Return the client for a provider's key, with the headers and the hosts of content of its descriptor."""
+        headers = keys.headers(descriptor, access, environ)
+        hosts = descriptor.content_hosts
+        return cls(base_url, headers, clock, transport, key_name=access.name, content_hosts=hosts, **more)
 
     @property
     def host(self) -> str:
@@ -233,7 +231,7 @@ class HttpClient:
         result = self._exchange(request, deadline_s, self._read_answer)
         match result:
             case Again():
-                return Unclear(f"{result.reason}: {result.detail}")
+                return Unclear(result.text)
             case Fault():
                 return Unclear(result.detail)
             case _:
@@ -241,11 +239,12 @@ class HttpClient:
 
     def ask(
         self, path: str, body: bytes, deadline_s: float, headers: Mapping[str, str] | None = None
-    ) -> Answer | Unsent | Broken | Fault:
+    ) -> Answer | Again | Fault:
         """Send exactly one POST and return the whole answer, or what kept it from arriving; for many threads.
 
         Never retries, never follows a redirect, ends after `deadline_s` in all, and raises nothing for
-        what the network or the server does. The answer's body is exactly what arrived. A
+        what the network or the server does. The answer's body is exactly what arrived. Nothing reached the server
+        where the reason is CONNECT, or NO_TURN: too few connections here for so many callers. A
         `Fault` is of the connection as such, and no other call would fare better. `headers` replace
         those of the same name. `path` begins with one slash.
         """
@@ -263,12 +262,12 @@ class HttpClient:
                 finally:
                     response.close()
             except httpx.PoolTimeout as error:
-                return Unsent(str(error), is_own=True)
+                return Again(RetryReason.NO_TURN, str(error))
             except (transfers.Refused, httpx.DecodingError, httpx.StreamError) as error:
-                return Broken(str(error))
+                return Again(RetryReason.NO_ANSWER, str(error))
             except (httpx.HTTPError, httpx.InvalidURL, ConnectionError, TimeoutError) as error:
-                return _kept_from(failure(error))
-        return result if isinstance(result, Answer) else Broken(result.detail)
+                return failure(error)
+        return result
 
     def upload_multipart(
         self, path: str, file: Path, filename: str, fields: Mapping[str, str], allow: frozenset[int] = frozenset()
@@ -485,22 +484,12 @@ class HttpClient:
         return repeat(attempt, self._retries, self._clock, name, on_wait)
 
     def _final(self, result: object, call: str, allow: frozenset[int] = frozenset(), shape: Shape = dict) -> Answer:
-        place = Place(f"{call} at {self.host}", self._base_url, self._key_name)
+        place = Place(f"{call} at {self.host}", self._base_url, self._key_name, self._auth.advice)
         return final(result, place, allow, shape)
 
 
 def _revealed(auth: Auth) -> dict[str, str]:
     return {name: value.reveal() if isinstance(value, Secret) else value for name, value in auth.headers().items()}
-
-
-def _kept_from(problem: Again | Fault) -> Unsent | Broken | Fault:
-    match problem:
-        case Again(reason=RetryReason.CONNECT):
-            return Unsent(f"{problem.reason}: {redact(problem.detail)}")
-        case Again():
-            return Broken(f"{problem.reason}: {redact(problem.detail)}")
-        case Fault():
-            return problem
 
 
 # --- of one provider ------------------------------------------------------------------------------

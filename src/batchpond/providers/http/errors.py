@@ -52,6 +52,8 @@ class RetryReason(StrEnum):
     RATE_LIMIT = "HTTP 429"
     SERVER = "HTTP 5xx"
     OVERLOADED = "HTTP 529"
+    NO_TURN = "no connection was free"
+    NO_ANSWER = "no answer can be read"
 
 
 def reason_for_status(status_code: int) -> RetryReason | None:
@@ -137,6 +139,11 @@ class Again:
     detail: str
     after_s: float | None = None
     status_code: int | None = None
+
+    @property
+    def text(self) -> str:
+        """Why, for messages."""
+        return f"{self.reason}: {redact(self.detail)}"
 
 
 def repeat(
@@ -444,6 +451,7 @@ def _repeats_status(answer: Answer) -> bool:
 # --- what a call comes to -------------------------------------------------------------------------
 
 _ACCESS_HINT: Final = "check it with `batchpond keys --check`"
+_BILLING_HINT: Final = "add credit at the provider, then run the same command"
 _LATER_HINT: Final = "run the same command again later; it goes on where this one stopped"
 _PROXY_HINT: Final = "a proxy or login page may have answered; try the same address in a browser"
 
@@ -481,11 +489,12 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which call this is about, for messages."""
+    """Which call this is about, for messages; `advise` says who has to be granted what after a refusal."""
 
     call: str
     base_url: str
     key_name: str
+    advise: Callable[[str], str | None]
 
 
 def error_class_of(answer: Answer) -> ErrorClass:
@@ -507,7 +516,7 @@ def final(result: object, place: Place, allow: frozenset[int], shape: Shape = di
             raise _refusal(result, place, shape)
         case Again():
             wait = f"; it asks to wait {result.after_s:,.0f} s" if result.after_s else ""
-            message = f"{place.call} failed: {result.reason}: {redact(result.detail)}{wait}"
+            message = f"{place.call} failed: {result.text}{wait}"
             if result.reason is RetryReason.CONNECT:
                 raise UnreachableError(message, hint=_LATER_HINT)
             raise HttpError(message, hint=_LATER_HINT, status_code=result.status_code, retry_after_s=result.after_s)
@@ -530,11 +539,15 @@ def _refusal(answer: Answer, place: Place, shape: Shape) -> AccessError | HttpEr
         return HttpError(message, hint=hint, status_code=status_code, error_class=ErrorClass.PERMANENT)
     error_class = error_class_of(answer)
     message = f"{place.call} answered {status_code}: {answer.excerpt()}"
-    if error_class is ErrorClass.ACCESS:
-        refused = ForbiddenError if status_code == 403 else AccessError
-        return refused(f"{place.key_name} was refused: {message}", hint=_ACCESS_HINT)
-    advice = "add credit at the provider, then run the same command" if error_class is ErrorClass.BILLING else None
+    is_access = error_class is ErrorClass.ACCESS
+    message = f"{place.key_name} was refused: {message}" if is_access else message
+    advice = place.advise(message) if is_access or status_code == 403 else None
+    if advice is not None:
+        return AccessError(message, hint=advice)
+    if is_access:
+        return (ForbiddenError if status_code == 403 else AccessError)(message, hint=_ACCESS_HINT)
     code = answer.error.code if answer.error else None
+    advice = _BILLING_HINT if error_class is ErrorClass.BILLING else None
     return HttpError(message, hint=advice, status_code=status_code, error_class=error_class, code=code)
 
 

@@ -14,10 +14,11 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final
 
 import orjson
 
@@ -111,40 +112,34 @@ def store(
     if encoding not in ("identity", "", "gzip", "x-gzip"):
         raise Refused(f"the body is encoded as {encoding[:40]!r} although it was asked for plain")
     pieces = iter(chunks)
-    try:
+    with _written(path, max_bytes) as writer:
         first = next(pieces, b"")
         is_packed = encoding.endswith("gzip") or first.startswith(_GZIP_MAGIC)
-        with _private(path) as file:
-            writer = _Writer(file, max_bytes)
-            gunzip = _Gunzip() if is_packed else None
-            result = _copy(itertools.chain((first,), pieces), headers, writer, gunzip, slowness, until)
-            if not isinstance(result, Again):
-                file.flush()
-                os.fsync(file.fileno())
-    except (ConnectionError, TimeoutError):
-        raise
-    except OSError as error:
-        raise LakeError(f"cannot write {path}: {error.strerror or error}", hint="free space, then sync again") from None
-    return result
+        gunzip = _Gunzip() if is_packed else None
+        return _copy(itertools.chain((first,), pieces), headers, writer, gunzip, slowness, until)
 
 
 def write(pieces: Iterable[bytes], path: Path) -> Download:
     """Write bytes that this program made of an answer as `store` would; raises LakeError when the disk fails."""
+    with _written(path, _MADE_BYTES) as writer:
+        for piece in pieces:
+            writer.write(piece)
+        return writer.result()
+
+
+@contextmanager
+def _written(path: Path, max_bytes: int) -> Iterator[_Writer]:
+    """Open a file, mode 0600, that is flushed to disk when the block ends; raises LakeError when the disk fails."""
+    flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        with _private(path) as file:
-            writer = _Writer(file, _MADE_BYTES)
-            for piece in pieces:
-                writer.write(piece)
+        with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+            yield _Writer(file, max_bytes)
             file.flush()
             os.fsync(file.fileno())
+    except (ConnectionError, TimeoutError):
+        raise
     except OSError as error:
         raise LakeError(f"cannot write {path}: {error.strerror or error}", hint="free space, then sync again") from None
-    return writer.result()
-
-
-def _private(path: Path) -> BinaryIO:
-    flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.fdopen(os.open(path, flags, 0o600), "wb")
 
 
 class _Writer:
@@ -220,34 +215,6 @@ class Standing(StrEnum):
     SILENT = "silent"
 
 
-class Dialect(Protocol):
-    """How one of Google's services speaks of sessions and pieces."""
-
-    def opening(self, mime_type: str, size_bytes: int) -> Headers:
-        """Return the headers that open a session."""
-        ...
-
-    def address(self, answer: Answer) -> str:
-        """Return the session's address, empty for none."""
-        ...
-
-    def piece(self, offset: int, n_bytes: int, size_bytes: int) -> tuple[str, Headers]:
-        """Return method and headers that send `n_bytes` from `offset` on, of `size_bytes` in all."""
-        ...
-
-    def query(self, size_bytes: int) -> tuple[str, Headers]:
-        """Return method and headers that ask how the session stands."""
-        ...
-
-    def standing(self, answer: Answer) -> Standing:
-        """Return how the session stands by the answer to a piece or a query."""
-        ...
-
-    def received(self, answer: Answer) -> int | None:
-        """Return how many bytes are there by the answer to a query, None for what is no number."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Start:
     """What opens a session: where, with which JSON body, for what kind of content, in which dialect."""
@@ -255,7 +222,7 @@ class Start:
     path: str
     payload: Mapping[str, object]
     mime_type: str
-    dialect: Dialect
+    dialect: Commands | Ranges
 
 
 def send(calls: Calls, start: Start, content: BinaryIO, size_bytes: int) -> Result:
@@ -286,7 +253,9 @@ def _opened(calls: Calls, start: Start, size_bytes: int) -> Result:
 class _Transfer:
     """One session: `_offset` is where the provider stands, None when only it knows."""
 
-    def __init__(self, calls: Calls, dialect: Dialect, address: str, content: BinaryIO, size_bytes: int) -> None:
+    def __init__(
+        self, calls: Calls, dialect: Commands | Ranges, address: str, content: BinaryIO, size_bytes: int
+    ) -> None:
         self._calls = calls
         self._dialect = dialect
         self._address = address

@@ -7,7 +7,7 @@ is uploaded, a batch names it, and ends with an output file and an error file. A
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -42,7 +42,7 @@ _TOKEN_KEY: Final = "batchpond"
 _PAIRS_MAX, _KEY_CHARS, _VALUE_CHARS = 16, 64, 512
 _ERRORS_MAX: Final = 100
 _FILES_PER_PAGE: Final = 1_000
-_FILE_PAGES_MAX: Final = 1_000
+PAGES_MAX: Final = 1_000
 _EMPTY_PAGES_MAX: Final = 10
 _CLOCK_SKEW: Final = timedelta(hours=1)
 
@@ -59,11 +59,12 @@ class Order:
 class BatchClient(ProviderClient, BatchProvider):
     """The client of one batch API, bound to one key and base URL.
 
-    `ack` tells the provider's own answers from a proxy's; `missing` are the statuses of a batch that may not
-    exist, `too_late` those of a cancel that changes nothing.
+    `size_name` and `cursor_name` are what a listing is asked by. `ack` tells the provider's own answers from a proxy's;
+    `missing` are the statuses of a batch that may not exist, `too_late` those of a cancel that changes nothing.
     """
 
     batches_path = "/batches"
+    size_name = "limit"
     cursor_name = "after"
     ack = AckRule()
     missing = frozenset({404})
@@ -76,16 +77,8 @@ class BatchClient(ProviderClient, BatchProvider):
         `transport` replaces the network.
         """
         access = keys.resolve(cls.descriptor, environ, base_url=base_url)
-        return cls(cls.client(cls.base_of(access.base_url), access, clock, transport, environ), clock)
-
-    @classmethod
-    def client(
-        cls, url: str, access: keys.Access, clock: Clock, transport: Any, environ: Mapping[str, str]
-    ) -> HttpClient:
-        """Return the client of a URL, with the headers that the descriptor names."""
-        headers = keys.headers(cls.descriptor, access, environ)
-        hosts = cls.descriptor.content_hosts
-        return HttpClient(url, headers, clock, transport, key_name=access.key_env, content_hosts=hosts)
+        base = cls.base_of(access.base_url)
+        return cls(HttpClient.of(cls.descriptor, access, environ, clock, transport, base), clock)
 
     # --- what differs -----------------------------------------------------------------------------
 
@@ -149,7 +142,7 @@ class BatchClient(ProviderClient, BatchProvider):
         Raises ProviderError when the listing does not go on as it says: an incomplete list must
         never look like a complete one.
         """
-        params: dict[str, str | int] = {"limit": self.descriptor.list_page_size}
+        params = {self.size_name: self.descriptor.list_page_size}
         return self.page_of(*page_by_last_id(self._http, self.batches_path, params, cursor, self.cursor_name))
 
     def page_of(self, rows: Sequence[object], next_cursor: str | None) -> BatchPage:
@@ -177,7 +170,7 @@ class BatchClient(ProviderClient, BatchProvider):
 
     def check(self) -> str:
         """List one batch, which is free, and return the scope that the key belongs to."""
-        return self.scope_of(self._http.request_json("GET", self.batches_path, params={"limit": 1}), ())
+        return self.scope_of(self._http.request_json("GET", self.batches_path, params={self.size_name: 1}), ())
 
 
 class FilesClient(BatchClient):
@@ -235,18 +228,17 @@ class FilesClient(BatchClient):
 
     def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
         """Return the uploaded files of that name, made since then or at an unknown time."""
+        params: dict[str, str | int] = {"purpose": "batch", self.size_name: _FILES_PER_PAGE, "order": "desc"}
         found: list[RemoteFile] = []
-        cursor: str | None = None
-        for _ in range(_FILE_PAGES_MAX):
-            params: dict[str, str | int] = {"purpose": "batch", "limit": _FILES_PER_PAGE, "order": "desc"}
-            rows, next_cursor = page_by_last_id(self._http, self.files_path, params, cursor, self.cursor_name)
+        for rows in every_page(
+            lambda cursor: page_by_last_id(self._http, self.files_path, params, cursor, self.cursor_name),
+            f"{self.host} lists more than {PAGES_MAX} pages of files",
+        ):
             files = [file for file in map(file_object, rows) if file is not None]
             found += [file for file in files if file.filename == filename and not is_before(file, since)]
-            is_past = bool(files) and all(is_before(file, since) for file in files)
-            if next_cursor is None or is_past:
-                return found
-            cursor = next_cursor
-        raise ProviderError(f"{self.host} lists more than {_FILE_PAGES_MAX} pages of files")
+            if files and all(is_before(file, since) for file in files):
+                break
+        return found
 
     def drop_upload(self, file_id: str) -> bool:
         """Delete an uploaded payload; False where there was none."""
@@ -342,9 +334,24 @@ def newest_named(files: Iterable[RemoteFile | None], filename: str, since: datet
     return sorted(found, key=lambda file: file.created_at or since, reverse=True)
 
 
+Page = tuple[list[Any], str | None]
+"""The rows of one page, and the cursor of the next one, None on the last."""
+
+
+def every_page(page: Callable[[str | None], Page], too_many: str) -> Iterator[list[Any]]:
+    """Yield the rows of each page from the first on; raises ProviderError, which says so, for a list without an end."""
+    cursor: str | None = None
+    for _ in range(PAGES_MAX):
+        rows, cursor = page(cursor)
+        yield rows
+        if cursor is None:
+            return
+    raise ProviderError(too_many)
+
+
 def page_by_last_id(
-    http: HttpClient, path: str, params: dict[str, str | int], cursor: str | None, cursor_name: str
-) -> tuple[list[Any], str | None]:
+    http: HttpClient, path: str, params: Mapping[str, str | int], cursor: str | None, cursor_name: str
+) -> Page:
     """Return a page's rows and the next page's cursor, None on the last; `params` has the `limit`.
 
     For listings of `{data, has_more, last_id}`. A full page is never taken for the last, whatever it
@@ -370,7 +377,7 @@ def page_by_last_id(
 
 def page_by_token(
     http: HttpClient, path: str, params: Mapping[str, str | int], cursor: str | None, member: str
-) -> tuple[list[Any], str | None]:
+) -> Page:
     """Return a page's rows and the next page's cursor, None on the last.
 
     For Google's listings of `{<member>, nextPageToken}`, where a page without rows lacks the member. Raises
@@ -389,7 +396,7 @@ def page_by_token(
 
 def filled_page_by_token(
     http: HttpClient, path: str, params: Mapping[str, str | int], cursor: str | None, member: str
-) -> tuple[list[Any], str | None]:
+) -> Page:
     """Return a page as `page_by_token` does, and go on past a few pages that hold nothing."""
     rows: list[Any] = []
     for _ in range(_EMPTY_PAGES_MAX):

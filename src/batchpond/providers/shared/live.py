@@ -38,13 +38,15 @@ from batchpond.providers.base import (
     RateHints,
 )
 from batchpond.providers.http import keys
-from batchpond.providers.http.client import Broken, HttpClient, HttpLimits, ProviderClient, Unsent
+from batchpond.providers.http.client import HttpClient, HttpLimits, ProviderClient
 from batchpond.providers.http.errors import (
+    Again,
     Answer,
     ApiError,
     Fault,
     HttpError,
     RetryPolicy,
+    RetryReason,
     Shape,
     classify,
     duration_s,
@@ -208,10 +210,10 @@ class LiveClient(ProviderClient):
         path, headers = self.address(endpoint, request_model)
         result = self._http.ask(path, body, deadline_s, headers)
         match result:
-            case Unsent():
-                return Deferred(result.detail, is_shared=not result.is_own)
-            case Broken():
-                return Doubtful(result.detail)
+            case Again(reason=RetryReason.CONNECT | RetryReason.NO_TURN):
+                return Deferred(result.text, is_shared=result.reason is RetryReason.CONNECT)
+            case Again():
+                return Doubtful(result.text)
             case Fault():
                 raise HttpError(f"POST {path} at {self.host} failed: {redact(result.detail)}")
             case Answer():
@@ -248,10 +250,6 @@ class LiveClient(ProviderClient):
         return HttpError(said, hint=hint, status_code=answer.status_code, error_class=error_class, code=code)
 
 
-def _as_it_is(base_url: str, environ: Mapping[str, str]) -> str:  # noqa: ARG001
-    return base_url
-
-
 @dataclass(frozen=True, slots=True)
 class LiveApi:
     """What tells one provider's live calls from another's, beside its descriptor; header names are lower case.
@@ -265,7 +263,7 @@ class LiveApi:
     models_path: str = "/models"
     models_shape: Shape = dict
     request_id_headers: tuple[str, ...] = ("x-request-id",)
-    base_of: Callable[[str, Mapping[str, str]], str] = _as_it_is
+    base_of: Callable[[str, Mapping[str, str]], str] = lambda base_url, _: base_url
     client: type[LiveClient] = LiveClient
 
     def connect(
@@ -276,15 +274,11 @@ class LiveApi:
         Raises AccessError when a key is needed and there is none, UsageError when no variable says where
         the server is. `transport` replaces the network.
         """
-        url, access = keys.resolve_live(self.descriptor, environ, base_url=base_url)
-        http = HttpClient(
-            self.base_of(url, environ),
-            keys.headers(self.descriptor, access, environ),
-            clock,
-            transport,
-            key_name=keys.name_of(self.descriptor, access),
-            limits=HttpLimits(max_connections=max_connections),
-            retries=_START_RETRIES,
+        access = keys.resolve(self.descriptor, environ, base_url=base_url)
+        url = self.base_of(access.base_url, environ)
+        limits = HttpLimits(max_connections=max_connections)
+        http = HttpClient.of(
+            self.descriptor, access, environ, clock, transport, url, limits=limits, retries=_START_RETRIES
         )
         return self.client(self, http, clock)
 

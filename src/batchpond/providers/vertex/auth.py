@@ -13,8 +13,7 @@ import re
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,8 +24,7 @@ from batchpond.clock import Clock
 from batchpond.errors import AccessError, ProviderError, UsageError
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http import keys
-from batchpond.providers.http.connections import Auth, FixedAuth
-from batchpond.providers.http.errors import HttpError
+from batchpond.providers.http.connections import Auth
 from batchpond.providers.http.keys import checked_base, origin_of
 from batchpond.text import Secret, redact
 
@@ -69,20 +67,35 @@ class Place:
         return f"projects/{self.project}/locations/{self.location}"
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """What calls are let in by; `key_name` and `caller` are what messages call the token and its owner."""
+class Token(Auth):
+    """A token of the environment; `key_name` and `caller` are what messages call it and its owner."""
 
-    auth: Auth
-    key_name: str
-    caller: str
-    project: str | None = None
+    def __init__(self, headers: Mapping[str, str | Secret], key_name: str, project: str | None = None) -> None:
+        super().__init__(headers)
+        self.key_name = key_name
+        self.project = project
+
+    @property
+    def caller(self) -> str:
+        """The account that the token is of."""
+        return f"the account of {self.key_name}"
+
+    def advice(self, refusal: str) -> str | None:
+        """Return which role the caller lacks, None where a refusal names no permission."""
+        permission = permission_in(refusal)
+        if permission is None:
+            return None
+        speaker = _SPEAKER.search(refusal)
+        place = "the bucket" if permission.startswith("storage.") else "the project"
+        caller = speaker[1] if speaker else self.caller
+        return f"grant {role_for(permission)} ({permission}) on {place} to the caller, {caller}"
 
 
-class Credentials:
+class Credentials(Token):
     """Tokens of google-auth's credentials, asked for anew five minutes before the last one runs out."""
 
-    def __init__(self, credentials: Any, clock: Clock) -> None:
+    def __init__(self, credentials: Any, clock: Clock, project: str | None = None) -> None:
+        super().__init__({}, "the Google credentials", project)
         self._credentials = credentials
         self._clock = clock
         self._lock = threading.Lock()
@@ -144,9 +157,7 @@ def _brief(error: Exception) -> str:
     return " ".join(redact(str(error.args[0] if error.args else error)).split())[:300]
 
 
-def find(
-    descriptor: Descriptor, environ: Mapping[str, str], clock: Clock, base_url: str | None
-) -> tuple[Place, Access]:
+def find(descriptor: Descriptor, environ: Mapping[str, str], clock: Clock, base_url: str | None) -> tuple[Place, Token]:
     """Return where to call and as whom.
 
     A token of the environment comes before the credentials that google-auth finds. On this machine what is
@@ -156,15 +167,16 @@ def find(
     chosen = base_url or keys.setting(environ, descriptor.base_url_env)
     is_here = chosen is not None and checked_base(chosen)[1].is_loopback
     if any(name in environ for name in descriptor.key_env) or (is_here and not _is_of_simulator(environ)):
-        access = _of_environment(descriptor, environ, chosen)
+        found = keys.resolve(descriptor, environ, base_url=chosen)
+        token = Token(keys.headers(descriptor, found, environ), found.key_env)
     else:
-        access = _of_google(clock)
+        token = _of_google(clock)
     location = _named(environ, LOCATION_ENV, _LOCATION, "location", is_here=is_here)
     bucket, folder = _bucket(environ, is_here=is_here)
     place = Place(
         base_url=chosen or f"https://{_host(location)}",
         storage_url=_storage_url(environ, chosen if is_here else None),
-        project=_named(environ, PROJECT_ENV, _PROJECT, "project", is_here=is_here, otherwise=access.project),
+        project=_named(environ, PROJECT_ENV, _PROJECT, "project", is_here=is_here, otherwise=token.project),
         location=location,
         bucket=bucket,
         folder=folder,
@@ -174,17 +186,10 @@ def find(
             "Vertex AI and Cloud Storage must both be real or both be simulated",
             hint=f"set or unset {descriptor.base_url_env} and {STORAGE_ENV} together",
         )
-    return place, access
+    return place, token
 
 
-def _of_environment(descriptor: Descriptor, environ: Mapping[str, str], base_url: str | None) -> Access:
-    access = keys.resolve(descriptor, environ, base_url=base_url)
-    return Access(
-        FixedAuth(keys.headers(descriptor, access, environ)), access.key_env, f"the account of {access.key_env}"
-    )
-
-
-def _of_google(clock: Clock) -> Access:
+def _of_google(clock: Clock) -> Credentials:
     """Return google-auth's default credentials: a key file, gcloud's, or this machine's service account."""
     try:
         auth = importlib.import_module("google.auth")
@@ -204,8 +209,7 @@ def _of_google(clock: Clock) -> Access:
             problem = _brief(error)
     if problem:
         raise AccessError(f"no credentials for Vertex AI: {problem}", hint=_LOGIN_HINT)
-    credentials = Credentials(found, clock)
-    return Access(credentials, "the Google credentials", credentials.caller, project)
+    return Credentials(found, clock, project)
 
 
 def _is_of_simulator(environ: Mapping[str, str]) -> bool:
@@ -299,16 +303,6 @@ def role_for(permission: str) -> str:
     return next((role for prefix, role in _ROLES if permission.startswith(prefix)), "a role")
 
 
-def advice_for_call(message: str, caller: str) -> str | None:
-    """Return which role the caller lacks, None where a refusal names no permission."""
-    permission = permission_in(message)
-    if permission is None:
-        return None
-    speaker = _SPEAKER.search(message)
-    place = "the bucket" if permission.startswith("storage.") else "the project"
-    return f"grant {role_for(permission)} ({permission}) on {place} to the caller, {speaker[1] if speaker else caller}"
-
-
 def advice_for_job(code: str | None, message: str, job_name: str) -> str | None:
     """Return what to grant to the service agent, or to change in the input, after a job failed."""
     project = _PROJECT_NUMBER.match(job_name)
@@ -330,19 +324,3 @@ def advice_for_job(code: str | None, message: str, job_name: str) -> str | None:
     if code == _BAD_INPUT and "import" in message.lower():
         return "a key of the input lines holds two types, null or {}, or its name is no column name"
     return None
-
-
-@contextmanager
-def role_named(caller: Callable[[], str]) -> Iterator[None]:
-    """Turn a refusal of the calls inside into an AccessError whose hint names the role and the principal."""
-    try:
-        yield
-    except (AccessError, HttpError) as error:
-        is_refusal = isinstance(error, AccessError) or error.status_code == 403
-        advice = advice_for_call(error.message, caller()) if is_refusal else None
-        if advice is None:
-            raise
-        refusal = AccessError(error.message, hint=advice)
-    else:
-        return
-    raise refusal

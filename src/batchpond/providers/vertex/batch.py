@@ -18,7 +18,6 @@ from batchpond.clock import Clock
 from batchpond.errors import AccessError, ProviderError
 from batchpond.model import (
     BatchError,
-    BatchPage,
     BatchState,
     CreateAnswer,
     CreateSpec,
@@ -30,15 +29,15 @@ from batchpond.model import (
     RemoteBatch,
     RemoteFile,
 )
-from batchpond.providers.gemini.batch import STATES
+from batchpond.providers.gemini.batch import STATES, GoogleClient
 from batchpond.providers.gemini.body import FAMILIES, GENERATE
 from batchpond.providers.gemini.lines import is_blank, read_status
 from batchpond.providers.http.client import HttpClient, HttpError, segment
-from batchpond.providers.http.errors import AckRule, Answer, error_class_of
+from batchpond.providers.http.errors import Answer, error_class_of
 from batchpond.providers.shared import known
-from batchpond.providers.shared.batches import BatchClient, Order, filled_page_by_token, rejection
+from batchpond.providers.shared.batches import Order, rejection
 from batchpond.providers.vertex import auth as vertex_auth
-from batchpond.providers.vertex.auth import Access, Place, advice_for_call, advice_for_job, role_named
+from batchpond.providers.vertex.auth import Place, Token, advice_for_job
 from batchpond.providers.vertex.body import bare_model, check_payload, model_path
 from batchpond.providers.vertex.storage import Storage
 from batchpond.text import redact
@@ -66,17 +65,18 @@ _OUTPUT: Final = re.compile(r"(?:incremental_predictions.*|.*\.jsonl)")
 _UNNAMED_MODEL: Final = re.compile(r"(?i)\bPublisher ?Model\b|\bmodel\b.*\bnot (?:found|exist)")
 
 
-class Vertex(BatchClient):
+class Vertex(GoogleClient):
     """The client of Vertex AI's batch prediction, bound to one project, location and bucket."""
 
     descriptor = DESCRIPTOR
-    ack = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
+    rows = "batchPredictionJobs"
 
-    def __init__(self, http: HttpClient, storage: Storage, clock: Clock, place: Place, access: Access) -> None:
+    def __init__(self, http: HttpClient, storage: Storage, clock: Clock, place: Place, auth: Token) -> None:
         super().__init__(http, clock)
         self._storage = storage
         self._place = place
-        self._access = access
+        self._auth = auth
+        self.batches_path = f"/v1/{place.parent}/batchPredictionJobs"
 
     @classmethod
     def connect(cls, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any) -> Self:
@@ -84,12 +84,12 @@ class Vertex(BatchClient):
 
         Raises AccessError when there are none, UsageError when project, location or bucket is not set.
         """
-        place, access = vertex_auth.find(DESCRIPTOR, environ, clock, base_url)
+        place, auth = vertex_auth.find(DESCRIPTOR, environ, clock, base_url)
         http, storage = (
-            HttpClient(url, access.auth, clock, transport, key_name=access.key_name)
+            HttpClient(url, auth, clock, transport, key_name=auth.key_name)
             for url in (place.base_url, place.storage_url)
         )
-        return cls(http, Storage(storage, lambda: access.caller), clock, place, access)
+        return cls(http, Storage(storage), clock, place, auth)
 
     @property
     def host(self) -> str:
@@ -123,7 +123,7 @@ class Vertex(BatchClient):
         """
         self.order(spec)
         try:
-            self._access.auth.headers()
+            self._auth.headers()
         except AccessError as error:
             return Rejected(ErrorClass.ACCESS, "no_token", error.message, 401)
         except ProviderError as error:
@@ -134,19 +134,11 @@ class Vertex(BatchClient):
         """Return a job of an input object; raises ProviderError when there is none."""
         if spec.input_file_id is None:
             raise ProviderError("a Vertex AI batch is made of an object in Cloud Storage, and none was given")
-        return Order(f"/v1/{self._place.parent}/batchPredictionJobs", _job_of(spec, spec.input_file_id))
+        return Order(self.batches_path, _job_of(spec, spec.input_file_id))
 
     def read_batch(self, value: object) -> RemoteBatch | None:
         """Return a job made uniform, None when it has no name."""
         return read_job(value)
-
-    def list_page(self, cursor: str | None) -> BatchPage:
-        """Return one page of the project's jobs at the location, newest first as far as is known.
-
-        Raises ProviderError when the listing does not go on as it says: an incomplete list must
-        never look like a complete one.
-        """
-        return self._page(cursor, {})
 
     def find_batches(self, token: str) -> tuple[RemoteBatch, ...]:
         """Return the jobs with a token, which the server looks up by their label; none prove nothing.
@@ -160,7 +152,7 @@ class Vertex(BatchClient):
         cursor: str | None = None
         for _ in range(_FILTERED_PAGES_MAX):
             try:
-                page = self._page(cursor, {"filter": f"labels.{LABEL}={token}"})
+                page = self.page(cursor, {"filter": f"labels.{LABEL}={token}"})
             except HttpError as error:
                 if error.status_code != 400:
                     raise
@@ -182,18 +174,6 @@ class Vertex(BatchClient):
     def is_of(batch: RemoteBatch, batch_id: str) -> bool:
         """Return whether a full name or a number means a job."""
         return batch.batch_id.rpartition("/")[2] == batch_id.rpartition("/")[2]
-
-    def get(self, batch_id: str) -> RemoteBatch | None:
-        """Return a job, by its full name or its number; None on 404, which is no proof of loss."""
-        with role_named(lambda: self._access.caller):
-            return super().get(batch_id)
-
-    def cancel(self, batch_id: str) -> RemoteBatch | None:
-        """Ask for cancellation, and for what came of it; None when Google says it is too late or unknown."""
-        path = f"{self.path_of(batch_id)}:cancel"
-        with role_named(lambda: self._access.caller):
-            answer = self._http.request_json("POST", path, payload={}, allow=self.too_late)
-        return self.get(batch_id) if answer.is_success else None
 
     def result_files(self, batch: RemoteBatch) -> tuple[tuple[FileRole, str], ...]:
         """Return every result object in the folder of a job that ended, by name.
@@ -228,7 +208,7 @@ class Vertex(BatchClient):
 
     def check(self) -> str:
         """List one job and the bucket, which is free, and return the scope that the token belongs to."""
-        self._page(None, {"pageSize": 1})
+        self.page(None, {self.size_name: 1})
         self._storage.stat(self._input_uri("check"))
         return self._scope()
 
@@ -242,20 +222,13 @@ class Vertex(BatchClient):
     def _input_uri(self, filename: str) -> str:
         return f"gs://{self._place.bucket}/{self._place.folder}/{filename}"
 
-    def _page(self, cursor: str | None, params: Mapping[str, str | int]) -> BatchPage:
-        path = f"/v1/{self._place.parent}/batchPredictionJobs"
-        asked = {"pageSize": DESCRIPTOR.list_page_size, **params}
-        with role_named(lambda: self._access.caller):
-            rows, cursor = filled_page_by_token(self._http, path, asked, cursor, "batchPredictionJobs")
-        return self.page_of(rows, cursor)
-
     def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:  # noqa: ARG002
         """Return a definite no, with the role that is missing; a token that only ran out is no lack of access."""
         error_class = error_class_of(answer)
         message = answer.error.message if answer.error else ""
         if answer.status_code == 404 and _UNNAMED_MODEL.search(message):
             error_class = ErrorClass.MODEL_GONE
-        advice = advice_for_call(message, self._access.caller)
+        advice = self._auth.advice(message)
         if answer.status_code == 403 and advice is not None:
             error_class = ErrorClass.ACCESS  # though Google's text says that the thing may not exist
         if answer.status_code == 401 and self._is_renewed():
@@ -265,7 +238,7 @@ class Vertex(BatchClient):
 
     def _is_renewed(self) -> bool:
         try:
-            return self._access.auth.renew()
+            return self._auth.renew()
         except (AccessError, ProviderError):
             return False
 
