@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Self
 
-from batchpond import fields, ids
+from batchpond import fields
 from batchpond.clock import Clock
 from batchpond.errors import ProviderError, UsageError
 from batchpond.model import (
@@ -32,7 +33,7 @@ from batchpond.providers.gemini.body import FAMILIES, GENERATE
 from batchpond.providers.gemini.lines import is_blank, read_status
 from batchpond.providers.http import keys, transfers
 from batchpond.providers.http.client import HttpClient, segment
-from batchpond.providers.http.errors import AckRule, Answer, error_class_of
+from batchpond.providers.http.errors import AckRule, Answer, ApiError, error_class_of
 from batchpond.providers.http.transfers import Commands, Start
 from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import (
@@ -42,6 +43,7 @@ from batchpond.providers.shared.batches import (
     every_page,
     filled_page_by_token,
     newest_named,
+    own_token,
     page_by_token,
     rejection,
 )
@@ -91,6 +93,7 @@ class GoogleClient(BatchClient):
 
     size_name = "pageSize"
     rows: str
+    states = known.by_word("gemini", "states", BatchState)
     ack = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
 
     def list_page(self, cursor: str | None) -> BatchPage:
@@ -106,6 +109,25 @@ class GoogleClient(BatchClient):
         asked = {self.size_name: self.descriptor.list_page_size, **params}
         return self.page_of(*filled_page_by_token(self._http, self.batches_path, asked, cursor, self.rows))
 
+    @classmethod
+    def state_of(cls, status: str, found: Mapping[str, Any]) -> BatchState:  # noqa: ARG003
+        """Return the state, by the word after BATCH_STATE_ or JOB_STATE_."""
+        return cls.states.get(word_of(status), BatchState.RUNNING)
+
+    @classmethod
+    def errors_of(cls, error: object, name: str) -> tuple[BatchError, ...]:
+        """Return why a batch failed, and what to do about it."""
+        if is_blank(error):
+            return ()
+        _, read = read_status(error)
+        advice = cls.advice_for(read, name)
+        return (BatchError(read.code, redact(read.message + (f" [{advice}]" if advice else ""))),)
+
+    @staticmethod
+    def advice_for(error: ApiError, name: str) -> str | None:  # noqa: ARG004
+        """Return what to do about the error of a batch of that name, None where its text says enough."""
+        return None
+
     def cancel(self, batch_id: str) -> RemoteBatch | None:
         """Ask for cancellation, and for what came of it; None when Google says it is too late or unknown."""
         answer = self._http.request_json("POST", f"{self.path_of(batch_id)}:cancel", payload={}, allow=self.too_late)
@@ -117,6 +139,7 @@ class Gemini(GoogleClient):
 
     descriptor = DESCRIPTOR
     rows = "operations"
+    members = known.table("gemini", "batch")
     missing = _MAYBE_GONE
     too_late = frozenset({400, 403, 404, 409})
 
@@ -171,36 +194,42 @@ class Gemini(GoogleClient):
         path = f"/{self._version}/{_model_path(spec.request_model)}:batchGenerateContent"
         return Order(path, {"batch": {"displayName": spec.token, "inputConfig": {"fileName": spec.input_file_id}}})
 
-    def read_batch(self, value: object) -> RemoteBatch | None:
-        """Return a batch's operation made uniform, None when it has no name; an unknown state is RUNNING.
+    @classmethod
+    def read_batch(cls, value: object) -> RemoteBatch | None:
+        """Return a batch's operation made uniform, None when it has no name, which may be among its facts alone."""
+        found = fields.mapping(value)
+        named = fields.identifier(found.get("name")) or fields.inside(found, "metadata.name")
+        return super().read_batch({**found, "name": named})
+
+    @classmethod
+    def state_of(cls, status: str, found: Mapping[str, Any]) -> BatchState:
+        """Return the state; where Google leaves the word out, `done` and what is beside it tell."""
+        if word_of(status) not in ("", "UNSPECIFIED"):
+            return super().state_of(status, found)
+        if found.get("done") is not True:
+            return BatchState.RUNNING
+        if is_blank(found.get("error")):
+            return BatchState.COMPLETED if isinstance(found.get("response"), dict) else BatchState.RUNNING
+        return BatchState.CANCELLED if read_status(found.get("error"))[1].code == "CANCELLED" else BatchState.FAILED
+
+    @classmethod
+    def more_of(cls, found: dict[str, Any], batch: RemoteBatch) -> RemoteBatch:
+        """Return a batch with its output, its token and its errors, without its answers.
 
         `expires_at` is the documented 48 hours after creation: Google's answers have no such time.
         """
-        found = fields.mapping(value)
-        metadata = fields.mapping(found.get("metadata"))
-        name = fields.identifier(found.get("name")) or fields.identifier(metadata.get("name"))
-        if name is None:
-            return None
-        status = fields.word(metadata.get("state")) or ""
-        state = _state(status, found)
-        created_at = fields.moment(metadata.get("createTime"))
-        stats = metadata.get("batchStats")
-        display_name = fields.text(metadata.get("displayName")) or ""
-        return RemoteBatch(
-            batch_id=name,
-            state=state,
-            provider_status=status,
+        stats = fields.inside(found, "metadata.batchStats")
+        return replace(
+            batch,
             seen=_without_answers(found),
-            created_at=created_at,
-            expires_at=_expiry(created_at),
-            ended_at=fields.moment(metadata.get("endTime")) if state.is_terminal else None,
+            expires_at=later(batch.created_at, _EXPIRES_AFTER),
+            ended_at=batch.ended_at if batch.state.is_terminal else None,
             n_total=_count(stats, "requestCount"),
             n_completed=_count(stats, "successfulRequestCount"),
             n_failed=_count(stats, "failedRequestCount"),
-            input_file_id=fields.identifier(fields.mapping(metadata.get("inputConfig")).get("fileName")),
-            output_file_id=_output(found, name, state),
-            token=display_name if display_name.startswith(f"{ids.TOKEN_PREFIX}-") else None,
-            errors=_errors(found.get("error")),
+            output_file_id=_output(found, batch.batch_id, batch.state),
+            token=own_token(fields.inside(found, "metadata.displayName")),
+            errors=cls.errors_of(found.get("error"), batch.batch_id),
         )
 
     def path_of(self, batch_id: str) -> str:
@@ -302,7 +331,6 @@ def _inline_lines(operation: object) -> Iterator[bytes]:
 
 
 INLINE: Final = "inline:"
-STATES: Final = known.by_word("gemini", "states", BatchState)
 _HAS_ANSWERS: Final = frozenset({BatchState.COMPLETED, BatchState.CANCELLED})
 _EXPIRES_AFTER: Final = timedelta(hours=48)
 _INLINE_MAX: Final = 1_000_000
@@ -360,21 +388,15 @@ def _output(found: dict[str, Any], name: str, state: BatchState) -> str | None:
     return INLINE + name if state in _HAS_ANSWERS or inline_responses(found) else None
 
 
-def _state(status: str, found: dict[str, Any]) -> BatchState:
-    """Return the state; where Google leaves the word out, `done` and what is beside it tell."""
-    word = status.strip().upper().removeprefix("BATCH_STATE_").removeprefix("JOB_STATE_")
-    if word not in ("", "UNSPECIFIED"):
-        return STATES.get(word, BatchState.RUNNING)
-    if found.get("done") is not True:
-        return BatchState.RUNNING
-    if is_blank(found.get("error")):
-        return BatchState.COMPLETED if isinstance(found.get("response"), dict) else BatchState.RUNNING
-    return BatchState.CANCELLED if read_status(found.get("error"))[1].code == "CANCELLED" else BatchState.FAILED
+def word_of(status: str) -> str:
+    """Return a state without what Google puts before it."""
+    return status.strip().upper().removeprefix("BATCH_STATE_").removeprefix("JOB_STATE_")
 
 
-def _expiry(created_at: datetime | None) -> datetime | None:
+def later(moment: datetime | None, by: timedelta) -> datetime | None:
+    """Return the end of a span of time, None for one past all calendars."""
     try:
-        return None if created_at is None else created_at + _EXPIRES_AFTER
+        return None if moment is None else moment + by
     except OverflowError:
         return None
 
@@ -382,13 +404,6 @@ def _expiry(created_at: datetime | None) -> datetime | None:
 def _count(stats: object, name: str) -> int | None:
     """Return a count of `batchStats`; zeros are left out there, so an absent one is 0."""
     return fields.count(stats.get(name, 0)) if isinstance(stats, dict) and stats else None
-
-
-def _errors(error: object) -> tuple[BatchError, ...]:
-    if is_blank(error):
-        return ()
-    _, read = read_status(error)
-    return (BatchError(read.code, redact(read.message)),)
 
 
 def _without_answers(found: dict[str, Any]) -> dict[str, Any]:

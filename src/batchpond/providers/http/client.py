@@ -63,6 +63,7 @@ _SCOPE_CHARS: Final = 100
 
 _log = logging.getLogger("batchpond.http")
 T = TypeVar("T")
+Content = TypeVar("Content", Download, bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +245,8 @@ class HttpClient:
 
         Never retries, never follows a redirect, ends after `deadline_s` in all, and raises nothing for
         what the network or the server does. The answer's body is exactly what arrived. Nothing reached the server
-        where the reason is CONNECT, or NO_TURN: too few connections here for so many callers. A
-        `Fault` is of the connection as such, and no other call would fare better. `headers` replace
+        where the reason is CONNECT, or NO_TURN: too few connections here for so many callers. A `Fault` that is not
+        of the answer is of the connection as such, and no other call would fare better. `headers` replace
         those of the same name. `path` begins with one slash.
         """
         limits = {"connect": self._limits.connect_s, "read": deadline_s, "write": deadline_s, "pool": deadline_s}
@@ -254,20 +255,7 @@ class HttpClient:
         url = self._url(self._base_url + path)
         # Past the library's client, whose work per call is felt where thousands are made.
         request = httpx.Request("POST", url, headers=sent, content=body, extensions={"timeout": limits})
-        with within(self._clock, deadline_s) as until:
-            try:
-                response = self._transport.handle_request(request)
-                try:
-                    result = self._read_answer(response, until)
-                finally:
-                    response.close()
-            except httpx.PoolTimeout as error:
-                return Again(RetryReason.NO_TURN, str(error))
-            except (transfers.Refused, httpx.DecodingError, httpx.StreamError) as error:
-                return Again(RetryReason.NO_ANSWER, str(error))
-            except (httpx.HTTPError, httpx.InvalidURL, ConnectionError, TimeoutError) as error:
-                return failure(error)
-        return result
+        return self._exchange(request, deadline_s, self._read_answer, self._transport.handle_request)
 
     def upload_multipart(
         self, path: str, file: Path, filename: str, fields: Mapping[str, str], allow: frozenset[int] = frozenset()
@@ -315,29 +303,28 @@ class HttpClient:
         past its deadline is dropped and asked for again.
         """
 
-        def call() -> Download | Answer | Again | Fault:
-            return self._download_once(path, dest)
+        def consume(response: httpx.Response, until: Deadline) -> Download | Again:
+            if "text/html" in response.headers.get("content-type", ""):
+                raise transfers.Refused("a web page came instead of the file: a proxy or login page answered")
+            limits = self._limits
+            slowness = transfers.Slowness(self._clock, limits.min_bytes_per_s, limits.slow_window_s)
+            lower = {name.lower(): value for name, value in response.headers.items()}
+            return transfers.store(
+                response.iter_raw(), lower, dest, max_bytes=limits.download_bytes, slowness=slowness, until=until
+            )
 
-        is_complete = False
+        result = None
         try:
-            result = self._repeated(call, f"GET {path}")
-            is_complete = isinstance(result, Download)
+            result = self._content(path, self._limits.download_s, consume)
         finally:
-            if not is_complete:
+            if result is None:
                 dest.unlink(missing_ok=True)
-        if isinstance(result, Download):
-            return result
-        if isinstance(result, Answer) and result.may_be_gone:
-            return None
-        self._final(result, f"GET {path}")
-        raise HttpError(f"GET {path} at {self.host} answered with something that is not a file")
+        return result
 
     def peek(self, path: str, max_bytes: int) -> bytes | None:
         """Return the first bytes of a file, with retries, and leave the rest; None on 404 and 410."""
 
-        def consume(response: httpx.Response, until: Deadline) -> bytes | Answer | Again | Fault:
-            if response.status_code != 200:
-                return self._read_answer(response, until)
+        def consume(response: httpx.Response, until: Deadline) -> bytes:
             head = bytearray()
             for chunk in response.iter_bytes():
                 head += chunk
@@ -345,15 +332,7 @@ class HttpClient:
                     break
             return bytes(head[:max_bytes])
 
-        def call() -> bytes | Answer | Again | Fault:
-            return self._followed(path, self._limits.call_s, consume)
-
-        result = self._repeated(call, f"GET {path}")
-        if isinstance(result, bytes):
-            return result
-        if not (isinstance(result, Answer) and result.may_be_gone):
-            self._final(result, f"GET {path}")
-        return None
+        return self._content(path, self._limits.call_s, consume)
 
     # --- one exchange ---------------------------------------------------------------------------
 
@@ -393,19 +372,20 @@ class HttpClient:
         request: httpx.Request,
         seconds: float,
         consume: Callable[[httpx.Response, Deadline], T],
+        send: Callable[[httpx.Request], httpx.Response] | None = None,
     ) -> T | Again | Fault:
         # Failures leave as values: an exception raised inside `except` would keep the library's
         # own, and with it the request and its headers, in its context.
         with within(self._clock, seconds) as until:
             try:
-                response = self._client.send(request, stream=True)
+                response = send(request) if send else self._client.send(request, stream=True)
                 try:
                     return consume(response, until)
                 finally:
                     response.close()
-            except transfers.Refused as error:
-                return Fault(str(error))
-            except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ConnectionError, TimeoutError) as error:
+            except (transfers.Refused, httpx.DecodingError, httpx.StreamError) as error:
+                return Fault(str(error), is_of_answer=True)
+            except (httpx.HTTPError, httpx.InvalidURL, ConnectionError, TimeoutError) as error:
                 return failure(error)
 
     def _read_answer(self, response: httpx.Response, until: Deadline) -> Answer | Again:
@@ -424,28 +404,17 @@ class HttpClient:
             return Again(RetryReason.SHORT_BODY, f"{len(body)} of {n_declared} bytes arrived")
         return answer_of(response.status_code, headers, bytes(body))
 
-    def _download_once(self, path: str, dest: Path) -> Download | Answer | Again | Fault:
-        def consume(response: httpx.Response, until: Deadline) -> Download | Answer | Again | Fault:
-            if response.status_code != 200:
-                return self._read_answer(response, until)
-            if "text/html" in response.headers.get("content-type", ""):
-                raise transfers.Refused("a web page came instead of the file: a proxy or login page answered")
-            limits = self._limits
-            slowness = transfers.Slowness(self._clock, limits.min_bytes_per_s, limits.slow_window_s)
-            lower = {name.lower(): value for name, value in response.headers.items()}
-            return transfers.store(
-                response.iter_raw(), lower, dest, max_bytes=limits.download_bytes, slowness=slowness, until=until
-            )
-
-        return self._followed(path, self._limits.download_s, consume)
-
     def _followed(
-        self, path: str, seconds: float, consume: Callable[[httpx.Response, Deadline], T]
-    ) -> T | Again | Fault:
+        self, path: str, seconds: float, consume: Callable[[httpx.Response, Deadline], Content | Again]
+    ) -> Content | Answer | Again | Fault:
         """Get content from where it is, following redirects to the hosts of content without the key."""
+
+        def read(response: httpx.Response, until: Deadline) -> Content | Answer | Again:
+            return consume(response, until) if response.status_code == 200 else self._read_answer(response, until)
+
         request = self._request("GET", path)
         for hop in range(_HOPS_MAX):
-            result = self._exchange(request, seconds, consume)
+            result = self._exchange(request, seconds, read)
             if hop and isinstance(result, Again) and result.reason is RetryReason.CONNECT:
                 # The provider itself was reached: a host of one file's content says nothing about it.
                 return dataclasses.replace(result, reason=RetryReason.CONNECTION_LOST)
@@ -460,6 +429,21 @@ class HttpClient:
         if not isinstance(result, Answer) or result.status_code not in (301, 302, 303, 307, 308):
             return None
         return redirect_target(str(request.url), result.headers.get("location", ""), self._content_hosts)
+
+    def _content(
+        self, path: str, seconds: float, consume: Callable[[httpx.Response, Deadline], Content | Again]
+    ) -> Content | None:
+        """Return what is made of a file's bytes, with retries; None on 404 and 410."""
+        call = f"GET {path}"
+        result: Content | Answer | Again | Fault = self._repeated(lambda: self._followed(path, seconds, consume), call)
+        match result:
+            case Answer(may_be_gone=True):
+                return None
+            case Answer() | Again() | Fault():
+                self._final(result, call)
+                raise HttpError(f"{call} at {self.host} answered with something that is not a file")
+            case _:
+                return result
 
     # --- several exchanges, and what they come to -----------------------------------------------
 

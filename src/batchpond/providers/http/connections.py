@@ -224,6 +224,8 @@ def failure(error: Exception) -> Again | Fault:
             return Fault(f"the server's certificate is not valid ({detail})")
         case httpx.ConnectTimeout() | httpx.ConnectError() | httpx.ProxyError():
             return Again(RetryReason.CONNECT, detail)
+        case httpx.PoolTimeout():
+            return Again(RetryReason.NO_TURN, detail)
         case httpx.TimeoutException() | TimeoutError():
             return Again(RetryReason.TIMEOUT, detail)
         case httpx.NetworkError() | httpx.RemoteProtocolError() | ConnectionError():

@@ -53,22 +53,19 @@ class RetryReason(StrEnum):
     SERVER = "HTTP 5xx"
     OVERLOADED = "HTTP 529"
     NO_TURN = "no connection was free"
-    NO_ANSWER = "no answer can be read"
+
+
+_REASONS: Final = {
+    408: RetryReason.HTTP_408,
+    425: RetryReason.HTTP_425,
+    429: RetryReason.RATE_LIMIT,
+    529: RetryReason.OVERLOADED,
+}
 
 
 def reason_for_status(status_code: int) -> RetryReason | None:
     """Return the reason to repeat a call that was answered with this status, else None."""
-    match status_code:
-        case 408:
-            return RetryReason.HTTP_408
-        case 425:
-            return RetryReason.HTTP_425
-        case 429:
-            return RetryReason.RATE_LIMIT
-        case 529:
-            return RetryReason.OVERLOADED
-        case _:
-            return RetryReason.SERVER if 500 <= status_code <= 599 else None
+    return _REASONS.get(status_code) or (RetryReason.SERVER if 500 <= status_code <= 599 else None)
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime, asked: str | None = None) -> float | None:
@@ -204,32 +201,28 @@ def _last(state: tenacity.RetryCallState) -> Again:
 MESSAGE_LIMIT: Final = 4_000
 _DETAILS_MAX: Final = 100
 
-# Texts seen where codes are, which `error_codes.toml` has.
-_BILLING_TEXT: Final = re.compile(
-    r"(?i)credit balance is too low|exceeded your current quota|billing hard limit"
-    r"|reached your specified (?:workspace )?api usage limits|enable billing|billing must be enabled"
-    r"|insufficient (?:balance|credits?|funds)|out of credits|(?:any|no) credits (?:yet|left)"
-)
 # Google answers 429 RESOURCE_EXHAUSTED with "exceeded your current quota" for rates that pass by themselves.
 _GOOGLE_RATE: Final = "resource_exhausted"
-_GOOGLE_BILLING_TEXT: Final = re.compile(r"(?i)prepayment credits|spend(?:ing)? cap")
-_MODEL_GONE_TEXT: Final = re.compile(r"(?i)\bmodels/\S+ is (?:not found|no longer available)")
-_MAYBE_GONE_TEXT: Final = re.compile(r"(?i)or it may not exist")
-_ACCESS_TEXT: Final = re.compile(
-    r"(?i)api key not valid|api key expired|incorrect api key|invalid api key|user location is not supported"
-)
-_TRANSIENT_TEXT: Final = re.compile(
-    r"(?i)an error occurred while processing your request|temporarily unavailable|please try again"
-)
 _TRANSIENT_STATUS: Final = frozenset({0, 408, 409, 425, 429, 499})
 _NOT_RUN: Final = frozenset({ErrorClass.EXPIRED, ErrorClass.CANCELLED})
 
 
 @cache
+def _known() -> dict[str, Any]:
+    """Return what is known of codes and texts, read when the first error comes."""
+    return tomllib.loads((resources.files(__package__) / "error_codes.toml").read_text("utf-8"))
+
+
+@cache
 def _classes() -> dict[str, ErrorClass]:
-    """Return what each known code or type says, read when the first error comes."""
-    data = tomllib.loads((resources.files(__package__) / "error_codes.toml").read_text("utf-8"))
-    return {code: ErrorClass(name) for name, codes in data.items() for code in codes}
+    """Return what each known code or type says."""
+    return {code: ErrorClass(name) for name, codes in _known()["codes"].items() for code in codes}
+
+
+@cache
+def _text(name: str) -> re.Pattern[str]:
+    """Return what finds any of the texts of one kind, in upper or lower case."""
+    return re.compile("|".join(_known()["texts"][name]), re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +292,7 @@ def _read_google(error: dict[str, object], message: str, kind: str | None) -> Ap
 
 def says_maybe_gone(status_code: int | None, error: ApiError) -> bool:
     """Return whether this is Google's 403 for what may be gone: it does not tell that from forbidden."""
-    return status_code == 403 and _MAYBE_GONE_TEXT.search(error.message) is not None
+    return status_code == 403 and _text("maybe_gone").search(error.message) is not None
 
 
 def classify(status_code: int | None, error: ApiError) -> ErrorClass:
@@ -315,22 +308,21 @@ def classify(status_code: int | None, error: ApiError) -> ErrorClass:
         return of_code
     if ErrorClass.BILLING in said or status_code == 402 or _is_about_money(words, error.message):
         return ErrorClass.BILLING
-    if ErrorClass.MODEL_GONE in said or (status_code == 404 and _MODEL_GONE_TEXT.search(error.message)):
+    if ErrorClass.MODEL_GONE in said or (status_code == 404 and _text("model_gone").search(error.message)):
         return ErrorClass.MODEL_GONE
     if status_code is None and error.code is not None and error.code.isascii() and error.code.isdigit():
         status_code = int(error.code[:4])  # some servers put the HTTP status there
-    is_access = status_code in (401, 403) or ErrorClass.ACCESS in said or _ACCESS_TEXT.search(error.message)
+    is_access = status_code in (401, 403) or ErrorClass.ACCESS in said or _text("access").search(error.message)
     if is_access and not says_maybe_gone(status_code, error):
         return ErrorClass.ACCESS
     is_transient_status = status_code is not None and (status_code in _TRANSIENT_STATUS or status_code >= 500)
-    if is_transient_status or ErrorClass.TRANSIENT in said or _TRANSIENT_TEXT.search(error.message):
+    if is_transient_status or ErrorClass.TRANSIENT in said or _text("transient").search(error.message):
         return ErrorClass.TRANSIENT
     return ErrorClass.PERMANENT
 
 
 def _is_about_money(words: set[str], message: str) -> bool:
-    text = _GOOGLE_BILLING_TEXT if _GOOGLE_RATE in words else _BILLING_TEXT
-    return text.search(message) is not None
+    return _text("google_billing" if _GOOGLE_RATE in words else "billing").search(message) is not None
 
 
 # --- whole answers --------------------------------------------------------------------------------
@@ -482,9 +474,10 @@ class HttpError(ProviderError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A failure of the transport that asking again would not change."""
+    """A failure that asking again would not change: of the transport, or of an answer that came and cannot be taken."""
 
     detail: str
+    is_of_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Self
@@ -37,7 +37,14 @@ from batchpond.providers.http.errors import AckRule, Answer, ApiError, error_cla
 from batchpond.providers.shared import known
 from batchpond.text import redact
 
-STATES: Final = known.by_word("shared", "states", BatchState)
+_READERS: Final[Mapping[str, Callable[[object], Any]]] = {
+    "batch_id": fields.identifier,
+    "provider_status": fields.word,
+    "endpoint": fields.text,
+    **dict.fromkeys(("created_at", "expires_at", "ended_at"), fields.moment),
+    **dict.fromkeys(("n_total", "n_completed", "n_failed"), fields.count),
+    **dict.fromkeys(("input_file_id", "output_file_id", "error_file_id"), fields.identifier),
+}
 _TOKEN_KEY: Final = "batchpond"
 _PAIRS_MAX, _KEY_CHARS, _VALUE_CHARS = 16, 64, 512
 _ERRORS_MAX: Final = 100
@@ -60,6 +67,7 @@ class BatchClient(ProviderClient, BatchProvider):
     """The client of one batch API, bound to one key and base URL.
 
     `size_name` and `cursor_name` are what a listing is asked by. `ack` tells the provider's own answers from a proxy's;
+    `members` says by what path a batch object has which field of a RemoteBatch, `states` what its status means.
     `missing` are the statuses of a batch that may not exist, `too_late` those of a cancel that changes nothing.
     """
 
@@ -67,6 +75,8 @@ class BatchClient(ProviderClient, BatchProvider):
     size_name = "limit"
     cursor_name = "after"
     ack = AckRule()
+    members: Mapping[str, str]
+    states: Mapping[str, BatchState]
     missing = frozenset({404})
     too_late = frozenset({400, 404, 409})
 
@@ -91,9 +101,15 @@ class BatchClient(ProviderClient, BatchProvider):
     def order(self, spec: CreateSpec) -> Order:
         """Return what makes a batch; what it raises, it raises before anything is sent."""
 
-    @abstractmethod
-    def read_batch(self, value: object) -> RemoteBatch | None:
-        """Return a batch object made uniform, None when it has no id; an unknown status is RUNNING."""
+    @classmethod
+    def state_of(cls, status: str, found: Mapping[str, Any]) -> BatchState:  # noqa: ARG003
+        """Return the state of a batch object; an unknown status is RUNNING."""
+        return cls.states.get(status.strip().lower(), BatchState.RUNNING)
+
+    @classmethod
+    def more_of(cls, found: dict[str, Any], batch: RemoteBatch) -> RemoteBatch:  # noqa: ARG003
+        """Return a batch with what no one member of its object says."""
+        return batch
 
     def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:  # noqa: ARG002
         """Return what a definite no to a create comes to."""
@@ -113,6 +129,17 @@ class BatchClient(ProviderClient, BatchProvider):
         return batch.batch_id == batch_id
 
     # --- the calls --------------------------------------------------------------------------------
+
+    @classmethod
+    def read_batch(cls, value: object) -> RemoteBatch | None:
+        """Return a batch object made uniform, None when it has no id."""
+        found = fields.mapping(value)
+        read = {name: _READERS[name](fields.inside(found, path)) for name, path in cls.members.items()}
+        if read["batch_id"] is None:
+            return None
+        status = read["provider_status"] = read["provider_status"] or ""
+        state = cls.state_of(status, found)
+        return cls.more_of(found, RemoteBatch(state=state, seen=found, **read))
 
     def create(self, spec: CreateSpec) -> CreateAnswer:
         """Send exactly one POST and classify its answer; raises nothing for network faults.
@@ -177,13 +204,15 @@ class FilesClient(BatchClient):
     """The client of a batch API of the files kind.
 
     `already_there` are the statuses of an upload whose content the provider has; the answer names the file.
-    `expires_at` and `ended_at` are the members with those times.
+    `ended_at` are the members with the time at which a batch came to its state.
     """
+
+    members: Mapping[str, str] = known.table("shared", "batch")
+    states = known.by_word("shared", "states", BatchState)
 
     files_path = "/files"
     upload_path = "/files"
     already_there: frozenset[int] = frozenset()
-    expires_at = "expires_at"
     ended_at: Mapping[BatchState, str] = {
         BatchState.COMPLETED: "completed_at",
         BatchState.FAILED: "failed_at",
@@ -197,7 +226,8 @@ class FilesClient(BatchClient):
         """Return the members of an upload's form beside the file."""
         return {"purpose": "batch"}
 
-    def errors_of(self, found: Mapping[str, Any]) -> tuple[BatchError, ...]:
+    @classmethod
+    def errors_of(cls, found: Mapping[str, Any]) -> tuple[BatchError, ...]:
         """Return why a batch failed."""
         value = found.get("errors")
         rows = value if isinstance(value, list) else fields.mapping(value).get("data")
@@ -253,33 +283,12 @@ class FilesClient(BatchClient):
         metadata = {"metadata": _metadata(spec)} if self.descriptor.has_token else {}
         return Order(self.batches_path, payload | metadata)
 
-    def read_batch(self, value: object) -> RemoteBatch | None:
-        """Return a batch object made uniform, None when it has no id; an unknown status is RUNNING."""
-        found = fields.mapping(value)
-        batch_id = fields.identifier(found.get("id"))
-        if batch_id is None:
-            return None
-        status = fields.word(found.get("status")) or ""
-        state = STATES.get(status.strip().lower(), BatchState.RUNNING)
-        counts = fields.mapping(found.get("request_counts"))
-        return RemoteBatch(
-            batch_id=batch_id,
-            state=state,
-            provider_status=status,
-            seen=found,
-            created_at=fields.moment(found.get("created_at")),
-            expires_at=fields.moment(found.get(self.expires_at)),
-            ended_at=fields.moment(found.get(self.ended_at.get(state, ""))),
-            n_total=fields.count(counts.get("total")),
-            n_completed=fields.count(counts.get("completed")),
-            n_failed=fields.count(counts.get("failed")),
-            input_file_id=fields.identifier(found.get("input_file_id")),
-            output_file_id=fields.identifier(found.get("output_file_id")),
-            error_file_id=fields.identifier(found.get("error_file_id")),
-            endpoint=fields.text(found.get("endpoint")),
-            token=_token(found.get("metadata")),
-            errors=self.errors_of(found),
-        )
+    @classmethod
+    def more_of(cls, found: dict[str, Any], batch: RemoteBatch) -> RemoteBatch:
+        """Return a batch with its end, its token and its errors."""
+        ended_at = fields.moment(found.get(cls.ended_at.get(batch.state, "")))
+        token = own_token(*fields.mapping(found.get("metadata")).values())
+        return replace(batch, ended_at=ended_at, token=token, errors=cls.errors_of(found))
 
     def download(self, file_id: str, path: Path) -> Download | None:
         """Stream a file's bytes to `path`; None on 404 and 410."""
@@ -303,11 +312,9 @@ def _metadata(spec: CreateSpec) -> dict[str, str]:
     return pairs
 
 
-def _token(metadata: object) -> str | None:
-    for value in fields.mapping(metadata).values():
-        if isinstance(value, str) and value.startswith(f"{ids.TOKEN_PREFIX}-"):
-            return value
-    return None
+def own_token(*marks: object) -> str | None:
+    """Return the first of the texts on a batch that is a token of ours."""
+    return next((text for text in map(fields.text, marks) if text and text.startswith(f"{ids.TOKEN_PREFIX}-")), None)
 
 
 # --- answers and listings -------------------------------------------------------------------------

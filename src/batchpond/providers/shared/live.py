@@ -214,6 +214,8 @@ class LiveClient(ProviderClient):
                 return Deferred(result.text, is_shared=result.reason is RetryReason.CONNECT)
             case Again():
                 return Doubtful(result.text)
+            case Fault(is_of_answer=True):
+                return Doubtful(result.detail)
             case Fault():
                 raise HttpError(f"POST {path} at {self.host} failed: {redact(result.detail)}")
             case Answer():

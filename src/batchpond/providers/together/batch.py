@@ -54,7 +54,7 @@ class Together(FilesClient):
     files_path = "/v1/files"
     upload_path = "/v1/files/upload"
     already_there = frozenset({409})
-    expires_at = "job_deadline"
+    members = MappingProxyType({**FilesClient.members, "expires_at": "job_deadline"})
     ended_at = MappingProxyType({state: "completed_at" for state in BatchState if state.is_terminal})
     ack = AckRule(request_id_headers=("cf-ray", "x-request-id"), within="job", has_text_errors=True)
 
@@ -117,11 +117,13 @@ class Together(FilesClient):
             error_class = ErrorClass.TRANSIENT if is_early else class_of_text(error.message) or error_class
         return rejection(answer, error_class, self._clock.now(), error)
 
-    def read_batch(self, value: object) -> RemoteBatch | None:
+    @classmethod
+    def read_batch(cls, value: object) -> RemoteBatch | None:
         """Return a job made uniform, bare or wrapped."""
-        return super().read_batch(fields.mapping(fields.mapping(value).get("job")) or value)
+        return super().read_batch(fields.mapping(fields.inside(value, "job")) or value)
 
-    def errors_of(self, found: Mapping[str, Any]) -> tuple[BatchError, ...]:
+    @classmethod
+    def errors_of(cls, found: Mapping[str, Any]) -> tuple[BatchError, ...]:
         """Return the error of a failed job, a bare text, with a code where the text is known to mean one."""
         value = found.get("error")
         message = fields.identifier(value) or fields.identifier(fields.mapping(value).get("message"))

@@ -11,13 +11,9 @@ import re
 from typing import Any, Final
 
 from batchpond.model import ErrorClass, FileRole, Response, ResponseStatus
-from batchpond.providers.shared import lines
+from batchpond.providers.shared import known, lines
 
-_TEXTS: Final = (
-    (ErrorClass.MODEL_GONE, re.compile(r"(?i)unable to access (?:non-serverless )?model")),
-    (ErrorClass.BILLING, re.compile(r"(?i)insufficient (?:credits?|funds|balance)|out of credits?")),
-    (ErrorClass.TRANSIENT, re.compile(r"(?i)internal server error|overloaded|rate limit|timed out|unavailable")),
-)
+_TEXTS: Final = {ErrorClass(kind): re.compile(text) for kind, text in known.table("together", "texts").items()}
 
 
 def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001  # the row itself says what it is
@@ -32,7 +28,7 @@ def read_answer(status_code: int, body: bytes) -> Response:
 
 def class_of_text(message: str) -> ErrorClass | None:
     """Return what kind of failure Together's words tell, None when they tell nothing."""
-    return next((error_class for error_class, pattern in _TEXTS if pattern.search(message)), None)
+    return next((error_class for error_class, pattern in _TEXTS.items() if pattern.search(message)), None)
 
 
 def _read_body(

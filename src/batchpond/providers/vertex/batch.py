@@ -13,11 +13,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Self
 
-from batchpond import fields, ids
+from batchpond import fields
 from batchpond.clock import Clock
 from batchpond.errors import AccessError, ProviderError
 from batchpond.model import (
-    BatchError,
     BatchState,
     CreateAnswer,
     CreateSpec,
@@ -29,18 +28,16 @@ from batchpond.model import (
     RemoteBatch,
     RemoteFile,
 )
-from batchpond.providers.gemini.batch import STATES, GoogleClient
+from batchpond.providers.gemini.batch import GoogleClient, later, word_of
 from batchpond.providers.gemini.body import FAMILIES, GENERATE
-from batchpond.providers.gemini.lines import is_blank, read_status
 from batchpond.providers.http.client import HttpClient, HttpError, segment
-from batchpond.providers.http.errors import Answer, error_class_of
+from batchpond.providers.http.errors import Answer, ApiError, error_class_of
 from batchpond.providers.shared import known
-from batchpond.providers.shared.batches import Order, rejection
+from batchpond.providers.shared.batches import Order, own_token, rejection
 from batchpond.providers.vertex import auth as vertex_auth
 from batchpond.providers.vertex.auth import Place, Token, advice_for_job
 from batchpond.providers.vertex.body import bare_model, check_payload, model_path
 from batchpond.providers.vertex.storage import Storage
-from batchpond.text import redact
 
 DESCRIPTOR: Final = known.descriptor(
     "vertex",
@@ -60,6 +57,8 @@ _JOB: Final = re.compile(r"projects/[^/]+/locations/[^/]+/batchPredictionJobs/([
 _TOKEN: Final = re.compile(r"[a-z0-9-]{1,63}")
 LABEL: Final = "batchpond"
 _LABEL_CHARS: Final = 63
+_RUNS_AT_MOST: Final = timedelta(hours=24)
+_ENDS_AT_MOST: Final = timedelta(hours=72) + _RUNS_AT_MOST  # with the time in the queue
 _FILTERED_PAGES_MAX: Final = 10
 _OUTPUT: Final = re.compile(r"(?:incremental_predictions.*|.*\.jsonl)")
 _UNNAMED_MODEL: Final = re.compile(r"(?i)\bPublisher ?Model\b|\bmodel\b.*\bnot (?:found|exist)")
@@ -70,6 +69,7 @@ class Vertex(GoogleClient):
 
     descriptor = DESCRIPTOR
     rows = "batchPredictionJobs"
+    members = known.table("vertex", "batch")
 
     def __init__(self, http: HttpClient, storage: Storage, clock: Clock, place: Place, auth: Token) -> None:
         super().__init__(http, clock)
@@ -136,9 +136,35 @@ class Vertex(GoogleClient):
             raise ProviderError("a Vertex AI batch is made of an object in Cloud Storage, and none was given")
         return Order(self.batches_path, _job_of(spec, spec.input_file_id))
 
-    def read_batch(self, value: object) -> RemoteBatch | None:
-        """Return a job made uniform, None when it has no name."""
-        return read_job(value)
+    @staticmethod
+    def advice_for(error: ApiError, name: str) -> str | None:
+        """Return what to grant to the service agent, or to change in the input, after a job failed."""
+        return advice_for_job(error.code, error.message, name)
+
+    @classmethod
+    def more_of(cls, found: dict[str, Any], batch: RemoteBatch) -> RemoteBatch:
+        """Return a job with its counts, its folder, its token and its errors.
+
+        `output_file_id` is where the rows of a job that ended are: a folder of Cloud Storage, with a slash at its end.
+        `expires_at` is the documented end of the queue or, once it runs, of the run: jobs have no such time.
+        `n_total` is known only of a job that succeeded: before that its counts need not be all.
+        """
+        started_at = fields.moment(found.get("startTime"))
+        n_completed, n_failed, n_left = _counts(found.get("completionStats"))
+        is_counted = word_of(batch.provider_status) == "SUCCEEDED" and None not in (n_completed, n_failed, n_left)
+        uris = fields.sequence(fields.inside(found, "inputConfig.gcsSource.uris"), 2)
+        return replace(
+            batch,
+            expires_at=later(started_at or batch.created_at, _RUNS_AT_MOST if started_at else _ENDS_AT_MOST),
+            ended_at=batch.ended_at if batch.state.is_terminal else None,
+            n_total=(n_completed or 0) + (n_failed or 0) + (n_left or 0) if is_counted else None,
+            n_completed=n_completed,
+            n_failed=n_failed,
+            input_file_id=fields.identifier(uris[0]) if len(uris) == 1 else None,
+            output_file_id=_folder(found) if batch.state.is_terminal else None,
+            token=own_token(fields.inside(found, f"labels.{LABEL}"), found.get("displayName")),
+            errors=cls.errors_of(found.get("error"), batch.batch_id),
+        )
 
     def find_batches(self, token: str) -> tuple[RemoteBatch, ...]:
         """Return the jobs with a token, which the server looks up by their label; none prove nothing.
@@ -269,46 +295,6 @@ def _label(text: str) -> str:
     return re.sub(r"[^a-z0-9_-]", "_", text.lower())[:_LABEL_CHARS]
 
 
-# --- what jobs say --------------------------------------------------------------------------------
-
-_QUEUED_AT_MOST: Final = timedelta(hours=72)
-_RUNS_AT_MOST: Final = timedelta(hours=24)
-
-
-def read_job(value: object) -> RemoteBatch | None:
-    """Return a job made uniform, None when it has no name; an unknown state is RUNNING.
-
-    `output_file_id` is where the rows of a job that ended are: a folder of Cloud Storage, with a slash at its end.
-    `expires_at` is the documented end of the queue or, once it runs, of the run: jobs have no such time.
-    `n_total` is known only of a job that succeeded: before that its counts need not be all.
-    """
-    job = fields.mapping(value)
-    name = fields.identifier(job.get("name"))
-    if name is None:
-        return None
-    status = fields.word(job.get("state")) or ""
-    word = status.strip().upper().removeprefix("JOB_STATE_")
-    state = STATES.get(word, BatchState.RUNNING)
-    n_completed, n_failed, n_left = _counts(job.get("completionStats"))
-    is_counted = word == "SUCCEEDED" and None not in (n_completed, n_failed, n_left)
-    return RemoteBatch(
-        batch_id=name,
-        state=state,
-        provider_status=status,
-        seen=job,
-        created_at=fields.moment(job.get("createTime")),
-        expires_at=_expiry(job),
-        ended_at=fields.moment(job.get("endTime")) if state.is_terminal else None,
-        n_total=(n_completed or 0) + (n_failed or 0) + (n_left or 0) if is_counted else None,
-        n_completed=n_completed,
-        n_failed=n_failed,
-        input_file_id=_input(job),
-        output_file_id=_folder(job) if state.is_terminal else None,
-        token=_token(job),
-        errors=_errors(job, name),
-    )
-
-
 def _counts(stats: object) -> tuple[int | None, int | None, int | None]:
     """Return the counts of `completionStats`: zeros are left out there, "-1" is unknown, absent as a whole too."""
     if not isinstance(stats, dict):
@@ -318,41 +304,8 @@ def _counts(stats: object) -> tuple[int | None, int | None, int | None]:
     return completed, failed, left
 
 
-def _expiry(job: dict[str, Any]) -> datetime | None:
-    created, started = fields.moment(job.get("createTime")), fields.moment(job.get("startTime"))
-    try:
-        if started is not None:
-            return started + _RUNS_AT_MOST
-        return None if created is None else created + _QUEUED_AT_MOST + _RUNS_AT_MOST
-    except OverflowError:
-        return None
-
-
-def _input(job: dict[str, Any]) -> str | None:
-    source = fields.mapping(fields.mapping(job.get("inputConfig")).get("gcsSource"))
-    uris = fields.sequence(source.get("uris"), 2)
-    return fields.identifier(uris[0]) if len(uris) == 1 else None
-
-
 def _folder(job: dict[str, Any]) -> str | None:
     """Return the job's own folder or, where it names none, that of all jobs with its output prefix."""
-    own = fields.identifier(fields.mapping(job.get("outputInfo")).get("gcsOutputDirectory"))
-    destination = fields.mapping(fields.mapping(job.get("outputConfig")).get("gcsDestination"))
-    folder = own or fields.identifier(destination.get("outputUriPrefix"))
+    paths = ("outputInfo.gcsOutputDirectory", "outputConfig.gcsDestination.outputUriPrefix")
+    folder = next(filter(None, (fields.identifier(fields.inside(job, path)) for path in paths)), None)
     return None if folder is None else folder.rstrip("/") + "/"
-
-
-def _token(job: dict[str, Any]) -> str | None:
-    for mark in (fields.mapping(job.get("labels")).get(LABEL), job.get("displayName")):
-        if (text := fields.text(mark)) and text.startswith(f"{ids.TOKEN_PREFIX}-"):
-            return text
-    return None
-
-
-def _errors(job: dict[str, Any], name: str) -> tuple[BatchError, ...]:
-    error = job.get("error")
-    if is_blank(error):
-        return ()
-    _, read = read_status(error)
-    advice = advice_for_job(read.code, read.message, name)
-    return (BatchError(read.code, redact(read.message + (f" [{advice}]" if advice else ""))),)
