@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -198,7 +198,7 @@ def _with_thoughts(thinking: Thinking, settings: ModelSettings, family: Family, 
     if not family.hides_thoughts:
         return thinking
     config = {**(thinking.config or {"type": "adaptive"}), "display": "summarized"}
-    return Thinking(True, thinking.room_tokens, config, thinking.effort, thinking.budget_tokens)
+    return replace(thinking, config=config)
 
 
 def _max_tokens(settings: ModelSettings, family: Family, thinking: Thinking) -> int:

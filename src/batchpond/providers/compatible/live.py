@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from importlib import resources
 from typing import Any, Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from batchpond.errors import UsageError
 from batchpond.model import FileRole, Mode, Prompt, Response
@@ -32,22 +34,51 @@ Words = Mapping[str, Mapping[str, Any]]
 """Thinking words, and what each puts into a body."""
 
 
-@dataclass(frozen=True, slots=True)
+_DATA: Final = tomllib.loads((resources.files(__package__) / "hosts.toml").read_text("utf-8"))
+_RATES: Final = {
+    "any": ANY_RATES,
+    "none": NO_RATES,
+    "groq": RateNames((rate_limit("requests", Per.UNKNOWN),), (rate_limit("tokens"),)),
+    "mistral": RateNames(
+        (rate_limit("req-minute"), rate_limit("requests")), (rate_limit("tokens-minute"), rate_limit("tokens"))
+    ),
+}
+
+
+@dataclass(frozen=True)
 class Family:
-    """Models that take the same thinking words: those whose name, without its maker, begins with `prefix`."""
+    """Models that take the same thinking words: those whose name, without its maker, begins with `prefix`.
+
+    `words` says all of what a word puts into a body; `efforts` are sent as `reasoning_effort`, `template_efforts` are
+    told the chat template under that name, and `switch` is what it is told of being on or off.
+    """
 
     prefix: str
-    words: Words
     source: str
+    words: dict[str, dict[str, Any]] = field(default_factory=dict)
+    efforts: tuple[str, ...] = ()
+    template_efforts: tuple[str, ...] = ()
+    switch: str | None = None
+
+    @cached_property
+    def accepted(self) -> Words:
+        """The thinking words that these models take."""
+        switched = ("none", "enabled") if self.switch else ()
+        return (
+            self.words
+            | {word: {"reasoning_effort": word} for word in self.efforts}
+            | {word: {"chat_template_kwargs": {"reasoning_effort": word}} for word in self.template_efforts}
+            | {word: {"chat_template_kwargs": {self.switch: word == "enabled"}} for word in switched}
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
-    """One host, or one kind of server; `base_path` is what its SDK adds to a base URL without a path.
+@dataclass(frozen=True)
+class Compatible:
+    """One host, or one kind of server, as a provider module: building bodies before, reading answers after.
 
-    `schema_prefixes` begin the names of the models whose answers can be held to a JSON schema; () is none.
-    `reasoning_is_apart` where `completion_tokens` leave the reasoning out. `is_free` for servers of one's own.
-    `price_name` is what the price data call the host.
+    `base_path` is what its SDK adds to a base URL without a path. `schema_prefixes` begin the names of the models
+    whose answers can be held to a JSON schema; () is none. `reasoning_is_apart` where `completion_tokens` leave the
+    reasoning out. `is_free` for servers of one's own. `price_name` is what the price data call the host.
     """
 
     name: str
@@ -58,67 +89,35 @@ class Host:
     source: str
     limit_name: str = "max_tokens"
     base_path: str = ""
-    rates: RateNames = ANY_RATES
+    rates: str = "any"
     is_free: bool = False
     reasoning_is_apart: bool = False
     schema_prefixes: tuple[str, ...] = ("",)
-    caveats: tuple[str, ...] = ()
+    caveats_of_host: tuple[str, ...] = ()
     price_name: str | None = None
 
-    def words(self, model: str) -> Words:
-        """Return the thinking words that a model takes here; none where nothing is known."""
-        name = _bare(model)
-        return next((family.words for family in self.families if name.startswith(family.prefix)), {})
+    @cached_property
+    def DESCRIPTOR(self) -> Descriptor:
+        """What holds for the host, as for every provider."""
+        return Descriptor(
+            name=self.name,
+            default_base_url=self.base_url,
+            base_url_env=self.base_url_env,
+            key_env=self.key_env,
+            endpoints=(CHAT,),
+            modes=(Mode.LIVE, Mode.FILES),
+            is_free=self.is_free,
+            needs_key=not self.is_free and not self.name.startswith(PREFIX),
+            caveats=self.caveats_of_host,
+            price_name=self.price_name,
+            takes_schema=bool(self.schema_prefixes),
+            notes=(self.source, *(f"thinking of {family.prefix}*: {family.source}" for family in self.families)),
+        )
 
-
-_RATES: Final = {
-    "none": NO_RATES,
-    "groq": RateNames((rate_limit("requests", Per.UNKNOWN),), (rate_limit("tokens"),)),
-    "mistral": RateNames(
-        (rate_limit("req-minute"), rate_limit("requests")), (rate_limit("tokens-minute"), rate_limit("tokens"))
-    ),
-}
-
-
-def _family(
-    prefix: str,
-    source: str,
-    *,
-    words: Words | None = None,
-    efforts: tuple[str, ...] = (),
-    template_efforts: tuple[str, ...] = (),
-    switch: str | None = None,
-) -> Family:
-    found: dict[str, Mapping[str, Any]] = dict(words or {})
-    found |= {word: {"reasoning_effort": word} for word in efforts}
-    found |= {word: {"chat_template_kwargs": {"reasoning_effort": word}} for word in template_efforts}
-    if switch is not None:
-        found |= {word: {"chat_template_kwargs": {switch: word == "enabled"}} for word in ("none", "enabled")}
-    return Family(prefix, found, source)
-
-
-_DATA: Final = tomllib.loads((resources.files(__package__) / "hosts.toml").read_text("utf-8"))
-_SHARED: Final = {name: _family(**row) for name, row in _DATA["families"].items()}
-OWN_FAMILIES: Final = tuple(_SHARED[name] for name in _DATA["own"]["families"])
-
-
-def _host(row: Mapping[str, Any]) -> Host:
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
-    families = tuple(_SHARED[one] if isinstance(one, str) else _family(**one) for one in row["families"])
-    rates = _RATES[row["rates"]] if "rates" in row else ANY_RATES
-    return Host(**values | {"families": families, "rates": rates})
-
-
-HOSTS: Final = tuple(map(_host, _DATA["hosts"]))
-NAMES: Final = tuple(host.name for host in HOSTS)
-
-
-@dataclass(frozen=True, slots=True)
-class Compatible:
-    """One host as a provider module: building bodies before, reading answers after."""
-
-    host: Host
-    DESCRIPTOR: Descriptor
+    @property
+    def LIVE(self) -> LiveApi:  # named as in the modules of the other providers
+        """What tells this host's live calls from another's."""
+        return LiveApi(self.DESCRIPTOR, _RATES[self.rates], base_of=self._base_of)
 
     def endpoint_for(self, model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG002
         """Return the only endpoint that is asked."""
@@ -128,21 +127,25 @@ class Compatible:
         """Return nothing: what is to be known is of the host."""
         return ()
 
+    def words(self, model: str) -> Words:
+        """Return the thinking words that a model takes here; none where nothing is known."""
+        name = _bare(model)
+        return next((family.accepted for family in self.families if name.startswith(family.prefix)), {})
+
     def build_body(self, prompt: Prompt, settings: ModelSettings) -> BuiltBody:
         """Return the chat body for a prompt: the host's word for the limit, and for thinking.
 
         Raises UsageError for another endpoint, and for a thinking word that is not known to mean anything to
         this model at this host. Thoughts come back where the server tells them apart, asked for or not.
         """
-        host = self.host
-        check_endpoint(settings, CHAT, f", the only one of {host.name}")
+        check_endpoint(settings, CHAT, f", the only one of {self.name}")
         return chat_body(
             prompt,
             settings,
-            _thinking(host, settings),
+            self._thinking(settings),
             _DATA["reserved"],
-            limit_name=host.limit_name,
-            takes_schema=_bare(settings.request_model).startswith(host.schema_prefixes),
+            limit_name=self.limit_name,
+            takes_schema=_bare(settings.request_model).startswith(self.schema_prefixes),
         )
 
     def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:
@@ -157,21 +160,38 @@ class Compatible:
         """Return a live call's whole answer made uniform."""
         return lines.read_answer(status_code, body, self._read_body)
 
-    @property
-    def LIVE(self) -> LiveApi:  # named as in the modules of the other providers
-        """What tells this host's live calls from another's."""
-        return LiveApi(self.DESCRIPTOR, self.host.rates, base_of=self._base_of)
-
     def _base_of(self, base_url: str, environ: Mapping[str, str]) -> str:  # noqa: ARG002
-        return base_url if urlsplit(base_url).path else base_url + self.host.base_path
+        return base_url if urlsplit(base_url).path else base_url + self.base_path
+
+    def _thinking(self, settings: ModelSettings) -> Mapping[str, Any]:
+        word = settings.thinking
+        if word is None:
+            return {}
+        words = self.words(settings.request_model)
+        if word in words:
+            return words[word]
+        accepted = f"it accepts {', '.join(words)}" if words else "no thinking word is known for it"
+        raise UsageError(
+            f"model {settings.request_model} does not accept thinking {word!r} at {self.name}; {accepted}",
+            hint="leave its thinking at the default, and write what the server understands as parameters of the model",
+        )
 
     def _read_body(
         self, custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None
     ) -> Response:
         found = lines.read_chat(custom_id, status_code, body, request_id)
-        if self.host.reasoning_is_apart:
+        if self.reasoning_is_apart:
             found = lines.with_reasoning_counted(found, body.get("usage"))
         return lines.without_thoughts(found)
+
+
+def _host(**row: Any) -> Compatible:
+    families = [_DATA["families"][one] if isinstance(one, str) else one for one in row["families"]]
+    return msgspec.convert(row | {"families": families}, Compatible)
+
+
+HOSTS: Final = tuple(_host(**row) for row in _DATA["hosts"])
+NAMES: Final = tuple(host.name for host in HOSTS)
 
 
 @lru_cache(maxsize=256)
@@ -181,57 +201,25 @@ def module_of(name: str) -> Compatible | None:
     Raises UsageError for a `compatible-NAME` whose NAME makes no variable.
     """
     host = next((host for host in HOSTS if host.name == name), None)
-    if host is None and name.startswith(PREFIX):
-        host = _own(name)
-    return Compatible(host, _descriptor(host)) if host else None
+    return _own(name) if host is None and name.startswith(PREFIX) else host
 
 
-def _own(name: str) -> Host:
+def _own(name: str) -> Compatible:
     own = name.removeprefix(PREFIX)
     if not _OWN_NAME.fullmatch(own) or len(own) > _OWN_NAME_CHARS:
         raise UsageError(
             f"{name!r} names no server of one's own", hint=f"write {PREFIX}NAME, with a-z, 0-9 and single hyphens"
         )
     variable = own.replace("-", "_").upper()
-    return Host(
-        name,
-        "",
-        f"{variable}_BASE_URL",
-        (f"{variable}_API_KEY",),
-        OWN_FAMILIES,
-        "the environment",
-        caveats=(f"{name} is whatever {variable}_BASE_URL leads to: its price is unknown unless config.toml says it",),
-    )
-
-
-def _descriptor(host: Host) -> Descriptor:
-    return Descriptor(
-        name=host.name,
-        default_base_url=host.base_url,
-        base_url_env=host.base_url_env,
-        key_env=host.key_env,
-        endpoints=(CHAT,),
-        modes=(Mode.LIVE, Mode.FILES),
-        is_free=host.is_free,
-        needs_key=not host.is_free and not host.name.startswith(PREFIX),
-        caveats=host.caveats,
-        price_name=host.price_name,
-        takes_schema=bool(host.schema_prefixes),
-        notes=(host.source, *(f"thinking of {family.prefix}*: {family.source}" for family in host.families)),
-    )
-
-
-def _thinking(host: Host, settings: ModelSettings) -> Mapping[str, Any]:
-    word = settings.thinking
-    if word is None:
-        return {}
-    words = host.words(settings.request_model)
-    if word in words:
-        return words[word]
-    accepted = f"it accepts {', '.join(words)}" if words else "no thinking word is known for it"
-    raise UsageError(
-        f"model {settings.request_model} does not accept thinking {word!r} at {host.name}; {accepted}",
-        hint="leave its thinking at the default, and write what the server understands as parameters of the model",
+    told = f"{name} is whatever {variable}_BASE_URL leads to: its price is unknown unless config.toml says it"
+    return _host(
+        name=name,
+        base_url="",
+        base_url_env=f"{variable}_BASE_URL",
+        key_env=(f"{variable}_API_KEY",),
+        families=_DATA["own"]["families"],
+        source="the environment",
+        caveats_of_host=(told,),
     )
 
 

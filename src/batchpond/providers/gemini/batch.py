@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -33,7 +34,7 @@ from batchpond.providers.gemini.body import FAMILIES, GENERATE
 from batchpond.providers.gemini.lines import is_blank, read_status
 from batchpond.providers.http import keys, transfers
 from batchpond.providers.http.client import HttpClient, segment
-from batchpond.providers.http.errors import AckRule, Answer, ApiError, error_class_of
+from batchpond.providers.http.errors import AckRule, Answer, ApiError
 from batchpond.providers.http.transfers import Commands, Start
 from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import (
@@ -45,7 +46,6 @@ from batchpond.providers.shared.batches import (
     newest_named,
     own_token,
     page_by_token,
-    rejection,
 )
 from batchpond.providers.shared.lines import load_row
 from batchpond.providers.shared.live import NO_RATES, LiveApi, LiveClient
@@ -53,7 +53,6 @@ from batchpond.text import redact
 
 DESCRIPTOR: Final = known.descriptor("gemini", endpoints=(GENERATE,), nearest=FAMILIES.nearest)
 
-_FILE_NOT_READY: Final = re.compile(r"(?i)file .*not in an active state")
 _MAYBE_GONE: Final = frozenset({403, 404})
 _VERSION: Final = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
 _DEFAULT_VERSION: Final = "v1beta"
@@ -140,6 +139,8 @@ class Gemini(GoogleClient):
     descriptor = DESCRIPTOR
     rows = "operations"
     members = known.table("gemini", "batch")
+    texts = known.texts("gemini", "refusals")
+    file_members = known.table("gemini", "file")
     missing = _MAYBE_GONE
     too_late = frozenset({400, 403, 404, 409})
 
@@ -165,7 +166,7 @@ class Gemini(GoogleClient):
         start = Start(f"/upload/{self._version}/files", {"file": {"displayName": filename}}, _MIME_TYPE, Commands())
         answer = self._http.upload_resumable(start, path)
         found = fields.mapping(fields.mapping(answer.json).get("file"))
-        if file_of(found) is None:
+        if self.file_of(found) is None:
             # The last answer was lost; what it named is in the listing, by the name that we gave it.
             known = self.find_uploads(filename, self._clock.now())
             if not known:
@@ -181,7 +182,7 @@ class Gemini(GoogleClient):
             f"{self.host} lists more than {PAGES_MAX} pages of files",
         )
         usable = (row for rows in pages for row in rows if fields.mapping(row).get("state") != "FAILED")
-        return newest_named(map(file_of, usable), filename, since)
+        return newest_named(map(self.file_of, usable), filename, since)
 
     def drop_upload(self, file_id: str) -> bool:
         """Delete an uploaded payload; False where there was none, which Google answers with 403, too."""
@@ -221,7 +222,7 @@ class Gemini(GoogleClient):
         stats = fields.inside(found, "metadata.batchStats")
         return replace(
             batch,
-            seen=_without_answers(found),
+            seen=reduce(_without, _LONG, found),
             expires_at=later(batch.created_at, _EXPIRES_AFTER),
             ended_at=batch.ended_at if batch.state.is_terminal else None,
             n_total=_count(stats, "requestCount"),
@@ -239,7 +240,7 @@ class Gemini(GoogleClient):
     @staticmethod
     def is_of(batch: RemoteBatch, batch_id: str) -> bool:
         """Return whether an id, with or without its collection, means a batch."""
-        return batch.batch_id == operation_name(batch_id)
+        return batch.batch_id.removeprefix("batches/") == batch_id.removeprefix("batches/")
 
     def download(self, file_id: str, path: Path) -> Download | None:
         """Stream a result file to `path`; None on 404, 410 and Google's 403 for what may be gone.
@@ -281,7 +282,7 @@ class Gemini(GoogleClient):
     def _ready(self, found: dict[str, Any], filename: str) -> RemoteFile:
         """Return a file that can be used; raises ProviderError when Google could not take it in, or not in time."""
         for _ in range(_READY_WAITS):
-            file = file_of(found)
+            file = self.file_of(found)
             if file is None or found.get("state") == "FAILED":
                 reason = fields.text(fields.mapping(found.get("error")).get("message")) or "without a reason"
                 raise ProviderError(f"{self.host} could not take in {filename}: {reason[:200]}; no batch exists")
@@ -302,13 +303,11 @@ class Gemini(GoogleClient):
 
     def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:
         """Return a definite no; a 404 not about the file is about the model; a file gets ready by itself."""
-        error_class = error_class_of(answer)
+        refusal = super().refusal(answer, spec)
         message = answer.error.message if answer.error else ""
         if answer.status_code == 404 and "file" not in message.lower() and (spec.input_file_id or "") not in message:
-            error_class = ErrorClass.MODEL_GONE
-        if error_class is ErrorClass.PERMANENT and _FILE_NOT_READY.search(message):
-            error_class = ErrorClass.TRANSIENT
-        return rejection(answer, error_class, self._clock.now())
+            return replace(refusal, error_class=ErrorClass.MODEL_GONE)
+        return refusal
 
 
 BATCH: Final = Gemini
@@ -334,45 +333,26 @@ INLINE: Final = "inline:"
 _HAS_ANSWERS: Final = frozenset({BatchState.COMPLETED, BatchState.CANCELLED})
 _EXPIRES_AFTER: Final = timedelta(hours=48)
 _INLINE_MAX: Final = 1_000_000
+_LONG: Final = ("response.inlinedResponses", "metadata.output.inlinedResponses", "metadata.inputConfig.requests")
 
 
-def operation_name(name: str) -> str:
-    """Return a batch's name with its `batches/`."""
-    return name if name.startswith("batches/") else f"batches/{name}"
+def _of_output(operation: object, member: str) -> Iterator[object]:
+    """Yield what a batch's output has under a name, wherever Google puts the output."""
+    return (fields.inside(operation, f"{place}.{member}") for place in ("response", "metadata.output"))
 
 
-def file_of(value: object) -> RemoteFile | None:
-    """Return a file object made uniform, None when it has no name."""
-    found = fields.mapping(value)
-    name = fields.identifier(found.get("name"))
-    if name is None:
-        return None
-    size_bytes, created_at = fields.count(found.get("sizeBytes")), fields.moment(found.get("createTime"))
-    return RemoteFile(name, fields.text(found.get("displayName")) or "", size_bytes, created_at)
-
-
-def responses_file(value: object) -> str | None:
+def responses_file(operation: object) -> str | None:
     """Return the name of the file that a batch's answers are in."""
-    for output in _outputs(value):
-        if name := fields.identifier(output.get("responsesFile")):
-            return name
-    return None
+    return next(filter(None, map(fields.identifier, _of_output(operation, "responsesFile"))), None)
 
 
-def inline_responses(value: object) -> list[Any] | None:
+def inline_responses(operation: object) -> list[Any] | None:
     """Return the answers that a batch carries itself, None when it carries none."""
-    for output in _outputs(value):
-        answers = output.get("inlinedResponses")
-        if isinstance(answers, dict):
-            answers = answers.get("inlinedResponses", [])
+    for found in _of_output(operation, "inlinedResponses"):
+        answers = found.get("inlinedResponses", []) if isinstance(found, dict) else found
         if isinstance(answers, list):
             return answers[:_INLINE_MAX]
     return None
-
-
-def _outputs(value: object) -> tuple[dict[str, Any], dict[str, Any]]:
-    found = fields.mapping(value)
-    return fields.mapping(found.get("response")), fields.mapping(fields.mapping(found.get("metadata")).get("output"))
 
 
 def _output(found: dict[str, Any], name: str, state: BatchState) -> str | None:
@@ -406,17 +386,9 @@ def _count(stats: object, name: str) -> int | None:
     return fields.count(stats.get(name, 0)) if isinstance(stats, dict) and stats else None
 
 
-def _without_answers(found: dict[str, Any]) -> dict[str, Any]:
-    """Return an operation without answers and requests, which may be millions of tokens long."""
-    kept = dict(found)
-    if isinstance(response := kept.get("response"), dict) and "inlinedResponses" in response:
-        kept["response"] = response | {"inlinedResponses": "left out"}
-    metadata = kept.get("metadata")
-    if not isinstance(metadata, dict):
-        return kept
-    output, given = metadata.get("output"), metadata.get("inputConfig")
-    if isinstance(output, dict) and "inlinedResponses" in output:
-        metadata = metadata | {"output": output | {"inlinedResponses": "left out"}}
-    if isinstance(given, dict) and "requests" in given:
-        metadata = metadata | {"inputConfig": given | {"requests": "left out"}}
-    return kept | {"metadata": metadata}
+def _without(value: Any, path: str) -> Any:
+    """Return a JSON object without what it holds at a path, which may be millions of tokens long."""
+    name, _, rest = path.partition(".")
+    if not isinstance(value, dict) or name not in value:
+        return value
+    return value | {name: _without(value[name], rest) if rest else "left out"}

@@ -33,17 +33,17 @@ from batchpond.model import (
 from batchpond.providers.base import BatchProvider
 from batchpond.providers.http import keys
 from batchpond.providers.http.client import HttpClient, JsonStream, ProviderClient, segment
-from batchpond.providers.http.errors import AckRule, Answer, ApiError, error_class_of
+from batchpond.providers.http.errors import AckRule, Answer, ApiError, classify, error_class_of
 from batchpond.providers.shared import known
 from batchpond.text import redact
 
 _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "batch_id": fields.identifier,
     "provider_status": fields.word,
-    "endpoint": fields.text,
+    **dict.fromkeys(("endpoint", "filename"), fields.text),
     **dict.fromkeys(("created_at", "expires_at", "ended_at"), fields.moment),
-    **dict.fromkeys(("n_total", "n_completed", "n_failed"), fields.count),
-    **dict.fromkeys(("input_file_id", "output_file_id", "error_file_id"), fields.identifier),
+    **dict.fromkeys(("n_total", "n_completed", "n_failed", "size_bytes"), fields.count),
+    **dict.fromkeys(("file_id", "input_file_id", "output_file_id", "error_file_id"), fields.identifier),
 }
 _TOKEN_KEY: Final = "batchpond"
 _PAIRS_MAX, _KEY_CHARS, _VALUE_CHARS = 16, 64, 512
@@ -67,7 +67,8 @@ class BatchClient(ProviderClient, BatchProvider):
     """The client of one batch API, bound to one key and base URL.
 
     `size_name` and `cursor_name` are what a listing is asked by. `ack` tells the provider's own answers from a proxy's;
-    `members` says by what path a batch object has which field of a RemoteBatch, `states` what its status means.
+    `members` says by what path a batch object has which field of a RemoteBatch, `file_members` the same of a file
+    object, `states` what a batch's status means, `texts` what refusals mean whose codes do not tell.
     `missing` are the statuses of a batch that may not exist, `too_late` those of a cancel that changes nothing.
     """
 
@@ -76,7 +77,9 @@ class BatchClient(ProviderClient, BatchProvider):
     cursor_name = "after"
     ack = AckRule()
     members: Mapping[str, str]
+    file_members: Mapping[str, str]
     states: Mapping[str, BatchState]
+    texts: known.Texts = ()
     missing = frozenset({404})
     too_late = frozenset({400, 404, 409})
 
@@ -112,8 +115,14 @@ class BatchClient(ProviderClient, BatchProvider):
         return batch
 
     def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:  # noqa: ARG002
-        """Return what a definite no to a create comes to."""
-        return rejection(answer, error_class_of(answer), self._clock.now())
+        """Return what a definite no to a create comes to: its text decides where its code and status do not."""
+        text = answer.error_text if self.ack.has_text_errors else None
+        error = answer.error or ApiError(text or answer.excerpt())
+        # What a proxy's page says is no word of a provider that has an envelope for its own.
+        error_class = classify(answer.status_code, error) if self.ack.has_text_errors else error_class_of(answer)
+        if error_class is ErrorClass.PERMANENT:
+            error_class = known.class_of(self.texts, error.message) or error_class
+        return rejection(answer, error_class, self._clock.now(), error)
 
     def scope_of(self, answer: Answer, batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
         """Return the account that an answer came from, and the batches in it."""
@@ -129,6 +138,12 @@ class BatchClient(ProviderClient, BatchProvider):
         return batch.batch_id == batch_id
 
     # --- the calls --------------------------------------------------------------------------------
+
+    @classmethod
+    def file_of(cls, value: object) -> RemoteFile | None:
+        """Return a file object made uniform, None when it has no id."""
+        read = {name: _READERS[name](fields.inside(value, path)) for name, path in cls.file_members.items()}
+        return None if read["file_id"] is None else RemoteFile(**read | {"filename": read["filename"] or ""})
 
     @classmethod
     def read_batch(cls, value: object) -> RemoteBatch | None:
@@ -208,6 +223,7 @@ class FilesClient(BatchClient):
     """
 
     members: Mapping[str, str] = known.table("shared", "batch")
+    file_members = known.table("shared", "file")
     states = known.by_word("shared", "states", BatchState)
 
     files_path = "/files"
@@ -248,7 +264,7 @@ class FilesClient(BatchClient):
         answer = self._http.upload_multipart(
             self.upload_path, path, filename, self.form(filename), allow=self.already_there
         )
-        found = file_object(answer.json)
+        found = self.file_of(answer.json)
         if not answer.is_success:
             known = fields.identifier(fields.mapping(answer.json).get("file_id"))
             found = None if known is None else self._file(known)
@@ -264,7 +280,7 @@ class FilesClient(BatchClient):
             lambda cursor: page_by_last_id(self._http, self.files_path, params, cursor, self.cursor_name),
             f"{self.host} lists more than {PAGES_MAX} pages of files",
         ):
-            files = [file for file in map(file_object, rows) if file is not None]
+            files = [file for file in map(self.file_of, rows) if file is not None]
             found += [file for file in files if file.filename == filename and not is_before(file, since)]
             if files and all(is_before(file, since) for file in files):
                 break
@@ -299,7 +315,7 @@ class FilesClient(BatchClient):
         return self._http.peek(f"{self.files_path}/{segment(file_id)}/content", max_bytes)
 
     def _file(self, file_id: str) -> RemoteFile | None:
-        return file_object(self._http.request_json("GET", f"{self.files_path}/{segment(file_id)}").json)
+        return self.file_of(self._http.request_json("GET", f"{self.files_path}/{segment(file_id)}").json)
 
 
 def _metadata(spec: CreateSpec) -> dict[str, str]:
@@ -318,16 +334,6 @@ def own_token(*marks: object) -> str | None:
 
 
 # --- answers and listings -------------------------------------------------------------------------
-
-
-def file_object(value: object) -> RemoteFile | None:
-    """Return a file object `{id, filename, bytes, created_at}` made uniform, None when it has no id."""
-    found = fields.mapping(value)
-    file_id = fields.identifier(found.get("id"))
-    if file_id is None:
-        return None
-    size_bytes, created_at = fields.count(found.get("bytes")), fields.moment(found.get("created_at"))
-    return RemoteFile(file_id, fields.text(found.get("filename")) or "", size_bytes, created_at)
 
 
 def is_before(file: RemoteFile, since: datetime) -> bool:

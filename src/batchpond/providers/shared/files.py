@@ -252,16 +252,16 @@ class Files(BatchProvider):
                 return batch
             n_so_far = min(n_lines, n_total)
             return dataclasses.replace(batch, state=BatchState.RUNNING, provider_status="partial", n_completed=n_so_far)
-        answers = folders.read_answers(found, self._module.read_line, _prefix(token))
-        is_all = answers.n_succeeded + answers.n_failed >= n_total
+        n_succeeded, n_failed = folders.read_answers(found, self._module.read_line, _prefix(token))
+        n_answered = n_succeeded + n_failed
+        is_all = n_answered >= n_total
         is_final = folders.is_at_rest(found, self._clock.now().timestamp(), done_s)
         state, word = _standing(is_all=is_all, is_closing=is_closing, is_final=is_final)
         batch = dataclasses.replace(
-            batch, state=state, provider_status=word, n_completed=answers.n_succeeded, n_failed=answers.n_failed
+            batch, state=state, provider_status=word, n_completed=n_succeeded, n_failed=n_failed
         )
         if is_all or is_closing:
             return batch
-        n_answered = answers.n_succeeded + answers.n_failed
         text = f"its results have {n_lines:,} lines, but for {n_answered:,} of its {n_total:,} requests only"
         return dataclasses.replace(batch, errors=(BatchError("files", text),))
 

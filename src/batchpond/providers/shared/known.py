@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from batchpond.model import ErrorClass
 from batchpond.providers.base import Descriptor
 
 _FILE: Final = "known.toml"
@@ -81,6 +82,20 @@ def _with_tuples(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(map(_with_tuples, value))
     return {name: _with_tuples(one) for name, one in value.items()} if isinstance(value, dict) else value
+
+
+Texts = tuple[tuple[ErrorClass, re.Pattern[str]], ...]
+"""What texts of errors mean, the first that is found."""
+
+
+def texts(provider: str, name: str) -> Texts:
+    """Return what a provider's texts of errors mean, from a table of regular expressions by their meaning."""
+    return tuple((ErrorClass(kind), re.compile(text, re.IGNORECASE)) for kind, text in table(provider, name).items())
+
+
+def class_of(known: Texts, message: str) -> ErrorClass | None:
+    """Return what kind of failure a message tells, None when it tells nothing."""
+    return next((error_class for error_class, pattern in known if pattern.search(message)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,18 +19,16 @@ from batchpond.model import (
     BatchError,
     BatchPage,
     BatchState,
-    CreateSpec,
     ErrorClass,
-    Rejected,
     RemoteBatch,
     RemoteFile,
 )
-from batchpond.providers.http.errors import AckRule, Answer, ApiError, classify
+from batchpond.providers.http.errors import AckRule, Answer
 from batchpond.providers.shared import known
-from batchpond.providers.shared.batches import FilesClient, file_object, newest_named, rejection
+from batchpond.providers.shared.batches import FilesClient, newest_named
 from batchpond.providers.shared.live import PLAIN_NAMES, LiveApi, Names, Per, RateNames
 from batchpond.providers.together.body import CHAT, DISCOUNTS
-from batchpond.providers.together.lines import class_of_text
+from batchpond.providers.together.lines import TEXTS
 from batchpond.text import redact
 
 _NO_FILE_CODE: Final = "input_file_unavailable"
@@ -50,6 +48,7 @@ class Together(FilesClient):
     """The client of Together's Batch API, bound to one key and base URL."""
 
     descriptor = DESCRIPTOR
+    texts = known.texts("together", "refusals") + TEXTS
     batches_path = "/v1/batches"
     files_path = "/v1/files"
     upload_path = "/v1/files/upload"
@@ -72,7 +71,7 @@ class Together(FilesClient):
         rows = self._http.request_json("GET", self.files_path).json.get("data")
         if not isinstance(rows, list):
             raise ProviderError(f"GET {self.files_path} at {self.host} answered without a list")
-        return newest_named(map(file_object, rows), filename, since)
+        return newest_named(map(self.file_of, rows), filename, since)
 
     def list_page(self, cursor: str | None) -> BatchPage:
         """Return all of the account's batches, newest first: there are no pages.
@@ -108,15 +107,6 @@ class Together(FilesClient):
         owner = owners.pop() if len(owners) == 1 else ("", "")
         return self.scope_in(dict(zip(_OWNER, owner, strict=True)), _OWNER)
 
-    def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:  # noqa: ARG002
-        """Return what a definite no comes to: the text of the error decides where its status does not."""
-        error = answer.error or ApiError(answer.error_text or answer.excerpt())
-        error_class = classify(answer.status_code, error)
-        if error_class is ErrorClass.PERMANENT:
-            is_early = _NO_FILE.search(error.message) is not None
-            error_class = ErrorClass.TRANSIENT if is_early else class_of_text(error.message) or error_class
-        return rejection(answer, error_class, self._clock.now(), error)
-
     @classmethod
     def read_batch(cls, value: object) -> RemoteBatch | None:
         """Return a job made uniform, bare or wrapped."""
@@ -130,7 +120,7 @@ class Together(FilesClient):
         if message is None:
             return ()
         code = _NO_FILE_CODE if _NO_FILE.search(message) else None
-        if class_of_text(message) is ErrorClass.MODEL_GONE:
+        if known.class_of(TEXTS, message) is ErrorClass.MODEL_GONE:
             code = "model_not_available"
         return (BatchError(code, redact(message)),)
 

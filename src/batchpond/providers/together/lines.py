@@ -7,13 +7,12 @@ the error file. One code, `batch_client_error`, was seen for all errors, so the 
 from __future__ import annotations
 
 import dataclasses
-import re
 from typing import Any, Final
 
 from batchpond.model import ErrorClass, FileRole, Response, ResponseStatus
 from batchpond.providers.shared import known, lines
 
-_TEXTS: Final = {ErrorClass(kind): re.compile(text) for kind, text in known.table("together", "texts").items()}
+TEXTS: Final = known.texts("together", "texts")
 
 
 def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001  # the row itself says what it is
@@ -26,11 +25,6 @@ def read_answer(status_code: int, body: bytes) -> Response:
     return _classified(lines.read_answer(status_code, body, _read_body))
 
 
-def class_of_text(message: str) -> ErrorClass | None:
-    """Return what kind of failure Together's words tell, None when they tell nothing."""
-    return next((error_class for error_class, pattern in _TEXTS.items() if pattern.search(message)), None)
-
-
 def _read_body(
     custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None
 ) -> Response:
@@ -41,5 +35,5 @@ def _read_body(
 def _classified(response: Response) -> Response:
     if response.status is not ResponseStatus.ERRORED or response.error_class is not ErrorClass.PERMANENT:
         return response
-    error_class = class_of_text(response.error_message or "")
+    error_class = known.class_of(TEXTS, response.error_message or "")
     return response if error_class is None else dataclasses.replace(response, error_class=error_class)

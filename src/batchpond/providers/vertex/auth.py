@@ -26,11 +26,10 @@ from batchpond.providers.base import Descriptor
 from batchpond.providers.http import keys
 from batchpond.providers.http.connections import Auth
 from batchpond.providers.http.keys import checked_base, origin_of
+from batchpond.providers.shared import known
 from batchpond.text import Secret, redact
 
-PROJECT_ENV: Final = "GOOGLE_CLOUD_PROJECT"
-LOCATION_ENV: Final = "GOOGLE_CLOUD_LOCATION"
-BUCKET_ENV: Final = "BATCHPOND_VERTEX_BUCKET"
+SETTINGS: Final = known.table("vertex", "settings")
 STORAGE_ENV: Final = "STORAGE_EMULATOR_HOST"
 CREDENTIALS_ENV: Final = "GOOGLE_APPLICATION_CREDENTIALS"
 QUOTA_ENV: Final = "GOOGLE_CLOUD_QUOTA_PROJECT"
@@ -39,10 +38,7 @@ _SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 _STORAGE_URL: Final = "https://storage.googleapis.com"
 BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _DEFAULT_FOLDER: Final = "batchpond"
-_PROJECT: Final = re.compile(r"[a-z0-9][a-z0-9.:-]{0,62}")
-_LOCATION: Final = re.compile(r"[a-z]+(?:-[a-z0-9]+)*")
 _FOLDER: Final = re.compile(r"[A-Za-z0-9_.=-]+(?:/[A-Za-z0-9_.=-]+)*")
-_SIMULATED: Final = {PROJECT_ENV: "simulated-project", LOCATION_ENV: "us-central1", BUCKET_ENV: "batchpond-simulated"}
 _INSTALL_HINT: Final = (
     'pip install "batchpond[vertex]"; or, for an hour, export GOOGLE_OAUTH_ACCESS_TOKEN="$(gcloud auth'
     ' print-access-token)"'
@@ -171,12 +167,12 @@ def find(descriptor: Descriptor, environ: Mapping[str, str], clock: Clock, base_
         token = Token(keys.headers(descriptor, found, environ), found.key_env)
     else:
         token = _of_google(clock)
-    location = _named(environ, LOCATION_ENV, _LOCATION, "location", is_here=is_here)
+    location = _named(environ, "location", is_here=is_here)
     bucket, folder = _bucket(environ, is_here=is_here)
     place = Place(
         base_url=chosen or f"https://{_host(location)}",
         storage_url=_storage_url(environ, chosen if is_here else None),
-        project=_named(environ, PROJECT_ENV, _PROJECT, "project", is_here=is_here, otherwise=token.project),
+        project=_named(environ, "project", is_here=is_here, otherwise=token.project),
         location=location,
         bucket=bucket,
         folder=folder,
@@ -195,11 +191,8 @@ def _of_google(clock: Clock) -> Credentials:
         auth = importlib.import_module("google.auth")
         importlib.import_module("google.auth.transport.requests")
     except ImportError as error:
-        missing = error.name
-    else:
-        missing = None
-    if missing is not None:
-        raise AccessError(f"no token for Vertex AI, and {missing} is not installed", hint=_INSTALL_HINT)
+        message = f"no token for Vertex AI, and {error.name} is not installed"
+        raise AccessError(message, hint=_INSTALL_HINT) from None
     problem = ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a quota project; a refusal says it where it matters
@@ -223,36 +216,24 @@ def _is_of_simulator(environ: Mapping[str, str]) -> bool:
     return origin is not None and origin.is_loopback
 
 
-def _named(
-    environ: Mapping[str, str],
-    name: str,
-    pattern: re.Pattern[str],
-    what: str,
-    *,
-    is_here: bool,
-    otherwise: str | None = None,
-) -> str:
-    value = keys.setting(environ, name) or otherwise or (_SIMULATED[name] if is_here else None)
+def _named(environ: Mapping[str, str], name: str, *, is_here: bool, otherwise: str | None = None) -> str:
+    about = SETTINGS[name]
+    variable, what = about["variable"], about["what"]
+    value = keys.setting(environ, variable) or otherwise or (about["simulated"] if is_here else None)
     if value is None:
-        hint = f"export {name}=..., or write `{what} = ...` under [providers.vertex] in the lake's config.toml"
-        raise UsageError(f"Vertex AI needs a {what}: {name} is not set", hint=hint)
-    if not pattern.fullmatch(value):
-        raise UsageError(f"{name} is {value[:100]!r}, which is no {what}")
-    return value
+        hint = f"export {variable}={about['example']}, or write `{name} = ...` under [providers.vertex] in the lake's"
+        raise UsageError(f"Vertex AI needs a {what}: {variable} is not set", hint=f"{hint} config.toml")
+    if not re.fullmatch(about["pattern"], value):
+        raise UsageError(f"{variable} is {value[:100]!r}, which is no {what}")
+    return str(value)
 
 
 def _bucket(environ: Mapping[str, str], *, is_here: bool) -> tuple[str, str]:
-    value = keys.setting(environ, BUCKET_ENV) or (_SIMULATED[BUCKET_ENV] if is_here else None)
-    if value is None:
-        raise UsageError(
-            f"Vertex AI needs a bucket for the input and output of batches: {BUCKET_ENV} is not set",
-            hint=f"export {BUCKET_ENV}=gs://my-bucket/folder, or write `bucket = ...` under [providers.vertex] in the"
-            " lake's config.toml",
-        )
-    bucket, _, folder = value.removeprefix("gs://").partition("/")
+    bucket, _, folder = _named(environ, "bucket", is_here=is_here).removeprefix("gs://").partition("/")
     folder = folder.strip("/") or _DEFAULT_FOLDER
     if not _FOLDER.fullmatch(folder):
-        raise UsageError(f"{BUCKET_ENV} names the folder {folder[:100]!r}", hint="use letters, digits and _ . = - only")
+        variable = SETTINGS["bucket"]["variable"]
+        raise UsageError(f"{variable} names the folder {folder[:100]!r}", hint="use letters, digits and _ . = - only")
     if not BUCKET.fullmatch(bucket):
         raise UsageError(f"{bucket!r} is not the name of a bucket", hint="write my-bucket, or gs://my-bucket/folder")
     return bucket, folder
@@ -280,12 +261,7 @@ def _storage_url(environ: Mapping[str, str], beside: str | None) -> str:
 # --- roles ----------------------------------------------------------------------------------------
 
 _PERMISSION: Final = re.compile(r"\b(?:aiplatform|storage|serviceusage)\.(?!googleapis\b)[A-Za-z]+\.[A-Za-z]+\b")
-_ROLES: Final = (
-    ("aiplatform.", "roles/aiplatform.user"),
-    ("storage.buckets.", "roles/storage.legacyBucketReader"),
-    ("storage.objects.", "roles/storage.objectUser"),
-    ("serviceusage.", "roles/serviceusage.serviceUsageConsumer"),
-)
+_ROLES: Final = known.table("vertex", "roles")
 _SPEAKER: Final = re.compile(r"([\w.+-]+@[\w.-]+) does not have ")
 _PROJECT_NUMBER: Final = re.compile(r"projects/(\d+)/")
 _NAMED_BUCKET: Final = re.compile(r"(?:gs://|bucket location for )([a-z0-9._-]*[a-z0-9])")
@@ -300,7 +276,7 @@ def permission_in(message: str) -> str | None:
 
 def role_for(permission: str) -> str:
     """Return a predefined role that has a permission."""
-    return next((role for prefix, role in _ROLES if permission.startswith(prefix)), "a role")
+    return next((role for prefix, role in _ROLES.items() if permission.startswith(prefix)), "a role")
 
 
 def advice_for_job(code: str | None, message: str, job_name: str) -> str | None:
@@ -309,18 +285,14 @@ def advice_for_job(code: str | None, message: str, job_name: str) -> str | None:
     agent = f"service-{project[1] if project else 'PROJECT_NUMBER'}@gcp-sa-aiplatform.iam.gserviceaccount.com"
     bucket = _NAMED_BUCKET.search(message)
     where = f"gs://{bucket[1]}" if bucket else "the bucket"
+    whom = f"to the Vertex AI service agent, {agent}: the job reads and writes as that, not as you"
     if code == _NOT_READY and "bucket" in message.lower():
         return (
-            f"does {where} exist? grant roles/storage.legacyBucketReader and roles/storage.objectUser on it to the"
-            f" Vertex AI service agent, {agent}: the job reads and writes as that, not as you"
+            f"does {where} exist? grant {role_for('storage.buckets.')} and {role_for('storage.objects.')} on it {whom}"
         )
     permission = permission_in(message)
     if code == _DENIED or permission is not None:
-        role = role_for(permission or "storage.objects.create")
-        return (
-            f"grant {role} on {where} to the Vertex AI service agent, {agent}: the job reads and writes as that, not"
-            " as you"
-        )
+        return f"grant {role_for(permission or 'storage.objects.create')} on {where} {whom}"
     if code == _BAD_INPUT and "import" in message.lower():
         return "a key of the input lines holds two types, null or {}, or its name is no column name"
     return None

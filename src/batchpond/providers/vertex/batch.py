@@ -31,9 +31,9 @@ from batchpond.model import (
 from batchpond.providers.gemini.batch import GoogleClient, later, word_of
 from batchpond.providers.gemini.body import FAMILIES, GENERATE
 from batchpond.providers.http.client import HttpClient, HttpError, segment
-from batchpond.providers.http.errors import Answer, ApiError, error_class_of
+from batchpond.providers.http.errors import Answer, ApiError
 from batchpond.providers.shared import known
-from batchpond.providers.shared.batches import Order, own_token, rejection
+from batchpond.providers.shared.batches import Order, own_token
 from batchpond.providers.vertex import auth as vertex_auth
 from batchpond.providers.vertex.auth import Place, Token, advice_for_job
 from batchpond.providers.vertex.body import bare_model, check_payload, model_path
@@ -44,11 +44,7 @@ DESCRIPTOR: Final = known.descriptor(
     endpoints=(GENERATE,),
     modes=(Mode.BATCH,),
     header_env=(("x-goog-user-project", vertex_auth.QUOTA_ENV),),
-    settings=(
-        ("project", vertex_auth.PROJECT_ENV),
-        ("location", vertex_auth.LOCATION_ENV),
-        ("bucket", vertex_auth.BUCKET_ENV),
-    ),
+    settings=tuple((name, about["variable"]) for name, about in vertex_auth.SETTINGS.items()),
     credentials_env=(vertex_auth.CREDENTIALS_ENV,),
     nearest=lambda model: FAMILIES.nearest(bare_model(model)),
 )
@@ -248,18 +244,17 @@ class Vertex(GoogleClient):
     def _input_uri(self, filename: str) -> str:
         return f"gs://{self._place.bucket}/{self._place.folder}/{filename}"
 
-    def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:  # noqa: ARG002
+    def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:
         """Return a definite no, with the role that is missing; a token that only ran out is no lack of access."""
-        error_class = error_class_of(answer)
+        refusal = super().refusal(answer, spec)
         message = answer.error.message if answer.error else ""
-        if answer.status_code == 404 and _UNNAMED_MODEL.search(message):
-            error_class = ErrorClass.MODEL_GONE
         advice = self._auth.advice(message)
+        if answer.status_code == 404 and _UNNAMED_MODEL.search(message):
+            refusal = replace(refusal, error_class=ErrorClass.MODEL_GONE)
         if answer.status_code == 403 and advice is not None:
-            error_class = ErrorClass.ACCESS  # though Google's text says that the thing may not exist
+            refusal = replace(refusal, error_class=ErrorClass.ACCESS)  # Google's text says: it may not exist
         if answer.status_code == 401 and self._is_renewed():
-            error_class = ErrorClass.TRANSIENT
-        refusal = rejection(answer, error_class, self._clock.now())
+            refusal = replace(refusal, error_class=ErrorClass.TRANSIENT)
         return replace(refusal, message=f"{refusal.message} [{advice}]") if advice else refusal
 
     def _is_renewed(self) -> bool:

@@ -26,7 +26,6 @@ _MIME_TYPE: Final = "application/jsonl"
 _MISSING: Final = frozenset({404})
 _DROPPED: Final = frozenset({204, 404, 412})
 _EXISTS: Final = 412
-_BLOCK_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +200,6 @@ def _holds(found: dict[str, Any], path: Path) -> bool:
 
 
 def _md5(path: Path) -> str:
-    digest = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
+        digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
     return base64.b64encode(digest.digest()).decode("ascii")
