@@ -78,7 +78,7 @@ def command(
     of models of mode `files` are put into a folder, which is then named.
     """
     from batchpond.plan.versions import Again
-    from batchpond.run import look
+    from batchpond.run import strangers
     from batchpond.run.submit import submit
 
     diagnostics = invocation.diagnostics
@@ -87,7 +87,7 @@ def command(
     def confirm(preview: SubmitPreview) -> bool:
         is_agreed = is_confirmed(diagnostics, preview, "" if is_json else preview_text(preview), is_yes=is_yes)
         if is_agreed and is_fresh:
-            look.waive(store, study)
+            strangers.waive(store, study)
         return is_agreed
 
     with providers(store) as connected:
