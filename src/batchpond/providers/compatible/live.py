@@ -176,10 +176,8 @@ class Compatible:
             hint="leave its thinking at the default, and write what the server understands as parameters of the model",
         )
 
-    def _read_body(
-        self, custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None
-    ) -> Response:
-        found = lines.read_chat(custom_id, status_code, body, request_id)
+    def _read_body(self, row: lines.Row, body: dict[str, Any]) -> Response:
+        found = lines.read_chat(row, body)
         if self.reasoning_is_apart:
             found = lines.with_reasoning_counted(found, body.get("usage"))
         return lines.without_thoughts(found)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import orjson
@@ -28,7 +29,7 @@ WORDS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _WORD_TOKENS: Final = {"low": 1_024, "medium": 8_192, "high": 24_576}  # [compat]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Budget:
     """The tokens that `thinkingBudget` may ask for; `has_words` where this program's words come to some."""
 
@@ -37,7 +38,7 @@ class Budget:
     can_be_off: bool
     has_words: bool = True
 
-    @property
+    @cached_property
     def words(self) -> dict[str, int]:
         """What this program's words come to."""
         words = {"none": 0} if self.can_be_off else {}

@@ -14,12 +14,15 @@ from typing import Any, Final
 
 from batchpond import fields
 from batchpond.errors import ProviderError, UsageError
-from batchpond.model import ErrorClass, FileRole, Finish, Mode, Prompt, Response, ResponseStatus
+from batchpond.model import ErrorClass, FileRole, Finish, Mode, Prompt, Response
 from batchpond.providers.base import BuiltBody, LiveStart, ModelSettings
 from batchpond.providers.http.errors import ApiError
 from batchpond.providers.shared import known
 from batchpond.providers.shared.lines import (
+    Row,
+    Tokens,
     add_parameters,
+    answered,
     check_endpoint,
     failed,
     messages,
@@ -195,20 +198,8 @@ def read_answer(status_code: int, body: bytes) -> Response:
     reason = fields.word(found.get("done_reason")) or ""
     broken = "the answer was broken off: it is not done" if found.get("done") is not True else _NO_ANSWER.get(reason)
     if broken is not None:
-        return failed(None, status_code, ApiError(broken, reason or None), error_class=ErrorClass.TRANSIENT)
-    return without_thoughts(_answered(status_code, found, message, reason))
-
-
-def _answered(status_code: int, found: dict[str, Any], message: dict[str, Any], reason: str) -> Response:
-    return Response(
-        custom_id=None,
-        status=ResponseStatus.SUCCEEDED,
-        status_code=status_code,
-        response_model=fields.text(found.get("model")),
-        finish_reason=reason,
-        finish=_FINISH.get(reason, Finish.OTHER),
-        text=fields.text(message.get("content")),
-        thoughts=fields.identifier(message.get("thinking")),
-        input_tokens=fields.count(found.get("prompt_eval_count")),
-        output_tokens=fields.count(found.get("eval_count")),
-    )
+        return failed(Row(None, status_code), ApiError(broken, reason or None), ErrorClass.TRANSIENT)
+    finish = _FINISH.get(reason, Finish.OTHER)
+    texts = (fields.text(message.get("content")), fields.identifier(message.get("thinking")), None)
+    tokens = Tokens(fields.count(found.get("prompt_eval_count")), fields.count(found.get("eval_count")))
+    return without_thoughts(answered(Row(None, status_code), found.get("model"), reason, finish, texts, tokens))

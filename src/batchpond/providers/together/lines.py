@@ -25,11 +25,9 @@ def read_answer(status_code: int, body: bytes) -> Response:
     return _classified(lines.read_answer(status_code, body, _read_body))
 
 
-def _read_body(
-    custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None
-) -> Response:
+def _read_body(row: lines.Row, body: dict[str, Any]) -> Response:
     # Models whose thoughts Together does not keep apart write them into the text.
-    return lines.without_thoughts(lines.read_chat(custom_id, status_code, body, request_id))
+    return lines.without_thoughts(lines.read_chat(row, body))
 
 
 def _classified(response: Response) -> Response:
