@@ -20,7 +20,7 @@ from batchpond.providers.http.client import JsonStream
 from batchpond.providers.http.errors import AckRule
 from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import BatchClient, Order
-from batchpond.providers.shared.live import LiveApi, LiveClient, Names, RateNames
+from batchpond.providers.shared.live import Address, LiveApi, Names, RateNames
 
 _HEAD, _TAIL = b'{"requests":[', b"]}"
 
@@ -39,12 +39,8 @@ def _rate(what: str) -> Names:
     return Names(f"{begin}-limit", f"{begin}-remaining", f"{begin}-reset")
 
 
-class AnthropicLive(LiveClient):
-    """The client of Anthropic's live calls; the endpoint says which API version is asked."""
-
-    def address(self, endpoint: str, request_model: str) -> tuple[str, Mapping[str, str]]:
-        """Return the path of an endpoint and its version; raises UsageError for one that is no API version."""
-        return MESSAGES, {"anthropic-version": version_of(endpoint, request_model)}
+def _address(endpoint: str, request_model: str) -> Address:
+    return MESSAGES, {"anthropic-version": version_of(endpoint, request_model)}
 
 
 class Anthropic(BatchClient):
@@ -103,7 +99,7 @@ LIVE: Final = LiveApi(
     RateNames((_rate("requests"),), (_rate("tokens"), _rate("input-tokens"))),
     models_path="/v1/models",
     request_id_headers=("request-id",),
-    client=AnthropicLive,
+    address=_address,
 )
 
 

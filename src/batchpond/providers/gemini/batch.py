@@ -48,7 +48,7 @@ from batchpond.providers.shared.batches import (
     page_by_token,
 )
 from batchpond.providers.shared.lines import load_row
-from batchpond.providers.shared.live import NO_RATES, LiveApi, LiveClient
+from batchpond.providers.shared.live import NO_RATES, Address, LiveApi
 from batchpond.text import redact
 
 DESCRIPTOR: Final = known.descriptor("gemini", endpoints=(GENERATE,), nearest=FAMILIES.nearest)
@@ -62,12 +62,8 @@ _READY_WAIT_S: Final = 2.0
 _INLINE_BYTES_MAX: Final = 256 << 20
 
 
-class GeminiLive(LiveClient):
-    """The client of Gemini's live calls: the model is in the path."""
-
-    def address(self, endpoint: str, request_model: str) -> tuple[str, None]:
-        """Return the path of a model's method."""
-        return f"/{_model_path(request_model)}:{endpoint}", None
+def _address(endpoint: str, request_model: str) -> Address:
+    return f"/{_model_path(request_model)}:{endpoint}", None
 
 
 def _versioned(base_url: str, wish: str | None) -> tuple[str, str]:
@@ -84,7 +80,7 @@ def _base_of(base_url: str, environ: Mapping[str, str]) -> str:
     return "/".join(_versioned(base_url, keys.setting(environ, "GOOGLE_GENAI_API_VERSION")))
 
 
-LIVE: Final = LiveApi(DESCRIPTOR, NO_RATES, request_id_headers=(), base_of=_base_of, client=GeminiLive)
+LIVE: Final = LiveApi(DESCRIPTOR, NO_RATES, request_id_headers=(), base_of=_base_of, address=_address)
 
 
 class GoogleClient(BatchClient):

@@ -288,10 +288,12 @@ class HttpClient:
             return self._exchange(request, self._limits.upload_s, self._read_answer)
 
         name = f"POST {start.path}"
-        calls = transfers.Calls(send, lambda call: self._repeated(call, name))
         try:
             with file.open("rb") as content:
-                result = transfers.send(calls, start, content, file.stat().st_size)
+                size_bytes = file.stat().st_size
+                result = transfers.Upload(
+                    send, lambda call: self._repeated(call, name), start, content, size_bytes
+                ).run()
         except OSError as error:
             raise LakeError(f"cannot read {file}: {error.strerror or error}") from None
         return result if isinstance(result, Answer) and result.is_success else self._final(result, name)
@@ -467,7 +469,9 @@ class HttpClient:
 
         return repeat(attempt, self._retries, self._clock, name, on_wait)
 
-    def _final(self, result: object, call: str, allow: frozenset[int] = frozenset(), shape: Shape = dict) -> Answer:
+    def _final(
+        self, result: Answer | Again | Fault, call: str, allow: frozenset[int] = frozenset(), shape: Shape = dict
+    ) -> Answer:
         place = Place(f"{call} at {self.host}", self._base_url, self._key_name, self._auth.advice)
         return final(result, place, allow, shape)
 

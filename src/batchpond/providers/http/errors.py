@@ -94,18 +94,18 @@ def _in_headers(headers: Mapping[str, str], now: datetime) -> float | None:
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
-    value = headers.get("retry-after")
-    seconds = _number(value)
-    if seconds is not None:
-        return seconds
-    if value is None:
-        return None
+    value = headers.get("retry-after", "")
+    seconds, moment = _number(value), http_date(value)
+    return (moment - now).total_seconds() if seconds is None and moment is not None else seconds
+
+
+def http_date(text: str) -> datetime | None:
+    """Return the time that a header says, None for nonsense."""
     try:
-        moment = parsedate_to_datetime(value)
-        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-        return (moment - now).total_seconds()
+        moment = parsedate_to_datetime(text)
     except (ValueError, TypeError, OverflowError, IndexError):
         return None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 def _number(value: str | None) -> float | None:
@@ -495,7 +495,7 @@ def error_class_of(answer: Answer) -> ErrorClass:
     return classify(answer.status_code, answer.error or ApiError(""))
 
 
-def final(result: object, place: Place, allow: frozenset[int], shape: Shape = dict) -> Answer:
+def final(result: Answer | Again | Fault, place: Place, allow: frozenset[int], shape: Shape = dict) -> Answer:
     """Return a usable answer: 2xx with a JSON object (or array), or a status in `allow`; raise for all else.
 
     An answer that refuses the key is never allowed, whatever its status.
@@ -515,8 +515,6 @@ def final(result: object, place: Place, allow: frozenset[int], shape: Shape = di
             raise HttpError(message, hint=_LATER_HINT, status_code=result.status_code, retry_after_s=result.after_s)
         case Fault():
             raise HttpError(f"{place.call} failed: {redact(result.detail)}", error_class=ErrorClass.PERMANENT)
-        case _:
-            raise TypeError(f"{place.call} came to {type(result).__name__}")
 
 
 def _refusal(answer: Answer, place: Place, shape: Shape) -> AccessError | HttpError:

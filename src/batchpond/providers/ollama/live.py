@@ -9,7 +9,6 @@ false (Ollama of 2025-10 and newer) make it refuse such a prompt instead.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any, Final
 
 from batchpond import fields
@@ -60,10 +59,6 @@ def caveats(model: str) -> tuple[str, ...]:
 class Ollama(LiveClient):
     """The client of Ollama's native chat; OLLAMA_HOST is read in all of its forms, as the SDK does."""
 
-    def address(self, endpoint: str, request_model: str) -> tuple[str, None]:  # noqa: ARG002
-        """Return the path of an endpoint, which is the endpoint."""
-        return endpoint, None
-
     def start(self, request_model: str) -> LiveStart:
         """Check that the model is there, and unload all others, so that it gets the memory.
 
@@ -91,18 +86,20 @@ class Ollama(LiveClient):
                 )
 
 
-LIVE: Final = LiveApi(DESCRIPTOR, NO_RATES, models_path="/api/tags", request_id_headers=(), client=Ollama)
+LIVE: Final = LiveApi(
+    DESCRIPTOR,
+    NO_RATES,
+    models_path="/api/tags",
+    request_id_headers=(),
+    client=Ollama,
+    address=lambda endpoint, _: (endpoint, None),
+)
 
 
 def _names(listing: object) -> set[str]:
-    return set(_named(listing))
-
-
-def _named(listing: object) -> Iterator[str]:
-    for row in map(fields.mapping, fields.sequence(fields.mapping(listing).get("models"), _MODELS_MAX)):
-        for member in ("name", "model"):
-            if name := fields.identifier(row.get(member)):
-                yield _full(name)
+    rows = map(fields.mapping, fields.sequence(fields.mapping(listing).get("models"), _MODELS_MAX))
+    named = (fields.identifier(row.get(member)) for row in rows for member in ("name", "model"))
+    return {_full(name) for name in named if name}
 
 
 def _full(model: str) -> str:
