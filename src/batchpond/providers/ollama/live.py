@@ -110,11 +110,6 @@ def _full(model: str) -> str:
 # --- bodies ---------------------------------------------------------------------------------------
 
 
-def endpoint_for(model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG001
-    """Return the endpoint to use where the study names none: there is one."""
-    return CHAT
-
-
 def accepted_thinking(model: str) -> tuple[str, ...]:
     """Return the thinking words for a model: levels for gpt-oss, which cannot be kept from thinking, else a switch."""
     return _LEVELS if _name(model).startswith("gpt-oss") else tuple(_SWITCH)
