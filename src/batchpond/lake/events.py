@@ -199,15 +199,18 @@ class EventLog:
         self._store = store
         self._last_ord = 0
         self._paths = store.published(EVENTS.name)
-        kept = recall_memo(store, MEMO, self._paths, _LAYOUT)
-        if kept is None:
+        kept = recall_memo(store, MEMO, _LAYOUT)
+        new = [] if kept is None else sorted({*self._paths} - {f"{store.path}/{name}" for name in kept.names})
+        if new or kept is None:
             _require_all(store)
+        if kept is None or any(map(is_merged, new)):
             self._held = [os.fspath(path) for path in uncovered(self._paths)]
             self._take(_read([Path(path) for path in self._held]))
         else:
-            self._held = [f"{store.path}/{name}" for name in kept.held]
-            self._take(_recalled(kept.content["columns"], kept.content["n_events"]))
-        self._is_kept = kept is not None
+            self._held = [*(f"{store.path}/{name}" for name in kept.held), *new]
+            remembered = _recalled(kept.content["columns"], kept.content["n_events"])
+            self._take(_put_together(remembered, _read([Path(path) for path in new])) if new else remembered)
+        self._is_kept = kept is not None and not new
 
     def keep(self) -> None:
         """Keep the events as they are now for the next pass to read in one go; the lake's lock is held.
@@ -219,7 +222,7 @@ class EventLog:
         unique = {event.event_id: event for event in self.events}
         content = {"columns": _remembered(list(unique.values())), "n_events": len(unique)}
         held = relative(self._store, self._held)
-        keep_memo(self._store, MEMO, self._paths, Memo(_LAYOUT, held, content))
+        keep_memo(self._store, MEMO, Memo(_LAYOUT, held, relative(self._store, self._paths), content))
         self._is_kept = True
 
     def append(self, *events: Event) -> list[Event]:
@@ -289,6 +292,12 @@ class EventLog:
         self.events = found
         self._known = {event.event_id for event in found}
         self._last_ord = max((event.ord for event in found), default=0)
+
+
+def _put_together(*parts: Iterable[Event]) -> list[Event]:
+    """Return events in order, each once."""
+    found = [event for part in parts for event in part]
+    return [found[at] for at in in_order([event.ord for event in found], [event.event_id for event in found])]
 
 
 def _require_all(store: Store) -> None:

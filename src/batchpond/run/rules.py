@@ -20,6 +20,7 @@ from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Asked
 from batchpond.lake.schemas import JUDGMENTS, PLAN, RAW, RESPONSES, SHARD_REQUESTS
 from batchpond.lake.store import Memo, Store, keep_memo, recall_memo, relative
+from batchpond.plan import versions
 
 MEMO: Final = ".rules"
 _LAYOUT: Final = "1"
@@ -51,16 +52,14 @@ class Rules:
 
     @cached_property
     def _found(self) -> _Found:
-        kept = recall_memo(self._store, MEMO, (), _LAYOUT)
+        kept = recall_memo(self._store, MEMO, _LAYOUT)
         if kept is None or not set(kept.content["plan"]) <= set(self._plan):
             return _Found()
         return _Found(set(kept.content["plan"]), kept.content["used"], kept.content["read"])
 
     @cached_property
     def _specs(self) -> dict[str, dict[str, Any]]:
-        from batchpond.answers import derive  # loads Arrow, and an idle pass reads nothing
-
-        return derive.parsers(self._store)
+        return versions.parsers(self._store)
 
     def of(self, shards: Iterable[Asked]) -> dict[str, dict[str, dict[str, Any]]]:
         """Return the rules of the requests of each shard, by shard id and parser id."""
@@ -100,7 +99,7 @@ class Rules:
         """Keep what was found for the next pass."""
         self._found.read = self._state(attempts) if is_all_read else None
         content = {"plan": sorted(self._found.plan), "used": self._found.used, "read": self._found.read}
-        keep_memo(self._store, MEMO, (), Memo(_LAYOUT, (), content))
+        keep_memo(self._store, MEMO, Memo(_LAYOUT, (), (), content))
 
     def _state(self, attempts: Iterable[Attempt]) -> str:
         """Return a digest of all that reading depends on, and of all that it makes."""

@@ -146,7 +146,8 @@ def test_what_an_earlier_version_remembered_of_its_events_reads_the_same(store: 
         old[name] = [None if at is None else int(at.timestamp() * 1_000_000) for at in old[name]]
     content = {"columns": {name: values for name, values in old.items() if any(v is not None for v in values)}}
     held = relative(store, fresh._held)
-    keep_memo(store, MEMO, fresh._paths, Memo(events._LAYOUT, held, content | {"n_events": len(rows)}))
+    names = relative(store, fresh._paths)
+    keep_memo(store, MEMO, Memo(events._LAYOUT, held, names, content | {"n_events": len(rows)}))
     remembered = EventLog(store)
     assert (remembered._is_kept, remembered.events) == (True, fresh.events)
     assert len(fresh.events) == STATES[recorded]["n_events"]
