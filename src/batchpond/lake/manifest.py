@@ -138,7 +138,8 @@ def take_up(store: Store) -> list[Damage]:
     damaged = [Damage(FOLDER, problem) for problem in manifest.problems]
     damaged += [Damage(name, GONE) for name in lost]
     if rows or manifest.problems:
-        listed = {name: entry for name, entry in manifest.entries.items() if name in present & known}
+        there = present & known
+        listed = {name: entry for name, entry in manifest.entries.items() if name in there}
         drawn = _drawn(listed, sum(entry.size_bytes for entry in new.values()), manifest.last_number)
         for name in drawn:
             if problem := differs(store.path / name, listed[name], is_deep=True):
