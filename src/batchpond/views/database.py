@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+import orjson
 
 from batchpond.clock import random_hex
 from batchpond.errors import LakeError
@@ -164,16 +165,12 @@ _TYPES: Final = {
 _INFO = """
 CREATE TABLE lens_info (fingerprint VARCHAR, n_files BIGINT, views_digest VARCHAR, duckdb_version VARCHAR);
 CREATE TABLE lens_files (table_name VARCHAR, path VARCHAR, problem VARCHAR);
-CREATE TABLE lens_sound (path VARCHAR, size_bytes BIGINT, changed_ns BIGINT, is_older BOOLEAN);
+CREATE TABLE lens_sound (content VARCHAR);
 """
 # Where the lake's files are: what `SET VARIABLE lake` says, and without it the folder of the database that is open,
 # which is its temp_directory's unless somebody set that. So a lens reads the lake that it lies in, wherever that is.
 # (DuckDB makes that name by adding `.tmp` to the database's: at its end, or before a question mark in it.)
 _STANDS = "coalesce(getvariable('lake'), parse_dirpath(replace(current_setting('temp_directory'), '.tmp?', '?')))"
-_INSERT_SOUND = """
-INSERT INTO lens_sound SELECT unnest(CAST(? AS VARCHAR[])), unnest(CAST(? AS BIGINT[])), unnest(CAST(? AS BIGINT[])),
-       unnest(CAST(? AS BOOLEAN[]))
-"""
 _BAD = "SELECT table_name, path, problem FROM lens_files WHERE problem IS NOT NULL ORDER BY path"
 
 
@@ -325,14 +322,14 @@ def _recorded(lens_path: Path) -> _Info | None:
     return _Info(*rows[0]) if len(rows) == 1 and len(rows[0]) == len(fields(_Info)) else None
 
 
-def _known_sound(lake_path: Path) -> dict[Path, Sound]:
+def _known_sound(lake_path: Path) -> dict[str, Sound]:
     """Return how the files stood that the lens on disk shows, for a lens of the present views."""
     info = _recorded(lake_path / LENS)
     if info is None or info.views_digest != views_digest():
         return {}
     seen = (lake_path / LENS).stat()
-    rows = _read_lens(os.fspath(lake_path / LENS), (seen.st_ino, seen.st_size, seen.st_mtime_ns), "lens_sound")
-    return {lake_path / name: Sound(*stood) for name, *stood in rows}
+    ((content,),) = _read_lens(os.fspath(lake_path / LENS), (seen.st_ino, seen.st_size, seen.st_mtime_ns), "lens_sound")
+    return {name: Sound(*stood) for name, stood in orjson.loads(content).items()}
 
 
 @functools.lru_cache(maxsize=8)
@@ -456,12 +453,12 @@ def _record(
     connection: duckdb.DuckDBPyConnection, lake_path: Path, info: _Info, good: Good, bad: Sequence[BadFile]
 ) -> None:
     connection.execute("INSERT INTO lens_info VALUES (?, ?, ?, ?)", list(astuple(info)))
+    sound: dict[str, list[int]] = {}
     for table, found in good.items():
         shown = names(lake_path, found)
         connection.execute("INSERT INTO lens_files SELECT ?, unnest(CAST(? AS VARCHAR[])), NULL", [table, shown])
-        stood = zip(*(astuple(found[lake_path / name]) for name in shown), strict=True)
-        if shown:
-            connection.execute(_INSERT_SOUND, [shown, *map(list, stood)])
+        sound |= dict(zip(shown, (list(found[path]) for path in sorted(found, key=os.fspath)), strict=True))
+    connection.execute("INSERT INTO lens_sound VALUES (?)", [orjson.dumps(sound).decode()])
     for file in bad:
         (name,) = names(lake_path, [file.path])
         connection.execute("INSERT INTO lens_files VALUES (?, ?, ?)", [file.table, name, file.problem])

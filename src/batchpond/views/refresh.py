@@ -150,7 +150,7 @@ def _definers(found: Sequence[Script]) -> Mapping[str, Script]:
 
 Files = Mapping[str, Sequence[Path]]
 
-_LAYOUT = 4
+_LAYOUT = 5
 
 
 def fingerprint(lake_path: Path, files: Mapping[str, Sequence[str] | Sequence[Path]]) -> str:

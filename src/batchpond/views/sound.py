@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from batchpond.lake import manifest
 from batchpond.lake.manifest import Damage
@@ -28,8 +29,7 @@ class BadFile:
         return Damage(name, self.problem)
 
 
-@dataclass(frozen=True, slots=True)
-class Sound:
+class Sound(NamedTuple):
     """How a file stood on disk when it was found readable; `is_older` says that it lacks columns that came later."""
 
     size_bytes: int
@@ -73,15 +73,16 @@ def _unreadable(error: Exception) -> str:
 
 
 def sorted_out(
-    lake_path: Path, files: Files, known: Mapping[Path, Sound]
+    lake_path: Path, files: Files, known: Mapping[str, Sound]
 ) -> tuple[dict[str, dict[Path, Sound]], list[BadFile]]:
     """Return the files that can be shown and how they stand, and the others; `known` need not be read again."""
     good: dict[str, dict[Path, Sound]] = {name: {} for name in TABLES}
+    root = f"{lake_path}/"
     gone = manifest.missing(Path(os.path.abspath(lake_path)))
     bad = [BadFile(name.partition("/")[0], lake_path / name, manifest.GONE) for name in gone]
     for name in TABLES:
         for path in files.get(name, ()):
-            found = _examined(name, path, known.get(path))
+            found = _examined(name, path, known.get(os.fspath(path).removeprefix(root)))
             if isinstance(found, str):
                 bad.append(BadFile(name, path, found))
             else:
