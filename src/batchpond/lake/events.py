@@ -249,7 +249,7 @@ class EventLog:
     def read_all(self) -> None:
         """Read the events that are archived, if any are."""
         if not self.is_whole:
-            self._take(_put_together(_read([Path(path) for path in self._held]), self.recent))
+            self._take(_put_together(read(self._store), self.recent))
             self.archive = NOTHING
 
     def _read_all_for(self, events: Iterable[Event]) -> None:
