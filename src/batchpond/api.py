@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from batchpond.clock import Clock
     from batchpond.lake.store import Store
     from batchpond.plan.report import PlanReport
+    from batchpond.run.recover import RecoverReport
     from batchpond.run.submit import SubmitPreview, SubmitReport
     from batchpond.run.sync import SyncReport
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 class Lake:
     """A lake folder; nothing on disk is touched before a method needs it.
 
-    `plan` makes the folder when there is none; every other method raises UsageError then.
+    `plan` and `recover` make the folder when there is none; every other method raises UsageError then.
     """
 
     def __init__(self, path: str | os.PathLike[str] = "lake", *, clock: Clock | None = None) -> None:
@@ -63,8 +64,8 @@ class Lake:
         returns whether to go on. `fresh` buys anew what another lake bought already. Raises UsageError when nobody
         agreed and it is no dry run, AttentionError when the study was bought from another lake.
         """
-        from batchpond.run.look import waive
         from batchpond.run.session import Providers
+        from batchpond.run.strangers import waive
         from batchpond.run.submit import submit
 
         if confirm is None and max_cost_usd is None and not dry_run:
@@ -89,6 +90,22 @@ class Lake:
                 confirm=None if dry_run else agreed,
                 providers=providers,
             )
+
+    def recover(self, study_path: str | os.PathLike[str], *, limit: int | None = None) -> RecoverReport:
+        """Plan a study file and take in every batch of it that its providers have; buys nothing.
+
+        `limit` is the one that the study was submitted with, if any.
+        """
+        from batchpond.lake.store import Store
+        from batchpond.plan.verb import plan_study
+        from batchpond.run.recover import recover
+        from batchpond.run.session import Providers
+        from batchpond.study import file as study_files
+
+        store = Store.init(self.path, self._clock)
+        planned = plan_study(store, study_files.load(Path(study_path)), is_bought=True)
+        with Providers.of_environment(store.clock, store.path) as providers:
+            return recover(store, planned.study, providers=providers, sample=limit)
 
     def sync(self, *, submit_due: bool = True) -> SyncReport:
         """Reconcile lake and providers once; safe to repeat, and a no-op with nothing new."""
