@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -11,8 +12,10 @@ import pytest
 from batchpond.lake import archive, events
 from batchpond.lake.attempts import Phase, fold
 from batchpond.lake.events import EventLog, read
-from batchpond.lake.records import Planned
+from batchpond.lake.records import DuplicateRemote, Planned
 from batchpond.lake.store import is_merged
+from batchpond.run import sync
+from batchpond.run.session import Session
 from tests.rigs import schedules
 from tests.rigs.events import fact
 from tests.rigs.sim_study import Rig
@@ -70,6 +73,27 @@ def test_a_pass_reads_the_events_of_what_is_open_and_none_of_what_was_settled_be
     assert (n_open <= ARCHIVE_ABOVE, log.archive.n_attempts) == (True, len(verified) - n_open)
     assert log.events == read(rig.store())
     assert fold(log.events) == rig.lake_state()
+
+
+def test_a_second_batch_of_an_archived_attempt_is_noticed_and_its_own_is_passed_over(tmp_path: Path) -> None:
+    """From then on the attempt is one of those that a pass reads about, until a person knows of it."""
+    rig = Rig(tmp_path, max_requests=2, with_lens=False)
+    rig.settle()
+    session = Session.begin(rig.store(), rig.providers())
+    first = next(one for one in rig.attempts() if one.batch_id in session.archive.marks)
+    assert first.attempt_id not in session.open_state.attempts
+    provider = session.providers.get(first.client_name)
+    (own,) = (batch for batch in provider.list_page(None).batches if batch.batch_id == first.batch_id)
+    sync._check_unknown(session, first.client_name, own, {})
+    assert (session.log.is_whole, session.log.recent[-1].kind == DuplicateRemote.kind) == (False, False)
+    second = dataclasses.replace(own, batch_id="batch_second")
+    sync._check_unknown(session, first.client_name, second, {})
+    assert session.attempt(first.attempt_id).duplicates[0].batch_id == "batch_second"
+    assert rig.sync().n_attention == 1
+    session = Session.begin(rig.store(), rig.providers())
+    assert session.log.is_whole is False
+    assert session.open_state.attempts[first.attempt_id].duplicates
+    assert {**rig.lake_state().attempts} == {**session.lake_state.attempts}
 
 
 def test_files_of_events_stay_few_and_each_event_stands_once(tmp_path: Path) -> None:
