@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,8 +21,8 @@ from batchpond import answers, views
 from batchpond.answers import live_lines
 from batchpond.errors import StudyError
 from batchpond.lake.jsonl import RawFile, part_paths, shard_lines
-from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, STUDIES, Table
-from batchpond.lake.store import StagedTable, Store, read_rows
+from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, Table
+from batchpond.lake.store import StagedTable, Store
 from batchpond.model import FileRole, Match, Response, ResponseStatus, Take
 from batchpond.progress import Work
 from batchpond.providers import registry
@@ -226,15 +225,6 @@ def _as_read(response: Response) -> bytes:
     """Return a digest of what a line says: the same for two that say the same in other bytes."""
     said = dataclasses.replace(response, provider_request_id=None)
     return hashlib.blake2b(repr(said).encode("utf-8", "surrogatepass"), digest_size=8).digest()
-
-
-def parsers(store: Store) -> dict[str, dict[str, Any]]:
-    """Return the answer rules of all planned studies, by parser id."""
-    specs: dict[str, dict[str, Any]] = {}
-    for path in store.files(STUDIES.name):
-        for text in read_rows(path, ["parsers"]).column(0).to_pylist():
-            specs.update(json.loads(text))
-    return specs
 
 
 def lacking(published: Collection[str], source: Source, parser_ids: Iterable[str]) -> Lack:
