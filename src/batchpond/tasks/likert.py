@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response
-from batchpond.tasks import base, structured
+from batchpond.tasks import base, careful, structured
 from batchpond.tasks.base import Judgment, Number, Rule, Text, bare_number
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
@@ -86,6 +86,36 @@ class LikertRule(Rule):
             return base.read(response, lambda text: structured.read_objects(text, self.key, reader))
         lines = base.whole_lines(response)
         return base.read(response, lambda text: base.agreed(_line_readings(lines(text), self)))
+
+    def read_with_care(self, response: Response) -> Judgment:
+        """Return what a response says, in JSON or what is meant to be or on a line, if it is meant."""
+        if self.form != "json":
+            return careful.read(response, lambda text: _line_with_care(careful.plain(text), self))
+        keys, reader = (self.key, self.explanation_key), partial(_reading, rule=self)
+        return careful.read(response, lambda text: structured.read_with_care(text, keys, _bare, reader))
+
+
+_NUMBERS: Final = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_HAS_DIGIT: Final = re.compile(r"\d").search
+_WITH_WORDS: Final = re.compile(r"([+-]?\d[\d./ ]{0,20}?)\s*[-\u2013\u2014:,.(]\s*[^\W\d]\D*")
+
+
+def _bare(value: object) -> object:
+    """Return a rating written with words or markup as the number in it, where it has but one."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip().strip("*_`'\"()[]!.").casefold()
+    with_words = _WITH_WORDS.fullmatch(text)
+    return str(_NUMBERS.index(text)) if text in _NUMBERS else with_words[1] if with_words else text
+
+
+def _line_with_care(text: str, rule: LikertRule) -> Judgment | None:
+    start, readings = 0, []
+    for line in text.splitlines(keepends=True):
+        found = careful.Found(line, start, start + len(line.rstrip("\r\n")))
+        readings += [(reading, found) for reading in _line_readings([line] if _HAS_DIGIT(line) else [], rule)]
+        start += len(line)
+    return careful.meant(text, readings)
 
 
 def _reading(found: structured.Object, rule: LikertRule) -> Judgment:

@@ -17,7 +17,7 @@ from typing import ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, Verdict
-from batchpond.tasks import base
+from batchpond.tasks import base, careful
 from batchpond.tasks.base import Judgment, Rule, Text, answers, bare_words
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
@@ -66,6 +66,12 @@ class RankingRule(Rule):
         """Return the five whole answers by placeholder."""
         return {f"ANSWER_{name.upper()}": self.answer(name) for name in _READINGS}
 
+    def meaning(self, word: str) -> Judgment:
+        """Return what one of the words means, or another word for it."""
+        also = {bare_words(other): name for name, others in _ALSO.items() for other in others}
+        own = {bare_words(getattr(self, name)): name for name in _READINGS}
+        return _READINGS[{**also, **own}[bare_words(word)]]
+
     @cached_property
     def bare(self) -> dict[str, Judgment]:
         """What each answer means, by its line without markup."""
@@ -87,6 +93,40 @@ class RankingRule(Rule):
         """Return what a response says; total: any response gives a judgment."""
         lines = base.whole_lines(response)
         return base.read(response, lambda text: _answer(lines(text), self))
+
+    def read_with_care(self, response: Response) -> Judgment:
+        """Return what a response says, also with other words on the line, if it is meant."""
+        return careful.read(response, lambda text: _answer_with_care(careful.plain(text), self))
+
+    @cached_property
+    def lines(self) -> re.Pattern[str]:
+        """What finds an answer in a text whose markup is blank, and what follows it on its line."""
+        words = {word: name for name in _READINGS for word in (getattr(self, name).strip(), *_ALSO.get(name, ()))}
+        any_word = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+        start = careful.loose(self.prefix.strip())
+        noun = r"(?:(?:model|response|output|assistant)[\s_-]{0,3})?"
+        rest = (
+            rf"(?P<rest>(?!\W*(?:(?:or|and|if|unless|vs|not|is)(?!\w)|(?:{any_word})(?!\w)))[^\n]{{0,{_REST_CHARS}}})"
+        )
+        return re.compile(rf"(?<!\w){start}\s{{0,20}}{noun}\(?(?P<word>{any_word})(?!\w){rest}", re.IGNORECASE)
+
+
+_REST_CHARS: Final = 1_000
+_BLANK: Final = dict.fromkeys(map(ord, "*_`#\"'{}[]<>$|\u201c\u201d\u2018\u2019\u00ab\u00bb"), " ") | {
+    0xFF1A: ":",
+    0x3000: " ",
+}
+_ALSO: Final = {"tie": ("tie", "both equal"), "not_applicable": ("NA", "not applicable")}
+_IS_REST: Final = re.compile(r"\s*(?:[.!)]*\s*|\s/\w+\s*|(?:[-\u2013\u2014:;,.(]|because\b|since\b).*)")
+
+
+def _answer_with_care(text: str, rule: RankingRule) -> Judgment | None:
+    own = set(rule.prefix + "".join(rule.answer(name) for name in _READINGS))
+    blank = {sign: other for sign, other in _BLANK.items() if chr(sign) not in own}
+    found = [match for match in rule.lines.finditer(text.translate(blank)) if _IS_REST.fullmatch(match["rest"])]
+    places = (careful.Found(match["word"], match.start(), match.end("word")) for match in found)
+    readings = [(rule.meaning(place.words), place) for place in places]
+    return careful.meant(text, readings)
 
 
 def _answer(lines: list[str], rule: RankingRule) -> Judgment | None:
