@@ -2,7 +2,7 @@
 
 `seen/` and `sealed/` hold a file of answers for each task, written for this and labelled before the rules that are
 measured here were. An answer begins below a line `=== reading kind`; the kind `cut` was ended by its length. A reading
-is a verdict, score or label, or why there is none: `ambiguous`, `truncated`, `none`. What other tools read as a tie, a 0
+is a verdict, score or label, or why there is none: `ambiguous`, `truncated`, `none`. What other tools read as a tie, 0
 or no flip where nothing can be read counts as misread. Lost otherwise is what says its verdict without the form that
 was asked for, or corrects itself.
 
