@@ -38,7 +38,7 @@ DEFAULT_LAKE = Path("lake")
 COMMANDS = (
     "init", "demo", "keys", "templates", "run", "plan", "submit", "live", "sync", "status", "retry", "cancel",
     "resolve", "adopt", "recover", "query", "views", "results", "rank", "report", "export", "import", "audit", "doctor",
-    "tidy", "simulate",
+    "reread", "tidy", "simulate",
 )  # fmt: skip
 # The commands that stand in the file of another one, to which they belong, under their own names.
 TOGETHER = {

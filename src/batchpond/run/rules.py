@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -22,9 +22,9 @@ from batchpond.lake.schemas import JUDGMENTS, PLAN, RAW, RESPONSES, SHARD_REQUES
 from batchpond.lake.store import Memo, Store, keep_memo, recall_memo, relative
 
 MEMO: Final = ".rules"
-_LAYOUT: Final = "1"
+_LAYOUT: Final = "2"
 _USED: Final = """
-SELECT DISTINCT shard_id, parser_id
+SELECT DISTINCT shard_id, study, parser_id
 FROM read_parquet($plan, hive_partitioning = FALSE) JOIN read_parquet($shards, hive_partitioning = FALSE)
   USING (request_id)
 """
@@ -32,18 +32,22 @@ FROM read_parquet($plan, hive_partitioning = FALSE) JOIN read_parquet($shards, h
 
 @dataclass(slots=True)
 class _Found:
-    """What is known: by which files of plans, the rules of each shard's file, and when all was read."""
+    """What is known: by which files of plans, each study's rules of each shard's file, and when all was read."""
 
     plan: set[str] = field(default_factory=set)
-    used: dict[str, list[str]] = field(default_factory=dict)
+    used: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     read: str | None = None
 
 
 class Rules:
-    """The answer rules of the lake's shards, as of when they are first asked for in a pass; the lake's lock is held."""
+    """The answer rules of the lake's shards, as of when they are first asked for in a pass; the lake's lock is held.
 
-    def __init__(self, store: Store) -> None:
+    `readers` says by which reader each study's answers are read.
+    """
+
+    def __init__(self, store: Store, readers: Mapping[str, int]) -> None:
         self._store = store
+        self._readers = readers
 
     @cached_property
     def _plan(self) -> list[str]:
@@ -54,7 +58,8 @@ class Rules:
         kept = recall_memo(self._store, MEMO, (), _LAYOUT)
         if kept is None or not set(kept.content["plan"]) <= set(self._plan):
             return _Found()
-        return _Found(set(kept.content["plan"]), kept.content["used"], kept.content["read"])
+        used = {name: [(study, rule) for study, rule in found] for name, found in kept.content["used"].items()}
+        return _Found(set(kept.content["plan"]), used, kept.content["read"])
 
     @cached_property
     def _specs(self) -> dict[str, dict[str, Any]]:
@@ -63,28 +68,34 @@ class Rules:
         return derive.parsers(self._store)
 
     def of(self, shards: Iterable[Asked]) -> dict[str, dict[str, dict[str, Any]]]:
-        """Return the rules of the requests of each shard, by shard id and parser id."""
+        """Return the rules of the requests of each shard, by shard id and the name of the rule as it is read."""
         names = {shard.shard_id: shard_file_name(shard.provider, shard.shard_id) for shard in shards}
-        if len(self._specs) <= 1:
-            return dict.fromkeys(names, self._specs)
+        if len(self._specs) <= 1 and len(set(self._readers.values())) <= 1:
+            reader = max(self._readers.values(), default=1)
+            read = dict(answers.read_by(rule, spec, reader) for rule, spec in self._specs.items())
+            return dict.fromkeys(names, read)
         self._look([path for path in self._plan if path not in self._found.plan], self._found.used)
         self._found.plan.update(self._plan)
         self._look(self._plan, [name for name in names.values() if name not in self._found.used])
         return {
-            shard_id: {rule: self._specs[rule] for rule in self._found.used[name] if rule in self._specs}
+            shard_id: dict(
+                answers.read_by(rule, self._specs[rule], self._readers.get(study, 1))
+                for study, rule in self._found.used[name]
+                if rule in self._specs
+            )
             for shard_id, name in names.items()
         }
 
     def _look(self, plan: Sequence[str], shards: Iterable[str]) -> None:
         """Add the rules that files of plans have for the requests of shards, named as their files are."""
-        rules: dict[str, set[str]] = {name: set(self._found.used.get(name, ())) for name in shards}
+        rules: dict[str, set[tuple[str, str]]] = {name: set(self._found.used.get(name, ())) for name in shards}
         if rules and plan:
             paths = [os.fspath(self._store.final_path(SHARD_REQUESTS, name)) for name in rules]
             of_id = {name.rpartition("/")[2]: name for name in rules}
             with tables.connect(self._store, []) as connection:
                 values = {"plan": [f"{self._store.path}/{name}" for name in plan], "shards": paths}
-                for shard_id, rule in connection.execute(_USED, values).fetchall():
-                    rules[of_id[shard_id]].add(rule)
+                for shard_id, study, rule in connection.execute(_USED, values).fetchall():
+                    rules[of_id[shard_id]].add((study, rule))
         self._found.used |= {name: sorted(found) for name, found in rules.items()}
 
     def is_all_read(self, attempts: Iterable[Attempt]) -> bool:
@@ -105,6 +116,7 @@ class Rules:
     def _state(self, attempts: Iterable[Attempt]) -> str:
         """Return a digest of all that reading depends on, and of all that it makes."""
         seen = hashlib.sha256("\n".join([str(answers.READER_VERSION), *self._plan]).encode())
+        seen.update("".join(f"{study} {reader}\n" for study, reader in sorted(self._readers.items())).encode())
         for attempt in attempts:
             seen.update(f"{attempt.attempt_id} {len(attempt.downloads)} {attempt.take}\n".encode())
         seen.update("\n".join(self.published()).encode())

@@ -193,7 +193,8 @@ class Session:
     def begin(cls, store: Store, providers: Providers, on_note: Callable[[Note], None] | None = None) -> Session:
         """Read the lake's events."""
         log = EventLog(store)
-        return cls(store, providers, log, fold(log.events), on_note or (lambda _: None), Rules(store))
+        lake_state = fold(log.events)
+        return cls(store, providers, log, lake_state, on_note or (lambda _: None), Rules(store, lake_state.readers))
 
     def record(self, *events: Event) -> bool:
         """Append events and fold those that are new; returns whether any was."""
