@@ -43,7 +43,7 @@ COMMANDS = (
 # The commands that stand in the file of another one, to which they belong, under their own names.
 TOGETHER = {
     "retry": "submit", "views": "query", "results": "query", "templates": "init", "keys": "doctor",
-    "audit": "status", "tidy": "cancel",
+    "audit": "status", "tidy": "cancel", "reread": "resolve",
 }  # fmt: skip
 JSON_FLAGS = ("--json", "--format json", "--format=json", "--format jsonl", "--format=jsonl")
 SAFE_TO_STOP = (

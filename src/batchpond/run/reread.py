@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from batchpond import answers
 from batchpond.answers import derive
-from batchpond.lake.attempts import READ_PHASES, LakeState, fold
+from batchpond.lake.attempts import READ_PHASES, fold
 from batchpond.lake.events import read
 from batchpond.lake.records import Planned
 from batchpond.lake.store import Store
@@ -37,17 +37,12 @@ FROM results WHERE study = $study AND request_state = 'answered' ORDER BY parser
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How many answers of a task are read so by one reader and so by the other; `is_same` where both say the same."""
+    """How many answers of a task are read so by one reader and so by the other."""
 
     task: str
     before: str
     after: str
     n_answers: int
-
-    @property
-    def is_same(self) -> bool:
-        """Whether nothing changes."""
-        return self.before == self.after
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +95,9 @@ def reread(store: Store, study: str, *, providers: Providers) -> tuple[int, tupl
         session = Session.begin(store, providers)
         version = versions.planned_version(session.lake_state, study)
         if session.lake_state.readers[study] < READER:
-            _read(session, session.lake_state, study)
+            session.rules = Rules(store, {**session.lake_state.readers, study: READER})
+            attempts = [a for a in session.lake_state.attempts.values() if a.phase in READ_PHASES and a.downloads]
+            read_what_is_unread(session, attempts)
             session.record(Planned(study=study, study_version=version, reader=READER))
         refresh.refresh(store)
     return session.counts.n_read_again, tuple(session.notes)
-
-
-def _read(session: Session, lake_state: LakeState, study: str) -> None:
-    session.rules = Rules(session.store, {**lake_state.readers, study: READER})
-    read_what_is_unread(session, [a for a in lake_state.attempts.values() if a.phase in READ_PHASES and a.downloads])

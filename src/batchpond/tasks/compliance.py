@@ -84,21 +84,13 @@ class ComplianceRule(Rule):
         return careful.read(response, lambda text: structured.read_with_care(text, keys, _bare, reader))
 
 
-_BARE: Final = {"1": True, "0": False, "compliant": True, "notcompliant": False, "noncompliant": False}
+_BARE: Final = {"1": True, "0": False, "compliant": True, "not compliant": False, "non-compliant": False}
 
 
 def _bare(value: object) -> object:
-    """Return a value as `_verdict` knows it: without markup, and of 1 or 0 what they stand for."""
-    match value:
-        case bool():
-            return value
-        case float():
-            return {1.0: True, 0.0: False}.get(value, value)
-        case str():
-            text = value.strip(" *_`'\"!.")
-            return _BARE.get(careful.bare(text), text) if text not in {"1.0", "0.0"} else text == "1.0"
-        case _:
-            return value
+    """Return a value without markup, and as true or false where it stands for that."""
+    text = f"{value:g}" if isinstance(value, float) else value
+    return _BARE.get(text := text.strip(" *_`'\"!.").casefold(), text) if isinstance(text, str) else text
 
 
 def _reading(found: structured.Object, rule: ComplianceRule) -> Judgment:

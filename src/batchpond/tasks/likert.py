@@ -96,7 +96,7 @@ class LikertRule(Rule):
 
 
 _NUMBERS: Final = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_HAS_DIGIT: Final = re.compile(r"\d").search
+_WITH_DIGIT: Final = re.compile(r"^[^\n]*\d[^\n]*", re.MULTILINE)
 _WITH_WORDS: Final = re.compile(r"([+-]?\d[\d./ ]{0,20}?)\s*[-\u2013\u2014:,.(]\s*[^\W\d]\D*")
 
 
@@ -110,12 +110,8 @@ def _bare(value: object) -> object:
 
 
 def _line_with_care(text: str, rule: LikertRule) -> Judgment | None:
-    start, readings = 0, []
-    for line in text.splitlines(keepends=True):
-        found = careful.Found(line, start, start + len(line.rstrip("\r\n")))
-        readings += [(reading, found) for reading in _line_readings([line] if _HAS_DIGIT(line) else [], rule)]
-        start += len(line)
-    return careful.meant(text, readings)
+    places = [careful.Found(match[0], *match.span()) for match in _WITH_DIGIT.finditer(text)]
+    return careful.meant(text, [(one, place) for place in places for one in _line_readings([place.words], rule)])
 
 
 def _reading(found: structured.Object, rule: LikertRule) -> Judgment:

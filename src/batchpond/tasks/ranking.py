@@ -66,12 +66,6 @@ class RankingRule(Rule):
         """Return the five whole answers by placeholder."""
         return {f"ANSWER_{name.upper()}": self.answer(name) for name in _READINGS}
 
-    def meaning(self, word: str) -> Judgment:
-        """Return what one of the words means, or another word for it."""
-        also = {bare_words(other): name for name, others in _ALSO.items() for other in others}
-        own = {bare_words(getattr(self, name)): name for name in _READINGS}
-        return _READINGS[{**also, **own}[bare_words(word)]]
-
     @cached_property
     def bare(self) -> dict[str, Judgment]:
         """What each answer means, by its line without markup."""
@@ -99,24 +93,25 @@ class RankingRule(Rule):
         return careful.read(response, lambda text: _answer_with_care(careful.plain(text), self))
 
     @cached_property
+    def words(self) -> dict[str, Judgment]:
+        """What each word means, by its small letters, others that mean the same included."""
+        also = {word: _READINGS[name] for name, words in _ALSO.items() for word in words}
+        return also | {getattr(self, name).strip().casefold(): reading for name, reading in _READINGS.items()}
+
+    @cached_property
     def lines(self) -> re.Pattern[str]:
         """What finds an answer in a text whose markup is blank, and what follows it on its line."""
-        words = {word: name for name in _READINGS for word in (getattr(self, name).strip(), *_ALSO.get(name, ()))}
-        any_word = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
-        start = careful.loose(self.prefix.strip())
-        noun = r"(?:(?:model|response|output|assistant)[\s_-]{0,3})?"
-        rest = (
-            rf"(?P<rest>(?!\W*(?:(?:or|and|if|unless|vs|not|is)(?!\w)|(?:{any_word})(?!\w)))[^\n]{{0,{_REST_CHARS}}})"
-        )
-        return re.compile(rf"(?<!\w){start}\s{{0,20}}{noun}\(?(?P<word>{any_word})(?!\w){rest}", re.IGNORECASE)
+        word = "|".join(re.escape(word) for word in sorted(self.words, key=len, reverse=True))
+        noun = r"(?:(?:model|response|output|assistant)[\s_-]{0,3})?\(?"
+        no_other = rf"(?!\W*(?:(?:or|and|if|unless|vs|not|is)(?!\w)|(?:{word})(?!\w)))"
+        start = rf"(?<!\w){careful.loose(self.prefix.strip())}\s{{0,20}}{noun}(?P<word>{word})(?!\w)"
+        return re.compile(rf"{start}(?P<rest>{no_other}[^\n]{{0,{_REST_CHARS}}})", re.IGNORECASE)
 
 
 _REST_CHARS: Final = 1_000
-_BLANK: Final = dict.fromkeys(map(ord, "*_`#\"'{}[]<>$|\u201c\u201d\u2018\u2019\u00ab\u00bb"), " ") | {
-    0xFF1A: ":",
-    0x3000: " ",
-}
-_ALSO: Final = {"tie": ("tie", "both equal"), "not_applicable": ("NA", "not applicable")}
+_SIGNS: Final = dict.fromkeys(map(ord, "*_`#\"'{}[]<>$|\u201c\u201d\u2018\u2019\u00ab\u00bb\u3000"), " ")
+_BLANK: Final = _SIGNS | {0xFF1A: ":"}
+_ALSO: Final = {"tie": ("tie", "both equal"), "not_applicable": ("na", "not applicable")}
 _IS_REST: Final = re.compile(r"\s*(?:[.!)]*\s*|\s/\w+\s*|(?:[-\u2013\u2014:;,.(]|because\b|since\b).*)")
 
 
@@ -124,9 +119,8 @@ def _answer_with_care(text: str, rule: RankingRule) -> Judgment | None:
     own = set(rule.prefix + "".join(rule.answer(name) for name in _READINGS))
     blank = {sign: other for sign, other in _BLANK.items() if chr(sign) not in own}
     found = [match for match in rule.lines.finditer(text.translate(blank)) if _IS_REST.fullmatch(match["rest"])]
-    places = (careful.Found(match["word"], match.start(), match.end("word")) for match in found)
-    readings = [(rule.meaning(place.words), place) for place in places]
-    return careful.meant(text, readings)
+    places = [careful.Found(match["word"], match.start(), match.end("word")) for match in found]
+    return careful.meant(text, [(rule.words[place.words.casefold()], place) for place in places])
 
 
 def _answer(lines: list[str], rule: RankingRule) -> Judgment | None:
