@@ -25,6 +25,7 @@ from batchpond.lake.jsonl import RawFile, part_paths, shard_lines
 from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, STUDIES, Table
 from batchpond.lake.store import StagedTable, Store, read_rows
 from batchpond.model import FileRole, Match, Response, ResponseStatus, Take
+from batchpond.progress import Work
 from batchpond.providers import registry
 from batchpond.providers.shared.lines import unreadable
 from batchpond.tasks import registry as tasks
@@ -386,9 +387,10 @@ def _judgments_name(parser_id: str, stem: str) -> str:
 
 
 def _raw_lines(part: Path) -> Iterable[tuple[list[bytes], int]]:
-    with pq.ParquetFile(part) as file:
+    with pq.ParquetFile(part) as file, Work("reading answers", "lines", file.metadata.num_rows) as work:
         for batch in file.iter_batches(_ROWS_PER_BATCH, columns=["line_number", "line", "line_bytes"]):
             yield _lines(batch.column(1), batch.column(2)), batch.column(0)[0].as_py()
+            work.add(batch.num_rows)
 
 
 def _lines(texts: pa.Array, odds: pa.Array) -> list[bytes]:

@@ -7,7 +7,9 @@ import importlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from batchpond.clock import Clock, SystemClock
@@ -29,6 +31,11 @@ if TYPE_CHECKING:  # it brings the HTTP library, which a pass with nothing to as
 NAMES: Final = ("openai", "anthropic", "gemini", "vertex", "together")
 LIVE_ONLY: Final = ("ollama",)
 _COMPATIBLE: Final = "batchpond.providers.compatible.live"
+_PARTS: Final = {
+    "batch": ("DESCRIPTOR", "BATCH", "LIVE"),
+    "body": ("endpoint_for", "caveats", "build_body", "payload_line"),
+    "lines": ("read_line", "read_answer"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +147,14 @@ def _scope(name: str, clock: Clock | None, environ: Mapping[str, str]) -> str:
         live.close()
 
 
+@cache
 def _import(name: str) -> Any:
-    if name in NAMES:
-        return importlib.import_module(f"batchpond.providers.{name}.batch")
+    """Return what the modules of a provider's folder say of it, as one; raises UsageError for a name that is none."""
     if name in LIVE_ONLY:
         return importlib.import_module(f"batchpond.providers.{name}.live")
+    if name in NAMES:
+        parts = ((importlib.import_module(f"batchpond.providers.{name}.{part}"), has) for part, has in _PARTS.items())
+        return SimpleNamespace(**{one: getattr(part, one) for part, has in parts for one in has if hasattr(part, one)})
     compatible = importlib.import_module(_COMPATIBLE)
     if found := compatible.module_of(name):
         return found

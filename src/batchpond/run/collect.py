@@ -13,6 +13,7 @@ from batchpond.lake.attempts import Attempt, Phase
 from batchpond.lake.records import Downloaded, Mismatch, Verified
 from batchpond.lake.store import CONFIG
 from batchpond.model import BatchState, FileRole, Mode, PricedModel, RemoteBatch, Response
+from batchpond.progress import each
 from batchpond.providers.base import BatchProvider
 from batchpond.run.find import check_host
 from batchpond.run.session import TAKE_HINT, Session, Severity
@@ -27,7 +28,8 @@ def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     """Bring in what ended batches have, most perishable first; one that fails stops no other."""
     remote = (attempt for attempt in session.lake_state.attempts.values() if attempt.mode is not Mode.LIVE)
     ended = [attempt for attempt in remote if attempt.phase is Phase.ENDED]
-    for attempt in sorted(ended, key=lambda a: (a.created_at or _NEVER, a.attempt_id)):
+    perishable_first = sorted(ended, key=lambda a: (a.created_at or _NEVER, a.attempt_id))
+    for attempt in each(perishable_first, "collecting", "batches", len(ended)):
         if session.providers.is_out(attempt.client_name):
             continue
         with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):

@@ -16,6 +16,7 @@ from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
 from batchpond.plan import versions
 from batchpond.plan.shards import FIRST
+from batchpond.progress import each
 from batchpond.providers import registry
 from batchpond.run import due
 from batchpond.run.send import Sending, send_shard
@@ -142,7 +143,7 @@ def look_before(session: Session, study: str, client_name: str | None = None) ->
     """
     known = {attempt.client_name for attempt in session.lake_state.attempts.values() if attempt.intent.study == study}
     if client_name not in known:
-        from batchpond.run.look import before_first
+        from batchpond.run.strangers import before_first
 
         before_first(session, study, client_name)
 
@@ -308,7 +309,8 @@ def _send_study(session: Session, study: str, approval: Approval, trigger: Trigg
     precedence = Precedence()
     budget: Budget | None = None
     settings = config.load(session.store.path)
-    for shard, latest in candidates(session.store, session.lake_state, study):
+    due_now = list(candidates(session.store, session.lake_state, study))
+    for shard, latest in each(due_now, f"sending {study}", "batches", len(due_now)):
         if shard.mode is Mode.LIVE:
             session.n_live += shard.n_requests
             continue

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     )
     from batchpond.views.expressions import evaluate, why_not
     from batchpond.views.refresh import fingerprint
-    from batchpond.views.sandbox import run_query, stream_query
+    from batchpond.views.sandbox import run_query, shown_query, stream_query
 
 __all__ = [
     "TABLE_STAGE",
@@ -43,6 +43,7 @@ __all__ = [
     "is_view",
     "listed",
     "run_query",
+    "shown_query",
     "stream_query",
     "views",
     "why_not",
@@ -51,7 +52,7 @@ __all__ = [
 _HOMES: Final = {
     **dict.fromkeys(("evaluate", "why_not"), "expressions"),
     "fingerprint": "refresh",
-    **dict.fromkeys(("run_query", "stream_query"), "sandbox"),
+    **dict.fromkeys(("run_query", "shown_query", "stream_query"), "sandbox"),
 }
 
 

@@ -218,7 +218,7 @@ def build(lake_path: Path, files: Files) -> list[BadFile]:
     except (duckdb.Error, OSError) as error:
         raise LakeError(
             f"the views of {lake_path} could not be written: {_first_line(error)}",
-            hint="check free space; the Parquet files are intact and `batchpond doctor` writes the views again",
+            hint="check free space; the Parquet files are intact and `batchpond doctor --fix` writes the views again",
         ) from error
     for file in bad:
         if TABLES[file.table].is_derived:

@@ -9,8 +9,14 @@ import pytest
 
 from batchpond.errors import UsageError
 from batchpond.providers.base import ModelSettings
-from batchpond.providers.together.batch import accepted_thinking, build_body, caveats, endpoint_for, payload_line
-from batchpond.providers.together.body import LINE_BYTES_MAX
+from batchpond.providers.together.body import (
+    LINE_BYTES_MAX,
+    accepted_thinking,
+    build_body,
+    caveats,
+    endpoint_for,
+    payload_line,
+)
 
 CHAT = "/v1/chat/completions"
 OSS = "openai/gpt-oss-120b"

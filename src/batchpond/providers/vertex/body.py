@@ -23,6 +23,7 @@ from batchpond.providers.gemini import body as gemini_body
 from batchpond.providers.shared.lines import on_one_line
 
 PUBLISHER: Final = "publishers/google/models/"
+endpoint_for: Final = gemini_body.endpoint_for
 _MODEL_PATH: Final = re.compile(r"(?:projects/[^/]+/locations/[^/]+/)?(?:publishers/[^/]+/)?models/[^/]+(?:@[^/]+)?")
 _FRACTIONS: Final = ("temperature", "topP", "topK", "presencePenalty", "frequencyPenalty")
 _ID_HEAD: Final = "k"
@@ -43,6 +44,11 @@ def model_path(model: str) -> str:
 def bare_model(model: str) -> str:
     """Return a model's own name, without the path before it."""
     return model.rpartition("/")[2]
+
+
+def caveats(model: str) -> tuple[str, ...]:
+    """Return what a person should know about a model before money is spent on it."""
+    return gemini_body.caveats(bare_model(model))
 
 
 def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
