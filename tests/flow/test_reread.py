@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.run.reread import preview, reread
+from batchpond.plan.rounds.inputs import query
+from batchpond.run.reread import read_beside, reread
 from batchpond.tasks.base import READER
+from batchpond.views import refresh
 from tests.rigs.sim_inputs import STUDY
 from tests.rigs.sim_study import Rig
 
@@ -102,6 +104,14 @@ def test_a_newer_reader_replaces_what_an_older_one_read(rig: Rig, monkeypatch: p
     assert rig.sync().counts.n_read_again == 0
 
 
+def standing(rig: Rig) -> dict[object, int]:
+    """Return how often each outcome stands in the study's results."""
+    refresh.refresh(rig.store())
+    return {
+        row["outcome"]: row["n"] for row in query(rig.store(), "SELECT outcome, count(*) AS n FROM results GROUP BY 1")
+    }
+
+
 @pytest.fixture
 def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     """A study that was planned when reader 1 was the newest, which cannot read its answers: its words are others."""
@@ -123,20 +133,20 @@ def test_a_study_keeps_its_reader_until_it_is_reread_and_nothing_is_asked_again(
     old.plan()
     old.sync()
     assert outcomes(old) == {rule: {"unparsed": 12}}
-    found = preview(old.store(), STUDY)
-    assert (found.reader_before, found.reader) == (1, READER)
+    plan = old.rows("select * exclude (filename) from plan order by all", "plan")
+    found = read_beside(old.store(), STUDY, providers=old.providers())
+    assert (found.reader_before, found.reader, found.n_read_again, found.notes) == (1, READER, 2, ())
     assert {(one.task, one.before) for one in found.changes} == {("pairwise", "unparsed")}
     assert {one.after for one in found.changes} <= {"first", "second"}
     assert sum(one.n_answers for one in found.changes) == 12
-    assert outcomes(old) == {rule: {"unparsed": 12}}, "a preview changes nothing"
-    plan = old.rows("select * exclude (filename) from plan order by all", "plan")
-    n_batches, notes = reread(old.store(), STUDY, providers=old.providers())
-    assert (n_batches, notes) == (2, ())
+    assert standing(old) == {"unparsed": 12}, "what is read beside changes nothing"
+    reread(old.store(), STUDY)
     assert outcomes(old) == {rule: {"unparsed": 12}, f"{rule}-r{READER}": {"decided": 12}}
+    assert standing(old) == {"decided": 12}
     assert old.rows("select * exclude (filename) from plan order by all", "plan") == plan
     assert old.sync().counts.n_read_again == 0
     before = old.tree()
-    assert reread(old.store(), STUDY, providers=old.providers()) == (0, ())
+    assert read_beside(old.store(), STUDY, providers=old.providers()).n_read_again == 0
     assert old.sync().counts.n_read_again == 0
     assert old.tree() == before
     assert (old.wire.n_create_posts, sum(old.wire.calls.values())) == (n_posts, n_calls)
@@ -151,7 +161,8 @@ def test_a_changed_study_goes_on_with_its_reader(old: Rig) -> None:
     old.sync()
     assert len(outcomes(old)) == 2
     assert {*map(str, outcomes(old).values())} == {str({"unparsed": 12})}
-    reread(old.store(), STUDY, providers=old.providers())
+    read_beside(old.store(), STUDY, providers=old.providers())
+    reread(old.store(), STUDY)
     old.study_path.write_text(text)
     old.plan()
     old.sync()
@@ -163,5 +174,5 @@ def test_a_changed_study_goes_on_with_its_reader(old: Rig) -> None:
 def test_a_new_study_has_the_newest_reader(rig: Rig) -> None:
     (rule,) = outcomes(rig)
     assert str(rule).endswith(f"-r{READER}")
-    assert preview(rig.store(), STUDY).reader_before == READER
+    assert read_beside(rig.store(), STUDY, providers=rig.providers()).reader_before == READER
     assert rig.violations() == []

@@ -52,7 +52,8 @@ def judge_of(spec: Mapping[str, Any]) -> Judge:
         raise LakeError(f"a study in this lake is read by reader {reader}", hint="install a newer batchpond")
     if isinstance(rule, PromptsRule) and rule.expressions:
         return _by_sql(rule)
-    return lambda responses: [rule.read_by(reader, response) for response in responses]
+    read = rule.read if reader == 1 else rule.read_with_care
+    return lambda responses: [read(response) for response in responses]
 
 
 def _by_sql(rule: PromptsRule) -> Judge:

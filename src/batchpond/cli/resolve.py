@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchpond.cli import formats, output
-from batchpond.cli.formats import plural
 from batchpond.cli.frame import (
     Invocation,
     json_option,
@@ -98,7 +98,7 @@ def document(settled: Attempt) -> dict[str, Any]:
 
 @pond_command("reread", "batchpond reread my-study --dry-run", "batchpond reread my-study --yes --json")
 @click.argument("study")
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only show what would change.")
 @yes_option
 @json_option
 @pass_invocation
@@ -111,47 +111,32 @@ def reread(invocation: Invocation, study: str, is_dry_run: bool, is_yes: bool, i
     from batchpond.run import reread as verb
 
     diagnostics, store = invocation.diagnostics, invocation.store()
-    found = verb.preview(store, study)
+    with providers(store) as connected:
+        found = verb.read_beside(store, study, providers=connected)
+    for note in found.notes:
+        show_note(diagnostics, note)
     if not is_json:
         diagnostics.say(readings_text(found))
-    n_read_again = 0
-    is_done = found.reader_before == found.reader
-    if not is_dry_run and not is_done:
-        if not is_yes and not diagnostics.confirm(f"Read by reader {found.reader} from now on?", flag="--yes"):
+    if not is_dry_run and found.reader_before < found.reader:
+        if not is_yes and not diagnostics.confirm(f"Read it by reader {found.reader} from now on?", flag="--yes"):
             raise UsageError("not confirmed; the study is read as before")
-        with providers(store) as connected:
-            n_read_again, notes = verb.reread(store, study, providers=connected)
-        for note in notes:
-            show_note(diagnostics, note)
-        diagnostics.note(f"the answers of {plural(n_read_again, 'batch')} were read by reader {found.reader}")
+        verb.reread(store, study)
+        diagnostics.note(f"study {study} is read by reader {found.reader}")
     if is_json:
-        output.document(reread_document(found, n_read_again))
+        output.document(readings_document(found))
 
 
 def readings_text(found: Readings) -> str:
     """Return what would change, or that nothing would, as a person decides upon it."""
     if found.reader_before == found.reader:
         return f"study {found.study} is read by the newest reader, {found.reader}"
-    changed = [change for change in found.changes if change.before != change.after]
-    n_all = sum(change.n_answers for change in found.changes)
-    rows = [(change.task, change.before, change.after, f"{change.n_answers:,}") for change in changed]
-    n_changed = sum(change.n_answers for change in changed)
-    head = f"study {found.study}: of {plural(n_all, 'answer')} {n_changed:,} will be read otherwise"
+    rows = [(one.task, one.before, one.after, f"{one.n_answers:,}") for one in found.changes if one.before != one.after]
     names = ("task", f"reader {found.reader_before}", f"reader {found.reader}", "answers")
-    return "\n".join([head, *(["", *formats.aligned(names, rows, n_text_columns=3)] if rows else [])])
+    lines = formats.aligned(names, rows, n_text_columns=3) if rows else ["none is read otherwise"]
+    return "\n".join([f"study {found.study}, {sum(one.n_answers for one in found.changes):,} answers:", *lines])
 
 
-def reread_document(found: Readings, n_read_again: int) -> dict[str, Any]:
+def readings_document(found: Readings) -> dict[str, Any]:
     """Return the JSON shape of a rereading."""
-    return {
-        "study": found.study,
-        "reader_before": found.reader_before,
-        "reader": found.reader,
-        "n_answers": sum(change.n_answers for change in found.changes),
-        "n_changed": sum(change.n_answers for change in found.changes if change.before != change.after),
-        "n_read_again": n_read_again,
-        "changes": [
-            {"task": one.task, "before": one.before, "after": one.after, "n_answers": one.n_answers}
-            for one in found.changes
-        ],
-    }
+    plain = dataclasses.asdict(found)
+    return {name: plain[name] for name in ("study", "reader_before", "reader", "n_read_again", "changes")}

@@ -91,10 +91,6 @@ class Rule:
         """Return what a response says as reader 2 reads it; a rule that has only one reads as ever."""
         return self.read(response)
 
-    def read_by(self, reader: int, response: Response) -> Judgment:
-        """Return what a response says as one of the readers reads it."""
-        return self.read(response) if reader == 1 else self.read_with_care(response)
-
     def _fields(self) -> dict[str, Any]:
         return {name: _plain(getattr(self, name)) for name in _names(type(self))}
 

@@ -191,7 +191,7 @@ def shown() -> dict[str, set[str]]:
         "retry": set(submit.retry_document(RetryReport((), submitted))),
         "live": set(live.document(LiveReport((), 0, (), ExitCode.DONE))),
         "sync": set(sync.document(Counts(), synced)),
-        "reread": set(resolve.reread_document(Readings("s", 1, 2, ()), 0)),
+        "reread": set(resolve.readings_document(Readings("s", 1, 2, 0, (), ()))),
         "tidy": set(cancel.tidy_document(TidyReport(0, 0, (), ExitCode.DONE))),
         "cancel": set(cancel.document(CancelReport((), (), ExitCode.DONE))),
         "resolve": set(resolve.document(Attempt(fact(Intent)))),
