@@ -158,10 +158,7 @@ def _n_pairs(stages: Sequence[StageDraft]) -> tuple[int, int] | tuple[None, None
 
 
 def _make_newest(store: Store, log: EventLog, draft: Draft) -> bool:
-    """Record that this version is the study's newest, unless it is already; return whether it was recorded.
-
-    A study goes on with the reader that it has, a new one has the newest.
-    """
+    """Record that this version is the newest, unless it is, and return whether; a new study has the newest reader."""
     study, version = draft.study.name, draft.version
     if draft.has_rounds and version not in fold(log.events).rounds:
         log.append(round_event(store, study, version, INCOMPLETE, {}))

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Self
 
@@ -244,8 +244,3 @@ def bare_number(line: str, prefix: str = "") -> str | None:
 def _end_of_bullets(line: str) -> int:
     match = _BULLETS.match(line)
     return match.end() if match else 0
-
-
-def answers(lines: Iterable[str], words: Iterable[str]) -> set[str]:
-    """Return which of several bare words stand alone on a line."""
-    return set(words) & {bare_words(line) for line in lines}

@@ -18,7 +18,7 @@ from typing import ClassVar, Final
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, Verdict
 from batchpond.tasks import base, careful
-from batchpond.tasks.base import Judgment, Rule, Text, answers, bare_words
+from batchpond.tasks.base import Judgment, Rule, Text, bare_words
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "ranking"
@@ -124,7 +124,7 @@ def _answer_with_care(text: str, rule: RankingRule) -> Judgment | None:
 
 
 def _answer(lines: list[str], rule: RankingRule) -> Judgment | None:
-    found = answers(lines, rule.bare)
+    found = rule.bare.keys() & {bare_words(line) for line in lines}
     if len(found) > 1:
         return Judgment(None, Outcome.AMBIGUOUS)
     return rule.bare[found.pop()] if found else None
