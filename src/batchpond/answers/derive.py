@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from batchpond import answers, views
 from batchpond.answers import live_lines
-from batchpond.errors import StudyError
+from batchpond.errors import LakeError, StudyError
 from batchpond.lake.jsonl import RawFile, part_paths, shard_lines
 from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, Table
 from batchpond.lake.store import StagedTable, Store
@@ -28,7 +28,7 @@ from batchpond.progress import Work
 from batchpond.providers import registry
 from batchpond.providers.shared.lines import unreadable
 from batchpond.tasks import registry as tasks
-from batchpond.tasks.base import Judgment, Rule
+from batchpond.tasks.base import READER, Judgment, Rule
 from batchpond.tasks.prompts import PromptsRule
 
 Judge = Callable[[Sequence[Response]], list[Judgment]]
@@ -45,11 +45,14 @@ _COUNTS: Final = ("input_tokens", "output_tokens", "reasoning_tokens", "cached_t
 
 
 def judge_of(spec: Mapping[str, Any]) -> Judge:
-    """Return what reads responses by one entry of a study's `parsers`; raises LakeError if it is unknown."""
-    rule = tasks.rule_of(spec)
+    """Return what reads responses by one entry of a study's `parsers` and a reader; raises LakeError if unknown."""
+    rule, reader = tasks.rule_of(spec), spec.get("read_by", 1)
+    if reader > READER:
+        raise LakeError(f"a study in this lake is read by reader {reader}", hint="install a newer batchpond")
     if isinstance(rule, PromptsRule) and rule.expressions:
         return _by_sql(rule)
-    return lambda responses: [rule.read(response) for response in responses]
+    read = rule.read if reader == 1 else rule.read_with_care
+    return lambda responses: [read(response) for response in responses]
 
 
 def _by_sql(rule: PromptsRule) -> Judge:

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 NAMES: Final = tuple(name for name, _ in EVENTS.columns)
 _RENAMED: Final[Mapping[type[Event], Mapping[str, str]]] = {
+    records.Planned: {"reader": "ordinal"},
     Rounds: {"round_no": "ordinal", "progress": "state", "looked": "detail", "stage": "reason", "n_new": "n_lines"},
     records.PutOff: {"message": "detail", "retry_at": "expires_at"},
     records.Asked: {"cells": "detail"},

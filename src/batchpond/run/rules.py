@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -23,9 +23,9 @@ from batchpond.lake.store import Memo, Store, keep_memo, recall_memo, relative
 from batchpond.plan import versions
 
 MEMO: Final = ".rules"
-_LAYOUT: Final = "2"
+_LAYOUT: Final = "3"
 _USED: Final = """
-SELECT DISTINCT shard_id, parser_id
+SELECT DISTINCT shard_id, study, parser_id
 FROM read_parquet($plan, hive_partitioning = FALSE) JOIN read_parquet($shards, hive_partitioning = FALSE)
   USING (request_id)
 """
@@ -41,19 +41,20 @@ SELECT count(*) FROM (
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """When all that came was read: of which files of plans, after which download, and a digest of all else."""
+    """When all that came was read: of which plans, by which readers, after which download, and a digest of all else."""
 
     plan: list[str]
+    readers: dict[str, int]
     last_ord: int
     digest: str
 
 
 @dataclass(slots=True)
 class _Found:
-    """What is known: by which files of plans, the rules of each shard's file, and when all was read."""
+    """What is known: by which files of plans, each study's rules of each shard's file, and when all was read."""
 
     plan: set[str] = field(default_factory=set)
-    used: dict[str, list[str]] = field(default_factory=dict)
+    used: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     read: _Read | None = None
 
 
@@ -63,10 +64,14 @@ def answered(lake_state: LakeState) -> list[Attempt]:
 
 
 class Rules:
-    """The answer rules of the lake's shards, as of when they are first asked for in a pass; the lake's lock is held."""
+    """The answer rules of the lake's shards, as of when they are first asked for in a pass; the lake's lock is held.
 
-    def __init__(self, store: Store) -> None:
+    `readers` says by which reader each study's answers are read.
+    """
+
+    def __init__(self, store: Store, readers: Mapping[str, int]) -> None:
         self._store = store
+        self._readers = dict(readers)
         self._shared: dict[tuple[frozenset[str], frozenset[str]], bool] = {}
 
     @cached_property
@@ -78,38 +83,45 @@ class Rules:
         kept = recall_memo(self._store, MEMO, _LAYOUT)
         if kept is None or not set(kept.content["plan"]) <= set(self._plan):
             return _Found()
+        used = {name: [(study, rule) for study, rule in found] for name, found in kept.content["used"].items()}
         read = kept.content["read"]
-        return _Found(set(kept.content["plan"]), kept.content["used"], _Read(**read) if read else None)
+        return _Found(set(kept.content["plan"]), used, _Read(**read) if read else None)
 
     @cached_property
     def _specs(self) -> dict[str, dict[str, Any]]:
         return versions.parsers(self._store)
 
     def of(self, shards: Iterable[Asked]) -> dict[str, dict[str, dict[str, Any]]]:
-        """Return the rules of the requests of each shard, by shard id and parser id."""
+        """Return the rules of the requests of each shard, by shard id and the name of the rule as it is read."""
         names = {shard.shard_id: shard_file_name(shard.provider, shard.shard_id) for shard in shards}
-        if len(self._specs) <= 1:
-            return dict.fromkeys(names, self._specs)
+        if len(self._specs) <= 1 and len(set(self._readers.values())) <= 1:
+            reader = max(self._readers.values(), default=1)
+            read = dict(answers.read_by(rule, spec, reader) for rule, spec in self._specs.items())
+            return dict.fromkeys(names, read)
         new = [path for path in self._plan if path not in self._found.plan]
         if self._has_shared(new, self._found.plan):
             self._look(new, self._found.used)
         self._found.plan.update(self._plan)
         self._look(self._plan, [name for name in names.values() if name not in self._found.used])
         return {
-            shard_id: {rule: self._specs[rule] for rule in self._found.used[name] if rule in self._specs}
+            shard_id: dict(
+                answers.read_by(rule, self._specs[rule], self._readers.get(study, 1))
+                for study, rule in self._found.used[name]
+                if rule in self._specs
+            )
             for shard_id, name in names.items()
         }
 
     def _look(self, plan: Sequence[str], shards: Iterable[str]) -> None:
         """Add the rules that files of plans have for the requests of shards, named as their files are."""
-        rules: dict[str, set[str]] = {name: set(self._found.used.get(name, ())) for name in shards}
+        rules: dict[str, set[tuple[str, str]]] = {name: set(self._found.used.get(name, ())) for name in shards}
         if rules and plan:
             paths = [os.fspath(self._store.final_path(SHARD_REQUESTS, name)) for name in rules]
             of_id = {name.rpartition("/")[2]: name for name in rules}
             with tables.connect(self._store, []) as connection:
                 values = {"plan": self._paths(plan), "shards": paths}
-                for shard_id, rule in connection.execute(_USED, values).fetchall():
-                    rules[of_id[shard_id]].add(rule)
+                for shard_id, study, rule in connection.execute(_USED, values).fetchall():
+                    rules[of_id[shard_id]].add((study, rule))
         self._found.used |= {name: sorted(found) for name, found in rules.items()}
 
     def _has_shared(self, new: Sequence[str], old: Collection[str]) -> bool:
@@ -142,6 +154,8 @@ class Rules:
 
     def _came_since(self, attempts: Sequence[Attempt], read: _Read) -> list[Attempt] | None:
         """Return the attempts that were downloaded since, None where anything else is otherwise than it was."""
+        if any(read.readers.get(study, reader) != reader for study, reader in self._readers.items()):
+            return None
         new = [one for one in attempts if one.downloads[-1].ord > read.last_ord]
         return new if self._digest(attempts, new) == read.digest else None
 
@@ -153,13 +167,16 @@ class Rules:
     def keep(self, attempts: Sequence[Attempt], *, is_all_read: bool) -> None:
         """Keep what was found for the next pass."""
         last_ord = max((one.downloads[-1].ord for one in attempts), default=0)
-        read = _Read(self._plan, last_ord, self._digest(attempts, ())) if is_all_read else None
+        read = _Read(self._plan, self._readers, last_ord, self._digest(attempts, ())) if is_all_read else None
         read_too = asdict(read) if read else None
         content = {"plan": sorted(self._found.plan), "used": self._found.used, "read": read_too}
         keep_memo(self._store, MEMO, Memo(_LAYOUT, (), (), content))
 
     def _digest(self, attempts: Iterable[Attempt], without: Iterable[Attempt]) -> str:
-        """Return a digest of all but plans that reading depends on, and of all that it makes, but for some attempts."""
+        """Return a digest of all but plans and readers that reading depends on, and of all that it makes.
+
+        Some attempts are left out of it.
+        """
         left_out = {one.attempt_id: one for one in without}
         names = self.published()
         if left_out:

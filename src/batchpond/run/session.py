@@ -195,7 +195,8 @@ class Session:
     def begin(cls, store: Store, providers: Providers, on_note: Callable[[Note], None] | None = None) -> Session:
         """Read the lake's events."""
         log = EventLog(store)
-        found = cls(store, providers, log, fold(log.recent), on_note or (lambda _: None), Rules(store))
+        state = fold(log.recent)
+        found = cls(store, providers, log, state, on_note or (lambda _: None), Rules(store, state.readers))
         found._is_whole = log.is_whole
         return found
 

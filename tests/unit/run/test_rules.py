@@ -58,7 +58,7 @@ def test_rules_are_those_of_all_plans_whatever_was_kept_when(steps: list[tuple[s
             else:
                 assert isinstance(which, int)
                 asked = [fact(Sharded, shard_id=name, shard_kind=ShardKind.FIRST) for name in list(shards)[which:]]
-                rules = Rules(store)
+                rules = Rules(store, {})
                 found = rules.of(asked)
                 assert {name: {*of_shard} for name, of_shard in found.items()} == {
                     shard.shard_id: {rule for rule, planned in plans if planned & shards[shard.shard_id]}
@@ -77,12 +77,12 @@ def test_a_shards_rules_are_looked_up_once(tmp_path: Path) -> None:
     for n in range(9):
         publish(store, SHARD_REQUESTS, f"p_provider=openai/s{n}", [{"shard_id": f"s{n}", "request_id": f"q{n}"}])
         shards.append(fact(Sharded, shard_id=f"s{n}", shard_kind=ShardKind.FIRST))
-    first = Rules(store)
+    first = Rules(store, {})
     first.of(shards[:8])
     first.keep([], is_all_read=False)
     for n in range(8):
         store.final_path(SHARD_REQUESTS, f"p_provider=openai/s{n}").unlink()
-    found = Rules(store).of(shards)
+    found = Rules(store, {}).of(shards)
     assert [list(found[f"s{n}"]) for n in range(9)] == [[RULES[n % 2]] for n in range(9)]
     with tables.connect(store, [SHARD_REQUESTS.name]) as connection:
         assert connection.execute("SELECT count(*) FROM shard_requests").fetchall() == [(1,)]
