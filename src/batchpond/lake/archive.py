@@ -24,7 +24,7 @@ HISTORY_MAX: Final = 1_000
 class Archive:
     """What is told of archived attempts.
 
-    `settled` has, by study, the place of the last fact that settled one of them; `asked`, by version, how many requests
+    `settled` has, by study, the place of the last fact that settled any; `asked`, by version, how many requests
     its first shards hold; `took_s`, by provider, how long the last of its batches ran; `marks` what a batch is known
     by: its id, its token, the file that it was made of. `last_ord` is the last place of all events.
     """
@@ -48,12 +48,11 @@ class Archive:
 
     def with_more(self, archived: Sequence[Attempt], lake_state: LakeState) -> Archive:
         """Return what is told once these attempts are archived too."""
-        settled, asked = dict(self.settled), dict(self.asked)
+        asked = dict(self.asked)
         took_s = {name: list(values) for name, values in self.took_s.items()}
         marks = set(self.marks)
         for one in archived:
             intent, sent = one.intent, one.sent
-            settled[intent.study] = max(settled.get(intent.study, 0), lake_state.settled[one.attempt_id])
             if intent.shard_kind is ShardKind.FIRST:
                 asked[intent.study_version] = asked.get(intent.study_version, 0) + intent.n_requests
             if (seconds := seconds_of(one)) is not None:
@@ -63,7 +62,7 @@ class Archive:
         return Archive(
             self.last_ord,
             self.n_attempts + len(archived),
-            settled,
+            self.settled | lake_state.settled,
             asked,
             {name: values[-HISTORY_MAX:] for name, values in took_s.items()},
             frozenset(marks),
@@ -89,7 +88,6 @@ def _is_over(attempt: Attempt, lake_state: LakeState) -> bool:
         and attempt.take is None
         and not attempt.duplicates
         and not attempt.needs_attention
-        and attempt.attempt_id in lake_state.settled
         and attempt.intent.shard_kind in {ShardKind.FIRST, ShardKind.RETRY}
         and attempt.shard_id in lake_state.shards
         and lake_state.by_shard.get(attempt.shard_id) == [attempt.attempt_id]

@@ -176,7 +176,7 @@ def _open_rounds(store: Store, log: EventLog, draft: Draft) -> bool:
         return False
     lake_state = fold(log.events)
     last, sample = lake_state.rounds[draft.version], versions.sample_of(lake_state, draft.study.name)
-    is_due = not last.is_complete or any(lake_state.settled_since(last.ord))
+    is_due = not last.is_complete or bool(lake_state.settled_since(last.ord))
     opened = is_due and open_rounds(store, log.append, draft.study, last, sample=sample)
     refresh.refresh(store)
     return bool(opened)

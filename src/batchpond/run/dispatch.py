@@ -193,7 +193,7 @@ def _is_answered(session: Session, last: Rounds, *, is_explicit: bool) -> bool:
     They come in batches of its own or, where it does not ask all its requests itself, in any; one that nobody has
     submitted waits for that.
     """
-    settled = {attempt.intent.study for attempt in session.open_state.settled_since(last.ord)}
+    settled = session.open_state.settled_since(last.ord)
     settled |= {study for study, at in session.archive.settled.items() if at > last.ord}
     approval = session.open_state.approvals.get(last.study)
     if last.study in settled or is_explicit:
