@@ -300,11 +300,16 @@ class Rig:
 
     # -- bringing it to an end -------------------------------------------------------------------------
 
-    def settle(self, n_max: int = 40, step_s: float = 1_000.0) -> int:
-        """Sync without faults until nothing is pending; returns how many passes that took."""
+    def settle(self, n_max: int = 40, step_s: float = 1_000.0, *, is_begun: bool = False) -> int:
+        """Sync without faults until nothing is pending; returns how many passes that took.
+
+        What is begun is planned, and what is approved then is left to the passes: they submit what is due.
+        """
         self.world.clear_faults()
-        self.plan()
-        self.submit()
+        if not is_begun:
+            self.plan()
+        if not (is_begun and STUDY in self.lake_state().approvals):
+            self.submit()
         for n in range(1, n_max + 1):
             self.clock.advance(step_s)
             report = self.sync()
