@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,9 +21,10 @@ from batchpond import answers, views
 from batchpond.answers import live_lines
 from batchpond.errors import StudyError
 from batchpond.lake.jsonl import RawFile, part_paths, shard_lines
-from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, STUDIES, Table
-from batchpond.lake.store import StagedTable, Store, read_rows
+from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, Table
+from batchpond.lake.store import StagedTable, Store
 from batchpond.model import FileRole, Match, Response, ResponseStatus, Take
+from batchpond.progress import Work
 from batchpond.providers import registry
 from batchpond.providers.shared.lines import unreadable
 from batchpond.tasks import registry as tasks
@@ -227,15 +227,6 @@ def _as_read(response: Response) -> bytes:
     return hashlib.blake2b(repr(said).encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
-def parsers(store: Store) -> dict[str, dict[str, Any]]:
-    """Return the answer rules of all planned studies, by parser id."""
-    specs: dict[str, dict[str, Any]] = {}
-    for path in store.files(STUDIES.name):
-        for text in read_rows(path, ["parsers"]).column(0).to_pylist():
-            specs.update(json.loads(text))
-    return specs
-
-
 def lacking(published: Collection[str], source: Source, parser_ids: Iterable[str]) -> Lack:
     """Return what stands in no file yet, responses or judgments of these rules.
 
@@ -384,9 +375,10 @@ def _judgments_name(parser_id: str, stem: str) -> str:
 
 
 def _raw_lines(part: Path) -> Iterable[tuple[list[bytes], int]]:
-    with pq.ParquetFile(part) as file:
+    with pq.ParquetFile(part) as file, Work("reading answers", "lines", file.metadata.num_rows) as work:
         for batch in file.iter_batches(_ROWS_PER_BATCH, columns=["line_number", "line", "line_bytes"]):
             yield _lines(batch.column(1), batch.column(2)), batch.column(0)[0].as_py()
+            work.add(batch.num_rows)
 
 
 def _lines(texts: pa.Array, odds: pa.Array) -> list[bytes]:

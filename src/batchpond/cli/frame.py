@@ -23,10 +23,11 @@ import click
 
 from batchpond import __version__
 from batchpond.cli import linear_algebra
-from batchpond.cli.diagnostics import Diagnostics
+from batchpond.cli.diagnostics import Diagnostics, Meter
 from batchpond.cli.formats import Format
 from batchpond.cli.output import ReaderGoneError
 from batchpond.errors import BatchpondError, ExitCode, LakeWarning
+from batchpond.progress import heard_by
 
 if TYPE_CHECKING:
     from batchpond.lake.store import Store
@@ -298,7 +299,8 @@ def run(arguments: Sequence[str] | None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     invocation = Invocation()
     invocation.diagnostics.is_json = _wants_json(arguments)
-    with Interrupts(f"error: {SAFE_TO_STOP}") as interrupts, _lake_warnings(invocation.diagnostics) as warned:
+    heard = heard_by(Meter(invocation.diagnostics))
+    with Interrupts(f"error: {SAFE_TO_STOP}") as interrupts, _lake_warnings(invocation.diagnostics) as warned, heard:
         try:
             result = root.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False, obj=invocation)
             invocation.diagnostics.end_progress()
