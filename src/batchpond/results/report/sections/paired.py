@@ -12,7 +12,6 @@ from batchpond.results.report.source import Source
 
 _SIDES: Final = "template_a provider_a request_model_a thinking_a template_b provider_b request_model_b thinking_b"
 _FINDINGS: Final = {
-    "position_bias": "positional bias: first of flips",
     "paired_template": "two templates: difference in consistency",
     "paired_judge": "two judges: difference in consistency",
     "win_matrix": "two candidates: share of wins",
@@ -67,7 +66,6 @@ _POWER = Declared(
         "of 80 % at 5 %. Blind: so few informative pairs that no effect would have shown."
     ),
     view="metric_power",
-    where="is_null_finding IS NOT NULL AND effect_none IS NOT NULL",
     order="finding",
     is_grouped=True,
     adds=lambda frame: frame.with_columns(pl.col("finding").replace(_FINDINGS)),
