@@ -1,18 +1,16 @@
 -- grain: study, finding, template_id, rubric_id, provider, request_model, thinking, compared_with
 -- question: Where a test found nothing, what is the smallest effect that it would have found?
--- source: a row per test of two by two, by finding: `paired_template` and `paired_judge` (metric_paired), `win_matrix`
---   (metric_win_matrix), `compliance` (metric_compliance_paired). compared_with names what is compared: the second
---   template; the second judge; both candidates. That of positional bias stands beside its p in metric_position_bias.
+-- source: a row per paired test, by finding: `paired_template` and `paired_judge` (metric_paired), `compliance`
+--   (metric_compliance_paired). compared_with names what is compared: the second template; the second judge; both
+--   candidates. metric_position_bias and metric_win_matrix have it beside their own p.
 -- estimators:
---   - effect: paired_template, paired_judge: difference of the consistent shares; win_matrix: share of the wins that
---     candidate a has; compliance: difference of the rates
---   - effect_none: the effect where there is none: 0.5 of a share, 0 of a difference
---   - effect_mde: the smallest effect, away from effect_none, that the n_informative pairs that were seen, a part of n,
---     reveal at 5 % two-sided with power 0.8, exactly (sign_test_mde; of a difference, mcnemar_mde)
+--   - effect: paired_template, paired_judge: difference of the consistent shares; compliance: difference of the rates
+--   - effect_mde: the smallest effect, away from 0, that the n_informative pairs that were seen, a part of n, reveal at
+--     5 % two-sided with power 0.8, exactly (mcnemar_mde)
 --   - p, q_bh: those of the views
 --   - is_null_finding: the test did not reject at 5 %, by q_bh where there is one, or had no informative pair; then
 --     effect_mde, and not "no effect", is what was learnt
--- reference: sign_test_mde, mcnemar_mde, and the views named as source.
+-- reference: mcnemar_mde, and the views named as source.
 -- nulls: effect_mde is NULL where so few pairs reveal none; q_bh for compliance, which has none.
 
 CREATE OR REPLACE VIEW metric_power AS
@@ -25,16 +23,6 @@ WITH tests AS (
                   ELSE provider_b || ' ' || request_model_b || ' ' || coalesce(thinking_b, '') END AS compared_with,
     n, n_a_only AS b, n_b_only AS c, (n_consistent_a - n_consistent_b) / n AS effect, 'paired' AS family
   FROM paired_counts
-  UNION ALL
-  SELECT
-    study, 'win_matrix', template_id, CAST(NULL AS VARCHAR), provider, request_model, thinking,
-    candidate_a || ' | ' || candidate_b,
-    count(*) FILTER (WHERE winner IN ('a', 'b', 'tie', 'inconsistent')),
-    count(*) FILTER (WHERE winner = 'a'), count(*) FILTER (WHERE winner = 'b'),
-    count(*) FILTER (WHERE winner = 'a') / nullif(count(*) FILTER (WHERE winner IN ('a', 'b')), 0),
-    'win_matrix ' || template_id || chr(31) || provider || chr(31) || request_model || chr(31) || coalesce(thinking, '')
-  FROM candidate_pairs
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
   UNION ALL
   SELECT
     study, 'compliance', template_id, CAST(NULL AS VARCHAR), provider, request_model, thinking,
@@ -69,9 +57,7 @@ SELECT
   n,
   b + c AS n_informative,
   effect,
-  CASE WHEN finding = 'win_matrix' THEN 0.5::DOUBLE ELSE 0.0::DOUBLE END AS effect_none,
-  CASE WHEN finding = 'win_matrix' THEN share_mde
-       ELSE (2 * share_mde - 1) * (b + c) / n END AS effect_mde,
+  (2 * share_mde - 1) * (b + c) / n AS effect_mde,
   p,
   q_bh,
   coalesce(q_bh, p, 1) >= 0.05 AS is_null_finding

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +13,7 @@ from tests.rigs.sql import CELL_DEFAULT, Row, result, views_over
 
 ENDS = ("lo", "hi")
 OF_THESE = "_these_items"
+TRUTHS = ("position_logodds", "consistency_decided", "conflict_rate")
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Played:
     """What the views said of all sets of a design: shares, and two means."""
 
     shares: dict[str, float] = field(default_factory=dict)
-    means: Counter[str] = field(default_factory=Counter)
+    means: dict[str, float] = field(default_factory=dict)
 
 
 def play(design: Pairs, n_sets: int, seed: int) -> Played:
@@ -136,7 +136,9 @@ def play(design: Pairs, n_sets: int, seed: int) -> Played:
             found.shares[f"{name}{target}"] = _covered(rows, name, target, truth)
     for name in ("p_position", f"p_position{OF_THESE}", "p_position_items"):
         found.shares[name] = float(np.mean(column(bias, name) < 0.05))
-    found.means.update({name: np.nanmean(column(bias, name)) for name in ("position_logodds", "position_item_sd")})
+    found.means.update(
+        {f"mean {name}": np.nanmean(column(bias, name)) for name in ("position_logodds", "position_item_sd")}
+    )
     return found
 
 

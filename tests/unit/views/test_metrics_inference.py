@@ -178,21 +178,21 @@ def test_intervals_hold_for_items_in_general(name: str) -> None:
             assert 0.93 - 2 * error <= share, column_name
     if not design.eta:
         assert found.shares["p_position"] <= 0.07 + 2 * error
-    assert abs(found.means["position_logodds"] - design.eta) < 0.05
+    assert abs(found.means["mean position_logodds"] - design.eta) < 0.05
 
 
 def test_items_that_differ_in_the_position_effect_are_seen() -> None:
     """Where they do not, the test rejects one set in twenty at most; where they do, most, and the sd is about right."""
     seen = play(DESIGNS["items differ, sd 1"], 150, seed=3)
     assert seen.shares["p_position_items"] > 0.5
-    assert 0.6 < seen.means["position_item_sd"] < 1.1
+    assert 0.6 < seen.means["mean position_item_sd"] < 1.1
     assert play(DESIGNS["no effect"], 150, seed=3).shares["p_position_items"] <= 0.1
 
 
 def test_twice_the_votes_find_more_and_estimate_the_same() -> None:
     """Repeats neither inflate the effect nor cost power."""
     once, twice = (play(Pairs(eta=0.3, repeats=repeats), 150, seed=4) for repeats in (1, 2))
-    assert once.means["position_logodds"] == pytest.approx(twice.means["position_logodds"], abs=0.05)
+    assert once.means["mean position_logodds"] == pytest.approx(twice.means["mean position_logodds"], abs=0.05)
     assert twice.shares["p_position_these_items"] > once.shares["p_position_these_items"] > 0.4
 
 
