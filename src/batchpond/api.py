@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from batchpond.clock import Clock
     from batchpond.lake.store import Store
     from batchpond.plan.report import PlanReport
+    from batchpond.run.recover import RecoverReport
     from batchpond.run.submit import SubmitPreview, SubmitReport
     from batchpond.run.sync import SyncReport
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 class Lake:
     """A lake folder; nothing on disk is touched before a method needs it.
 
-    `plan` makes the folder when there is none; every other method raises UsageError then.
+    `plan` and `recover` make the folder when there is none; every other method raises UsageError then.
     """
 
     def __init__(self, path: str | os.PathLike[str] = "lake", *, clock: Clock | None = None) -> None:
@@ -62,8 +64,8 @@ class Lake:
         returns whether to go on. `fresh` buys anew what another lake bought already. Raises UsageError when nobody
         agreed and it is no dry run, AttentionError when the study was bought from another lake.
         """
-        from batchpond.run.look import waive
         from batchpond.run.session import Providers
+        from batchpond.run.strangers import waive
         from batchpond.run.submit import submit
 
         if confirm is None and max_cost_usd is None and not dry_run:
@@ -88,6 +90,22 @@ class Lake:
                 confirm=None if dry_run else agreed,
                 providers=providers,
             )
+
+    def recover(self, study_path: str | os.PathLike[str], *, limit: int | None = None) -> RecoverReport:
+        """Plan a study file and take in every batch of it that its providers have; buys nothing.
+
+        `limit` is the one that the study was submitted with, if any.
+        """
+        from batchpond.lake.store import Store
+        from batchpond.plan.verb import plan_study
+        from batchpond.run.recover import recover
+        from batchpond.run.session import Providers
+        from batchpond.study import file as study_files
+
+        store = Store.init(self.path, self._clock)
+        planned = plan_study(store, study_files.load(Path(study_path)), is_bought=True)
+        with Providers.of_environment(store.clock, store.path) as providers:
+            return recover(store, planned.study, providers=providers, sample=limit)
 
     def sync(self, *, submit_due: bool = True) -> SyncReport:
         """Reconcile lake and providers once; safe to repeat, and a no-op with nothing new."""
@@ -160,10 +178,10 @@ class Lake:
     def _lazy(self, view: str, study: str | None) -> pl.LazyFrame:
         from polars.io.plugins import register_io_source
 
-        from batchpond.views.read import stream
+        from batchpond.views.read import arrow, stream
 
         path = self._store().path
-        with stream(path, view, limit=0) as rows:
+        with stream(path, view, arrow, limit=0) as rows:
             schema = _frame(rows.schema.empty_table()).schema
         return register_io_source(_source(path, view, study), schema=schema)
 
@@ -176,7 +194,7 @@ class Lake:
 def _source(
     path: Path, view: str, study: str | None
 ) -> Callable[[list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]]:
-    from batchpond.views.read import BATCH_ROWS, stream
+    from batchpond.views.read import BATCH_ROWS, arrow, stream
 
     # A connection per scan, unlike DuckDB's own lazy frames: those cannot be joined with themselves.
     def batches(
@@ -184,7 +202,8 @@ def _source(
     ) -> Iterator[pl.DataFrame]:
         # With a predicate, the row limit counts rows that pass it.
         limit = n_rows if predicate is None else None
-        with stream(path, view, columns=columns, study=study, limit=limit, batch_rows=batch_rows or BATCH_ROWS) as rows:
+        read = partial(arrow, batch_rows=batch_rows or BATCH_ROWS)
+        with stream(path, view, read, columns=columns, study=study, limit=limit) as rows:
             for batch in rows:
                 frame = _frame(batch)
                 yield frame if predicate is None else frame.filter(predicate)

@@ -16,6 +16,13 @@ def mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def inside(value: object, path: str) -> object:
+    """Return what JSON objects inside one another hold at a path of names with dots between; None for nothing."""
+    for name in path.split("."):
+        value = mapping(value).get(name)
+    return value
+
+
 def sequence(value: object, limit: int) -> list[Any]:
     """Return a JSON array's first `limit` values, or an empty list for anything else."""
     return value[:limit] if isinstance(value, list) else []

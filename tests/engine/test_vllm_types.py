@@ -19,7 +19,7 @@ from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStat
 from batchpond.providers import registry
 from batchpond.providers.base import ModelSettings
 from batchpond.providers.compatible.live import CHAT
-from batchpond.providers.openai import batch as openai
+from batchpond.providers.openai import lines as openai
 from tests.engine.engines import VLLM, environment, interpreter, stop
 
 DEADLINE_S = 120.0

@@ -13,8 +13,8 @@ import pytest
 from batchpond.errors import AttentionError, ExitCode, UsageError
 from batchpond.lake.attempts import Phase
 from batchpond.plan.versions import Again
-from batchpond.run.look import waive
 from batchpond.run.recover import Fate, RecoverReport, adopt_by_lines, recover
+from batchpond.run.strangers import waive
 from batchpond.run.submit import submit
 from batchpond.views import run_query
 from batchpond_sim.world.world import Settings

@@ -54,7 +54,7 @@ def test_every_folder_satisfies_the_checklist(folder: Path) -> None:
     assert "body.py" in names or entry == {"live.py"}
     provider = folder.name if folder.name != "compatible" else "vllm"
     found = registry.module(provider)
-    for name in ("DESCRIPTOR", *re.findall(r"`(\w+)`", CHECKLIST.split("`body.py`:")[1].split("with many models")[0])):
+    for name in ("DESCRIPTOR", *re.findall(r"`(\w+)`", CHECKLIST.split("`body.py`:")[1].split("\n- [ ]")[0])):
         assert hasattr(found, name), name
     assert {name for name in vars(ProviderModule) if not name.startswith("_")} <= set(dir(found))
     assert hasattr(found, "LIVE") == (Mode.LIVE in found.DESCRIPTOR.modes)

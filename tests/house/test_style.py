@@ -26,11 +26,10 @@ PARAMETERS_MAX = 8
 CALLBACK_PARAMETERS_MAX = 10
 WRITERS = {"batchpond/cli/output.py": "stdout", "batchpond/cli/diagnostics.py": "stderr"}
 
-# The four names that every provider's folder uses, `live` in the place of `batch` where there is none.
-PROVIDER_MODULES = {"__init__", "batch", "live", "body", "lines", "models"}
+# The names that every provider's folder uses, `live` in the place of `batch` where there is none.
+PROVIDER_MODULES = {"__init__", "batch", "live", "body", "lines"}
 PROVIDER_EXTRAS = {
     "vertex": {"auth", "storage"},
-    "compatible": {"hosts"},
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -157,7 +156,7 @@ def test_every_provider_has_a_simulator() -> None:
     assert names <= {path.parent.name for path in SIMULATORS.glob("*/api.py")}
     for name in names:
         stems = {path.stem for path in (PACKAGE / "providers" / name).glob("*.py")}
-        assert stems >= ({"batch", "body"} if name in registry.NAMES else {"live"}), name
+        assert stems >= ({"batch", "body", "lines"} if name in registry.NAMES else {"live"}), name
         assert stems <= PROVIDER_MODULES | PROVIDER_EXTRAS.get(name, set()), name
 
 

@@ -18,7 +18,7 @@ from tests.rigs.sim_providers import SIMULATED
 
 ROOT = Path(__file__).parents[2]
 LIFE_MAX = 80
-IDLE_MAX = 24
+IDLE_MAX = 25
 
 
 def test_a_requests_life_is_a_short_walk(tmp_path: Path) -> None:

@@ -6,6 +6,10 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
+from batchpond import Lake
+from batchpond.errors import ExitCode
 from tests.rigs.fake_openai import fake_openai
 from tests.rigs.program import STUDY, N, Program
 
@@ -32,4 +36,25 @@ def test_a_lost_lake_is_not_bought_again_but_made_again(tmp_path: Path) -> None:
         assert [found["fate"] for found in report["batches"]] == ["taken_in"] * 2
         assert (report["n_requests"], report["n_answered"]) == (N, N)
         assert program.rows(RESULTS) == before
+        assert len(account.batches) == 2
+
+
+def test_a_study_is_bought_anew_in_one_go_or_made_again_from_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`run --fresh` says what `submit --fresh` says; `Lake.recover` is the command."""
+    with fake_openai() as account:
+        program = Program(tmp_path, account.url)
+        program.prepare()
+        program.submit()
+        program.sync()
+        shutil.rmtree(tmp_path / "lake")
+        assert program.run("run", "study.toml", "--yes").returncode == ExitCode.ATTENTION
+        assert len(account.batches) == 1
+        for name, value in program.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.chdir(tmp_path)
+        report = Lake("other").recover("study.toml")
+        assert (report.n_requests, report.n_answered, len(account.batches)) == (N, N, 1)
+        assert program.run("run", "study.toml", "--yes", "--fresh", "--interval", "1").returncode == 0
         assert len(account.batches) == 2

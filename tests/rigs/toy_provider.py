@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from batchpond.errors import UsageError
-from batchpond.model import FileRole, Response, ResponseStatus
+from batchpond.model import FileRole, Mode, Response, ResponseStatus
 from batchpond.providers.base import BuiltBody, Descriptor, ModelSettings
 
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
@@ -25,7 +25,6 @@ class ToyModule:
             base_url_env="TOY_BASE_URL",
             key_env=("TOY_API_KEY",),
             endpoints=(CHAT, RESPONSES),
-            default_endpoint=CHAT,
             max_requests=max_requests,
             max_bytes=max_bytes,
             list_page_size=100,
@@ -34,7 +33,7 @@ class ToyModule:
             results_retention_days=30,
             has_token=True,
             caveats=("answers are toys",),
-            notes=(),
+            modes=(Mode.BATCH, Mode.FILES),
         )
 
     def endpoint_for(self, model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG002

@@ -12,11 +12,15 @@ from datetime import UTC, datetime
 
 import click
 
-from batchpond.cli.formats import json_text
+from batchpond.cli.formats import age, json_text
 from batchpond.errors import ExitCode, UsageError
+from batchpond.progress import Work
 from batchpond.text import escape
 
 HEARTBEAT_S = 60.0
+METER_FROM_S = 1.0
+METER_EVERY_S = 0.2
+METER_LOG_EVERY_S = 30.0
 _COLORS = {"error": "red", "warning": "yellow", "hint": "cyan", "note": "green", "safe": "green"}
 
 
@@ -141,3 +145,40 @@ class Diagnostics:
         except OSError:
             # A log on a full disk or a terminal that is gone must not stop a pass that has things to record.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+@dataclass
+class Meter:
+    """Says how far work is that takes longer than a moment: a living line on a terminal, a line now and then elsewhere.
+
+    Of works within works it is the innermost that is shown.
+    """
+
+    diagnostics: Diagnostics
+    _since_s: dict[Work, float] = field(default_factory=dict, init=False)
+    _shown_s: float = field(default=float("-inf"), init=False)
+
+    def moved(self, work: Work) -> None:
+        """Show it, unless that was just now."""
+        now_s = time.monotonic()
+        took_s = now_s - self._since_s.setdefault(work, now_s)
+        is_terminal = self.diagnostics.is_terminal
+        every_s, from_s = (METER_EVERY_S, METER_FROM_S) if is_terminal else (METER_LOG_EVERY_S, METER_LOG_EVERY_S)
+        if took_s >= from_s and now_s - self._shown_s >= every_s:
+            self._shown_s = now_s
+            self.diagnostics.progress(meter_text(work, took_s))
+
+    def ended(self, work: Work) -> None:
+        """Take its line away."""
+        self._since_s.pop(work, None)
+        self.diagnostics.end_progress()
+
+
+def meter_text(work: Work, took_s: float) -> str:
+    """Return one line on work under way: done of total, rate, time left."""
+    of = "" if work.n_total is None else f" of {work.n_total:,}"
+    per_s = work.n_done / max(took_s, 1e-9)
+    text = f"{work.what}: {work.n_done:,}{of} {work.unit}, {per_s:,.{0 if per_s >= 10 else 1}f}/s"
+    if work.n_total is None or not work.n_done:
+        return text
+    return f"{text}, {age(max(0, work.n_total - work.n_done) / per_s)} left"

@@ -23,10 +23,11 @@ import click
 
 from batchpond import __version__
 from batchpond.cli import linear_algebra
-from batchpond.cli.diagnostics import Diagnostics
+from batchpond.cli.diagnostics import Diagnostics, Meter
 from batchpond.cli.formats import Format
 from batchpond.cli.output import ReaderGoneError
 from batchpond.errors import BatchpondError, ExitCode, LakeWarning
+from batchpond.progress import heard_by
 
 if TYPE_CHECKING:
     from batchpond.lake.store import Store
@@ -38,12 +39,12 @@ DEFAULT_LAKE = Path("lake")
 COMMANDS = (
     "init", "demo", "keys", "templates", "run", "plan", "submit", "live", "sync", "status", "retry", "cancel",
     "resolve", "adopt", "recover", "query", "views", "results", "rank", "report", "export", "import", "audit", "doctor",
-    "tidy", "simulate",
+    "reread", "tidy", "simulate",
 )  # fmt: skip
 # The commands that stand in the file of another one, to which they belong, under their own names.
 TOGETHER = {
     "retry": "submit", "views": "query", "results": "query", "templates": "init", "keys": "doctor",
-    "audit": "status", "tidy": "cancel",
+    "audit": "status", "tidy": "cancel", "reread": "resolve",
 }  # fmt: skip
 JSON_FLAGS = ("--json", "--format json", "--format=json", "--format jsonl", "--format=jsonl")
 SAFE_TO_STOP = (
@@ -298,7 +299,8 @@ def run(arguments: Sequence[str] | None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     invocation = Invocation()
     invocation.diagnostics.is_json = _wants_json(arguments)
-    with Interrupts(f"error: {SAFE_TO_STOP}") as interrupts, _lake_warnings(invocation.diagnostics) as warned:
+    heard = heard_by(Meter(invocation.diagnostics))
+    with Interrupts(f"error: {SAFE_TO_STOP}") as interrupts, _lake_warnings(invocation.diagnostics) as warned, heard:
         try:
             result = root.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False, obj=invocation)
             invocation.diagnostics.end_progress()

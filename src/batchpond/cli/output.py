@@ -11,6 +11,8 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
 from typing import IO, TYPE_CHECKING, Any
 
 from batchpond.cli import formats
@@ -20,6 +22,8 @@ from batchpond.text import escape
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from batchpond.views.read import Rows
 
 SPOOL_BYTES = 8 << 20
 
@@ -41,13 +45,46 @@ def _stdout() -> Iterator[IO[bytes]]:
         raise
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is to be printed, complete, and how many rows a terminal table had to leave out."""
+
+    content: IO[bytes]
+    n_left_out: int = 0
+
+
+def show(prepared: Prepared) -> int:
+    """Print it; returns how many rows were left out."""
+    with prepared.content as content, _stdout() as stream:
+        content.seek(0)
+        shutil.copyfileobj(content, stream)
+    return prepared.n_left_out
+
+
 def _emit(chunks: Iterable[str]) -> None:
-    with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
+    show(Prepared(_spooled(chunks)))
+
+
+def _spooled(chunks: Iterable[str]) -> IO[bytes]:
+    spool = _spool()
+    with _given_up(spool):
         for chunk in chunks:
             spool.write(chunk.encode())
-        spool.seek(0)
-        with _stdout() as stream:
-            shutil.copyfileobj(spool, stream)
+    return spool
+
+
+def _spool() -> IO[bytes]:
+    return tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES)
+
+
+@contextmanager
+def _given_up(spool: IO[bytes]) -> Iterator[None]:
+    """Close what cannot be completed."""
+    try:
+        yield
+    except BaseException:
+        spool.close()
+        raise
 
 
 def is_terminal() -> bool:
@@ -82,28 +119,38 @@ def line(value: Any) -> None:
 
 def records(names: Sequence[str], rows: Iterable[Row], form: Format, *, has_color: bool = False) -> int:
     """Print Python rows; returns how many rows a terminal table had to leave out."""
+    return show(_records(names, rows, form, has_color=has_color))
+
+
+def _records(names: Sequence[str], rows: Iterable[Row], form: Format, *, has_color: bool) -> Prepared:
     if form is Format.PARQUET:
         import pyarrow as pa
 
         table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
-        _parquet(table.schema, table.to_batches())
-        return 0
+        return Prepared(_parquet(table.schema, table.to_batches()))
     names = formats.unique_names(names)
     if form is Format.TABLE and is_terminal():
         return _terminal_table(names, rows, has_color=has_color)
-    _emit(_chunks(names, rows, form))
-    return 0
+    return Prepared(_spooled(_chunks(names, rows, form)))
 
 
-def table(data: pa.Table | pa.RecordBatchReader, form: Format, *, has_color: bool = False) -> int:
-    """Print an Arrow table or stream; returns how many rows a terminal table had to leave out."""
+def table(data: Rows | pa.Table | pa.RecordBatchReader, form: Format, *, has_color: bool = False) -> int:
+    """Print rows that a query returned; returns how many a terminal table had to leave out."""
+    return show(prepared(data, form, has_color=has_color))
+
+
+def prepared(data: Rows | pa.Table | pa.RecordBatchReader, form: Format, *, has_color: bool = False) -> Prepared:
+    """Take in all rows that a query returns, without printing any."""
+    from batchpond.views.read import Rows  # loads DuckDB, which has made these rows
+
+    if isinstance(data, Rows):
+        return _records(data.names, chain.from_iterable(data.batches), form, has_color=has_color)
     import pyarrow as pa
 
     batches = data.to_batches(max_chunksize=10_000) if isinstance(data, pa.Table) else data
     if form is Format.PARQUET:
-        _parquet(data.schema, batches)
-        return 0
-    return records(data.schema.names, formats.arrow_rows(batches), form, has_color=has_color)
+        return Prepared(_parquet(data.schema, batches))
+    return _records(data.schema.names, formats.arrow_rows(batches), form, has_color=has_color)
 
 
 def _chunks(names: Sequence[str], rows: Iterable[Row], form: Format) -> Iterator[str]:
@@ -122,7 +169,7 @@ def _chunks(names: Sequence[str], rows: Iterable[Row], form: Format) -> Iterator
             raise AssertionError("parquet is bytes, not text")
 
 
-def _terminal_table(names: Sequence[str], rows: Iterable[Row], *, has_color: bool) -> int:
+def _terminal_table(names: Sequence[str], rows: Iterable[Row], *, has_color: bool) -> Prepared:
     shown: list[Row] = []
     n_left_out = 0
     for row in rows:
@@ -130,11 +177,10 @@ def _terminal_table(names: Sequence[str], rows: Iterable[Row], *, has_color: boo
             shown.append(row)
         else:
             n_left_out += 1
-    _emit(formats.terminal_lines(names, shown, width(), has_color=has_color))
-    return n_left_out
+    return Prepared(_spooled(formats.terminal_lines(names, shown, width(), has_color=has_color)), n_left_out)
 
 
-def _parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+def _parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> IO[bytes]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -143,7 +189,8 @@ def _parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
             "Parquet is not for a terminal", hint="send it to a file: `... --format parquet > out.parquet`"
         )
     names = formats.unique_names(schema.names)
-    with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
+    spool = _spool()
+    with _given_up(spool):
         try:
             with pq.ParquetWriter(spool, _renamed(schema, names), compression="zstd") as writer:
                 for batch in batches:
@@ -152,9 +199,7 @@ def _parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
             raise UsageError(
                 f"Parquet cannot hold a column of this result: {error}", hint="cast it to VARCHAR in the query"
             ) from None
-        spool.seek(0)
-        with _stdout() as stream:
-            shutil.copyfileobj(spool, stream)
+    return spool
 
 
 def _renamed(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:

@@ -46,10 +46,10 @@ def command(invocation: Invocation, sql: str, timeout_s: float, form: Format) ->
         sql = _standard_input()
     if views.is_view(sql):
         sql = f'select * from "{sql}"'  # a name from our own list
-    with _bounded(invocation, timeout_s):
-        rows = views.run_query(store.path, sql, timeout_s=timeout_s)
-    n_left_out = output.table(rows, form, has_color=invocation.color_stdout())
-    invocation.note_left_out(n_left_out)
+    opened = views.shown_query(store.path, sql, timeout_s=timeout_s, is_arrow=form is Format.PARQUET)
+    with _bounded(invocation, timeout_s), opened as rows:
+        prepared = output.prepared(rows, form, has_color=invocation.color_stdout())
+    invocation.note_left_out(output.show(prepared))
 
 
 @contextmanager
@@ -160,14 +160,15 @@ def results(invocation: Invocation, study: str | None, limit: int | None, all_co
 
     Rows stream, so a study of any size fits. A request without an answer yet is a row too.
     """
-    from batchpond.views.read import stream
+    from batchpond.views.read import answer, arrow, stream
 
     store = invocation.store()
     is_short = form is Format.TABLE and output.is_terminal() and not all_columns
     columns = _terminal_columns() if is_short else None
-    with stream(store.path, "results", columns=columns, study=study, order=ORDER, limit=limit) as rows:
-        n_left_out = output.table(rows, form, has_color=invocation.color_stdout())
-    invocation.note_left_out(n_left_out)
+    read = arrow if form is Format.PARQUET else answer
+    with stream(store.path, "results", read, columns=columns, study=study, order=ORDER, limit=limit) as rows:
+        prepared = output.prepared(rows, form, has_color=invocation.color_stdout())
+    invocation.note_left_out(output.show(prepared))
 
 
 def _terminal_columns() -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 @yes_option
 @submit.max_cost_option
 @submit.limit_option
+@submit.fresh_option
 @sync.interval_option("Wait")
 @sync.timeout_option("Stop")
 @json_option
@@ -46,6 +48,7 @@ def command(
     is_yes: bool,
     max_cost_usd: float | None,
     limit: int | None,
+    is_fresh: bool,
     interval_s: float,
     timeout_s: float,
     is_json: bool,
@@ -64,9 +67,8 @@ def command(
     planned = plan_study(Store.init(invocation.lake_path), study_files.load(study))
     if not is_json:
         invocation.diagnostics.say("\n".join(plan.report_lines(planned)))
-    submitted = _submitted(
-        invocation, planned.study, max_cost_usd=max_cost_usd, limit=limit, is_yes=is_yes, is_json=is_json
-    )
+    confirm = submit.asked(invocation, planned.study, is_yes=is_yes, is_json=is_json, is_fresh=is_fresh)
+    submitted = _submitted(invocation, planned.study, confirm, max_cost_usd=max_cost_usd, limit=limit)
     total, report = _waited_for(invocation, planned.study, interval_s, deadline_s)
     sync.conclude(invocation.diagnostics, total, report)
     if is_json:
@@ -78,20 +80,20 @@ def command(
 
 
 def _submitted(
-    invocation: Invocation, study: str, *, max_cost_usd: float | None, limit: int | None, is_yes: bool, is_json: bool
+    invocation: Invocation,
+    study: str,
+    confirm: Callable[[SubmitPreview], bool],
+    *,
+    max_cost_usd: float | None,
+    limit: int | None,
 ) -> SubmitReport:
     """Send what is due of a study that nobody has approved yet; raises UsageError where that is declined."""
     from batchpond.run.submit import submit as send
 
     diagnostics = invocation.diagnostics
-
-    def confirm(preview: SubmitPreview) -> bool:
-        return submit.is_confirmed(diagnostics, preview, "" if is_json else submit.preview_text(preview), is_yes=is_yes)
-
-    store = invocation.store()
-    with providers(store) as connected:
+    with providers(invocation.store()) as connected:
         report = send(
-            store,
+            invocation.store(),
             study,
             max_cost_usd=max_cost_usd,
             limit=limit,

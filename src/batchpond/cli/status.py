@@ -46,18 +46,21 @@ def command(
     Reads only the lake: `batchpond sync` brings it up to date. Exit code 3 when an attempt
     needs a decision.
     """
-    from batchpond.lake.attempts import fold
-    from batchpond.lake.events import EventLog
-    from batchpond.views.read import rows
+    from batchpond.views.read import Ask, rows_of_all
 
     if is_batches and is_stages:
         raise UsageError("--batches and --stages each ask for other rows", hint="give one of them")
     store = invocation.store()
-    models = rows(store.path, "report_status", order=("study", "provider", "request_model"), study=study)
     shown = "" if is_batches else "is_in_flight OR needs_attention"  # what is settled may be without number
-    batches = rows(store.path, "batches", order=("study", "intended_at", "attempt_id"), study=study, where=shown)
+    asks = [
+        Ask("report_status", ("study", "provider", "request_model")),
+        Ask("batches", ("study", "intended_at", "attempt_id"), shown),
+        Ask("events", ("ord",), "kind = 'round'"),
+    ]
+    models, batches, rounds = rows_of_all(store.path, asks, study)
     live = [b for b in batches if b["is_in_flight"] or b["needs_attention"]]
-    lake_state = fold(EventLog(store).events)
+    n_failed = sum(m["n_failed"] + m["n_missing"] for m in models)
+    lake_state = _folded(store) if live or rounds or n_failed else None
     found = _stages(store, lake_state, study)
     color = invocation.color_stdout()
     if is_batches:
@@ -74,8 +77,9 @@ def command(
         names = list(models[0]) if models else ["study"]
         output.records(names, [tuple(m.values()) for m in models], form)
     _remark(invocation, models, live)
-    is_any_concern = _remark_concerns(invocation, lake_state, study)
-    _remark_failures(invocation, store, lake_state, models)
+    is_any_concern = lake_state is not None and bool(live) and _remark_concerns(invocation, lake_state, study)
+    if lake_state and n_failed:
+        _remark_failures(invocation, store, lake_state, models, n_failed)
     _remark_stages(invocation, found)
     return ExitCode.ATTENTION if is_any_concern else _exit_code(models, live, is_exit_code=is_exit_code)
 
@@ -101,8 +105,16 @@ def _show(models: list[dict[str, Any]], live: list[dict[str, Any]], *, has_color
         output.records(BATCH_HEADS[skipped:], batches, Format.TABLE, has_color=has_color)
 
 
-def _stages(store: Store, lake_state: LakeState, study: str | None) -> list[StageStatus]:
-    if not lake_state.rounds:
+def _folded(store: Store) -> LakeState:
+    """Return what all events come to; what does it is loaded only where they say more than the views."""
+    from batchpond.lake.attempts import fold
+    from batchpond.lake.events import EventLog
+
+    return fold(EventLog(store).events)
+
+
+def _stages(store: Store, lake_state: LakeState | None, study: str | None) -> list[StageStatus]:
+    if lake_state is None or not lake_state.rounds:
         return []
     from batchpond.run.stages import stages
 
@@ -206,11 +218,10 @@ def _remark_concerns(invocation: Invocation, lake_state: LakeState, study: str |
     return bool(found)
 
 
-def _remark_failures(invocation: Invocation, store: Store, lake_state: LakeState, models: list[dict[str, Any]]) -> None:
+def _remark_failures(
+    invocation: Invocation, store: Store, lake_state: LakeState, models: list[dict[str, Any]], n_failed: int
+) -> None:
     """Say what stays failed, and what to do about each kind of it."""
-    n_failed = sum(m["n_failed"] + m["n_missing"] for m in models)
-    if not n_failed:
-        return
     from batchpond.run.told import failures
 
     invocation.diagnostics.note(

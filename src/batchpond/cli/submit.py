@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,6 +42,10 @@ limit_option = click.option(
     help="A stable sample of N requests first; the rest can follow later.",
 )  # fmt: skip
 
+fresh_option = click.option(
+    "--fresh", "is_fresh", is_flag=True, help="Buy it even if the account has it from another lake; not asked again.",
+)  # fmt: skip
+
 
 @pond_command(
     "submit",
@@ -54,8 +59,7 @@ limit_option = click.option(
 @max_cost_option
 @limit_option
 @click.option("--again", is_flag=True, help="Ask what was asked before once more; it is paid once more, too.")
-@click.option("--fresh", "is_fresh", is_flag=True,
-              help="Buy it even if the account has it from another lake; not asked again.")  # fmt: skip
+@fresh_option
 @json_option
 @pass_invocation
 def command(
@@ -78,17 +82,10 @@ def command(
     of models of mode `files` are put into a folder, which is then named.
     """
     from batchpond.plan.versions import Again
-    from batchpond.run import look
     from batchpond.run.submit import submit
 
     diagnostics = invocation.diagnostics
     store = invocation.store()
-
-    def confirm(preview: SubmitPreview) -> bool:
-        is_agreed = is_confirmed(diagnostics, preview, "" if is_json else preview_text(preview), is_yes=is_yes)
-        if is_agreed and is_fresh:
-            look.waive(store, study)
-        return is_agreed
 
     with providers(store) as connected:
         report = submit(
@@ -96,7 +93,7 @@ def command(
             study,
             max_cost_usd=max_cost_usd,
             limit=limit,
-            confirm=None if dry_run else confirm,
+            confirm=None if dry_run else asked(invocation, study, is_yes=is_yes, is_json=is_json, is_fresh=is_fresh),
             providers=connected,
             on_note=lambda note: show_note(diagnostics, note),
             again=Again() if again else None,
@@ -109,6 +106,23 @@ def command(
         output.text(preview_text(report.preview))
     _conclude(diagnostics, report, dry_run=dry_run)
     return report.exit_code
+
+
+def asked(
+    invocation: Invocation, study: str, *, is_yes: bool, is_json: bool, is_fresh: bool
+) -> Callable[[SubmitPreview], bool]:
+    """Return what asks whether a preview may be sent and, where it may be bought anew, records that."""
+
+    def confirm(preview: SubmitPreview) -> bool:
+        text = "" if is_json else preview_text(preview)
+        is_agreed = is_confirmed(invocation.diagnostics, preview, text, is_yes=is_yes)
+        if is_agreed and is_fresh:
+            from batchpond.run.strangers import waive
+
+            waive(invocation.store(), study)
+        return is_agreed
+
+    return confirm
 
 
 def is_confirmed(diagnostics: Diagnostics, preview: SubmitPreview, text: str, *, is_yes: bool) -> bool:

@@ -13,7 +13,7 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.diagnostics import Diagnostics
-from batchpond.cli.formats import age, plural
+from batchpond.cli.formats import age, plural, usd
 from batchpond.cli.frame import (
     Invocation,
     counts_document,
@@ -26,6 +26,7 @@ from batchpond.cli.frame import (
     show_note,
 )
 from batchpond.errors import BusyError, ExitCode, UsageError
+from batchpond.model import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,11 +137,28 @@ def passes(invocation: Invocation, watch: Watch) -> tuple[Counts, SyncReport]:
         if not (watch.is_on and report.n_pending and left_s > 0):
             diagnostics.end_progress()
             return total, report
-        diagnostics.progress(
-            f"{plural(report.n_pending, 'batch')} pending, {total.n_verified:,} verified, "
-            f"{total.n_lines:,} lines in; next look every {age(watch.interval_s)}"
-        )
-        time.sleep(min(watch.interval_s, left_s))
+        pending = f"{plural(report.n_pending, 'batch')} pending{_standing(store)}"
+        _wait(diagnostics, f"{pending}; {total.n_lines:,} lines in", min(watch.interval_s, left_s))
+
+
+def _standing(store: Store) -> str:
+    """Return how far the batches are that are under way, by the providers' counts, and what answers have cost."""
+    from batchpond.views.read import Ask, rows_of_all
+
+    asks = [Ask("batches", ("attempt_id",), "is_in_flight"), Ask("costs", ("study",), "cost_usd IS NOT NULL")]
+    batches, costs = rows_of_all(store.path, asks)
+    n_completed, n_requests = (sum(row[name] or 0 for row in batches) for name in ("n_completed", "n_requests"))
+    paid = [row["cost_usd"] for row in costs if row["origin"] != Origin.SIMULATED]
+    money = f", {usd(sum(paid))} so far" if paid else ""
+    return (f" with {n_completed:,} of {n_requests:,} requests done" if n_requests else "") + money
+
+
+def _wait(diagnostics: Diagnostics, text: str, wait_s: float) -> None:
+    """Wait for the next look; a terminal counts the time down."""
+    until_s = time.monotonic() + wait_s
+    while (left_s := until_s - time.monotonic()) > 0:
+        diagnostics.progress(f"{text}; next look in {age(left_s)}")
+        time.sleep(min(1.0, left_s) if diagnostics.is_terminal else left_s)
 
 
 def _one_pass(diagnostics: Diagnostics, watch: Watch, deadline_s: float, store: Store) -> SyncReport:

@@ -367,6 +367,7 @@ class LakeState:
     shards: dict[str, records.Sharded] = field(default_factory=dict)
     approvals: dict[str, records.Approval] = field(default_factory=dict)
     current_versions: dict[str, str] = field(default_factory=dict)
+    readers: dict[str, int] = field(default_factory=dict)
     by_shard: dict[str, list[str]] = field(default_factory=dict)
     batch_ids: set[str] = field(default_factory=set)
     voided: set[str] = field(default_factory=set)
@@ -418,6 +419,7 @@ class LakeState:
                 self._know_batch(event)
             case records.Planned():
                 self.current_versions[event.study] = event.study_version
+                self.readers[event.study] = event.reader or 1
             case records.Rounds():
                 self.rounds[event.study_version] = event
             case records.Approval():

@@ -23,12 +23,14 @@ from batchpond.lake.records import Asked
 from batchpond.lake.schemas import RAW, REQUESTS, SHARD_REQUESTS
 from batchpond.lake.store import Store, read_rows
 from batchpond.model import FileRole
+from batchpond.progress import each
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _BATCH_ROWS = 4_096
 _BUFFER_BYTES = 1 << 20
+TOLD_EVERY = 256
 
 
 class LineBuilder(Protocol):
@@ -90,7 +92,8 @@ def build_payload(store: Store, module: LineBuilder, asked: Asked, attempt_id: s
     disk.write_private(staged, b"")
     try:
         with staged.open("r+b", buffering=_BUFFER_BYTES) as out:
-            for request_id, body in bodies(lines):
+            n_lines = len(lines.request_ids)
+            for request_id, body in each(bodies(lines), "writing a batch", "requests", n_lines, every=TOLD_EVERY):
                 out.write(module.payload_line(ids.custom_id(attempt_id, request_id), asked.endpoint, body))
                 out.write(b"\n")
             out.flush()

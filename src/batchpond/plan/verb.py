@@ -48,6 +48,7 @@ from batchpond.plan.rounds.rounds import (
 from batchpond.providers import registry
 from batchpond.study.prices import Prices
 from batchpond.study.spec import StagedStudy, Study
+from batchpond.tasks.base import READER
 from batchpond.views import refresh
 
 _SQL_TIMEOUT_S: Final = 600.0  # the work on its rows included
@@ -157,14 +158,18 @@ def _n_pairs(stages: Sequence[StageDraft]) -> tuple[int, int] | tuple[None, None
 
 
 def _make_newest(store: Store, log: EventLog, draft: Draft) -> bool:
-    """Record that this version is the study's newest, unless it is already; return whether it was recorded."""
+    """Record that this version is the study's newest, unless it is already; return whether it was recorded.
+
+    A study goes on with the reader that it has, a new one has the newest.
+    """
     study, version = draft.study.name, draft.version
     if draft.has_rounds and version not in fold(log.events).rounds:
         log.append(round_event(store, study, version, INCOMPLETE, {}))
     planned = [event for event in log.events if isinstance(event, Planned) and event.study == study]
-    if planned and max(planned, key=lambda event: event.ord).study_version == version:
+    last = max(planned, key=lambda event: event.ord, default=None)
+    if last and last.study_version == version:
         return False
-    log.append(Planned(study=study, study_version=version))
+    log.append(Planned(study=study, study_version=version, reader=last.reader if last else READER))
     return True
 
 

@@ -28,6 +28,7 @@ from batchpond.lake.tables import literal, quoted
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
 from batchpond.plan.blocks import BLOCK_ROWS, AskBlocks, Block, Grid, Round, grid_blocks, plan_table, requests_table
 from batchpond.plan.items import Item
+from batchpond.progress import Work
 from batchpond.study.spec import StageSpec
 from batchpond.tasks.templates import Rubric
 
@@ -263,12 +264,20 @@ def publish(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, a
         Spool(store, ITEMS, ITEM_FILE_ROWS) as items,
     ):
         inputs = _Inputs(items)
-        for block in _blocks(found, asked, inputs):
-            block.check()
-            requests.add(requests_table(block))
-            plan.add(plan_table(found, block))
+        with Work(f"planning {found.stage.name}", "requests", _n_rows(found, asked)) as work:
+            for block in _blocks(found, asked, inputs):
+                block.check()
+                requests.add(requests_table(block))
+                plan.add(plan_table(found, block))
+                work.add(len(block.request_ids))
         inputs.spool()
         return _settle(store, connection, found, (requests, plan, items), inputs.rubrics.values())
+
+
+def _n_rows(found: Round, asked: Grid | Iterable[Ask]) -> int | None:
+    """Return how many requests there will be, where that is known before they are made."""
+    n_cells = len(found.configs) * len(found.stage.templates)
+    return len(asked) * n_cells if isinstance(asked, Grid) else None
 
 
 def _blocks(found: Round, asked: Grid | Iterable[Ask], inputs: _Inputs) -> Iterator[Block]:

@@ -5,12 +5,14 @@ A provider module knows its wire format and nothing of the lake, SQL or the comm
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from batchpond.errors import ProviderError
 from batchpond.model import (
     BatchPage,
     CreateAnswer,
@@ -23,10 +25,6 @@ from batchpond.model import (
     RemoteFile,
     Response,
 )
-
-
-def _without_table(model: str) -> None:
-    """Return None: nothing is known of a provider's models, so none is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +60,21 @@ class Descriptor:
     base_url_env: str
     key_env: tuple[str, ...]
     endpoints: tuple[str, ...]
-    default_endpoint: str
-    max_requests: int
-    max_bytes: int
-    list_page_size: int
-    create_deadline_s: float
-    settle_s: float
-    results_retention_days: int
-    has_token: bool
-    caveats: tuple[str, ...]
-    notes: tuple[str, ...]
+    max_requests: int = 0
+    max_bytes: int = 0
+    list_page_size: int = 0
+    create_deadline_s: float = 0.0
+    settle_s: float = 0.0
+    results_retention_days: int = 0
+    has_token: bool = True
+    caveats: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     requeue_codes: tuple[str, ...] = ()
     takes_files: bool = True
     has_row_per_request: bool = False
     input_retention_s: float | None = None
     has_known_retention: bool = False
-    modes: tuple[Mode, ...] = (Mode.BATCH, Mode.FILES)
+    modes: tuple[Mode, ...] = (Mode.BATCH, Mode.LIVE, Mode.FILES)
     is_free: bool = False
     live_concurrency: int = 16
     is_one_model_at_a_time: bool = False
@@ -95,24 +92,17 @@ class Descriptor:
     scope_headers: tuple[str, ...] = ()
     price_name: str | None = None
     batch_id_prefix: str | None = None
-    nearest: Callable[[str], tuple[str, ...] | None] = _without_table
+    nearest: Callable[[str], tuple[str, ...] | None] = lambda _: None
+
+    @property
+    def default_endpoint(self) -> str:
+        """The endpoint that is asked where nothing speaks for another: the first."""
+        return self.endpoints[0]
 
     @property
     def is_opaque(self) -> bool:
         """Whether nothing at the provider names an attempt before its results do: no token, no input file."""
         return not (self.has_token or self.takes_files)
-
-
-def live_descriptor(
-    name: str, base_url: str, base_url_env: str, key_env: tuple[str, ...], endpoint: str, **more: Any
-) -> Descriptor:
-    """Return the descriptor of a provider that takes live calls alone: it has room for no batch."""
-    names = {"name": name, "default_base_url": base_url, "base_url_env": base_url_env, "key_env": key_env}
-    no_batches = {"max_requests": 0, "max_bytes": 0, "list_page_size": 0, "results_retention_days": 0}
-    no_waits = {"create_deadline_s": 0.0, "settle_s": 0.0, "has_token": True}
-    only = {"endpoints": (endpoint,), "default_endpoint": endpoint, "modes": (Mode.LIVE,), "caveats": (), "notes": ()}
-    fields: dict[str, Any] = names | no_batches | no_waits | only | more
-    return Descriptor(**fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,79 +200,78 @@ class LiveStart:
     is_simulated: bool
 
 
-class BatchProvider(Protocol):
+class BatchProvider(ABC):
     """The client of one provider's batch API, bound to one key and base URL.
 
     No method retries `create`; the others may be called again safely. Each raises
-    `AccessError` when the key is refused and `ProviderError` when permitted retries end.
+    `AccessError` when the key is refused and `ProviderError` when permitted retries end. What is not abstract holds
+    where requests travel inside the create call and nothing can be looked up by its token.
     """
 
-    @property
-    def descriptor(self) -> Descriptor:
-        """The provider's limits and caveats."""
-        ...
+    descriptor: Descriptor
 
     @property
+    @abstractmethod
     def host(self) -> str:
         """The host that the key is bound to."""
-        ...
 
     @property
+    @abstractmethod
     def is_loopback(self) -> bool:
         """Whether the base URL is on this machine, that is, a simulator."""
-        ...
 
-    def upload(self, path: Path, filename: str) -> RemoteFile:
-        """Upload a payload; safe to repeat."""
-        ...
-
+    @abstractmethod
     def close(self) -> None:
         """Close all connections."""
-        ...
 
-    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
+    def upload(self, path: Path, filename: str) -> RemoteFile:  # noqa: ARG002
+        """Upload a payload; safe to repeat."""
+        raise ProviderError(f"{self.descriptor.name} takes no batch files; {filename} was not uploaded")
+
+    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:  # noqa: ARG002
         """Return the uploaded files of that name."""
-        ...
+        return []
 
-    def drop_upload(self, file_id: str) -> bool:
+    def drop_upload(self, file_id: str) -> bool:  # noqa: ARG002
         """Delete an uploaded payload; False where there was none."""
-        ...
+        return False
 
+    @abstractmethod
     def create(self, spec: CreateSpec) -> CreateAnswer:
         """Send exactly one POST and classify its answer; raises nothing for network faults."""
-        ...
 
+    @abstractmethod
     def list_page(self, cursor: str | None) -> BatchPage:
         """Return one page of the account's batches, newest first."""
-        ...
 
-    def find_batches(self, token: str) -> tuple[RemoteBatch, ...]:
+    def find_batches(self, token: str) -> tuple[RemoteBatch, ...]:  # noqa: ARG002
         """Return the batches that the provider itself finds by a token; none prove nothing."""
-        ...
+        return ()
 
+    @abstractmethod
     def get(self, batch_id: str) -> RemoteBatch | None:
         """Return a batch, or None on 404, which is not proof of loss."""
-        ...
 
+    @abstractmethod
     def cancel(self, batch_id: str) -> RemoteBatch | None:
         """Ask for cancellation; None when the provider says it is too late or unknown."""
-        ...
 
     def result_files(self, batch: RemoteBatch) -> tuple[tuple[FileRole, str], ...]:
         """Return the result files that a batch names, output first."""
-        ...
+        named = ((FileRole.OUTPUT, batch.output_file_id), (FileRole.ERROR, batch.error_file_id))
+        return tuple((role, file_id) for role, file_id in named if file_id)
 
+    @abstractmethod
     def download(self, file_id: str, path: Path) -> Download | None:
         """Stream a file's bytes to `path`; None on 404."""
-        ...
 
+    @abstractmethod
     def peek(self, file_id: str, max_bytes: int) -> bytes | None:
         """Return the first bytes of a result file; None on 404."""
-        ...
 
+    @abstractmethod
     def check(self) -> str:
         """Make one free call and return the scope (account) that the key belongs to."""
-        ...
 
 
 class ProviderModule(Protocol):
@@ -292,24 +281,18 @@ class ProviderModule(Protocol):
 
     def endpoint_for(self, model: str, include_thoughts: bool, temperature: float | None) -> str:
         """Return the endpoint to use where a study names none."""
-        ...
 
     def caveats(self, model: str) -> tuple[str, ...]:
         """Return what to know about one model before money is spent, besides the provider's caveats."""
-        ...
 
     def build_body(self, prompt: Prompt, settings: ModelSettings) -> BuiltBody:
         """Return the request body for a prompt; raises UsageError for what the model refuses."""
-        ...
 
     def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:
         """Return one line of a batch input file, without its line feed."""
-        ...
 
     def read_line(self, line: bytes, role: FileRole) -> Response:
         """Return a result line made uniform; total: any bytes give a Response."""
-        ...
 
     def read_answer(self, status_code: int, body: bytes) -> Response:
         """Return a live call's final answer made uniform, without a custom_id; total: any bytes give a Response."""
-        ...

@@ -7,7 +7,9 @@ import importlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from batchpond.clock import Clock, SystemClock
@@ -29,6 +31,11 @@ if TYPE_CHECKING:  # it brings the HTTP library, which a pass with nothing to as
 NAMES: Final = ("openai", "anthropic", "gemini", "vertex", "together")
 LIVE_ONLY: Final = ("ollama",)
 _COMPATIBLE: Final = "batchpond.providers.compatible.live"
+_PARTS: Final = {
+    "batch": ("DESCRIPTOR", "BATCH", "LIVE"),
+    "body": ("endpoint_for", "caveats", "build_body", "payload_line"),
+    "lines": ("read_line", "read_answer"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +147,19 @@ def _scope(name: str, clock: Clock | None, environ: Mapping[str, str]) -> str:
         live.close()
 
 
+@cache
 def _import(name: str) -> Any:
-    if name in NAMES:
-        return importlib.import_module(f"batchpond.providers.{name}.batch")
-    if name in LIVE_ONLY:
-        return importlib.import_module(f"batchpond.providers.{name}.live")
+    """Return what the modules of a provider's folder say of it, as one; raises UsageError for a name that is none.
+
+    A provider that says nothing of endpoints has one.
+    """
+    if name in NAMES or name in LIVE_ONLY:
+        parts = _PARTS if name in NAMES else {"live": [one for members in _PARTS.values() for one in members]}
+        found: dict[str, Any] = {"endpoint_for": lambda *_: found["DESCRIPTOR"].default_endpoint}
+        for part, members in parts.items():
+            module = importlib.import_module(f"batchpond.providers.{name}.{part}")
+            found |= {one: getattr(module, one) for one in members if hasattr(module, one)}
+        return SimpleNamespace(**found)
     compatible = importlib.import_module(_COMPATIBLE)
     if found := compatible.module_of(name):
         return found

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from batchpond.views.database import (
         TABLE_STAGE,
-        BadFile,
         ViewInfo,
         bad_files,
         build,
-        check_file,
         columns,
         connect,
         ddl,
@@ -24,7 +22,8 @@ if TYPE_CHECKING:
     )
     from batchpond.views.expressions import evaluate, why_not
     from batchpond.views.refresh import fingerprint
-    from batchpond.views.sandbox import run_query, stream_query
+    from batchpond.views.sandbox import run_query, shown_query, stream_query
+    from batchpond.views.sound import BadFile, check_file
 
 __all__ = [
     "TABLE_STAGE",
@@ -43,6 +42,7 @@ __all__ = [
     "is_view",
     "listed",
     "run_query",
+    "shown_query",
     "stream_query",
     "views",
     "why_not",
@@ -51,7 +51,8 @@ __all__ = [
 _HOMES: Final = {
     **dict.fromkeys(("evaluate", "why_not"), "expressions"),
     "fingerprint": "refresh",
-    **dict.fromkeys(("run_query", "stream_query"), "sandbox"),
+    **dict.fromkeys(("run_query", "shown_query", "stream_query"), "sandbox"),
+    **dict.fromkeys(("BadFile", "check_file"), "sound"),
 }
 
 

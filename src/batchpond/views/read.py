@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -21,12 +22,47 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+Reader = Callable[[duckdb.DuckDBPyConnection, str, Mapping[str, object] | None], _T]
+
 BATCH_ROWS = 10_000
 ROWS_MAX = 100_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # What DuckDB alone makes no value of without further packages, or of another type than Arrow does.
 _TIME: Final = "TIMESTAMP WITH TIME ZONE"
 _PLAIN: Final = {_TIME: "epoch_us({column})", "HUGEINT": "CAST({column} AS DECIMAL(38, 0))"}
+# What DuckDB alone makes the same values of as Arrow does.
+_NATIVE: Final = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "DOUBLE", "VARCHAR"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A query's rows as they come, in batches of plain Python values."""
+
+    names: list[str]
+    batches: Iterator[list[tuple[Any, ...]]]
+
+
+def answer(
+    connection: duckdb.DuckDBPyConnection,
+    sql: str,
+    values: Mapping[str, object] | None = None,
+    batch_rows: int = BATCH_ROWS,
+) -> Rows | pa.RecordBatchReader:
+    """Run a query and return its rows: where it can without Arrow, which takes as long to load as most queries run."""
+    ran = connection.execute(sql, values)
+    if {str(column[1]) for column in ran.description} <= _NATIVE:
+        return Rows([column[0] for column in ran.description], iter(lambda: ran.fetchmany(batch_rows), []))
+    return arrow(connection, sql, values, batch_rows)
+
+
+def arrow(
+    connection: duckdb.DuckDBPyConnection,
+    sql: str,
+    values: Mapping[str, object] | None = None,
+    batch_rows: int = BATCH_ROWS,
+) -> pa.RecordBatchReader:
+    """Run a query and return its rows as Arrow makes them."""
+    return connection.sql(sql, params=values).to_arrow_reader(batch_rows)
 
 
 _STUDIES_SHOWN_MAX = 20
@@ -63,58 +99,75 @@ def asked(
 def stream(
     lake_path: Path,
     view: str,
+    read: Reader[_T],
     *,
     columns: Sequence[str] | None = None,
     study: str | None = None,
-    where: str = "",
     order: Sequence[str] = (),
     limit: int | None = None,
-    batch_rows: int = BATCH_ROWS,
-) -> Iterator[pa.RecordBatchReader]:
-    """Open a view's rows, of one study or of all; raises LakeError when a file cannot be read.
+) -> Iterator[_T]:
+    """Open a view's rows, of one study or of all, as `arrow` or `answer`; LakeError when a file cannot be read."""
+    sql = _select(view, columns, study, "", order, limit)
+    with _opened(lake_path, view, study, lambda lens: read(lens, sql, _values(study))) as found:
+        yield found
 
-    `where` is a condition of our own on its columns, never a user's.
-    """
-    import pyarrow as pa
 
-    sql = _select(view, columns, study, where, order, limit)
-
-    def ask(connection: duckdb.DuckDBPyConnection) -> pa.RecordBatchReader:
+@contextmanager
+def _opened(
+    lake_path: Path, view: str, study: str | None, ask: Callable[[duckdb.DuckDBPyConnection], _T]
+) -> Iterator[_T]:
+    def checked(connection: duckdb.DuckDBPyConnection) -> _T:
         if study is not None:
             check_study(connection, study)
-        return connection.sql(sql, params=_values(study)).to_arrow_reader(batch_rows)
+        return ask(connection)
 
     try:
-        with asked(lake_path, ask) as reader:
-            yield reader
-    except (duckdb.Error, pa.ArrowException) as error:
+        with asked(lake_path, checked) as found:
+            yield found
+    except Exception as error:
+        import pyarrow as pa  # no reader without an error needs it here
+
+        if not isinstance(error, (duckdb.Error, pa.ArrowException)):
+            raise
         raise _unreadable(view, error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Which rows of a view are wanted, in which order; `where` is a condition of our own, never a user's."""
+
+    view: str
+    order: Sequence[str]
+    where: str = ""
 
 
 def rows(
     lake_path: Path, view: str, *, order: Sequence[str], study: str | None = None, where: str = ""
 ) -> list[dict[str, Any]]:
-    """Return a small view's rows in order; raises UsageError when there are more than a person can read.
+    """Return a small view's rows in order; raises as `rows_of_all` does."""
+    return rows_of_all(lake_path, [Ask(view, order, where)], study)[0]
 
-    Without Arrow, which takes longer to load than such a view to read.
+
+def rows_of_all(lake_path: Path, asks: Sequence[Ask], study: str | None = None) -> list[list[dict[str, Any]]]:
+    """Return small views' rows, all of one moment; raises UsageError when one has more than a person can read.
+
+    Without Arrow, which takes longer to load than such views to read.
     """
-    sql = _select(view, None, study, where, order, ROWS_MAX + 1)
-
-    def ask(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
-        if study is not None:
-            check_study(connection, study)
-        return _plain_rows(connection, sql, _values(study))
-
-    try:
-        with asked(lake_path, ask) as found:
-            pass
-    except duckdb.Error as error:
-        raise _unreadable(view, error) from error
-    if len(found) > ROWS_MAX:
-        raise UsageError(
-            f"view {view} has more than {ROWS_MAX:,} rows", hint=f"`batchpond query {view}` prints all of them"
-        )
+    with _opened(lake_path, ", ".join(ask.view for ask in asks), study, lambda lens: _all(lens, asks, study)) as found:
+        pass
+    for ask, its_rows in zip(asks, found, strict=True):
+        if len(its_rows) > ROWS_MAX:
+            raise UsageError(
+                f"view {ask.view} has more than {ROWS_MAX:,} rows", hint=f"`batchpond query {ask.view}` prints them"
+            )
     return found
+
+
+def _all(connection: duckdb.DuckDBPyConnection, asks: Sequence[Ask], study: str | None) -> list[list[dict[str, Any]]]:
+    return [
+        _plain_rows(connection, _select(ask.view, None, study, ask.where, ask.order, ROWS_MAX + 1), _values(study))
+        for ask in asks
+    ]
 
 
 def _select(

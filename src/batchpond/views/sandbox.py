@@ -13,11 +13,11 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import duckdb
 import orjson
@@ -29,11 +29,13 @@ from batchpond.views import read, refresh
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_T = TypeVar("_T")
+_Batch = TypeVar("_Batch", bound=Sized)
+
 TIMEOUT_S: Final = 60.0
 QUERY_MEMORY_LIMIT: Final = "1GB"
 ROWS_MAX: Final = 1_000_000
 SQL_CHARACTERS_MAX: Final = 300_000
-_ROWS_PER_BATCH: Final = 10_000
 
 _QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 _TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest", "json_each", "json_tree"})
@@ -63,7 +65,7 @@ def run_query(
     """
     import pyarrow as pa
 
-    with _asked(lake_path, sql, timeout_s, memory_limit) as reader:
+    with _asked(lake_path, sql, timeout_s, memory_limit, None, read.arrow) as reader:
         batches = list(_batches(reader, timeout_s, max_rows))
         return pa.Table.from_batches(batches, schema=reader.schema)
 
@@ -82,29 +84,55 @@ def stream_query(
     `values` are bound to the `$name`s in it. The time that the caller takes for the rows counts. Raises as
     `run_query` does, also between two batches.
     """
-    with _asked(lake_path, sql, timeout_s, memory_limit, values) as reader:
+    with _asked(lake_path, sql, timeout_s, memory_limit, values, read.arrow) as reader:
         yield from _batches(reader, timeout_s, max_rows)
 
 
 @contextmanager
+def shown_query(
+    lake_path: Path,
+    sql: str,
+    *,
+    is_arrow: bool,
+    timeout_s: float = TIMEOUT_S,
+    memory_limit: str = QUERY_MEMORY_LIMIT,
+    max_rows: int = ROWS_MAX,
+) -> Iterator[read.Rows | pa.RecordBatchReader]:
+    """Run one SELECT as `run_query` does and open its rows, as Arrow or as what is quicker; raises as that does."""
+    answer = read.arrow if is_arrow else read.answer
+    with _asked(lake_path, sql, timeout_s, memory_limit, None, answer) as found:
+        if isinstance(found, read.Rows):
+            yield read.Rows(found.names, _batches(found.batches, timeout_s, max_rows))
+        else:
+            import pyarrow as pa
+
+            yield pa.RecordBatchReader.from_batches(found.schema, _batches(found, timeout_s, max_rows))
+
+
+@contextmanager
 def _asked(
-    lake_path: Path, sql: str, timeout_s: float, memory_limit: str, values: Mapping[str, object] | None = None
-) -> Iterator[pa.RecordBatchReader]:
+    lake_path: Path,
+    sql: str,
+    timeout_s: float,
+    memory_limit: str,
+    values: Mapping[str, object] | None,
+    answer: read.Reader[_T],
+) -> Iterator[_T]:
     if len(sql) > SQL_CHARACTERS_MAX:
         raise UsageError(f"the query is longer than {SQL_CHARACTERS_MAX:,} characters", hint=_HINT_SELECT)
 
-    def ask(connection: duckdb.DuckDBPyConnection) -> tuple[duckdb.DuckDBPyConnection, pa.RecordBatchReader]:
+    def ask(connection: duckdb.DuckDBPyConnection) -> tuple[duckdb.DuckDBPyConnection, _T]:
         _lock_down(connection)
         with _deadline(connection, timeout_s):
             _check(connection, sql)
-            return connection, connection.sql(sql, params=values).to_arrow_reader(_ROWS_PER_BATCH)
+            return connection, answer(connection, sql, values)
 
     with (
         _translated(lake_path),
-        read.asked(lake_path, ask, memory_limit=memory_limit) as (connection, reader),
+        read.asked(lake_path, ask, memory_limit=memory_limit) as (connection, found),
         _deadline(connection, timeout_s),
     ):
-        yield reader
+        yield found
 
 
 def _lock_down(connection: duckdb.DuckDBPyConnection) -> None:
@@ -177,11 +205,11 @@ def _refuse(what: str) -> NoReturn:
     raise UsageError(f"this query is not allowed: {what}", hint=_HINT_SELECT)
 
 
-def _batches(reader: pa.RecordBatchReader, timeout_s: float, max_rows: int) -> Iterator[pa.RecordBatch]:
+def _batches(reader: Iterable[_Batch], timeout_s: float, max_rows: int) -> Iterator[_Batch]:
     ends_at = time.monotonic() + timeout_s
     n_rows = 0
     for batch in reader:
-        n_rows += batch.num_rows
+        n_rows += len(batch)
         if n_rows > max_rows:
             raise UsageError(
                 f"the query returns more than {max_rows:,} rows", hint="add LIMIT, or use `batchpond export`"

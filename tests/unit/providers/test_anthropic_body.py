@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from batchpond.errors import UsageError
-from batchpond.providers.anthropic.batch import (
-    DESCRIPTOR,
+from batchpond.providers.anthropic.batch import DESCRIPTOR
+from batchpond.providers.anthropic.body import (
+    BUDGETS,
+    FAMILIES,
     accepted_thinking,
     build_body,
     caveats,
     endpoint_for,
     payload_line,
 )
-from batchpond.providers.anthropic.models import BUDGETS, FAMILIES, family_of
 from batchpond.providers.base import ModelSettings
 
 NEW, OLD = DESCRIPTOR.endpoints
@@ -88,10 +89,10 @@ TABLE: dict[str, dict[str, dict[str, Any]]] = {
 
 def test_the_table_below_is_the_whole_table() -> None:
     """Every family is tested, each can be reached by name and date, and says where it is known from."""
-    assert [family.prefix for family in FAMILIES] == list(TABLE)
-    for family in FAMILIES:
-        assert family_of(family.prefix) is family
-        assert family_of(f"{family.prefix}-20251001") is family
+    assert [family.prefix for family in FAMILIES.rows] == list(TABLE)
+    for family in FAMILIES.rows:
+        assert FAMILIES.of(family.prefix) is family
+        assert FAMILIES.of(f"{family.prefix}-20251001") is family
         assert family.source
 
 
@@ -109,7 +110,7 @@ def test_each_thinking_word_becomes_its_parameters_or_is_refused(model: str, wor
     sent = body(model, thinking=word)
     assert {name: sent[name] for name in ("thinking", "output_config") if name in sent} == expected
     assert sent["max_tokens"] > expected.get("thinking", {}).get("budget_tokens", 0)
-    assert sent["max_tokens"] <= family_of(model).max_output_tokens
+    assert sent["max_tokens"] <= FAMILIES.of(model).max_output_tokens
 
 
 @pytest.mark.parametrize("model", TABLE)
@@ -117,14 +118,14 @@ def test_without_a_word_nothing_about_thinking_is_sent_but_room_is_left(model: s
     """The provider's default holds; where that is to think, the limit leaves room for it."""
     sent = body(model)
     assert not {"thinking", "output_config"} & set(sent)
-    effort = family_of(model).default_effort
+    effort = FAMILIES.of(model).default_effort
     assert sent["max_tokens"] == {None: 4_096, "medium": 16_384, "high": 32_768}[effort]
 
 
 @pytest.mark.parametrize("model", TABLE)
 def test_thoughts_are_asked_for_where_they_would_come_back_empty(model: str) -> None:
     """`display` is sent where the default hides them, never where thinking is off: then it is dropped."""
-    family = family_of(model)
+    family = FAMILIES.of(model)
     for word in (None, *family.words):
         built = build_body("Hi", settings(model, thinking=word, include_thoughts=True))
         is_on = word != "none" and (word is not None or family.thinks_by_default)
@@ -217,7 +218,7 @@ def test_an_output_format_of_the_study_stays_beside_the_effort() -> None:
 def test_unknown_models_are_sent_as_written_with_a_caveat() -> None:
     """A name outside the table is not refused, a newer minor version is not taken for an older one."""
     for model in ("claude-nova-9", "claude-opus-5-7", "claude-opus-4-55", "my-gateway/claude-opus-5"):
-        assert not family_of(model).is_known
+        assert not FAMILIES.of(model).is_known
         assert model in caveats(model)[0]
         assert body(model, thinking="max")["output_config"] == {"effort": "max"}
         assert body(model, thinking="4096")["thinking"]["budget_tokens"] == 4096

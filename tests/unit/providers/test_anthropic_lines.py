@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
-from batchpond.providers.anthropic.batch import read_line
+from batchpond.providers.anthropic.lines import read_line
 
 CID = "abcdefghij-abcdefghijklmnopqrst"
 USAGE = {

@@ -32,8 +32,9 @@ from batchpond.model import (
     Unclear,
 )
 from batchpond.providers import registry
-from batchpond.providers.anthropic.batch import DESCRIPTOR, Anthropic, build_body, payload_line, read_line
-from batchpond.providers.anthropic.models import FAMILIES
+from batchpond.providers.anthropic.batch import DESCRIPTOR, Anthropic
+from batchpond.providers.anthropic.body import FAMILIES, build_body, payload_line
+from batchpond.providers.anthropic.lines import read_line
 from batchpond.providers.base import ModelSettings
 from batchpond.providers.http.client import HttpClient, HttpError, HttpLimits, JsonStream
 from batchpond.text import Secret
@@ -423,7 +424,7 @@ def rows_of(wire: Anthropic, batch_id: str, path: Path) -> list[Response]:
 def test_every_body_of_the_thinking_table_is_accepted(tmp_path: Path, endpoint: str) -> None:
     """Family by word, with thoughts and a temperature wished for: the other side refuses none of them."""
     lines = []
-    for family in FAMILIES:
+    for family in FAMILIES.rows:
         words = (None, *family.words, *(("4096",) if family.takes_budget else ()))
         for number, word in enumerate(words):
             case = ModelSettings(family.prefix, endpoint, word, include_thoughts=True, temperature=0.5)

@@ -13,8 +13,7 @@ from batchpond.errors import AccessError, UsageError
 from batchpond.model import Mode
 from batchpond.providers import registry
 from batchpond.providers.base import Answered, ModelSettings
-from batchpond.providers.compatible.hosts import HOSTS
-from batchpond.providers.compatible.live import CHAT, NAMES, Compatible
+from batchpond.providers.compatible.live import CHAT, HOSTS, NAMES, Compatible
 from batchpond.providers.http import keys
 from batchpond.providers.http.keys import checked_base
 from tests.rigs.hostile_server import hostile, reply
@@ -75,7 +74,7 @@ def test_the_groq_sdks_address_has_no_path() -> None:
 @pytest.mark.parametrize("name", sorted(KEYLESS))
 def test_a_server_of_ones_own_needs_no_key(name: str) -> None:
     """No key, no header; a key that is set is sent."""
-    row = host(name).host
+    row = host(name)
     for environ in ({}, {row.key_env[0]: ""}, {row.key_env[0]: CANARY}):
         with hostile(reply(GOOD)) as server:
             live = registry.connect_live(name, environ={row.base_url_env: server.url, **environ})
@@ -241,7 +240,7 @@ def test_a_word_that_means_nothing_there_is_refused_at_plan(name: str, model: st
     assert thinking in caught.value.message
     assert model in caught.value.message
     assert caught.value.hint
-    assert thinking not in host(name).accepted_thinking(model)
+    assert thinking not in host(name).words(model)
 
 
 @pytest.mark.parametrize("row", HOSTS, ids=lambda row: row.name)
@@ -249,7 +248,7 @@ def test_every_word_of_the_table_builds(row: Any) -> None:
     """Accepted words and built words are the same set."""
     for family in row.families:
         model = f"{family.prefix or 'any'}-1"
-        for word in host(row.name).accepted_thinking(model):
+        for word in host(row.name).words(model):
             body = built(row.name, model, thinking=word)
             assert json.dumps(body)
             assert body != built(row.name, model)

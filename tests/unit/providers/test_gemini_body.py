@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import UsageError
+from batchpond.providers import registry
 from batchpond.providers.base import ModelSettings
-from batchpond.providers.gemini.batch import accepted_thinking, build_body, caveats, endpoint_for, payload_line
-from batchpond.providers.gemini.models import FAMILIES, WORDS, family_of
+from batchpond.providers.gemini.body import FAMILIES, WORDS, build_body, caveats, payload_line
 
 GENERATE = "generateContent"
 
@@ -93,7 +93,7 @@ BUDGETS: dict[str, tuple[dict[str, int], tuple[int, ...], tuple[int, ...]]] = {
 def test_each_model_of_generation_3_and_4_takes_its_own_levels(model: str, word: str) -> None:
     """Accepted words are sent as `thinkingLevel`; every other word, and every number, is refused by name."""
     accepted = LEVELS[model].split()
-    assert list(accepted_thinking(model)) == accepted
+    assert list(FAMILIES.of(model).words) == accepted
     if word in accepted:
         assert thinking_of(model, word) == {"thinkingLevel": word.upper()}
         return
@@ -109,7 +109,7 @@ def test_each_model_of_generation_3_and_4_takes_its_own_levels(model: str, word:
 def test_each_model_of_generation_2_5_takes_its_own_budgets(model: str, word: str) -> None:
     """Accepted words are sent as `thinkingBudget`; a refusal says which numbers would do."""
     words, _, _ = BUDGETS[model]
-    assert list(accepted_thinking(model)) == list(words)
+    assert list(FAMILIES.of(model).words) == list(words)
     if word in words:
         assert thinking_of(model, word) == {"thinkingBudget": words[word]}
         return
@@ -133,7 +133,7 @@ def test_a_number_of_tokens_is_a_budget_within_the_models_range(model: str) -> N
 @pytest.mark.parametrize("model", ["gemini-2.0-flash", "gemini-2.0-flash-lite", "gemini-1.5-pro", "gemma-3-27b-it"])
 def test_models_that_do_not_think_take_none_and_nothing_else(model: str) -> None:
     """`none` is what they do anyway, and nothing is sent for it."""
-    assert accepted_thinking(model) == ("none",)
+    assert FAMILIES.of(model).words == ("none",)
     assert thinking_of(model, "none") == {}
     for word in ("low", "512"):
         with pytest.raises(UsageError):
@@ -201,8 +201,8 @@ def test_unknown_models_are_passed_through_with_a_caveat() -> None:
     assert "gemini-9-neon" in caveats("gemini-9-neon")[0]
     assert caveats("gemini-3.8-flash") == ()
     assert "retired" in caveats("gemini-3.7-flash")[0]
-    assert not family_of("gemini-3.9-flash").is_known
-    assert not family_of("gemini-flash-latest").is_known
+    assert not FAMILIES.of("gemini-3.9-flash").is_known
+    assert not FAMILIES.of("gemini-flash-latest").is_known
 
 
 @pytest.mark.parametrize(
@@ -230,13 +230,13 @@ def test_what_cannot_work_is_refused_before_money_is_spent(case: ModelSettings) 
 
 def test_there_is_one_endpoint() -> None:
     """Whatever is wanted."""
-    assert endpoint_for("gemini-2.5-pro", True, 0.3) == GENERATE
+    assert registry.module("gemini").endpoint_for("gemini-2.5-pro", True, 0.3) == GENERATE
 
 
 def test_every_row_of_the_table_can_be_reached_and_says_where_it_is_from() -> None:
     """No family is shadowed by one before it."""
-    for family in FAMILIES:
-        assert family_of(family.prefix) is family
+    for family in FAMILIES.rows:
+        assert FAMILIES.of(family.prefix) is family
         assert family.source
         assert set(family.words) <= set(WORDS)
 
@@ -286,11 +286,12 @@ def test_bodies_are_what_the_official_sdk_knows(model: str) -> None:
     """Every accepted word and number, with and without thoughts."""
     types = official()
     numbers = [str(tokens) for tokens in BUDGETS.get(model, ({}, (), ()))[1]]
-    for word in (None, *accepted_thinking(model), *numbers):
+    family = FAMILIES.of(model)
+    for word in (None, *family.words, *numbers):
         for more in ({}, {"max_output_tokens": 60_000, "temperature": 0.2, "parameters": {"top_p": 0.5, "seed": 3}}):
             check(
                 types,
-                build_body("Hi", settings(model, thinking=word, include_thoughts=family_of(model).thinks, **more)).body,
+                build_body("Hi", settings(model, thinking=word, include_thoughts=family.thinks, **more)).body,
             )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
-from batchpond.providers.gemini.batch import read_line
+from batchpond.providers.gemini.lines import read_line
 
 CID = "attempt234-abcdefghijklmnopqrst"
 QUOTA = "You exceeded your current quota, please check your plan and billing details."

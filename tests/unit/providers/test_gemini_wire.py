@@ -25,7 +25,9 @@ from batchpond.model import (
 )
 from batchpond.providers import registry
 from batchpond.providers.base import ModelSettings
-from batchpond.providers.gemini.batch import Gemini, build_body, payload_line, read_line
+from batchpond.providers.gemini.batch import Gemini
+from batchpond.providers.gemini.body import build_body, payload_line
+from batchpond.providers.gemini.lines import read_line
 from batchpond.providers.http.errors import retry_after_s
 from batchpond.study.prices import Prices
 from tests.rigs import simulator

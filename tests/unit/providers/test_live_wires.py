@@ -23,8 +23,8 @@ from batchpond.errors import AccessError, ProviderError, UsageError
 from batchpond.model import ErrorClass, Response, ResponseStatus
 from batchpond.providers import registry
 from batchpond.providers.base import Answered, Deferred, Doubtful, LiveAnswer, ModelSettings
-from batchpond.providers.http.client import Broken, HttpClient, Unsent
-from batchpond.providers.http.errors import HttpError, answer_of
+from batchpond.providers.http.client import HttpClient
+from batchpond.providers.http.errors import Again, HttpError, answer_of
 from batchpond.providers.shared.live import LiveClient, judge
 from batchpond.text import Secret
 from batchpond_sim.host.server import PROVIDERS, Running, running
@@ -457,29 +457,31 @@ def test_the_key_never_leaves_in_a_failure() -> None:
         "https://api.example/v1", {"x-api-key": Secret(CANARY)}, SystemClock(), httpx.MockTransport(fail)
     )
     found = asker.ask("/x", BODY, 1.0)
-    assert isinstance(found, Broken)
-    assert CANARY not in found.detail
+    assert isinstance(found, Again)
+    assert CANARY not in found.text
 
 
 @pytest.mark.parametrize(
     ("failure", "kind"),
     [
-        (httpx.ConnectError("refused"), Unsent),
-        (httpx.ConnectTimeout("late"), Unsent),
-        (httpx.PoolTimeout("full"), Unsent),
-        (httpx.ReadTimeout("late"), Broken),
-        (httpx.WriteError("gone"), Broken),
-        (httpx.RemoteProtocolError("Server disconnected without sending a response."), Broken),
+        (httpx.ConnectError("refused"), Deferred),
+        (httpx.ConnectTimeout("late"), Deferred),
+        (httpx.PoolTimeout("full"), Deferred),
+        (httpx.ReadTimeout("late"), Doubtful),
+        (httpx.WriteError("gone"), Doubtful),
+        (httpx.RemoteProtocolError("Server disconnected without sending a response."), Doubtful),
     ],
 )
 def test_only_what_comes_before_the_first_byte_is_unsent(failure: Exception, kind: type) -> None:
-    """A write that failed half-way may have left the whole request at the server."""
+    """A write that failed half-way may have left the whole request at the server; a full house is nobody else's."""
 
     def fail(request: httpx.Request) -> httpx.Response:
         raise failure
 
-    asker = HttpClient("https://api.example/v1", {}, SystemClock(), httpx.MockTransport(fail))
-    assert isinstance(asker.ask("/x", BODY, 1.0), kind)
+    live = registry.connect_live("openai", environ={"OPENAI_API_KEY": CANARY}, transport=httpx.MockTransport(fail))
+    found = live.ask(CHAT, "m", BODY, 1.0)
+    assert isinstance(found, kind)
+    assert getattr(found, "is_shared", False) == isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout)
 
 
 def test_an_invalid_certificate_stops_the_run() -> None:

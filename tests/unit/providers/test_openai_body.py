@@ -18,8 +18,15 @@ from referencing.jsonschema import DRAFT202012
 
 from batchpond.errors import UsageError
 from batchpond.providers.base import ModelSettings
-from batchpond.providers.openai.batch import accepted_thinking, build_body, caveats, endpoint_for, payload_line
-from batchpond.providers.openai.models import FAMILIES, WORDS, family_of
+from batchpond.providers.openai.body import (
+    FAMILIES,
+    WORDS,
+    accepted_thinking,
+    build_body,
+    caveats,
+    endpoint_for,
+    payload_line,
+)
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
@@ -85,7 +92,7 @@ def test_each_family_accepts_its_own_thinking_words(model: str, chat_words: str)
     for word in [*WORDS, "extreme"]:
         if word in accepted:
             body = build_body("Hi", settings(model, thinking=word)).body
-            assert body.get("reasoning_effort") == (word if family_of(model).has_effort else None)
+            assert body.get("reasoning_effort") == (word if FAMILIES.of(model).has_effort else None)
             continue
         with pytest.raises(UsageError) as caught:
             build_body("Hi", settings(model, thinking=word))
@@ -136,7 +143,7 @@ def test_unknown_models_are_passed_through_with_a_caveat() -> None:
     assert build_body("Hi", settings("gpt-9-nova", thinking="max")).body["reasoning_effort"] == "max"
     assert "gpt-9-nova" in caveats("gpt-9-nova")[0]
     assert caveats("gpt-5.4-mini") == ()
-    assert not family_of("gpt-5.9").is_known
+    assert not FAMILIES.of("gpt-5.9").is_known
 
 
 @pytest.mark.parametrize(
@@ -168,8 +175,8 @@ def test_the_endpoint_follows_from_what_is_wanted() -> None:
 
 def test_every_row_of_the_table_can_be_reached_and_says_where_it_is_from() -> None:
     """No family is shadowed by one before it."""
-    for family in FAMILIES:
-        assert family_of(family.prefix) is family
+    for family in FAMILIES.rows:
+        assert FAMILIES.of(family.prefix) is family
         assert family.source
         assert set(family.thinking) <= set(WORDS)
 
@@ -217,7 +224,7 @@ def test_bodies_validate_against_the_official_schema(model: str, endpoint: str, 
     """Every accepted word, with and without thoughts, in OpenAI's own OpenAPI document."""
     needs_spec()
     for word in (None, *accepted_thinking(model, endpoint)):
-        has_thoughts = endpoint == RESPONSES and family_of(model).has_effort
+        has_thoughts = endpoint == RESPONSES and FAMILIES.of(model).has_effort
         case = settings(model, endpoint, thinking=word, include_thoughts=has_thoughts)
         for extra in ({}, {"max_output_tokens": 64, "temperature": 0.2, "parameters": {"top_p": 0.5, "store": False}}):
             built = build_body("Hi", ModelSettings(**{**_fields(case), **extra}))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
-from batchpond.providers.openai.batch import read_line
+from batchpond.providers.openai.lines import read_line
 
 CID = "abcdefghij-abcdefghijklmnopqrst"
 USAGE = {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
-from batchpond.providers.together.batch import read_answer, read_line
+from batchpond.providers.together.lines import read_answer, read_line
 
 CID = "abcdefghij-abcdefghijklmnopqrst"
 USAGE = {"prompt_tokens": 73, "completion_tokens": 42, "total_tokens": 115, "reasoning_tokens": 30}

@@ -469,3 +469,28 @@ def test_an_empty_lens_is_kept_for_the_next_lake_and_a_damaged_one_is_made_anew(
     assert database.read(kept.stem.removeprefix("lens-")) is None
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
     assert LakeBuilder(tmp_path / "without").query("select count(*) as n from results") == [{"n": 0}]
+
+
+def test_a_lens_is_made_anew_without_opening_what_it_showed_before(
+    lake: LakeBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file's footer is read once, and again where the file is another by now."""
+    for number in range(5):
+        lake.rows(ITEMS, [{"item_hash": f"h{number}", "item_id": "i", "text": "t"}])
+    lake.build()
+    opened: list[Path] = []
+    examine = pq.read_schema
+
+    def counted(path: Path) -> object:
+        opened.append(path)
+        return examine(path)
+
+    monkeypatch.setattr(pq, "read_schema", counted)
+    lake.rows(ITEMS, [{"item_hash": "new", "item_id": "i", "text": "t"}])
+    touched, new = lake.store.files("items")[0], {*lake.store.files("items")}
+    with lens.connect(lake.path) as connection:
+        shown = {lake.path / name for (name,) in connection.execute("SELECT path FROM lens_files").fetchall()}
+    opened.clear()
+    touched.write_bytes(b"PAR1 not really")
+    assert [bad.path for bad in lake.build()] == [touched]
+    assert {*opened} == (new - shown) | {touched}

@@ -8,67 +8,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from batchpond import fields
-from batchpond.errors import LakeError, ProviderError
-from batchpond.model import (
-    BatchError,
-    BatchState,
-    CreateSpec,
-    Download,
-    Mode,
-    RemoteBatch,
-    RemoteFile,
-)
-from batchpond.providers.anthropic.body import MESSAGES, VERSIONS, build_body, endpoint_for, payload_line, version_of
-from batchpond.providers.anthropic.lines import read_answer, read_line
-from batchpond.providers.anthropic.models import accepted_thinking, caveats, nearest
-from batchpond.providers.base import Descriptor
+from batchpond.errors import LakeError
+from batchpond.model import BatchError, BatchState, CreateSpec, Download, RemoteBatch
+from batchpond.providers.anthropic.body import FAMILIES, MESSAGES, VERSIONS, version_of
 from batchpond.providers.http.client import JsonStream
 from batchpond.providers.http.errors import AckRule
 from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import BatchClient, Order
-from batchpond.providers.shared.live import LiveApi, LiveClient, Names, RateNames
-
-__all__ = [
-    "BATCH",
-    "DESCRIPTOR",
-    "LIVE",
-    "Anthropic",
-    "AnthropicLive",
-    "accepted_thinking",
-    "build_body",
-    "caveats",
-    "endpoint_for",
-    "payload_line",
-    "read_answer",
-    "read_line",
-]
+from batchpond.providers.shared.live import Address, LiveApi, Names, RateNames
 
 _HEAD, _TAIL = b'{"requests":[', b"]}"
 
-DESCRIPTOR: Final = Descriptor(
-    name="anthropic",
-    **known.limits("anthropic"),
+DESCRIPTOR: Final = known.descriptor(
+    "anthropic",
     endpoints=tuple(VERSIONS),
-    default_endpoint=MESSAGES,
     max_bytes=256_000_000 - len(_HEAD + _TAIL),
-    caveats=known.texts("anthropic", "caveats"),
-    notes=known.texts("anthropic", "notes"),
     headers=(("anthropic-version", VERSIONS[MESSAGES]),),
-    modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
-    nearest=nearest,
+    nearest=FAMILIES.nearest,
 )
-
-_STATES: Final = {
-    "in_progress": BatchState.RUNNING,
-    "canceling": BatchState.CANCELLING,
-    "cancelling": BatchState.CANCELLING,
-    "ended": BatchState.COMPLETED,
-}
 _BLOCK_BYTES: Final = 1 << 20
 
 
@@ -77,12 +39,8 @@ def _rate(what: str) -> Names:
     return Names(f"{begin}-limit", f"{begin}-remaining", f"{begin}-reset")
 
 
-class AnthropicLive(LiveClient):
-    """The client of Anthropic's live calls; the endpoint says which API version is asked."""
-
-    def address(self, endpoint: str, request_model: str) -> tuple[str, Mapping[str, str]]:
-        """Return the path of an endpoint and its version; raises UsageError for one that is no API version."""
-        return MESSAGES, {"anthropic-version": version_of(endpoint, request_model)}
+def _address(endpoint: str, request_model: str) -> Address:
+    return MESSAGES, {"anthropic-version": version_of(endpoint, request_model)}
 
 
 class Anthropic(BatchClient):
@@ -92,18 +50,8 @@ class Anthropic(BatchClient):
     batches_path = "/v1/messages/batches"
     cursor_name = "after_id"
     ack = AckRule(request_id_headers=("request-id",))
-
-    def upload(self, path: Path, filename: str) -> RemoteFile:  # noqa: ARG002
-        """Refuse: requests travel inside the create call."""
-        raise ProviderError(f"{DESCRIPTOR.name} takes no batch files; {filename} was not uploaded")
-
-    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:  # noqa: ARG002
-        """Return nothing: there are no uploads."""
-        return []
-
-    def drop_upload(self, file_id: str) -> bool:  # noqa: ARG002
-        """Return that there was none: there are no uploads."""
-        return False
+    members = known.table("anthropic", "batch")
+    states = known.by_word("anthropic", "states", BatchState)
 
     def order(self, spec: CreateSpec) -> Order:
         """Return the payload's lines as one body, and the version that the endpoint means.
@@ -125,30 +73,24 @@ class Anthropic(BatchClient):
         """Return the first bytes of a batch's results; None on 404 and 410."""
         return self._http.peek(f"{self.path_of(file_id)}/results", max_bytes)
 
-    def read_batch(self, value: object) -> RemoteBatch | None:
-        """Return a batch object made uniform, None when it has no id; an unknown status is RUNNING."""
-        found = fields.mapping(value)
-        batch_id = fields.identifier(found.get("id"))
-        if batch_id is None:
-            return None
-        status = fields.word(found.get("processing_status")) or ""
-        counts = {name: fields.count(count) for name, count in fields.mapping(found.get("request_counts")).items()}
-        state = _state(status, counts)
-        archived_at = found.get("archived_at")
-        return RemoteBatch(
-            batch_id=batch_id,
-            state=state,
-            provider_status=status,
-            seen=found,
-            created_at=fields.moment(found.get("created_at")),
-            expires_at=fields.moment(found.get("expires_at")),
-            ended_at=fields.moment(found.get("ended_at")),
-            n_total=_total(counts),
-            n_completed=counts.get("succeeded"),
-            n_failed=counts.get("errored"),
-            output_file_id=batch_id if state.is_terminal and not archived_at else None,
-            errors=_archived(archived_at),
-        )
+    @classmethod
+    def state_of(cls, status: str, found: Mapping[str, Any]) -> BatchState:
+        """Return the state; only the counts tell a batch that ended in full from one that was stopped."""
+        state, counts = super().state_of(status, found), _counts(found)
+        if state is not BatchState.COMPLETED:
+            return state
+        if counts.get("canceled"):
+            return BatchState.CANCELLED
+        return BatchState.EXPIRED if counts.get("expired") else BatchState.COMPLETED
+
+    @classmethod
+    def more_of(cls, found: dict[str, Any], batch: RemoteBatch) -> RemoteBatch:
+        """Return a batch with the sum of its counts, and its results unless they are gone."""
+        n_total, archived_at = _total(_counts(found)), found.get("archived_at")
+        if not archived_at:
+            return replace(batch, n_total=n_total, output_file_id=batch.batch_id if batch.state.is_terminal else None)
+        gone = f"Anthropic archived this batch on {fields.word(archived_at)}: its results are gone"
+        return replace(batch, n_total=n_total, errors=(BatchError("archived", gone),))
 
 
 BATCH: Final = Anthropic
@@ -157,7 +99,7 @@ LIVE: Final = LiveApi(
     RateNames((_rate("requests"),), (_rate("tokens"), _rate("input-tokens"))),
     models_path="/v1/models",
     request_id_headers=("request-id",),
-    client=AnthropicLive,
+    address=_address,
 )
 
 
@@ -185,14 +127,8 @@ def _parts(path: Path, size_bytes: int) -> Iterator[bytes]:
     yield _TAIL
 
 
-def _state(status: str, counts: Mapping[str, int | None]) -> BatchState:
-    """Return the state; only the counts tell a batch that ended in full from one that was stopped."""
-    state = _STATES.get(status.strip().lower(), BatchState.RUNNING)
-    if state is not BatchState.COMPLETED:
-        return state
-    if counts.get("canceled"):
-        return BatchState.CANCELLED
-    return BatchState.EXPIRED if counts.get("expired") else BatchState.COMPLETED
+def _counts(found: Mapping[str, Any]) -> dict[str, int | None]:
+    return {name: fields.count(count) for name, count in fields.mapping(found.get("request_counts")).items()}
 
 
 def _total(counts: Mapping[str, int | None]) -> int | None:
@@ -200,11 +136,3 @@ def _total(counts: Mapping[str, int | None]) -> int | None:
     known = [count for count in counts.values() if count is not None]
     total = sum(known)
     return total if known and len(known) == len(counts) and total < 2**63 else None
-
-
-def _archived(archived_at: object) -> tuple[BatchError, ...]:
-    if not archived_at:
-        return ()
-    return (
-        BatchError("archived", f"Anthropic archived this batch on {fields.word(archived_at)}: its results are gone"),
-    )

@@ -1,18 +1,23 @@
-"""Building Anthropic request bodies and batch entries: pure, and refusing what a model would refuse."""
+"""Building Anthropic request bodies and batch entries: pure, and refusing what a model would refuse.
+
+[sdk] is anthropic 2.11 `types/model.py`, `types/thinking_config_*.py`, `types/output_config_param.py`,
+`resources/messages/messages.py`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, Final
 
 import orjson
 
 from batchpond.errors import UsageError
 from batchpond.model import Prompt
-from batchpond.providers.anthropic.models import BUDGET_MIN_TOKENS, BUDGETS, Family, accepted_thinking, family_of
 from batchpond.providers.base import BuiltBody, ModelSettings
+from batchpond.providers.shared import known
 from batchpond.providers.shared.lines import add_parameters, messages, on_one_line, refused_thinking
 
 MESSAGES: Final = "/v1/messages"
@@ -21,18 +26,71 @@ VERSIONS: Final = {MESSAGES: "2026-10-21", MESSAGES_2023: "2023-06-01"}
 TEMPERATURE_MAX: Final = 1.0
 # `max_tokens` where a study gives none: the answer, and what a level of thinking may take before it.
 ANSWER_TOKENS: Final = 4_096
-ROOM_TOKENS: Final = {"low": 8_192, "medium": 16_384, "high": 32_768, "xhigh": 64_000, "max": 64_000}
+ROOM_TOKENS: Final = known.table("anthropic", "room")
 _CUSTOM_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _SAMPLING: Final = ("top_p", "top_k")
-_RESERVED: Final = {
-    "model": "the study's `model`",
-    "messages": "the template",
-    "max_tokens": "the study's `max_output_tokens`",
-    "temperature": "the study's `temperature`",
-    "thinking": "the study's `thinking`",
-    "stream": "nothing: batches cannot stream",
-    "speed": "nothing: batches have no fast mode",
-}
+_RESERVED: Final = known.table("anthropic", "reserved")
+BUDGET_MIN_TOKENS: Final = 1_024  # [sdk] thinking_config_enabled_param.py
+# What a thinking word means in tokens where a model takes budgets; batchpond's own scale.
+BUDGETS: Final = known.table("anthropic", "budgets")
+
+
+class Off(StrEnum):
+    """The `thinking.type` that turns thinking off."""
+
+    DISABLED = "disabled"
+    BETWEEN_TOOLS = "between_tools"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family(known.Family):
+    """One model and its dated names.
+
+    `efforts` are the words it takes beside adaptive thinking, empty where words become budgets.
+    `off` is None where it cannot be kept from thinking. `default_effort` is None where it does not
+    think unless asked. `hides_thoughts` where thoughts come back empty unless asked for.
+    `takes_sampling` is about API version 2023-06-01, since later ones take none from any model.
+    """
+
+    efforts: tuple[str, ...]
+    off: Off | None = None
+    default_effort: str | None = None
+    max_output_tokens: int
+    takes_budget: bool = False
+    takes_sampling: bool = False
+    hides_thoughts: bool = True
+
+    @property
+    def thinks_by_default(self) -> bool:
+        """Whether it thinks when nothing is said about thinking."""
+        return self.default_effort is not None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the thinking words it accepts."""
+        return (("none",) if self.off else ()) + (self.efforts or tuple(BUDGETS))
+
+
+FAMILIES: Final = known.Families("anthropic", Family)
+
+
+def accepted_thinking(model: str) -> tuple[str, ...]:
+    """Return what a model accepts as thinking, for people: its words, and a budget where it takes one."""
+    family = FAMILIES.of(model)
+    budget = (f"a number of tokens from {BUDGET_MIN_TOKENS}",) if family.takes_budget else ()
+    return (*family.words, *budget)
+
+
+def caveats(model: str) -> tuple[str, ...]:
+    """Return what a person should know about a model before money is spent on it."""
+    family = FAMILIES.of(model)
+    if not (family.is_known and family.thinks_by_default):
+        return FAMILIES.caveats(model)
+    how = 'unless thinking is "none"' if family.off else "and cannot be kept from it"
+    return (
+        f"{model} thinks by default {how}; thinking is billed as output and counts against max_output_tokens: "
+        "leave room for thousands of tokens, or answers come back cut off and empty",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +106,7 @@ class Thinking:
 
 def endpoint_for(model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG001
     """Return the endpoint to use where the study names none: the version that takes a temperature, if it may help."""
-    family = family_of(model)
+    family = FAMILIES.of(model)
     is_older = temperature is not None and family.takes_sampling and family.is_known
     return MESSAGES_2023 if is_older else MESSAGES
 
@@ -62,7 +120,7 @@ def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
     does not know, and limits that cannot hold, raise UsageError.
     """
     version = version_of(settings.endpoint, settings.request_model)
-    family = family_of(settings.request_model)
+    family = FAMILIES.of(settings.request_model)
     dropped: list[str] = []
     thinking = _with_thoughts(_thinking(settings, family), settings, family, dropped)
     body: dict[str, Any] = {
@@ -140,7 +198,7 @@ def _with_thoughts(thinking: Thinking, settings: ModelSettings, family: Family, 
     if not family.hides_thoughts:
         return thinking
     config = {**(thinking.config or {"type": "adaptive"}), "display": "summarized"}
-    return Thinking(True, thinking.room_tokens, config, thinking.effort, thinking.budget_tokens)
+    return replace(thinking, config=config)
 
 
 def _max_tokens(settings: ModelSettings, family: Family, thinking: Thinking) -> int:

@@ -7,22 +7,15 @@ error: {type, message, details}, request_id}} | {type: canceled} | {type: expire
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Final
 
 from batchpond import fields
-from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
+from batchpond.model import ErrorClass, FileRole, Finish, Response
 from batchpond.providers.http.errors import ApiError, classify, read_error
-from batchpond.providers.shared.lines import PARTS_MAX, failed, load_row, success_of, unreadable
+from batchpond.providers.shared import known
+from batchpond.providers.shared.lines import PARTS_MAX, Row, Tokens, answered, failed, load_row, success_of, unreadable
 
-_INT64_MAX: Final = 2**63 - 1
-_FINISH: Final = {
-    "end_turn": Finish.STOP,
-    "stop_sequence": Finish.STOP,
-    "max_tokens": Finish.LENGTH,
-    "model_context_window_exceeded": Finish.LENGTH,
-    "refusal": Finish.REFUSAL,
-}
+_FINISH: Final = known.by_word("anthropic", "finish", Finish)
 _NOT_RUN: Final = {
     "canceled": (ErrorClass.CANCELLED, "the batch was cancelled before this request ran"),
     "cancelled": (ErrorClass.CANCELLED, "the batch was cancelled before this request ran"),
@@ -43,7 +36,7 @@ def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001  # all r
     kind = fields.text(result.get("type"))
     if kind in _NOT_RUN:
         error_class, reason = _NOT_RUN[kind]
-        return failed(custom_id, None, ApiError(reason, kind), error_class=error_class)
+        return failed(Row(custom_id), ApiError(reason, kind), error_class)
     if kind == "errored":
         return _errored(custom_id, result.get("error"))
     if kind != "succeeded":
@@ -51,7 +44,7 @@ def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001  # all r
     message = result.get("message")
     if not isinstance(message, dict):
         return unreadable(custom_id, "the row succeeded but has no message")
-    return _answered(custom_id, message)
+    return _answered(custom_id, None, message)
 
 
 def read_answer(status_code: int, body: bytes) -> Response:
@@ -61,7 +54,7 @@ def read_answer(status_code: int, body: bytes) -> Response:
         return found
     if not isinstance(found.get("content"), list | str):
         return unreadable(None, "the answer has no content", status_code)
-    return dataclasses.replace(_answered(None, found), status_code=status_code)
+    return _answered(None, status_code, found)
 
 
 def error_class_of_row(error: ApiError) -> ErrorClass:
@@ -82,32 +75,18 @@ def _errored(custom_id: str | None, envelope: object) -> Response:
     error = read_error(fields.mapping(inner))
     if not error.message and error.kind is None:
         error = ApiError("the provider gave no error text")
-    request_id = fields.identifier(outer.get("request_id"))
-    return failed(custom_id, None, error, request_id, error_class=error_class_of_row(error))
+    row = Row(custom_id, None, fields.identifier(outer.get("request_id")))
+    return failed(row, error, error_class_of_row(error))
 
 
-def _answered(custom_id: str | None, message: dict[str, Any]) -> Response:
+def _answered(custom_id: str | None, status_code: int | None, message: dict[str, Any]) -> Response:
     text, thoughts = _content(message.get("content"))
     reason = fields.word(message.get("stop_reason"))
     finish = _FINISH.get(reason, Finish.OTHER) if reason else Finish.OTHER
-    usage = fields.mapping(message.get("usage"))
-    written = _cache_write(usage)
-    return Response(
-        custom_id=custom_id,
-        status=ResponseStatus.SUCCEEDED,
-        response_model=fields.text(message.get("model")),
-        finish_reason=reason,
-        finish=finish,
-        text=text,
-        thoughts=thoughts,
-        refusal=_refusal(message.get("stop_details")) if finish is Finish.REFUSAL else None,
-        input_tokens=_input(usage, written),
-        output_tokens=fields.count(usage.get("output_tokens")),
-        reasoning_tokens=fields.count(fields.mapping(usage.get("output_tokens_details")).get("thinking_tokens")),
-        cached_tokens=fields.count(usage.get("cache_read_input_tokens")),
-        cache_write_tokens=written,
-        provider_request_id=fields.identifier(message.get("id")),
-    )
+    refusal = _refusal(message.get("stop_details")) if finish is Finish.REFUSAL else None
+    row = Row(custom_id, status_code, fields.identifier(message.get("id")))
+    texts, tokens = (text, thoughts, refusal), _usage(fields.mapping(message.get("usage")))
+    return answered(row, message.get("model"), reason, finish, texts, tokens)
 
 
 def _content(content: object) -> tuple[str | None, str | None]:
@@ -134,14 +113,11 @@ def _refusal(details: object) -> str | None:
     return ": ".join(part for part in parts if part) or None
 
 
-def _input(usage: dict[str, Any], written: int | None) -> int | None:
-    """Return all prompt tokens: Anthropic's `input_tokens` leaves out what the cache read and wrote."""
-    fresh = fields.count(usage.get("input_tokens"))
-    if fresh is None:
-        return None
-    total = fresh + (written or 0) + (fields.count(usage.get("cache_read_input_tokens")) or 0)
-    return total if total <= _INT64_MAX else None
-
-
-def _cache_write(usage: dict[str, Any]) -> int | None:
-    return fields.count(usage.get("cache_creation_input_tokens"))
+def _usage(usage: dict[str, Any]) -> Tokens:
+    """Return the counts; Anthropic's `input_tokens` leaves out what the cache read and wrote of the prompt."""
+    fresh, made = fields.count(usage.get("input_tokens")), fields.count(usage.get("output_tokens"))
+    read = fields.count(usage.get("cache_read_input_tokens"))
+    written = fields.count(usage.get("cache_creation_input_tokens"))
+    total = None if fresh is None else fields.count(fresh + (written or 0) + (read or 0))
+    reasoning = fields.count(fields.mapping(usage.get("output_tokens_details")).get("thinking_tokens"))
+    return total, made, reasoning, read, written

@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final, Self
 
-from batchpond import fields, ids
+from batchpond import fields
 from batchpond.clock import Clock
 from batchpond.errors import ProviderError, UsageError
 from batchpond.model import (
@@ -24,75 +26,44 @@ from batchpond.model import (
     CreateSpec,
     Download,
     ErrorClass,
-    Mode,
     Rejected,
     RemoteBatch,
     RemoteFile,
 )
-from batchpond.providers.base import Descriptor
-from batchpond.providers.gemini.body import GENERATE, build_body, endpoint_for, payload_line
-from batchpond.providers.gemini.lines import is_blank, read_answer, read_line, read_status
-from batchpond.providers.gemini.models import accepted_thinking, caveats, nearest
+from batchpond.providers.gemini.body import FAMILIES, GENERATE
+from batchpond.providers.gemini.lines import is_blank, read_status
 from batchpond.providers.http import keys, transfers
 from batchpond.providers.http.client import HttpClient, segment
-from batchpond.providers.http.errors import AckRule, Answer, error_class_of
+from batchpond.providers.http.errors import AckRule, Answer, ApiError
 from batchpond.providers.http.transfers import Commands, Start
 from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import (
+    PAGES_MAX,
     BatchClient,
     Order,
+    every_page,
     filled_page_by_token,
     newest_named,
+    own_token,
     page_by_token,
-    rejection,
 )
 from batchpond.providers.shared.lines import load_row
-from batchpond.providers.shared.live import NO_RATES, LiveApi, LiveClient
+from batchpond.providers.shared.live import NO_RATES, Address, LiveApi
 from batchpond.text import redact
 
-__all__ = [
-    "BATCH",
-    "DESCRIPTOR",
-    "LIVE",
-    "Gemini",
-    "GeminiLive",
-    "accepted_thinking",
-    "build_body",
-    "caveats",
-    "endpoint_for",
-    "payload_line",
-    "read_answer",
-    "read_line",
-]
+DESCRIPTOR: Final = known.descriptor("gemini", endpoints=(GENERATE,), nearest=FAMILIES.nearest)
 
-DESCRIPTOR: Final = Descriptor(
-    name="gemini",
-    **known.limits("gemini"),
-    endpoints=(GENERATE,),
-    default_endpoint=GENERATE,
-    modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
-    caveats=known.texts("gemini", "caveats"),
-    notes=known.texts("gemini", "notes"),
-    nearest=nearest,
-)
-
-_FILE_NOT_READY: Final = re.compile(r"(?i)file .*not in an active state")
 _MAYBE_GONE: Final = frozenset({403, 404})
 _VERSION: Final = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
 _DEFAULT_VERSION: Final = "v1beta"
 _MIME_TYPE: Final = "application/jsonl"
-_PAGES_MAX: Final = 1_000
 _READY_WAITS: Final = 30
 _READY_WAIT_S: Final = 2.0
 _INLINE_BYTES_MAX: Final = 256 << 20
 
 
-class GeminiLive(LiveClient):
-    """The client of Gemini's live calls: the model is in the path."""
-
-    def address(self, endpoint: str, request_model: str) -> tuple[str, None]:
-        """Return the path of a model's method."""
-        return f"/{_model_path(request_model)}:{endpoint}", None
+def _address(endpoint: str, request_model: str) -> Address:
+    return f"/{_model_path(request_model)}:{endpoint}", None
 
 
 def _versioned(base_url: str, wish: str | None) -> tuple[str, str]:
@@ -109,20 +80,70 @@ def _base_of(base_url: str, environ: Mapping[str, str]) -> str:
     return "/".join(_versioned(base_url, keys.setting(environ, "GOOGLE_GENAI_API_VERSION")))
 
 
-LIVE: Final = LiveApi(DESCRIPTOR, NO_RATES, request_id_headers=(), base_of=_base_of, client=GeminiLive)
+LIVE: Final = LiveApi(DESCRIPTOR, NO_RATES, request_id_headers=(), base_of=_base_of, address=_address)
 
 
-class Gemini(BatchClient):
+class GoogleClient(BatchClient):
+    """The client of one of Google's batch APIs, whose listings go on by tokens; `rows` is the member that has them."""
+
+    size_name = "pageSize"
+    rows: str
+    states = known.by_word("gemini", "states", BatchState)
+    ack = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
+
+    def list_page(self, cursor: str | None) -> BatchPage:
+        """Return one page of the project's batches, newest first, without the answers that are inline.
+
+        Raises ProviderError when the listing does not go on as it says: an incomplete list must
+        never look like a complete one.
+        """
+        return self.page(cursor, {})
+
+    def page(self, cursor: str | None, params: Mapping[str, str | int]) -> BatchPage:
+        """Return one page of those batches that `params` ask for."""
+        asked = {self.size_name: self.descriptor.list_page_size, **params}
+        return self.page_of(*filled_page_by_token(self._http, self.batches_path, asked, cursor, self.rows))
+
+    @classmethod
+    def state_of(cls, status: str, found: Mapping[str, Any]) -> BatchState:  # noqa: ARG003
+        """Return the state, by the word after BATCH_STATE_ or JOB_STATE_."""
+        return cls.states.get(word_of(status), BatchState.RUNNING)
+
+    @classmethod
+    def errors_of(cls, error: object, name: str) -> tuple[BatchError, ...]:
+        """Return why a batch failed, and what to do about it."""
+        if is_blank(error):
+            return ()
+        _, read = read_status(error)
+        advice = cls.advice_for(read, name)
+        return (BatchError(read.code, redact(read.message + (f" [{advice}]" if advice else ""))),)
+
+    @staticmethod
+    def advice_for(error: ApiError, name: str) -> str | None:  # noqa: ARG004
+        """Return what to do about the error of a batch of that name, None where its text says enough."""
+        return None
+
+    def cancel(self, batch_id: str) -> RemoteBatch | None:
+        """Ask for cancellation, and for what came of it; None when Google says it is too late or unknown."""
+        answer = self._http.request_json("POST", f"{self.path_of(batch_id)}:cancel", payload={}, allow=self.too_late)
+        return self.get(batch_id) if answer.is_success else None
+
+
+class Gemini(GoogleClient):
     """The client of the Gemini API's batch mode, bound to one key and base URL."""
 
     descriptor = DESCRIPTOR
-    ack = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
+    rows = "operations"
+    members = known.table("gemini", "batch")
+    texts = known.texts("gemini", "refusals")
+    file_members = known.table("gemini", "file")
     missing = _MAYBE_GONE
     too_late = frozenset({400, 403, 404, 409})
 
     def __init__(self, http: HttpClient, clock: Clock, version: str = _DEFAULT_VERSION) -> None:
         super().__init__(http, clock)
         self._version = version
+        self.batches_path = f"/{version}/batches"
 
     @classmethod
     def connect(cls, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any) -> Self:
@@ -134,14 +155,14 @@ class Gemini(BatchClient):
         """
         access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
         root, version = _versioned(access.base_url, keys.setting(environ, "GOOGLE_GENAI_API_VERSION"))
-        return cls(cls.client(root, access, clock, transport, environ), clock, version)
+        return cls(HttpClient.of(DESCRIPTOR, access, environ, clock, transport, root), clock, version)
 
     def upload(self, path: Path, filename: str) -> RemoteFile:
         """Upload a payload and wait until Google has taken it in; safe to repeat, since files cost nothing."""
         start = Start(f"/upload/{self._version}/files", {"file": {"displayName": filename}}, _MIME_TYPE, Commands())
         answer = self._http.upload_resumable(start, path)
         found = fields.mapping(fields.mapping(answer.json).get("file"))
-        if file_of(found) is None:
+        if self.file_of(found) is None:
             # The last answer was lost; what it named is in the listing, by the name that we gave it.
             known = self.find_uploads(filename, self._clock.now())
             if not known:
@@ -151,14 +172,13 @@ class Gemini(BatchClient):
 
     def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
         """Return the usable files of that display name, newest first, made since then or at an unknown time."""
-        found: list[RemoteFile | None] = []
-        cursor: str | None = None
-        for _ in range(_PAGES_MAX):
-            rows, cursor = page_by_token(self._http, *self._listing("files"), cursor, "files")
-            found += [file_of(row) for row in rows if fields.mapping(row).get("state") != "FAILED"]
-            if cursor is None:
-                return newest_named(found, filename, since)
-        raise ProviderError(f"{self.host} lists more than {_PAGES_MAX} pages of files")
+        params = {self.size_name: DESCRIPTOR.list_page_size}
+        pages = every_page(
+            lambda cursor: page_by_token(self._http, f"/{self._version}/files", params, cursor, "files"),
+            f"{self.host} lists more than {PAGES_MAX} pages of files",
+        )
+        usable = (row for rows in pages for row in rows if fields.mapping(row).get("state") != "FAILED")
+        return newest_named(map(self.file_of, usable), filename, since)
 
     def drop_upload(self, file_id: str) -> bool:
         """Delete an uploaded payload; False where there was none, which Google answers with 403, too."""
@@ -171,36 +191,42 @@ class Gemini(BatchClient):
         path = f"/{self._version}/{_model_path(spec.request_model)}:batchGenerateContent"
         return Order(path, {"batch": {"displayName": spec.token, "inputConfig": {"fileName": spec.input_file_id}}})
 
-    def read_batch(self, value: object) -> RemoteBatch | None:
-        """Return a batch's operation made uniform, None when it has no name; an unknown state is RUNNING.
+    @classmethod
+    def read_batch(cls, value: object) -> RemoteBatch | None:
+        """Return a batch's operation made uniform, None when it has no name, which may be among its facts alone."""
+        found = fields.mapping(value)
+        named = fields.identifier(found.get("name")) or fields.inside(found, "metadata.name")
+        return super().read_batch({**found, "name": named})
+
+    @classmethod
+    def state_of(cls, status: str, found: Mapping[str, Any]) -> BatchState:
+        """Return the state; where Google leaves the word out, `done` and what is beside it tell."""
+        if word_of(status) not in ("", "UNSPECIFIED"):
+            return super().state_of(status, found)
+        if found.get("done") is not True:
+            return BatchState.RUNNING
+        if is_blank(found.get("error")):
+            return BatchState.COMPLETED if isinstance(found.get("response"), dict) else BatchState.RUNNING
+        return BatchState.CANCELLED if read_status(found.get("error"))[1].code == "CANCELLED" else BatchState.FAILED
+
+    @classmethod
+    def more_of(cls, found: dict[str, Any], batch: RemoteBatch) -> RemoteBatch:
+        """Return a batch with its output, its token and its errors, without its answers.
 
         `expires_at` is the documented 48 hours after creation: Google's answers have no such time.
         """
-        found = fields.mapping(value)
-        metadata = fields.mapping(found.get("metadata"))
-        name = fields.identifier(found.get("name")) or fields.identifier(metadata.get("name"))
-        if name is None:
-            return None
-        status = fields.word(metadata.get("state")) or ""
-        state = _state(status, found)
-        created_at = fields.moment(metadata.get("createTime"))
-        stats = metadata.get("batchStats")
-        display_name = fields.text(metadata.get("displayName")) or ""
-        return RemoteBatch(
-            batch_id=name,
-            state=state,
-            provider_status=status,
-            seen=_without_answers(found),
-            created_at=created_at,
-            expires_at=_expiry(created_at),
-            ended_at=fields.moment(metadata.get("endTime")) if state.is_terminal else None,
+        stats = fields.inside(found, "metadata.batchStats")
+        return replace(
+            batch,
+            seen=reduce(_without, _LONG, found),
+            expires_at=later(batch.created_at, _EXPIRES_AFTER),
+            ended_at=batch.ended_at if batch.state.is_terminal else None,
             n_total=_count(stats, "requestCount"),
             n_completed=_count(stats, "successfulRequestCount"),
             n_failed=_count(stats, "failedRequestCount"),
-            input_file_id=fields.identifier(fields.mapping(metadata.get("inputConfig")).get("fileName")),
-            output_file_id=_output(found, name, state),
-            token=display_name if display_name.startswith(f"{ids.TOKEN_PREFIX}-") else None,
-            errors=_errors(found.get("error")),
+            output_file_id=_output(found, batch.batch_id, batch.state),
+            token=own_token(fields.inside(found, "metadata.displayName")),
+            errors=cls.errors_of(found.get("error"), batch.batch_id),
         )
 
     def path_of(self, batch_id: str) -> str:
@@ -210,20 +236,7 @@ class Gemini(BatchClient):
     @staticmethod
     def is_of(batch: RemoteBatch, batch_id: str) -> bool:
         """Return whether an id, with or without its collection, means a batch."""
-        return batch.batch_id == operation_name(batch_id)
-
-    def list_page(self, cursor: str | None) -> BatchPage:
-        """Return one page of the project's batches, newest first, without the answers that are inline.
-
-        Raises ProviderError when the listing does not go on as it says: an incomplete list must
-        never look like a complete one.
-        """
-        return self.page_of(*filled_page_by_token(self._http, *self._listing("batches"), cursor, "operations"))
-
-    def cancel(self, batch_id: str) -> RemoteBatch | None:
-        """Ask for cancellation, and for what came of it; None when Google says it is too late or unknown."""
-        answer = self._http.request_json("POST", f"{self.path_of(batch_id)}:cancel", payload={}, allow=self.too_late)
-        return self.get(batch_id) if answer.is_success else None
+        return batch.batch_id.removeprefix("batches/") == batch_id.removeprefix("batches/")
 
     def download(self, file_id: str, path: Path) -> Download | None:
         """Stream a result file to `path`; None on 404, 410 and Google's 403 for what may be gone.
@@ -253,18 +266,11 @@ class Gemini(BatchClient):
             return self._http.peek(self._content_path(output), max_bytes)
         return b"".join(_inline_lines(answer.json))[:max_bytes]
 
-    def check(self) -> str:
-        """List one batch, which is free, and return the scope that the key belongs to."""
-        return self.scope_of(self._http.request_json("GET", f"/{self._version}/batches", params={"pageSize": 1}), ())
-
     def _resource(self, name: str, prefix: str) -> str:
         return f"/{self._version}/{prefix}{segment(name.removeprefix(prefix))}"
 
     def _content_path(self, file_id: str) -> str:
         return f"/download{self._resource(file_id, 'files/')}:download?alt=media"
-
-    def _listing(self, path: str) -> tuple[str, dict[str, str | int]]:
-        return f"/{self._version}/{path}", {"pageSize": DESCRIPTOR.list_page_size}
 
     def _file(self, file_id: str) -> dict[str, Any]:
         return fields.mapping(self._http.request_json("GET", self._resource(file_id, "files/")).json)
@@ -272,7 +278,7 @@ class Gemini(BatchClient):
     def _ready(self, found: dict[str, Any], filename: str) -> RemoteFile:
         """Return a file that can be used; raises ProviderError when Google could not take it in, or not in time."""
         for _ in range(_READY_WAITS):
-            file = file_of(found)
+            file = self.file_of(found)
             if file is None or found.get("state") == "FAILED":
                 reason = fields.text(fields.mapping(found.get("error")).get("message")) or "without a reason"
                 raise ProviderError(f"{self.host} could not take in {filename}: {reason[:200]}; no batch exists")
@@ -293,13 +299,11 @@ class Gemini(BatchClient):
 
     def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:
         """Return a definite no; a 404 not about the file is about the model; a file gets ready by itself."""
-        error_class = error_class_of(answer)
+        refusal = super().refusal(answer, spec)
         message = answer.error.message if answer.error else ""
         if answer.status_code == 404 and "file" not in message.lower() and (spec.input_file_id or "") not in message:
-            error_class = ErrorClass.MODEL_GONE
-        if error_class is ErrorClass.PERMANENT and _FILE_NOT_READY.search(message):
-            error_class = ErrorClass.TRANSIENT
-        return rejection(answer, error_class, self._clock.now())
+            return replace(refusal, error_class=ErrorClass.MODEL_GONE)
+        return refusal
 
 
 BATCH: Final = Gemini
@@ -322,62 +326,29 @@ def _inline_lines(operation: object) -> Iterator[bytes]:
 
 
 INLINE: Final = "inline:"
-# By the word after BATCH_STATE_ or JOB_STATE_ (google-genai 3.4 `_transformers.py` maps one to the other).
-STATES: Final = {
-    "PENDING": BatchState.QUEUED,
-    "QUEUED": BatchState.QUEUED,
-    "RUNNING": BatchState.RUNNING,
-    "PAUSED": BatchState.RUNNING,
-    "UPDATING": BatchState.RUNNING,
-    "CANCELLING": BatchState.CANCELLING,
-    "SUCCEEDED": BatchState.COMPLETED,
-    "PARTIALLY_SUCCEEDED": BatchState.COMPLETED,
-    "FAILED": BatchState.FAILED,
-    "CANCELLED": BatchState.CANCELLED,
-    "EXPIRED": BatchState.EXPIRED,
-}
 _HAS_ANSWERS: Final = frozenset({BatchState.COMPLETED, BatchState.CANCELLED})
 _EXPIRES_AFTER: Final = timedelta(hours=48)
 _INLINE_MAX: Final = 1_000_000
+_LONG: Final = ("response.inlinedResponses", "metadata.output.inlinedResponses", "metadata.inputConfig.requests")
 
 
-def operation_name(name: str) -> str:
-    """Return a batch's name with its `batches/`."""
-    return name if name.startswith("batches/") else f"batches/{name}"
+def _of_output(operation: object, member: str) -> Iterator[object]:
+    """Yield what a batch's output has under a name, wherever Google puts the output."""
+    return (fields.inside(operation, f"{place}.{member}") for place in ("response", "metadata.output"))
 
 
-def file_of(value: object) -> RemoteFile | None:
-    """Return a file object made uniform, None when it has no name."""
-    found = fields.mapping(value)
-    name = fields.identifier(found.get("name"))
-    if name is None:
-        return None
-    size_bytes, created_at = fields.count(found.get("sizeBytes")), fields.moment(found.get("createTime"))
-    return RemoteFile(name, fields.text(found.get("displayName")) or "", size_bytes, created_at)
-
-
-def responses_file(value: object) -> str | None:
+def responses_file(operation: object) -> str | None:
     """Return the name of the file that a batch's answers are in."""
-    for output in _outputs(value):
-        if name := fields.identifier(output.get("responsesFile")):
-            return name
-    return None
+    return next(filter(None, map(fields.identifier, _of_output(operation, "responsesFile"))), None)
 
 
-def inline_responses(value: object) -> list[Any] | None:
+def inline_responses(operation: object) -> list[Any] | None:
     """Return the answers that a batch carries itself, None when it carries none."""
-    for output in _outputs(value):
-        answers = output.get("inlinedResponses")
-        if isinstance(answers, dict):
-            answers = answers.get("inlinedResponses", [])
+    for found in _of_output(operation, "inlinedResponses"):
+        answers = found.get("inlinedResponses", []) if isinstance(found, dict) else found
         if isinstance(answers, list):
             return answers[:_INLINE_MAX]
     return None
-
-
-def _outputs(value: object) -> tuple[dict[str, Any], dict[str, Any]]:
-    found = fields.mapping(value)
-    return fields.mapping(found.get("response")), fields.mapping(fields.mapping(found.get("metadata")).get("output"))
 
 
 def _output(found: dict[str, Any], name: str, state: BatchState) -> str | None:
@@ -393,21 +364,15 @@ def _output(found: dict[str, Any], name: str, state: BatchState) -> str | None:
     return INLINE + name if state in _HAS_ANSWERS or inline_responses(found) else None
 
 
-def _state(status: str, found: dict[str, Any]) -> BatchState:
-    """Return the state; where Google leaves the word out, `done` and what is beside it tell."""
-    word = status.strip().upper().removeprefix("BATCH_STATE_").removeprefix("JOB_STATE_")
-    if word not in ("", "UNSPECIFIED"):
-        return STATES.get(word, BatchState.RUNNING)
-    if found.get("done") is not True:
-        return BatchState.RUNNING
-    if is_blank(found.get("error")):
-        return BatchState.COMPLETED if isinstance(found.get("response"), dict) else BatchState.RUNNING
-    return BatchState.CANCELLED if read_status(found.get("error"))[1].code == "CANCELLED" else BatchState.FAILED
+def word_of(status: str) -> str:
+    """Return a state without what Google puts before it."""
+    return status.strip().upper().removeprefix("BATCH_STATE_").removeprefix("JOB_STATE_")
 
 
-def _expiry(created_at: datetime | None) -> datetime | None:
+def later(moment: datetime | None, by: timedelta) -> datetime | None:
+    """Return the end of a span of time, None for one past all calendars."""
     try:
-        return None if created_at is None else created_at + _EXPIRES_AFTER
+        return None if moment is None else moment + by
     except OverflowError:
         return None
 
@@ -417,24 +382,9 @@ def _count(stats: object, name: str) -> int | None:
     return fields.count(stats.get(name, 0)) if isinstance(stats, dict) and stats else None
 
 
-def _errors(error: object) -> tuple[BatchError, ...]:
-    if is_blank(error):
-        return ()
-    _, read = read_status(error)
-    return (BatchError(read.code, redact(read.message)),)
-
-
-def _without_answers(found: dict[str, Any]) -> dict[str, Any]:
-    """Return an operation without answers and requests, which may be millions of tokens long."""
-    kept = dict(found)
-    if isinstance(response := kept.get("response"), dict) and "inlinedResponses" in response:
-        kept["response"] = response | {"inlinedResponses": "left out"}
-    metadata = kept.get("metadata")
-    if not isinstance(metadata, dict):
-        return kept
-    output, given = metadata.get("output"), metadata.get("inputConfig")
-    if isinstance(output, dict) and "inlinedResponses" in output:
-        metadata = metadata | {"output": output | {"inlinedResponses": "left out"}}
-    if isinstance(given, dict) and "requests" in given:
-        metadata = metadata | {"inputConfig": given | {"requests": "left out"}}
-    return kept | {"metadata": metadata}
+def _without(value: Any, path: str) -> Any:
+    """Return a JSON object without what it holds at a path, which may be millions of tokens long."""
+    name, _, rest = path.partition(".")
+    if not isinstance(value, dict) or name not in value:
+        return value
+    return value | {name: _without(value[name], rest) if rest else "left out"}

@@ -1,12 +1,15 @@
 """Building Gemini requests and input lines: pure, and refusing what a model would refuse.
 
-Shapes: google-genai 3.4 `types.py` (Content, GenerationConfig, ThinkingConfig) and `batches.py`.
+Shapes: google-genai 3.4 `types.py` (Content, GenerationConfig, ThinkingConfig, ThinkingLevel) and `batches.py`.
+[compat] is Google's page on OpenAI compatibility, which gives the words of thinking a number of tokens.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import orjson
@@ -14,25 +17,75 @@ import orjson
 from batchpond.errors import UsageError
 from batchpond.model import Prompt, Role
 from batchpond.providers.base import BuiltBody, ModelSettings
-from batchpond.providers.gemini.models import Family, family_of
+from batchpond.providers.shared import known
 from batchpond.providers.shared.lines import SCHEMA, add_parameters, on_one_line, refused_thinking
 
 GENERATE: Final = "generateContent"
 _BESIDE_GENERATION: Final = frozenset({"systemInstruction", "safetySettings", "tools", "toolConfig", "cachedContent"})
-_RESERVED: Final = {
-    "model": "the study's `model`",
-    "contents": "the template",
-    "generationConfig": "its members, each written as a parameter",
-    "thinkingConfig": "the study's `thinking` and `include_thoughts`",
-    "candidateCount": "the study's `repeats`, which keeps every answer apart",
-}
+_RESERVED: Final = known.table("gemini", "reserved")
 _SAMPLING: Final = ("topP", "topK", "temperature")
 _PENALTIES: Final = ("presencePenalty", "frequencyPenalty")
+WORDS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_WORD_TOKENS: Final = {"low": 1_024, "medium": 8_192, "high": 24_576}  # [compat]
 
 
-def endpoint_for(model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG001
-    """Return the endpoint to use where a study names none: there is one."""
-    return GENERATE
+@dataclass(frozen=True)
+class Budget:
+    """The tokens that `thinkingBudget` may ask for; `has_words` where this program's words come to some."""
+
+    least: int
+    most: int
+    can_be_off: bool
+    has_words: bool = True
+
+    @cached_property
+    def words(self) -> dict[str, int]:
+        """What this program's words come to."""
+        words = {"none": 0} if self.can_be_off else {}
+        if not self.has_words:
+            return words
+        return words | _WORD_TOKENS | ({"max": self.most} if self.most > _WORD_TOKENS["high"] else {})
+
+    def accepts(self, tokens: int) -> bool:
+        """Return whether a model takes this number of tokens."""
+        return self.least <= tokens <= self.most or (tokens == 0 and self.can_be_off)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family(known.Family):
+    """Models that take the same parameters: a `thinkingLevel`, a `thinkingBudget`, or neither.
+
+    Where `ignores_sampling`, temperature, topP and topK have no effect and penalties are refused. `takes_schema`
+    is about `responseJsonSchema`, which came with 2.5. `remark` is what to know about the models.
+    """
+
+    levels: tuple[str, ...] = ()
+    budget: Budget | None = None
+    ignores_sampling: bool = False
+    remark: str | None = None
+    takes_schema: bool = True
+
+    @property
+    def thinks(self) -> bool:
+        """Whether these models can think."""
+        return bool(self.levels) or self.budget is not None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the thinking words that these models accept; models that cannot think accept `none`."""
+        if not self.thinks:
+            return ("none",)
+        budgeted = self.budget.words if self.budget else {}
+        return tuple(word for word in WORDS if word in self.levels or word in budgeted)
+
+
+FAMILIES: Final = known.Families("gemini", Family)
+
+
+def caveats(model: str) -> tuple[str, ...]:
+    """Return what a person should know about a model before money is spent on it."""
+    remark = FAMILIES.of(model).remark
+    return (remark,) if remark else FAMILIES.caveats(model)
 
 
 def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
@@ -43,7 +96,7 @@ def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
     it where Gemini wants them there, under their camelCase names. What a model ignores
     (temperature, topP, topK) or has not (a schema) is left out and named in `dropped`.
     """
-    family = family_of(settings.request_model)
+    family = FAMILIES.of(settings.request_model)
     if settings.endpoint != GENERATE:
         raise UsageError(f"model {settings.request_model}: endpoint {settings.endpoint!r} is not {GENERATE}")
     dropped: list[str] = []

@@ -10,16 +10,25 @@ import dataclasses
 from typing import Any, Final
 
 from batchpond import fields
-from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
+from batchpond.model import ErrorClass, FileRole, Finish, Response
 from batchpond.providers.http.errors import ApiError, classify, read_error
 from batchpond.providers.shared import known
-from batchpond.providers.shared.lines import PARTS_MAX, failed, load_row, success_of, unreadable
+from batchpond.providers.shared.lines import (
+    NO_TOKENS,
+    PARTS_MAX,
+    Row,
+    Tokens,
+    answered,
+    failed,
+    load_row,
+    success_of,
+    unreadable,
+)
 
 _RPC: Final = {int(code): tuple(row) for code, row in known.table("gemini", "rpc").items()}
 _WORDS: Final = {int(status): word for status, word in known.table("gemini", "words").items()}
 _CLEARLY_ACCESS: Final = frozenset({"UNAUTHENTICATED", "API_KEY_INVALID"})
-_FINISH: Final = {word: Finish(kind) for kind, words in known.table("gemini", "finish").items() for word in words}
-_NO_TOKENS: Final = (None, None, None, None)
+_FINISH: Final = known.by_word("gemini", "finish", Finish)
 
 
 def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001  # there is one file
@@ -42,7 +51,7 @@ def read_answer(status_code: int, body: bytes) -> Response:
         return found
     if not {"candidates", "promptFeedback", "usageMetadata"} & found.keys():
         return unreadable(None, "the answer has no candidates", status_code)
-    return dataclasses.replace(_answered(None, found), status_code=status_code)
+    return _answered(None, status_code, found)
 
 
 def read_result(key: str | None, answer: object, *errors: object) -> Response:
@@ -52,7 +61,7 @@ def read_result(key: str | None, answer: object, *errors: object) -> Response:
             return _failed(key, error)
     if not isinstance(answer, dict):
         return unreadable(key, "the row has neither a response nor an error")
-    return _answered(key, answer)
+    return _answered(key, None, answer)
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -84,36 +93,23 @@ def _failed(key: str | None, error: object) -> Response:
         error_class = ErrorClass.CANCELLED
     elif error_class is ErrorClass.ACCESS and not {read.code, read.kind} & _CLEARLY_ACCESS:
         error_class = ErrorClass.PERMANENT  # one row's permission says nothing about the key
-    return failed(key, status_code, read, error_class=error_class)
+    return failed(Row(key, status_code), read, error_class)
 
 
 # --- answers --------------------------------------------------------------------------------------
 
 
-def _answered(key: str | None, answer: dict[str, Any]) -> Response:
+def _answered(key: str | None, status_code: int | None, answer: dict[str, Any]) -> Response:
     candidates = fields.sequence(answer.get("candidates"), 1)
     candidate = fields.mapping(candidates[0]) if candidates else {}
-    text, thoughts = _content(candidate.get("content"))
     reason = fields.word(candidate.get("finishReason"))
     finish = _FINISH.get(reason or "", Finish.OTHER) if candidate else None
     blocked = fields.word(fields.mapping(answer.get("promptFeedback")).get("blockReason"))
     if not candidate and blocked:
         reason, finish = blocked, Finish.BLOCKED
-    input_tokens, output_tokens, reasoning_tokens, cached_tokens = _usage(answer.get("usageMetadata"))
-    return Response(
-        custom_id=key,
-        status=ResponseStatus.SUCCEEDED,
-        response_model=fields.text(answer.get("modelVersion")),
-        finish_reason=reason,
-        finish=finish,
-        text=text,
-        thoughts=thoughts,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        reasoning_tokens=reasoning_tokens,
-        cached_tokens=cached_tokens,
-        provider_request_id=fields.identifier(answer.get("responseId")),
-    )
+    row = Row(key, status_code, fields.identifier(answer.get("responseId")))
+    texts, tokens = _content(candidate.get("content")), _usage(answer.get("usageMetadata"))
+    return answered(row, answer.get("modelVersion"), reason, finish, (*texts, None), tokens)
 
 
 def _content(content: object) -> tuple[str | None, str | None]:
@@ -127,20 +123,20 @@ def _content(content: object) -> tuple[str | None, str | None]:
     return "".join(texts) if texts else None, "\n\n".join(filter(None, thoughts)) or None
 
 
-def _usage(usage: object) -> tuple[int | None, int | None, int | None, int | None]:
+def _usage(usage: object) -> Tokens:
     """Return input, output, reasoning and cached tokens.
 
     Google leaves out what is zero, so an absent count beside others is 0. Input is the prompt, cached tokens
     included, and what tools put into it; output is candidates and thoughts, which are counted apart.
     """
     if not isinstance(usage, dict) or not {"promptTokenCount", "totalTokenCount"} & usage.keys():
-        return _NO_TOKENS
+        return NO_TOKENS
     prompt = fields.count(usage.get("promptTokenCount"))
-    tools, answer, thoughts, cached = (
-        fields.count(usage.get(name, 0))
-        for name in ("toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount")
-    )
-    return _sum(prompt, tools), _sum(answer, thoughts), thoughts, cached
+    tools = fields.count(usage.get("toolUsePromptTokenCount", 0))
+    answer = fields.count(usage.get("candidatesTokenCount", 0))
+    thoughts = fields.count(usage.get("thoughtsTokenCount", 0))
+    cached = fields.count(usage.get("cachedContentTokenCount", 0))
+    return _sum(prompt, tools), _sum(answer, thoughts), thoughts, cached, None
 
 
 def _sum(a: int | None, b: int | None) -> int | None:

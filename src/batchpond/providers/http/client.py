@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -25,8 +25,8 @@ from batchpond.clock import Clock
 from batchpond.errors import LakeError, ProviderError
 from batchpond.model import Download, ErrorClass, Unclear
 from batchpond.providers.base import Descriptor
-from batchpond.providers.http import transfers
-from batchpond.providers.http.connections import Auth, Deadline, FixedAuth, KeyGuard, LaneTransport, failure, within
+from batchpond.providers.http import keys, transfers
+from batchpond.providers.http.connections import Auth, Deadline, KeyGuard, LaneTransport, failure, within
 from batchpond.providers.http.errors import (
     AckRule,
     Again,
@@ -46,9 +46,9 @@ from batchpond.providers.http.errors import (
     repeat,
 )
 from batchpond.providers.http.keys import checked_base, origin_of, redirect_target
-from batchpond.text import Secret, guard_loggers, redact
+from batchpond.text import Secret, guard_loggers
 
-__all__ = ["Broken", "HttpClient", "HttpError", "HttpLimits", "JsonStream", "Unsent"]
+__all__ = ["HttpClient", "HttpError", "HttpLimits", "JsonStream"]
 
 _USER_AGENT: Final = "batchpond/0.1"
 _URLS_MAX: Final = 256
@@ -63,6 +63,7 @@ _SCOPE_CHARS: Final = 100
 
 _log = logging.getLogger("batchpond.http")
 T = TypeVar("T")
+Content = TypeVar("Content", Download, bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +94,6 @@ class JsonStream:
 
     size_bytes: int
     parts: Callable[[], Iterable[bytes]]
-
-
-@dataclass(frozen=True, slots=True)
-class Unsent:
-    """A live call of which nothing reached the server: it may be made again.
-
-    `is_own` says that the reason is on this side: too few connections for so many callers.
-    """
-
-    detail: str
-    is_own: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A live call that left, and whose answer did not come back whole: it may have been computed."""
-
-    detail: str
 
 
 def _whole(body: JsonStream) -> Iterator[bytes]:
@@ -147,7 +130,7 @@ class HttpClient:
         content_hosts: Iterable[str] = (),
     ) -> None:
         self._base_url, self._origin = checked_base(base_url, has_key=auth != {})
-        self._auth = FixedAuth(auth) if isinstance(auth, Mapping) else auth
+        self._auth = Auth(auth) if isinstance(auth, Mapping) else auth
         self._clock = clock
         self._key_name = key_name
         self._limits = limits or HttpLimits()
@@ -158,7 +141,7 @@ class HttpClient:
         self._transport = KeyGuard(lanes, self._origin, self._auth)
         self._url = lru_cache(maxsize=_URLS_MAX)(httpx.URL)
         # Built once where the key never changes; thousands of live calls feel it.
-        self._asking = _ASKING | _revealed(self._auth) if isinstance(self._auth, FixedAuth) else None
+        self._asking = _ASKING | _revealed(self._auth) if isinstance(auth, Mapping) else None
         self._client = httpx.Client(
             transport=self._transport,
             trust_env=False,
@@ -167,6 +150,22 @@ class HttpClient:
             timeout=httpx.Timeout(self._limits.idle_s, connect=self._limits.connect_s),
             headers={"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"},
         )
+
+    @classmethod
+    def of(
+        cls,
+        descriptor: Descriptor,
+        access: keys.Access,
+        environ: Mapping[str, str],
+        clock: Clock,
+        transport: httpx.BaseTransport | None,
+        base_url: str,
+        **more: Any,
+    ) -> Self:
+        """Return the client for a provider's key, with the headers and the hosts of content of its descriptor."""
+        headers = keys.headers(descriptor, access, environ)
+        hosts = descriptor.content_hosts
+        return cls(base_url, headers, clock, transport, key_name=access.name, content_hosts=hosts, **more)
 
     @property
     def host(self) -> str:
@@ -233,7 +232,7 @@ class HttpClient:
         result = self._exchange(request, deadline_s, self._read_answer)
         match result:
             case Again():
-                return Unclear(f"{result.reason}: {result.detail}")
+                return Unclear(result.text)
             case Fault():
                 return Unclear(result.detail)
             case _:
@@ -241,12 +240,13 @@ class HttpClient:
 
     def ask(
         self, path: str, body: bytes, deadline_s: float, headers: Mapping[str, str] | None = None
-    ) -> Answer | Unsent | Broken | Fault:
+    ) -> Answer | Again | Fault:
         """Send exactly one POST and return the whole answer, or what kept it from arriving; for many threads.
 
         Never retries, never follows a redirect, ends after `deadline_s` in all, and raises nothing for
-        what the network or the server does. The answer's body is exactly what arrived. A
-        `Fault` is of the connection as such, and no other call would fare better. `headers` replace
+        what the network or the server does. The answer's body is exactly what arrived. Nothing reached the server
+        where the reason is CONNECT, or NO_TURN: too few connections here for so many callers. A `Fault` that is not
+        of the answer is of the connection as such, and no other call would fare better. `headers` replace
         those of the same name. `path` begins with one slash.
         """
         limits = {"connect": self._limits.connect_s, "read": deadline_s, "write": deadline_s, "pool": deadline_s}
@@ -255,20 +255,7 @@ class HttpClient:
         url = self._url(self._base_url + path)
         # Past the library's client, whose work per call is felt where thousands are made.
         request = httpx.Request("POST", url, headers=sent, content=body, extensions={"timeout": limits})
-        with within(self._clock, deadline_s) as until:
-            try:
-                response = self._transport.handle_request(request)
-                try:
-                    result = self._read_answer(response, until)
-                finally:
-                    response.close()
-            except httpx.PoolTimeout as error:
-                return Unsent(str(error), is_own=True)
-            except (transfers.Refused, httpx.DecodingError, httpx.StreamError) as error:
-                return Broken(str(error))
-            except (httpx.HTTPError, httpx.InvalidURL, ConnectionError, TimeoutError) as error:
-                return _kept_from(failure(error))
-        return result if isinstance(result, Answer) else Broken(result.detail)
+        return self._exchange(request, deadline_s, self._read_answer, self._transport.handle_request)
 
     def upload_multipart(
         self, path: str, file: Path, filename: str, fields: Mapping[str, str], allow: frozenset[int] = frozenset()
@@ -301,10 +288,12 @@ class HttpClient:
             return self._exchange(request, self._limits.upload_s, self._read_answer)
 
         name = f"POST {start.path}"
-        calls = transfers.Calls(send, lambda call: self._repeated(call, name))
         try:
             with file.open("rb") as content:
-                result = transfers.send(calls, start, content, file.stat().st_size)
+                size_bytes = file.stat().st_size
+                result = transfers.Upload(
+                    send, lambda call: self._repeated(call, name), start, content, size_bytes
+                ).run()
         except OSError as error:
             raise LakeError(f"cannot read {file}: {error.strerror or error}") from None
         return result if isinstance(result, Answer) and result.is_success else self._final(result, name)
@@ -316,29 +305,28 @@ class HttpClient:
         past its deadline is dropped and asked for again.
         """
 
-        def call() -> Download | Answer | Again | Fault:
-            return self._download_once(path, dest)
+        def consume(response: httpx.Response, until: Deadline) -> Download | Again:
+            if "text/html" in response.headers.get("content-type", ""):
+                raise transfers.Refused("a web page came instead of the file: a proxy or login page answered")
+            limits = self._limits
+            slowness = transfers.Slowness(self._clock, limits.min_bytes_per_s, limits.slow_window_s)
+            lower = {name.lower(): value for name, value in response.headers.items()}
+            return transfers.store(
+                response.iter_raw(), lower, dest, max_bytes=limits.download_bytes, slowness=slowness, until=until
+            )
 
-        is_complete = False
+        result = None
         try:
-            result = self._repeated(call, f"GET {path}")
-            is_complete = isinstance(result, Download)
+            result = self._content(path, self._limits.download_s, consume)
         finally:
-            if not is_complete:
+            if result is None:
                 dest.unlink(missing_ok=True)
-        if isinstance(result, Download):
-            return result
-        if isinstance(result, Answer) and result.may_be_gone:
-            return None
-        self._final(result, f"GET {path}")
-        raise HttpError(f"GET {path} at {self.host} answered with something that is not a file")
+        return result
 
     def peek(self, path: str, max_bytes: int) -> bytes | None:
         """Return the first bytes of a file, with retries, and leave the rest; None on 404 and 410."""
 
-        def consume(response: httpx.Response, until: Deadline) -> bytes | Answer | Again | Fault:
-            if response.status_code != 200:
-                return self._read_answer(response, until)
+        def consume(response: httpx.Response, until: Deadline) -> bytes:
             head = bytearray()
             for chunk in response.iter_bytes():
                 head += chunk
@@ -346,15 +334,7 @@ class HttpClient:
                     break
             return bytes(head[:max_bytes])
 
-        def call() -> bytes | Answer | Again | Fault:
-            return self._followed(path, self._limits.call_s, consume)
-
-        result = self._repeated(call, f"GET {path}")
-        if isinstance(result, bytes):
-            return result
-        if not (isinstance(result, Answer) and result.may_be_gone):
-            self._final(result, f"GET {path}")
-        return None
+        return self._content(path, self._limits.call_s, consume)
 
     # --- one exchange ---------------------------------------------------------------------------
 
@@ -394,19 +374,20 @@ class HttpClient:
         request: httpx.Request,
         seconds: float,
         consume: Callable[[httpx.Response, Deadline], T],
+        send: Callable[[httpx.Request], httpx.Response] | None = None,
     ) -> T | Again | Fault:
         # Failures leave as values: an exception raised inside `except` would keep the library's
         # own, and with it the request and its headers, in its context.
         with within(self._clock, seconds) as until:
             try:
-                response = self._client.send(request, stream=True)
+                response = send(request) if send else self._client.send(request, stream=True)
                 try:
                     return consume(response, until)
                 finally:
                     response.close()
-            except transfers.Refused as error:
-                return Fault(str(error))
-            except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ConnectionError, TimeoutError) as error:
+            except (transfers.Refused, httpx.DecodingError, httpx.StreamError) as error:
+                return Fault(str(error), is_of_answer=True)
+            except (httpx.HTTPError, httpx.InvalidURL, ConnectionError, TimeoutError) as error:
                 return failure(error)
 
     def _read_answer(self, response: httpx.Response, until: Deadline) -> Answer | Again:
@@ -425,28 +406,17 @@ class HttpClient:
             return Again(RetryReason.SHORT_BODY, f"{len(body)} of {n_declared} bytes arrived")
         return answer_of(response.status_code, headers, bytes(body))
 
-    def _download_once(self, path: str, dest: Path) -> Download | Answer | Again | Fault:
-        def consume(response: httpx.Response, until: Deadline) -> Download | Answer | Again | Fault:
-            if response.status_code != 200:
-                return self._read_answer(response, until)
-            if "text/html" in response.headers.get("content-type", ""):
-                raise transfers.Refused("a web page came instead of the file: a proxy or login page answered")
-            limits = self._limits
-            slowness = transfers.Slowness(self._clock, limits.min_bytes_per_s, limits.slow_window_s)
-            lower = {name.lower(): value for name, value in response.headers.items()}
-            return transfers.store(
-                response.iter_raw(), lower, dest, max_bytes=limits.download_bytes, slowness=slowness, until=until
-            )
-
-        return self._followed(path, self._limits.download_s, consume)
-
     def _followed(
-        self, path: str, seconds: float, consume: Callable[[httpx.Response, Deadline], T]
-    ) -> T | Again | Fault:
+        self, path: str, seconds: float, consume: Callable[[httpx.Response, Deadline], Content | Again]
+    ) -> Content | Answer | Again | Fault:
         """Get content from where it is, following redirects to the hosts of content without the key."""
+
+        def read(response: httpx.Response, until: Deadline) -> Content | Answer | Again:
+            return consume(response, until) if response.status_code == 200 else self._read_answer(response, until)
+
         request = self._request("GET", path)
         for hop in range(_HOPS_MAX):
-            result = self._exchange(request, seconds, consume)
+            result = self._exchange(request, seconds, read)
             if hop and isinstance(result, Again) and result.reason is RetryReason.CONNECT:
                 # The provider itself was reached: a host of one file's content says nothing about it.
                 return dataclasses.replace(result, reason=RetryReason.CONNECTION_LOST)
@@ -461,6 +431,21 @@ class HttpClient:
         if not isinstance(result, Answer) or result.status_code not in (301, 302, 303, 307, 308):
             return None
         return redirect_target(str(request.url), result.headers.get("location", ""), self._content_hosts)
+
+    def _content(
+        self, path: str, seconds: float, consume: Callable[[httpx.Response, Deadline], Content | Again]
+    ) -> Content | None:
+        """Return what is made of a file's bytes, with retries; None on 404 and 410."""
+        call = f"GET {path}"
+        result: Content | Answer | Again | Fault = self._repeated(lambda: self._followed(path, seconds, consume), call)
+        match result:
+            case Answer(may_be_gone=True):
+                return None
+            case Answer() | Again() | Fault():
+                self._final(result, call)
+                raise HttpError(f"{call} at {self.host} answered with something that is not a file")
+            case _:
+                return result
 
     # --- several exchanges, and what they come to -----------------------------------------------
 
@@ -484,23 +469,15 @@ class HttpClient:
 
         return repeat(attempt, self._retries, self._clock, name, on_wait)
 
-    def _final(self, result: object, call: str, allow: frozenset[int] = frozenset(), shape: Shape = dict) -> Answer:
-        place = Place(f"{call} at {self.host}", self._base_url, self._key_name)
+    def _final(
+        self, result: Answer | Again | Fault, call: str, allow: frozenset[int] = frozenset(), shape: Shape = dict
+    ) -> Answer:
+        place = Place(f"{call} at {self.host}", self._base_url, self._key_name, self._auth.advice)
         return final(result, place, allow, shape)
 
 
 def _revealed(auth: Auth) -> dict[str, str]:
     return {name: value.reveal() if isinstance(value, Secret) else value for name, value in auth.headers().items()}
-
-
-def _kept_from(problem: Again | Fault) -> Unsent | Broken | Fault:
-    match problem:
-        case Again(reason=RetryReason.CONNECT):
-            return Unsent(f"{problem.reason}: {redact(problem.detail)}")
-        case Again():
-            return Broken(f"{problem.reason}: {redact(problem.detail)}")
-        case Fault():
-            return problem
 
 
 # --- of one provider ------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from ssl import SSLContext
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 
 import httpcore
 import httpx
@@ -30,9 +30,6 @@ from batchpond.text import Secret, redact
 _KEEPALIVE_IDLE_S: Final = 60
 _KEEPALIVE_PROBES: Final = 5
 _WRITE_BYTES: Final = 16_384
-
-T = TypeVar("T")
-
 
 # --- the deadline ---------------------------------------------------------------------------------
 
@@ -138,36 +135,27 @@ class DeadlineBackend(httpcore.NetworkBackend):
 # --- the key --------------------------------------------------------------------------------------
 
 
-class Auth(Protocol):
-    """What calls are let in by: headers that may change while a client lives."""
-
-    def headers(self) -> Mapping[str, str | Secret]:
-        """Return the headers for a call that is made now; raises AccessError when there are none to be had."""
-
-    def renew(self) -> bool:
-        """Give up headers that were refused; returns whether the next ones are other ones."""
-
-    def secrets(self) -> Iterable[str]:
-        """Return every secret that the headers hold, or held a while ago."""
-
-
-class FixedAuth:
-    """Headers that never change: an API key."""
+class Auth:
+    """What calls are let in by: headers that never change, such as an API key's, unless a kind of it says otherwise."""
 
     def __init__(self, headers: Mapping[str, str | Secret]) -> None:
         self._headers = dict(headers)
 
     def headers(self) -> Mapping[str, str | Secret]:
-        """Return the headers."""
+        """Return the headers for a call that is made now; raises AccessError when there are none to be had."""
         return self._headers
 
     def renew(self) -> bool:
-        """Return False: there are no others."""
+        """Give up headers that were refused; returns whether the next ones are other ones."""
         return False
 
     def secrets(self) -> Iterable[str]:
-        """Return the secrets among the headers."""
+        """Return every secret that the headers hold, or held a while ago."""
         return [value.reveal() for value in self._headers.values() if isinstance(value, Secret)]
+
+    def advice(self, refusal: str) -> str | None:  # noqa: ARG002  # most say what they say
+        """Return who has to be granted what after a call was refused, None where the refusal does not tell."""
+        return None
 
 
 class KeyGuard(httpx.BaseTransport):
@@ -194,12 +182,15 @@ class KeyGuard(httpx.BaseTransport):
 # --- the network ----------------------------------------------------------------------------------
 
 
-class Connection(httpx.BaseTransport):
-    """One connection at a time, through the environment's proxy if any, whose streams know the deadline."""
+class Connection(httpx.HTTPTransport):
+    """One connection at a time, through the environment's proxy if any, whose streams know the deadline.
+
+    The library's transport over a pool of its own kind, made here since only a pool takes a network backend. Plain
+    HTTP needs no CA files, which take as long to read as several calls: `trust` is asked when the first https comes.
+    """
 
     def __init__(self, origin: Origin, trust: Callable[[], SSLContext]) -> None:
-        self._trust = trust
-        self._pools: dict[str, httpcore.ConnectionPool] = {}
+        self._trust: Callable[[], SSLContext] | None = trust
         settings: dict[str, Any] = {
             "max_connections": 1,
             "keepalive_expiry": 30.0,
@@ -215,69 +206,14 @@ class Connection(httpx.BaseTransport):
             if proxy.raw_auth:
                 Secret(proxy.raw_auth[1].decode("utf-8", "replace"))  # known to `redact` from here on
             self._make = partial(httpcore.HTTPProxy, proxy_url=str(proxy.url), proxy_auth=proxy.raw_auth, **settings)
-        self._pool(origin.scheme)
-
-    def _pool(self, scheme: str) -> httpcore.ConnectionPool:
-        """Return the pool of a scheme; plain HTTP needs no CA files, which take as long to read as several calls."""
-        if scheme not in self._pools:
-            trust = self._trust() if scheme == "https" else None
-            self._pools.setdefault(scheme, self._make(ssl_context=trust))
-        return self._pools[scheme]
+        self._pool = self._make()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request."""
-        url = httpcore.URL(
-            scheme=request.url.raw_scheme,
-            host=request.url.raw_host,
-            port=request.url.port,
-            target=request.url.raw_path,
-        )
-        inner = httpcore.Request(
-            request.method,
-            url,
-            headers=request.headers.raw,
-            content=request.stream,
-            extensions=request.extensions,
-        )
-        response = _translated(lambda: self._pool(request.url.scheme).handle_request(inner))
-        return httpx.Response(response.status, headers=response.headers, stream=_Stream(response))
-
-    def close(self) -> None:
-        """Close all connections."""
-        for pool in self._pools.values():
-            pool.close()
-
-
-class _Stream(httpx.SyncByteStream):
-    def __init__(self, response: httpcore.Response) -> None:
-        self._response = response
-
-    def __iter__(self) -> Iterator[bytes]:
-        parts = self._response.iter_stream()
-        while (part := _translated(lambda: next(parts, None))) is not None:
-            yield part
-
-    def close(self) -> None:
-        _translated(self._response.close)
-
-
-def _translated(call: Callable[[], T]) -> T:
-    failure: httpx.TransportError
-    try:
-        return call()
-    except httpcore.ConnectTimeout as error:
-        failure = httpx.ConnectTimeout(str(error))
-    except httpcore.PoolTimeout as error:
-        failure = httpx.PoolTimeout(str(error))
-    except httpcore.TimeoutException as error:
-        failure = httpx.ReadTimeout(str(error))
-    except (httpcore.ConnectError, httpcore.ProxyError) as error:
-        failure = httpx.ConnectError(str(error))
-    except (httpcore.LocalProtocolError, httpcore.UnsupportedProtocol) as error:
-        failure = httpx.LocalProtocolError(str(error))
-    except (httpcore.NetworkError, httpcore.ProtocolError) as error:
-        failure = httpx.ReadError(str(error))
-    raise failure
+        if self._trust is not None and request.url.scheme == "https":
+            self._pool.close()
+            self._pool, self._trust = self._make(ssl_context=self._trust()), None
+        return super().handle_request(request)
 
 
 def failure(error: Exception) -> Again | Fault:
@@ -288,6 +224,8 @@ def failure(error: Exception) -> Again | Fault:
             return Fault(f"the server's certificate is not valid ({detail})")
         case httpx.ConnectTimeout() | httpx.ConnectError() | httpx.ProxyError():
             return Again(RetryReason.CONNECT, detail)
+        case httpx.PoolTimeout():
+            return Again(RetryReason.NO_TURN, detail)
         case httpx.TimeoutException() | TimeoutError():
             return Again(RetryReason.TIMEOUT, detail)
         case httpx.NetworkError() | httpx.RemoteProtocolError() | ConnectionError():

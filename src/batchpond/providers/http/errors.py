@@ -52,21 +52,20 @@ class RetryReason(StrEnum):
     RATE_LIMIT = "HTTP 429"
     SERVER = "HTTP 5xx"
     OVERLOADED = "HTTP 529"
+    NO_TURN = "no connection was free"
+
+
+_REASONS: Final = {
+    408: RetryReason.HTTP_408,
+    425: RetryReason.HTTP_425,
+    429: RetryReason.RATE_LIMIT,
+    529: RetryReason.OVERLOADED,
+}
 
 
 def reason_for_status(status_code: int) -> RetryReason | None:
     """Return the reason to repeat a call that was answered with this status, else None."""
-    match status_code:
-        case 408:
-            return RetryReason.HTTP_408
-        case 425:
-            return RetryReason.HTTP_425
-        case 429:
-            return RetryReason.RATE_LIMIT
-        case 529:
-            return RetryReason.OVERLOADED
-        case _:
-            return RetryReason.SERVER if 500 <= status_code <= 599 else None
+    return _REASONS.get(status_code) or (RetryReason.SERVER if 500 <= status_code <= 599 else None)
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime, asked: str | None = None) -> float | None:
@@ -95,18 +94,18 @@ def _in_headers(headers: Mapping[str, str], now: datetime) -> float | None:
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
-    value = headers.get("retry-after")
-    seconds = _number(value)
-    if seconds is not None:
-        return seconds
-    if value is None:
-        return None
+    value = headers.get("retry-after", "")
+    seconds, moment = _number(value), http_date(value)
+    return (moment - now).total_seconds() if seconds is None and moment is not None else seconds
+
+
+def http_date(text: str) -> datetime | None:
+    """Return the time that a header says, None for nonsense."""
     try:
-        moment = parsedate_to_datetime(value)
-        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-        return (moment - now).total_seconds()
+        moment = parsedate_to_datetime(text)
     except (ValueError, TypeError, OverflowError, IndexError):
         return None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 def _number(value: str | None) -> float | None:
@@ -137,6 +136,11 @@ class Again:
     detail: str
     after_s: float | None = None
     status_code: int | None = None
+
+    @property
+    def text(self) -> str:
+        """Why, for messages."""
+        return f"{self.reason}: {redact(self.detail)}"
 
 
 def repeat(
@@ -197,32 +201,28 @@ def _last(state: tenacity.RetryCallState) -> Again:
 MESSAGE_LIMIT: Final = 4_000
 _DETAILS_MAX: Final = 100
 
-# Texts seen where codes are, which `error_codes.toml` has.
-_BILLING_TEXT: Final = re.compile(
-    r"(?i)credit balance is too low|exceeded your current quota|billing hard limit"
-    r"|reached your specified (?:workspace )?api usage limits|enable billing|billing must be enabled"
-    r"|insufficient (?:balance|credits?|funds)|out of credits|(?:any|no) credits (?:yet|left)"
-)
 # Google answers 429 RESOURCE_EXHAUSTED with "exceeded your current quota" for rates that pass by themselves.
 _GOOGLE_RATE: Final = "resource_exhausted"
-_GOOGLE_BILLING_TEXT: Final = re.compile(r"(?i)prepayment credits|spend(?:ing)? cap")
-_MODEL_GONE_TEXT: Final = re.compile(r"(?i)\bmodels/\S+ is (?:not found|no longer available)")
-_MAYBE_GONE_TEXT: Final = re.compile(r"(?i)or it may not exist")
-_ACCESS_TEXT: Final = re.compile(
-    r"(?i)api key not valid|api key expired|incorrect api key|invalid api key|user location is not supported"
-)
-_TRANSIENT_TEXT: Final = re.compile(
-    r"(?i)an error occurred while processing your request|temporarily unavailable|please try again"
-)
 _TRANSIENT_STATUS: Final = frozenset({0, 408, 409, 425, 429, 499})
 _NOT_RUN: Final = frozenset({ErrorClass.EXPIRED, ErrorClass.CANCELLED})
 
 
 @cache
+def _known() -> dict[str, Any]:
+    """Return what is known of codes and texts, read when the first error comes."""
+    return tomllib.loads((resources.files(__package__) / "error_codes.toml").read_text("utf-8"))
+
+
+@cache
 def _classes() -> dict[str, ErrorClass]:
-    """Return what each known code or type says, read when the first error comes."""
-    data = tomllib.loads((resources.files(__package__) / "error_codes.toml").read_text("utf-8"))
-    return {code: ErrorClass(name) for name, codes in data.items() for code in codes}
+    """Return what each known code or type says."""
+    return {code: ErrorClass(name) for name, codes in _known()["codes"].items() for code in codes}
+
+
+@cache
+def _text(name: str) -> re.Pattern[str]:
+    """Return what finds any of the texts of one kind, in upper or lower case."""
+    return re.compile("|".join(_known()["texts"][name]), re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +292,7 @@ def _read_google(error: dict[str, object], message: str, kind: str | None) -> Ap
 
 def says_maybe_gone(status_code: int | None, error: ApiError) -> bool:
     """Return whether this is Google's 403 for what may be gone: it does not tell that from forbidden."""
-    return status_code == 403 and _MAYBE_GONE_TEXT.search(error.message) is not None
+    return status_code == 403 and _text("maybe_gone").search(error.message) is not None
 
 
 def classify(status_code: int | None, error: ApiError) -> ErrorClass:
@@ -308,22 +308,21 @@ def classify(status_code: int | None, error: ApiError) -> ErrorClass:
         return of_code
     if ErrorClass.BILLING in said or status_code == 402 or _is_about_money(words, error.message):
         return ErrorClass.BILLING
-    if ErrorClass.MODEL_GONE in said or (status_code == 404 and _MODEL_GONE_TEXT.search(error.message)):
+    if ErrorClass.MODEL_GONE in said or (status_code == 404 and _text("model_gone").search(error.message)):
         return ErrorClass.MODEL_GONE
     if status_code is None and error.code is not None and error.code.isascii() and error.code.isdigit():
         status_code = int(error.code[:4])  # some servers put the HTTP status there
-    is_access = status_code in (401, 403) or ErrorClass.ACCESS in said or _ACCESS_TEXT.search(error.message)
+    is_access = status_code in (401, 403) or ErrorClass.ACCESS in said or _text("access").search(error.message)
     if is_access and not says_maybe_gone(status_code, error):
         return ErrorClass.ACCESS
     is_transient_status = status_code is not None and (status_code in _TRANSIENT_STATUS or status_code >= 500)
-    if is_transient_status or ErrorClass.TRANSIENT in said or _TRANSIENT_TEXT.search(error.message):
+    if is_transient_status or ErrorClass.TRANSIENT in said or _text("transient").search(error.message):
         return ErrorClass.TRANSIENT
     return ErrorClass.PERMANENT
 
 
 def _is_about_money(words: set[str], message: str) -> bool:
-    text = _GOOGLE_BILLING_TEXT if _GOOGLE_RATE in words else _BILLING_TEXT
-    return text.search(message) is not None
+    return _text("google_billing" if _GOOGLE_RATE in words else "billing").search(message) is not None
 
 
 # --- whole answers --------------------------------------------------------------------------------
@@ -444,6 +443,7 @@ def _repeats_status(answer: Answer) -> bool:
 # --- what a call comes to -------------------------------------------------------------------------
 
 _ACCESS_HINT: Final = "check it with `batchpond keys --check`"
+_BILLING_HINT: Final = "add credit at the provider, then run the same command"
 _LATER_HINT: Final = "run the same command again later; it goes on where this one stopped"
 _PROXY_HINT: Final = "a proxy or login page may have answered; try the same address in a browser"
 
@@ -474,18 +474,20 @@ class HttpError(ProviderError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A failure of the transport that asking again would not change."""
+    """A failure that asking again would not change: of the transport, or of an answer that came and cannot be taken."""
 
     detail: str
+    is_of_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which call this is about, for messages."""
+    """Which call this is about, for messages; `advise` says who has to be granted what after a refusal."""
 
     call: str
     base_url: str
     key_name: str
+    advise: Callable[[str], str | None]
 
 
 def error_class_of(answer: Answer) -> ErrorClass:
@@ -493,7 +495,7 @@ def error_class_of(answer: Answer) -> ErrorClass:
     return classify(answer.status_code, answer.error or ApiError(""))
 
 
-def final(result: object, place: Place, allow: frozenset[int], shape: Shape = dict) -> Answer:
+def final(result: Answer | Again | Fault, place: Place, allow: frozenset[int], shape: Shape = dict) -> Answer:
     """Return a usable answer: 2xx with a JSON object (or array), or a status in `allow`; raise for all else.
 
     An answer that refuses the key is never allowed, whatever its status.
@@ -507,14 +509,12 @@ def final(result: object, place: Place, allow: frozenset[int], shape: Shape = di
             raise _refusal(result, place, shape)
         case Again():
             wait = f"; it asks to wait {result.after_s:,.0f} s" if result.after_s else ""
-            message = f"{place.call} failed: {result.reason}: {redact(result.detail)}{wait}"
+            message = f"{place.call} failed: {result.text}{wait}"
             if result.reason is RetryReason.CONNECT:
                 raise UnreachableError(message, hint=_LATER_HINT)
             raise HttpError(message, hint=_LATER_HINT, status_code=result.status_code, retry_after_s=result.after_s)
         case Fault():
             raise HttpError(f"{place.call} failed: {redact(result.detail)}", error_class=ErrorClass.PERMANENT)
-        case _:
-            raise TypeError(f"{place.call} came to {type(result).__name__}")
 
 
 def _refusal(answer: Answer, place: Place, shape: Shape) -> AccessError | HttpError:
@@ -530,11 +530,15 @@ def _refusal(answer: Answer, place: Place, shape: Shape) -> AccessError | HttpEr
         return HttpError(message, hint=hint, status_code=status_code, error_class=ErrorClass.PERMANENT)
     error_class = error_class_of(answer)
     message = f"{place.call} answered {status_code}: {answer.excerpt()}"
-    if error_class is ErrorClass.ACCESS:
-        refused = ForbiddenError if status_code == 403 else AccessError
-        return refused(f"{place.key_name} was refused: {message}", hint=_ACCESS_HINT)
-    advice = "add credit at the provider, then run the same command" if error_class is ErrorClass.BILLING else None
+    is_access = error_class is ErrorClass.ACCESS
+    message = f"{place.key_name} was refused: {message}" if is_access else message
+    advice = place.advise(message) if is_access or status_code == 403 else None
+    if advice is not None:
+        return AccessError(message, hint=advice)
+    if is_access:
+        return (ForbiddenError if status_code == 403 else AccessError)(message, hint=_ACCESS_HINT)
     code = answer.error.code if answer.error else None
+    advice = _BILLING_HINT if error_class is ErrorClass.BILLING else None
     return HttpError(message, hint=advice, status_code=status_code, error_class=error_class, code=code)
 
 

@@ -40,18 +40,13 @@ class Origin:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether this is an address of this machine."""
-        return is_loopback_host(self.host)
-
-
-def is_loopback_host(host: str) -> bool:
-    """Return whether a host name or address is this machine."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+        """Whether this is a name or an address of this machine."""
+        if self.host.lower() == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
 
 def origin_of(url: str) -> Origin | None:
@@ -136,11 +131,16 @@ _LOOPBACK_KEY: Final = "simulated-key"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A key, the variable it came from, and the base URL it is for."""
+    """A key, None where none is needed and none is set, the variable it is from, and the base URL it is for."""
 
-    key: Secret
+    key: Secret | None
     key_env: str
     base_url: str
+
+    @property
+    def name(self) -> str:
+        """What messages call the key, or the want of one."""
+        return f"no key ({self.key_env} is not set)" if self.key is None else self.key_env
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +158,22 @@ def resolve(descriptor: Descriptor, environ: Mapping[str, str], *, base_url: str
     """Return the key and base URL of a provider.
 
     The base URL is the argument, else the provider's variable, else its own; on this machine a
-    missing key is no error, since simulators take any. Raises AccessError for a key that is
-    missing or cannot be a header, UsageError for an unsafe base URL.
+    missing key is no error, since simulators take any. A provider without `needs_key` may be at an http:// address of
+    another machine as long as no key goes there. Raises AccessError for a key that is missing or cannot be a header,
+    UsageError for an unsafe base URL and where nothing says where the server is.
     """
-    chosen = base_url or setting(environ, descriptor.base_url_env) or descriptor.default_base_url
-    url, origin = checked_base(chosen)
-    for name in descriptor.key_env:
-        if name in environ:
-            return Access(Secret(_checked_key(environ[name], name)), name, url)
+    chosen = _chosen(descriptor, environ, base_url)
+    if not chosen:
+        message = f"nothing says where {descriptor.name} is: {descriptor.base_url_env} is not set"
+        raise UsageError(message, hint=f"export {descriptor.base_url_env}=https://HOST/v1")
+    named = (name for name in descriptor.key_env if name in environ)
+    name = next((name for name in named if descriptor.needs_key or environ[name].strip()), None)
+    url, origin = checked_base(chosen, has_key=descriptor.needs_key or name is not None)
+    if name is not None:
+        return Access(Secret(_checked_key(environ[name], name)), name, url)
     name = descriptor.key_env[0]
+    if not descriptor.needs_key:
+        return Access(None, name, url)
     if origin.is_loopback:
         return Access(Secret(_LOOPBACK_KEY), name, url)
     raise AccessError(
@@ -175,31 +182,9 @@ def resolve(descriptor: Descriptor, environ: Mapping[str, str], *, base_url: str
     )
 
 
-def resolve_live(
-    descriptor: Descriptor, environ: Mapping[str, str], *, base_url: str | None = None
-) -> tuple[str, Access | None]:
-    """Return the base URL of a provider's live calls, and its key; None where none is needed and none is set.
-
-    As `resolve`, but that a provider without `needs_key` may be at an http:// address of another machine
-    as long as no key goes there. Raises UsageError where nothing says where its server is.
-    """
-    if descriptor.needs_key:
-        access = resolve(descriptor, environ, base_url=base_url)
-        return access.base_url, access
-    chosen = _chosen(descriptor, environ, base_url)
-    if not chosen:
-        message = f"nothing says where {descriptor.name} is: {descriptor.base_url_env} is not set"
-        raise UsageError(message, hint=f"export {descriptor.base_url_env}=https://HOST/v1")
-    name = next((name for name in descriptor.key_env if environ.get(name, "").strip()), None)
-    url, _ = checked_base(chosen, has_key=name is not None)
-    if name is None:
-        return url, None
-    return url, Access(Secret(_checked_key(environ[name], name)), name, url)
-
-
-def headers(descriptor: Descriptor, access: Access | None, environ: Mapping[str, str]) -> dict[str, str | Secret]:
+def headers(descriptor: Descriptor, access: Access, environ: Mapping[str, str]) -> dict[str, str | Secret]:
     """Return the headers that let calls in: the key, and what the descriptor sends with it; none without a key."""
-    if access is None:
+    if access.key is None:
         return {}
     is_bearer = descriptor.key_header == "Authorization"
     found: dict[str, str | Secret] = {
@@ -208,11 +193,6 @@ def headers(descriptor: Descriptor, access: Access | None, environ: Mapping[str,
     }
     named = ((header, setting(environ, variable)) for header, variable in descriptor.header_env)
     return found | {header: value for header, value in named if value}
-
-
-def name_of(descriptor: Descriptor, access: Access | None) -> str:
-    """Return what messages call a key, or the want of one."""
-    return access.key_env if access else f"no key ({descriptor.key_env[0]} is not set)"
 
 
 def _chosen(descriptor: Descriptor, environ: Mapping[str, str], base_url: str | None = None) -> str:

@@ -1,9 +1,9 @@
 """Files on their way: a resumable upload in chunks from disk, and a download to disk, bounded, hashed and flushed.
 
-Nothing here connects: `Calls` does. Two dialects of Google's uploads are known. `Commands` is that of the Gemini
-API's files: google-genai 3.4 `files.py` and `_api_client.py` (`start`, `upload`, `finalize`); `query` is of Google's
-guide of resumable uploads. `Ranges` is that of Cloud Storage: its JSON API's discovery document and guide, revision
-of October 2026.
+Nothing here connects: who sends is handed in. Two dialects of Google's uploads are known. `Commands` is that of the
+Gemini API's files: google-genai 3.4 `files.py` and `_api_client.py` (`start`, `upload`, `finalize`); `query` is of
+Google's guide of resumable uploads. `Ranges` is that of Cloud Storage: its JSON API's discovery document and guide,
+revision of October 2026.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final
 
 import orjson
 
@@ -111,40 +112,48 @@ def store(
     if encoding not in ("identity", "", "gzip", "x-gzip"):
         raise Refused(f"the body is encoded as {encoding[:40]!r} although it was asked for plain")
     pieces = iter(chunks)
-    try:
+    with _written(path, max_bytes) as writer:
         first = next(pieces, b"")
         is_packed = encoding.endswith("gzip") or first.startswith(_GZIP_MAGIC)
-        with _private(path) as file:
-            writer = _Writer(file, max_bytes)
-            gunzip = _Gunzip() if is_packed else None
-            result = _copy(itertools.chain((first,), pieces), headers, writer, gunzip, slowness, until)
-            if not isinstance(result, Again):
-                file.flush()
-                os.fsync(file.fileno())
-    except (ConnectionError, TimeoutError):
-        raise
-    except OSError as error:
-        raise LakeError(f"cannot write {path}: {error.strerror or error}", hint="free space, then sync again") from None
-    return result
+        gunzip = _Gunzip() if is_packed else None
+        n_received = 0
+        for chunk in itertools.chain((first,), pieces):
+            n_received += len(chunk)
+            for piece in gunzip.pieces(chunk) if gunzip else (chunk,):
+                writer.write(piece)
+            if until.remaining_s <= 0:
+                return Again(RetryReason.TIMEOUT, "the download's total deadline has passed")
+            if slowness.add(len(chunk)):
+                return Again(RetryReason.TIMEOUT, "the download was too slow")
+        declared = headers.get("content-length", "")
+        if declared.isascii() and declared.isdigit() and n_received != int(declared[:19]):
+            return Again(RetryReason.SHORT_BODY, f"{n_received} of {declared[:19]} bytes arrived")
+        if gunzip is not None and not gunzip.is_whole and n_received:
+            return Again(RetryReason.SHORT_BODY, "the gzip body ended early")
+        return writer.result()
 
 
 def write(pieces: Iterable[bytes], path: Path) -> Download:
     """Write bytes that this program made of an answer as `store` would; raises LakeError when the disk fails."""
+    with _written(path, _MADE_BYTES) as writer:
+        for piece in pieces:
+            writer.write(piece)
+        return writer.result()
+
+
+@contextmanager
+def _written(path: Path, max_bytes: int) -> Iterator[_Writer]:
+    """Open a file, mode 0600, that is flushed to disk when the block ends; raises LakeError when the disk fails."""
+    flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        with _private(path) as file:
-            writer = _Writer(file, _MADE_BYTES)
-            for piece in pieces:
-                writer.write(piece)
+        with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+            yield _Writer(file, max_bytes)
             file.flush()
             os.fsync(file.fileno())
+    except (ConnectionError, TimeoutError):
+        raise
     except OSError as error:
         raise LakeError(f"cannot write {path}: {error.strerror or error}", hint="free space, then sync again") from None
-    return writer.result()
-
-
-def _private(path: Path) -> BinaryIO:
-    flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.fdopen(os.open(path, flags, 0o600), "wb")
 
 
 class _Writer:
@@ -165,50 +174,14 @@ class _Writer:
         return Download(self._size_bytes, self._sha256.hexdigest())
 
 
-def _copy(
-    chunks: Iterable[bytes],
-    headers: Mapping[str, str],
-    writer: _Writer,
-    gunzip: _Gunzip | None,
-    slowness: Slowness,
-    until: Deadline,
-) -> Download | Again:
-    n_received = 0
-    for chunk in chunks:
-        n_received += len(chunk)
-        for piece in gunzip.pieces(chunk) if gunzip else (chunk,):
-            writer.write(piece)
-        if until.remaining_s <= 0:
-            return Again(RetryReason.TIMEOUT, "the download's total deadline has passed")
-        if slowness.add(len(chunk)):
-            return Again(RetryReason.TIMEOUT, "the download was too slow")
-    declared = headers.get("content-length", "")
-    if declared.isascii() and declared.isdigit() and n_received != int(declared[:19]):
-        return Again(RetryReason.SHORT_BODY, f"{n_received} of {declared[:19]} bytes arrived")
-    if gunzip is not None and not gunzip.is_whole and n_received:
-        return Again(RetryReason.SHORT_BODY, "the gzip body ended early")
-    return writer.result()
-
-
 CHUNK_BYTES: Final = 8 << 20
 _BLOCK_BYTES: Final = 1 << 18
 _SESSIONS_MAX: Final = 3
 
 Headers = Mapping[str, str]
 Result = Answer | Again | Fault
-
-
-@dataclass(frozen=True, slots=True)
-class Calls:
-    """What an upload needs of an HTTP client.
-
-    `send(method, address, headers, content)` sends one request, to a path or to a whole address of the
-    same origin; `repeated(call)` makes a call again where that may help. Content is read while it is
-    sent: a request that lives on in some cycle then holds no chunk.
-    """
-
-    send: Callable[[str, str, Headers, bytes | Iterable[bytes]], Result]
-    repeated: Callable[[Callable[[], Result]], Result]
+Send = Callable[[str, str, Headers, bytes | Iterable[bytes]], Result]
+"""Sends one request, by its method, to a path or a whole address of the same origin, with headers and content."""
 
 
 class Standing(StrEnum):
@@ -220,34 +193,6 @@ class Standing(StrEnum):
     SILENT = "silent"
 
 
-class Dialect(Protocol):
-    """How one of Google's services speaks of sessions and pieces."""
-
-    def opening(self, mime_type: str, size_bytes: int) -> Headers:
-        """Return the headers that open a session."""
-        ...
-
-    def address(self, answer: Answer) -> str:
-        """Return the session's address, empty for none."""
-        ...
-
-    def piece(self, offset: int, n_bytes: int, size_bytes: int) -> tuple[str, Headers]:
-        """Return method and headers that send `n_bytes` from `offset` on, of `size_bytes` in all."""
-        ...
-
-    def query(self, size_bytes: int) -> tuple[str, Headers]:
-        """Return method and headers that ask how the session stands."""
-        ...
-
-    def standing(self, answer: Answer) -> Standing:
-        """Return how the session stands by the answer to a piece or a query."""
-        ...
-
-    def received(self, answer: Answer) -> int | None:
-        """Return how many bytes are there by the answer to a query, None for what is no number."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Start:
     """What opens a session: where, with which JSON body, for what kind of content, in which dialect."""
@@ -255,57 +200,68 @@ class Start:
     path: str
     payload: Mapping[str, object]
     mime_type: str
-    dialect: Dialect
+    dialect: Commands | Ranges
 
 
-def send(calls: Calls, start: Start, content: BinaryIO, size_bytes: int) -> Result:
-    """Send a file's bytes and return the answer to the last of them, or what ended the attempt.
+class Upload:
+    """A file on its way, by `send`; `repeated` makes a call again where that may help.
 
-    A success without a body means that the provider took the whole file, but the answer that named
-    it was lost. A session that the provider has forgotten is opened anew, three times at most.
+    `_offset` is where the provider stands in the session at `_address`, None when only it knows. Content is read while
+    it is sent: a request that lives on in some cycle then holds no chunk.
     """
-    result: Result = Fault("no upload session could be opened")
-    for _ in range(_SESSIONS_MAX):
-        result = calls.repeated(lambda: _opened(calls, start, size_bytes))
-        if not isinstance(result, Answer) or not result.is_success:
-            return result
-        result = _Transfer(calls, start.dialect, start.dialect.address(result), content, size_bytes).run()
-        if not (isinstance(result, Answer) and start.dialect.standing(result) is Standing.LOST):
-            return result
-    return result
 
-
-def _opened(calls: Calls, start: Start, size_bytes: int) -> Result:
-    headers = {**start.dialect.opening(start.mime_type, size_bytes), "Content-Type": "application/json"}
-    answer = calls.send("POST", start.path, headers, orjson.dumps(start.payload))
-    if isinstance(answer, Answer) and answer.is_success and not start.dialect.address(answer):
-        return Again(RetryReason.SHORT_BODY, "the answer names no upload address", status_code=answer.status_code)
-    return answer
-
-
-class _Transfer:
-    """One session: `_offset` is where the provider stands, None when only it knows."""
-
-    def __init__(self, calls: Calls, dialect: Dialect, address: str, content: BinaryIO, size_bytes: int) -> None:
-        self._calls = calls
-        self._dialect = dialect
-        self._address = address
+    def __init__(
+        self, send: Send, repeated: Callable[[Callable[[], Result]], Result], start: Start, content: BinaryIO, size: int
+    ) -> None:
+        self._send = send
+        self._repeated = repeated
+        self._start = start
+        self._dialect = start.dialect
         self._content = content
-        self._size_bytes = size_bytes
+        self._size_bytes = size
+        self._address = ""
         self._offset: int | None = 0
 
     def run(self) -> Result:
+        """Send the bytes and return the answer to the last of them, or what ended the attempt.
+
+        A success without a body means that the provider took the whole file, but the answer that named
+        it was lost. A session that the provider has forgotten is opened anew, three times at most.
+        """
+        result: Result = Fault("no upload session could be opened")
+        for _ in range(_SESSIONS_MAX):
+            result = self._repeated(self._open)
+            if not isinstance(result, Answer) or not result.is_success:
+                return result
+            result = self._transfer()
+            if not (isinstance(result, Answer) and self._dialect.standing(result) is Standing.LOST):
+                return result
+        return result
+
+    def _open(self) -> Result:
+        start = self._start
+        headers = {**self._dialect.opening(start.mime_type, self._size_bytes), "Content-Type": "application/json"}
+        answer = self._send("POST", start.path, headers, orjson.dumps(start.payload))
+        if not (isinstance(answer, Answer) and answer.is_success):
+            return answer
+        self._address, self._offset = self._dialect.address(answer), 0
+        if not self._address:
+            return Again(RetryReason.SHORT_BODY, "the answer names no upload address", status_code=answer.status_code)
+        return answer
+
+    def _transfer(self) -> Result:
         """Send chunk after chunk; bounded, since a provider that goes back again and again never ends."""
         steps_max = 2 * (self._size_bytes // CHUNK_BYTES + 1) + 16
         for _ in range(steps_max):
-            result = self._calls.repeated(self._step)
+            result = self._repeated(self._step)
             if not (isinstance(result, Answer) and self._dialect.standing(result) is Standing.OPEN):
                 return result
         return Fault(f"the upload did not end within {steps_max} chunks")
 
     def _step(self) -> Result:
-        if self._offset is None:
-            asked = self._query()
+        if self._offset is None:  # ask where the provider stands
+            method, headers = self._dialect.query(self._size_bytes)
+            asked = self._heard(self._send(method, self._address, headers, b""), 0)
             if self._offset is None:
                 return asked
         offset = self._offset
@@ -313,13 +269,8 @@ class _Transfer:
         method, headers = self._dialect.piece(offset, n_bytes, self._size_bytes)
         self._offset = None
         content = _blocks(self._content, offset, n_bytes)
-        answer = self._calls.send(method, self._address, {**headers, "Content-Length": str(n_bytes)}, content)
+        answer = self._send(method, self._address, {**headers, "Content-Length": str(n_bytes)}, content)
         return self._heard(answer, offset + n_bytes)
-
-    def _query(self) -> Result:
-        """Ask where the provider stands; `_offset` is set where the upload can go on."""
-        method, headers = self._dialect.query(self._size_bytes)
-        return self._heard(self._calls.send(method, self._address, headers, b""), 0)
 
     def _heard(self, answer: Result, sent_to: int) -> Result:
         """Note where the provider stands: where it says, else at the end of what was just sent."""

@@ -9,17 +9,19 @@ false (Ollama of 2025-10 and newer) make it refuse such a prompt instead.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any, Final
 
 from batchpond import fields
 from batchpond.errors import ProviderError, UsageError
-from batchpond.model import ErrorClass, FileRole, Finish, Prompt, Response, ResponseStatus
-from batchpond.providers.base import BuiltBody, LiveStart, ModelSettings, live_descriptor
+from batchpond.model import ErrorClass, FileRole, Finish, Mode, Prompt, Response
+from batchpond.providers.base import BuiltBody, LiveStart, ModelSettings
 from batchpond.providers.http.errors import ApiError
 from batchpond.providers.shared import known
 from batchpond.providers.shared.lines import (
+    Row,
     add_parameters,
+    answered,
+    check_endpoint,
     failed,
     messages,
     refused_thinking,
@@ -36,33 +38,11 @@ ANSWER_TOKENS: Final = 4_096
 TEMPLATE_TOKENS: Final = 256
 _BYTES_PER_TOKEN: Final = 2  # English has about 4, Chinese 2 to 3: twice too much room costs memory, too little answers
 _BESIDE_OPTIONS: Final = frozenset({"format", "keep_alive", "logprobs", "top_logprobs", "truncate", "shift"})
-_RESERVED: Final = {
-    "model": "the study's `model`",
-    "messages": "the template",
-    "stream": "nothing: a streamed answer that breaks off looks like one that ended",
-    "think": "the study's `thinking`",
-    "options": "its members, each written as a parameter",
-    "num_predict": "the study's `max_output_tokens`",
-    "temperature": "the study's `temperature`",
-}
+_RESERVED: Final = known.table("ollama", "reserved")
 _LEVELS: Final = ("low", "medium", "high")
 _SWITCH: Final = {"none": False, "enabled": True}
 
-DESCRIPTOR: Final = live_descriptor(
-    "ollama",
-    "http://127.0.0.1:11434",
-    "OLLAMA_HOST",
-    ("OLLAMA_API_KEY",),
-    CHAT,
-    is_free=True,
-    needs_key=False,
-    live_concurrency=4,
-    is_one_model_at_a_time=True,
-    default_port=11_434,
-    takes_schema=True,
-    caveats=known.texts("ollama", "caveats"),
-    notes=known.texts("ollama", "notes"),
-)
+DESCRIPTOR: Final = known.descriptor("ollama", endpoints=(CHAT,), modes=(Mode.LIVE,))
 
 _NOT_THERE: Final = frozenset({400, 404})
 _MODELS_MAX: Final = 10_000
@@ -77,10 +57,6 @@ def caveats(model: str) -> tuple[str, ...]:
 
 class Ollama(LiveClient):
     """The client of Ollama's native chat; OLLAMA_HOST is read in all of its forms, as the SDK does."""
-
-    def address(self, endpoint: str, request_model: str) -> tuple[str, None]:  # noqa: ARG002
-        """Return the path of an endpoint, which is the endpoint."""
-        return endpoint, None
 
     def start(self, request_model: str) -> LiveStart:
         """Check that the model is there, and unload all others, so that it gets the memory.
@@ -109,18 +85,20 @@ class Ollama(LiveClient):
                 )
 
 
-LIVE: Final = LiveApi(DESCRIPTOR, NO_RATES, models_path="/api/tags", request_id_headers=(), client=Ollama)
+LIVE: Final = LiveApi(
+    DESCRIPTOR,
+    NO_RATES,
+    models_path="/api/tags",
+    request_id_headers=(),
+    client=Ollama,
+    address=lambda endpoint, _: (endpoint, None),
+)
 
 
 def _names(listing: object) -> set[str]:
-    return set(_named(listing))
-
-
-def _named(listing: object) -> Iterator[str]:
-    for row in map(fields.mapping, fields.sequence(fields.mapping(listing).get("models"), _MODELS_MAX)):
-        for member in ("name", "model"):
-            if name := fields.identifier(row.get(member)):
-                yield _full(name)
+    rows = map(fields.mapping, fields.sequence(fields.mapping(listing).get("models"), _MODELS_MAX))
+    named = (fields.identifier(row.get(member)) for row in rows for member in ("name", "model"))
+    return {_full(name) for name in named if name}
 
 
 def _full(model: str) -> str:
@@ -129,11 +107,6 @@ def _full(model: str) -> str:
 
 
 # --- bodies ---------------------------------------------------------------------------------------
-
-
-def endpoint_for(model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG001
-    """Return the endpoint to use where the study names none: there is one."""
-    return CHAT
 
 
 def accepted_thinking(model: str) -> tuple[str, ...]:
@@ -148,9 +121,7 @@ def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
     token for every two bytes, and `max_output_tokens`, or 4,096 where the study gives none. Raises UsageError for
     another endpoint, and for a thinking word that Ollama has not for this model.
     """
-    model = settings.request_model
-    if settings.endpoint != CHAT:
-        raise UsageError(f"model {model}: endpoint {settings.endpoint!r} is not {CHAT}")
+    check_endpoint(settings, CHAT)
     inside = dict(settings.parameters or {})
     beside = {name: inside.pop(name) for name in tuple(inside) if name in _BESIDE_OPTIONS}
     options: dict[str, Any] = {
@@ -160,7 +131,7 @@ def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
         options["num_predict"] = settings.max_output_tokens
     if settings.temperature is not None:
         options["temperature"] = settings.temperature
-    body: dict[str, Any] = {"model": model, "messages": messages(prompt), "stream": False}
+    body: dict[str, Any] = {"model": settings.request_model, "messages": messages(prompt), "stream": False}
     body |= {"truncate": False, "shift": False}
     if settings.thinking is not None:
         body["think"] = _think(settings)
@@ -199,11 +170,7 @@ def _name(model: str) -> str:
 # --- answers --------------------------------------------------------------------------------------
 
 _FINISH: Final = {"stop": Finish.STOP, "length": Finish.LENGTH}
-_NO_ANSWER: Final = {
-    "load": "the model was loaded, and said nothing",
-    "unload": "the model was unloaded, and said nothing",
-    "": "the answer gives no reason for its end",
-}
+_NO_ANSWER: Final = known.table("ollama", "no_answer")
 
 
 def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001
@@ -222,20 +189,10 @@ def read_answer(status_code: int, body: bytes) -> Response:
     reason = fields.word(found.get("done_reason")) or ""
     broken = "the answer was broken off: it is not done" if found.get("done") is not True else _NO_ANSWER.get(reason)
     if broken is not None:
-        return failed(None, status_code, ApiError(broken, reason or None), error_class=ErrorClass.TRANSIENT)
-    return without_thoughts(_answered(status_code, found, message, reason))
-
-
-def _answered(status_code: int, found: dict[str, Any], message: dict[str, Any], reason: str) -> Response:
-    return Response(
-        custom_id=None,
-        status=ResponseStatus.SUCCEEDED,
-        status_code=status_code,
-        response_model=fields.text(found.get("model")),
-        finish_reason=reason,
-        finish=_FINISH.get(reason, Finish.OTHER),
-        text=fields.text(message.get("content")),
-        thoughts=fields.identifier(message.get("thinking")),
-        input_tokens=fields.count(found.get("prompt_eval_count")),
-        output_tokens=fields.count(found.get("eval_count")),
+        return failed(Row(None, status_code), ApiError(broken, reason or None), ErrorClass.TRANSIENT)
+    finish = _FINISH.get(reason, Finish.OTHER)
+    texts = (fields.text(message.get("content")), fields.identifier(message.get("thinking")), None)
+    given, made = fields.count(found.get("prompt_eval_count")), fields.count(found.get("eval_count"))
+    return without_thoughts(
+        answered(Row(None, status_code), found.get("model"), reason, finish, texts, (given, made, None, None, None))
     )

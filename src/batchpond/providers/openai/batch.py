@@ -6,60 +6,21 @@ deviations that servers were seen to make are read without complaint.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
-from batchpond.model import CreateSpec, ErrorClass, Mode, Rejected
-from batchpond.providers.base import Descriptor
-from batchpond.providers.http.errors import Answer, ApiError, error_class_of
-from batchpond.providers.openai.body import CHAT, RESPONSES, build_body, endpoint_for, payload_line
-from batchpond.providers.openai.lines import read_answer, read_line
-from batchpond.providers.openai.models import accepted_thinking, caveats, nearest
+from batchpond.providers.openai.body import CHAT, FAMILIES, RESPONSES
 from batchpond.providers.shared import known
-from batchpond.providers.shared.batches import FilesClient, rejection
+from batchpond.providers.shared.batches import FilesClient
 from batchpond.providers.shared.live import REQUESTS_AND_TOKENS, LiveApi
 
-__all__ = [
-    "BATCH",
-    "DESCRIPTOR",
-    "LIVE",
-    "OpenAI",
-    "accepted_thinking",
-    "build_body",
-    "caveats",
-    "endpoint_for",
-    "payload_line",
-    "read_answer",
-    "read_line",
-]
-
-DESCRIPTOR: Final = Descriptor(
-    name="openai",
-    **known.limits("openai"),
-    endpoints=(CHAT, RESPONSES),
-    default_endpoint=CHAT,
-    caveats=known.texts("openai", "caveats"),
-    notes=known.texts("openai", "notes"),
-    modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
-    nearest=nearest,
-)
-
-# The validator was seen to miss files that exist (recorded 2026-08): sending again later helps.
-_FILE_NOT_READY: Final = re.compile(r"(?i)cannot find file|no such file|does not have access to it")
+DESCRIPTOR: Final = known.descriptor("openai", endpoints=(CHAT, RESPONSES), nearest=FAMILIES.nearest)
 
 
 class OpenAI(FilesClient):
     """The client of OpenAI's Batch API, bound to one key and base URL."""
 
     descriptor = DESCRIPTOR
-
-    def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:  # noqa: ARG002
-        """Return what a definite no comes to; a file that is not found yet is there soon."""
-        error = answer.error or ApiError(answer.excerpt())
-        error_class = error_class_of(answer)
-        if error_class is ErrorClass.PERMANENT and _FILE_NOT_READY.search(error.message):
-            error_class = ErrorClass.TRANSIENT
-        return rejection(answer, error_class, self._clock.now())
+    texts = known.texts("openai", "refusals")
 
 
 BATCH: Final = OpenAI

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 import orjson
@@ -9,7 +12,7 @@ import orjson
 from batchpond.errors import UsageError
 from batchpond.model import Prompt
 from batchpond.providers.base import BuiltBody, ModelSettings
-from batchpond.providers.openai.models import Sampling, accepted_thinking, family_of, takes_schema
+from batchpond.providers.shared import known
 from batchpond.providers.shared.lines import (
     SCHEMA,
     add_parameters,
@@ -22,18 +25,61 @@ from batchpond.providers.shared.lines import (
 
 CHAT: Final = "/v1/chat/completions"
 RESPONSES: Final = "/v1/responses"
-_RESERVED: Final = {
-    "model": "the study's `model`",
-    "messages": "the template",
-    "input": "the template",
-    "stream": "nothing: batches cannot stream",
-    "n": "the study's `repeats`, which keeps every answer apart",
-}
+WORDS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_RESERVED: Final = known.table("openai", "reserved")
+
+
+class Sampling(StrEnum):
+    """When a model takes `temperature`."""
+
+    ALWAYS = "always"
+    WHEN_NOT_REASONING = "only with thinking none"
+    WHEN_OFF_BY_DEFAULT = "with thinking none or left out"
+    NEVER = "never"
+
+
+# Models before structured outputs, those that only research, and the one that follows the chat product:
+# OpenAI's guide "structured outputs" (gpt-4o-mini, gpt-4o-2024-08-06 and later).
+_WITHOUT_SCHEMA: Final = re.compile(
+    r"gpt-3\.5|gpt-4(?![o.])|gpt-4o-2024-05-13|chatgpt-4o|o\d(?:-mini|-pro)?-deep-research"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family(known.Family):
+    """Models that take the same parameters; `thinking` are the accepted words.
+
+    `has_effort` is false where no reasoning parameter may be sent.
+    """
+
+    thinking: tuple[str, ...]
+    sampling: Sampling
+    has_effort: bool = True
+    is_responses_only: bool = False
+
+
+FAMILIES: Final = known.Families("openai", Family)
+caveats: Final = FAMILIES.caveats
+
+
+def takes_schema(model: str) -> bool:
+    """Return whether a model's answers can be held to a JSON schema; one that is not known is taken to."""
+    return _WITHOUT_SCHEMA.match(model.lower().removeprefix("ft:")) is None
+
+
+def accepted_thinking(model: str, endpoint: str) -> tuple[str, ...]:
+    """Return the thinking words that a model accepts at an endpoint.
+
+    The word `max` is for /v1/responses: chat completions refuse it for every model ([pai]).
+    """
+    family = FAMILIES.of(model)
+    is_chat = endpoint.endswith("/chat/completions") and family.is_known
+    return tuple(word for word in family.thinking if not (is_chat and word == "max"))
 
 
 def endpoint_for(model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG001
     """Return the endpoint to use where the study names none: chat, unless only responses will do."""
-    return RESPONSES if include_thoughts or family_of(model).is_responses_only else CHAT
+    return RESPONSES if include_thoughts or FAMILIES.of(model).is_responses_only else CHAT
 
 
 def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
@@ -85,7 +131,7 @@ def _is_chat(settings: ModelSettings) -> bool:
             f"model {model}: {CHAT} never returns thoughts",
             hint=f"use endpoint {RESPONSES}, or set include_thoughts = false",
         )
-    if is_chat and family_of(model).is_responses_only:
+    if is_chat and FAMILIES.of(model).is_responses_only:
         raise UsageError(f"model {model} is only served at {RESPONSES}", hint=f"set its endpoint to {RESPONSES}")
     return is_chat
 
@@ -98,7 +144,7 @@ def _effort(settings: ModelSettings) -> str | None:
     accepted = accepted_thinking(settings.request_model, settings.endpoint)
     if word not in accepted:
         raise refused_thinking(settings, ", ".join(accepted), f" at {settings.endpoint}")
-    return word if family_of(settings.request_model).has_effort else None
+    return word if FAMILIES.of(settings.request_model).has_effort else None
 
 
 def _schema(settings: ModelSettings, dropped: list[str], *, is_chat: bool) -> dict[str, Any]:
@@ -112,7 +158,7 @@ def _schema(settings: ModelSettings, dropped: list[str], *, is_chat: bool) -> di
 
 
 def _takes_temperature(settings: ModelSettings, effort: str | None) -> bool:
-    match family_of(settings.request_model).sampling:
+    match FAMILIES.of(settings.request_model).sampling:
         case Sampling.ALWAYS:
             return True
         case Sampling.WHEN_NOT_REASONING:
@@ -127,7 +173,7 @@ def _reasoning(settings: ModelSettings, effort: str | None, dropped: list[str]) 
     reasoning = {} if effort is None else {"effort": effort}
     if not settings.include_thoughts:
         return reasoning
-    if not family_of(settings.request_model).has_effort:
+    if not FAMILIES.of(settings.request_model).has_effort:
         raise UsageError(
             f"model {settings.request_model} does not reason, so it has no thoughts to include",
             hint="set include_thoughts = false for this model",

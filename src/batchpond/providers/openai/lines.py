@@ -8,14 +8,21 @@ from __future__ import annotations
 from typing import Any, Final
 
 from batchpond import fields
-from batchpond.model import FileRole, Finish, Response, ResponseStatus
+from batchpond.model import FileRole, Finish, Response
 from batchpond.providers.http.errors import ApiError
 from batchpond.providers.shared import lines
-from batchpond.providers.shared.lines import PARTS_MAX, content_of, failed, usage_of
+from batchpond.providers.shared.lines import PARTS_MAX, Row, answered, content_of, failed, usage_of
 
 _INCOMPLETE: Final = {
     "max_output_tokens": Finish.LENGTH,
     "content_filter": Finish.BLOCKED,
+}
+_NOT_ANSWERED: Final = {
+    "failed": ApiError("the response failed without an error text"),
+    "cancelled": ApiError("the response was cancelled", "batch_cancelled"),
+    "canceled": ApiError("the response was cancelled", "batch_cancelled"),
+    "in_progress": ApiError("the response is in_progress", "server_error"),
+    "queued": ApiError("the response is queued", "server_error"),
 }
 
 
@@ -29,45 +36,23 @@ def read_answer(status_code: int, body: bytes) -> Response:
     return lines.read_answer(status_code, body, _read_body)
 
 
-def _read_body(
-    custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None
-) -> Response:
+def _read_body(row: Row, body: dict[str, Any]) -> Response:
     if body.get("object") == "response" or ("output" in body and "choices" not in body):
-        return _responses(custom_id, status_code, body, request_id)
-    return lines.read_chat(custom_id, status_code, body, request_id)
+        return _responses(row, body)
+    return lines.read_chat(row, body)
 
 
 # --- /v1/responses --------------------------------------------------------------------------------
 
 
-def _responses(
-    custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None
-) -> Response:
+def _responses(row: Row, body: dict[str, Any]) -> Response:
     status = fields.word(body.get("status"))
-    match status:
-        case "failed":
-            return failed(custom_id, status_code, ApiError("the response failed without an error text"), request_id)
-        case "cancelled" | "canceled":
-            return failed(custom_id, status_code, ApiError("the response was cancelled", "batch_cancelled"), request_id)
-        case "in_progress" | "queued":
-            return failed(custom_id, status_code, ApiError(f"the response is {status}", "server_error"), request_id)
-        case _:
-            pass
+    if status in _NOT_ANSWERED:
+        return failed(row, _NOT_ANSWERED[status])
     text, thoughts, refusal = _output(body.get("output"))
     reason = fields.word(fields.mapping(body.get("incomplete_details")).get("reason")) or status
-    return Response(
-        custom_id,
-        ResponseStatus.SUCCEEDED,
-        status_code,
-        fields.text(body.get("model")),
-        reason,
-        _responses_finish(status, reason, text, refusal),
-        text,
-        thoughts,
-        refusal,
-        *usage_of(body.get("usage")),
-        provider_request_id=request_id,
-    )
+    finish = _responses_finish(status, reason, text, refusal)
+    return answered(row, body.get("model"), reason, finish, (text, thoughts, refusal), usage_of(body.get("usage")))
 
 
 def _responses_finish(status: str | None, reason: str | None, text: str | None, refusal: str | None) -> Finish:

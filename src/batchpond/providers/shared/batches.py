@@ -6,9 +6,9 @@ is uploaded, a batch names it, and ends with an output file and an error file. A
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Self
@@ -25,36 +25,31 @@ from batchpond.model import (
     CreateSpec,
     Download,
     ErrorClass,
-    FileRole,
     Rejected,
     RemoteBatch,
     RemoteFile,
     Unclear,
 )
+from batchpond.providers.base import BatchProvider
 from batchpond.providers.http import keys
 from batchpond.providers.http.client import HttpClient, JsonStream, ProviderClient, segment
-from batchpond.providers.http.errors import AckRule, Answer, ApiError, error_class_of
+from batchpond.providers.http.errors import AckRule, Answer, ApiError, classify, error_class_of
+from batchpond.providers.shared import known
 from batchpond.text import redact
 
-STATES: Final = {
-    "validating": BatchState.QUEUED,
-    "queued": BatchState.QUEUED,
-    "pending": BatchState.QUEUED,
-    "in_progress": BatchState.RUNNING,
-    "finalizing": BatchState.RUNNING,
-    "cancelling": BatchState.CANCELLING,
-    "canceling": BatchState.CANCELLING,
-    "completed": BatchState.COMPLETED,
-    "failed": BatchState.FAILED,
-    "expired": BatchState.EXPIRED,
-    "cancelled": BatchState.CANCELLED,
-    "canceled": BatchState.CANCELLED,
+_READERS: Final[Mapping[str, Callable[[object], Any]]] = {
+    "batch_id": fields.identifier,
+    "provider_status": fields.word,
+    **dict.fromkeys(("endpoint", "filename"), fields.text),
+    **dict.fromkeys(("created_at", "expires_at", "ended_at"), fields.moment),
+    **dict.fromkeys(("n_total", "n_completed", "n_failed", "size_bytes"), fields.count),
+    **dict.fromkeys(("file_id", "input_file_id", "output_file_id", "error_file_id"), fields.identifier),
 }
 _TOKEN_KEY: Final = "batchpond"
 _PAIRS_MAX, _KEY_CHARS, _VALUE_CHARS = 16, 64, 512
 _ERRORS_MAX: Final = 100
 _FILES_PER_PAGE: Final = 1_000
-_FILE_PAGES_MAX: Final = 1_000
+PAGES_MAX: Final = 1_000
 _EMPTY_PAGES_MAX: Final = 10
 _CLOCK_SKEW: Final = timedelta(hours=1)
 
@@ -68,16 +63,23 @@ class Order:
     headers: Mapping[str, str] | None = None
 
 
-class BatchClient(ProviderClient, ABC):
+class BatchClient(ProviderClient, BatchProvider):
     """The client of one batch API, bound to one key and base URL.
 
-    `ack` tells the provider's own answers from a proxy's; `missing` are the statuses of a batch that may not
-    exist, `too_late` those of a cancel that changes nothing.
+    `size_name` and `cursor_name` are what a listing is asked by. `ack` tells the provider's own answers from a proxy's;
+    `members` says by what path a batch object has which field of a RemoteBatch, `file_members` the same of a file
+    object, `states` what a batch's status means, `texts` what refusals mean whose codes do not tell.
+    `missing` are the statuses of a batch that may not exist, `too_late` those of a cancel that changes nothing.
     """
 
     batches_path = "/batches"
+    size_name = "limit"
     cursor_name = "after"
     ack = AckRule()
+    members: Mapping[str, str]
+    file_members: Mapping[str, str]
+    states: Mapping[str, BatchState]
+    texts: known.Texts = ()
     missing = frozenset({404})
     too_late = frozenset({400, 404, 409})
 
@@ -88,16 +90,8 @@ class BatchClient(ProviderClient, ABC):
         `transport` replaces the network.
         """
         access = keys.resolve(cls.descriptor, environ, base_url=base_url)
-        return cls(cls.client(cls.base_of(access.base_url), access, clock, transport, environ), clock)
-
-    @classmethod
-    def client(
-        cls, url: str, access: keys.Access, clock: Clock, transport: Any, environ: Mapping[str, str]
-    ) -> HttpClient:
-        """Return the client of a URL, with the headers that the descriptor names."""
-        headers = keys.headers(cls.descriptor, access, environ)
-        hosts = cls.descriptor.content_hosts
-        return HttpClient(url, headers, clock, transport, key_name=access.key_env, content_hosts=hosts)
+        base = cls.base_of(access.base_url)
+        return cls(HttpClient.of(cls.descriptor, access, environ, clock, transport, base), clock)
 
     # --- what differs -----------------------------------------------------------------------------
 
@@ -110,17 +104,29 @@ class BatchClient(ProviderClient, ABC):
     def order(self, spec: CreateSpec) -> Order:
         """Return what makes a batch; what it raises, it raises before anything is sent."""
 
-    @abstractmethod
-    def read_batch(self, value: object) -> RemoteBatch | None:
-        """Return a batch object made uniform, None when it has no id; an unknown status is RUNNING."""
+    @classmethod
+    def state_of(cls, status: str, found: Mapping[str, Any]) -> BatchState:  # noqa: ARG003
+        """Return the state of a batch object; an unknown status is RUNNING."""
+        return cls.states.get(status.strip().lower(), BatchState.RUNNING)
+
+    @classmethod
+    def more_of(cls, found: dict[str, Any], batch: RemoteBatch) -> RemoteBatch:  # noqa: ARG003
+        """Return a batch with what no one member of its object says."""
+        return batch
 
     def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:  # noqa: ARG002
-        """Return what a definite no to a create comes to."""
-        return rejection(answer, error_class_of(answer), self._clock.now())
+        """Return what a definite no to a create comes to: its text decides where its code and status do not."""
+        text = answer.error_text if self.ack.has_text_errors else None
+        error = answer.error or ApiError(text or answer.excerpt())
+        # What a proxy's page says is no word of a provider that has an envelope for its own.
+        error_class = classify(answer.status_code, error) if self.ack.has_text_errors else error_class_of(answer)
+        if error_class is ErrorClass.PERMANENT:
+            error_class = known.class_of(self.texts, error.message) or error_class
+        return rejection(answer, error_class, self._clock.now(), error)
 
-    def scope_of(self, answer: Answer, batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
-        """Return the account that an answer came from, and the batches in it."""
-        return self.scope_in(answer.headers, self.descriptor.scope_headers)
+    def scope_of(self, headers: Mapping[str, str], batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
+        """Return the account that an answer with these headers came from, and the batches in it."""
+        return self.scope_in(headers, self.descriptor.scope_headers)
 
     def path_of(self, batch_id: str) -> str:
         """Return the path of a batch; raises ProviderError for what would address something else."""
@@ -132,6 +138,23 @@ class BatchClient(ProviderClient, ABC):
         return batch.batch_id == batch_id
 
     # --- the calls --------------------------------------------------------------------------------
+
+    @classmethod
+    def file_of(cls, value: object) -> RemoteFile | None:
+        """Return a file object made uniform, None when it has no id."""
+        read = {name: _READERS[name](fields.inside(value, path)) for name, path in cls.file_members.items()}
+        return None if read["file_id"] is None else RemoteFile(**read | {"filename": read["filename"] or ""})
+
+    @classmethod
+    def read_batch(cls, value: object) -> RemoteBatch | None:
+        """Return a batch object made uniform, None when it has no id."""
+        found = fields.mapping(value)
+        read = {name: _READERS[name](fields.inside(found, path)) for name, path in cls.members.items()}
+        if read["batch_id"] is None:
+            return None
+        status = read["provider_status"] = read["provider_status"] or ""
+        state = cls.state_of(status, found)
+        return cls.more_of(found, RemoteBatch(state=state, seen=found, **read))
 
     def create(self, spec: CreateSpec) -> CreateAnswer:
         """Send exactly one POST and classify its answer; raises nothing for network faults.
@@ -153,7 +176,7 @@ class BatchClient(ProviderClient, ABC):
         batch = self.read_batch(answer.json)
         if batch is None:
             return Unclear("the answer has no batch id")
-        return Created(batch, self.scope_of(answer, (batch,)))
+        return Created(batch, self.scope_of(answer.headers, (batch,)))
 
     def list_page(self, cursor: str | None) -> BatchPage:
         """Return one page of the account's batches, newest first.
@@ -161,7 +184,7 @@ class BatchClient(ProviderClient, ABC):
         Raises ProviderError when the listing does not go on as it says: an incomplete list must
         never look like a complete one.
         """
-        params: dict[str, str | int] = {"limit": self.descriptor.list_page_size}
+        params = {self.size_name: self.descriptor.list_page_size}
         return self.page_of(*page_by_last_id(self._http, self.batches_path, params, cursor, self.cursor_name))
 
     def page_of(self, rows: Sequence[object], next_cursor: str | None) -> BatchPage:
@@ -170,10 +193,6 @@ class BatchClient(ProviderClient, ABC):
         if len(found) < len(rows):
             raise ProviderError(f"{self.host} lists a batch without an id")
         return BatchPage(found, next_cursor)
-
-    def find_batches(self, token: str) -> tuple[RemoteBatch, ...]:  # noqa: ARG002
-        """Return nothing: most listings cannot be asked for a token."""
-        return ()
 
     def get(self, batch_id: str) -> RemoteBatch | None:
         """Return a batch, or None where it may be missing, which is not proof of loss."""
@@ -191,27 +210,26 @@ class BatchClient(ProviderClient, ABC):
         answer = self._http.request_json("POST", f"{self.path_of(batch_id)}/cancel", allow=self.too_late)
         return self.read_batch(answer.json) if answer.is_success else None
 
-    def result_files(self, batch: RemoteBatch) -> tuple[tuple[FileRole, str], ...]:
-        """Return the result files that a batch names, output first."""
-        named = ((FileRole.OUTPUT, batch.output_file_id), (FileRole.ERROR, batch.error_file_id))
-        return tuple((role, file_id) for role, file_id in named if file_id)
-
     def check(self) -> str:
         """List one batch, which is free, and return the scope that the key belongs to."""
-        return self.scope_of(self._http.request_json("GET", self.batches_path, params={"limit": 1}), ())
+        answer = self._http.request_json("GET", self.batches_path, params={self.size_name: 1})
+        return self.scope_of(answer.headers, ())
 
 
 class FilesClient(BatchClient):
     """The client of a batch API of the files kind.
 
     `already_there` are the statuses of an upload whose content the provider has; the answer names the file.
-    `expires_at` and `ended_at` are the members with those times.
+    `ended_at` are the members with the time at which a batch came to its state.
     """
+
+    members: Mapping[str, str] = known.table("shared", "batch")
+    file_members = known.table("shared", "file")
+    states = known.by_word("shared", "states", BatchState)
 
     files_path = "/files"
     upload_path = "/files"
     already_there: frozenset[int] = frozenset()
-    expires_at = "expires_at"
     ended_at: Mapping[BatchState, str] = {
         BatchState.COMPLETED: "completed_at",
         BatchState.FAILED: "failed_at",
@@ -225,7 +243,8 @@ class FilesClient(BatchClient):
         """Return the members of an upload's form beside the file."""
         return {"purpose": "batch"}
 
-    def errors_of(self, found: Mapping[str, Any]) -> tuple[BatchError, ...]:
+    @classmethod
+    def errors_of(cls, found: Mapping[str, Any]) -> tuple[BatchError, ...]:
         """Return why a batch failed."""
         value = found.get("errors")
         rows = value if isinstance(value, list) else fields.mapping(value).get("data")
@@ -246,7 +265,7 @@ class FilesClient(BatchClient):
         answer = self._http.upload_multipart(
             self.upload_path, path, filename, self.form(filename), allow=self.already_there
         )
-        found = file_object(answer.json)
+        found = self.file_of(answer.json)
         if not answer.is_success:
             known = fields.identifier(fields.mapping(answer.json).get("file_id"))
             found = None if known is None else self._file(known)
@@ -256,18 +275,17 @@ class FilesClient(BatchClient):
 
     def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
         """Return the uploaded files of that name, made since then or at an unknown time."""
+        params: dict[str, str | int] = {"purpose": "batch", self.size_name: _FILES_PER_PAGE, "order": "desc"}
         found: list[RemoteFile] = []
-        cursor: str | None = None
-        for _ in range(_FILE_PAGES_MAX):
-            params: dict[str, str | int] = {"purpose": "batch", "limit": _FILES_PER_PAGE, "order": "desc"}
-            rows, next_cursor = page_by_last_id(self._http, self.files_path, params, cursor, self.cursor_name)
-            files = [file for file in map(file_object, rows) if file is not None]
+        for rows in every_page(
+            lambda cursor: page_by_last_id(self._http, self.files_path, params, cursor, self.cursor_name),
+            f"{self.host} lists more than {PAGES_MAX} pages of files",
+        ):
+            files = [file for file in map(self.file_of, rows) if file is not None]
             found += [file for file in files if file.filename == filename and not is_before(file, since)]
-            is_past = bool(files) and all(is_before(file, since) for file in files)
-            if next_cursor is None or is_past:
-                return found
-            cursor = next_cursor
-        raise ProviderError(f"{self.host} lists more than {_FILE_PAGES_MAX} pages of files")
+            if files and all(is_before(file, since) for file in files):
+                break
+        return found
 
     def drop_upload(self, file_id: str) -> bool:
         """Delete an uploaded payload; False where there was none."""
@@ -282,33 +300,12 @@ class FilesClient(BatchClient):
         metadata = {"metadata": _metadata(spec)} if self.descriptor.has_token else {}
         return Order(self.batches_path, payload | metadata)
 
-    def read_batch(self, value: object) -> RemoteBatch | None:
-        """Return a batch object made uniform, None when it has no id; an unknown status is RUNNING."""
-        found = fields.mapping(value)
-        batch_id = fields.identifier(found.get("id"))
-        if batch_id is None:
-            return None
-        status = fields.word(found.get("status")) or ""
-        state = STATES.get(status.strip().lower(), BatchState.RUNNING)
-        counts = fields.mapping(found.get("request_counts"))
-        return RemoteBatch(
-            batch_id=batch_id,
-            state=state,
-            provider_status=status,
-            seen=found,
-            created_at=fields.moment(found.get("created_at")),
-            expires_at=fields.moment(found.get(self.expires_at)),
-            ended_at=fields.moment(found.get(self.ended_at.get(state, ""))),
-            n_total=fields.count(counts.get("total")),
-            n_completed=fields.count(counts.get("completed")),
-            n_failed=fields.count(counts.get("failed")),
-            input_file_id=fields.identifier(found.get("input_file_id")),
-            output_file_id=fields.identifier(found.get("output_file_id")),
-            error_file_id=fields.identifier(found.get("error_file_id")),
-            endpoint=fields.text(found.get("endpoint")),
-            token=_token(found.get("metadata")),
-            errors=self.errors_of(found),
-        )
+    @classmethod
+    def more_of(cls, found: dict[str, Any], batch: RemoteBatch) -> RemoteBatch:
+        """Return a batch with its end, its token and its errors."""
+        ended_at = fields.moment(found.get(cls.ended_at.get(batch.state, "")))
+        token = own_token(*fields.mapping(found.get("metadata")).values())
+        return replace(batch, ended_at=ended_at, token=token, errors=cls.errors_of(found))
 
     def download(self, file_id: str, path: Path) -> Download | None:
         """Stream a file's bytes to `path`; None on 404 and 410."""
@@ -319,7 +316,7 @@ class FilesClient(BatchClient):
         return self._http.peek(f"{self.files_path}/{segment(file_id)}/content", max_bytes)
 
     def _file(self, file_id: str) -> RemoteFile | None:
-        return file_object(self._http.request_json("GET", f"{self.files_path}/{segment(file_id)}").json)
+        return self.file_of(self._http.request_json("GET", f"{self.files_path}/{segment(file_id)}").json)
 
 
 def _metadata(spec: CreateSpec) -> dict[str, str]:
@@ -332,24 +329,12 @@ def _metadata(spec: CreateSpec) -> dict[str, str]:
     return pairs
 
 
-def _token(metadata: object) -> str | None:
-    for value in fields.mapping(metadata).values():
-        if isinstance(value, str) and value.startswith(f"{ids.TOKEN_PREFIX}-"):
-            return value
-    return None
+def own_token(*marks: object) -> str | None:
+    """Return the first of the texts on a batch that is a token of ours."""
+    return next((text for text in map(fields.text, marks) if text and text.startswith(f"{ids.TOKEN_PREFIX}-")), None)
 
 
 # --- answers and listings -------------------------------------------------------------------------
-
-
-def file_object(value: object) -> RemoteFile | None:
-    """Return a file object `{id, filename, bytes, created_at}` made uniform, None when it has no id."""
-    found = fields.mapping(value)
-    file_id = fields.identifier(found.get("id"))
-    if file_id is None:
-        return None
-    size_bytes, created_at = fields.count(found.get("bytes")), fields.moment(found.get("created_at"))
-    return RemoteFile(file_id, fields.text(found.get("filename")) or "", size_bytes, created_at)
 
 
 def is_before(file: RemoteFile, since: datetime) -> bool:
@@ -363,9 +348,24 @@ def newest_named(files: Iterable[RemoteFile | None], filename: str, since: datet
     return sorted(found, key=lambda file: file.created_at or since, reverse=True)
 
 
+Page = tuple[list[Any], str | None]
+"""The rows of one page, and the cursor of the next one, None on the last."""
+
+
+def every_page(page: Callable[[str | None], Page], too_many: str) -> Iterator[list[Any]]:
+    """Yield the rows of each page from the first on; raises ProviderError, which says so, for a list without an end."""
+    cursor: str | None = None
+    for _ in range(PAGES_MAX):
+        rows, cursor = page(cursor)
+        yield rows
+        if cursor is None:
+            return
+    raise ProviderError(too_many)
+
+
 def page_by_last_id(
-    http: HttpClient, path: str, params: dict[str, str | int], cursor: str | None, cursor_name: str
-) -> tuple[list[Any], str | None]:
+    http: HttpClient, path: str, params: Mapping[str, str | int], cursor: str | None, cursor_name: str
+) -> Page:
     """Return a page's rows and the next page's cursor, None on the last; `params` has the `limit`.
 
     For listings of `{data, has_more, last_id}`. A full page is never taken for the last, whatever it
@@ -391,7 +391,7 @@ def page_by_last_id(
 
 def page_by_token(
     http: HttpClient, path: str, params: Mapping[str, str | int], cursor: str | None, member: str
-) -> tuple[list[Any], str | None]:
+) -> Page:
     """Return a page's rows and the next page's cursor, None on the last.
 
     For Google's listings of `{<member>, nextPageToken}`, where a page without rows lacks the member. Raises
@@ -410,7 +410,7 @@ def page_by_token(
 
 def filled_page_by_token(
     http: HttpClient, path: str, params: Mapping[str, str | int], cursor: str | None, member: str
-) -> tuple[list[Any], str | None]:
+) -> Page:
     """Return a page as `page_by_token` does, and go on past a few pages that hold nothing."""
     rows: list[Any] = []
     for _ in range(_EMPTY_PAGES_MAX):

@@ -43,7 +43,7 @@ from batchpond.model import (
     RemoteFile,
     Unclear,
 )
-from batchpond.providers.base import Descriptor, ProviderModule
+from batchpond.providers.base import BatchProvider, Descriptor, ProviderModule
 from batchpond.providers.shared import folder as folders
 from batchpond.providers.shared.folder import FOLDER_ENV, INBOX, OUTBOX, TOKEN, Folder, Outbox, Part, sha256
 
@@ -79,20 +79,18 @@ def descriptor_of(descriptor: Descriptor) -> Descriptor:
     )
 
 
-class Files:
-    """A folder as the client of a provider's batches; `module` says how its lines are written and read."""
+class Files(BatchProvider):
+    """A folder as the client of a provider's batches; `module` says how its lines are written and read.
+
+    Requests in a folder are its owner's to delete: none is dropped.
+    """
 
     def __init__(self, module: ProviderModule, folder: Folder, clock: Clock) -> None:
         self._module = module
         self._folder = folder
         self._outbox = Outbox(folder)
         self._clock = clock
-        self._descriptor = descriptor_of(module.DESCRIPTOR)
-
-    @property
-    def descriptor(self) -> Descriptor:
-        """Return the provider's descriptor, as it holds for files."""
-        return self._descriptor
+        self.descriptor = descriptor_of(module.DESCRIPTOR)
 
     @property
     def host(self) -> str:
@@ -119,10 +117,6 @@ class Files:
         with self._errors():
             found = self._outbox.requests(filename) if self._folder.path.is_dir() else None
             return [] if found is None else [found]
-
-    def drop_upload(self, file_id: str) -> bool:  # noqa: ARG002 - what is in the folder is its owner's
-        """Return that there was none: requests in a folder are its owner's to delete."""
-        return False
 
     def create(self, spec: CreateSpec) -> CreateAnswer:
         """Publish the requests and their manifest; the same token twice is one batch."""
@@ -201,7 +195,7 @@ class Files:
             "batch": spec.token,
             "study": named.get("study"),
             "cells": named.get("cells"),
-            "provider": self._descriptor.name,
+            "provider": self.descriptor.name,
             "endpoint": spec.endpoint,
             "model": spec.request_model,
             "n_requests": spec.n_requests,
@@ -258,16 +252,16 @@ class Files:
                 return batch
             n_so_far = min(n_lines, n_total)
             return dataclasses.replace(batch, state=BatchState.RUNNING, provider_status="partial", n_completed=n_so_far)
-        answers = folders.read_answers(found, self._module.read_line, _prefix(token))
-        is_all = answers.n_succeeded + answers.n_failed >= n_total
+        n_succeeded, n_failed = folders.read_answers(found, self._module.read_line, _prefix(token))
+        n_answered = n_succeeded + n_failed
+        is_all = n_answered >= n_total
         is_final = folders.is_at_rest(found, self._clock.now().timestamp(), done_s)
         state, word = _standing(is_all=is_all, is_closing=is_closing, is_final=is_final)
         batch = dataclasses.replace(
-            batch, state=state, provider_status=word, n_completed=answers.n_succeeded, n_failed=answers.n_failed
+            batch, state=state, provider_status=word, n_completed=n_succeeded, n_failed=n_failed
         )
         if is_all or is_closing:
             return batch
-        n_answered = answers.n_succeeded + answers.n_failed
         text = f"its results have {n_lines:,} lines, but for {n_answered:,} of its {n_total:,} requests only"
         return dataclasses.replace(batch, errors=(BatchError("files", text),))
 

@@ -32,29 +32,11 @@ ReadLine = Callable[[bytes, FileRole], Response]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One result file; `mtime_s` is by the clock of its file system."""
+    """One result file; `mtime_ns` is by the clock of its file system."""
 
     path: Path
     size_bytes: int
     mtime_ns: int
-
-    @property
-    def mtime_s(self) -> float:
-        """When it was last written to, in unix seconds."""
-        return self.mtime_ns / 1e9
-
-    @property
-    def is_zipped(self) -> bool:
-        """Whether its lines are inside a gzip stream."""
-        return self.path.suffix == ".gz"
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """How many of a batch's requests have a whole line, by whether its first one says success."""
-
-    n_succeeded: int
-    n_failed: int
 
 
 def parts(inbox: Path, token: str) -> list[Part]:
@@ -94,8 +76,8 @@ def count_lines(found: list[Part]) -> int:
     return n_lines
 
 
-def read_answers(found: list[Part], read_line: ReadLine, prefix: str) -> Answers:
-    """Return how many requests whose custom_id begins so have a line that can be read, each counted once."""
+def read_answers(found: list[Part], read_line: ReadLine, prefix: str) -> tuple[int, int]:
+    """Return how many requests whose custom_id begins so succeeded, and failed, by the first line that says so."""
     succeeded: dict[str, bool] = {}
     for part in found:
         with opened(part) as lines:
@@ -104,7 +86,7 @@ def read_answers(found: list[Part], read_line: ReadLine, prefix: str) -> Answers
                 if response is not None and response.custom_id is not None and response.custom_id.startswith(prefix):
                     succeeded.setdefault(response.custom_id, response.status is ResponseStatus.SUCCEEDED)
     n_succeeded = sum(succeeded.values())
-    return Answers(n_succeeded, len(succeeded) - n_succeeded)
+    return n_succeeded, len(succeeded) - n_succeeded
 
 
 def is_at_rest(found: list[Part], now_s: float, done_s: float | None) -> bool:
@@ -112,7 +94,7 @@ def is_at_rest(found: list[Part], now_s: float, done_s: float | None) -> bool:
 
     That word (`done_s`) is by the files' own clock, so it holds whatever this machine's clock says.
     """
-    newest_s = max((part.mtime_s for part in found), default=0.0)
+    newest_s = max((part.mtime_ns for part in found), default=0) / 1e9
     if done_s is not None and newest_s <= done_s:
         return True
     return now_s - newest_s >= QUIET_S
@@ -139,7 +121,7 @@ def opened(part: Part) -> Iterator[IO[bytes]]:
     with os.fdopen(descriptor, "rb") as plain:
         _check_same_request(part, plain)
         try:
-            if part.is_zipped:
+            if part.path.suffix == ".gz":
                 with gzip.GzipFile(fileobj=plain) as inflated:
                     yield cast(IO[bytes], inflated)
             else:

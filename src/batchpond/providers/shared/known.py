@@ -11,9 +11,15 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from enum import StrEnum
+from functools import cache, lru_cache
 from importlib import resources
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from batchpond.model import ErrorClass
+from batchpond.providers.base import Descriptor
 
 _FILE: Final = "known.toml"
 _DATED: Final = re.compile(r"(?:-\d{8}|-\d{4}-\d{2}-\d{2}|-latest)?")
@@ -27,6 +33,9 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     "list": (list, tuple),
     "table": (dict,),
 }
+
+
+E = TypeVar("E", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +59,12 @@ class Known:
         return [endpoint for endpoint in self.fields if self.kinds(name, endpoint)]
 
 
-def texts(provider: str, name: str) -> tuple[str, ...]:
-    """Return the `caveats` or the `notes` of a provider."""
-    return tuple(_data(provider)[name])
+def descriptor(provider: str, **more: Any) -> Descriptor:
+    """Return a provider's descriptor: its names, limits, caveats and notes by its file, and what its code says."""
+    data = _data(provider)
+    names = ("limits", "caveats", "notes")
+    limits, caveats, notes = (_with_tuples(data[name]) for name in names)
+    return Descriptor(name=provider, **limits, caveats=caveats, notes=notes, **more)
 
 
 def table(provider: str, name: str) -> dict[str, Any]:
@@ -61,21 +73,87 @@ def table(provider: str, name: str) -> dict[str, Any]:
     return found
 
 
-def limits(provider: str) -> dict[str, Any]:
-    """Return a provider's names and limits, by the fields of its descriptor."""
-    found: dict[str, Any] = _with_tuples(_data(provider)["limits"])
-    return found
-
-
-def families(provider: str) -> list[dict[str, Any]]:
-    """Return the rows of what a provider's families of models accept, as their file has them; lists are tuples."""
-    return list(map(_with_tuples, _data(provider)["families"]))
+def by_word(provider: str, name: str, kind: type[E]) -> dict[str, E]:
+    """Return what each of a provider's words means, from a table of the words of each meaning."""
+    return {word: kind(meaning) for meaning, words in table(provider, name).items() for word in words}
 
 
 def _with_tuples(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(map(_with_tuples, value))
     return {name: _with_tuples(one) for name, one in value.items()} if isinstance(value, dict) else value
+
+
+Texts = tuple[tuple[ErrorClass, re.Pattern[str]], ...]
+"""What texts of errors mean, the first that is found."""
+
+
+def texts(provider: str, name: str) -> Texts:
+    """Return what a provider's texts of errors mean, from a table of regular expressions by their meaning."""
+    return tuple((ErrorClass(kind), re.compile(text, re.IGNORECASE)) for kind, text in table(provider, name).items())
+
+
+def class_of(known: Texts, message: str) -> ErrorClass | None:
+    """Return what kind of failure a message tells, None when it tells nothing."""
+    return next((error_class for error_class, pattern in known if pattern.search(message)), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Models that take the same parameters: those whose name begins so, dated ones included.
+
+    Where a family `is_open` anything may follow its prefix. `source` says where the row is known from. The family of
+    the models that no row names is not `is_known`.
+    """
+
+    prefix: str
+    source: str
+    is_open: bool = False
+    is_known: bool = True
+
+
+F = TypeVar("F", bound=Family)
+
+
+class Families(Generic[F]):
+    """A provider's families of models, in the order of its file: the first that a name belongs to is a model's.
+
+    `[models]` there says what may stand before a family's prefix, what may follow it, and what is taken to hold for a
+    model that no row names.
+    """
+
+    def __init__(self, provider: str, kind: type[F]) -> None:
+        about = table(provider, "models")
+        self._before: str = about["before"]
+        self._after = re.compile(about["after"], re.DOTALL)
+        self._caveat: str = about["unknown"]
+        other = {"prefix": "", "source": "not in the table", "is_known": False}
+        self._unknown = msgspec.convert(other | about["other"], kind)
+        self.rows = tuple(msgspec.convert(row, kind) for row in _data(provider)["families"])
+        self.of = lru_cache(maxsize=1024)(self._of)
+
+    def _of(self, model: str) -> F:
+        """Return the family of a model; one that no row names gets a family that takes what is written.
+
+        A name that only begins like a family's is not of it: `gpt-5` is not the family of `gpt-5.9`.
+        """
+        name = model.lower().removeprefix(self._before)
+        for family in self.rows:
+            is_like = name.startswith(family.prefix)
+            if is_like and (family.is_open or self._after.fullmatch(name, len(family.prefix))):
+                return family
+        return self._unknown
+
+    def nearest(self, model: str) -> tuple[str, ...] | None:
+        """Return the names of the table that are most like a model's, None where it is there itself."""
+        if self.of(model).is_known:
+            return None
+        names = list(dict.fromkeys(family.prefix for family in self.rows))
+        return tuple(difflib.get_close_matches(model.lower(), names, _NEAREST_MAX, _NEAR))
+
+    def caveats(self, model: str) -> tuple[str, ...]:
+        """Return what a person should know about a model that is in no family, before money is spent on it."""
+        return () if self.of(model).is_known else (self._caveat.format(model=model),)
 
 
 @cache
@@ -104,11 +182,6 @@ def day_of(model: str, days: Mapping[str, str]) -> str | None:
     name = model.lower().removeprefix("models/").removeprefix("ft:").partition(":")[0]
     found = (day for known, day in days.items() if name.startswith(known) and _DATED.fullmatch(name, len(known)))
     return next(found, None)
-
-
-def nearest(model: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of a table that are most like a model's."""
-    return tuple(difflib.get_close_matches(model.lower(), list(dict.fromkeys(names)), _NEAREST_MAX, _NEAR))
 
 
 def _camel(name: str) -> str:

@@ -12,15 +12,17 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from batchpond import fields
 from batchpond.errors import UsageError
 from batchpond.model import ErrorClass, Finish, Prompt, Response, ResponseStatus
-from batchpond.providers.base import ModelSettings
+from batchpond.providers.base import BuiltBody, ModelSettings
 from batchpond.providers.http.errors import MESSAGE_LIMIT, ApiError, classify, read_any, read_error
+from batchpond.providers.shared import known
 
 # --- bodies ---------------------------------------------------------------------------------------
 
@@ -71,6 +73,39 @@ def messages(prompt: Prompt) -> list[dict[str, str]]:
     return [{"role": str(turn.role), "content": turn.text} for turn in prompt]
 
 
+def check_endpoint(settings: ModelSettings, endpoint: str, where: str = "") -> None:
+    """Raise UsageError for any endpoint but the only one; `where` ends the message."""
+    if settings.endpoint != endpoint:
+        message = f"model {settings.request_model}: endpoint {settings.endpoint!r} is not {endpoint}{where}"
+        raise UsageError(message)
+
+
+def chat_body(
+    prompt: Prompt,
+    settings: ModelSettings,
+    thinking: Mapping[str, Any],
+    reserved: Mapping[str, str],
+    *,
+    limit_name: str = "max_tokens",
+    takes_schema: bool = True,
+) -> BuiltBody:
+    """Return a chat body as most hosts take it; `thinking` is what its thinking comes to there.
+
+    A schema is left out, and named in `dropped`, where the model does not take one.
+    """
+    body: dict[str, Any] = {"model": settings.request_model, "messages": messages(prompt)}
+    if settings.max_output_tokens is not None:
+        body[limit_name] = settings.max_output_tokens
+    if settings.temperature is not None:
+        body["temperature"] = settings.temperature
+    body |= thinking
+    is_dropped = settings.output_schema is not None and not takes_schema
+    if settings.output_schema is not None and takes_schema:
+        body["response_format"] = response_format(settings.output_schema)
+    add_parameters(body, settings, reserved)
+    return BuiltBody(body, (SCHEMA,) if is_dropped else ())
+
+
 def size_bytes(prompt: Prompt) -> int:
     """Return how long a prompt's texts are in UTF-8."""
     texts = [prompt] if isinstance(prompt, str) else [turn.text for turn in prompt]
@@ -97,6 +132,11 @@ _STATUS_OF_CLASS: Final = {
 }
 
 
+@cache
+def _quoted(name: str) -> bytes:
+    return b'"%b"' % name.encode()
+
+
 def load_row(line: bytes, id_name: str = "custom_id") -> dict[str, Any] | str:
     """Return a line's JSON object, or why it is none; total over any bytes.
 
@@ -104,7 +144,7 @@ def load_row(line: bytes, id_name: str = "custom_id") -> dict[str, Any] | str:
     names its id twice is refused. Two ids are looked for where the bytes of the quoted name appear
     more than once, which costs nothing on ordinary lines.
     """
-    if line.count(b'"%b"' % id_name.encode()) > 1:
+    if line.count(_quoted(id_name)) > 1:
         return _load_slowly(line, id_name, "the line")
     try:
         row = orjson.loads(line)
@@ -134,12 +174,12 @@ def success_of(status_code: int, body: bytes) -> dict[str, Any] | Response:
     if 200 <= status_code <= 299:
         error = read_any(found) if isinstance(found, dict) and found.get("error") else None
         if error is not None:
-            return failed(None, status_code, error, error_class=classify(None, error))
+            return failed(Row(None, status_code), error, classify(None, error))
         return found if isinstance(found, dict) else unreadable(None, found, status_code)
     if isinstance(found, str):
-        return failed(None, status_code, ApiError(body[:_EXCERPT_BYTES].decode("utf-8", "replace")))
-    request_id = fields.identifier(found.get("request_id"))
-    return failed(None, status_code, read_any(found) or ApiError("the provider gave no error text"), request_id)
+        return failed(Row(None, status_code), ApiError(body[:_EXCERPT_BYTES].decode("utf-8", "replace")))
+    row = Row(None, status_code, fields.identifier(found.get("request_id")))
+    return failed(row, read_any(found) or ApiError("the provider gave no error text"))
 
 
 class _Pairs(dict[str, Any]):
@@ -190,24 +230,50 @@ def _number(digits: str) -> float | None:
     return number if abs(number) != float("inf") else None
 
 
-def failed(
-    custom_id: str | None,
-    status_code: int | None,
-    error: ApiError,
-    request_id: str | None = None,
-    *,
-    error_class: ErrorClass | None = None,
+class Row(NamedTuple):
+    """What stands around an answer: whose it is, its HTTP status, and what the provider calls its request."""
+
+    custom_id: str | None = None
+    status_code: int | None = None
+    request_id: str | None = None
+
+
+Tokens = tuple[int | None, int | None, int | None, int | None, int | None]
+"""The tokens of the input, the output, its reasoning, those read from a cache and those written to one."""
+NO_TOKENS: Final = (None, None, None, None, None)
+
+Texts = tuple[str | None, str | None, str | None]
+"""The answer, the thoughts, and what the model says to refuse."""
+
+
+def answered(
+    row: Row, model: object, reason: str | None, finish: Finish | None, texts: Texts, tokens: Tokens
 ) -> Response:
-    """Return a row that failed; without an `error_class` it is what the error says."""
-    error_class = error_class or classify(status_code, error)
+    """Return a row that was answered."""
     return Response(
-        custom_id=custom_id,
+        row.custom_id,
+        ResponseStatus.SUCCEEDED,
+        row.status_code,
+        fields.text(model),
+        reason,
+        finish,
+        *texts,
+        *tokens,
+        provider_request_id=row.request_id,
+    )
+
+
+def failed(row: Row, error: ApiError, error_class: ErrorClass | None = None) -> Response:
+    """Return a row that failed; without an `error_class` it is what the error says."""
+    error_class = error_class or classify(row.status_code, error)
+    return Response(
+        custom_id=row.custom_id,
         status=_STATUS_OF_CLASS.get(error_class, ResponseStatus.ERRORED),
-        status_code=status_code,
+        status_code=row.status_code,
         error_class=error_class,
         error_code=error.code,
         error_message=error.message,
-        provider_request_id=request_id,
+        provider_request_id=row.request_id,
     )
 
 
@@ -224,16 +290,10 @@ def unreadable(custom_id: str | None, message: str, status_code: int | None = No
 
 # --- rows around chat completions -----------------------------------------------------------------
 
-ReadBody = Callable[[str | None, int | None, dict[str, Any], str | None], Response]
-"""Reads the body of a success: (custom_id, status_code, body, request_id)."""
+ReadBody = Callable[[Row, dict[str, Any]], Response]
+"""Reads the body of a success."""
 
-_FINISH: Final = {
-    "stop": Finish.STOP,
-    "eos": Finish.STOP,
-    "length": Finish.LENGTH,
-    "model_length": Finish.LENGTH,
-    "content_filter": Finish.BLOCKED,
-}
+_FINISH: Final = known.by_word("shared", "finish", Finish)
 # The server gave up in the middle: DeepSeek, vLLM, Mistral and OpenRouter. What there is of an answer is none.
 _BROKEN_OFF: Final = frozenset({"insufficient_system_resource", "abort", "error"})
 _THOUGHTS: Final = re.compile(r"\s*<think>(.*?)(?:</think>\s*(.*)|\Z)", re.DOTALL)
@@ -244,17 +304,17 @@ def read_line(line: bytes, read_body: ReadBody) -> Response:
     row = load_row(line)
     if isinstance(row, str):
         return unreadable(None, row)
-    custom_id = fields.identifier(row.get("custom_id"))
     answer, error = row.get("response"), _unwrapped(row.get("error"))
     about = fields.mapping(answer)
+    custom_id, request_id = fields.identifier(row.get("custom_id")), fields.identifier(about.get("request_id"))
+    around = Row(custom_id, _status_code(about.get("status_code")), request_id)
     if isinstance(error, dict) and not (isinstance(answer, dict) and _is_blank(error)):
-        return failed(custom_id, _status_code(about.get("status_code")), read_error(error), _request_id(about))
+        return failed(around, read_error(error))
     if isinstance(error, str) and error:
-        problem = ApiError(error[:MESSAGE_LIMIT])
-        return failed(custom_id, _status_code(about.get("status_code")), problem, _request_id(about))
+        return failed(around, ApiError(error[:MESSAGE_LIMIT]))
     if not isinstance(answer, dict):
         return unreadable(custom_id, "the row has neither a response nor an error")
-    return _answered(custom_id, answer, read_body)
+    return _read_response(around, answer, read_body)
 
 
 def read_answer(status_code: int, body: bytes, read_body: ReadBody) -> Response:
@@ -264,22 +324,24 @@ def read_answer(status_code: int, body: bytes, read_body: ReadBody) -> Response:
         return found
     if not {"choices", "output"} & found.keys():
         return unreadable(None, "the answer has no choices", status_code)
-    return read_body(None, status_code, found, None)
+    return read_body(Row(None, status_code), found)
 
 
-def _answered(custom_id: str | None, answer: dict[str, Any], read_body: ReadBody) -> Response:
-    body, request_id = answer.get("body"), _request_id(answer)
-    status_code = _status_code(answer.get("status_code"))
-    is_silent = answer.get("status_code") is None  # some compatible servers leave the status out
-    if is_silent and isinstance(body, dict) and ("choices" in body or "output" in body):
-        return _succeeded(custom_id, None, body, request_id, read_body)
-    if status_code is None or not 200 <= status_code <= 299:
+def _read_response(row: Row, answer: dict[str, Any], read_body: ReadBody) -> Response:
+    body, status_code = answer.get("body"), row.status_code
+    # Some compatible servers leave the status out.
+    is_silent = answer.get("status_code") is None and isinstance(body, dict) and ("choices" in body or "output" in body)
+    if not is_silent and (status_code is None or not 200 <= status_code <= 299):
         problem = _error_of(body)
-        error_class = classify(status_code or 0, problem)
-        return failed(custom_id, status_code, problem, request_id, error_class=error_class)
+        return failed(row, problem, classify(status_code or 0, problem))
     if not isinstance(body, dict):
-        return unreadable(custom_id, "the response has no body", status_code)
-    return _succeeded(custom_id, status_code, body, request_id, read_body)
+        return unreadable(row.custom_id, "the response has no body", status_code)
+    error = body.get("error")
+    if isinstance(error, dict) and not _is_blank(error):
+        return failed(row, read_error(error))
+    if isinstance(error, str) and error and "choices" not in body:
+        return failed(row, _error_of(body))
+    return read_body(row, body)
 
 
 def _unwrapped(error: object) -> object:
@@ -299,30 +361,15 @@ def _error_of(body: object) -> ApiError:
     return read_any(body) or ApiError("the provider gave no error text")
 
 
-def _request_id(answer: dict[str, Any]) -> str | None:
-    return fields.identifier(answer.get("request_id"))
-
-
 def _status_code(value: object) -> int | None:
     number = fields.count(value)
     return number if number is not None and number <= 999 else None
 
 
-def _succeeded(
-    custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None, read_body: ReadBody
-) -> Response:
-    error = body.get("error")
-    if isinstance(error, dict) and not _is_blank(error):
-        return failed(custom_id, status_code, read_error(error), request_id)
-    if isinstance(error, str) and error and "choices" not in body:
-        return failed(custom_id, status_code, _error_of(body), request_id)
-    return read_body(custom_id, status_code, body, request_id)
-
-
 # --- the body of a chat completion -----------------------------------------------------------------
 
 
-def read_chat(custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None) -> Response:
+def read_chat(row: Row, body: dict[str, Any]) -> Response:
     """Return the body of a chat completion made uniform; thoughts are what the provider keeps apart as such."""
     choices = body.get("choices")
     choice = fields.mapping(choices[0]) if isinstance(choices, list) and choices else {}
@@ -333,21 +380,10 @@ def read_chat(custom_id: str | None, status_code: int | None, body: dict[str, An
     reason = fields.word(choice.get("finish_reason"))
     if reason in _BROKEN_OFF:
         said = ApiError(f"the answer was broken off: {reason}", "server_error")
-        return failed(custom_id, status_code, read_any(choice) or said, request_id, error_class=ErrorClass.TRANSIENT)
-    tokens = usage_of(body.get("usage"))
-    return Response(
-        custom_id,
-        ResponseStatus.SUCCEEDED,
-        status_code,
-        fields.text(body.get("model")),
-        reason,
-        _finish(reason, text, refusal) if choice else None,
-        text,
-        _thoughts(message, content),
-        refusal,
-        *tokens,
-        provider_request_id=request_id,
-    )
+        return failed(row, read_any(choice) or said, ErrorClass.TRANSIENT)
+    finish = _finish(reason, text, refusal) if choice else None
+    texts = (text, _thoughts(message, content), refusal)
+    return answered(row, body.get("model"), reason, finish, texts, usage_of(body.get("usage")))
 
 
 def _thoughts(message: dict[str, Any], content: object) -> str | None:
@@ -355,7 +391,9 @@ def _thoughts(message: dict[str, Any], content: object) -> str | None:
     for name in ("reasoning_content", "reasoning"):
         if found := fields.identifier(message.get(name)):
             return found
-    parts = (part.get("thinking") for part in map(fields.mapping, fields.sequence(content, PARTS_MAX)))
+    if not isinstance(content, list):
+        return None
+    parts = (part.get("thinking") for part in map(fields.mapping, content[:PARTS_MAX]))
     return "\n\n".join(filter(None, (content_of(part)[0] for part in parts))) or None
 
 
@@ -388,10 +426,10 @@ def _gather(part: dict[str, Any], texts: list[str], refusals: list[str]) -> None
 # --- usage ----------------------------------------------------------------------------------------
 
 
-def usage_of(usage: object) -> tuple[int | None, int | None, int | None, int | None]:
+def usage_of(usage: object) -> Tokens:
     """Return input, output, reasoning and cached tokens, in chat's or responses' spelling."""
     if not isinstance(usage, dict):
-        return None, None, None, None
+        return NO_TOKENS
     is_chat = "prompt_tokens" in usage or "completion_tokens" in usage
     given, made = ("prompt_tokens", "completion_tokens") if is_chat else ("input_tokens", "output_tokens")
     return (
@@ -399,14 +437,16 @@ def usage_of(usage: object) -> tuple[int | None, int | None, int | None, int | N
         fields.count(usage.get(made)),
         _detail(usage, f"{made}_details", "reasoning_tokens"),
         _cached(usage, given),
+        None,
     )
 
 
 def _cached(usage: dict[str, Any], given: str) -> int | None:
     """Return the tokens read from a cache, which DeepSeek and Mistral have under names of their own."""
     found = _detail(usage, f"{given}_details", "cached_tokens")
-    flat = (fields.count(usage.get(name)) for name in ("prompt_cache_hit_tokens", "num_cached_tokens"))
-    return next((count for count in flat if count is not None), None) if found is None else found
+    if found is None:
+        found = fields.count(usage.get("prompt_cache_hit_tokens"))
+    return fields.count(usage.get("num_cached_tokens")) if found is None else found
 
 
 def _detail(usage: dict[str, Any], details: str, name: str) -> int | None:

@@ -18,8 +18,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from enum import Enum
 from typing import Any, Final
 
@@ -38,16 +37,19 @@ from batchpond.providers.base import (
     RateHints,
 )
 from batchpond.providers.http import keys
-from batchpond.providers.http.client import Broken, HttpClient, HttpLimits, ProviderClient, Unsent
+from batchpond.providers.http.client import HttpClient, HttpLimits, ProviderClient
 from batchpond.providers.http.errors import (
+    Again,
     Answer,
     ApiError,
     Fault,
     HttpError,
     RetryPolicy,
+    RetryReason,
     Shape,
     classify,
     duration_s,
+    http_date,
     read_any,
     redirect_host,
 )
@@ -137,16 +139,8 @@ def _reset_s(value: str, headers: Mapping[str, str], now: datetime) -> float | N
         moment = fields.moment(value if seconds is None else seconds)
         if moment is None:
             return None
-        seconds = max(0.0, (moment - _said_at(headers, now)).total_seconds())
+        seconds = max(0.0, (moment - (http_date(headers.get("date", "")) or now)).total_seconds())
     return min(_RESET_MAX_S, seconds) if seconds >= 0 else None
-
-
-def _said_at(headers: Mapping[str, str], now: datetime) -> datetime:
-    try:
-        moment = parsedate_to_datetime(headers.get("date", ""))
-    except (ValueError, TypeError, OverflowError, IndexError):
-        return now
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 # --- calls ----------------------------------------------------------------------------------------
@@ -163,21 +157,17 @@ _ACCESS_HINT: Final = "check it with `batchpond keys --check`; what was answered
 _BILLING_HINT: Final = "add credit at the provider, then run the same command: what was answered is kept"
 
 
-class LiveClient(ProviderClient):
-    """The client of one provider's live calls; `ask` may be called by many threads at once.
+Address = tuple[str, Mapping[str, str] | None]
+"""The path of a call below the base URL, and headers that it needs."""
 
-    Here an endpoint such as `/v1/chat/completions` is a path below a base URL that ends in its version, as
-    OpenAI's does; others override `address`.
-    """
+
+class LiveClient(ProviderClient):
+    """The client of one provider's live calls; `ask` may be called by many threads at once."""
 
     def __init__(self, api: LiveApi, http: HttpClient, clock: Clock) -> None:
         super().__init__(http, clock)
         self.descriptor = api.descriptor
         self._api = api
-
-    def address(self, endpoint: str, request_model: str) -> tuple[str, Mapping[str, str] | None]:  # noqa: ARG002
-        """Return the path below the base URL of an endpoint, and headers that it needs."""
-        return endpoint.removeprefix("/v1"), None
 
     def start(self, request_model: str) -> LiveStart:  # noqa: ARG002  # few servers list all that they serve
         """List models, which is free, and return the scope; a server that has no such list is taken as it is.
@@ -205,12 +195,14 @@ class LiveClient(ProviderClient):
         Raises AccessError when the key is refused, and ProviderError for what every further call would
         meet too: no credit, no such model, no such address, an invalid certificate.
         """
-        path, headers = self.address(endpoint, request_model)
+        path, headers = self._api.address(endpoint, request_model)
         result = self._http.ask(path, body, deadline_s, headers)
         match result:
-            case Unsent():
-                return Deferred(result.detail, is_shared=not result.is_own)
-            case Broken():
+            case Again(reason=RetryReason.CONNECT | RetryReason.NO_TURN):
+                return Deferred(result.text, is_shared=result.reason is RetryReason.CONNECT)
+            case Again():
+                return Doubtful(result.text)
+            case Fault(is_of_answer=True):
                 return Doubtful(result.detail)
             case Fault():
                 raise HttpError(f"POST {path} at {self.host} failed: {redact(result.detail)}")
@@ -248,16 +240,18 @@ class LiveClient(ProviderClient):
         return HttpError(said, hint=hint, status_code=answer.status_code, error_class=error_class, code=code)
 
 
-def _as_it_is(base_url: str, environ: Mapping[str, str]) -> str:  # noqa: ARG001
-    return base_url
+def below_version(endpoint: str, request_model: str) -> Address:  # noqa: ARG001
+    """Return the path of an endpoint such as `/v1/chat/completions` below a base URL that ends in its version."""
+    return endpoint.removeprefix("/v1"), None
 
 
 @dataclass(frozen=True, slots=True)
 class LiveApi:
     """What tells one provider's live calls from another's, beside its descriptor; header names are lower case.
 
-    `models_path` is what a first free call gets. `base_of` returns what endpoints are below, by the base URL that the
-    user gave and the environment; `client` is what makes the calls.
+    `models_path` is what a first free call gets. `address` returns where a model is asked at an endpoint. `base_of`
+    returns what endpoints are below, by the base URL that the user gave and the environment; `client` is what makes
+    the calls.
     """
 
     descriptor: Descriptor
@@ -265,7 +259,8 @@ class LiveApi:
     models_path: str = "/models"
     models_shape: Shape = dict
     request_id_headers: tuple[str, ...] = ("x-request-id",)
-    base_of: Callable[[str, Mapping[str, str]], str] = _as_it_is
+    address: Callable[[str, str], Address] = below_version
+    base_of: Callable[[str, Mapping[str, str]], str] = lambda base_url, _: base_url
     client: type[LiveClient] = LiveClient
 
     def connect(
@@ -276,15 +271,11 @@ class LiveApi:
         Raises AccessError when a key is needed and there is none, UsageError when no variable says where
         the server is. `transport` replaces the network.
         """
-        url, access = keys.resolve_live(self.descriptor, environ, base_url=base_url)
-        http = HttpClient(
-            self.base_of(url, environ),
-            keys.headers(self.descriptor, access, environ),
-            clock,
-            transport,
-            key_name=keys.name_of(self.descriptor, access),
-            limits=HttpLimits(max_connections=max_connections),
-            retries=_START_RETRIES,
+        access = keys.resolve(self.descriptor, environ, base_url=base_url)
+        url = self.base_of(access.base_url, environ)
+        limits = HttpLimits(max_connections=max_connections)
+        http = HttpClient.of(
+            self.descriptor, access, environ, clock, transport, url, limits=limits, retries=_START_RETRIES
         )
         return self.client(self, http, clock)
 

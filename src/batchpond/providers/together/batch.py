@@ -1,15 +1,12 @@
-"""Together AI's Batch API: files, jobs and their states, and the rows of results.
+"""Together AI's Batch API: files, jobs and their states.
 
 Shapes: together 3.1 `types/batch_job.py`, `types/file_response.py`, the official OpenAPI file of 2026-04-28, and
 recorded traffic of 2026-09. Nothing of the user's travels with a job but its input file, and so it is by that file
-that a job is known as ours. Rows: `{id, custom_id, response: {status_code, body}}` in the output file, `{id,
-custom_id, error: {code, message}}` in the error file. One code, `batch_client_error`, was seen for all errors, so the
-text decides what kind a failure is.
+that a job is known as ours.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -22,58 +19,22 @@ from batchpond.model import (
     BatchError,
     BatchPage,
     BatchState,
-    CreateSpec,
     ErrorClass,
-    FileRole,
-    Mode,
-    Rejected,
     RemoteBatch,
     RemoteFile,
-    Response,
-    ResponseStatus,
 )
-from batchpond.providers.base import Descriptor
-from batchpond.providers.http.errors import AckRule, Answer, ApiError, classify
-from batchpond.providers.shared import known, lines
-from batchpond.providers.shared.batches import FilesClient, file_object, newest_named, rejection
+from batchpond.providers.http.errors import AckRule
+from batchpond.providers.shared import known
+from batchpond.providers.shared.batches import FilesClient, newest_named
 from batchpond.providers.shared.live import PLAIN_NAMES, LiveApi, Names, Per, RateNames
-from batchpond.providers.together.body import (
-    CHAT,
-    DISCOUNTS,
-    accepted_thinking,
-    build_body,
-    caveats,
-    endpoint_for,
-    payload_line,
-)
+from batchpond.providers.together.body import CHAT, DISCOUNTS
+from batchpond.providers.together.lines import TEXTS
 from batchpond.text import redact
-
-__all__ = [
-    "BATCH",
-    "DESCRIPTOR",
-    "LIVE",
-    "Together",
-    "accepted_thinking",
-    "build_body",
-    "caveats",
-    "endpoint_for",
-    "payload_line",
-    "read_answer",
-    "read_line",
-]
 
 _NO_FILE_CODE: Final = "input_file_unavailable"
 
-DESCRIPTOR: Final = Descriptor(
-    name="together",
-    **known.limits("together"),
-    endpoints=(CHAT,),
-    default_endpoint=CHAT,
-    requeue_codes=(_NO_FILE_CODE,),
-    modes=(Mode.BATCH, Mode.LIVE, Mode.FILES),
-    batch_discounts=DISCOUNTS,
-    caveats=known.texts("together", "caveats"),
-    notes=known.texts("together", "notes"),
+DESCRIPTOR: Final = known.descriptor(
+    "together", endpoints=(CHAT,), requeue_codes=(_NO_FILE_CODE,), batch_discounts=DISCOUNTS
 )
 
 _NO_FILE: Final = re.compile(r"(?i)failed to download input file")
@@ -87,11 +48,12 @@ class Together(FilesClient):
     """The client of Together's Batch API, bound to one key and base URL."""
 
     descriptor = DESCRIPTOR
+    texts = known.texts("together", "refusals") + TEXTS
     batches_path = "/v1/batches"
     files_path = "/v1/files"
     upload_path = "/v1/files/upload"
     already_there = frozenset({409})
-    expires_at = "job_deadline"
+    members = MappingProxyType({**FilesClient.members, "expires_at": "job_deadline"})
     ended_at = MappingProxyType({state: "completed_at" for state in BatchState if state.is_terminal})
     ack = AckRule(request_id_headers=("cf-ray", "x-request-id"), within="job", has_text_errors=True)
 
@@ -109,7 +71,7 @@ class Together(FilesClient):
         rows = self._http.request_json("GET", self.files_path).json.get("data")
         if not isinstance(rows, list):
             raise ProviderError(f"GET {self.files_path} at {self.host} answered without a list")
-        return newest_named(map(file_object, rows), filename, since)
+        return newest_named(map(self.file_of, rows), filename, since)
 
     def list_page(self, cursor: str | None) -> BatchPage:
         """Return all of the account's batches, newest first: there are no pages.
@@ -133,39 +95,28 @@ class Together(FilesClient):
 
     def check(self) -> str:
         """List the batches, which is free, and return the scope that the key belongs to, as far as they show it."""
-        return self._scope(self.list_page(None).batches)
+        return self.scope_of({}, self.list_page(None).batches)
 
-    def scope_of(self, answer: Answer, batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
-        """Return the scope as far as the batches show it."""
-        return self._scope(batches)
-
-    def _scope(self, batches: Sequence[RemoteBatch]) -> str:
+    def scope_of(self, headers: Mapping[str, str], batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
         """Return the scope: only batches say which organisation and project a key is of, and they must agree."""
         owners = {tuple(fields.text(batch.seen.get(name)) or "" for name in _OWNER) for batch in batches}
         owner = owners.pop() if len(owners) == 1 else ("", "")
         return self.scope_in(dict(zip(_OWNER, owner, strict=True)), _OWNER)
 
-    def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:  # noqa: ARG002
-        """Return what a definite no comes to: the text of the error decides where its status does not."""
-        error = answer.error or ApiError(answer.error_text or answer.excerpt())
-        error_class = classify(answer.status_code, error)
-        if error_class is ErrorClass.PERMANENT:
-            is_early = _NO_FILE.search(error.message) is not None
-            error_class = ErrorClass.TRANSIENT if is_early else class_of_text(error.message) or error_class
-        return rejection(answer, error_class, self._clock.now(), error)
-
-    def read_batch(self, value: object) -> RemoteBatch | None:
+    @classmethod
+    def read_batch(cls, value: object) -> RemoteBatch | None:
         """Return a job made uniform, bare or wrapped."""
-        return super().read_batch(fields.mapping(fields.mapping(value).get("job")) or value)
+        return super().read_batch(fields.mapping(fields.inside(value, "job")) or value)
 
-    def errors_of(self, found: Mapping[str, Any]) -> tuple[BatchError, ...]:
+    @classmethod
+    def errors_of(cls, found: Mapping[str, Any]) -> tuple[BatchError, ...]:
         """Return the error of a failed job, a bare text, with a code where the text is known to mean one."""
         value = found.get("error")
         message = fields.identifier(value) or fields.identifier(fields.mapping(value).get("message"))
         if message is None:
             return ()
         code = _NO_FILE_CODE if _NO_FILE.search(message) else None
-        if class_of_text(message) is ErrorClass.MODEL_GONE:
+        if known.class_of(TEXTS, message) is ErrorClass.MODEL_GONE:
             code = "model_not_available"
         return (BatchError(code, redact(message)),)
 
@@ -181,39 +132,3 @@ LIVE: Final = LiveApi(
     request_id_headers=("x-request-id", "cf-ray"),
     base_of=lambda url, _: f"{url.removesuffix('/v1')}/v1",
 )
-
-
-_TEXTS: Final = (
-    (ErrorClass.MODEL_GONE, re.compile(r"(?i)unable to access (?:non-serverless )?model")),
-    (ErrorClass.BILLING, re.compile(r"(?i)insufficient (?:credits?|funds|balance)|out of credits?")),
-    (ErrorClass.TRANSIENT, re.compile(r"(?i)internal server error|overloaded|rate limit|timed out|unavailable")),
-)
-
-
-def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001  # the row itself says what it is
-    """Return one line of an output or error file made uniform."""
-    return _classified(lines.read_line(line, _read_body))
-
-
-def read_answer(status_code: int, body: bytes) -> Response:
-    """Return a live call's answer made uniform, without a custom_id."""
-    return _classified(lines.read_answer(status_code, body, _read_body))
-
-
-def class_of_text(message: str) -> ErrorClass | None:
-    """Return what kind of failure Together's words tell, None when they tell nothing."""
-    return next((error_class for error_class, pattern in _TEXTS if pattern.search(message)), None)
-
-
-def _read_body(
-    custom_id: str | None, status_code: int | None, body: dict[str, Any], request_id: str | None
-) -> Response:
-    # Models whose thoughts Together does not keep apart write them into the text.
-    return lines.without_thoughts(lines.read_chat(custom_id, status_code, body, request_id))
-
-
-def _classified(response: Response) -> Response:
-    if response.status is not ResponseStatus.ERRORED or response.error_class is not ErrorClass.PERMANENT:
-        return response
-    error_class = class_of_text(response.error_message or "")
-    return response if error_class is None else dataclasses.replace(response, error_class=error_class)

@@ -14,27 +14,17 @@ import orjson
 from batchpond.errors import UsageError
 from batchpond.model import Prompt
 from batchpond.providers.base import BuiltBody, ModelSettings
-from batchpond.providers.shared.lines import add_parameters, messages, on_one_line, refused_thinking, response_format
+from batchpond.providers.shared import known
+from batchpond.providers.shared.lines import chat_body, check_endpoint, on_one_line, refused_thinking
 
 CHAT: Final = "/v1/chat/completions"
 LINE_BYTES_MAX: Final = 10_000_000
-DISCOUNTS: Final = {"meta-llama/Llama-3.3-70B-Instruct-Turbo": 0.5}
-"""The shares off the standard price in batches (Together's batch overview, 2026-09): all others cost as live calls."""
+DISCOUNTS: Final = known.table("together", "discounts")
 
 _EFFORTS: Final = ("low", "medium", "high")
 _SWITCH: Final = {"none": False, "enabled": True}
 _ALWAYS_REASONS: Final = re.compile(r"(?i)openai/gpt-oss-")
-_RESERVED: Final = {
-    "model": "the study's `model`",
-    "messages": "the template",
-    "stream": "nothing: batches cannot stream",
-    "n": "the study's `repeats`, which keeps every answer apart",
-}
-
-
-def endpoint_for(model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG001
-    """Return the only endpoint that answers prompts."""
-    return CHAT
+_RESERVED: Final = known.table("together", "reserved")
 
 
 def accepted_thinking(model: str) -> tuple[str, ...]:
@@ -52,19 +42,8 @@ def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
 
     Thoughts come back in any case. Raises UsageError for another endpoint or an unknown thinking word.
     """
-    model = settings.request_model
-    if settings.endpoint != CHAT:
-        raise UsageError(f"model {model}: endpoint {settings.endpoint!r} is not {CHAT}")
-    body: dict[str, Any] = {"model": model, "messages": messages(prompt)}
-    if settings.max_output_tokens is not None:
-        body["max_tokens"] = settings.max_output_tokens
-    if settings.temperature is not None:
-        body["temperature"] = settings.temperature
-    body |= _reasoning(settings)
-    if settings.output_schema is not None:
-        body["response_format"] = response_format(settings.output_schema)
-    add_parameters(body, settings, _RESERVED)
-    return BuiltBody(body)
+    check_endpoint(settings, CHAT)
+    return chat_body(prompt, settings, _reasoning(settings), _RESERVED)
 
 
 def payload_line(custom_id: str, endpoint: str, body: bytes) -> bytes:  # noqa: ARG001  # the endpoint is the batch's

@@ -13,8 +13,7 @@ import re
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,14 +24,12 @@ from batchpond.clock import Clock
 from batchpond.errors import AccessError, ProviderError, UsageError
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http import keys
-from batchpond.providers.http.connections import Auth, FixedAuth
-from batchpond.providers.http.errors import HttpError
+from batchpond.providers.http.connections import Auth
 from batchpond.providers.http.keys import checked_base, origin_of
+from batchpond.providers.shared import known
 from batchpond.text import Secret, redact
 
-PROJECT_ENV: Final = "GOOGLE_CLOUD_PROJECT"
-LOCATION_ENV: Final = "GOOGLE_CLOUD_LOCATION"
-BUCKET_ENV: Final = "BATCHPOND_VERTEX_BUCKET"
+SETTINGS: Final = known.table("vertex", "settings")
 STORAGE_ENV: Final = "STORAGE_EMULATOR_HOST"
 CREDENTIALS_ENV: Final = "GOOGLE_APPLICATION_CREDENTIALS"
 QUOTA_ENV: Final = "GOOGLE_CLOUD_QUOTA_PROJECT"
@@ -41,10 +38,7 @@ _SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 _STORAGE_URL: Final = "https://storage.googleapis.com"
 BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _DEFAULT_FOLDER: Final = "batchpond"
-_PROJECT: Final = re.compile(r"[a-z0-9][a-z0-9.:-]{0,62}")
-_LOCATION: Final = re.compile(r"[a-z]+(?:-[a-z0-9]+)*")
 _FOLDER: Final = re.compile(r"[A-Za-z0-9_.=-]+(?:/[A-Za-z0-9_.=-]+)*")
-_SIMULATED: Final = {PROJECT_ENV: "simulated-project", LOCATION_ENV: "us-central1", BUCKET_ENV: "batchpond-simulated"}
 _INSTALL_HINT: Final = (
     'pip install "batchpond[vertex]"; or, for an hour, export GOOGLE_OAUTH_ACCESS_TOKEN="$(gcloud auth'
     ' print-access-token)"'
@@ -69,20 +63,35 @@ class Place:
         return f"projects/{self.project}/locations/{self.location}"
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """What calls are let in by; `key_name` and `caller` are what messages call the token and its owner."""
+class Token(Auth):
+    """A token of the environment; `key_name` and `caller` are what messages call it and its owner."""
 
-    auth: Auth
-    key_name: str
-    caller: str
-    project: str | None = None
+    def __init__(self, headers: Mapping[str, str | Secret], key_name: str, project: str | None = None) -> None:
+        super().__init__(headers)
+        self.key_name = key_name
+        self.project = project
+
+    @property
+    def caller(self) -> str:
+        """The account that the token is of."""
+        return f"the account of {self.key_name}"
+
+    def advice(self, refusal: str) -> str | None:
+        """Return which role the caller lacks, None where a refusal names no permission."""
+        permission = permission_in(refusal)
+        if permission is None:
+            return None
+        speaker = _SPEAKER.search(refusal)
+        place = "the bucket" if permission.startswith("storage.") else "the project"
+        caller = speaker[1] if speaker else self.caller
+        return f"grant {role_for(permission)} ({permission}) on {place} to the caller, {caller}"
 
 
-class Credentials:
+class Credentials(Token):
     """Tokens of google-auth's credentials, asked for anew five minutes before the last one runs out."""
 
-    def __init__(self, credentials: Any, clock: Clock) -> None:
+    def __init__(self, credentials: Any, clock: Clock, project: str | None = None) -> None:
+        super().__init__({}, "the Google credentials", project)
         self._credentials = credentials
         self._clock = clock
         self._lock = threading.Lock()
@@ -144,9 +153,7 @@ def _brief(error: Exception) -> str:
     return " ".join(redact(str(error.args[0] if error.args else error)).split())[:300]
 
 
-def find(
-    descriptor: Descriptor, environ: Mapping[str, str], clock: Clock, base_url: str | None
-) -> tuple[Place, Access]:
+def find(descriptor: Descriptor, environ: Mapping[str, str], clock: Clock, base_url: str | None) -> tuple[Place, Token]:
     """Return where to call and as whom.
 
     A token of the environment comes before the credentials that google-auth finds. On this machine what is
@@ -156,15 +163,16 @@ def find(
     chosen = base_url or keys.setting(environ, descriptor.base_url_env)
     is_here = chosen is not None and checked_base(chosen)[1].is_loopback
     if any(name in environ for name in descriptor.key_env) or (is_here and not _is_of_simulator(environ)):
-        access = _of_environment(descriptor, environ, chosen)
+        found = keys.resolve(descriptor, environ, base_url=chosen)
+        token = Token(keys.headers(descriptor, found, environ), found.key_env)
     else:
-        access = _of_google(clock)
-    location = _named(environ, LOCATION_ENV, _LOCATION, "location", is_here=is_here)
+        token = _of_google(clock)
+    location = _named(environ, "location", is_here=is_here)
     bucket, folder = _bucket(environ, is_here=is_here)
     place = Place(
         base_url=chosen or f"https://{_host(location)}",
         storage_url=_storage_url(environ, chosen if is_here else None),
-        project=_named(environ, PROJECT_ENV, _PROJECT, "project", is_here=is_here, otherwise=access.project),
+        project=_named(environ, "project", is_here=is_here, otherwise=token.project),
         location=location,
         bucket=bucket,
         folder=folder,
@@ -174,27 +182,17 @@ def find(
             "Vertex AI and Cloud Storage must both be real or both be simulated",
             hint=f"set or unset {descriptor.base_url_env} and {STORAGE_ENV} together",
         )
-    return place, access
+    return place, token
 
 
-def _of_environment(descriptor: Descriptor, environ: Mapping[str, str], base_url: str | None) -> Access:
-    access = keys.resolve(descriptor, environ, base_url=base_url)
-    return Access(
-        FixedAuth(keys.headers(descriptor, access, environ)), access.key_env, f"the account of {access.key_env}"
-    )
-
-
-def _of_google(clock: Clock) -> Access:
+def _of_google(clock: Clock) -> Credentials:
     """Return google-auth's default credentials: a key file, gcloud's, or this machine's service account."""
     try:
         auth = importlib.import_module("google.auth")
         importlib.import_module("google.auth.transport.requests")
     except ImportError as error:
-        missing = error.name
-    else:
-        missing = None
-    if missing is not None:
-        raise AccessError(f"no token for Vertex AI, and {missing} is not installed", hint=_INSTALL_HINT)
+        message = f"no token for Vertex AI, and {error.name} is not installed"
+        raise AccessError(message, hint=_INSTALL_HINT) from None
     problem = ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a quota project; a refusal says it where it matters
@@ -204,8 +202,7 @@ def _of_google(clock: Clock) -> Access:
             problem = _brief(error)
     if problem:
         raise AccessError(f"no credentials for Vertex AI: {problem}", hint=_LOGIN_HINT)
-    credentials = Credentials(found, clock)
-    return Access(credentials, "the Google credentials", credentials.caller, project)
+    return Credentials(found, clock, project)
 
 
 def _is_of_simulator(environ: Mapping[str, str]) -> bool:
@@ -219,36 +216,24 @@ def _is_of_simulator(environ: Mapping[str, str]) -> bool:
     return origin is not None and origin.is_loopback
 
 
-def _named(
-    environ: Mapping[str, str],
-    name: str,
-    pattern: re.Pattern[str],
-    what: str,
-    *,
-    is_here: bool,
-    otherwise: str | None = None,
-) -> str:
-    value = keys.setting(environ, name) or otherwise or (_SIMULATED[name] if is_here else None)
+def _named(environ: Mapping[str, str], name: str, *, is_here: bool, otherwise: str | None = None) -> str:
+    about = SETTINGS[name]
+    variable, what = about["variable"], about["what"]
+    value = keys.setting(environ, variable) or otherwise or (about["simulated"] if is_here else None)
     if value is None:
-        hint = f"export {name}=..., or write `{what} = ...` under [providers.vertex] in the lake's config.toml"
-        raise UsageError(f"Vertex AI needs a {what}: {name} is not set", hint=hint)
-    if not pattern.fullmatch(value):
-        raise UsageError(f"{name} is {value[:100]!r}, which is no {what}")
-    return value
+        hint = f"export {variable}={about['example']}, or write `{name} = ...` under [providers.vertex] in the lake's"
+        raise UsageError(f"Vertex AI needs a {what}: {variable} is not set", hint=f"{hint} config.toml")
+    if not re.fullmatch(about["pattern"], value):
+        raise UsageError(f"{variable} is {value[:100]!r}, which is no {what}")
+    return str(value)
 
 
 def _bucket(environ: Mapping[str, str], *, is_here: bool) -> tuple[str, str]:
-    value = keys.setting(environ, BUCKET_ENV) or (_SIMULATED[BUCKET_ENV] if is_here else None)
-    if value is None:
-        raise UsageError(
-            f"Vertex AI needs a bucket for the input and output of batches: {BUCKET_ENV} is not set",
-            hint=f"export {BUCKET_ENV}=gs://my-bucket/folder, or write `bucket = ...` under [providers.vertex] in the"
-            " lake's config.toml",
-        )
-    bucket, _, folder = value.removeprefix("gs://").partition("/")
+    bucket, _, folder = _named(environ, "bucket", is_here=is_here).removeprefix("gs://").partition("/")
     folder = folder.strip("/") or _DEFAULT_FOLDER
     if not _FOLDER.fullmatch(folder):
-        raise UsageError(f"{BUCKET_ENV} names the folder {folder[:100]!r}", hint="use letters, digits and _ . = - only")
+        variable = SETTINGS["bucket"]["variable"]
+        raise UsageError(f"{variable} names the folder {folder[:100]!r}", hint="use letters, digits and _ . = - only")
     if not BUCKET.fullmatch(bucket):
         raise UsageError(f"{bucket!r} is not the name of a bucket", hint="write my-bucket, or gs://my-bucket/folder")
     return bucket, folder
@@ -276,12 +261,7 @@ def _storage_url(environ: Mapping[str, str], beside: str | None) -> str:
 # --- roles ----------------------------------------------------------------------------------------
 
 _PERMISSION: Final = re.compile(r"\b(?:aiplatform|storage|serviceusage)\.(?!googleapis\b)[A-Za-z]+\.[A-Za-z]+\b")
-_ROLES: Final = (
-    ("aiplatform.", "roles/aiplatform.user"),
-    ("storage.buckets.", "roles/storage.legacyBucketReader"),
-    ("storage.objects.", "roles/storage.objectUser"),
-    ("serviceusage.", "roles/serviceusage.serviceUsageConsumer"),
-)
+_ROLES: Final = known.table("vertex", "roles")
 _SPEAKER: Final = re.compile(r"([\w.+-]+@[\w.-]+) does not have ")
 _PROJECT_NUMBER: Final = re.compile(r"projects/(\d+)/")
 _NAMED_BUCKET: Final = re.compile(r"(?:gs://|bucket location for )([a-z0-9._-]*[a-z0-9])")
@@ -296,17 +276,7 @@ def permission_in(message: str) -> str | None:
 
 def role_for(permission: str) -> str:
     """Return a predefined role that has a permission."""
-    return next((role for prefix, role in _ROLES if permission.startswith(prefix)), "a role")
-
-
-def advice_for_call(message: str, caller: str) -> str | None:
-    """Return which role the caller lacks, None where a refusal names no permission."""
-    permission = permission_in(message)
-    if permission is None:
-        return None
-    speaker = _SPEAKER.search(message)
-    place = "the bucket" if permission.startswith("storage.") else "the project"
-    return f"grant {role_for(permission)} ({permission}) on {place} to the caller, {speaker[1] if speaker else caller}"
+    return next((role for prefix, role in _ROLES.items() if permission.startswith(prefix)), "a role")
 
 
 def advice_for_job(code: str | None, message: str, job_name: str) -> str | None:
@@ -315,34 +285,14 @@ def advice_for_job(code: str | None, message: str, job_name: str) -> str | None:
     agent = f"service-{project[1] if project else 'PROJECT_NUMBER'}@gcp-sa-aiplatform.iam.gserviceaccount.com"
     bucket = _NAMED_BUCKET.search(message)
     where = f"gs://{bucket[1]}" if bucket else "the bucket"
+    whom = f"to the Vertex AI service agent, {agent}: the job reads and writes as that, not as you"
     if code == _NOT_READY and "bucket" in message.lower():
         return (
-            f"does {where} exist? grant roles/storage.legacyBucketReader and roles/storage.objectUser on it to the"
-            f" Vertex AI service agent, {agent}: the job reads and writes as that, not as you"
+            f"does {where} exist? grant {role_for('storage.buckets.')} and {role_for('storage.objects.')} on it {whom}"
         )
     permission = permission_in(message)
     if code == _DENIED or permission is not None:
-        role = role_for(permission or "storage.objects.create")
-        return (
-            f"grant {role} on {where} to the Vertex AI service agent, {agent}: the job reads and writes as that, not"
-            " as you"
-        )
+        return f"grant {role_for(permission or 'storage.objects.create')} on {where} {whom}"
     if code == _BAD_INPUT and "import" in message.lower():
         return "a key of the input lines holds two types, null or {}, or its name is no column name"
     return None
-
-
-@contextmanager
-def role_named(caller: Callable[[], str]) -> Iterator[None]:
-    """Turn a refusal of the calls inside into an AccessError whose hint names the role and the principal."""
-    try:
-        yield
-    except (AccessError, HttpError) as error:
-        is_refusal = isinstance(error, AccessError) or error.status_code == 403
-        advice = advice_for_call(error.message, caller()) if is_refusal else None
-        if advice is None:
-            raise
-        refusal = AccessError(error.message, hint=advice)
-    else:
-        return
-    raise refusal

@@ -13,12 +13,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Self
 
-from batchpond import fields, ids
+from batchpond import fields
 from batchpond.clock import Clock
 from batchpond.errors import AccessError, ProviderError
 from batchpond.model import (
-    BatchError,
-    BatchPage,
     BatchState,
     CreateAnswer,
     CreateSpec,
@@ -30,83 +28,51 @@ from batchpond.model import (
     RemoteBatch,
     RemoteFile,
 )
-from batchpond.providers.base import Descriptor
-from batchpond.providers.gemini import models as gemini_models
-from batchpond.providers.gemini.batch import STATES
-from batchpond.providers.gemini.body import GENERATE, endpoint_for
-from batchpond.providers.gemini.lines import is_blank, read_answer, read_status
+from batchpond.providers.gemini.batch import GoogleClient, later, word_of
+from batchpond.providers.gemini.body import FAMILIES, GENERATE
 from batchpond.providers.http.client import HttpClient, HttpError, segment
-from batchpond.providers.http.errors import AckRule, Answer, error_class_of
+from batchpond.providers.http.errors import Answer, ApiError
 from batchpond.providers.shared import known
-from batchpond.providers.shared.batches import BatchClient, Order, filled_page_by_token, rejection
+from batchpond.providers.shared.batches import Order, own_token
 from batchpond.providers.vertex import auth as vertex_auth
-from batchpond.providers.vertex.auth import Access, Place, advice_for_call, advice_for_job, role_named
-from batchpond.providers.vertex.body import bare_model, build_body, check_payload, model_path, payload_line
-from batchpond.providers.vertex.lines import read_line
+from batchpond.providers.vertex.auth import Place, Token, advice_for_job
+from batchpond.providers.vertex.body import bare_model, check_payload, model_path
 from batchpond.providers.vertex.storage import Storage
-from batchpond.text import redact
 
-__all__ = [
-    "BATCH",
-    "DESCRIPTOR",
-    "Vertex",
-    "accepted_thinking",
-    "build_body",
-    "caveats",
-    "endpoint_for",
-    "payload_line",
-    "read_answer",
-    "read_line",
-]
-
-DESCRIPTOR: Final = Descriptor(
-    name="vertex",
-    **known.limits("vertex"),
+DESCRIPTOR: Final = known.descriptor(
+    "vertex",
     endpoints=(GENERATE,),
-    default_endpoint=GENERATE,
-    header_env=(("x-goog-user-project", vertex_auth.QUOTA_ENV),),
     modes=(Mode.BATCH,),
-    settings=(
-        ("project", vertex_auth.PROJECT_ENV),
-        ("location", vertex_auth.LOCATION_ENV),
-        ("bucket", vertex_auth.BUCKET_ENV),
-    ),
+    header_env=(("x-goog-user-project", vertex_auth.QUOTA_ENV),),
+    settings=tuple((name, about["variable"]) for name, about in vertex_auth.SETTINGS.items()),
     credentials_env=(vertex_auth.CREDENTIALS_ENV,),
-    caveats=known.texts("vertex", "caveats"),
-    notes=known.texts("vertex", "notes"),
-    nearest=lambda model: gemini_models.nearest(bare_model(model)),
+    nearest=lambda model: FAMILIES.nearest(bare_model(model)),
 )
 
 _JOB: Final = re.compile(r"projects/[^/]+/locations/[^/]+/batchPredictionJobs/([^/]+)")
 _TOKEN: Final = re.compile(r"[a-z0-9-]{1,63}")
 LABEL: Final = "batchpond"
 _LABEL_CHARS: Final = 63
+_RUNS_AT_MOST: Final = timedelta(hours=24)
+_ENDS_AT_MOST: Final = timedelta(hours=72) + _RUNS_AT_MOST  # with the time in the queue
 _FILTERED_PAGES_MAX: Final = 10
 _OUTPUT: Final = re.compile(r"(?:incremental_predictions.*|.*\.jsonl)")
 _UNNAMED_MODEL: Final = re.compile(r"(?i)\bPublisher ?Model\b|\bmodel\b.*\bnot (?:found|exist)")
 
 
-def accepted_thinking(model: str, endpoint: str = "") -> tuple[str, ...]:
-    """Return the thinking words that a model accepts; where it has a budget, numbers of tokens besides."""
-    return gemini_models.accepted_thinking(bare_model(model), endpoint)
-
-
-def caveats(model: str) -> tuple[str, ...]:
-    """Return what a person should know about a model before money is spent on it."""
-    return gemini_models.caveats(bare_model(model))
-
-
-class Vertex(BatchClient):
+class Vertex(GoogleClient):
     """The client of Vertex AI's batch prediction, bound to one project, location and bucket."""
 
     descriptor = DESCRIPTOR
-    ack = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
+    rows = "batchPredictionJobs"
+    members = known.table("vertex", "batch")
 
-    def __init__(self, http: HttpClient, storage: Storage, clock: Clock, place: Place, access: Access) -> None:
+    def __init__(self, http: HttpClient, storage: Storage, clock: Clock, place: Place, auth: Token) -> None:
         super().__init__(http, clock)
         self._storage = storage
         self._place = place
-        self._access = access
+        self._auth = auth
+        self.batches_path = f"/v1/{place.parent}/batchPredictionJobs"
 
     @classmethod
     def connect(cls, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any) -> Self:
@@ -114,12 +80,12 @@ class Vertex(BatchClient):
 
         Raises AccessError when there are none, UsageError when project, location or bucket is not set.
         """
-        place, access = vertex_auth.find(DESCRIPTOR, environ, clock, base_url)
+        place, auth = vertex_auth.find(DESCRIPTOR, environ, clock, base_url)
         http, storage = (
-            HttpClient(url, access.auth, clock, transport, key_name=access.key_name)
+            HttpClient(url, auth, clock, transport, key_name=auth.key_name)
             for url in (place.base_url, place.storage_url)
         )
-        return cls(http, Storage(storage, lambda: access.caller), clock, place, access)
+        return cls(http, Storage(storage), clock, place, auth)
 
     @property
     def host(self) -> str:
@@ -153,7 +119,7 @@ class Vertex(BatchClient):
         """
         self.order(spec)
         try:
-            self._access.auth.headers()
+            self._auth.headers()
         except AccessError as error:
             return Rejected(ErrorClass.ACCESS, "no_token", error.message, 401)
         except ProviderError as error:
@@ -164,19 +130,37 @@ class Vertex(BatchClient):
         """Return a job of an input object; raises ProviderError when there is none."""
         if spec.input_file_id is None:
             raise ProviderError("a Vertex AI batch is made of an object in Cloud Storage, and none was given")
-        return Order(f"/v1/{self._place.parent}/batchPredictionJobs", _job_of(spec, spec.input_file_id))
+        return Order(self.batches_path, _job_of(spec, spec.input_file_id))
 
-    def read_batch(self, value: object) -> RemoteBatch | None:
-        """Return a job made uniform, None when it has no name."""
-        return read_job(value)
+    @staticmethod
+    def advice_for(error: ApiError, name: str) -> str | None:
+        """Return what to grant to the service agent, or to change in the input, after a job failed."""
+        return advice_for_job(error.code, error.message, name)
 
-    def list_page(self, cursor: str | None) -> BatchPage:
-        """Return one page of the project's jobs at the location, newest first as far as is known.
+    @classmethod
+    def more_of(cls, found: dict[str, Any], batch: RemoteBatch) -> RemoteBatch:
+        """Return a job with its counts, its folder, its token and its errors.
 
-        Raises ProviderError when the listing does not go on as it says: an incomplete list must
-        never look like a complete one.
+        `output_file_id` is where the rows of a job that ended are: a folder of Cloud Storage, with a slash at its end.
+        `expires_at` is the documented end of the queue or, once it runs, of the run: jobs have no such time.
+        `n_total` is known only of a job that succeeded: before that its counts need not be all.
         """
-        return self._page(cursor, {})
+        started_at = fields.moment(found.get("startTime"))
+        n_completed, n_failed, n_left = _counts(found.get("completionStats"))
+        is_counted = word_of(batch.provider_status) == "SUCCEEDED" and None not in (n_completed, n_failed, n_left)
+        uris = fields.sequence(fields.inside(found, "inputConfig.gcsSource.uris"), 2)
+        return replace(
+            batch,
+            expires_at=later(started_at or batch.created_at, _RUNS_AT_MOST if started_at else _ENDS_AT_MOST),
+            ended_at=batch.ended_at if batch.state.is_terminal else None,
+            n_total=(n_completed or 0) + (n_failed or 0) + (n_left or 0) if is_counted else None,
+            n_completed=n_completed,
+            n_failed=n_failed,
+            input_file_id=fields.identifier(uris[0]) if len(uris) == 1 else None,
+            output_file_id=_folder(found) if batch.state.is_terminal else None,
+            token=own_token(fields.inside(found, f"labels.{LABEL}"), found.get("displayName")),
+            errors=cls.errors_of(found.get("error"), batch.batch_id),
+        )
 
     def find_batches(self, token: str) -> tuple[RemoteBatch, ...]:
         """Return the jobs with a token, which the server looks up by their label; none prove nothing.
@@ -190,7 +174,7 @@ class Vertex(BatchClient):
         cursor: str | None = None
         for _ in range(_FILTERED_PAGES_MAX):
             try:
-                page = self._page(cursor, {"filter": f"labels.{LABEL}={token}"})
+                page = self.page(cursor, {"filter": f"labels.{LABEL}={token}"})
             except HttpError as error:
                 if error.status_code != 400:
                     raise
@@ -212,18 +196,6 @@ class Vertex(BatchClient):
     def is_of(batch: RemoteBatch, batch_id: str) -> bool:
         """Return whether a full name or a number means a job."""
         return batch.batch_id.rpartition("/")[2] == batch_id.rpartition("/")[2]
-
-    def get(self, batch_id: str) -> RemoteBatch | None:
-        """Return a job, by its full name or its number; None on 404, which is no proof of loss."""
-        with role_named(lambda: self._access.caller):
-            return super().get(batch_id)
-
-    def cancel(self, batch_id: str) -> RemoteBatch | None:
-        """Ask for cancellation, and for what came of it; None when Google says it is too late or unknown."""
-        path = f"{self.path_of(batch_id)}:cancel"
-        with role_named(lambda: self._access.caller):
-            answer = self._http.request_json("POST", path, payload={}, allow=self.too_late)
-        return self.get(batch_id) if answer.is_success else None
 
     def result_files(self, batch: RemoteBatch) -> tuple[tuple[FileRole, str], ...]:
         """Return every result object in the folder of a job that ended, by name.
@@ -258,44 +230,33 @@ class Vertex(BatchClient):
 
     def check(self) -> str:
         """List one job and the bucket, which is free, and return the scope that the token belongs to."""
-        self._page(None, {"pageSize": 1})
+        self.page(None, {self.size_name: 1})
         self._storage.stat(self._input_uri("check"))
-        return self._scope()
+        return self.scope_of({}, ())
 
-    def scope_of(self, answer: Answer, batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
+    def scope_of(self, headers: Mapping[str, str], batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
         """Return project and location: nothing else tells one account from another."""
-        return self._scope()
-
-    def _scope(self) -> str:
         return f"{DESCRIPTOR.name}/{self.host}"
 
     def _input_uri(self, filename: str) -> str:
         return f"gs://{self._place.bucket}/{self._place.folder}/{filename}"
 
-    def _page(self, cursor: str | None, params: Mapping[str, str | int]) -> BatchPage:
-        path = f"/v1/{self._place.parent}/batchPredictionJobs"
-        asked = {"pageSize": DESCRIPTOR.list_page_size, **params}
-        with role_named(lambda: self._access.caller):
-            rows, cursor = filled_page_by_token(self._http, path, asked, cursor, "batchPredictionJobs")
-        return self.page_of(rows, cursor)
-
-    def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:  # noqa: ARG002
+    def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:
         """Return a definite no, with the role that is missing; a token that only ran out is no lack of access."""
-        error_class = error_class_of(answer)
+        refusal = super().refusal(answer, spec)
         message = answer.error.message if answer.error else ""
+        advice = self._auth.advice(message)
         if answer.status_code == 404 and _UNNAMED_MODEL.search(message):
-            error_class = ErrorClass.MODEL_GONE
-        advice = advice_for_call(message, self._access.caller)
+            refusal = replace(refusal, error_class=ErrorClass.MODEL_GONE)
         if answer.status_code == 403 and advice is not None:
-            error_class = ErrorClass.ACCESS  # though Google's text says that the thing may not exist
+            refusal = replace(refusal, error_class=ErrorClass.ACCESS)  # Google's text says: it may not exist
         if answer.status_code == 401 and self._is_renewed():
-            error_class = ErrorClass.TRANSIENT
-        refusal = rejection(answer, error_class, self._clock.now())
+            refusal = replace(refusal, error_class=ErrorClass.TRANSIENT)
         return replace(refusal, message=f"{refusal.message} [{advice}]") if advice else refusal
 
     def _is_renewed(self) -> bool:
         try:
-            return self._access.auth.renew()
+            return self._auth.renew()
         except (AccessError, ProviderError):
             return False
 
@@ -326,46 +287,6 @@ def _label(text: str) -> str:
     return re.sub(r"[^a-z0-9_-]", "_", text.lower())[:_LABEL_CHARS]
 
 
-# --- what jobs say --------------------------------------------------------------------------------
-
-_QUEUED_AT_MOST: Final = timedelta(hours=72)
-_RUNS_AT_MOST: Final = timedelta(hours=24)
-
-
-def read_job(value: object) -> RemoteBatch | None:
-    """Return a job made uniform, None when it has no name; an unknown state is RUNNING.
-
-    `output_file_id` is where the rows of a job that ended are: a folder of Cloud Storage, with a slash at its end.
-    `expires_at` is the documented end of the queue or, once it runs, of the run: jobs have no such time.
-    `n_total` is known only of a job that succeeded: before that its counts need not be all.
-    """
-    job = fields.mapping(value)
-    name = fields.identifier(job.get("name"))
-    if name is None:
-        return None
-    status = fields.word(job.get("state")) or ""
-    word = status.strip().upper().removeprefix("JOB_STATE_")
-    state = STATES.get(word, BatchState.RUNNING)
-    n_completed, n_failed, n_left = _counts(job.get("completionStats"))
-    is_counted = word == "SUCCEEDED" and None not in (n_completed, n_failed, n_left)
-    return RemoteBatch(
-        batch_id=name,
-        state=state,
-        provider_status=status,
-        seen=job,
-        created_at=fields.moment(job.get("createTime")),
-        expires_at=_expiry(job),
-        ended_at=fields.moment(job.get("endTime")) if state.is_terminal else None,
-        n_total=(n_completed or 0) + (n_failed or 0) + (n_left or 0) if is_counted else None,
-        n_completed=n_completed,
-        n_failed=n_failed,
-        input_file_id=_input(job),
-        output_file_id=_folder(job) if state.is_terminal else None,
-        token=_token(job),
-        errors=_errors(job, name),
-    )
-
-
 def _counts(stats: object) -> tuple[int | None, int | None, int | None]:
     """Return the counts of `completionStats`: zeros are left out there, "-1" is unknown, absent as a whole too."""
     if not isinstance(stats, dict):
@@ -375,41 +296,8 @@ def _counts(stats: object) -> tuple[int | None, int | None, int | None]:
     return completed, failed, left
 
 
-def _expiry(job: dict[str, Any]) -> datetime | None:
-    created, started = fields.moment(job.get("createTime")), fields.moment(job.get("startTime"))
-    try:
-        if started is not None:
-            return started + _RUNS_AT_MOST
-        return None if created is None else created + _QUEUED_AT_MOST + _RUNS_AT_MOST
-    except OverflowError:
-        return None
-
-
-def _input(job: dict[str, Any]) -> str | None:
-    source = fields.mapping(fields.mapping(job.get("inputConfig")).get("gcsSource"))
-    uris = fields.sequence(source.get("uris"), 2)
-    return fields.identifier(uris[0]) if len(uris) == 1 else None
-
-
 def _folder(job: dict[str, Any]) -> str | None:
     """Return the job's own folder or, where it names none, that of all jobs with its output prefix."""
-    own = fields.identifier(fields.mapping(job.get("outputInfo")).get("gcsOutputDirectory"))
-    destination = fields.mapping(fields.mapping(job.get("outputConfig")).get("gcsDestination"))
-    folder = own or fields.identifier(destination.get("outputUriPrefix"))
+    paths = ("outputInfo.gcsOutputDirectory", "outputConfig.gcsDestination.outputUriPrefix")
+    folder = next(filter(None, (fields.identifier(fields.inside(job, path)) for path in paths)), None)
     return None if folder is None else folder.rstrip("/") + "/"
-
-
-def _token(job: dict[str, Any]) -> str | None:
-    for mark in (fields.mapping(job.get("labels")).get(LABEL), job.get("displayName")):
-        if (text := fields.text(mark)) and text.startswith(f"{ids.TOKEN_PREFIX}-"):
-            return text
-    return None
-
-
-def _errors(job: dict[str, Any], name: str) -> tuple[BatchError, ...]:
-    error = job.get("error")
-    if is_blank(error):
-        return ()
-    _, read = read_status(error)
-    advice = advice_for_job(read.code, read.message, name)
-    return (BatchError(read.code, redact(read.message + (f" [{advice}]" if advice else ""))),)

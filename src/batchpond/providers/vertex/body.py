@@ -45,6 +45,11 @@ def bare_model(model: str) -> str:
     return model.rpartition("/")[2]
 
 
+def caveats(model: str) -> tuple[str, ...]:
+    """Return what a person should know about a model before money is spent on it."""
+    return gemini_body.caveats(bare_model(model))
+
+
 def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
     """Return the `request` of an input line, as `gemini_body.build_body` does for the same model.
 

@@ -15,24 +15,15 @@ import orjson
 
 from batchpond import fields
 from batchpond.model import FileRole, Response
-from batchpond.providers.gemini.lines import read_result
+from batchpond.providers.gemini import lines as gemini_lines
+from batchpond.providers.shared import known
 from batchpond.providers.shared.lines import load_row, unreadable
 from batchpond.providers.vertex.body import own_id
 
 _PHRASES: Final = {status.phrase.lower(): status.value for status in HTTPStatus if status >= 400}
 _WORD: Final = re.compile(r"\b(?:[A-Z]{3,}_[A-Z_]{3,}|INTERNAL|UNAVAILABLE|CANCELLED|ABORTED)\b")
-_CODE_OF: Final = {
-    "RESOURCE_EXHAUSTED": 429,
-    "INVALID_ARGUMENT": 400,
-    "FAILED_PRECONDITION": 400,
-    "PERMISSION_DENIED": 403,
-    "NOT_FOUND": 404,
-    "DEADLINE_EXCEEDED": 504,
-    "INTERNAL": 500,
-    "UNAVAILABLE": 503,
-    "CANCELLED": 499,
-    "ABORTED": 409,
-}
+_CODE_OF: Final = known.table("vertex", "statuses")
+read_answer: Final = gemini_lines.read_answer
 
 
 def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001  # all files hold rows of both kinds
@@ -45,7 +36,7 @@ def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001  # all f
     if isinstance(row, str):
         return unreadable(None, row)
     key = own_id(fields.identifier(row.get("custom_id")))
-    return read_result(key, row.get("response"), read_status(row.get("status")), row.get("error"))
+    return gemini_lines.read_result(key, row.get("response"), read_status(row.get("status")), row.get("error"))
 
 
 def read_status(status: object) -> object:

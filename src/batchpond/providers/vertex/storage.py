@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,18 +16,16 @@ from batchpond.errors import ProviderError
 from batchpond.model import Download, RemoteFile
 from batchpond.providers.http.client import HttpClient, HttpError, segment
 from batchpond.providers.http.transfers import Ranges, Start
-from batchpond.providers.shared.batches import page_by_token
-from batchpond.providers.vertex.auth import BUCKET, role_named
+from batchpond.providers.shared.batches import PAGES_MAX, every_page, page_by_token
+from batchpond.providers.vertex.auth import BUCKET
 
 OBJECTS_MAX: Final = 10_000
 _PAGE_ROWS: Final = 1_000
-_PAGES_MAX: Final = 1_000
 _DOWNLOADS_MAX: Final = 3
 _MIME_TYPE: Final = "application/jsonl"
 _MISSING: Final = frozenset({404})
 _DROPPED: Final = frozenset({204, 404, 412})
 _EXISTS: Final = 412
-_BLOCK_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +56,13 @@ class Address:
 
 
 class Storage:
-    """The objects that one credential sees; `caller` says whose it is, for messages.
+    """The objects that one credential sees.
 
     Each call raises AccessError that names the missing role where one is missing.
     """
 
-    def __init__(self, http: HttpClient, caller: Callable[[], str]) -> None:
+    def __init__(self, http: HttpClient) -> None:
         self._http = http
-        self._caller = caller
 
     @property
     def host(self) -> str:
@@ -114,10 +110,10 @@ class Storage:
         path = f"/storage/v1/b/{address.bucket}/o"
         params: dict[str, str | int] = {"prefix": address.name, "maxResults": _PAGE_ROWS}
         found: dict[str, RemoteFile] = {}
-        cursor: str | None = None
-        for _ in range(_PAGES_MAX):
-            with role_named(self._caller):
-                rows, cursor = page_by_token(self._http, path, params, cursor, "items")
+        for rows in every_page(
+            lambda cursor: page_by_token(self._http, path, params, cursor, "items"),
+            f"{self.host} lists more than {PAGES_MAX} pages below {folder}",
+        ):
             for row in map(fields.mapping, rows):
                 name = fields.identifier(row.get("name"))
                 if name is None or not name.startswith(address.name):
@@ -125,9 +121,7 @@ class Storage:
                 found[name] = _file(Address(address.bucket, name).uri, row)
             if len(found) > OBJECTS_MAX:
                 raise ProviderError(f"there are more than {OBJECTS_MAX} objects below {folder}")
-            if cursor is None:
-                return [found[name] for name in sorted(found)]
-        raise ProviderError(f"{self.host} lists more than {_PAGES_MAX} pages below {folder}")
+        return [found[name] for name in sorted(found)]
 
     def download(self, uri: str, path: Path) -> Download | None:
         """Stream an object's bytes to `path`, checked against its digest; None when there is none.
@@ -136,8 +130,7 @@ class Storage:
         """
         address = Address.parse(uri)
         for _ in range(_DOWNLOADS_MAX):
-            with role_named(self._caller):
-                got = self._http.download(f"{address.path}?alt=media", path)
+            got = self._http.download(f"{address.path}?alt=media", path)
             # Google's 403 for bytes reads like a 404: what is known of the object tells them apart.
             found = self._metadata(address)
             if got is None or found is None or _is_transcoded(found) or _holds(found, path):
@@ -148,24 +141,21 @@ class Storage:
     def drop(self, uri: str) -> bool:
         """Delete an object; False where there was none."""
         address = Address.parse(uri)
-        with role_named(self._caller):
-            found = self._metadata(address)
-            if found is not None:
-                self._drop(address, found)
+        found = self._metadata(address)
+        if found is not None:
+            self._drop(address, found)
         return found is not None
 
     def peek(self, uri: str, max_bytes: int) -> bytes | None:
         """Return an object's first bytes; None when there is none."""
         address = Address.parse(uri)
-        with role_named(self._caller):
-            found = self._http.peek(f"{address.path}?alt=media", max_bytes)
+        found = self._http.peek(f"{address.path}?alt=media", max_bytes)
         if found is None:
             self._metadata(address)
         return found
 
     def _metadata(self, address: Address) -> dict[str, Any] | None:
-        with role_named(self._caller):
-            answer = self._http.request_json("GET", address.path, allow=_MISSING)
+        answer = self._http.request_json("GET", address.path, allow=_MISSING)
         return fields.mapping(answer.json) if answer.is_success else None
 
     def _put(self, path: Path, address: Address, generation: int) -> dict[str, Any] | None:
@@ -178,8 +168,7 @@ class Storage:
             Ranges(),
         )
         try:
-            with role_named(self._caller):
-                return fields.mapping(self._http.upload_resumable(start, path).json)
+            return fields.mapping(self._http.upload_resumable(start, path).json)
         except HttpError as error:
             if error.status_code != _EXISTS:
                 raise
@@ -211,8 +200,6 @@ def _holds(found: dict[str, Any], path: Path) -> bool:
 
 
 def _md5(path: Path) -> str:
-    digest = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
+        digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
     return base64.b64encode(digest.digest()).decode("ascii")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from batchpond.errors import UsageError
+from batchpond.progress import each
 from batchpond.results.export import placed, refuse_existing, translated
 from batchpond.results.report import markdown, sections
 from batchpond.results.report.parts import Report, Section
@@ -28,7 +29,8 @@ def build(lake_path: Path, study: str | None = None) -> Report:
     """
     with opened(lake_path, study) as source:
         about = facts.study(source)
-        found = [_section(name, source) for name in sections.SECTIONS]
+        names = each(sections.SECTIONS, "reporting", "sections", len(sections.SECTIONS))
+        found = [_section(name, source) for name in names]
         return Report(
             study=escape(source.study),
             title=escape(f"{source.study}: report"),

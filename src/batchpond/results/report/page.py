@@ -8,6 +8,7 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from batchpond.progress import Work
 from batchpond.results.report import drawing, tables
 from batchpond.results.report.parts import Figure, Part, Report
 from batchpond.results.report.reading import undrawn_rows
@@ -19,22 +20,27 @@ FOLDER: Final = Path(__file__).parent / "html"
 def render(report: Report) -> str:
     """Return the whole page."""
     names = _names(report)
-    return _environment().get_template("report.html.j2").render(
-        report=report,
-        names=names,
-        queries=_queries(report, names),
-        figure_css=Markup(drawing.page_css()),  # noqa: S704 - made of our own colours alone
-    )  # fmt: skip
+    with Work("drawing", "figures", len(report.figures())) as work:
+        return _environment(work).get_template("report.html.j2").render(
+            report=report,
+            names=names,
+            queries=_queries(report, names),
+            figure_css=Markup(drawing.page_css()),  # noqa: S704 - made of our own colours alone
+        )  # fmt: skip
 
 
-def _environment() -> Environment:
+def _environment(work: Work) -> Environment:
+    def drawn(figure: Figure) -> Markup:
+        work.add()
+        return _drawing(figure)
+
     environment = Environment(
         loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, keep_trailing_newline=False,
     )  # fmt: skip
     environment.globals |= {
         "kind_of": _kind, "table": table, "csv_link": tables.csv_link, "command": tables.command,
-        "drawing": _drawing, "undrawn": undrawn_rows,
+        "drawing": drawn, "undrawn": undrawn_rows,
     }  # fmt: skip
     return environment
 

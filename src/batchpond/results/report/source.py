@@ -17,6 +17,7 @@ from batchpond.lake.tables import literal
 from batchpond.results.report.parts import FIGURE_ROWS_MAX
 from batchpond.text import escape
 from batchpond.views.read import check_study
+from batchpond.views.worked import Worked
 
 ROWS_MAX: Final = FIGURE_ROWS_MAX
 STUDIES_MAX: Final = 20
@@ -54,6 +55,7 @@ class Source:
         self.study = study
         self.name = literal(study)
         self._connection = connection
+        self._worked = Worked(connection, study)
         self._known: dict[tuple[str, int], Rows] = {}
         tasks = self.values(
             f"SELECT task FROM plan_current WHERE study = {self.name}\n"
@@ -84,6 +86,7 @@ class Source:
 
     def _frame(self, sql: str, limit: int) -> pl.DataFrame:
         with _translated():
+            self._worked.make(sql)
             table = self._connection.sql(f"{sql}\nLIMIT {limit:d}").to_arrow_table()
         frame = pl.from_arrow(table)
         assert isinstance(frame, pl.DataFrame)  # noqa: S101 - a table never becomes a series

@@ -1,0 +1,66 @@
+"""One study's views, each worked out once, as tables that are made when a query comes to name them.
+
+A view over views is planned and run as one tree, each part as often as it is named. Whoever asks a study's views one
+after another, as a report does, shares their parts this way instead.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import duckdb
+
+from batchpond.lake.schemas import TABLES
+from batchpond.lake.tables import literal, quoted
+from batchpond.views import refresh
+from batchpond.views.database import AS_TABLES, CATALOG
+from batchpond.views.refresh import Script
+
+ROWS_MAX: Final = 100_000  # of a larger study, what has a row per request stays a view: its texts fill the memory
+_BY_REQUEST: Final = "1_core"
+_HEAD: Final = re.compile(r"(?:--[^\n]*\n)*CREATE OR REPLACE VIEW \w+ AS\b")
+
+
+class Worked:
+    """A study's views on a connection of its own to the lens; the lens stays as it is."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, study: str, rows_max: int = ROWS_MAX) -> None:
+        self._connection = connection
+        self._study = literal(study)
+        self._made: set[str] = set()
+        self._definer = {name: script for script in refresh.scripts() for name in script.views}
+        connection.execute("USE memory")
+        for name in (*TABLES, *AS_TABLES):
+            connection.execute(f"CREATE VIEW {quoted(name)} AS FROM {CATALOG}.{quoted(name)}")
+            self._made.add(name)
+        for script in refresh.scripts():
+            if script.macros:
+                connection.execute(script.text)
+        counted = connection.execute(f"SELECT count(*) FROM plan WHERE study = {self._study}").fetchall()
+        self._is_small = counted[0][0] <= rows_max
+
+    def make(self, sql: str) -> None:
+        """Make every view that a query reads, after those that it reads itself."""
+        wanted = {script.name for script in self._closure(refresh.parse("", "", sql))}
+        for script in refresh.scripts():
+            if script.name in wanted:
+                self._make(script)
+
+    def _closure(self, script: Script) -> list[Script]:
+        found: dict[str, Script] = {}
+        pending = [script]
+        while pending:
+            for name in pending.pop().needs & self._definer.keys() - self._made - found.keys():
+                found[name] = self._definer[name]
+                pending.append(found[name])
+        return list(found.values())
+
+    def _make(self, script: Script) -> None:
+        is_kept = not self._is_small and script.stage == _BY_REQUEST
+        text = script.text
+        if not is_kept and script.header["grain"].startswith("study"):
+            rows = _HEAD.sub("", text, count=1).rstrip("; \n")
+            text = f"CREATE TABLE {quoted(script.name)} AS FROM ({rows}\n) WHERE study = {self._study}"
+        self._connection.execute(text)
+        self._made.add(script.name)
