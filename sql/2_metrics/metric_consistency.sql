@@ -1,46 +1,131 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking
 -- question: How often does a judge give the same verdict when the two items are swapped?
--- source: the statuses of pair_status; n_decided = n_consistent_win + n_primacy + n_recency; n_both = all six statuses
---   that have a majority in both orders. Left out and counted: n_undecided, n_missing_reverse (n_pairs = n_both + these
---   two) and n_pairs_pending.
+-- source: the statuses of pair_status, as pair_clusters adds them up by item; n_decided = n_consistent_win + n_primacy +
+--   n_recency; n_both = all six statuses that have a majority in both orders. Left out and counted: n_undecided,
+--   n_missing_reverse (n_pairs = n_both + these two) and n_pairs_pending. n_clusters items (prompts, where pairs are
+--   models' outputs) have a pair in n_both.
 -- estimators:
---   - consistency_decided: n_consistent_win / n_decided, consistent wins of the pairs with a winner in both orders;
---     Wilson
+--   - consistency_decided: n_consistent_win / n_decided, consistent wins of the pairs with a winner in both orders
 --   - consistency_all: (n_consistent_win + n_consistent_tie) / n_both, counting ties in: consistent wins and ties of
---     all pairs with a majority in both orders; Wilson
---   - conflict_rate: (n_primacy + n_recency) / n_both, pairs whose winner flips, of the same; Wilson
--- reference: Zheng et al. 2023 (same verdict in both orders), Wang et al. 2023 (conflict rate).
--- nulls: a rate is NULL where its denominator is 0.
+--     all pairs with a majority in both orders
+--   - conflict_rate: (n_primacy + n_recency) / n_both, pairs whose winner flips, of the same
+--   - consistency_decided_se, consistency_all_se, conflict_rate_se: for items in general (clustered_variance), and the
+--     ends _lo and _hi with them: as wilson_clustered, over n_clusters
+--   - consistency_decided_lo_these_items, consistency_decided_hi_these_items, consistency_all_lo_these_items,
+--     consistency_all_hi_these_items, conflict_rate_lo_these_items, conflict_rate_hi_these_items: Wilson, pairs being
+--     draws: how the same judge would do on the same items again
+-- reference: Zheng et al. 2023 (same verdict in both orders), Wang et al. 2023 (conflict rate); clustered,
+--   wilson_clustered.
+-- nulls: a rate is NULL where its denominator is 0; ends for items in general are NULL below 5 items.
 
 CREATE OR REPLACE VIEW metric_consistency AS
-WITH counts AS (
+WITH clusters AS (
+  SELECT
+    *,
+    n_consistent_win + n_primacy + n_recency AS decided,
+    n_consistent_win + n_consistent_tie + n_primacy + n_recency + n_soft_primacy + n_soft_recency AS judged,
+    sum(n_consistent_win) OVER cell AS wins_all,
+    sum(n_consistent_tie) OVER cell AS ties_all,
+    sum(n_primacy + n_recency) OVER cell AS flips_all,
+    sum(n_consistent_win + n_primacy + n_recency) OVER cell AS decided_all,
+    sum(n_consistent_win + n_consistent_tie + n_primacy + n_recency + n_soft_primacy + n_soft_recency) OVER cell
+      AS judged_all
+  FROM pair_clusters
+  WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
+),
+-- the totals count a pair n_sides times, a cluster's own sums once
+left_out AS (
+  SELECT
+    *,
+    (wins_all / n_sides - n_consistent_win) / nullif(decided_all / n_sides - decided, 0) - wins_all / nullif(decided_all, 0)
+      AS decided_moved,
+    (wins_all / n_sides + ties_all / n_sides - n_consistent_win - n_consistent_tie)
+      / nullif(judged_all / n_sides - judged, 0) - (wins_all + ties_all) / nullif(judged_all, 0) AS all_moved,
+    (flips_all / n_sides - n_primacy - n_recency) / nullif(judged_all / n_sides - judged, 0)
+      - flips_all / nullif(judged_all, 0) AS conflict_moved
+  FROM clusters
+),
+counts AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
-    count(*) FILTER (WHERE status <> 'pending') AS n_pairs,
-    count(*) FILTER (WHERE status IN ('consistent_win', 'consistent_tie', 'primacy', 'recency', 'soft_primacy',
-      'soft_recency')) AS n_both,
-    count(*) FILTER (WHERE status IN ('consistent_win', 'primacy', 'recency')) AS n_decided,
-    count(*) FILTER (WHERE status = 'consistent_win') AS n_consistent_win,
-    count(*) FILTER (WHERE status = 'consistent_tie') AS n_consistent_tie,
-    count(*) FILTER (WHERE status = 'primacy') AS n_primacy,
-    count(*) FILTER (WHERE status = 'recency') AS n_recency,
-    count(*) FILTER (WHERE status = 'soft_primacy') AS n_soft_primacy,
-    count(*) FILTER (WHERE status = 'soft_recency') AS n_soft_recency,
-    count(*) FILTER (WHERE status = 'undecided') AS n_undecided,
-    count(*) FILTER (WHERE status = 'missing_reverse') AS n_missing_reverse,
-    count(*) FILTER (WHERE status = 'pending') AS n_pairs_pending
-  FROM pair_status
+    max(n_sides) AS n_sides,
+    CAST(sum(n_pairs) / max(n_sides) AS BIGINT) AS n_pairs,
+    CAST(sum(judged) / max(n_sides) AS BIGINT) AS n_both,
+    CAST(sum(decided) / max(n_sides) AS BIGINT) AS n_decided,
+    CAST(sum(n_consistent_win) / max(n_sides) AS BIGINT) AS n_consistent_win,
+    CAST(sum(n_consistent_tie) / max(n_sides) AS BIGINT) AS n_consistent_tie,
+    CAST(sum(n_primacy) / max(n_sides) AS BIGINT) AS n_primacy,
+    CAST(sum(n_recency) / max(n_sides) AS BIGINT) AS n_recency,
+    CAST(sum(n_soft_primacy) / max(n_sides) AS BIGINT) AS n_soft_primacy,
+    CAST(sum(n_soft_recency) / max(n_sides) AS BIGINT) AS n_soft_recency,
+    CAST(sum(n_undecided) / max(n_sides) AS BIGINT) AS n_undecided,
+    CAST(sum(n_missing_reverse) / max(n_sides) AS BIGINT) AS n_missing_reverse,
+    CAST(sum(n_pairs_pending) / max(n_sides) AS BIGINT) AS n_pairs_pending,
+    count(*) FILTER (WHERE judged > 0) AS n_clusters,
+    sum(CASE WHEN decided > 0 THEN decided_moved * decided_moved END) AS decided_squares,
+    sum(CASE WHEN judged > 0 THEN all_moved * all_moved END) AS all_squares,
+    sum(CASE WHEN judged > 0 THEN conflict_moved * conflict_moved END) AS conflict_squares
+  FROM left_out
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+),
+rates AS (
+  SELECT
+    *,
+    n_consistent_win / nullif(n_decided, 0) AS consistency_decided,
+    (n_consistent_win + n_consistent_tie) / nullif(n_both, 0) AS consistency_all,
+    (n_primacy + n_recency) / nullif(n_both, 0) AS conflict_rate,
+    n_consistent_win + n_consistent_tie AS n_consistent,
+    n_primacy + n_recency AS n_conflicts
+  FROM counts
+),
+variances AS (
+  SELECT
+    *,
+    decided_squares * (n_clusters - 1) / n_clusters AS decided_jack,
+    all_squares * (n_clusters - 1) / n_clusters AS all_jack,
+    conflict_squares * (n_clusters - 1) / n_clusters AS conflict_jack,
+    consistency_decided * (1 - consistency_decided) / n_decided AS decided_pairs,
+    consistency_all * (1 - consistency_all) / n_both AS all_pairs,
+    conflict_rate * (1 - conflict_rate) / n_both AS conflict_pairs
+  FROM rates
+),
+errors AS (
+  SELECT
+    *,
+    sqrt(clustered_variance(decided_jack, decided_pairs, n_sides)) AS consistency_decided_se,
+    sqrt(clustered_variance(all_jack, all_pairs, n_sides)) AS consistency_all_se,
+    sqrt(clustered_variance(conflict_jack, conflict_pairs, n_sides)) AS conflict_rate_se,
+    CASE WHEN n_clusters >= 5 THEN t_two_sided_quantile(0.05, n_clusters - 1) END AS t
+  FROM variances
+),
+sized AS (
+  SELECT
+    *,
+    CASE WHEN t > 0 THEN effective_size(consistency_decided, n_decided, consistency_decided_se) END AS decided_size,
+    CASE WHEN t > 0 THEN effective_size(consistency_all, n_both, consistency_all_se) END AS all_size,
+    CASE WHEN t > 0 THEN effective_size(conflict_rate, n_both, conflict_rate_se) END AS conflict_size
+  FROM errors
 )
 SELECT
-  *,
-  n_consistent_win / nullif(n_decided, 0) AS consistency_decided,
-  wilson_lo(n_consistent_win, n_decided) AS consistency_decided_lo,
-  wilson_hi(n_consistent_win, n_decided) AS consistency_decided_hi,
-  (n_consistent_win + n_consistent_tie) / nullif(n_both, 0) AS consistency_all,
-  wilson_lo(n_consistent_win + n_consistent_tie, n_both) AS consistency_all_lo,
-  wilson_hi(n_consistent_win + n_consistent_tie, n_both) AS consistency_all_hi,
-  (n_primacy + n_recency) / nullif(n_both, 0) AS conflict_rate,
-  wilson_lo(n_primacy + n_recency, n_both) AS conflict_rate_lo,
-  wilson_hi(n_primacy + n_recency, n_both) AS conflict_rate_hi
-FROM counts;
+  study, template_id, rubric_id, provider, request_model, thinking,
+  n_pairs, n_both, n_decided, n_consistent_win, n_consistent_tie, n_primacy, n_recency, n_soft_primacy, n_soft_recency,
+  n_undecided, n_missing_reverse, n_pairs_pending, n_clusters,
+  consistency_decided,
+  consistency_decided_se,
+  wilson_lo(consistency_decided * decided_size, decided_size, t) AS consistency_decided_lo,
+  wilson_hi(consistency_decided * decided_size, decided_size, t) AS consistency_decided_hi,
+  wilson_lo(n_consistent_win, n_decided) AS consistency_decided_lo_these_items,
+  wilson_hi(n_consistent_win, n_decided) AS consistency_decided_hi_these_items,
+  consistency_all,
+  consistency_all_se,
+  wilson_lo(consistency_all * all_size, all_size, t) AS consistency_all_lo,
+  wilson_hi(consistency_all * all_size, all_size, t) AS consistency_all_hi,
+  wilson_lo(n_consistent, n_both) AS consistency_all_lo_these_items,
+  wilson_hi(n_consistent, n_both) AS consistency_all_hi_these_items,
+  conflict_rate,
+  conflict_rate_se,
+  wilson_lo(conflict_rate * conflict_size, conflict_size, t) AS conflict_rate_lo,
+  wilson_hi(conflict_rate * conflict_size, conflict_size, t) AS conflict_rate_hi,
+  wilson_lo(n_conflicts, n_both) AS conflict_rate_lo_these_items,
+  wilson_hi(n_conflicts, n_both) AS conflict_rate_hi_these_items
+FROM sized;

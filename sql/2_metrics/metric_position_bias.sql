@@ -1,94 +1,170 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking
 -- question: Does a judge favour the item shown first, or second, whatever the items are?
--- source: the statuses and votes of pair_status.
+-- source: the votes of pair_status, every one of them, as pair_clusters adds them up by item; its statuses for the
+--   n_ counts of pairs. n_clusters items (prompts, where pairs are models' outputs) have a pair with votes in both
+--   orders; n_flipped pairs have a vote for the first in both orders, or for the second in both, and alone say anything.
 -- estimators:
---   - p_position_exact, p_position_midp: sign test (exact McNemar) of primacy against recency pairs, mid-p beside it
---   - q_bh: Benjamini and Hochberg's, over the cells of the study that have a p
---   - primacy_share: n_primacy / n_discordant, of the flipped pairs, with Clopper-Pearson
---   - primacy_share_mde: the smallest share above 0.5 that n_discordant flips reveal with power 0.8; comes with a p
---     that found nothing
---   - position_logodds: 0.5 ln((primacy+0.5)/(recency+0.5)), the conditional likelihood estimate of a logistic position
---     effect, free of the items' quality, above 0 when the first is favoured, with a 95 % normal interval
---   - first_rate_balanced: 0.5 + (primacy-recency)/(2 n_decided), each order weighing the same, with Agresti-Min, whose
---     ends can pass 0 or 1 when n is tiny
---   - preference_fairness: (all recency - all primacy)/n_both, soft conflicts included, above 0 when the second is
---     favoured
---   - p_preference_fairness: the sign test of preference_fairness
---   - first_rate_raw: the share of first among all single verdicts first or second; its interval (Wilson) and
---     p_first_rate_raw take repeated verdicts on one pair for independent
---   - p_first_rate_raw: exact binomial test of first_rate_raw at 1/2
---   - is_first_rate_raw_confounded: n_pairs_unbalanced pairs were not decided equally often in both orders
--- reference: Benjamini and Hochberg 1995; Agresti and Min 2005; Shi et al. 2024 (preference fairness); mcnemar,
---   clopper_pearson, sign_test_mde.
--- nulls: no flipped pair is no evidence: p, share and log-odds are NULL then, not 1. primacy_share_mde is NULL where no
---   share would be revealed.
--- note: first_rate_raw mixes bias with which item was shown first. Prefer first_rate_balanced.
+--   - position_logodds: by how much the log-odds of an item rise when it is shown first (as much as they fall when it is
+--     second), by Mantel and Haenszel over all votes, each pair a stratum of its own (logodds_matched): free of the
+--     items' quality, above 0 when the first is favoured; ties are no votes
+--   - position_logodds_se: for items in general (clustered_variance)
+--   - position_logodds_lo, position_logodds_hi, p_position: for items in general, all by t over n_clusters - 1
+--   - position_logodds_se_these_items: of the pairs (logodds_matched_variance)
+--   - p_position_these_items, position_logodds_lo_these_items, position_logodds_hi_these_items: with one vote per order
+--     the exact test of n_primacy in n_discordant (exact McNemar) and Clopper-Pearson's ends of that share, as log-odds;
+--     with repeats the sign-flip test of the pairs (sign_flip_z) and its inversion. Either way p is below 0.05 exactly
+--     where 0 is outside
+--   - position_logodds_mde: the smallest log-odds, for items in general, that p_position would have found with power 0.8,
+--     by the t quantiles of 0.975 and 0.8 (the latter to 1e-3)
+--   - q_bh: Benjamini and Hochberg's, over p_position of the cells of the study that have one
+--   - position_item_sd: how much items differ in it: the standard deviation of an item's own position log-odds, where
+--     that of a pair is the mean of its two items', by the method of moments; 0 where items differ no more than chance
+--   - p_position_items: whether they differ at all, by the squares of the items' sums against a chi-square with the same
+--     mean and variance (Satterthwaite)
+-- reference: Mantel and Haenszel 1959; Benjamini and Hochberg 1995; clustered, mcnemar, clopper_pearson.
+-- nulls: no flipped pair is no evidence: p and log-odds are NULL then, not 1. For items in general NULL below 5 items. An end that is at infinity is NULL; with repeats and fewer than 6 flipped
+--   pairs, which no test could tell from chance, p_position_these_items and its ends are. position_item_sd is NULL for
+--   prompts, and where no item has two pairs with a flip.
+-- note: shares and rates that people quote are in metric_position_rates.
 
 CREATE OR REPLACE VIEW metric_position_bias AS
-WITH counts AS (
+WITH clusters AS (
+  SELECT
+    *,
+    sum(first_won) OVER cell / n_sides AS r,
+    sum(second_won) OVER cell / n_sides AS s,
+    sum(first_squares) OVER cell / n_sides AS rr,
+    sum(second_squares) OVER cell / n_sides AS ss,
+    sum(products) OVER cell / n_sides AS rs
+  FROM pair_clusters
+  WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
+),
+estimated AS (
+  SELECT
+    *,
+    (rr + ss) / nullif(r + s, 0) AS w,
+    r - first_won AS r_others,
+    s - second_won AS s_others
+  FROM clusters
+),
+left_out AS (
+  SELECT
+    *,
+    logodds_matched(r, s, w) AS logodds,
+    0.5 * ln((r_others + w / 2) / (s_others + w / 2)) AS logodds_others,
+    -- e^-logodds and e^logodds, under which the two terms are alike
+    sqrt((s + w / 2) / (r + w / 2)) AS of_first,
+    sqrt((r + w / 2) / (s + w / 2)) AS of_second
+  FROM estimated
+),
+scored AS (
+  SELECT
+    *,
+    first_won * of_first - second_won * of_second AS excess,
+    first_squares * of_first * of_first - 2 * products + second_squares * of_second * of_second AS excess_squares,
+    first_won * of_first + second_won * of_second AS size,
+    first_squares * of_first * of_first + 2 * products + second_squares * of_second * of_second AS size_squares
+  FROM left_out
+),
+counts AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
-    count(*) FILTER (WHERE status <> 'pending') AS n_pairs,
-    count(*) FILTER (WHERE status IN ('consistent_win', 'consistent_tie', 'primacy', 'recency', 'soft_primacy',
-      'soft_recency')) AS n_both,
-    count(*) FILTER (WHERE status IN ('consistent_win', 'primacy', 'recency')) AS n_decided,
-    count(*) FILTER (WHERE status = 'primacy') AS n_primacy,
-    count(*) FILTER (WHERE status = 'recency') AS n_recency,
-    count(*) FILTER (WHERE status = 'soft_primacy') AS n_soft_primacy,
-    count(*) FILTER (WHERE status = 'soft_recency') AS n_soft_recency,
-    count(*) FILTER (WHERE status IN ('primacy', 'recency')) AS n_discordant,
-    count(*) FILTER (WHERE status IN ('undecided', 'missing_reverse')) AS n_left_out,
-    count(*) FILTER (WHERE status = 'pending') AS n_pairs_pending,
-    CAST(sum(n_lo_won_lo_first + n_hi_won_hi_first) AS BIGINT) AS n_verdicts_first,
-    CAST(sum(n_hi_won_lo_first + n_lo_won_hi_first) AS BIGINT) AS n_verdicts_second,
-    count(*) FILTER (WHERE n_lo_won_lo_first + n_hi_won_lo_first <> n_lo_won_hi_first + n_hi_won_hi_first)
-      AS n_pairs_unbalanced
-  FROM pair_status
+    max(n_sides) AS n_sides,
+    CAST(sum(n_pairs) / max(n_sides) AS BIGINT) AS n_pairs,
+    CAST(sum(n_consistent_win + n_consistent_tie + n_primacy + n_recency + n_soft_primacy + n_soft_recency)
+      / max(n_sides) AS BIGINT) AS n_both,
+    CAST(sum(n_consistent_win + n_primacy + n_recency) / max(n_sides) AS BIGINT) AS n_decided,
+    CAST(sum(n_primacy) / max(n_sides) AS BIGINT) AS n_primacy,
+    CAST(sum(n_recency) / max(n_sides) AS BIGINT) AS n_recency,
+    CAST(sum(n_primacy + n_recency) / max(n_sides) AS BIGINT) AS n_discordant,
+    CAST(sum(n_undecided + n_missing_reverse) / max(n_sides) AS BIGINT) AS n_left_out,
+    CAST(sum(n_pairs_pending) / max(n_sides) AS BIGINT) AS n_pairs_pending,
+    CAST(sum(n_terms) / max(n_sides) AS BIGINT) AS n_flipped,
+    count(*) FILTER (WHERE n_crossed > 0) AS n_clusters,
+    max(votes_max) <= 2 AND sum(n_terms) = sum(n_primacy + n_recency) AS is_one_vote,
+    max(r) AS r, max(s) AS s, max(rr) AS rr, max(ss) AS ss, max(rs) AS rs, max(w) AS w,
+    max(logodds) AS position_logodds,
+    sum((logodds_others - logodds) * (logodds_others - logodds)) AS moved_squares,
+    sum(excess * excess) AS item_squares,
+    sum(excess_squares) AS pair_squares,
+    -- the variance of a sum of products of different pairs; of their fourth powers only the size is known
+    2 * (sum(excess_squares * excess_squares)
+      - sum(excess_squares) * power(sum(size_squares) / nullif(sum(size), 0), 2)) AS item_squares_variance,
+    sum(size) / max(n_sides) AS size,
+    sum(size * excess_squares) AS sized_squares,
+    sum(size * size) AS size_squares,
+    sum(size * size) - sum(size_squares) AS size_products
+  FROM scored
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+),
+variances AS (
+  SELECT
+    *,
+    moved_squares * (n_clusters - 1) / nullif(n_clusters, 0) AS v_jack,
+    logodds_matched_variance(r, s, rr, ss, rs, w) AS v_pair,
+    CASE WHEN n_flipped >= 6 THEN sign_flip_z(r, s, rr, ss, rs) END AS flip_z,
+    -- what the items' squares come to by chance: less than the pairs' squares, as the mean is taken off
+    CASE WHEN n_sides = 2 AND size_products > 1e-9 AND item_squares_variance > 1e-9
+         THEN pair_squares - 2 * sized_squares / size + pair_squares / 2 * size_squares / (size * size) END AS by_chance
+  FROM counts
+),
+errors AS (
+  SELECT
+    *,
+    sqrt(v_pair) AS position_logodds_se_these_items,
+    CASE WHEN n_clusters >= 5 THEN sqrt(clustered_variance(v_jack, v_pair, n_sides)) END AS position_logodds_se,
+    CASE WHEN n_clusters >= 5 THEN n_clusters - 1 END AS df,
+    2 * by_chance * item_squares / item_squares_variance AS spread,
+    2 * by_chance * by_chance / item_squares_variance AS spread_df
+  FROM variances
+),
+quantiles AS (
+  SELECT
+    *,
+    position_logodds / position_logodds_se AS t,
+    t_two_sided_quantile(0.05, df) AS t_ends,
+    -- the normal quantile of 0.8, and (z^3 + z) / 4 for the degrees of freedom
+    0.8416212335729143 + 0.3594365 / nullif(df, 0) AS t_power,
+    clopper_pearson_lo(n_primacy, n_discordant) AS share_lo,
+    clopper_pearson_hi(n_primacy, n_discordant) AS share_hi
+  FROM errors
 ),
 measured AS (
   SELECT
     *,
-    mcnemar_exact(n_primacy, n_recency) AS p_position_exact,
-    mcnemar_midp(n_primacy, n_recency) AS p_position_midp,
-    CASE WHEN n_discordant > 0 THEN 0.5 * ln((n_primacy + 0.5) / (n_recency + 0.5)) END AS position_logodds,
-    CASE WHEN n_discordant > 0 THEN 0.5 * sqrt(1 / (n_primacy + 0.5) + 1 / (n_recency + 0.5)) END AS position_logodds_se
-  FROM counts
+    CASE WHEN position_logodds_se > 0 THEN t_two_sided(t, df) END AS p_position,
+    CASE WHEN is_one_vote THEN mcnemar_exact(n_primacy, n_recency) ELSE normal_two_sided(flip_z) END
+      AS p_position_these_items,
+    CASE WHEN is_one_vote THEN CASE WHEN share_lo > 0 THEN 0.5 * ln(share_lo / (1 - share_lo)) END
+         WHEN n_flipped >= 6 THEN sign_flip_lo(r, s, rr, ss, rs) END AS position_logodds_lo_these_items,
+    CASE WHEN is_one_vote THEN CASE WHEN share_hi < 1 THEN 0.5 * ln(share_hi / (1 - share_hi)) END
+         WHEN n_flipped >= 6 THEN sign_flip_hi(r, s, rr, ss, rs) END AS position_logodds_hi_these_items
+  FROM quantiles
 ),
 ranked AS (
   SELECT
     *,
-    count(p_position_exact) OVER (PARTITION BY study) AS n_p,
-    row_number() OVER (PARTITION BY study ORDER BY p_position_exact NULLS LAST) AS p_rank
+    count(p_position) OVER (PARTITION BY study) AS n_p,
+    row_number() OVER (PARTITION BY study ORDER BY p_position NULLS LAST) AS p_rank
   FROM measured
 )
 SELECT
   study, template_id, rubric_id, provider, request_model, thinking,
-  n_pairs, n_both, n_decided, n_discordant, n_primacy, n_recency, n_soft_primacy, n_soft_recency,
-  n_left_out, n_pairs_pending,
-  p_position_exact,
-  p_position_midp,
-  CASE WHEN p_position_exact IS NOT NULL
-       THEN least(1.0, min(p_position_exact * n_p / p_rank) OVER (PARTITION BY study ORDER BY p_rank DESC)) END AS q_bh,
-  n_primacy / nullif(n_discordant, 0) AS primacy_share,
-  clopper_pearson_lo(n_primacy, n_discordant) AS primacy_share_lo,
-  clopper_pearson_hi(n_primacy, n_discordant) AS primacy_share_hi,
-  sign_test_mde(n_discordant) AS primacy_share_mde,
+  n_pairs, n_both, n_decided, n_discordant, n_primacy, n_recency,
+  n_left_out, n_pairs_pending, n_flipped, n_clusters,
   position_logodds,
   position_logodds_se,
-  position_logodds - 1.959963984540054 * position_logodds_se AS position_logodds_lo,
-  position_logodds + 1.959963984540054 * position_logodds_se AS position_logodds_hi,
-  0.5 + (n_primacy - n_recency) / nullif(2 * n_decided, 0) AS first_rate_balanced,
-  agresti_min_lo(n_primacy, n_recency, n_decided) AS first_rate_balanced_lo,
-  agresti_min_hi(n_primacy, n_recency, n_decided) AS first_rate_balanced_hi,
-  (n_recency + n_soft_recency - n_primacy - n_soft_primacy) / nullif(n_both, 0) AS preference_fairness,
-  mcnemar_exact(n_primacy + n_soft_primacy, n_recency + n_soft_recency) AS p_preference_fairness,
-  n_verdicts_first,
-  n_verdicts_second,
-  n_verdicts_first / nullif(n_verdicts_first + n_verdicts_second, 0) AS first_rate_raw,
-  wilson_lo(n_verdicts_first, n_verdicts_first + n_verdicts_second) AS first_rate_raw_lo,
-  wilson_hi(n_verdicts_first, n_verdicts_first + n_verdicts_second) AS first_rate_raw_hi,
-  binom_test_half(n_verdicts_first, n_verdicts_first + n_verdicts_second) AS p_first_rate_raw,
-  n_pairs_unbalanced,
-  CASE WHEN n_verdicts_first + n_verdicts_second > 0 THEN n_pairs_unbalanced > 0 END AS is_first_rate_raw_confounded
+  position_logodds - t_ends * position_logodds_se AS position_logodds_lo,
+  position_logodds + t_ends * position_logodds_se AS position_logodds_hi,
+  p_position,
+  CASE WHEN p_position IS NOT NULL
+       THEN least(1.0, min(p_position * n_p / p_rank) OVER (PARTITION BY study ORDER BY p_rank DESC)) END AS q_bh,
+  (t_ends + t_power) * position_logodds_se AS position_logodds_mde,
+  position_logodds_se_these_items,
+  position_logodds_lo_these_items,
+  position_logodds_hi_these_items,
+  p_position_these_items,
+  CASE WHEN spread IS NOT NULL THEN sqrt(greatest(0.0, 4 * (item_squares - by_chance) / size_products)) END
+    AS position_item_sd,
+  CASE WHEN spread IS NOT NULL THEN chi2_sf(spread, spread_df) END AS p_position_items
 FROM ranked;

@@ -1,61 +1,28 @@
 -- grain: study, finding, template_id, rubric_id, provider, request_model, thinking, compared_with
 -- question: Where a test found nothing, what is the smallest effect that it would have found?
--- source: a row per test of other views, and per rate, by finding: `position_bias` (metric_position_bias),
---   `paired_template` and `paired_judge` (metric_paired), `win_matrix` (metric_win_matrix), `compliance`
---   (metric_compliance_paired), `consistency` (metric_consistency). compared_with names what is compared: the second
---   template; the second judge; both candidates.
+-- source: a row per paired test, by finding: `paired_template` and `paired_judge` (metric_paired), `compliance`
+--   (metric_compliance_paired). compared_with names what is compared: the second template; the second judge; both
+--   candidates. metric_position_bias and metric_win_matrix have it beside their own p.
 -- estimators:
---   - effect: position_bias: share of the flipped pairs that the first position won, 0.5 without bias; paired_template,
---     paired_judge: difference of the consistent shares; win_matrix: share of the wins that candidate a has, 0.5 when
---     equal; compliance: difference of the rates; consistency: consistency_decided
---   - effect_none: the effect where there is none: 0.5 of a share, 0 of a difference
---   - effect_mde: the smallest effect, away from effect_none, that the n_informative pairs that were seen, a part of n,
---     reveal at 5 % two-sided with power 0.8, exactly (sign_test_mde; of a difference, mcnemar_mde)
---   - half_width: of rates, half the Wilson interval
+--   - effect: paired_template, paired_judge: difference of the consistent shares; compliance: difference of the rates
+--   - effect_mde: the smallest effect, away from 0, that the n_informative pairs that were seen, a part of n, reveal at
+--     5 % two-sided with power 0.8, exactly (mcnemar_mde)
 --   - p, q_bh: those of the views
 --   - is_null_finding: the test did not reject at 5 %, by q_bh where there is one, or had no informative pair; then
 --     effect_mde, and not "no effect", is what was learnt
--- reference: sign_test_mde, mcnemar_mde, and the views named as source.
--- nulls: effect_mde is NULL where so few pairs reveal none; q_bh for compliance, which has none; effect_none,
---   effect_mde, p, q_bh and is_null_finding for consistency, which is no test, and half_width for the others.
+-- reference: mcnemar_mde, and the views named as source.
+-- nulls: effect_mde is NULL where so few pairs reveal none; q_bh for compliance, which has none.
 
 CREATE OR REPLACE VIEW metric_power AS
-WITH cells AS MATERIALIZED (
-  SELECT
-    study, template_id, rubric_id, provider, request_model, thinking,
-    count(*) FILTER (WHERE status IN ('consistent_win', 'consistent_tie', 'primacy', 'recency', 'soft_primacy',
-      'soft_recency')) AS n_both,
-    count(*) FILTER (WHERE status = 'consistent_win') AS n_consistent_win,
-    count(*) FILTER (WHERE status = 'primacy') AS n_primacy,
-    count(*) FILTER (WHERE status = 'recency') AS n_recency
-  FROM pair_status
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking
-),
 -- b of b + c informative pairs are one way; family is what q_bh is taken over
-tests AS (
+WITH tests AS (
   SELECT
-    study, 'position_bias' AS finding, template_id, rubric_id, provider, request_model, thinking,
-    CAST(NULL AS VARCHAR) AS compared_with,
-    n_both AS n, n_primacy AS b, n_recency AS c, n_primacy / nullif(n_primacy + n_recency, 0) AS effect,
-    'position_bias' AS family
-  FROM cells
-  UNION ALL
-  SELECT
-    study, 'paired_' || compared, template_a, rubric_id, provider_a, request_model_a, thinking_a,
+    study, 'paired_' || compared AS finding, template_a AS template_id, rubric_id, provider_a AS provider,
+    request_model_a AS request_model, thinking_a AS thinking,
     CASE compared WHEN 'template' THEN template_b
-                  ELSE provider_b || ' ' || request_model_b || ' ' || coalesce(thinking_b, '') END,
-    n, n_a_only, n_b_only, (n_consistent_a - n_consistent_b) / n, 'paired'
+                  ELSE provider_b || ' ' || request_model_b || ' ' || coalesce(thinking_b, '') END AS compared_with,
+    n, n_a_only AS b, n_b_only AS c, (n_consistent_a - n_consistent_b) / n AS effect, 'paired' AS family
   FROM paired_counts
-  UNION ALL
-  SELECT
-    study, 'win_matrix', template_id, CAST(NULL AS VARCHAR), provider, request_model, thinking,
-    candidate_a || ' | ' || candidate_b,
-    count(*) FILTER (WHERE winner IN ('a', 'b', 'tie', 'inconsistent')),
-    count(*) FILTER (WHERE winner = 'a'), count(*) FILTER (WHERE winner = 'b'),
-    count(*) FILTER (WHERE winner = 'a') / nullif(count(*) FILTER (WHERE winner IN ('a', 'b')), 0),
-    'win_matrix ' || template_id || chr(31) || provider || chr(31) || request_model || chr(31) || coalesce(thinking, '')
-  FROM candidate_pairs
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
   UNION ALL
   SELECT
     study, 'compliance', template_id, CAST(NULL AS VARCHAR), provider, request_model, thinking,
@@ -90,23 +57,8 @@ SELECT
   n,
   b + c AS n_informative,
   effect,
-  CASE WHEN finding IN ('position_bias', 'win_matrix') THEN 0.5::DOUBLE ELSE 0.0::DOUBLE END AS effect_none,
-  CASE WHEN finding IN ('position_bias', 'win_matrix') THEN share_mde
-       ELSE (2 * share_mde - 1) * (b + c) / n END AS effect_mde,
-  CAST(NULL AS DOUBLE) AS half_width,
+  (2 * share_mde - 1) * (b + c) / n AS effect_mde,
   p,
   q_bh,
   coalesce(q_bh, p, 1) >= 0.05 AS is_null_finding
-FROM corrected
-UNION ALL
-SELECT
-  study, 'consistency', template_id, rubric_id, provider, request_model, thinking, CAST(NULL AS VARCHAR),
-  n_consistent_win + n_primacy + n_recency,
-  n_consistent_win + n_primacy + n_recency,
-  n_consistent_win / (n_consistent_win + n_primacy + n_recency),
-  CAST(NULL AS DOUBLE), CAST(NULL AS DOUBLE),
-  (wilson_hi(n_consistent_win, n_consistent_win + n_primacy + n_recency)
-    - wilson_lo(n_consistent_win, n_consistent_win + n_primacy + n_recency)) / 2,
-  CAST(NULL AS DOUBLE), CAST(NULL AS DOUBLE), CAST(NULL AS BOOLEAN)
-FROM cells
-WHERE n_consistent_win + n_primacy + n_recency > 0;
+FROM corrected;

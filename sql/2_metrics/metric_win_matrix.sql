@@ -7,15 +7,16 @@
 --   - win_rate_half: as in metric_win_matrix_by_rubric; the interval wilson_clustered
 --   - net: as in metric_win_matrix_by_rubric
 --   - win_rate_half_se, net_se: clustered by statement (CR1)
---   - p_sign: sign test of the wins; takes the inputs for independent; when a statement decides for many of them, trust
---     the clustered interval
---   - q_bh: Benjamini and Hochberg's, over the p_sign of one judge's matrix
---   - sign_mde: as in metric_win_matrix_by_rubric
+--   - p_win_rate: that win_rate_half is 1/2, for statements in general, by t over n_rubrics - 1: below 0.05 exactly where
+--     1/2 is outside the interval, as both are Wilson's with the same effective size
+--   - q_bh: Benjamini and Hochberg's, over the p_win_rate of one judge's matrix
+--   - win_rate_mde: the smallest win_rate_half above 1/2 that p_win_rate would have found with power 0.8 (the t quantile
+--     of 0.8 to 1e-3)
 --   - rank_correlation: Pearson's r between the rank with a first and minus the rank with b first
 -- reference: SpecEval: its prompt_correlation is rank_correlation, its match_fraction is consistency; Benjamini and
 --   Hochberg 1995; wilson_clustered.
--- nulls: the interval of win_rate_half is NULL below 5 statements, the clustered errors below 2, p_sign without a win,
---   sign_mde where so few wins reveal no share, a rate where n_both is 0.
+-- nulls: the interval of win_rate_half, its p and mde are NULL below 5 statements (metric_win_matrix_by_rubric has the
+--   sign test on each), the clustered errors below 2, a rate where n_both is 0.
 
 CREATE OR REPLACE VIEW metric_win_matrix AS
 WITH rubrics_counted AS (
@@ -71,22 +72,37 @@ measured AS (
     CAST((n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_both, 0) AS DOUBLE) AS win_rate_half,
     CASE WHEN n_rubrics > 1
          THEN CAST(sqrt(residual_squares * n_rubrics / (n_rubrics - 1)) / n_both AS DOUBLE) END AS win_rate_half_se,
-    binom_test_half(n_wins_a, n_wins_a + n_wins_b) AS p_sign
+    CASE WHEN n_rubrics >= 5 THEN n_rubrics - 1 END AS df
   FROM counts
+),
+sized AS (
+  SELECT
+    *,
+    CASE WHEN df > 0 THEN effective_size(win_rate_half, n_both, win_rate_half_se) END AS n_effective,
+    t_two_sided_quantile(0.05, df) AS t_ends
+  FROM measured
+),
+scored AS (
+  SELECT
+    *,
+    (2 * win_rate_half - 1) * sqrt(n_effective) AS t
+  FROM sized
+),
+tested AS (
+  SELECT
+    *,
+    t_two_sided(t, df) AS p_win_rate
+  FROM scored
 ),
 ranked AS (
   SELECT
     *,
-    count(p_sign) OVER judge AS n_p,
+    count(p_win_rate) OVER judge AS n_p,
     row_number() OVER (
-      PARTITION BY study, template_id, provider, request_model, thinking ORDER BY p_sign NULLS LAST
+      PARTITION BY study, template_id, provider, request_model, thinking ORDER BY p_win_rate NULLS LAST
     ) AS p_rank
-  FROM measured
+  FROM tested
   WINDOW judge AS (PARTITION BY study, template_id, provider, request_model, thinking)
-),
-staged AS (
-  SELECT *, wilson_clustered(win_rate_half, n_both, win_rate_half_se, n_rubrics) AS ends
-  FROM ranked
 )
 SELECT
   study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
@@ -96,14 +112,15 @@ SELECT
   wilson_hi(n_wins_a + n_wins_b + n_true_ties, n_both) AS consistency_hi,
   win_rate_half,
   win_rate_half_se,
-  ends.lo AS win_rate_half_lo,
-  ends.hi AS win_rate_half_hi,
+  wilson_lo(win_rate_half * n_effective, n_effective, t_ends) AS win_rate_half_lo,
+  wilson_hi(win_rate_half * n_effective, n_effective, t_ends) AS win_rate_half_hi,
   (n_wins_a - n_wins_b) / nullif(n_both, 0) AS net,
   2 * win_rate_half_se AS net_se,
-  p_sign,
-  CASE WHEN p_sign IS NOT NULL
-       THEN least(1.0, min(p_sign * n_p / p_rank) OVER (
+  p_win_rate,
+  CASE WHEN p_win_rate IS NOT NULL
+       THEN least(1.0, min(p_win_rate * n_p / p_rank) OVER (
          PARTITION BY study, template_id, provider, request_model, thinking ORDER BY p_rank DESC)) END AS q_bh,
-  sign_test_mde(n_wins_a + n_wins_b) AS sign_mde,
+  CASE WHEN n_effective > 0
+       THEN least(1.0, 0.5 + (t_ends + 0.8416212335729143 + 0.3594365 / df) / (2 * sqrt(n_effective))) END AS win_rate_mde,
   co_xy / nullif(sqrt(co_xx * co_yy), 0) AS rank_correlation
-FROM staged;
+FROM ranked;

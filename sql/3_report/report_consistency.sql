@@ -1,9 +1,9 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking
 -- question: How consistent is each judge when the items are swapped, and which position does it favour?
 -- source: metric_consistency and metric_position_bias, one line per cell: the share of decided pairs with the same winner
---   in both orders, with its Wilson interval; the exact p of the position test and q over the study's cells; the
---   position log-odds (above 0: the first is favoured) with its interval; and the cell's origin, so that a simulated
---   judge never looks real (mixed: of several origins).
+--   in both orders; the p of the position test and q over the study's cells; the position log-odds (above 0: the first
+--   is favoured); all for items in general, NULL below 5 of them; and the cell's origin, so that a simulated judge never
+--   looks real (mixed: of several origins).
 CREATE OR REPLACE VIEW report_consistency AS
 WITH origins AS (
   SELECT
@@ -26,7 +26,7 @@ SELECT
   consistency.consistency_decided_hi,
   bias.n_primacy,
   bias.n_recency,
-  bias.p_position_exact,
+  bias.p_position,
   bias.q_bh,
   bias.position_logodds,
   bias.position_logodds_lo,

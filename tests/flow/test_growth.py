@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from batchpond.lake import archive, events
+from batchpond.lake import attempts, events
 from batchpond.lake.attempts import Phase, fold
 from batchpond.lake.events import EventLog, read
 from batchpond.lake.records import DuplicateRemote, Planned
@@ -27,7 +27,7 @@ COMPACT_ABOVE = 6
 @pytest.fixture(autouse=True)
 def archived_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a lake does after hundreds of batches happens after a few."""
-    monkeypatch.setattr(archive, "ARCHIVE_ABOVE", ARCHIVE_ABOVE)
+    monkeypatch.setattr(attempts, "ARCHIVE_ABOVE", ARCHIVE_ABOVE)
     monkeypatch.setattr(events, "COMPACT_ABOVE_FILES", COMPACT_ABOVE)
 
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from tests.rigs.sql import CELL, TESTS, Row, differs, judged, judged_items, read_csv, result, table, views_over
 
 CELL_VIEWS = (
-    "metric_consistency", "metric_position_bias", "metric_completion", "metric_repeat", "metric_cost",
-    "metric_pairwisellm",
+    "metric_consistency", "metric_position_bias", "metric_position_rates", "metric_completion", "metric_repeat",
+    "metric_cost", "metric_pairwisellm",
 )  # fmt: skip
 OUTCOMES = "metric_outcomes"
 GOLDEN = TESTS / "golden"

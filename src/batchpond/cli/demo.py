@@ -83,7 +83,7 @@ def tables(completion: Rows, cells: Rows) -> Iterator[str]:
     yield from formats.aligned(CELL_HEADS, list(_cell_rows(cells)), n_text_columns=1)
     yield ""
     yield "log-odds: above 0, the essay shown first is favoured"
-    yield "q: exact test of that, corrected over the cells"
+    yield "q: test of that for essays in general, corrected over the cells"
 
 
 def _outcome_rows(completion: Rows) -> Iterator[tuple[str, ...]]:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from batchpond import ids
 from batchpond.errors import LakeError
 from batchpond.lake import manifest, records
-from batchpond.lake.archive import NOTHING, Archive, parted
+from batchpond.lake.attempts import NOTHING, Archive, parted
 from batchpond.lake.records import (
     KINDS,
     AdoptedShard,

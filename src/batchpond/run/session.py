@@ -22,8 +22,7 @@ from batchpond.errors import (
     PutOffError,
     UnreachableError,
 )
-from batchpond.lake.archive import Archive
-from batchpond.lake.attempts import Attempt, LakeState, fold
+from batchpond.lake.attempts import Archive, Attempt, LakeState, fold
 from batchpond.lake.events import EventLog
 from batchpond.lake.records import Event, PutOff
 from batchpond.lake.store import Store

@@ -14,8 +14,7 @@ from typing import Final
 
 from batchpond.errors import ExitCode
 from batchpond.lake import tables
-from batchpond.lake.archive import seconds_of
-from batchpond.lake.attempts import Attempt, LakeState, Phase
+from batchpond.lake.attempts import Attempt, LakeState, Phase, seconds_of
 from batchpond.lake.records import Counted
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode

@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from batchpond.model import Outcome, Response
-from batchpond.tasks import base, careful, structured
+from batchpond.tasks import base, structured
+from batchpond.tasks import base as careful
 from batchpond.tasks.base import Judgment, Rule, Text
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
@@ -81,7 +82,7 @@ class ComplianceRule(Rule):
         """Return what a response says, in JSON or what is meant to be, if it is meant."""
         keys = self.key, self.confidence_key, self.explanation_key
         reader = partial(_reading, rule=self)
-        return careful.read(response, lambda text: structured.read_with_care(text, keys, _bare, reader))
+        return careful.read_carefully(response, lambda text: structured.read_with_care(text, keys, _bare, reader))
 
 
 _BARE: Final = {"1": True, "0": False, "compliant": True, "not compliant": False, "non-compliant": False}

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response
-from batchpond.tasks import base, careful, structured
+from batchpond.tasks import base, structured
+from batchpond.tasks import base as careful
 from batchpond.tasks.base import Judgment, Number, Rule, Text, bare_number
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
@@ -90,9 +91,9 @@ class LikertRule(Rule):
     def read_with_care(self, response: Response) -> Judgment:
         """Return what a response says, in JSON or what is meant to be or on a line, if it is meant."""
         if self.form != "json":
-            return careful.read(response, lambda text: _line_with_care(careful.plain(text), self))
+            return careful.read_carefully(response, lambda text: _line_with_care(careful.plain(text), self))
         keys, reader = (self.key, self.explanation_key), partial(_reading, rule=self)
-        return careful.read(response, lambda text: structured.read_with_care(text, keys, _bare, reader))
+        return careful.read_carefully(response, lambda text: structured.read_with_care(text, keys, _bare, reader))
 
 
 _NUMBERS: Final = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")

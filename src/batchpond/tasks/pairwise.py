@@ -19,7 +19,8 @@ from msgspec import Meta
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, Verdict
-from batchpond.tasks import base, careful
+from batchpond.tasks import base
+from batchpond.tasks import base as careful
 from batchpond.tasks.base import Judgment, Rule
 from batchpond.tasks.templates import PAIRWISE_PLACEHOLDERS, Placeholders
 
@@ -67,7 +68,7 @@ class PairwiseRule(Rule):
 
     def read_with_care(self, response: Response) -> Judgment:
         """Return what a response says, whatever the form in its tag, if it is meant."""
-        return careful.read(response, lambda text: _answer_with_care(careful.plain(text), self))
+        return careful.read_carefully(response, lambda text: _answer_with_care(careful.plain(text), self))
 
     @cached_property
     def bare(self) -> dict[str, Judgment]:

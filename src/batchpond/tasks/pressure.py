@@ -21,7 +21,8 @@ from typing import Any, ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response
-from batchpond.tasks import base, careful, structured
+from batchpond.tasks import base, structured
+from batchpond.tasks import base as careful
 from batchpond.tasks.base import Judgment, Number, Rule, Text, Texts
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
@@ -114,7 +115,7 @@ class PressureRule(Rule):
 
     def read_with_care(self, response: Response) -> Judgment:
         """Return what a response says, whatever the form of its tag or JSON, if it is meant."""
-        return careful.read(response, partial(_answer_with_care, rule=self))
+        return careful.read_carefully(response, partial(_answer_with_care, rule=self))
 
 
 def _answer_with_care(text: str, rule: PressureRule) -> Judgment | None:

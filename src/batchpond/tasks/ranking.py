@@ -17,7 +17,8 @@ from typing import ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, Verdict
-from batchpond.tasks import base, careful
+from batchpond.tasks import base
+from batchpond.tasks import base as careful
 from batchpond.tasks.base import Judgment, Rule, Text, bare_words
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
@@ -90,7 +91,7 @@ class RankingRule(Rule):
 
     def read_with_care(self, response: Response) -> Judgment:
         """Return what a response says, also with other words on the line, if it is meant."""
-        return careful.read(response, lambda text: _answer_with_care(careful.plain(text), self))
+        return careful.read_carefully(response, lambda text: _answer_with_care(careful.plain(text), self))
 
     @cached_property
     def words(self) -> dict[str, Judgment]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome
-from batchpond.tasks import careful
+from batchpond.tasks import base
 from batchpond.tasks.base import Judgment, agreed
 
 CONFLICT: Final = object()
@@ -139,7 +139,7 @@ def read_with_care(
     `bare` takes the form off its value; the other keys are those that `reader` looks at.
     """
     key, *others = map(fold, keys)
-    shown = careful.plain(text)
+    shown = base.plain(text)
 
     def read_bare(found: Object) -> Judgment:
         return reader({**found, key: bare(found[key])})
@@ -149,7 +149,7 @@ def read_with_care(
         rest = {other: value for other in others for value, _, _ in _values(shown, other)}
         found = agreed([read_bare({**rest, key: value}) for value, _, _ in values])
         start, end = start if start >= 0 else values[0][1], max(end, values[-1][2])
-    return None if found is None else careful.meant(shown, [(found, careful.Found("", start, end))])
+    return None if found is None else base.meant(shown, [(found, base.Found("", start, end))])
 
 
 def check_keys(where: str, *keys: str) -> None:

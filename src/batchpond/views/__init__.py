@@ -21,9 +21,8 @@ if TYPE_CHECKING:
         views,
     )
     from batchpond.views.expressions import evaluate, why_not
-    from batchpond.views.refresh import fingerprint
+    from batchpond.views.refresh import BadFile, check_file, fingerprint
     from batchpond.views.sandbox import run_query, shown_query, stream_query
-    from batchpond.views.sound import BadFile, check_file
 
 __all__ = [
     "TABLE_STAGE",

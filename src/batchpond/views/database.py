@@ -29,8 +29,18 @@ from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, TMP, held
 from batchpond.lake.tables import literal, quoted
 from batchpond.views import refresh
-from batchpond.views.refresh import Files, Script, fingerprint, names, views_digest
-from batchpond.views.sound import BadFile, Good, Sound, first_line, sorted_out
+from batchpond.views.refresh import (
+    BadFile,
+    Files,
+    Good,
+    Script,
+    Sound,
+    fingerprint,
+    first_line,
+    names,
+    sorted_out,
+    views_digest,
+)
 
 AS_TABLES: Final = ("studies_current", "attempts")  # a row per study or attempt, never one per request
 

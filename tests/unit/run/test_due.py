@@ -17,7 +17,6 @@ from batchpond.lake.store import Store
 from batchpond.plan import verb as plan
 from batchpond.plan.versions import Again
 from batchpond.providers import registry
-from batchpond.providers.openai import batch as openai
 from batchpond.run import due, submit, sync
 from batchpond.run.session import Providers
 from batchpond.study import file as study
@@ -204,7 +203,7 @@ def test_a_payload_is_built_byte_for_byte_again(tmp_path: Path) -> None:
     path = rig.store.payload_path(attempt.attempt_id)
     data = path.read_bytes()
     path.unlink()
-    built = jsonl.build_payload(rig.store, openai, attempt.intent, attempt.attempt_id)
+    built = jsonl.build_payload(rig.store, registry.module("openai"), attempt.intent, attempt.attempt_id)
     assert path.read_bytes() == data
     assert (built.sha256, built.size_bytes) == (attempt.intent.sha256, attempt.intent.size_bytes)
 
@@ -218,7 +217,7 @@ def test_a_request_that_is_not_in_the_lake_stops_the_payload(tmp_path: Path) -> 
     table = pq.read_table(file, partitioning=None)
     pq.write_table(table.slice(1), file)
     with pytest.raises(LakeError, match="is not in the lake's requests"):
-        jsonl.build_payload(rig.store, openai, attempt.intent, attempt.attempt_id)
+        jsonl.build_payload(rig.store, registry.module("openai"), attempt.intent, attempt.attempt_id)
 
 
 def test_no_limit_is_taken_from_a_misspelt_setting(tmp_path: Path) -> None:

@@ -119,8 +119,8 @@ def test_intervals_of_shares_are_statsmodels() -> None:
     assert rows
     for row in rows:
         lo, hi = proportion_confint(row["n_consistent_win"], row["n_decided"], method="wilson")
-        assert row["consistency_decided_lo"] == pytest.approx(lo, abs=1e-9)
-        assert row["consistency_decided_hi"] == pytest.approx(hi, abs=1e-9)
+        assert row["consistency_decided_lo_these_items"] == pytest.approx(lo, abs=1e-9)
+        assert row["consistency_decided_hi_these_items"] == pytest.approx(hi, abs=1e-9)
     with views_over({}) as connection:
         (tail,) = result(connection, "SELECT clopper_pearson_lo(7, 40) AS lo, clopper_pearson_hi(7, 40) AS hi")
     assert (tail["lo"], tail["hi"]) == pytest.approx(proportion_confint(7, 40, method="beta"), abs=1e-9)

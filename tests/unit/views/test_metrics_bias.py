@@ -46,18 +46,19 @@ def test_planted_bias_is_recovered(bias: float) -> None:
     }
     with views_over({"pair_judgments": judge(400, 190, bias, seed=11)}) as connection:
         bias_rows = result(connection, "FROM metric_position_bias")
+        rate_rows = result(connection, "FROM metric_position_rates")
         consistency_rows = result(connection, "FROM metric_consistency")
     assert len(bias_rows) == 400
     estimate = column(bias_rows, "position_logodds")
     assert abs(estimate.mean() - bias) < 4 * estimate.std() / np.sqrt(400)
-    covered = {
-        name: np.mean((column(bias_rows, f"{name}_lo") <= value) & (value <= column(bias_rows, f"{name}_hi")))
-        for name, value in truth.items()
-    }
+    covered = {}
+    for name, value in truth.items():
+        rows = bias_rows if name == "position_logodds" else rate_rows
+        covered[name] = np.mean((column(rows, f"{name}_lo") <= value) & (value <= column(rows, f"{name}_hi")))
     lo, hi = (column(consistency_rows, f"consistency_decided_{end}") for end in ("lo", "hi"))
     covered["consistency_decided"] = np.mean((lo <= consistent.mean()) & (consistent.mean() <= hi))
     assert all(0.93 <= share <= 0.99 for share in covered.values()), covered
-    found = np.mean(column(bias_rows, "p_position_exact") <= 0.05)
+    found = np.mean(column(bias_rows, "p_position_these_items") <= 0.05)
     if bias == 0:
         assert found <= 0.05
         assert np.mean(column(bias_rows, "q_bh") <= 0.05) <= 0.01
@@ -66,14 +67,12 @@ def test_planted_bias_is_recovered(bias: float) -> None:
 
 
 def test_p_position_keeps_its_level() -> None:
-    """With 2,000 studies of an unbiased judge at most 5 % have p <= .05, and mid-p stays near 5 %."""
+    """With 2,000 studies of an unbiased judge at most 5 % have an exact p <= .05."""
     with views_over({"pair_judgments": judge(2000, 40, 0.0, seed=13)}) as connection:
-        query = (
-            "SELECT avg((p_position_exact <= 0.05)::INT), avg((p_position_midp <= 0.05)::INT) FROM metric_position_bias"
-        )
-        ((exact, midp),) = connection.execute(query).fetchall()
+        ((exact,),) = connection.execute(
+            "SELECT avg((p_position_these_items <= 0.05)::INT) FROM metric_position_bias"
+        ).fetchall()
     assert exact <= 0.05
-    assert midp <= 0.06
 
 
 def test_minimum_detectable_share_is_about_right() -> None:
@@ -93,5 +92,6 @@ def test_minimum_detectable_share_is_about_right() -> None:
                 for order in (items, items[::-1])
             ]
     views = measured(judged(rows), "metric_position_bias")["metric_position_bias"]
-    assert not any(differs(row["primacy_share_mde"], float(share)) for row in views)
-    assert 0.74 <= np.mean([row["p_position_exact"] <= 0.05 for row in views]) <= 0.86
+    with views_over({}) as connection:
+        assert not differs(result(connection, f"SELECT sign_test_mde({n}) AS share")[0]["share"], float(share))
+    assert 0.74 <= np.mean([row["p_position_these_items"] <= 0.05 for row in views]) <= 0.86

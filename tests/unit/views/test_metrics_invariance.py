@@ -85,6 +85,7 @@ def test_sql_equals_a_plain_implementation(seed: int) -> None:
         assert got == expected
         assert len(set(got.values())) == 9
         bias = {tuple(row[name] for name in CELL): row for row in result(connection, "FROM metric_position_bias")}
+        rates = {tuple(row[name] for name in CELL): row for row in result(connection, "FROM metric_position_rates")}
         consistency = {tuple(row[name] for name in CELL): row for row in result(connection, "FROM metric_consistency")}
     p_by_study: dict[str, list[float]] = defaultdict(list)
     for cell, row in consistency.items():
@@ -93,11 +94,12 @@ def test_sql_equals_a_plain_implementation(seed: int) -> None:
         assert row["n_pairs"] == sum(count.values()) - count["pending"]
         assert row["n_pairs"] == row["n_both"] + row["n_undecided"] + row["n_missing_reverse"]
         assert not differs(row["consistency_decided"], wins / (wins + b + c))
-        assert not differs(bias[cell]["p_position_exact"], float(stats.binomtest(b, b + c).pvalue))
+        assert (bias[cell]["n_primacy"], bias[cell]["n_recency"]) == (b, c)
+        assert not differs(rates[cell]["primacy_share"], b / (b + c))
         first, second = (sum(r["verdict"] == word for r in rows if in_cell(r, cell)) for word in ("first", "second"))
-        assert not differs(bias[cell]["first_rate_raw"], first / (first + second))
-        assert not differs(bias[cell]["p_first_rate_raw"], float(stats.binomtest(first, first + second).pvalue))
-        p_by_study[cell[0]].append(bias[cell]["p_position_exact"])
+        assert not differs(rates[cell]["first_rate_raw"], first / (first + second))
+        assert not differs(rates[cell]["p_first_rate_raw"], float(stats.binomtest(first, first + second).pvalue))
+        p_by_study[cell[0]].append(bias[cell]["p_position"])
     for study, p_values in p_by_study.items():
         q_values = sorted(row["q_bh"] for cell, row in bias.items() if cell[0] == study)
         np.testing.assert_allclose(q_values, sorted(stats.false_discovery_control(p_values)), rtol=1e-12)
@@ -134,7 +136,8 @@ def test_swapping_positions_flips_the_bias_and_nothing_else() -> None:
     before, after = measured(rows), measured(swapped)
     flips = {
         "n_primacy", "n_recency", "n_soft_primacy", "n_soft_recency", "primacy_share", "primacy_share_lo",
-        "primacy_share_hi", "position_logodds", "position_logodds_lo", "position_logodds_hi", "first_rate_balanced",
+        "primacy_share_hi", "position_logodds", "position_logodds_lo", "position_logodds_hi",
+        "position_logodds_lo_these_items", "position_logodds_hi_these_items", "first_rate_balanced",
         "first_rate_balanced_lo", "first_rate_balanced_hi", "preference_fairness", "n_verdicts_first",
         "n_verdicts_second", "first_rate_raw", "first_rate_raw_lo", "first_rate_raw_hi",
         "total_pos1_wins", "n_inconsistent_pos1_bias", "n_inconsistent_pos2_bias",
@@ -143,6 +146,8 @@ def test_swapping_positions_flips_the_bias_and_nothing_else() -> None:
     for old, new in zip(before["metric_position_bias"], after["metric_position_bias"], strict=True):
         assert not differs(new["position_logodds"], -old["position_logodds"])
         assert not differs(new["position_logodds_hi"], -old["position_logodds_lo"])
+        assert not differs(new["position_logodds_hi_these_items"], -old["position_logodds_lo_these_items"])
+    for old, new in zip(before["metric_position_rates"], after["metric_position_rates"], strict=True):
         assert not differs(new["primacy_share_hi"], 1 - old["primacy_share_lo"])
         assert not differs(new["first_rate_balanced_lo"], 1 - old["first_rate_balanced_hi"])
         assert not differs(new["preference_fairness"], -old["preference_fairness"])
@@ -173,8 +178,8 @@ def test_duplicated_rows_leave_point_estimates() -> None:
     before, after = measured(rows), measured(rows + rows)
     for view in ("metric_consistency", "metric_pairwisellm"):
         assert moved({view: before[view]}, {view: after[view]}) == set()
-    bias = moved({"b": before["metric_position_bias"]}, {"b": after["metric_position_bias"]})
-    assert bias == {
+    assert moved({"b": before["metric_position_bias"]}, {"b": after["metric_position_bias"]}) == set()
+    assert moved({"b": before["metric_position_rates"]}, {"b": after["metric_position_rates"]}) == {
         "n_verdicts_first",
         "n_verdicts_second",
         "first_rate_raw_lo",

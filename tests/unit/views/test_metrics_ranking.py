@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from scipy import stats
 
 from tests.rigs.metrics import of_pairs, reference, wrong
@@ -29,8 +30,10 @@ def ranked(rows: Sequence[Row]) -> list[Row]:
 WIN_NAMES = {
     "wins_a": "n_wins_a", "wins_b": "n_wins_b", "true_ties": "n_true_ties", "inconsistent": "n_inconsistent",
     "missing": "n_missing", "n": "n_both", "consistency": "consistency", "win_rate_half": "win_rate_half",
-    "sign_p": "p_sign", "net": "net",
+    "net": "net",
 }  # fmt: skip
+# A sign test that takes inputs for independent: the matrix tests statements, as its interval does.
+NOT_OFFERED = {"sign_p"}
 
 
 def test_win_matrix_reference() -> None:
@@ -40,7 +43,9 @@ def test_win_matrix_reference() -> None:
     got = {f"{row['candidate_a']}|{row['candidate_b']}": row for row in matrix}
     assert got.keys() == expected["pairs"].keys()
     for pair, numbers in expected["pairs"].items():
-        assert not wrong(got[pair], {WIN_NAMES[name]: value for name, value in numbers.items()})
+        assert not wrong(
+            got[pair], {WIN_NAMES[name]: value for name, value in numbers.items() if name not in NOT_OFFERED}
+        )
     assert {row["candidate"] for row in totals} == expected["speceval_totals"].keys()
     for row in totals:
         assert not wrong(row, {f"speceval_{n}": v for n, v in expected["speceval_totals"][row["candidate"]].items()})
@@ -73,7 +78,7 @@ def test_win_matrix_clusters_and_correlates() -> None:
         ranked(rows), "metric_win_matrix", "metric_win_matrix_by_rubric", "metric_win_totals"
     )
     plain = plain_matrix(rows)
-    q_values = stats.false_discovery_control([row["p_sign"] for row in matrix])
+    q_values = stats.false_discovery_control([row["p_win_rate"] for row in matrix])
     for row, q_value in zip(matrix, q_values, strict=True):
         pair = plain[row["candidate_a"], row["candidate_b"]]
         clusters = list(pair["points"].values())
@@ -84,6 +89,11 @@ def test_win_matrix_clusters_and_correlates() -> None:
         assert not wrong(row, {"win_rate_half": rate, "win_rate_half_se": se, "net_se": 2 * se, "q_bh": float(q_value)})
         assert not wrong(row, {"rank_correlation": correlation, "n_rubrics": len(clusters)})
         t = stats.t.ppf(0.975, len(clusters) - 1)
+        p_value = 2 * stats.t.sf(abs(2 * rate - 1) * np.sqrt(n_eff), len(clusters) - 1)
+        least = 0.5 + (t + stats.t.ppf(0.8, len(clusters) - 1)) / (2 * np.sqrt(n_eff))
+        assert not wrong(row, {"p_win_rate": float(p_value)})
+        assert row["win_rate_mde"] == pytest.approx(min(1.0, least), rel=2e-3)
+        assert (p_value < 0.05) == (not row["win_rate_half_lo"] <= 0.5 <= row["win_rate_half_hi"])
         for end in ("lo", "hi"):
             p = row[f"win_rate_half_{end}"]
             assert not differs((p - rate) ** 2, float(t**2 * p * (1 - p) / n_eff))
@@ -106,7 +116,9 @@ def test_renaming_candidates_mirrors_the_matrix() -> None:
     for row in before:
         twin = mirrored[other[row["candidate_a"]], other[row["candidate_b"]]]
         assert (twin["n_wins_a"], twin["n_wins_b"]) == (row["n_wins_b"], row["n_wins_a"])
-        assert not wrong(twin, {n: row[n] for n in ("n_inconsistent", "n_missing", "p_sign", "q_bh", "consistency_lo")})
+        assert not wrong(
+            twin, {n: row[n] for n in ("n_inconsistent", "n_missing", "p_win_rate", "q_bh", "consistency_lo")}
+        )
         assert not wrong(twin, {"net": -row["net"], "win_rate_half_lo": 1 - row["win_rate_half_hi"]})
         assert not wrong(
             twin, {"rank_correlation": row["rank_correlation"], "win_rate_half_se": row["win_rate_half_se"]}

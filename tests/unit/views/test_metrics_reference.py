@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +29,22 @@ NAMES = {
     "soft_recency": "metric_consistency.n_soft_recency",
     "n_decided": "metric_consistency.n_decided",
     "consistency_decided": "metric_consistency.consistency_decided",
-    "consistency_decided_wilson": "metric_consistency.consistency_decided",
+    "consistency_decided_wilson": "metric_consistency.consistency_decided*_these_items",
     "consistency_all": "metric_consistency.consistency_all",
-    "consistency_all_wilson": "metric_consistency.consistency_all",
+    "consistency_all_wilson": "metric_consistency.consistency_all*_these_items",
     "conflict_rate": "metric_consistency.conflict_rate",
-    "conflict_wilson": "metric_consistency.conflict_rate",
-    "p_position_exact": "metric_position_bias.p_position_exact",
-    "p_position_midp": "metric_position_bias.p_position_midp",
-    "primacy_share": "metric_position_bias.primacy_share",
-    "primacy_share_cp": "metric_position_bias.primacy_share",
-    "first_rate_balanced": "metric_position_bias.first_rate_balanced",
-    "first_rate_balanced_ci": "metric_position_bias.first_rate_balanced",
+    "conflict_wilson": "metric_consistency.conflict_rate*_these_items",
+    "p_position_exact": "metric_position_bias.p_position_these_items",
+    "primacy_share": "metric_position_rates.primacy_share",
+    "primacy_share_cp": "metric_position_rates.primacy_share",
+    "first_rate_balanced": "metric_position_rates.first_rate_balanced",
+    "first_rate_balanced_ci": "metric_position_rates.first_rate_balanced",
     "position_logodds": "metric_position_bias.position_logodds",
-    "position_logodds_se": "metric_position_bias.position_logodds_se",
-    "preference_fairness": "metric_position_bias.preference_fairness",
-    "first_rate_raw": "metric_position_bias.first_rate_raw",
-    "first_rate_raw_wilson": "metric_position_bias.first_rate_raw",
-    "p_first_raw_exact": "metric_position_bias.p_first_rate_raw",
+    "position_logodds_se": "metric_position_bias.position_logodds_se_these_items",
+    "preference_fairness": "metric_position_rates.preference_fairness",
+    "first_rate_raw": "metric_position_rates.first_rate_raw",
+    "first_rate_raw_wilson": "metric_position_rates.first_rate_raw",
+    "p_first_raw_exact": "metric_position_rates.p_first_rate_raw",
     "n_rows": "metric_completion.n_answered",
     "n_unparsed": "metric_completion.n_unparsed",
     "n_error": "metric_completion.n_error",
@@ -74,17 +74,21 @@ NAMES = {
     "output_tokens_p50": "metric_cost.output_tokens_p50",
     "output_tokens_p95": "metric_cost.output_tokens_p95",
 }
-NOT_OFFERED = {"primacy_share_wilson"}  # the views give Clopper-Pearson for that small count
+# The views give Clopper-Pearson for that small count, and no mid-p beside the exact one.
+NOT_OFFERED = {"primacy_share_wilson", "p_position_midp"}
+# Of the majorities of repeats, where the views count every vote: test_metrics_inference has those numbers.
+OF_MAJORITIES = {"06_repeats": {"p_position_exact", "position_logodds", "position_logodds_se"}}
 
 
-def mismatches(expected: dict[str, Any], cell: dict[str, Row]) -> list[str]:
-    """Compare a reference's numbers with a cell's; a pair of numbers is an interval."""
+def mismatches(expected: dict[str, Any], cell: dict[str, Row], left_out: Set[str] = frozenset()) -> list[str]:
+    """Compare a reference's numbers with a cell's; a pair of numbers is an interval, whose ends stand for a star."""
     found = []
     for name, wanted in expected.items():
-        if name in NOT_OFFERED:
+        if name in NOT_OFFERED | left_out:
             continue
         view, column = NAMES[name].split(".")
-        columns = [f"{column}_lo", f"{column}_hi"] if isinstance(wanted, list) else [column]
+        stem, _, target = column.partition("*")
+        columns = [f"{stem}_lo{target}", f"{stem}_hi{target}"] if isinstance(wanted, list) else [column]
         for one, value in zip(columns, wanted if isinstance(wanted, list) else [wanted], strict=True):
             if differs(cell[view][one], value):
                 found.append(f"{name}: {cell[view][one]!r} instead of {value!r}")
@@ -103,7 +107,7 @@ def test_reference_case(folder: Path) -> None:
     if not rows:  # without any row there is no cell: let one request be planned and not answered
         rows = judged([{"item_first": "A", "item_second": "B", "verdict": None}])
     expected = json.loads((folder / "expected.json").read_text("utf-8"))["expected"]
-    assert not mismatches(expected, one_cell(measured(rows)))
+    assert not mismatches(expected, one_cell(measured(rows)), OF_MAJORITIES.get(folder.name, frozenset()))
 
 
 def shared_folder() -> Path:

@@ -12,7 +12,7 @@ _CONSISTENCY = Declared(
     title="Share of pairs with the same winner in both orders",
     caption=(
         "n = {n_decided} pairs with a winner in both orders per cell. {left_out} Pairs with a tie in an order are out "
-        "of the first rate and in the second. Wilson 95 % intervals."
+        "of the first rate and in the second. 95 % intervals for items in general (Wilson, clustered by item)."
     ),
     view="metric_consistency",
     cells=CELL_COLUMNS,

@@ -12,10 +12,8 @@ from batchpond.results.report.source import Source
 
 _SIDES: Final = "template_a provider_a request_model_a thinking_a template_b provider_b request_model_b thinking_b"
 _FINDINGS: Final = {
-    "position_bias": "positional bias: first of flips",
     "paired_template": "two templates: difference in consistency",
     "paired_judge": "two judges: difference in consistency",
-    "win_matrix": "two candidates: share of wins",
     "compliance": "two candidates: difference in compliance",
 }
 _IS_NULL = "FILTER (WHERE is_null_finding)"
@@ -67,7 +65,6 @@ _POWER = Declared(
         "of 80 % at 5 %. Blind: so few informative pairs that no effect would have shown."
     ),
     view="metric_power",
-    where="is_null_finding IS NOT NULL AND effect_none IS NOT NULL",
     order="finding",
     is_grouped=True,
     adds=lambda frame: frame.with_columns(pl.col("finding").replace(_FINDINGS)),
@@ -76,7 +73,6 @@ _POWER = Declared(
         count("n_tests", "tests", sql="count(*)"),
         count("n_null", "found nothing", sql=f"count(*) {_IS_NULL}"),
         count("n_blind", "blind", sql="count(*) FILTER (WHERE is_null_finding AND effect_mde IS NULL)"),
-        number("effect_none", "no effect is", sql="min(effect_none)"),
         number("mde_min", "detectable, best", sql=f"min(effect_mde) {_IS_NULL}"),
         number("mde_max", "detectable, worst", sql=f"max(effect_mde) {_IS_NULL}"),
     ),

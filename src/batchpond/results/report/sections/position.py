@@ -10,7 +10,7 @@ import polars as pl
 from batchpond.model import CELL_COLUMNS
 from batchpond.results.report.cells import JUDGE
 from batchpond.results.report.declared import Chapter, Declared, Drawn
-from batchpond.results.report.parts import ChartKind, Exhibit, count, number, p_value, share
+from batchpond.results.report.parts import ChartKind, Exhibit, count, number, p_value
 
 _EFFECT = (
     count("n_decided", "decided twice"),
@@ -18,22 +18,23 @@ _EFFECT = (
     count("n_recency", "second twice"),
     number("position_logodds", "log-odds", has_ends=True, role="value",
            axis="log-odds of the first position (above 0: first favoured)"),
-    share("primacy_share", "first of flips", has_ends=True),
+    number("position_item_sd", "sd of items"),
 )  # fmt: skip
 _TESTS = (
-    count("n_discordant", "flips"),
-    p_value("p_position_exact", "p"),
+    count("n_flipped", "flips"),
+    p_value("p_position", "p"),
     p_value("q_bh", "q"),
-    share("primacy_share_mde", "detectable share"),
-    number("preference_fairness", "preference fairness"),
-    p_value("p_preference_fairness", "p (fairness)"),
+    number("position_logodds_mde", "detectable"),
+    p_value("p_position_these_items", "p, these items"),
+    p_value("p_position_items", "p, items differ"),
 )
 _POSITION = Declared(
     key="position",
     title="Effect of being shown first",
     caption=(
-        "n = {n_discordant} pairs per cell whose winner flips with the order. {left_out} Log-odds above 0 favour the "
-        "one shown first; no flipped pair gives no estimate. 95 % normal intervals."
+        "n = {n_flipped} pairs per cell with a vote for the same place in both orders; all votes count. {left_out} "
+        "Log-odds above 0 favour the one shown first; no flipped pair gives no estimate. 95 % t intervals for items in "
+        "general, and how much items differ in it."
     ),
     view="metric_position_bias",
     cells=CELL_COLUMNS,
@@ -51,11 +52,10 @@ _POWER = replace(
     key="position-tests",
     title="Tests of positional bias and their power",
     caption=(
-        "p: exact sign test (exact McNemar) of flips towards the first against flips towards the second; q: the same, "
-        "corrected over the study's cells (Benjamini and Hochberg). Detectable: the smallest share of flips in one "
-        "direction that this many flips reveal with a power of 80 %; a p that found nothing says no more than that. "
-        "Preference fairness (Shi et al. 2024) counts soft conflicts, a win in one order and a tie in the other, too; "
-        "above 0 the second is favoured."
+        "p: t test of the log-odds for items in general; q: the same, corrected over the study's cells (Benjamini and "
+        "Hochberg). Detectable: the smallest log-odds that it reveals with a power of 80 %; a p that found nothing "
+        "says no more than that. These items: the exact test (exact McNemar), with repeats the sign-flip test, of how "
+        "the judge treats the very items that were asked. Items differ: whether the effect is another for other items."
     ),
     columns=_TESTS,
     figure=None,

@@ -1,0 +1,57 @@
+-- grain: study, template_id, rubric_id, provider, request_model, thinking, cluster_unit, cluster_item
+-- question: What do the pairs of each item, or of each prompt, come to, for whatever speaks of items in general?
+-- source: pair_status. A pair is counted for each of its two items (n_sides = 2), and only once, for its prompt, where
+--   the two are known to be models' outputs (n_sides = 1): sums over a cell's clusters, divided by n_sides, are sums
+--   over its pairs. first_won and second_won are Mantel and Haenszel's terms, a pair being a stratum of votes: votes
+--   for the first in one order times those for the first in the other, and the same for the second, each divided by
+--   the pair's votes; ties are no votes here. _squares and _products are sums over pairs of their squares and product.
+
+CREATE OR REPLACE VIEW pair_clusters AS
+WITH tables AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, status, candidate_lo,
+    n_lo_won_lo_first, n_hi_won_lo_first, n_lo_won_hi_first, n_hi_won_hi_first,
+    CAST(n_lo_won_lo_first + n_hi_won_lo_first + n_lo_won_hi_first + n_hi_won_hi_first AS DOUBLE) AS n_votes
+  FROM pair_status
+),
+terms AS (
+  SELECT
+    *,
+    coalesce(n_lo_won_lo_first * n_hi_won_hi_first / nullif(n_votes, 0), 0) AS first_term,
+    coalesce(n_hi_won_lo_first * n_lo_won_hi_first / nullif(n_votes, 0), 0) AS second_term,
+    CASE WHEN (n_lo_won_lo_first + n_hi_won_lo_first) * (n_lo_won_hi_first + n_hi_won_hi_first) > 0 THEN 1 ELSE 0 END
+      AS is_crossed
+  FROM tables
+),
+sided AS (
+  SELECT
+    terms.*,
+    CASE WHEN candidate_lo IS NULL THEN 2 ELSE 1 END AS n_sides,
+    CASE WHEN candidate_lo IS NOT NULL THEN '' WHEN sides.side = 1 THEN item_lo ELSE item_hi END AS cluster_item
+  FROM terms
+  CROSS JOIN (VALUES (1), (2)) AS sides (side)
+  WHERE sides.side = 1 OR candidate_lo IS NULL
+)
+SELECT
+  study, template_id, rubric_id, provider, request_model, thinking, unit_id AS cluster_unit, cluster_item,
+  max(n_sides) AS n_sides,
+  count(*) FILTER (WHERE status <> 'pending') AS n_pairs,
+  count(*) FILTER (WHERE status = 'consistent_win') AS n_consistent_win,
+  count(*) FILTER (WHERE status = 'consistent_tie') AS n_consistent_tie,
+  count(*) FILTER (WHERE status = 'primacy') AS n_primacy,
+  count(*) FILTER (WHERE status = 'recency') AS n_recency,
+  count(*) FILTER (WHERE status = 'soft_primacy') AS n_soft_primacy,
+  count(*) FILTER (WHERE status = 'soft_recency') AS n_soft_recency,
+  count(*) FILTER (WHERE status = 'undecided') AS n_undecided,
+  count(*) FILTER (WHERE status = 'missing_reverse') AS n_missing_reverse,
+  count(*) FILTER (WHERE status = 'pending') AS n_pairs_pending,
+  CAST(sum(is_crossed) AS BIGINT) AS n_crossed,
+  count(*) FILTER (WHERE first_term + second_term > 0) AS n_terms,
+  max(CASE WHEN first_term + second_term > 0 THEN n_votes END) AS votes_max,
+  sum(first_term) AS first_won,
+  sum(second_term) AS second_won,
+  sum(first_term * first_term) AS first_squares,
+  sum(second_term * second_term) AS second_squares,
+  sum(first_term * second_term) AS products
+FROM sided
+GROUP BY study, template_id, rubric_id, provider, request_model, thinking, unit_id, cluster_item;

@@ -1,0 +1,204 @@
+"""Intervals and tests of pairs: for these items and for items in general, against brute force and planted truths."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.contingency_tables import StratifiedTable
+
+from tests.rigs.metrics import column, of_pairs
+from tests.rigs.pairs_planted import DESIGNS, Pairs, judgments, play
+from tests.rigs.sql import CELL_DEFAULT, Row, result, table, views_over
+
+ITEMS = [f"i{number}" for number in range(9)]
+Terms = dict[tuple[str, str], tuple[float, float]]
+
+
+def asked(seed: int, repeats: int) -> list[Row]:
+    """Return messy judgments of one judge: ties, failures, and orders that were asked less often."""
+    rng = np.random.default_rng(seed)
+    words = ("first", "second", "tie", "unparsed")
+    return [
+        {"item_first": one, "item_second": other, "repeat_no": repeat,
+         "verdict": words[rng.choice(4, p=(0.5, 0.35, 0.1, 0.05))]}
+        for pair in combinations(ITEMS, 2)
+        for one, other in (pair, pair[::-1])
+        for repeat in range(repeats)
+        if rng.random() < 0.9
+    ]  # fmt: skip
+
+
+def tables(rows: list[Row]) -> dict[tuple[str, str], np.ndarray]:
+    """Return per pair the decided votes by order shown (row) and winner (column)."""
+    found: dict[tuple[str, str], np.ndarray] = {}
+    for row in rows:
+        if row["verdict"] in {"first", "second"}:
+            lo, hi = sorted((row["item_first"], row["item_second"]))
+            is_lo_first = row["item_first"] == lo
+            winner = int((row["verdict"] == "first") != is_lo_first)
+            found.setdefault((lo, hi), np.zeros((2, 2)))[int(not is_lo_first), winner] += 1
+    return found
+
+
+def terms(rows: list[Row]) -> Terms:
+    """Return Mantel and Haenszel's two terms of each pair."""
+    return {pair: (n[0, 0] * n[1, 1] / n.sum(), n[0, 1] * n[1, 0] / n.sum()) for pair, n in tables(rows).items()}
+
+
+def logodds(found: Terms, w: float) -> float:
+    """Return half the log of the odds ratio, half a term added to either side."""
+    first, second = np.sum(list(found.values()), axis=0)
+    return float(0.5 * np.log((first + w / 2) / (second + w / 2)))
+
+
+@pytest.mark.parametrize(("seed", "repeats"), [(1, 1), (2, 2), (3, 3), (4, 5)])
+def test_all_votes_count_as_mantel_and_haenszel_say(seed: int, repeats: int) -> None:
+    """The odds ratio is statsmodels', and both errors are those of leaving out items, or of pairs, in a loop."""
+    rows = asked(seed, repeats)
+    ((row,),) = of_pairs(rows, "metric_position_bias")
+    found = terms(rows)
+    r, s = np.array(list(found.values())).T
+    assert r.sum() / s.sum() == pytest.approx(StratifiedTable(list(tables(rows).values())).oddsratio_pooled, rel=1e-9)
+    w = (r @ r + s @ s) / (r.sum() + s.sum())
+    whole = logodds(found, w)
+    assert row["position_logodds"] == pytest.approx(whole, rel=1e-9)
+    pairs = 0.25 * (
+        (r @ r + w * w / 2) / (r.sum() + w / 2) ** 2 + (s @ s + w * w / 2) / (s.sum() + w / 2) ** 2
+        - 2 * (r @ s) / ((r.sum() + w / 2) * (s.sum() + w / 2))
+    )  # fmt: skip
+    assert row["position_logodds_se_these_items"] == pytest.approx(np.sqrt(pairs), rel=1e-9)
+    others = [logodds({pair: term for pair, term in found.items() if item not in pair}, w) for item in ITEMS]
+    jack = (len(ITEMS) - 1) / len(ITEMS) * np.sum((np.array(others) - whole) ** 2)
+    error = np.sqrt(max(jack - pairs, pairs))
+    assert row["position_logodds_se"] == pytest.approx(error, rel=1e-9)
+    df = len(ITEMS) - 1
+    assert row["p_position"] == pytest.approx(2 * stats.t.sf(abs(whole) / error, df), rel=1e-9)
+    assert row["position_logodds_hi"] == pytest.approx(whole + stats.t.ppf(0.975, df) * error, rel=1e-9)
+    assert row["position_logodds_mde"] == pytest.approx(stats.t.ppf((0.975, 0.8), df).sum() * error, rel=2e-3)
+
+
+@pytest.mark.parametrize("repeats", [2, 4])
+def test_the_ends_of_a_sign_flip_interval_are_where_its_test_is_at_5_per_cent(repeats: int) -> None:
+    """With repeats: at either end, the votes for the first weighed by e to the minus that end, the test has p .05."""
+    rows = asked(5, repeats)
+    ((row,),) = of_pairs(rows, "metric_position_bias")
+    r, s = np.array(list(terms(rows).values())).T
+
+    def p(effect: float) -> float:
+        excess = r * np.exp(-effect) - s * np.exp(effect)
+        return float(2 * stats.norm.sf(abs(excess.sum()) / np.sqrt(excess @ excess)))
+
+    assert row["p_position_these_items"] == pytest.approx(p(0), rel=1e-9)
+    for end in ("lo", "hi"):
+        assert p(row[f"position_logodds_{end}_these_items"]) == pytest.approx(0.05, rel=1e-9)
+
+
+def test_with_one_vote_per_order_p_and_interval_never_contradict_each_other() -> None:
+    """For all counts of flips up to 40 either way, the exact p is below .05 exactly where 0 is outside; McNemar's."""
+    counts = [(b, c) for b in range(41) for c in range(41) if b + c]
+    clusters = [
+        CELL_DEFAULT | {"template_id": f"{b} {c}", "cluster_unit": str(place), "cluster_item": "", "n_sides": 1,
+        "n_pairs": b + c, "n_consistent_win": 0, "n_consistent_tie": 0, "n_primacy": b, "n_recency": c,
+        "n_soft_primacy": 0, "n_soft_recency": 0, "n_undecided": 0, "n_missing_reverse": 0, "n_pairs_pending": 0,
+        "n_crossed": b + c, "n_terms": b + c, "votes_max": 2.0, "first_won": b / 2, "second_won": c / 2,
+        "first_squares": b / 4, "second_squares": c / 4, "products": 0.0}
+        for b, c in counts
+        for place in range(1)
+    ]  # fmt: skip
+    with views_over({"pair_clusters": table(clusters)}) as connection:
+        rows = {row["template_id"]: row for row in result(connection, "FROM metric_position_bias")}
+    for b, c in counts:
+        row = rows[f"{b} {c}"]
+        lo, hi = row["position_logodds_lo_these_items"], row["position_logodds_hi_these_items"]
+        assert row["p_position_these_items"] == pytest.approx(stats.binomtest(b, b + c).pvalue, rel=1e-9)
+        assert (row["p_position_these_items"] < 0.05) == ((lo is not None and lo > 0) or (hi is not None and hi < 0))
+        assert row["position_logodds"] == pytest.approx(0.5 * np.log((b + 0.5) / (c + 0.5)), abs=1e-12)
+        error = 0.5 * np.sqrt(1 / (b + 0.5) + 1 / (c + 0.5))
+        assert row["position_logodds_se_these_items"] == pytest.approx(error, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_rates_of_pairs_leave_out_one_item_after_the_other(seed: int) -> None:
+    """The errors of consistency and conflict equal those of a loop over items."""
+    rows = asked(seed, 1)
+    ((row,), pairs) = of_pairs(rows, "metric_consistency", "pair_status")
+    judged = [pair for pair in pairs if pair["status"] not in {"undecided", "missing_reverse", "pending"}]
+    decided = [pair for pair in judged if pair["status"] in {"consistent_win", "primacy", "recency"}]
+    for name, among, words in (
+        ("consistency_decided", decided, {"consistent_win"}),
+        ("consistency_all", judged, {"consistent_win", "consistent_tie"}),
+        ("conflict_rate", judged, {"primacy", "recency"}),
+    ):
+
+        def rate(kept: list[Row], words: set[str] = words) -> float:
+            return float(np.mean([pair["status"] in words for pair in kept]))
+
+        whole = rate(among)
+        others = [rate([pair for pair in among if item not in (pair["item_lo"], pair["item_hi"])]) for item in ITEMS]
+        jack = (len(ITEMS) - 1) / len(ITEMS) * np.sum((np.array(others) - whole) ** 2)
+        by_pair = whole * (1 - whole) / len(among)
+        assert row[name] == pytest.approx(whole, rel=1e-12)
+        assert row[f"{name}_se"] == pytest.approx(np.sqrt(max(jack - by_pair, by_pair)), rel=1e-9)
+
+
+def test_prompts_are_the_clusters_where_pairs_are_outputs_of_models() -> None:
+    """Three candidates on a prompt are one draw of a prompt, not three items that nobody else is compared with."""
+    rng = np.random.default_rng(3)
+    rows = [
+        {"unit_id": f"u{unit}", "item_first": f"u{unit}{one}", "item_second": f"u{unit}{other}",
+         "candidate_first": one, "candidate_second": other, "verdict": ("first", "second")[rng.integers(2)]}
+        for unit in range(12)
+        for pair in combinations("abc", 2)
+        for one, other in (pair, pair[::-1])
+    ]  # fmt: skip
+    ((row,),) = of_pairs(rows, "metric_position_bias")
+    found = terms(rows)
+    r, s = np.array(list(found.values())).T
+    w = (r @ r + s @ s) / (r.sum() + s.sum())
+    prompts = {pair[0][:-1] for pair in found}
+    left = [logodds({pair: term for pair, term in found.items() if pair[0][:-1] != unit}, w) for unit in prompts]
+    jack = 11 / 12 * np.sum((np.array(left) - logodds(found, w)) ** 2)
+    assert (row["n_clusters"], row["position_item_sd"]) == (12, None)
+    assert row["position_logodds_se"] == pytest.approx(
+        np.sqrt(max(jack, row["position_logodds_se_these_items"] ** 2)), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("name", ["no effect", "items differ, sd 1", "eta .3, 2 repeats"])
+def test_intervals_hold_for_items_in_general(name: str) -> None:
+    """A short form of `python -m tests.sweeps.coverage`: 200 sets of a design, through the views."""
+    design, n_sets = DESIGNS[name], 200
+    found = play(design, n_sets, seed=1)
+    error = (0.05 * 0.95 / n_sets) ** 0.5
+    for column_name, share in found.shares.items():
+        if column_name in {"position_logodds", "consistency_decided", "conflict_rate"}:
+            assert 0.93 - 2 * error <= share, column_name
+    if not design.eta:
+        assert found.shares["p_position"] <= 0.07 + 2 * error
+    assert abs(found.means["mean position_logodds"] - design.eta) < 0.05
+
+
+def test_items_that_differ_in_the_position_effect_are_seen() -> None:
+    """Where they do not, the test rejects one set in twenty at most; where they do, most, and the sd is about right."""
+    seen = play(DESIGNS["items differ, sd 1"], 150, seed=3)
+    assert seen.shares["p_position_items"] > 0.5
+    assert 0.6 < seen.means["mean position_item_sd"] < 1.1
+    assert play(DESIGNS["no effect"], 150, seed=3).shares["p_position_items"] <= 0.1
+
+
+def test_twice_the_votes_find_more_and_estimate_the_same() -> None:
+    """Repeats neither inflate the effect nor cost power."""
+    once, twice = (play(Pairs(eta=0.3, repeats=repeats), 150, seed=4) for repeats in (1, 2))
+    assert once.means["mean position_logodds"] == pytest.approx(twice.means["mean position_logodds"], abs=0.05)
+    assert twice.shares["p_position_these_items"] > once.shares["p_position_these_items"] > 0.4
+
+
+def test_planted_judgments_have_every_pair_in_both_orders() -> None:
+    """The generator itself: as many rows as are asked, and each order as often."""
+    with views_over({"pair_judgments": judgments(Pairs(n_items=6, repeats=2), 3, 1)}) as connection:
+        rows = result(connection, "FROM pair_status")
+    assert len(rows) == 3 * 15
+    assert set(column(rows, "n_answered_lo_first")) == set(column(rows, "n_answered_hi_first")) == {2.0}
