@@ -1,10 +1,10 @@
 """What a task's answer rule is and what it returns, whatever the task, and what every task's reader shares.
 
-That is why there is no answer, numbers, texts that can be stored, answers on a line. And reading with care: what a text
-says without its thoughts, answers in odd form, and whether one is meant. An answer in a text is not always the judge's:
-"I would not answer A", "if B were shorter, A", "the essay says A", "A. Wait, no". What leads to it, and what follows, is
-looked at for such words (`texts/guards.toml`). One that is not meant is ambiguous, like two that differ. All of it is
-linear in the text.
+That is why there is no answer, numbers, texts that can be stored, answers on a line. And reading with care: what a
+text says without its thoughts, answers in odd form, and whether one is meant. An answer in a text is not always the
+judge's: "I would not answer A", "if B were shorter, A", "the essay says A", "A. Wait, no". What leads to it, and what
+follows, is looked at for such words (`texts/guards.toml`). One that is not meant is ambiguous, like two that differ.
+All of it is linear in the text.
 """
 
 from __future__ import annotations
