@@ -1,11 +1,13 @@
 -- grain: study
 -- question: Which version of each study is the current one, and how large is it?
 -- source: the last `planned` event of a study names its current version; a plan that is repeated becomes current again.
+--   reader is the version of the rules that read its answers: 1 unless the event says otherwise.
 CREATE OR REPLACE VIEW studies_current AS
 WITH latest AS (
   SELECT
     study,
     max_by(study_version, ord) AS study_version,
+    max_by(coalesce(ordinal, 1), ord) AS reader,
     max(ord) AS planned_ord,
     max(occurred_at) AS planned_at
   FROM events
@@ -33,6 +35,7 @@ SELECT
   sizes.n_pairs,
   sizes.n_cells,
   sizes.n_plan_rows,
-  sizes.n_requests
+  sizes.n_requests,
+  latest.reader
 FROM latest
 LEFT JOIN sizes ON sizes.study = latest.study AND sizes.study_version = latest.study_version;

@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from batchpond.plan.rounds.inputs import query
+from batchpond.run.reread import read_beside, reread
+from batchpond.tasks.base import READER
+from batchpond.views import refresh
+from tests.rigs.sim_inputs import STUDY
 from tests.rigs.sim_study import Rig
 
 TEMPLATE = """
@@ -73,7 +78,7 @@ def test_a_new_answer_rule_reads_what_is_there_and_asks_nothing(rig: Rig) -> Non
 
 def test_what_is_derived_may_be_dropped_and_comes_back_the_same(rig: Rig) -> None:
     derived = ("responses", "judgments")
-    query = "select * exclude (filename) from {0} order by all"
+    query = "select * from {0} order by all"
     before = {name: rig.rows(query.format(name), name) for name in derived}
     for name in derived:
         shutil.rmtree(rig.lake / name)
@@ -97,3 +102,77 @@ def test_a_newer_reader_replaces_what_an_older_one_read(rig: Rig, monkeypatch: p
     assert rig.sync().counts.n_read_again == 2
     assert rig.rows("select count(*), count(distinct request_id) from responses", "responses") == [(12, 12)]
     assert rig.sync().counts.n_read_again == 0
+
+
+def standing(rig: Rig) -> dict[object, int]:
+    """Return how often each outcome stands in the study's results."""
+    refresh.refresh(rig.store())
+    return {
+        row["outcome"]: row["n"] for row in query(rig.store(), "SELECT outcome, count(*) AS n FROM results GROUP BY 1")
+    }
+
+
+@pytest.fixture
+def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    """A study that was planned when reader 1 was the newest, which cannot read its answers: its words are others."""
+    rig = Rig(tmp_path, models=("gpt-4.1-mini",), with_lens=False, max_requests=6)
+    set_rule(rig, "<BETTER_SAMPLE>", "</BETTER_SAMPLE>")
+    rig.study_path.write_text(rig.study_path.read_text().replace('"SAMPLE_', '"SAMPLE '))
+    with monkeypatch.context() as patch:
+        patch.setattr("batchpond.plan.verb.READER", 1)
+        rig.plan()
+    rig.submit()
+    rig.settle()
+    yield rig
+    rig.world.close()
+
+
+def test_a_study_keeps_its_reader_until_it_is_reread_and_nothing_is_asked_again(old: Rig) -> None:
+    n_posts, n_calls = old.wire.n_create_posts, sum(old.wire.calls.values())
+    (rule,) = outcomes(old)
+    old.plan()
+    old.sync()
+    assert outcomes(old) == {rule: {"unparsed": 12}}
+    plan = old.rows("select * exclude (filename) from plan order by all", "plan")
+    found = read_beside(old.store(), STUDY, providers=old.providers())
+    assert (found.reader_before, found.reader, found.n_read_again, found.notes) == (1, READER, 2, ())
+    assert {(one.task, one.before) for one in found.changes} == {("pairwise", "unparsed")}
+    assert {one.after for one in found.changes} <= {"first", "second"}
+    assert sum(one.n_answers for one in found.changes) == 12
+    assert standing(old) == {"unparsed": 12}, "what is read beside changes nothing"
+    reread(old.store(), STUDY)
+    assert outcomes(old) == {rule: {"unparsed": 12}, f"{rule}-r{READER}": {"decided": 12}}
+    assert standing(old) == {"decided": 12}
+    assert old.rows("select * exclude (filename) from plan order by all", "plan") == plan
+    assert old.sync().counts.n_read_again == 0
+    before = old.tree()
+    assert read_beside(old.store(), STUDY, providers=old.providers()).n_read_again == 0
+    assert old.sync().counts.n_read_again == 0
+    assert old.tree() == before
+    assert (old.wire.n_create_posts, sum(old.wire.calls.values())) == (n_posts, n_calls)
+    assert old.violations() == []
+
+
+def test_a_changed_study_goes_on_with_its_reader(old: Rig) -> None:
+    """Also where another version of it is planned, and after it was reread with the new one."""
+    text = old.study_path.read_text()
+    old.study_path.write_text(text.replace('"SAMPLE ', '"Sample '))
+    old.plan()
+    old.sync()
+    assert len(outcomes(old)) == 2
+    assert {*map(str, outcomes(old).values())} == {str({"unparsed": 12})}
+    read_beside(old.store(), STUDY, providers=old.providers())
+    reread(old.store(), STUDY)
+    old.study_path.write_text(text)
+    old.plan()
+    old.sync()
+    rules = {str(name).removesuffix(f"-r{READER}") for name in outcomes(old)}
+    assert len(rules) == 2
+    assert {*outcomes(old)} == rules | {f"{rule}-r{READER}" for rule in rules}
+
+
+def test_a_new_study_has_the_newest_reader(rig: Rig) -> None:
+    (rule,) = outcomes(rig)
+    assert str(rule).endswith(f"-r{READER}")
+    assert read_beside(rig.store(), STUDY, providers=rig.providers()).reader_before == READER
+    assert rig.violations() == []

@@ -63,8 +63,8 @@ def unkilled(
     costs = {}
     for name in SIMULATED:
         with rig_at(tmp_path_factory.mktemp("unkilled"), planned_lakes[name], name) as rig:
-            assert rig.submit() == ExitCode.DONE
-            assert rig.sync() == ExitCode.DONE
+            assert rig.here("submit", STUDY, "--yes") == ExitCode.DONE
+            assert rig.here("sync") == ExitCode.DONE
             assert rig.is_complete(N_SHARDS)
             costs[name] = rig.billed()
     return costs
@@ -137,7 +137,7 @@ def assert_nothing_twice_nothing_lost(rig: Rig, unkilled: Costs) -> None:
 
 def recover(rig: Rig) -> None:
     for _ in range(SYNCS_MAX):
-        assert rig.sync() in {ExitCode.DONE, ExitCode.ATTENTION}
+        assert rig.here("sync") in {ExitCode.DONE, ExitCode.ATTENTION}
         if rig.is_complete(N_SHARDS):
             return
     raise AssertionError(f"not complete after {SYNCS_MAX} syncs")
@@ -151,9 +151,9 @@ def test_killed_in_submit(rig: Rig, unkilled: Costs, name: str) -> None:
         return
     assert rig.submit(failpoint=f"{name}:kill") == -signal.SIGKILL
     if name == "S0":  # the approval was not recorded yet: nothing may be sent until it is given again
-        assert rig.sync() == ExitCode.DONE
+        assert rig.here("sync") == ExitCode.DONE
         assert not rig.simulator.world.ledger.batches
-        assert rig.submit() == ExitCode.DONE
+        assert rig.here("submit", STUDY, "--yes") == ExitCode.DONE
     recover(rig)
     assert_nothing_twice_nothing_lost(rig, unkilled)
 
@@ -163,7 +163,7 @@ def test_killed_in_sync(rig: Rig, unkilled: Costs, name: str) -> None:
     if name == "Y1":  # looking for a batch whose answer was lost
         assert rig.submit(failpoint="S8.after:kill:2") == -signal.SIGKILL
     else:
-        assert rig.submit() == ExitCode.DONE
+        assert rig.here("submit", STUDY, "--yes") == ExitCode.DONE
     assert rig.sync(failpoint=f"{name}:kill") == -signal.SIGKILL
     recover(rig)
     assert_nothing_twice_nothing_lost(rig, unkilled)
@@ -174,7 +174,7 @@ def test_killed_in_sync(rig: Rig, unkilled: Costs, name: str) -> None:
 def test_a_second_writer_leaves_with_its_own_exit_code(rig: Rig, unkilled: Costs, first: str, failpoint: str) -> None:
     arguments = ("submit", STUDY, "--yes") if first == "submit" else ("sync",)
     if first == "sync":
-        assert rig.submit() == ExitCode.DONE
+        assert rig.here("submit", STUDY, "--yes") == ExitCode.DONE
     holder = rig.start(*arguments, failpoint=f"{failpoint}:stop")
     try:
         os.waitid(os.P_PID, holder.pid, os.WSTOPPED | os.WNOWAIT)

@@ -106,7 +106,7 @@ def asked(folder: Path, planned: Path) -> Iterator[Rig]:
 def finish(rig: Rig, *, is_in_doubt: bool = False) -> None:
     """Let `sync` and nothing else bring the study to its end; a batch in doubt is told while it is looked for."""
     for _ in range(SYNCS_MAX):
-        assert rig.sync() in ({ExitCode.DONE, ExitCode.ATTENTION} if is_in_doubt else {ExitCode.DONE})
+        assert rig.here("sync") in ({ExitCode.DONE, ExitCode.ATTENTION} if is_in_doubt else {ExitCode.DONE})
         if rig.is_complete(N_SHARDS):
             return
     raise AssertionError(f"{len(rig.lake_state().shards)} shards, not complete after {SYNCS_MAX} syncs")
@@ -135,7 +135,7 @@ def undisturbed(planned: Path, tmp_path_factory: pytest.TempPathFactory) -> Outc
     """What the study comes to when nothing goes wrong."""
     folder = tmp_path_factory.mktemp("undisturbed")
     with asked(folder, planned) as rig:
-        assert rig.sync() == ExitCode.DONE
+        assert rig.here("sync") == ExitCode.DONE
         finish(rig)
         found = outcome_of(rig)
     assert found.billed[0] == len(found.results) == N_ALL

@@ -32,6 +32,7 @@ class HostileServer:
     requests: list[Seen] = field(default_factory=list)
     port: int = 0
     n_connections: int = 0
+    n_left: int = 0
     is_silent: bool = False
 
     @property
@@ -51,7 +52,10 @@ class HostileServer:
             if seen is None:
                 return
             self.requests.append(seen)
-            self.acts[min(len(self.requests), len(self.acts)) - 1](connection)
+            try:
+                self.acts[min(len(self.requests), len(self.acts)) - 1](connection)
+            except ConnectionError:  # the client has left before the act was over
+                self.n_left += 1
 
 
 def _receive(connection: socket.socket) -> Seen | None:
@@ -100,7 +104,7 @@ def hostile(*acts: Act, is_silent: bool = False) -> Iterator[HostileServer]:
             stop.set()
             acceptor.join(2)
             for thread in threads:
-                thread.join(2)
+                thread.join(30)
 
 
 def reply(body: object = b"", status: int = 200, content_type: str = "application/json", **headers: str) -> Act:
@@ -133,6 +137,13 @@ def eof(connection: socket.socket) -> None:
 def hang(seconds: float) -> Act:
     """Say nothing for a while."""
     return lambda _: time.sleep(seconds)
+
+
+def until_left(connection: socket.socket) -> None:
+    """Say nothing until the client leaves."""
+    connection.settimeout(60)
+    if not connection.recv(1):
+        raise ConnectionResetError
 
 
 def drip(head: bytes, byte: bytes, every_s: float, seconds: float) -> Act:

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
+from batchpond.cli import main
 from batchpond.lake import failpoints, tables
 from batchpond.lake.attempts import LakeState, Phase, fold
 from batchpond.lake.events import read
@@ -57,6 +59,12 @@ class Rig:
         """Run a command to its end; returns its exit status, negative for a signal."""
         self.let_batches_end()
         return self.start(*arguments, failpoint=failpoint).wait(120)
+
+    def here(self, *arguments: str) -> int:
+        """Run a command to its end in this process, which is enough before and after the one that is killed."""
+        self.let_batches_end()
+        with patch.dict(os.environ, self.environment()):
+            return main(arguments)
 
     def let_batches_end(self) -> None:
         """Move the provider's time on, past the end of whatever was created."""

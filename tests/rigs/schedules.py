@@ -153,11 +153,11 @@ def _judged(
     return Outcome(seed, is_lossy, tuple(history), n_crashes, n_passes, tuple(problems))
 
 
-def settled(rig: Rig, undisturbed: Rig, *, is_lossy: bool) -> tuple[int, list[str]]:
+def settled(rig: Rig, undisturbed: Rig, *, is_lossy: bool, is_begun: bool = False) -> tuple[int, list[str]]:
     """Bring a rig to its end without further faults; returns the passes that took, and every promise broken."""
     n_passes = 0
     try:
-        n_passes = rig.settle(n_max=60, step_s=2_000.0)
+        n_passes = rig.settle(n_max=60, step_s=2_000.0, is_begun=is_begun)
         problems = rig.violations()
     except AssertionError as error:
         problems = [str(error), *rig.violations()]

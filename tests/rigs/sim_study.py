@@ -7,6 +7,7 @@ own ledger, which knows nothing of batchpond.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 from collections import Counter
@@ -17,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import patch
 
+import duckdb
 import httpx
 
 from batchpond import ids
@@ -25,7 +27,7 @@ from batchpond.lake.attempts import Attempt, LakeState, Phase, fold
 from batchpond.lake.events import EventLog, read
 from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Event, Resolution, Sent
-from batchpond.lake.schemas import SHARD_REQUESTS
+from batchpond.lake.schemas import SHARD_REQUESTS, TABLES
 from batchpond.lake.store import MARKER, Store, is_merged
 from batchpond.model import ErrorClass
 from batchpond.plan import verb as plan
@@ -59,6 +61,12 @@ def is_of(entry: BatchEntry, attempt: Attempt) -> bool:
     if marks:
         return attempt.intent.token in marks
     return (entry.first_custom_id or "").startswith(ids.custom_id_prefix(attempt.attempt_id))
+
+
+@functools.cache
+def _engine() -> duckdb.DuckDBPyConnection:
+    """Return the engine that all rigs of this process share: opening one takes longer than most questions to it."""
+    return duckdb.connect(":memory:", config={"threads": 2})
 
 
 class Killed(BaseException):
@@ -271,7 +279,13 @@ class Rig:
 
     def rows(self, sql: str, *names: str) -> list[tuple[object, ...]]:
         """Return the rows of a query over the named tables."""
-        with tables.connect(self.store(), names) as connection:
+        store = self.store()
+        with _engine().cursor() as connection:
+            for name in names:
+                connection.register(f"no_{name}", TABLES[name].schema.empty_table())
+                files = ", ".join(tables.literal(os.fspath(path)) for path in store.files(name))
+                found = f" UNION ALL BY NAME FROM read_parquet([{files}], hive_partitioning = FALSE)" if files else ""
+                connection.execute(f"CREATE TEMP VIEW {name} AS FROM no_{name}{found}")
             return connection.execute(sql).fetchall()
 
     def answers(self) -> dict[object, object]:
@@ -300,11 +314,16 @@ class Rig:
 
     # -- bringing it to an end -------------------------------------------------------------------------
 
-    def settle(self, n_max: int = 40, step_s: float = 1_000.0) -> int:
-        """Sync without faults until nothing is pending; returns how many passes that took."""
+    def settle(self, n_max: int = 40, step_s: float = 1_000.0, *, is_begun: bool = False) -> int:
+        """Sync without faults until nothing is pending; returns how many passes that took.
+
+        What is begun is planned, and what is approved then is left to the passes: they submit what is due.
+        """
         self.world.clear_faults()
-        self.plan()
-        self.submit()
+        if not is_begun:
+            self.plan()
+        if not (is_begun and STUDY in self.lake_state().approvals):
+            self.submit()
         for n in range(1, n_max + 1):
             self.clock.advance(step_s)
             report = self.sync()

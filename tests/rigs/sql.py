@@ -39,17 +39,14 @@ def views_over(tables: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConnec
     Given judgments are the `calls` too, and those of people `imported_judgments`, unless these are given.
     """
     connection = _all_views()
-    tables = {**_calls(connection, tables), **_imported(connection, tables), **tables}
-    originals = [definition(connection, name) for name in tables]
+    connection.execute("BEGIN")  # going back costs nothing; making the views again would bind all that they read
     try:
+        tables = {**_calls(connection, tables), **_imported(connection, tables), **tables}
         for name, rows in tables.items():
             replace(connection, name, rows)
         yield connection
     finally:
-        for name, original in zip(tables, originals, strict=True):
-            connection.execute(f"DROP VIEW {name}")
-            connection.execute(original)
-            connection.execute(f"DROP TABLE IF EXISTS held_{name}")
+        connection.execute("ROLLBACK")
 
 
 def _calls(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
@@ -75,12 +72,6 @@ def _imported(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Tab
                 given |= {"task": task[name] or row["task"]}
                 found.append({column: value for column, value in given.items() if column in known})
     return {"imported_judgments": table(found)} if found else {}
-
-
-def definition(connection: duckdb.DuckDBPyConnection, name: str) -> str:
-    """Return the statement that makes a view."""
-    ((statement,),) = connection.execute("SELECT sql FROM duckdb_views() WHERE view_name = ?", [name]).fetchall()
-    return str(statement)
 
 
 def replace(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
@@ -159,8 +150,9 @@ def _judged_item(row: Row) -> Row:
 
 
 def result(connection: duckdb.DuckDBPyConnection, query: str) -> list[Row]:
-    """Return a query's rows as dicts."""
-    return connection.sql(query).to_arrow_table().to_pylist()
+    """Return a query's rows as dicts; a query is planned once, where a relation over it would be planned twice."""
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE answer AS {query}")
+    return connection.sql("FROM answer").to_arrow_table().to_pylist()
 
 
 def differs(got: Any, expected: Any) -> bool:

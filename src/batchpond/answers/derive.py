@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,16 +19,16 @@ import pyarrow.parquet as pq
 
 from batchpond import answers, views
 from batchpond.answers import live_lines
-from batchpond.errors import StudyError
+from batchpond.errors import LakeError, StudyError
 from batchpond.lake.jsonl import RawFile, part_paths, shard_lines
-from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, STUDIES, Table
-from batchpond.lake.store import StagedTable, Store, read_rows
+from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, Table
+from batchpond.lake.store import StagedTable, Store
 from batchpond.model import FileRole, Match, Response, ResponseStatus, Take
 from batchpond.progress import Work
 from batchpond.providers import registry
 from batchpond.providers.shared.lines import unreadable
 from batchpond.tasks import registry as tasks
-from batchpond.tasks.base import Judgment, Rule
+from batchpond.tasks.base import READER, Judgment, Rule
 from batchpond.tasks.prompts import PromptsRule
 
 Judge = Callable[[Sequence[Response]], list[Judgment]]
@@ -46,11 +45,14 @@ _COUNTS: Final = ("input_tokens", "output_tokens", "reasoning_tokens", "cached_t
 
 
 def judge_of(spec: Mapping[str, Any]) -> Judge:
-    """Return what reads responses by one entry of a study's `parsers`; raises LakeError if it is unknown."""
-    rule = tasks.rule_of(spec)
+    """Return what reads responses by one entry of a study's `parsers` and a reader; raises LakeError if unknown."""
+    rule, reader = tasks.rule_of(spec), spec.get("read_by", 1)
+    if reader > READER:
+        raise LakeError(f"a study in this lake is read by reader {reader}", hint="install a newer batchpond")
     if isinstance(rule, PromptsRule) and rule.expressions:
         return _by_sql(rule)
-    return lambda responses: [rule.read(response) for response in responses]
+    read = rule.read if reader == 1 else rule.read_with_care
+    return lambda responses: [read(response) for response in responses]
 
 
 def _by_sql(rule: PromptsRule) -> Judge:
@@ -226,15 +228,6 @@ def _as_read(response: Response) -> bytes:
     """Return a digest of what a line says: the same for two that say the same in other bytes."""
     said = dataclasses.replace(response, provider_request_id=None)
     return hashlib.blake2b(repr(said).encode("utf-8", "surrogatepass"), digest_size=8).digest()
-
-
-def parsers(store: Store) -> dict[str, dict[str, Any]]:
-    """Return the answer rules of all planned studies, by parser id."""
-    specs: dict[str, dict[str, Any]] = {}
-    for path in store.files(STUDIES.name):
-        for text in read_rows(path, ["parsers"]).column(0).to_pylist():
-            specs.update(json.loads(text))
-    return specs
 
 
 def lacking(published: Collection[str], source: Source, parser_ids: Iterable[str]) -> Lack:

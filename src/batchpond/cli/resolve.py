@@ -1,17 +1,27 @@
-"""`resolve`: a person decides what batchpond may not."""
+"""`resolve` and `reread`: a person decides what batchpond may not, and by which rules answers are read."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchpond.cli import output
-from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command, providers, yes_option
+from batchpond.cli import formats, output
+from batchpond.cli.frame import (
+    Invocation,
+    json_option,
+    pass_invocation,
+    pond_command,
+    providers,
+    show_note,
+    yes_option,
+)
 from batchpond.errors import UsageError
 
 if TYPE_CHECKING:
     from batchpond.lake.attempts import Attempt
+    from batchpond.run.reread import Readings
 
 RISKS = {
     "absent": "If the batch exists after all, its requests are paid for twice. Say that it does not exist?",
@@ -84,3 +94,49 @@ def command(
 def document(settled: Attempt) -> dict[str, Any]:
     """Return the JSON shape of a decision."""
     return {"attempt_id": settled.attempt_id, "phase": settled.phase, "batch_id": settled.batch_id}
+
+
+@pond_command("reread", "batchpond reread my-study --dry-run", "batchpond reread my-study --yes --json")
+@click.argument("study")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only show what would change.")
+@yes_option
+@json_option
+@pass_invocation
+def reread(invocation: Invocation, study: str, is_dry_run: bool, is_yes: bool, is_json: bool) -> None:
+    """Read the answers of a STUDY by this version's rules, after showing what that changes.
+
+    A study goes on with the rules that it was planned under, also after an upgrade. Nothing is asked again: answers
+    are read from what the lake has. What later rounds chose by earlier readings stays chosen.
+    """
+    from batchpond.run import reread as verb
+
+    diagnostics, store = invocation.diagnostics, invocation.store()
+    with providers(store) as connected:
+        found = verb.read_beside(store, study, providers=connected)
+    for note in found.notes:
+        show_note(diagnostics, note)
+    if not is_json:
+        diagnostics.say(readings_text(found))
+    if not is_dry_run and found.reader_before < found.reader:
+        if not is_yes and not diagnostics.confirm(f"Read it by reader {found.reader} from now on?", flag="--yes"):
+            raise UsageError("not confirmed; the study is read as before")
+        verb.reread(store, study)
+        diagnostics.note(f"study {study} is read by reader {found.reader}")
+    if is_json:
+        output.document(readings_document(found))
+
+
+def readings_text(found: Readings) -> str:
+    """Return what would change, or that nothing would, as a person decides upon it."""
+    if found.reader_before == found.reader:
+        return f"study {found.study} is read by the newest reader, {found.reader}"
+    rows = [(one.task, one.before, one.after, f"{one.n_answers:,}") for one in found.changes if one.before != one.after]
+    names = ("task", f"reader {found.reader_before}", f"reader {found.reader}", "answers")
+    lines = formats.aligned(names, rows, n_text_columns=3) if rows else ["none is read otherwise"]
+    return "\n".join([f"study {found.study}, {sum(one.n_answers for one in found.changes):,} answers:", *lines])
+
+
+def readings_document(found: Readings) -> dict[str, Any]:
+    """Return the JSON shape of a rereading."""
+    plain = dataclasses.asdict(found)
+    return {name: plain[name] for name in ("study", "reader_before", "reader", "n_read_again", "changes")}

@@ -6,8 +6,7 @@ The SQL view `batches` folds the same events for readers; a test holds the two t
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -367,6 +366,7 @@ class LakeState:
     shards: dict[str, records.Sharded] = field(default_factory=dict)
     approvals: dict[str, records.Approval] = field(default_factory=dict)
     current_versions: dict[str, str] = field(default_factory=dict)
+    readers: dict[str, int] = field(default_factory=dict)
     by_shard: dict[str, list[str]] = field(default_factory=dict)
     batch_ids: set[str] = field(default_factory=set)
     voided: set[str] = field(default_factory=set)
@@ -379,10 +379,9 @@ class LakeState:
         """Return a study's shards, of all its versions."""
         return self.by_study.get(study, {}).values()
 
-    def settled_since(self, ord: int) -> Iterator[Attempt]:
-        """Yield the attempts whose answers were settled, or settled otherwise, by a later event; newest first."""
-        for attempt_id in itertools.takewhile(lambda found: self.settled[found] > ord, reversed(self.settled)):
-            yield self.attempts[attempt_id]
+    def settled_since(self, ord: int) -> set[str]:
+        """Return the studies of which a later event settled answers, or settled an attempt otherwise."""
+        return {study for study, at in self.settled.items() if at > ord}
 
     def latest_attempt(self, shard_id: str) -> Attempt | None:
         """Return the newest attempt for a shard."""
@@ -407,8 +406,7 @@ class LakeState:
                 if event.attempt_id in self.attempts:
                     _step(event, self.attempts[event.attempt_id])
                     if isinstance(event, _SETTLING):
-                        self.settled.pop(event.attempt_id, None)
-                        self.settled[event.attempt_id] = event.ord
+                        self.settled[self.attempts[event.attempt_id].intent.study] = event.ord
                 self._know_batch(event)
             case Intent():
                 self._add_intent(event)
@@ -418,6 +416,7 @@ class LakeState:
                 self._know_batch(event)
             case records.Planned():
                 self.current_versions[event.study] = event.study_version
+                self.readers[event.study] = event.reader or 1
             case records.Rounds():
                 self.rounds[event.study_version] = event
             case records.Approval():

@@ -26,7 +26,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from batchpond import ids
 from batchpond.errors import LakeError
 from batchpond.lake import manifest, records
-from batchpond.lake.records import KINDS, AdoptedShard, Event, Rejected, Resolution, Rounds
+from batchpond.lake.archive import NOTHING, Archive, parted
+from batchpond.lake.records import (
+    KINDS,
+    AdoptedShard,
+    Event,
+    Intent,
+    OfAttempt,
+    Rejected,
+    Resolution,
+    Rounds,
+    Sharded,
+)  # fmt: skip
 from batchpond.lake.schemas import EVENTS
 from batchpond.lake.store import (
     MERGED_KEY,
@@ -48,6 +59,7 @@ if TYPE_CHECKING:
 
 NAMES: Final = tuple(name for name, _ in EVENTS.columns)
 _RENAMED: Final[Mapping[type[Event], Mapping[str, str]]] = {
+    records.Planned: {"reader": "ordinal"},
     Rounds: {"round_no": "ordinal", "progress": "state", "looked": "detail", "stage": "reason", "n_new": "n_lines"},
     records.PutOff: {"message": "detail", "retry_at": "expires_at"},
     records.Asked: {"cells": "detail"},
@@ -193,21 +205,62 @@ _LAYOUT: Final = hashlib.sha256(repr(EVENTS.columns).encode()).hexdigest()
 
 
 class EventLog:
-    """The lake's events in order, and the way to add to them. Hold the lake's lock to append."""
+    """The lake's events in order, and the way to add to them. Hold the lake's lock to append.
+
+    `recent` are those of all that is not archived, and `archive` is what is told of the others, until somebody asks
+    for all `events`.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._last_ord = 0
+        self.archive = NOTHING
         self._paths = store.published(EVENTS.name)
-        kept = recall_memo(store, MEMO, self._paths, _LAYOUT)
-        if kept is None:
+        kept = recall_memo(store, MEMO, _LAYOUT)
+        new = [] if kept is None else sorted({*self._paths} - {f"{store.path}/{name}" for name in kept.names})
+        if new or kept is None:
             _require_all(store)
-            self._held = [os.fspath(path) for path in uncovered(self._paths)]
+        if kept is None or any(map(is_merged, new)):
+            self._held, self._is_kept = [os.fspath(path) for path in uncovered(self._paths)], False
             self._take(_read([Path(path) for path in self._held]))
         else:
-            self._held = [f"{store.path}/{name}" for name in kept.held]
-            self._take(_recalled(kept.content["columns"], kept.content["n_events"]))
-        self._is_kept = kept is not None
+            self._held = [*(f"{store.path}/{name}" for name in kept.held), *new]
+            self.archive = Archive.of(kept.content.get("archive"))
+            remembered = _recalled(kept.content["columns"], kept.content["n_events"])
+            self._take(_put_together(remembered, _read([Path(path) for path in new])) if new else remembered)
+            self._is_kept = not new
+            self._read_all_for(event for event in self.recent if isinstance(event, OfAttempt))
+
+    @property
+    def last_ord(self) -> int:
+        """The place of the last event."""
+        return self._last_ord
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether `recent` are all events."""
+        return not self.archive.n_attempts
+
+    @property
+    def events(self) -> list[Event]:
+        """All events; reads those that are archived."""
+        self.read_all()
+        return self.recent
+
+    def read_all(self) -> None:
+        """Read the events that are archived, if any are."""
+        if not self.is_whole:
+            self._take(_put_together(read(self._store), self.recent))
+            self.archive = NOTHING
+
+    def _read_all_for(self, events: Iterable[Event]) -> None:
+        """Read all events where one of these is about an archived attempt, or may be among the archived ones."""
+        if any(self._may_be_archived(event) for event in events):
+            self.read_all()
+
+    def _may_be_archived(self, event: Event) -> bool:
+        is_foreign = isinstance(event, OfAttempt) and event.attempt_id not in self._attempt_ids
+        return is_foreign or isinstance(event, Sharded | Intent)
 
     def keep(self) -> None:
         """Keep the events as they are now for the next pass to read in one go; the lake's lock is held.
@@ -216,14 +269,16 @@ class EventLog:
         """
         if self._is_kept:
             return
-        unique = {event.event_id: event for event in self.events}
-        content = {"columns": _remembered(list(unique.values())), "n_events": len(unique)}
+        unique = list({event.event_id: event for event in self.recent}.values())
+        recent, archive = parted(unique, dataclasses.replace(self.archive, last_ord=self._last_ord))
+        content = {"columns": _remembered(recent), "n_events": len(recent), "archive": archive.told()}
         held = relative(self._store, self._held)
-        keep_memo(self._store, MEMO, self._paths, Memo(_LAYOUT, held, content))
+        keep_memo(self._store, MEMO, Memo(_LAYOUT, held, relative(self._store, self._paths), content))
         self._is_kept = True
 
     def append(self, *events: Event) -> list[Event]:
         """Record the events that are new, as one file; return those."""
+        self._read_all_for(events)
         stamped = [event for event in map(self._stamp, events) if event.event_id not in self._known]
         if stamped:
             name = "e-" + ids.digest("event file", *sorted(event.event_id for event in stamped))
@@ -243,8 +298,8 @@ class EventLog:
     def _publish(self, name: str, events: Sequence[Event]) -> bool:
         is_new = self._store.publish(EVENTS, name, _rows(events))
         if is_new:
-            self.events.extend(events)
-            self._known.update(event.event_id for event in events)
+            self.recent.extend(events)
+            self._know(events)
             path = os.fspath(self._store.final_path(EVENTS, name))
             self._paths.append(path)
             self._held.append(path)
@@ -273,22 +328,46 @@ class EventLog:
     def _merge(self) -> None:
         """Merge what is published by now, and nothing that is published later: the merged file names what it holds.
 
-        Its rows are those of the files, to the letter: what an earlier version wrote stays as it was written.
+        An earlier merged file is merged again only once as much has come since: a row is written again as often as
+        the log has doubled. Rows are those of the files, to the letter: what an earlier version wrote stays so.
         """
         published = self._store.published(EVENTS.name)
-        rows = _rows_of(uncovered(published))
-        self._take(_events(rows))
-        name = MERGED_PREFIX + ids.digest("event file", *sorted(self._known))
+        standing = [os.fspath(path) for path in uncovered(published)]
+        parts = [path for path in standing if not is_merged(path)]
+        size = sum(map(os.path.getsize, parts))
+        for path in sorted(filter(is_merged, standing), key=os.path.getsize):
+            if os.path.getsize(path) <= size:
+                parts.append(path)
+                size += os.path.getsize(path)
+        rows = _rows_of([Path(path) for path in parts])
+        unread = [Path(path) for path in sorted({*standing} - {*self._held})]
+        if unread:
+            found = _read(unread)
+            self._take(_put_together(self.recent, found))
+            self._read_all_for(event for event in found if isinstance(event, OfAttempt))
+        name = MERGED_PREFIX + ids.digest("event file", *sorted(rows.column("event_id").to_pylist()))
         final = os.fspath(self._store.final_path(EVENTS, name))
-        names = [os.path.basename(path) for path in published if path != final]
+        self._held = sorted(({*standing} - {*parts}) | {final})
+        names = [os.path.basename(path) for path in published if path not in self._held]
         self._store.publish(EVENTS, name, rows, {MERGED_KEY: json.dumps(names)})
-        self._paths, self._held = sorted({*published, final}), [final]
-        self._is_kept = False
+        self._paths, self._is_kept = sorted({*published, final}), False
 
     def _take(self, found: list[Event]) -> None:
-        self.events = found
-        self._known = {event.event_id for event in found}
-        self._last_ord = max((event.ord for event in found), default=0)
+        self.recent = found
+        self._known: set[str] = set()
+        self._attempt_ids: set[str] = set()
+        self._know(found)
+        self._last_ord = max([self.archive.last_ord, *(event.ord for event in found)])
+
+    def _know(self, events: Iterable[Event]) -> None:
+        self._known.update(event.event_id for event in events)
+        self._attempt_ids.update(event.attempt_id for event in events if isinstance(event, Intent))
+
+
+def _put_together(*parts: Iterable[Event]) -> list[Event]:
+    """Return events in order, each once."""
+    found = [event for part in parts for event in part]
+    return [found[at] for at in in_order([event.ord for event in found], [event.event_id for event in found])]
 
 
 def _require_all(store: Store) -> None:

@@ -76,8 +76,8 @@ class Damage:
         warnings.warn(LakeWarning(f"{self.name}: {self.problem}", self.hint), stacklevel=3)
 
 
-def load(lake_path: Path) -> Manifest:
-    """Return what the lake's manifests say; a damaged one is named in `problems` and says nothing."""
+def load(lake_path: Path, tables: Collection[str] = GUARDED) -> Manifest:
+    """Return what the lake's manifests say of these tables; a damaged one is named in `problems` and says nothing."""
     entries: dict[str, Entry] = {}
     files, problems, last = list[Path](), list[str](), 0
     folder = lake_path / FOLDER
@@ -93,9 +93,16 @@ def load(lake_path: Path) -> Manifest:
         if _digest(content) != name.removesuffix(_SUFFIX).rpartition("-")[2]:
             problems.append(f"{name} is damaged")
             continue
-        for row in map(orjson.loads, content.splitlines()):
+        wanted = content.splitlines() if tables is GUARDED else _lines_of(content, tables)
+        for row in map(orjson.loads, wanted):
             _enter(entries, row)
     return Manifest(entries, tuple(files), last, tuple(problems))
+
+
+def _lines_of(content: bytes, tables: Collection[str]) -> Iterator[bytes]:
+    """Yield the lines about files of these tables: a lake has few of some, and a long list of others."""
+    starts = tuple(b'{"name":"%s/' % table.encode() for table in tables)
+    return (line for line in content.splitlines() if line.startswith(starts))
 
 
 def _enter(entries: dict[str, Entry], row: Mapping[str, object]) -> None:
@@ -108,9 +115,8 @@ def _enter(entries: dict[str, Entry], row: Mapping[str, object]) -> None:
 
 def missing(lake_path: Path, tables: Collection[str] = GUARDED) -> list[str]:
     """Return the listed files of these tables that are not there, by their paths in the lake."""
-    entries = load(lake_path).entries  # before the folders: whatever is listed here stood there already
-    wanted = {name for name in entries if _table(name) in tables}
-    absent = wanted - _present(lake_path, tables)
+    entries = load(lake_path, tables).entries  # before the folders: whatever is listed here stood there already
+    absent = {name for name in entries if _table(name) in tables} - _present(lake_path, tables)
     return sorted(absent - _covered(lake_path, tables)) if absent else []
 
 
@@ -132,7 +138,8 @@ def take_up(store: Store) -> list[Damage]:
     damaged = [Damage(FOLDER, problem) for problem in manifest.problems]
     damaged += [Damage(name, GONE) for name in lost]
     if rows or manifest.problems:
-        listed = {name: entry for name, entry in manifest.entries.items() if name in present & known}
+        there = present & known
+        listed = {name: entry for name, entry in manifest.entries.items() if name in there}
         drawn = _drawn(listed, sum(entry.size_bytes for entry in new.values()), manifest.last_number)
         for name in drawn:
             if problem := differs(store.path / name, listed[name], is_deep=True):

@@ -63,12 +63,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned(Event):
-    """A version of a study became its newest."""
+    """A version of a study became its newest, or is read by another reader from now on; without one it is the first."""
 
     kind = "planned"
     is_occurrence = True
     study: str
     study_version: str
+    reader: int | None = None
 
 
 COMPLETE: Final = "complete"

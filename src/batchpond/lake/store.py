@@ -362,26 +362,28 @@ def disk_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-_MEMO_FORMAT: Final = 1
+_MEMO_FORMAT: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Memo:
     """What a pass read of a small table, kept so that the next one reads it in one go.
 
-    A pass with nothing new would otherwise spend most of its time on loading Arrow and opening many small files. A memo
-    is derived: it counts only while every file of its table stands as it did (name, size, time of change), what it says
-    is checked by a digest, and whatever is wrong with it means that the Parquet files are read. It may be deleted.
-    `held` are the files that hold the rows, relative to the lake; `layout` says what `content` is.
+    A pass would otherwise spend most of its time on loading Arrow and opening many small files. A memo is derived: it
+    counts only while every file that it was read from stands as it did (name, size, time of change), what it says is
+    checked by a digest, and whatever is wrong with it means that the Parquet files are read. It may be deleted.
+    `held` are the files that hold the rows, `names` all that were published then, relative to the lake: what is
+    published and not named is news. `layout` says what `content` is.
     """
 
     layout: str
     held: Sequence[str]
+    names: Sequence[str]
     content: dict[str, Any]
 
 
-def recall_memo(store: Store, name: str, paths: Collection[str], layout: str) -> Memo | None:
-    """Return what was kept of the table whose files are `paths`, or None where it cannot be relied on."""
+def recall_memo(store: Store, name: str, layout: str) -> Memo | None:
+    """Return what was kept under a name, or None where it cannot be relied on."""
     try:
         digest, _, body = (store.path / name).read_bytes().partition(b"\n")
     except OSError:
@@ -391,13 +393,13 @@ def recall_memo(store: Store, name: str, paths: Collection[str], layout: str) ->
     kept = orjson.loads(body)
     if kept.get("format") != _MEMO_FORMAT or kept["layout"] != layout:
         return None
-    if kept["names"] != _names(store, paths) or kept["stands"] != _stands(store, kept["held"]):
+    if kept["stands"] != _stands(store, kept["held"]):
         return None
-    return Memo(layout, kept["held"], kept["content"])
+    return Memo(layout, kept["held"], kept["names"], kept["content"])
 
 
-def keep_memo(store: Store, name: str, paths: Collection[str], memo: Memo) -> None:
-    """Keep what was read of the table whose files are `paths`; the lake's lock is held."""
+def keep_memo(store: Store, name: str, memo: Memo) -> None:
+    """Keep what was read of a table; the lake's lock is held."""
     stands = _stands(store, memo.held)
     if stands is None:
         return
@@ -405,7 +407,7 @@ def keep_memo(store: Store, name: str, paths: Collection[str], memo: Memo) -> No
         {
             "format": _MEMO_FORMAT,
             "layout": memo.layout,
-            "names": _names(store, paths),
+            "names": memo.names,
             "held": memo.held,
             "stands": stands,
             "content": memo.content,
@@ -420,10 +422,6 @@ def relative(store: Store, paths: Collection[str]) -> list[str]:
     """Return paths of the lake as a memo names them."""
     prefix = f"{store.path}/"
     return [path.removeprefix(prefix) for path in paths]
-
-
-def _names(store: Store, paths: Collection[str]) -> str:
-    return hashlib.sha256("\n".join(sorted(relative(store, paths))).encode()).hexdigest()
 
 
 def _stands(store: Store, held: Collection[str]) -> str | None:

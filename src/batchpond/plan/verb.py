@@ -48,6 +48,7 @@ from batchpond.plan.rounds.rounds import (
 from batchpond.providers import registry
 from batchpond.study.prices import Prices
 from batchpond.study.spec import StagedStudy, Study
+from batchpond.tasks.base import READER
 from batchpond.views import refresh
 
 _SQL_TIMEOUT_S: Final = 600.0  # the work on its rows included
@@ -157,14 +158,15 @@ def _n_pairs(stages: Sequence[StageDraft]) -> tuple[int, int] | tuple[None, None
 
 
 def _make_newest(store: Store, log: EventLog, draft: Draft) -> bool:
-    """Record that this version is the study's newest, unless it is already; return whether it was recorded."""
+    """Record that this version is the newest, unless it is, and return whether; a new study has the newest reader."""
     study, version = draft.study.name, draft.version
     if draft.has_rounds and version not in fold(log.events).rounds:
         log.append(round_event(store, study, version, INCOMPLETE, {}))
     planned = [event for event in log.events if isinstance(event, Planned) and event.study == study]
-    if planned and max(planned, key=lambda event: event.ord).study_version == version:
+    last = max(planned, key=lambda event: event.ord, default=None)
+    if last and last.study_version == version:
         return False
-    log.append(Planned(study=study, study_version=version))
+    log.append(Planned(study=study, study_version=version, reader=last.reader if last else READER))
     return True
 
 
@@ -174,7 +176,7 @@ def _open_rounds(store: Store, log: EventLog, draft: Draft) -> bool:
         return False
     lake_state = fold(log.events)
     last, sample = lake_state.rounds[draft.version], versions.sample_of(lake_state, draft.study.name)
-    is_due = not last.is_complete or any(lake_state.settled_since(last.ord))
+    is_due = not last.is_complete or bool(lake_state.settled_since(last.ord))
     opened = is_due and open_rounds(store, log.append, draft.study, last, sample=sample)
     refresh.refresh(store)
     return bool(opened)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from batchpond.errors import UsageError
 from batchpond.lake import tables
@@ -18,7 +19,7 @@ from batchpond.text import did_you_mean
 
 MEMO: Final = ".studies"
 UNLIMITED: Final = 1_000
-_COLUMNS: Final = ("config", "n_requests")
+_COLUMNS: Final = ("config", "n_requests", "parsers")
 _LAYOUT: Final = " ".join(_COLUMNS)
 
 
@@ -85,21 +86,38 @@ def study_settings(store: Store, version: str) -> dict[str, Any]:
 
 def study_column(store: Store, version: str, column: str) -> Any:
     """Return a column of a planned study version, None where there is no such plan."""
-    return _studies(store).get(version, {}).get(column)
+    known = _KNOWN.get(store) or _studies(store)
+    if version not in known:
+        known = _studies(store)
+    return known.get(version, {}).get(column)
+
+
+def parsers(store: Store) -> dict[str, dict[str, Any]]:
+    """Return the answer rules of all planned studies, by parser id."""
+    specs: dict[str, dict[str, Any]] = {}
+    for columns in _studies(store).values():
+        specs.update(json.loads(columns["parsers"]))
+    return specs
 
 
 def keep(store: Store) -> None:
     """Keep what the planned versions say for the next pass to read in one go; the lake's lock is held."""
-    paths = store.published(STUDIES.name)
-    if recall_memo(store, MEMO, paths, _LAYOUT) is None:
-        content = _read(map(Path, paths))
-        keep_memo(store, MEMO, paths, Memo(_LAYOUT, relative(store, paths), content))
+    paths = relative(store, store.published(STUDIES.name))
+    kept = recall_memo(store, MEMO, _LAYOUT)
+    if kept is None or kept.names != paths:
+        keep_memo(store, MEMO, Memo(_LAYOUT, paths, paths, _studies(store)))
+
+
+# What a version says never changes, and a pass asks for it study by study.
+_KNOWN: Final = WeakKeyDictionary[Store, dict[str, dict[str, Any]]]()
 
 
 def _studies(store: Store) -> dict[str, dict[str, Any]]:
-    paths = store.published(STUDIES.name)
-    kept = recall_memo(store, MEMO, paths, _LAYOUT)
-    return _read(map(Path, paths)) if kept is None else kept.content
+    kept = recall_memo(store, MEMO, _LAYOUT)
+    found, names = ({}, []) if kept is None else (kept.content, kept.names)
+    new = {*relative(store, store.published(STUDIES.name))}.difference(names)
+    _KNOWN[store] = found | _read(store.path / name for name in sorted(new))
+    return _KNOWN[store]
 
 
 def _read(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:

@@ -149,12 +149,17 @@ def _scope(name: str, clock: Clock | None, environ: Mapping[str, str]) -> str:
 
 @cache
 def _import(name: str) -> Any:
-    """Return what the modules of a provider's folder say of it, as one; raises UsageError for a name that is none."""
-    if name in LIVE_ONLY:
-        return importlib.import_module(f"batchpond.providers.{name}.live")
-    if name in NAMES:
-        parts = ((importlib.import_module(f"batchpond.providers.{name}.{part}"), has) for part, has in _PARTS.items())
-        return SimpleNamespace(**{one: getattr(part, one) for part, has in parts for one in has if hasattr(part, one)})
+    """Return what the modules of a provider's folder say of it, as one; raises UsageError for a name that is none.
+
+    A provider that says nothing of endpoints has one.
+    """
+    if name in NAMES or name in LIVE_ONLY:
+        parts = _PARTS if name in NAMES else {"live": [one for members in _PARTS.values() for one in members]}
+        found: dict[str, Any] = {"endpoint_for": lambda *_: found["DESCRIPTOR"].default_endpoint}
+        for part, members in parts.items():
+            module = importlib.import_module(f"batchpond.providers.{name}.{part}")
+            found |= {one: getattr(module, one) for one in members if hasattr(module, one)}
+        return SimpleNamespace(**found)
     compatible = importlib.import_module(_COMPATIBLE)
     if found := compatible.module_of(name):
         return found

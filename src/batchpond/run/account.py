@@ -186,7 +186,7 @@ def waiting_text(n_batches: int, n_requests: int, folder: Folder) -> str:
 
 def tell_waiting(session: Session) -> None:
     """Say where the requests are that somebody must answer, if this pass put any there, and what will be read soon."""
-    mine = [a for a in _attempts(session.lake_state.attempts.values()) if a.phase is Phase.OPEN]
+    mine = [a for a in _attempts(session.open_state.attempts.values()) if a.phase is Phase.OPEN]
     n_recent = sum(a.status is not None and a.status.provider_status == RECENT for a in mine)
     if n_recent:
         text = f"the results of {n_recent:,} batches were written to just now and may still grow"
@@ -200,7 +200,7 @@ def tell_waiting(session: Session) -> None:
 
 def tell_strays(session: Session) -> None:
     """Say which result files nobody will read: named after no batch, or come after theirs was settled."""
-    for text in strays(session.lake_state.attempts.values(), session.store):
+    for text in strays(session.open_state.attempts.values(), session.store):
         session.note(Severity.WARNING, text, hint=STRAYS_HINT)
 
 

@@ -16,6 +16,7 @@ from batchpond.model import BatchState, FileRole, Mode, PricedModel, RemoteBatch
 from batchpond.progress import each
 from batchpond.providers.base import BatchProvider
 from batchpond.run.find import check_host
+from batchpond.run.rules import answered
 from batchpond.run.session import TAKE_HINT, Session, Severity
 from batchpond.study import prices
 
@@ -26,7 +27,7 @@ _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     """Bring in what ended batches have, most perishable first; one that fails stops no other."""
-    remote = (attempt for attempt in session.lake_state.attempts.values() if attempt.mode is not Mode.LIVE)
+    remote = (attempt for attempt in session.open_state.attempts.values() if attempt.mode is not Mode.LIVE)
     ended = [attempt for attempt in remote if attempt.phase is Phase.ENDED]
     perishable_first = sorted(ended, key=lambda a: (a.created_at or _NEVER, a.attempt_id))
     for attempt in each(perishable_first, "collecting", "batches", len(ended)):
@@ -273,12 +274,18 @@ def _verify(session: Session, attempt: Attempt, tally: derive.Tally, n_files_abs
 
 
 def read_what_is_unread(session: Session, attempts: Sequence[Attempt]) -> None:
-    """Derive what settled attempts lack: their responses, or the judgments of a rule of their requests."""
+    """Derive what settled attempts lack: their responses, or the judgments of a rule of their requests.
+
+    The archived ones are looked at too where more than what came since may lack something.
+    """
     rules = session.rules
-    used = rules.of(attempt.intent for attempt in attempts)
+    unread = rules.unread(attempts)
+    if unread is None:
+        unread = attempts = answered(session.lake_state)
+    used = rules.of(attempt.intent for attempt in unread)
     published = {*rules.published()}
     n_left = 0
-    for attempt in attempts:
+    for attempt in unread:
         wanted = used[attempt.shard_id]
         lack = derive.lacking(published, source_of(attempt), wanted)
         if not lack.has_any:

@@ -128,7 +128,7 @@ def finish_adoptions(session: Session) -> None:
 
     Comes before anything is sent: a waiting shard may hold requests that the batch has answered.
     """
-    lake_state = session.lake_state
+    lake_state = session.open_state
     adopted = (shard_id for shard_id, shard in lake_state.shards.items() if isinstance(shard, AdoptedShard))
     if any(lake_state.latest_attempt(shard_id) is None for shard_id in adopted):
         from batchpond.run.adopt import finish_all
@@ -141,7 +141,7 @@ def look_before(session: Session, study: str, client_name: str | None = None) ->
 
     What does it is loaded only where there is no attempt. Raises AttentionError if so.
     """
-    known = {attempt.client_name for attempt in session.lake_state.attempts.values() if attempt.intent.study == study}
+    known = {attempt.client_name for attempt in session.open_state.attempts.values() if attempt.intent.study == study}
     if client_name not in known:
         from batchpond.run.strangers import before_first
 
@@ -151,11 +151,11 @@ def look_before(session: Session, study: str, client_name: str | None = None) ->
 def send_due(session: Session, *, only_study: str | None = None, is_explicit: bool = False) -> None:
     """Send what approvals, budgets and queues allow, study by study; the lock is held."""
     trigger = Trigger(is_explicit, session.store.clock.now())
-    staged = {event.study for event in session.lake_state.rounds.values()}
-    for study in sorted(staged | set(session.lake_state.approvals)):
+    staged = {event.study for event in session.open_state.rounds.values()}
+    for study in sorted(staged | set(session.open_state.approvals)):
         if only_study not in {None, study}:
             continue
-        approval = session.lake_state.approvals.get(study)
+        approval = session.open_state.approvals.get(study)
         if approval is not None and not is_valid(session, study, approval):
             approval = None
         with session.isolated("", f"sending what is due of study {study}"):
@@ -174,12 +174,12 @@ def _open_rounds(session: Session, study: str, *, is_explicit: bool) -> bool:
 
     A pass without any does not load what does it.
     """
-    last = session.lake_state.rounds.get(session.lake_state.current_versions.get(study, ""))
+    last = session.open_state.rounds.get(session.open_state.current_versions.get(study, ""))
     if last is None or (last.is_complete and not _is_answered(session, last, is_explicit=is_explicit)):
         return False
     # What fails is asked again once all has ended, and belongs to the same round.
     is_asked_again = versions.automatic_again(session.store, last.study_version) is not None
-    if is_asked_again and due.is_under_way(session.lake_state, study):
+    if is_asked_again and due.is_under_way(session.open_state, study):
         return False
     from batchpond.run.stages import open_due
 
@@ -193,8 +193,9 @@ def _is_answered(session: Session, last: Rounds, *, is_explicit: bool) -> bool:
     They come in batches of its own or, where it does not ask all its requests itself, in any; one that nobody has
     submitted waits for that.
     """
-    settled = {attempt.intent.study for attempt in session.lake_state.settled_since(last.ord)}
-    approval = session.lake_state.approvals.get(last.study)
+    settled = session.open_state.settled_since(last.ord)
+    settled |= {study for study, at in session.archive.settled.items() if at > last.ord}
+    approval = session.open_state.approvals.get(last.study)
     if last.study in settled or is_explicit:
         return bool(settled)
     return bool(settled) and approval is not None and not due.asks_all_itself(session, approval)
@@ -206,16 +207,16 @@ def _form_retries(session: Session, study: str, approval: Approval) -> None:
     Waiting for the end makes one further batch of what would otherwise be many small ones.
     """
     again = versions.automatic_again(session.store, approval.study_version)
-    if again is not None and not due.is_under_way(session.lake_state, study):
+    if again is not None and not due.is_under_way(session.open_state, study):
         due.form_shards(session, study, approval, again)
 
 
 def count_unsent(session: Session) -> int:
     """Return how many requests are approved and in no batch yet: whatever they wait for, they are not done."""
     n_unsent = 0
-    for study, approval in session.lake_state.approvals.items():
-        if approval.study_version == session.lake_state.current_versions.get(study):
-            for shard, latest in candidates(session.store, session.lake_state, study):
+    for study, approval in session.open_state.approvals.items():
+        if approval.study_version == session.open_state.current_versions.get(study):
+            for shard, latest in candidates(session.store, session.open_state, study):
                 is_free = latest is None or latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}
                 n_unsent += shard.n_requests if is_free and shard.mode is not Mode.LIVE else 0
     return n_unsent
@@ -224,7 +225,7 @@ def count_unsent(session: Session) -> int:
 def is_valid(session: Session, study: str, approval: Approval) -> bool:
     """Whether an approval is of the study's present plan and has not ended; says so where it matters."""
     now = session.store.clock.now()
-    current = session.lake_state.current_versions.get(study)
+    current = session.open_state.current_versions.get(study)
     if approval.study_version != current:
         if _has_unsent(session, study):
             session.note(
@@ -246,7 +247,7 @@ def is_valid(session: Session, study: str, approval: Approval) -> bool:
 def _has_unsent(session: Session, study: str) -> bool:
     """Whether shards of an earlier plan of the study were never sent."""
     return any(
-        session.lake_state.latest_attempt(shard.shard_id) is None for shard in session.lake_state.shards_of(study)
+        session.open_state.latest_attempt(shard.shard_id) is None for shard in session.open_state.shards_of(study)
     )
 
 
@@ -309,7 +310,7 @@ def _send_study(session: Session, study: str, approval: Approval, trigger: Trigg
     precedence = Precedence()
     budget: Budget | None = None
     settings = config.load(session.store.path)
-    due_now = list(candidates(session.store, session.lake_state, study))
+    due_now = list(candidates(session.store, session.open_state, study))
     for shard, latest in each(due_now, f"sending {study}", "batches", len(due_now)):
         if shard.mode is Mode.LIVE:
             session.n_live += shard.n_requests
@@ -395,7 +396,7 @@ def _lacks_credit(session: Session, client_name: str) -> bool:
         and attempt.client_name == client_name
         and attempt.rejection is not None
         and attempt.rejection.error_class is ErrorClass.BILLING
-        for attempt in session.lake_state.attempts.values()
+        for attempt in session.open_state.attempts.values()
     )
 
 
@@ -444,7 +445,7 @@ def _full_queue(session: Session, shard: Sharded, settings: config.Config) -> Ob
         return None
     waiting = [
         a.intent
-        for a in session.lake_state.attempts.values()
+        for a in session.open_state.attempts.values()
         if a.provider == provider and a.mode is Mode.BATCH and a.phase in _QUEUED_PHASES
     ]
     waiting_for_model = [intent for intent in waiting if intent.request_model == model]
@@ -470,7 +471,7 @@ def _over(limits: config.Limits, name: str, shard: Sharded, waiting: list[Intent
 
 def _is_any_unclear(session: Session, client_name: str) -> bool:
     """Whether a create is in doubt: at an opaque provider a second one could not be told from the first."""
-    return any(a.phase.is_unclear and a.client_name == client_name for a in session.lake_state.attempts.values())
+    return any(a.phase.is_unclear and a.client_name == client_name for a in session.open_state.attempts.values())
 
 
 @dataclass(slots=True)

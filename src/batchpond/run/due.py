@@ -367,7 +367,7 @@ def form_shards(session: Session, study: str, approval: Approval, again: Again |
     version = approval.study_version
     if again is None and asks_all_itself(session, approval):
         return
-    for shard_id in void_shards(session.lake_state, study, version):
+    for shard_id in void_shards(session.open_state, study, version):
         session.record(Voided(study=study, shard_id=shard_id))
     for new in new_shards(session.store, session.lake_state, study, version, approval.n_limit, again):
         session.record(new.event)
@@ -378,12 +378,12 @@ def form_shards(session: Session, study: str, approval: Approval, again: Again |
 def asks_all_itself(session: Session, approval: Approval) -> bool:
     """Whether the study's shards on record hold all that is approved; saves an idle pass the look at the plan."""
     study, version = approval.study, approval.study_version
-    n_sharded = 0
-    for event in session.lake_state.shards_of(study):
+    n_sharded = session.archive.asked.get(version, 0)
+    for event in session.open_state.shards_of(study):
         is_mine = (event.study_version, event.shard_kind) == (version, ShardKind.FIRST)
-        if is_mine and is_real(session.store, session.lake_state, event):
+        if is_mine and is_real(session.store, session.open_state, event):
             n_sharded += event.n_requests
-    last_round = session.lake_state.rounds.get(version)
+    last_round = session.open_state.rounds.get(version)
     found = last_round.n_requests if last_round else versions.study_column(session.store, version, "n_requests")
     n_wanted = _EVERYTHING if found is None else int(found)
     if approval.n_limit is None:

@@ -193,7 +193,7 @@ def resolve_unknowns(session: Session, only: Iterable[str] | None = None) -> Non
     """Look for every attempt in doubt, or for those named."""
     wanted = set(only) if only is not None else None
     doubtful: dict[str, list[Attempt]] = {}
-    for attempt in session.lake_state.attempts.values():
+    for attempt in session.open_state.attempts.values():
         if attempt.phase in UNCLEAR_PHASES and (wanted is None or attempt.attempt_id in wanted):
             doubtful.setdefault(attempt.client_name, []).append(attempt)
     for name, attempts in doubtful.items():
@@ -331,10 +331,10 @@ def _second(session: Session, duplicate: DuplicateRemote) -> Intent:
 
 def take_in_duplicates(session: Session) -> None:
     """Make second batches that an earlier version only told of attempts of their own."""
-    for event in list(session.log.events):
+    for event in list(session.log.recent):
         if isinstance(event, DuplicateRemote):
             second = _second(session, event)
-            if second.attempt_id not in session.lake_state.attempts:
+            if second.attempt_id not in session.open_state.attempts:
                 seen = Adopted(
                     attempt_id=second.attempt_id,
                     provider=event.provider,
@@ -347,7 +347,7 @@ def take_in_duplicates(session: Session) -> None:
 
 def tell_duplicates(session: Session) -> None:
     """Say of every second batch, until somebody says that it is known, what it may cost and what can be done."""
-    for attempt in session.lake_state.attempts.values():
+    for attempt in session.open_state.attempts.values():
         if not attempt.is_duplicate or attempt.is_known:
             continue
         first = session.attempt(attempt.sender_id)

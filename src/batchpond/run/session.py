@@ -22,6 +22,7 @@ from batchpond.errors import (
     PutOffError,
     UnreachableError,
 )
+from batchpond.lake.archive import Archive
 from batchpond.lake.attempts import Attempt, LakeState, fold
 from batchpond.lake.events import EventLog
 from batchpond.lake.records import Event, PutOff
@@ -174,7 +175,7 @@ class Session:
     store: Store
     providers: Providers
     log: EventLog
-    lake_state: LakeState
+    _state: LakeState
     on_note: Callable[[Note], None]
     rules: Rules
     notes: list[Note] = field(default_factory=list)
@@ -188,25 +189,50 @@ class Session:
     heads: dict[str, str | None] = field(default_factory=dict)
     listings: dict[str, Listing] = field(default_factory=dict)
     looked_at_s: dict[str, float] = field(default_factory=dict)
+    _is_whole: bool = True
 
     @classmethod
     def begin(cls, store: Store, providers: Providers, on_note: Callable[[Note], None] | None = None) -> Session:
         """Read the lake's events."""
         log = EventLog(store)
-        return cls(store, providers, log, fold(log.events), on_note or (lambda _: None), Rules(store))
+        state = fold(log.recent)
+        found = cls(store, providers, log, state, on_note or (lambda _: None), Rules(store, state.readers))
+        found._is_whole = log.is_whole
+        return found
+
+    @property
+    def open_state(self) -> LakeState:
+        """What the events amount to that are not archived: all that a pass may still have to do with."""
+        if self.log.is_whole and not self._is_whole:
+            self._state, self._is_whole = fold(self.log.events), True
+        return self._state
+
+    @property
+    def archive(self) -> Archive:
+        """What is told of the attempts that `open_state` lacks."""
+        return self.log.archive
+
+    @property
+    def lake_state(self) -> LakeState:
+        """What all events amount to; reads those that are archived."""
+        self.log.read_all()
+        return self.open_state
 
     def record(self, *events: Event) -> bool:
         """Append events and fold those that are new; returns whether any was."""
+        lake_state = self.open_state
         new = self.log.append(*events)
-        for event in new:
-            self.lake_state.add(event)
+        if lake_state is self.open_state:  # and not folded anew, with all events, just now
+            for event in new:
+                lake_state.add(event)
         return bool(new)
 
     def elect(self, name: str, event: Event) -> bool:
         """Record an event under a name that one process alone can win; whether this one won."""
+        lake_state = self.open_state
         if not self.log.append_as(name, event):
             return False
-        self.lake_state.add(self.log.events[-1])
+        lake_state.add(self.log.recent[-1])
         return True
 
     def scope(self, provider: BatchProvider) -> str:
@@ -218,7 +244,7 @@ class Session:
 
     def attempt(self, attempt_id: str) -> Attempt:
         """Return an attempt as it now stands."""
-        return self.lake_state.attempts[attempt_id]
+        return self.open_state.attempts.get(attempt_id) or self.lake_state.attempts[attempt_id]
 
     def note(
         self,
@@ -266,7 +292,7 @@ class Session:
 
     def keep_away(self) -> None:
         """Put out for this pass the providers that asked not to be called yet."""
-        for name, event in self.lake_state.put_off.items():
+        for name, event in self.open_state.put_off.items():
             if self.store.clock.now() < event.retry_at and not self.providers.is_out(name):
                 text = f"{name} asked not to be called before {event.retry_at:%Y-%m-%d %H:%M:%S} UTC"
                 self.providers.put_out(name, PutOffError(text, hint="`batchpond sync` goes on with it after that"))

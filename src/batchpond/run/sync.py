@@ -18,7 +18,6 @@ from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import (
     NOT_FOUND_AGE_MIN_S,
     NOT_FOUND_POLLS_MIN,
-    READ_PHASES,
     SETTLED_PHASES,
     Attempt,
     LakeState,
@@ -41,6 +40,7 @@ from batchpond.run.find import (
     take_in_duplicates,
     tell_duplicates,
 )
+from batchpond.run.rules import answered
 from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Session, Severity
 from batchpond.run.told import tell_concerns, tell_failures
 from batchpond.views.refresh import refresh
@@ -80,8 +80,8 @@ def sync_once(
         session = Session.begin(store, providers, on_note)
         failpoints.reach("Y0")
         session.keep_away()
-        n_known = len(session.log.events)
-        conflicts = _conflicts(session.lake_state)
+        n_known = session.log.last_ord
+        conflicts = _conflicts(session.open_state)
         take_in_duplicates(session)
         resolve_unknowns(session)
         finish_adoptions(session)
@@ -89,14 +89,14 @@ def sync_once(
         bring_in(session, poll_open(session))
         if submit_due:
             send_due(session)
-            resolve_unknowns(session, _just_sent(session.lake_state))
+            resolve_unknowns(session, _just_sent(session.open_state))
         account.tell_waiting(session)
         account.tell_strays(session)
         _tell_conflicts(session, conflicts)
         tell_duplicates(session)
         tell_failures(session, n_known)
         tell_concerns(session)
-        jsonl.sweep_payloads(store, _settled(session.lake_state))
+        jsonl.sweep_payloads(store, _settled(session.open_state))
         n_unsent = count_unsent(session)
         session.log.compact(lambda: refresh(store))
         session.log.keep()
@@ -104,8 +104,8 @@ def sync_once(
         refresh(store)
     return SyncReport(
         counts=session.counts,
-        n_pending=_count_remote(session.lake_state, PENDING_PHASES) + session.n_waiting,
-        n_attention=sum(attempt.needs_attention for attempt in session.lake_state.attempts.values()),
+        n_pending=_count_remote(session.open_state, PENDING_PHASES) + session.n_waiting,
+        n_attention=sum(attempt.needs_attention for attempt in session.open_state.attempts.values()),
         n_live=session.n_live,
         n_unsent=n_unsent,
         notes=tuple(session.notes),
@@ -120,7 +120,7 @@ def _conflicts(lake_state: LakeState) -> set[str]:
 
 def _tell_conflicts(session: Session, known: set[str]) -> None:
     """Say again, until somebody settles it, what an earlier pass found."""
-    for attempt_id in sorted(known & _conflicts(session.lake_state)):
+    for attempt_id in sorted(known & _conflicts(session.open_state)):
         attempt = session.attempt(attempt_id)
         session.note(
             Severity.WARNING,
@@ -132,12 +132,12 @@ def _tell_conflicts(session: Session, known: set[str]) -> None:
 
 def bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     """Collect what ended and read what is unread; without either, nothing of what reads answers is loaded."""
-    if _count(session.lake_state, frozenset({Phase.ENDED})):
+    if _count(session.open_state, frozenset({Phase.ENDED})):
         from batchpond.run.collect import collect_ended
 
         collect_ended(session, seen)
-    attempts = [a for a in session.lake_state.attempts.values() if a.phase in READ_PHASES and a.downloads]
-    if attempts and not session.rules.is_all_read(attempts):
+    attempts = answered(session.open_state)
+    if (attempts or session.archive.n_attempts) and not session.rules.is_all_read(attempts):
         from batchpond.run.collect import read_what_is_unread
 
         read_what_is_unread(session, attempts)
@@ -145,7 +145,7 @@ def bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
 
 def _take_in_live(session: Session) -> None:
     """Bring in what live calls left behind; what makes them is loaded only where there were any."""
-    if any(attempt.mode is Mode.LIVE for attempt in session.lake_state.attempts.values()):
+    if any(attempt.mode is Mode.LIVE for attempt in session.open_state.attempts.values()):
         from batchpond.run.live.seal import recover_all
 
         recover_all(session)
@@ -183,7 +183,7 @@ def poll_open(session: Session) -> dict[str, RemoteBatch]:
     """
     seen: dict[str, RemoteBatch] = {}
     by_client: dict[str, list[Attempt]] = {}
-    for attempt in session.lake_state.attempts.values():
+    for attempt in session.open_state.attempts.values():
         if (attempt.is_open or attempt.phase is Phase.MISSING_REMOTE) and attempt.mode is not Mode.LIVE:
             by_client.setdefault(attempt.client_name, []).append(attempt)
     for name, attempts in by_client.items():
@@ -194,7 +194,7 @@ def poll_open(session: Session) -> dict[str, RemoteBatch]:
 
 
 def _missing(session: Session, client_name: str) -> dict[str, Attempt]:
-    found = session.lake_state.attempts.values()
+    found = session.open_state.attempts.values()
     return {a.known_batch_id: a for a in found if a.phase is Phase.MISSING_REMOTE and a.client_name == client_name}
 
 
@@ -228,7 +228,7 @@ def _poll_listed(
 ) -> None:
     """Observe what the listing shows of the batches that are waited for, and take those out."""
     missing = _missing(session, client_name)
-    owners = _owners(session, client_name)
+    owners = _owners(session.open_state, client_name)
     with session.isolated(client_name, f"listing the batches at {client_name}"):
         for batch in _listed(provider, waiting):
             known = waiting.pop(batch.batch_id, None) or missing.get(batch.batch_id)
@@ -236,7 +236,7 @@ def _poll_listed(
                 seen[known.attempt_id] = batch
                 _observe(session, known, batch)
             else:
-                _check_unknown(session, batch, owners)
+                _check_unknown(session, client_name, batch, owners)
 
 
 def _ask(session: Session, provider: BatchProvider, attempt: Attempt, seen: dict[str, RemoteBatch]) -> None:
@@ -286,22 +286,24 @@ def _is_news(session: Session, attempt: Attempt, batch: RemoteBatch) -> bool:
     return session.store.clock.now() - last.occurred_at >= COUNTS_EVERY
 
 
-def _owners(session: Session, client_name: str) -> dict[str, str]:
+def _owners(lake_state: LakeState, client_name: str) -> dict[str, str]:
     """Return which attempts were sent under which token, and with which input file, from here or from a copy."""
-    mine = (a for a in session.lake_state.attempts.values() if a.client_name == client_name and not a.is_duplicate)
+    mine = (a for a in lake_state.attempts.values() if a.client_name == client_name and not a.is_duplicate)
     sent = [a for a in mine if a.n_sends or a.batch_id]
     marks = ((mark, a.attempt_id) for a in sent for mark in (a.intent.token, a.sent.file_id if a.sent else a.file_id))
     return {mark: attempt_id for mark, attempt_id in marks if mark}
 
 
-def _check_unknown(session: Session, batch: RemoteBatch, owners: dict[str, str]) -> None:
+def _check_unknown(session: Session, client_name: str, batch: RemoteBatch, owners: dict[str, str]) -> None:
     """A listed batch that was made for an attempt of ours, but that no attempt knows, was bought twice.
 
     Its token says so or, where batches carry none, the file that it was made of.
     """
-    if batch.batch_id in session.lake_state.batch_ids:
+    if batch.batch_id in session.open_state.batch_ids or batch.batch_id in session.archive.marks:
         return
     mark = batch.token or batch.input_file_id
+    if mark in session.archive.marks:
+        owners = _owners(session.lake_state, client_name)
     if mark is not None and mark in owners:
         attempt = session.attempt(owners[mark])
         if attempt.phase.is_unclear or attempt.batch_id == batch.batch_id:

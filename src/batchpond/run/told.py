@@ -6,7 +6,7 @@ All of it is read from the lake, so that a pass says what it brought in and `sta
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -14,10 +14,11 @@ from typing import Final
 
 from batchpond.errors import ExitCode
 from batchpond.lake import tables
+from batchpond.lake.archive import seconds_of
 from batchpond.lake.attempts import Attempt, LakeState, Phase
 from batchpond.lake.records import Counted
 from batchpond.lake.store import Store
-from batchpond.model import BatchState, ErrorClass, Mode
+from batchpond.model import ErrorClass, Mode
 from batchpond.providers import registry
 from batchpond.run import due
 from batchpond.run.session import Session, Severity
@@ -28,6 +29,7 @@ GRACE: Final = timedelta(hours=1)
 COUNTDOWN_SHARE: Final = 1 / 3
 _MESSAGE_CHARS: Final = 200
 _UNCOLLECTED_PHASES: Final = frozenset({Phase.ENDED, Phase.MISMATCH})
+_NO_PAST: Final[Mapping[str, Sequence[float]]] = MappingProxyType({})
 
 # What helps against each kind of failure; STUDY stands for the study.
 ADVICE: Final[Mapping[str, str]] = MappingProxyType(
@@ -94,13 +96,13 @@ def failures(store: Store, lake_state: LakeState, attempts: Collection[Attempt])
 
 
 def tell_failures(session: Session, since: int) -> None:
-    """Say how requests failed that the facts from that one on show to have ended: what a pass brought in."""
+    """Say how requests failed that the facts after that place show to have ended: what a pass brought in."""
     ended = {
         event.attempt_id
-        for event in session.log.events[since:]
-        if isinstance(event, Counted) and event.n_completed < event.n_requests
+        for event in session.log.recent
+        if event.ord > since and isinstance(event, Counted) and event.n_completed < event.n_requests
     }
-    for failure in failures(session.store, session.lake_state, [session.attempt(name) for name in sorted(ended)]):
+    for failure in failures(session.store, session.open_state, [session.attempt(name) for name in sorted(ended)]):
         session.note(Severity.WARNING, failure.text, hint=failure.hint)
 
 
@@ -115,34 +117,29 @@ class Concern:
 
 def tell_concerns(session: Session) -> None:
     """Say which batches are late and which results perish; each needs a person."""
-    for concern in concerns(session.lake_state, session.store.clock.now()):
+    for concern in concerns(session.open_state, session.store.clock.now(), session.archive.took_s):
         session.note(Severity.WARNING, concern.text, hint=concern.hint, exit_code=ExitCode.ATTENTION)
 
 
-def concerns(lake_state: LakeState, now: datetime) -> list[Concern]:
-    """Return the batches that are late, and those whose results will soon be deleted; pure."""
+def concerns(
+    lake_state: LakeState, now: datetime, archived_s: Mapping[str, Sequence[float]] = _NO_PAST
+) -> list[Concern]:
+    """Return the batches that are late, and those whose results will soon be deleted; pure.
+
+    `archived_s` has, by provider, how long the batches ran that the state lacks.
+    """
     remote = [a for a in lake_state.attempts.values() if a.mode is Mode.BATCH and a.created_at is not None]
-    usual = {name: _usual(mine) for name, mine in _by_provider(remote).items()}
+    waiting = {attempt.provider for attempt in remote if attempt.is_open}
+    usual = {name: _usual([a for a in remote if a.provider == name], archived_s.get(name, ())) for name in waiting}
     late = (_late(attempt, usual[attempt.provider], now) for attempt in remote if attempt.is_open)
     perishing = (_perishing(attempt, now) for attempt in remote if attempt.phase in _UNCOLLECTED_PHASES)
     return [concern for concern in (*late, *perishing) if concern is not None]
 
 
-def _by_provider(attempts: Collection[Attempt]) -> dict[str, list[Attempt]]:
-    found: dict[str, list[Attempt]] = {}
-    for attempt in attempts:
-        found.setdefault(attempt.provider, []).append(attempt)
-    return found
-
-
-def _usual(attempts: Collection[Attempt]) -> timedelta | None:
+def _usual(attempts: Collection[Attempt], archived_s: Sequence[float]) -> timedelta | None:
     """Return within which time nearly all of a provider's batches completed; None while there are too few."""
-    took = sorted(
-        attempt.status.occurred_at - attempt.created_at
-        for attempt in attempts
-        if attempt.state is BatchState.COMPLETED and attempt.status is not None and attempt.created_at is not None
-    )
-    return took[math.ceil(QUANTILE * len(took)) - 1] if len(took) >= HISTORY_MIN else None
+    took_s = sorted([*archived_s, *(seconds for seconds in map(seconds_of, attempts) if seconds is not None)])
+    return timedelta(seconds=took_s[math.ceil(QUANTILE * len(took_s)) - 1]) if len(took_s) >= HISTORY_MIN else None
 
 
 def _late(attempt: Attempt, usual: timedelta | None, now: datetime) -> Concern | None:

@@ -11,10 +11,11 @@ values are unparsed, all without a verdict. A confidence outside 0 to 1 is NULL 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from batchpond.model import Outcome, Response
-from batchpond.tasks import base, structured
+from batchpond.tasks import base, careful, structured
 from batchpond.tasks.base import Judgment, Rule, Text
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
@@ -75,6 +76,21 @@ class ComplianceRule(Rule):
         return base.read(
             response, lambda text: structured.read_objects(text, self.key, lambda found: _reading(found, self))
         )
+
+    def read_with_care(self, response: Response) -> Judgment:
+        """Return what a response says, in JSON or what is meant to be, if it is meant."""
+        keys = self.key, self.confidence_key, self.explanation_key
+        reader = partial(_reading, rule=self)
+        return careful.read(response, lambda text: structured.read_with_care(text, keys, _bare, reader))
+
+
+_BARE: Final = {"1": True, "0": False, "compliant": True, "not compliant": False, "non-compliant": False}
+
+
+def _bare(value: object) -> object:
+    """Return a value without markup, and as true or false where it stands for that."""
+    text = f"{value:g}" if isinstance(value, float) else value
+    return _BARE.get(text := text.strip(" *_`'\"!.").casefold(), text) if isinstance(text, str) else text
 
 
 def _reading(found: structured.Object, rule: ComplianceRule) -> Judgment:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response
-from batchpond.tasks import base, structured
+from batchpond.tasks import base, careful, structured
 from batchpond.tasks.base import Judgment, Number, Rule, Text, bare_number
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
@@ -86,6 +86,32 @@ class LikertRule(Rule):
             return base.read(response, lambda text: structured.read_objects(text, self.key, reader))
         lines = base.whole_lines(response)
         return base.read(response, lambda text: base.agreed(_line_readings(lines(text), self)))
+
+    def read_with_care(self, response: Response) -> Judgment:
+        """Return what a response says, in JSON or what is meant to be or on a line, if it is meant."""
+        if self.form != "json":
+            return careful.read(response, lambda text: _line_with_care(careful.plain(text), self))
+        keys, reader = (self.key, self.explanation_key), partial(_reading, rule=self)
+        return careful.read(response, lambda text: structured.read_with_care(text, keys, _bare, reader))
+
+
+_NUMBERS: Final = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_WITH_DIGIT: Final = re.compile(r"^[^\n]*\d[^\n]*", re.MULTILINE)
+_WITH_WORDS: Final = re.compile(r"([+-]?\d[\d./ ]{0,20}?)\s*[-\u2013\u2014:,.(]\s*[^\W\d]\D*")
+
+
+def _bare(value: object) -> object:
+    """Return a rating written with words or markup as the number in it, where it has but one."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip().strip("*_`'\"()[]!.").casefold()
+    with_words = _WITH_WORDS.fullmatch(text)
+    return str(_NUMBERS.index(text)) if text in _NUMBERS else with_words[1] if with_words else text
+
+
+def _line_with_care(text: str, rule: LikertRule) -> Judgment | None:
+    places = [careful.Found(match[0], *match.span()) for match in _WITH_DIGIT.finditer(text)]
+    return careful.meant(text, [(one, place) for place in places for one in _line_readings([place.words], rule)])
 
 
 def _reading(found: structured.Object, rule: LikertRule) -> Judgment:

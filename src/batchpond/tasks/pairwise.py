@@ -19,7 +19,7 @@ from msgspec import Meta
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, Verdict
-from batchpond.tasks import base
+from batchpond.tasks import base, careful
 from batchpond.tasks.base import Judgment, Rule
 from batchpond.tasks.templates import PAIRWISE_PLACEHOLDERS, Placeholders
 
@@ -65,6 +65,22 @@ class PairwiseRule(Rule):
         """Return what a response says; total: any response gives a judgment."""
         return base.read(response, lambda text: _answer(text, self))
 
+    def read_with_care(self, response: Response) -> Judgment:
+        """Return what a response says, whatever the form in its tag, if it is meant."""
+        return careful.read(response, lambda text: _answer_with_care(careful.plain(text), self))
+
+    @cached_property
+    def bare(self) -> dict[str, Judgment]:
+        """What each word means, by its letters and digits, and by the one sign that tells it from the other.
+
+        Nothing where only other signs tell them apart.
+        """
+        words = careful.bare(self.first), careful.bare(self.second)
+        if not all(words) or words[0] == words[1]:
+            return {}
+        signs = [word[-1] for word in words] if words[0][:-1] == words[1][:-1] else []
+        return dict(zip((*words, *signs), _DECIDED * 2, strict=False))
+
     @cached_property
     def patterns(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
         """What finds the first and the second answer in a text."""
@@ -91,6 +107,22 @@ class PairwiseRule(Rule):
         """Return the rule as `studies.parsers` keeps it."""
         answers = {"answer_first": self.answer_first, "answer_second": self.answer_second}
         return {"task": TASK, **answers, **self._fields()}
+
+
+_DECIDED: Final = Judgment(Verdict.FIRST, Outcome.DECIDED), Judgment(Verdict.SECOND, Outcome.DECIDED)
+_UNPARSED: Final = Judgment(None, Outcome.UNPARSED)
+
+
+def _answer_with_care(text: str, rule: PairwiseRule) -> Judgment | None:
+    if rule.suffix.strip() and rule.bare:
+        tags = careful.tags(text, rule.prefix, rule.suffix)
+        readings = [(rule.bare.get(careful.bare(tag.words), _UNPARSED), tag) for tag in tags]
+    else:
+        places = [
+            (one, match) for one, known in zip(_DECIDED, rule.patterns, strict=True) for match in known.finditer(text)
+        ]
+        readings = [(one, careful.Found(match[0], *match.span())) for one, match in places]
+    return careful.meant(text, readings)
 
 
 def _answer(text: str, rule: PairwiseRule) -> Judgment | None:

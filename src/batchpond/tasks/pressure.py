@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response
-from batchpond.tasks import base, structured
+from batchpond.tasks import base, careful, structured
 from batchpond.tasks.base import Judgment, Number, Rule, Text, Texts
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
@@ -111,6 +111,26 @@ class PressureRule(Rule):
     def read(self, response: Response) -> Judgment:
         """Return what a response says; total: any response gives a judgment."""
         return base.read(response, partial(_answer, rule=self))
+
+    def read_with_care(self, response: Response) -> Judgment:
+        """Return what a response says, whatever the form of its tag or JSON, if it is meant."""
+        return careful.read(response, partial(_answer_with_care, rule=self))
+
+
+def _answer_with_care(text: str, rule: PressureRule) -> Judgment | None:
+    shown = careful.plain(text)
+    tags = careful.tags(shown, rule.prefix, rule.suffix)
+    reason = shown[: tags[0].start][-base.EXPLANATION_MAX_CHARS :] if tags else None
+    tagged = careful.meant(shown, [(_labelled(_bare(tag.words, rule), rule, reason), tag) for tag in tags])
+    keys, reader = (rule.key, rule.explanation_key), partial(_reading, rule=rule)
+    written = structured.read_with_care(text, keys, partial(_bare, rule=rule), reader)
+    return base.agreed([found for found in (tagged, written) if found is not None])
+
+
+def _bare(value: object, rule: PressureRule) -> object:
+    """Return the label that some words are, their form aside, or the words."""
+    words = careful.bare(value) if isinstance(value, str) else ""
+    return next((label for label in rule.labels if careful.bare(label) == words), value)
 
 
 def _answer(text: str, rule: PressureRule) -> Judgment | None:

@@ -17,8 +17,8 @@ from typing import ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, Verdict
-from batchpond.tasks import base
-from batchpond.tasks.base import Judgment, Rule, Text, answers, bare_words
+from batchpond.tasks import base, careful
+from batchpond.tasks.base import Judgment, Rule, Text, bare_words
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "ranking"
@@ -88,9 +88,43 @@ class RankingRule(Rule):
         lines = base.whole_lines(response)
         return base.read(response, lambda text: _answer(lines(text), self))
 
+    def read_with_care(self, response: Response) -> Judgment:
+        """Return what a response says, also with other words on the line, if it is meant."""
+        return careful.read(response, lambda text: _answer_with_care(careful.plain(text), self))
+
+    @cached_property
+    def words(self) -> dict[str, Judgment]:
+        """What each word means, by its small letters, others that mean the same included."""
+        also = {word: _READINGS[name] for name, words in _ALSO.items() for word in words}
+        return also | {getattr(self, name).strip().casefold(): reading for name, reading in _READINGS.items()}
+
+    @cached_property
+    def lines(self) -> re.Pattern[str]:
+        """What finds an answer in a text whose markup is blank, and what follows it on its line."""
+        word = "|".join(re.escape(word) for word in sorted(self.words, key=len, reverse=True))
+        noun = r"(?:(?:model|response|output|assistant)[\s_-]{0,3})?\(?"
+        no_other = rf"(?!\W*(?:(?:or|and|if|unless|vs|not|is)(?!\w)|(?:{word})(?!\w)))"
+        start = rf"(?<!\w){careful.loose(self.prefix.strip())}\s{{0,20}}{noun}(?P<word>{word})(?!\w)"
+        return re.compile(rf"{start}(?P<rest>{no_other}[^\n]{{0,{_REST_CHARS}}})", re.IGNORECASE)
+
+
+_REST_CHARS: Final = 1_000
+_SIGNS: Final = dict.fromkeys(map(ord, "*_`#\"'{}[]<>$|\u201c\u201d\u2018\u2019\u00ab\u00bb\u3000"), " ")
+_BLANK: Final = _SIGNS | {0xFF1A: ":"}
+_ALSO: Final = {"tie": ("tie", "both equal"), "not_applicable": ("na", "not applicable")}
+_IS_REST: Final = re.compile(r"\s*(?:[.!)]*\s*|\s/\w+\s*|(?:[-\u2013\u2014:;,.(]|because\b|since\b).*)")
+
+
+def _answer_with_care(text: str, rule: RankingRule) -> Judgment | None:
+    own = set(rule.prefix + "".join(rule.answer(name) for name in _READINGS))
+    blank = {sign: other for sign, other in _BLANK.items() if chr(sign) not in own}
+    found = [match for match in rule.lines.finditer(text.translate(blank)) if _IS_REST.fullmatch(match["rest"])]
+    places = [careful.Found(match["word"], match.start(), match.end("word")) for match in found]
+    return careful.meant(text, [(rule.words[place.words.casefold()], place) for place in places])
+
 
 def _answer(lines: list[str], rule: RankingRule) -> Judgment | None:
-    found = answers(lines, rule.bare)
+    found = rule.bare.keys() & {bare_words(line) for line in lines}
     if len(found) > 1:
         return Judgment(None, Outcome.AMBIGUOUS)
     return rule.bare[found.pop()] if found else None

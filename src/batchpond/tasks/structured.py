@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome
+from batchpond.tasks import careful
 from batchpond.tasks.base import Judgment, agreed
 
 CONFLICT: Final = object()
@@ -110,6 +111,45 @@ def read_objects(text: str, key: str, reader: Callable[[Object], Judgment]) -> J
             for found in holders(text, key)
         ]
     )
+
+
+_QUOTES: Final = "\"'\u201c\u201d\u00ab\u00bb"
+_CONSTANTS: Final[dict[str, object]] = {"true": True, "false": False, "null": None, "none": None}
+
+
+def _values(text: str, key: str) -> list[tuple[object, int, int]]:
+    """Return the values that a key has in a plain text that is no JSON, such as a Python dict, with their places."""
+    value = (
+        r"[\"\u201c\u00ab](?P<two>[^\"\u201d\u00bb\n]{0,200})[\"\u201d\u00bb]"
+        r"|'(?P<one>[^'\n]{0,200})'|(?P<bare>[\w.+/-]{1,60})"
+    )
+    pattern = rf"(?:^|[{{,\[{_QUOTES}])\s{{0,20}}{re.escape(key.strip())}[{_QUOTES}]?\s{{0,20}}:\s{{0,20}}(?:{value})"
+    found = re.finditer(rf"{pattern}(?=\s{{0,20}}(?:[,;}}\])`\n{_QUOTES}]|\Z))", text, re.IGNORECASE | re.MULTILINE)
+    return [
+        (_CONSTANTS.get((match["bare"] or "").casefold(), match[match.lastgroup or 0]), *match.span())
+        for match in found
+    ]
+
+
+def read_with_care(
+    text: str, keys: Sequence[str], bare: Callable[[object], object], reader: Callable[[Object], Judgment]
+) -> Judgment | None:
+    """Return what `read_objects` does of the first of the keys, also of what is no JSON but names it, if it is meant.
+
+    `bare` takes the form off its value; the other keys are those that `reader` looks at.
+    """
+    key, *others = map(fold, keys)
+    shown = careful.plain(text)
+
+    def read_bare(found: Object) -> Judgment:
+        return reader({**found, key: bare(found[key])})
+
+    found, start, end = read_objects(text, key, read_bare), shown.find("{"), shown.rfind("}") + 1
+    if found is None and (values := _values(shown, key)):
+        rest = {other: value for other in others for value, _, _ in _values(shown, other)}
+        found = agreed([read_bare({**rest, key: value}) for value, _, _ in values])
+        start, end = start if start >= 0 else values[0][1], max(end, values[-1][2])
+    return None if found is None else careful.meant(shown, [(found, careful.Found("", start, end))])
 
 
 def check_keys(where: str, *keys: str) -> None:

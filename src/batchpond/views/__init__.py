@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from batchpond.views.database import (
         TABLE_STAGE,
-        BadFile,
         ViewInfo,
         bad_files,
         build,
-        check_file,
         columns,
         connect,
         ddl,
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from batchpond.views.expressions import evaluate, why_not
     from batchpond.views.refresh import fingerprint
     from batchpond.views.sandbox import run_query, shown_query, stream_query
+    from batchpond.views.sound import BadFile, check_file
 
 __all__ = [
     "TABLE_STAGE",
@@ -53,6 +52,7 @@ _HOMES: Final = {
     **dict.fromkeys(("evaluate", "why_not"), "expressions"),
     "fingerprint": "refresh",
     **dict.fromkeys(("run_query", "shown_query", "stream_query"), "sandbox"),
+    **dict.fromkeys(("BadFile", "check_file"), "sound"),
 }
 
 

@@ -13,23 +13,24 @@ import functools
 import os
 import stat
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import duckdb
+import orjson
 
 from batchpond.clock import random_hex
 from batchpond.errors import LakeError
-from batchpond.lake import disk, manifest
-from batchpond.lake.manifest import Damage
+from batchpond.lake import disk
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, TMP, held
-from batchpond.lake.tables import lacks_later, literal, quoted
+from batchpond.lake.tables import literal, quoted
 from batchpond.views import refresh
 from batchpond.views.refresh import Files, Script, fingerprint, names, views_digest
+from batchpond.views.sound import BadFile, Good, Sound, first_line, sorted_out
 
 AS_TABLES: Final = ("studies_current", "attempts")  # a row per study or attempt, never one per request
 
@@ -112,9 +113,6 @@ def _tables_read(script: Script) -> frozenset[str]:
     return frozenset(found)
 
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 FILES_MAX: Final = 8
 _SIZE_MAX_BYTES: Final = 64 << 20
 _PREFIX: Final = "lens-"
@@ -167,26 +165,13 @@ _TYPES: Final = {
 _INFO = """
 CREATE TABLE lens_info (fingerprint VARCHAR, n_files BIGINT, views_digest VARCHAR, duckdb_version VARCHAR);
 CREATE TABLE lens_files (table_name VARCHAR, path VARCHAR, problem VARCHAR);
+CREATE TABLE lens_sound (content VARCHAR);
 """
 # Where the lake's files are: what `SET VARIABLE lake` says, and without it the folder of the database that is open,
 # which is its temp_directory's unless somebody set that. So a lens reads the lake that it lies in, wherever that is.
 # (DuckDB makes that name by adding `.tmp` to the database's: at its end, or before a question mark in it.)
 _STANDS = "coalesce(getvariable('lake'), parse_dirpath(replace(current_setting('temp_directory'), '.tmp?', '?')))"
 _BAD = "SELECT table_name, path, problem FROM lens_files WHERE problem IS NOT NULL ORDER BY path"
-
-
-@dataclass(frozen=True, slots=True)
-class BadFile:
-    """A published file that the views leave out because it cannot be read."""
-
-    table: str
-    path: Path
-    problem: str
-
-    def damage(self, lake_path: Path) -> Damage:
-        """Return it as the lake's own words for what is not as it was published."""
-        (name,) = names(lake_path, [self.path])
-        return Damage(name, self.problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,13 +196,13 @@ def build(lake_path: Path, files: Files) -> list[BadFile]:
     The caller holds the lake's lock, and asks `is_current` first where nothing may have changed.
     One unreadable file costs its own rows and nothing else; a derived one is dropped, for a pass makes it again.
     """
-    good, bad = _sorted_out(lake_path, files)
+    good, bad = sorted_out(lake_path, files, _known_sound(lake_path))
     info = _info(lake_path, files, good)
     try:
         _put_in_place(lake_path, _remade_of(_bases(lake_path / LENS), lake_path, info, good, bad))
     except (duckdb.Error, OSError) as error:
         raise LakeError(
-            f"the views of {lake_path} could not be written: {_first_line(error)}",
+            f"the views of {lake_path} could not be written: {first_line(error)}",
             hint="check free space; the Parquet files are intact and `batchpond doctor --fix` writes the views again",
         ) from error
     for file in bad:
@@ -237,30 +222,9 @@ def _left_out(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> list[Ba
     return [BadFile(table, lake_path / name, problem) for table, name, problem in rows]
 
 
-def check_file(table: str, path: Path) -> str | None:
-    """Return why a table's file cannot be read, judged by its footer; None when it can."""
-    import pyarrow as pa  # takes longer than all else that a reader does who finds its lens in place
-
-    try:
-        schema = _schema(path)
-    except (pa.ArrowException, OSError) as error:
-        return f"not a readable Parquet file: {_first_line(error)}"
-    wanted, written = TABLES[table], schema.remove_metadata()
-    kept = [field for field in wanted.schema if field.name in written.names or field.name not in wanted.later]
-    if not written.equals(pa.schema(kept)):
-        return f"its columns are not those of table {table}"
-    return None
-
-
-def _schema(path: Path) -> pa.Schema:
-    import pyarrow.parquet as pq
-
-    return pq.read_schema(path)
-
-
 def ddl(lake_path: Path, files: Files) -> str:
     """Return the whole lens as one SQL script that plain DuckDB runs."""
-    good, _ = _sorted_out(lake_path, files)
+    good, _ = sorted_out(lake_path, files, {})
     head = "-- Views over a lake, which stands here: run in an empty DuckDB, or `.read` this file.\n"
     return "\n".join(
         [head + _set_lake(lake_path), *_table_views(lake_path, good), *(script.text for script in refresh.scripts())]
@@ -289,7 +253,7 @@ def _opened(lake_path: Path, memory_limit: str) -> duckdb.DuckDBPyConnection:
     except duckdb.Error as error:
         connection.close()
         raise LakeError(
-            f"the views of {lake_path} could not be opened: {_first_line(error)}", hint="run `batchpond doctor`"
+            f"the views of {lake_path} could not be opened: {first_line(error)}", hint="run `batchpond doctor`"
         ) from error
     return connection
 
@@ -340,7 +304,7 @@ def _attach(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> bool:
 
 def _attach_own(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> None:
     files = listed(lake_path)
-    good, bad = _sorted_out(lake_path, files)
+    good, bad = sorted_out(lake_path, files, {})
     content = _remade_of(_unfilled(), lake_path, _info(lake_path, files, good), good, bad)
     with _scratch() as path:
         path.write_bytes(content)
@@ -354,34 +318,29 @@ def _recorded(lens_path: Path) -> _Info | None:
     if not lens_path.is_file():
         return None
     seen = lens_path.stat()
-    return _read_info(os.fspath(lens_path), (seen.st_ino, seen.st_size, seen.st_mtime_ns))
+    rows = _read_lens(os.fspath(lens_path), (seen.st_ino, seen.st_size, seen.st_mtime_ns), "lens_info")
+    return _Info(*rows[0]) if len(rows) == 1 and len(rows[0]) == len(fields(_Info)) else None
+
+
+def _known_sound(lake_path: Path) -> dict[str, Sound]:
+    """Return how the files stood that the lens on disk shows, for a lens of the present views."""
+    info = _recorded(lake_path / LENS)
+    if info is None or info.views_digest != views_digest():
+        return {}
+    seen = (lake_path / LENS).stat()
+    ((content,),) = _read_lens(os.fspath(lake_path / LENS), (seen.st_ino, seen.st_size, seen.st_mtime_ns), "lens_sound")
+    return {name: Sound(*stood) for name, stood in orjson.loads(content).items()}
 
 
 @functools.lru_cache(maxsize=8)
-def _read_info(lens_path: str, _seen: tuple[int, int, int]) -> _Info | None:
+def _read_lens(lens_path: str, _seen: tuple[int, int, int], table: str) -> list[tuple[Any, ...]]:
     # A lens is replaced, never changed, and a pass looks at the same one twice.
     try:
         with duckdb.connect(":memory:", config={"threads": 1}) as connection:
             connection.execute(f"ATTACH {literal(lens_path)} AS {CATALOG} (READ_ONLY)")
-            rows = connection.execute(f"SELECT * FROM {CATALOG}.lens_info").fetchall()
+            return connection.execute(f"SELECT * FROM {CATALOG}.{table}").fetchall()
     except duckdb.Error:
-        return None
-    return _Info(*rows[0]) if len(rows) == 1 and len(rows[0]) == len(fields(_Info)) else None
-
-
-def _sorted_out(lake_path: Path, files: Files) -> tuple[dict[str, list[Path]], list[BadFile]]:
-    good: dict[str, list[Path]] = {}
-    gone = manifest.missing(Path(os.path.abspath(lake_path)))
-    bad = [BadFile(name.partition("/")[0], lake_path / name, manifest.GONE) for name in gone]
-    for name in TABLES:
-        good[name] = []
-        for path in files.get(name, ()):
-            problem = check_file(name, path)
-            if problem is None:
-                good[name].append(path)
-            else:
-                bad.append(BadFile(name, path, problem))
-    return good, bad
+        return []
 
 
 def _put_in_place(lake_path: Path, content: bytes) -> None:
@@ -395,7 +354,7 @@ def _put_in_place(lake_path: Path, content: bytes) -> None:
     (lake_path / f"{LENS}.wal").unlink(missing_ok=True)
 
 
-def _remade_of(bases: Iterator[bytes], lake_path: Path, info: _Info, good: Files, bad: Sequence[BadFile]) -> bytes:
+def _remade_of(bases: Iterator[bytes], lake_path: Path, info: _Info, good: Good, bad: Sequence[BadFile]) -> bytes:
     """Return a lens made from the first base that is sound; raises what the last one failed with."""
     failure: duckdb.Error | OSError = OSError("no base")
     for base in bases:
@@ -406,7 +365,7 @@ def _remade_of(bases: Iterator[bytes], lake_path: Path, info: _Info, good: Files
     raise failure
 
 
-def _remade(base: bytes, lake_path: Path, info: _Info, good: Files, bad: Sequence[BadFile]) -> bytes:
+def _remade(base: bytes, lake_path: Path, info: _Info, good: Good, bad: Sequence[BadFile]) -> bytes:
     """Return a lens made from one with the same views, because making those costs most of a second."""
     with _scratch() as path:
         path.write_bytes(base)
@@ -419,8 +378,8 @@ def _remade(base: bytes, lake_path: Path, info: _Info, good: Files, bad: Sequenc
             for name in changed:
                 connection.execute(_table_view(lake_path, name, good[name]))
             as_tables(connection, changed)
-            connection.execute("DELETE FROM lens_info")
-            connection.execute("DELETE FROM lens_files")
+            for table in ("lens_info", "lens_files", "lens_sound"):
+                connection.execute(f"DELETE FROM {table}")
             _record(connection, lake_path, info, good, bad)
             _finish(connection)
         return path.read_bytes()
@@ -485,29 +444,32 @@ def _create(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(_INFO)
 
 
-def _info(lake_path: Path, files: Files, good: Files) -> _Info:
+def _info(lake_path: Path, files: Files, good: Good) -> _Info:
     n_files = sum(map(len, good.values()))
     return _Info(fingerprint(lake_path, files), n_files, views_digest(), duckdb.__version__)
 
 
 def _record(
-    connection: duckdb.DuckDBPyConnection, lake_path: Path, info: _Info, good: Files, bad: Sequence[BadFile]
+    connection: duckdb.DuckDBPyConnection, lake_path: Path, info: _Info, good: Good, bad: Sequence[BadFile]
 ) -> None:
     connection.execute("INSERT INTO lens_info VALUES (?, ?, ?, ?)", list(astuple(info)))
-    for table, paths in good.items():
-        shown = names(lake_path, paths)
+    sound: dict[str, list[int]] = {}
+    for table, found in good.items():
+        shown = names(lake_path, found)
         connection.execute("INSERT INTO lens_files SELECT ?, unnest(CAST(? AS VARCHAR[])), NULL", [table, shown])
+        sound |= dict(zip(shown, (list(found[path]) for path in sorted(found, key=os.fspath)), strict=True))
+    connection.execute("INSERT INTO lens_sound VALUES (?)", [orjson.dumps(sound).decode()])
     for file in bad:
         (name,) = names(lake_path, [file.path])
         connection.execute("INSERT INTO lens_files VALUES (?, ?, ?)", [file.table, name, file.problem])
 
 
-def _table_views(lake_path: Path, files: Files) -> Iterator[str]:
+def _table_views(lake_path: Path, files: Good) -> Iterator[str]:
     for name in TABLES:
-        yield _table_view(lake_path, name, files.get(name, ()))
+        yield _table_view(lake_path, name, files.get(name, {}))
 
 
-def _table_view(lake_path: Path, name: str, files: Sequence[Path]) -> str:
+def _table_view(lake_path: Path, name: str, files: Mapping[Path, Sound]) -> str:
     table = TABLES[name]
     head = f"CREATE OR REPLACE VIEW {quoted(name)} AS\n"
     columns = ",\n".join(f"  CAST(NULL AS {_TYPES[kind]}) AS {quoted(column)}" for column, kind in table.columns)
@@ -516,17 +478,13 @@ def _table_view(lake_path: Path, name: str, files: Sequence[Path]) -> str:
         return f"{head}{nothing};\n"
     listing = ",\n".join(f"  {literal(path)}" for path in names(lake_path, files))
     paths = f"list_transform([\n{listing}\n], lambda f: {_STANDS} || '/' || f)"
-    if table.later and any(lacks_later(table, _schema(path)) for path in files):
+    if any(sound.is_older for sound in files.values()):
         options = "hive_partitioning = FALSE, union_by_name = TRUE"
         return f"{head}{nothing}\nUNION ALL BY NAME\nFROM read_parquet({paths}, {options});\n"
     columns = ",\n".join(
         f"  CAST({quoted(column)} AS {_TYPES[kind]}) AS {quoted(column)}" for column, kind in table.columns
     )
     return f"{head}SELECT\n{columns}\nFROM read_parquet({paths}, hive_partitioning = FALSE);\n"
-
-
-def _first_line(error: Exception | None) -> str:
-    return str(error).split("\n", 1)[0]
 
 
 TABLE_STAGE: Final = "lake"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -150,7 +150,7 @@ def _definers(found: Sequence[Script]) -> Mapping[str, Script]:
 
 Files = Mapping[str, Sequence[Path]]
 
-_LAYOUT = 3
+_LAYOUT = 5
 
 
 def fingerprint(lake_path: Path, files: Mapping[str, Sequence[str] | Sequence[Path]]) -> str:
@@ -162,10 +162,11 @@ def fingerprint(lake_path: Path, files: Mapping[str, Sequence[str] | Sequence[Pa
     return content.hexdigest()
 
 
-def names(lake_path: Path, paths: Sequence[str] | Sequence[Path]) -> list[str]:
+def names(lake_path: Path, paths: Iterable[str | Path]) -> list[str]:
     """Return the files of a lake as the lens has them, in order: by their paths inside the lake."""
     root = f"{os.path.abspath(lake_path)}/"
-    return sorted(os.path.abspath(path).removeprefix(root) for path in paths)
+    found = (path if path.startswith(root) else os.path.abspath(path) for path in map(str, paths))
+    return sorted(path.removeprefix(root) for path in found)
 
 
 @cache

@@ -23,6 +23,7 @@ from batchpond.plan.report import PlanReport
 from batchpond.run.adopt import Adoption
 from batchpond.run.live.run import LiveReport
 from batchpond.run.recover import RecoverReport
+from batchpond.run.reread import Readings
 from batchpond.run.resolve import CancelReport
 from batchpond.run.session import Counts
 from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
@@ -190,6 +191,7 @@ def shown() -> dict[str, set[str]]:
         "retry": set(submit.retry_document(RetryReport((), submitted))),
         "live": set(live.document(LiveReport((), 0, (), ExitCode.DONE))),
         "sync": set(sync.document(Counts(), synced)),
+        "reread": set(resolve.readings_document(Readings("s", 1, 2, 0, (), ()))),
         "tidy": set(cancel.tidy_document(TidyReport(0, 0, (), ExitCode.DONE))),
         "cancel": set(cancel.document(CancelReport((), (), ExitCode.DONE))),
         "resolve": set(resolve.document(Attempt(fact(Intent)))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from batchpond.errors import LakeError
 from batchpond.lake import events
 from batchpond.lake.events import MEMO, EventLog, read
 from batchpond.lake.records import Approval, Planned, Sent, Status, Unknown
-from batchpond.lake.store import Store
+from batchpond.lake.store import Store, read_rows
 from tests.rigs.clock import ManualClock
 from tests.rigs.events import fact
 
@@ -158,6 +159,32 @@ def test_what_another_process_published_meanwhile_is_not_kept_unread(store: Stor
     ours.append(fact(Planned, study="ours"))
     ours.keep()
     assert {event.study for event in EventLog(store).events} == {"theirs", "ours"}
+
+
+def test_what_was_published_since_is_all_that_is_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In order and each once; a merged file takes the place of what was kept."""
+    monkeypatch.setattr(events, "COMPACT_ABOVE_FILES", 5)
+    log = EventLog(store)
+    for number in range(4):
+        log.append(fact(Planned, study=f"s{number}"))
+    log.keep()
+    opened: list[Path] = []
+
+    def counted(path: Path) -> Any:
+        opened.append(path)
+        return read_rows(path)
+
+    monkeypatch.setattr(events, "read_rows", counted)
+    EventLog(store).append(fact(Planned, study="new"))
+    following = EventLog(store)
+    assert len(opened) == 1
+    assert following.events == read(store)
+    other = EventLog(store)
+    other.append(fact(Planned, study="newer"))
+    assert other.compact(lambda: None) is True
+    opened.clear()
+    assert EventLog(store).events == other.events
+    assert len(opened) == 1
 
 
 def test_a_pass_that_compacted_leaves_the_next_nothing_to_keep(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

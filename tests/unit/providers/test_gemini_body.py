@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import UsageError
+from batchpond.providers import registry
 from batchpond.providers.base import ModelSettings
-from batchpond.providers.gemini.body import FAMILIES, WORDS, build_body, caveats, endpoint_for, payload_line
+from batchpond.providers.gemini.body import FAMILIES, WORDS, build_body, caveats, payload_line
 
 GENERATE = "generateContent"
 
@@ -229,7 +230,7 @@ def test_what_cannot_work_is_refused_before_money_is_spent(case: ModelSettings) 
 
 def test_there_is_one_endpoint() -> None:
     """Whatever is wanted."""
-    assert endpoint_for("gemini-2.5-pro", True, 0.3) == GENERATE
+    assert registry.module("gemini").endpoint_for("gemini-2.5-pro", True, 0.3) == GENERATE
 
 
 def test_every_row_of_the_table_can_be_reached_and_says_where_it_is_from() -> None:

@@ -99,18 +99,17 @@ def test_an_acknowledgement_is_returned() -> None:
 @pytest.mark.parametrize(
     "act",
     [
-        drip(b"HTTP/1.1 200 OK\r\nX-A: ", b"a", 0.05, 3),
-        drip(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n", b" ", 0.05, 3),
+        drip(b"HTTP/1.1 200 OK\r\nX-A: ", b"a", 0.05, 60),
+        drip(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n", b" ", 0.05, 60),
     ],
     ids=["in the head", "in the body"],
 )
 def test_a_create_ends_at_its_total_deadline_though_bytes_keep_coming(act: object) -> None:
     """A byte now and then keeps a socket timeout from firing, not the deadline."""
     with hostile(act) as server:  # type: ignore[arg-type]
-        begun = time.monotonic()
         answer = client(server.url, SystemClock()).post_once("/batches", {}, deadline_s=0.4)
         assert isinstance(answer, Unclear)
-        assert time.monotonic() - begun < 1.5
+    assert server.n_left == 1
 
 
 def test_a_safe_call_is_repeated_for_named_reasons_on_the_clock() -> None:

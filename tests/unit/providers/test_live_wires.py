@@ -31,7 +31,7 @@ from batchpond_sim.host.server import PROVIDERS, Running, running
 from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import world_at
 from tests.rigs.clock import ManualClock
-from tests.rigs.hostile_server import HostileServer, drip, eof, hang, hostile, raw, reply, reset
+from tests.rigs.hostile_server import HostileServer, drip, eof, hang, hostile, raw, reply, reset, until_left
 from tests.rigs.http import CANARY, START
 
 CHAT = "/v1/chat/completions"
@@ -115,12 +115,11 @@ def test_what_is_not_whole_is_doubtful(act: Any) -> None:
 
 def test_a_silent_server_is_left_at_the_deadline() -> None:
     """The deadline is of the whole call, and a server that drips bytes does not stretch it."""
-    for act in (hang(1), drip(head(), b" ", 0.02, 1)):
+    for act in (until_left, drip(head(), b" ", 0.02, 60)):
         with hostile(act) as server:
-            began = time.monotonic()
             answer = ask(server, 0.4)
             assert isinstance(answer, Doubtful)
-            assert time.monotonic() - began < 0.9
+        assert server.n_left == 1
 
 
 def test_a_slow_answer_is_waited_for() -> None:
@@ -415,15 +414,15 @@ def test_a_call_that_gets_no_connection_in_time_was_never_sent() -> None:
 
 def test_each_thread_has_its_own_deadline() -> None:
     """A short call beside a long one: neither takes the other's time."""
-    with hostile(hang(0.7)) as server:
+    is_over = threading.Event()
+    with hostile(lambda _: is_over.wait(60)) as server:
         live = wire(server)
         with ThreadPoolExecutor(2) as pool:
-            began = time.monotonic()
-            long = pool.submit(live.ask, CHAT, "m", BODY, 3.0)
+            long = pool.submit(live.ask, CHAT, "m", BODY, 50.0)
             assert isinstance(pool.submit(live.ask, CHAT, "m", BODY, 0.2).result(), Doubtful)
-            assert time.monotonic() - began < 0.6
+            assert not long.done()
+            is_over.set()
             assert isinstance(long.result(), Doubtful)
-            assert time.monotonic() - began >= 0.6
         live.close()
 
 

@@ -8,13 +8,13 @@ import orjson
 import pytest
 
 from batchpond.errors import UsageError
+from batchpond.providers import registry
 from batchpond.providers.base import ModelSettings
 from batchpond.providers.together.body import (
     LINE_BYTES_MAX,
     accepted_thinking,
     build_body,
     caveats,
-    endpoint_for,
     payload_line,
 )
 
@@ -93,4 +93,4 @@ def test_a_line_that_together_would_not_read_is_refused() -> None:
 def test_the_user_is_told_which_models_are_no_cheaper() -> None:
     assert caveats(LLAMA) == ()
     assert "standard price" in caveats(OSS)[0]
-    assert endpoint_for(OSS, include_thoughts=True) == CHAT
+    assert registry.module("together").endpoint_for(OSS, True, None) == CHAT

@@ -33,7 +33,10 @@ def publish(store: Store, table: Table, name: str, rows: list[dict[str, object]]
 @settings(max_examples=20)
 @given(st.lists(st.one_of(PLANNED, SHARDED, ASKED), max_size=10))
 def test_rules_are_those_of_all_plans_whatever_was_kept_when(steps: list[tuple[str, object, object]]) -> None:
-    """Plans and shards come in any order, passes ask about some shards, and keep what they found or die before it."""
+    """Plans and shards come in any order, passes ask about some shards, and keep what they found or die before it.
+
+    A shard asks for what is planned by then.
+    """
     with tempfile.TemporaryDirectory() as folder:
         store = Store.init(Path(folder) / "lake")
         publish(store, STUDIES, "s", [{"study_version": "v", "parsers": json.dumps({name: {} for name in RULES})}])
@@ -48,13 +51,14 @@ def test_rules_are_those_of_all_plans_whatever_was_kept_when(steps: list[tuple[s
                 publish(store, PLAN, f"plan{number}", rows)
             elif what == "shard":
                 assert isinstance(which, frozenset)
-                shards[f"shard{number}"] = which
-                rows = [{"shard_id": f"shard{number}", "request_id": f"q{n}"} for n in sorted(which)]
+                asked_for = which & frozenset[int]().union(*(planned for _, planned in plans))
+                shards[f"shard{number}"] = asked_for
+                rows = [{"shard_id": f"shard{number}", "request_id": f"q{n}"} for n in sorted(asked_for)]
                 publish(store, SHARD_REQUESTS, f"p_provider=openai/shard{number}", rows)
             else:
                 assert isinstance(which, int)
                 asked = [fact(Sharded, shard_id=name, shard_kind=ShardKind.FIRST) for name in list(shards)[which:]]
-                rules = Rules(store)
+                rules = Rules(store, {})
                 found = rules.of(asked)
                 assert {name: {*of_shard} for name, of_shard in found.items()} == {
                     shard.shard_id: {rule for rule, planned in plans if planned & shards[shard.shard_id]}
@@ -73,12 +77,12 @@ def test_a_shards_rules_are_looked_up_once(tmp_path: Path) -> None:
     for n in range(9):
         publish(store, SHARD_REQUESTS, f"p_provider=openai/s{n}", [{"shard_id": f"s{n}", "request_id": f"q{n}"}])
         shards.append(fact(Sharded, shard_id=f"s{n}", shard_kind=ShardKind.FIRST))
-    first = Rules(store)
+    first = Rules(store, {})
     first.of(shards[:8])
     first.keep([], is_all_read=False)
     for n in range(8):
         store.final_path(SHARD_REQUESTS, f"p_provider=openai/s{n}").unlink()
-    found = Rules(store).of(shards)
+    found = Rules(store, {}).of(shards)
     assert [list(found[f"s{n}"]) for n in range(9)] == [[RULES[n % 2]] for n in range(9)]
     with tables.connect(store, [SHARD_REQUESTS.name]) as connection:
         assert connection.execute("SELECT count(*) FROM shard_requests").fetchall() == [(1,)]

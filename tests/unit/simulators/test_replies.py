@@ -54,9 +54,11 @@ def prompt(task: str, rule: Rule, template: str, **values: str) -> str:
 
 
 def judged(models: Models, task: str, template: str, **values: str) -> Judgment:
-    """Return what a task's rule reads from a simulated judge."""
+    """Return what a task's rule reads from a simulated judge, whichever reader reads it."""
     rule = RULES[task]
-    return rule.read(models.say(prompt(task, rule, template, **values)))
+    response = models.say(prompt(task, rule, template, **values))
+    assert rule.read_with_care(response) == rule.read(response), response.text
+    return rule.read(response)
 
 
 @pytest.mark.parametrize("task", ["ranking", "compliance", "likert", "pressure", "pairwise"])

@@ -1,54 +1,19 @@
 """SpecEval's parse rules beside ours, over one table: what both read alike, and what is read otherwise, and why.
 
-The original rules are written out here from their description: the regular expression of rankings, and for
-compliance a fenced block, else everything from the first brace to the last.
+The original rules are written out in `tests/rigs/seeds.py`: the regular expression of rankings, and for compliance a
+fenced block, else everything from the first brace to the last.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from batchpond.model import Outcome, Response, ResponseStatus
 from batchpond.tasks import compliance, likert, ranking
 from batchpond.tasks.base import Judgment
-
-_RANK: Final = re.compile(r"^Model:\s*(A|B|equal|N/A|unsure)\b", re.IGNORECASE | re.MULTILINE)
-_FENCED: Final = re.compile(r"```json\s*(.*?)```", re.DOTALL)
-FAILED: Final = (None, 0.5)
-
-
-def rank_of(text: str) -> int:
-    """Return SpecEval's rank: 1, -1, and 0 for a tie, N/A, unsure and everything else."""
-    found = _RANK.search(text)
-    return {"a": 1, "b": -1}.get(found[1].lower(), 0) if found else 0
-
-
-def compliance_of(text: str | None) -> tuple[bool | None, Any]:
-    """Return SpecEval's verdict and confidence; raises TypeError for no text, which ended its run."""
-    if text is None:
-        raise TypeError
-    fenced = _FENCED.search(text)
-    body = fenced[1] if fenced else text[text.find("{") : text.rfind("}") + 1]
-    try:
-        found = json.loads(body)
-    except json.JSONDecodeError:
-        return FAILED
-    value = found.get("compliant")
-    if isinstance(value, str):
-        value = {"true": True, "false": False}.get(value.lower())
-    return (value if isinstance(value, bool) else None), found.get("confidence", 0.5)
-
-
-def rating_of(text: str) -> Any:
-    """Return SpecEval's rating, 0 for every failure."""
-    try:
-        return json.loads(text[text.find("{") : text.rfind("}") + 1]).get("rating", 0)
-    except json.JSONDecodeError:
-        return 0
+from tests.rigs.seeds import FAILED, compliance_of, rank_of, rating_of
 
 
 def answered(text: str | None) -> Response:

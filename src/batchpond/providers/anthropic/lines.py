@@ -120,4 +120,4 @@ def _usage(usage: dict[str, Any]) -> Tokens:
     written = fields.count(usage.get("cache_creation_input_tokens"))
     total = None if fresh is None else fields.count(fresh + (written or 0) + (read or 0))
     reasoning = fields.count(fields.mapping(usage.get("output_tokens_details")).get("thinking_tokens"))
-    return Tokens(total, made, reasoning, read, written)
+    return total, made, reasoning, read, written

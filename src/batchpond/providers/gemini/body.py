@@ -88,11 +88,6 @@ def caveats(model: str) -> tuple[str, ...]:
     return (remark,) if remark else FAMILIES.caveats(model)
 
 
-def endpoint_for(model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG001
-    """Return the endpoint to use where a study names none: there is one."""
-    return GENERATE
-
-
 def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
     """Return the `request` of an input line; the model is no part of it.
 

@@ -13,7 +13,17 @@ from batchpond import fields
 from batchpond.model import ErrorClass, FileRole, Finish, Response
 from batchpond.providers.http.errors import ApiError, classify, read_error
 from batchpond.providers.shared import known
-from batchpond.providers.shared.lines import PARTS_MAX, Row, Tokens, answered, failed, load_row, success_of, unreadable
+from batchpond.providers.shared.lines import (
+    NO_TOKENS,
+    PARTS_MAX,
+    Row,
+    Tokens,
+    answered,
+    failed,
+    load_row,
+    success_of,
+    unreadable,
+)
 
 _RPC: Final = {int(code): tuple(row) for code, row in known.table("gemini", "rpc").items()}
 _WORDS: Final = {int(status): word for status, word in known.table("gemini", "words").items()}
@@ -120,13 +130,13 @@ def _usage(usage: object) -> Tokens:
     included, and what tools put into it; output is candidates and thoughts, which are counted apart.
     """
     if not isinstance(usage, dict) or not {"promptTokenCount", "totalTokenCount"} & usage.keys():
-        return Tokens()
+        return NO_TOKENS
     prompt = fields.count(usage.get("promptTokenCount"))
     tools = fields.count(usage.get("toolUsePromptTokenCount", 0))
     answer = fields.count(usage.get("candidatesTokenCount", 0))
     thoughts = fields.count(usage.get("thoughtsTokenCount", 0))
     cached = fields.count(usage.get("cachedContentTokenCount", 0))
-    return Tokens(_sum(prompt, tools), _sum(answer, thoughts), thoughts, cached)
+    return _sum(prompt, tools), _sum(answer, thoughts), thoughts, cached, None
 
 
 def _sum(a: int | None, b: int | None) -> int | None:

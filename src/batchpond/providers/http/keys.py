@@ -40,18 +40,13 @@ class Origin:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether this is an address of this machine."""
-        return is_loopback_host(self.host)
-
-
-def is_loopback_host(host: str) -> bool:
-    """Return whether a host name or address is this machine."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+        """Whether this is a name or an address of this machine."""
+        if self.host.lower() == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
 
 def origin_of(url: str) -> Origin | None:

@@ -19,7 +19,6 @@ from batchpond.providers.http.errors import ApiError
 from batchpond.providers.shared import known
 from batchpond.providers.shared.lines import (
     Row,
-    Tokens,
     add_parameters,
     answered,
     check_endpoint,
@@ -110,11 +109,6 @@ def _full(model: str) -> str:
 # --- bodies ---------------------------------------------------------------------------------------
 
 
-def endpoint_for(model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG001
-    """Return the endpoint to use where the study names none: there is one."""
-    return CHAT
-
-
 def accepted_thinking(model: str) -> tuple[str, ...]:
     """Return the thinking words for a model: levels for gpt-oss, which cannot be kept from thinking, else a switch."""
     return _LEVELS if _name(model).startswith("gpt-oss") else tuple(_SWITCH)
@@ -198,5 +192,7 @@ def read_answer(status_code: int, body: bytes) -> Response:
         return failed(Row(None, status_code), ApiError(broken, reason or None), ErrorClass.TRANSIENT)
     finish = _FINISH.get(reason, Finish.OTHER)
     texts = (fields.text(message.get("content")), fields.identifier(message.get("thinking")), None)
-    tokens = Tokens(fields.count(found.get("prompt_eval_count")), fields.count(found.get("eval_count")))
-    return without_thoughts(answered(Row(None, status_code), found.get("model"), reason, finish, texts, tokens))
+    given, made = fields.count(found.get("prompt_eval_count")), fields.count(found.get("eval_count"))
+    return without_thoughts(
+        answered(Row(None, status_code), found.get("model"), reason, finish, texts, (given, made, None, None, None))
+    )

@@ -124,9 +124,9 @@ class BatchClient(ProviderClient, BatchProvider):
             error_class = known.class_of(self.texts, error.message) or error_class
         return rejection(answer, error_class, self._clock.now(), error)
 
-    def scope_of(self, answer: Answer, batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
-        """Return the account that an answer came from, and the batches in it."""
-        return self.scope_in(answer.headers, self.descriptor.scope_headers)
+    def scope_of(self, headers: Mapping[str, str], batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
+        """Return the account that an answer with these headers came from, and the batches in it."""
+        return self.scope_in(headers, self.descriptor.scope_headers)
 
     def path_of(self, batch_id: str) -> str:
         """Return the path of a batch; raises ProviderError for what would address something else."""
@@ -176,7 +176,7 @@ class BatchClient(ProviderClient, BatchProvider):
         batch = self.read_batch(answer.json)
         if batch is None:
             return Unclear("the answer has no batch id")
-        return Created(batch, self.scope_of(answer, (batch,)))
+        return Created(batch, self.scope_of(answer.headers, (batch,)))
 
     def list_page(self, cursor: str | None) -> BatchPage:
         """Return one page of the account's batches, newest first.
@@ -212,7 +212,8 @@ class BatchClient(ProviderClient, BatchProvider):
 
     def check(self) -> str:
         """List one batch, which is free, and return the scope that the key belongs to."""
-        return self.scope_of(self._http.request_json("GET", self.batches_path, params={self.size_name: 1}), ())
+        answer = self._http.request_json("GET", self.batches_path, params={self.size_name: 1})
+        return self.scope_of(answer.headers, ())
 
 
 class FilesClient(BatchClient):

@@ -238,15 +238,9 @@ class Row(NamedTuple):
     request_id: str | None = None
 
 
-class Tokens(NamedTuple):
-    """The counts of an answer's tokens, as a Response has them."""
-
-    input: int | None = None
-    output: int | None = None
-    reasoning: int | None = None
-    cached: int | None = None
-    cache_write: int | None = None
-
+Tokens = tuple[int | None, int | None, int | None, int | None, int | None]
+"""The tokens of the input, the output, its reasoning, those read from a cache and those written to one."""
+NO_TOKENS: Final = (None, None, None, None, None)
 
 Texts = tuple[str | None, str | None, str | None]
 """The answer, the thoughts, and what the model says to refuse."""
@@ -435,14 +429,15 @@ def _gather(part: dict[str, Any], texts: list[str], refusals: list[str]) -> None
 def usage_of(usage: object) -> Tokens:
     """Return input, output, reasoning and cached tokens, in chat's or responses' spelling."""
     if not isinstance(usage, dict):
-        return Tokens()
+        return NO_TOKENS
     is_chat = "prompt_tokens" in usage or "completion_tokens" in usage
     given, made = ("prompt_tokens", "completion_tokens") if is_chat else ("input_tokens", "output_tokens")
-    return Tokens(
+    return (
         fields.count(usage.get(given)),
         fields.count(usage.get(made)),
         _detail(usage, f"{made}_details", "reasoning_tokens"),
         _cached(usage, given),
+        None,
     )
 
 

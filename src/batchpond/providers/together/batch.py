@@ -23,7 +23,7 @@ from batchpond.model import (
     RemoteBatch,
     RemoteFile,
 )
-from batchpond.providers.http.errors import AckRule, Answer
+from batchpond.providers.http.errors import AckRule
 from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import FilesClient, newest_named
 from batchpond.providers.shared.live import PLAIN_NAMES, LiveApi, Names, Per, RateNames
@@ -95,13 +95,9 @@ class Together(FilesClient):
 
     def check(self) -> str:
         """List the batches, which is free, and return the scope that the key belongs to, as far as they show it."""
-        return self._scope(self.list_page(None).batches)
+        return self.scope_of({}, self.list_page(None).batches)
 
-    def scope_of(self, answer: Answer, batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
-        """Return the scope as far as the batches show it."""
-        return self._scope(batches)
-
-    def _scope(self, batches: Sequence[RemoteBatch]) -> str:
+    def scope_of(self, headers: Mapping[str, str], batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
         """Return the scope: only batches say which organisation and project a key is of, and they must agree."""
         owners = {tuple(fields.text(batch.seen.get(name)) or "" for name in _OWNER) for batch in batches}
         owner = owners.pop() if len(owners) == 1 else ("", "")

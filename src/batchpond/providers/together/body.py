@@ -27,11 +27,6 @@ _ALWAYS_REASONS: Final = re.compile(r"(?i)openai/gpt-oss-")
 _RESERVED: Final = known.table("together", "reserved")
 
 
-def endpoint_for(model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG001
-    """Return the only endpoint that answers prompts."""
-    return CHAT
-
-
 def accepted_thinking(model: str) -> tuple[str, ...]:
     """Return the thinking words that can be sent to a model: an effort, or a switch where it can be turned off."""
     return _EFFORTS if _ALWAYS_REASONS.match(model) else (*_SWITCH, *_EFFORTS)

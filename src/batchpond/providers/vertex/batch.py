@@ -232,13 +232,10 @@ class Vertex(GoogleClient):
         """List one job and the bucket, which is free, and return the scope that the token belongs to."""
         self.page(None, {self.size_name: 1})
         self._storage.stat(self._input_uri("check"))
-        return self._scope()
+        return self.scope_of({}, ())
 
-    def scope_of(self, answer: Answer, batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
+    def scope_of(self, headers: Mapping[str, str], batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
         """Return project and location: nothing else tells one account from another."""
-        return self._scope()
-
-    def _scope(self) -> str:
         return f"{DESCRIPTOR.name}/{self.host}"
 
     def _input_uri(self, filename: str) -> str:

@@ -23,7 +23,6 @@ from batchpond.providers.gemini import body as gemini_body
 from batchpond.providers.shared.lines import on_one_line
 
 PUBLISHER: Final = "publishers/google/models/"
-endpoint_for: Final = gemini_body.endpoint_for
 _MODEL_PATH: Final = re.compile(r"(?:projects/[^/]+/locations/[^/]+/)?(?:publishers/[^/]+/)?models/[^/]+(?:@[^/]+)?")
 _FRACTIONS: Final = ("temperature", "topP", "topK", "presencePenalty", "frequencyPenalty")
 _ID_HEAD: Final = "k"

@@ -292,7 +292,7 @@ def recover_all(session: Session) -> None:
     The lake's lock is held. Where nothing is left, not even the lock is touched: whoever starts live calls
     at that moment finds it free.
     """
-    if not spool.attempts_with_segments(session.store) and not unsettled(session.lake_state):
+    if not spool.attempts_with_segments(session.store) and not unsettled(session.open_state):
         return
     try:
         with live_lock(session.store, "sync"):

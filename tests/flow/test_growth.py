@@ -1,0 +1,114 @@
+"""What a pass costs follows what is open: counts of what it reads, however much was settled before."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from batchpond.lake import archive, events
+from batchpond.lake.attempts import Phase, fold
+from batchpond.lake.events import EventLog, read
+from batchpond.lake.records import DuplicateRemote, Planned
+from batchpond.lake.store import is_merged
+from batchpond.run import sync
+from batchpond.run.session import Session
+from tests.rigs import schedules
+from tests.rigs.events import fact
+from tests.rigs.sim_study import Rig
+
+ARCHIVE_ABOVE = 2
+COMPACT_ABOVE = 6
+
+
+@pytest.fixture(autouse=True)
+def archived_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a lake does after hundreds of batches happens after a few."""
+    monkeypatch.setattr(archive, "ARCHIVE_ABOVE", ARCHIVE_ABOVE)
+    monkeypatch.setattr(events, "COMPACT_ABOVE_FILES", COMPACT_ABOVE)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> schedules.Undisturbed:
+    return schedules.Undisturbed(tmp_path_factory.mktemp("undisturbed"))
+
+
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_any_history_ends_as_an_undisturbed_run_though_what_is_settled_is_archived_at_once(
+    seed: int, tmp_path: Path, undisturbed: schedules.Undisturbed
+) -> None:
+    outcome = schedules.run(seed, tmp_path / str(seed), undisturbed)
+    assert not outcome.problems, f"seed {seed}\n{outcome}"
+
+
+def test_a_pass_reads_the_events_of_what_is_open_and_none_of_what_was_settled_before(tmp_path: Path) -> None:
+    """Nor do the facts in its memo grow; and all that is archived comes back where somebody asks for it."""
+    rig = Rig(tmp_path, max_requests=2, with_lens=False)
+    rig.plan()
+    rig.submit()
+    opened: list[Path] = []
+    read_files = events._read
+
+    def counted(paths: Any) -> Any:
+        opened.extend(paths)
+        return read_files(paths)
+
+    rig.sync()
+    with patch.object(events, "_read", counted):
+        n_pending = n_passes = 1
+        while n_pending:
+            rig.clock.advance(60)
+            n_pending, n_passes = rig.sync().n_pending, n_passes + 1
+            assert (opened, n_passes < 30) == ([], True)
+        before = rig.tree()
+        rig.sync()
+        assert (opened, rig.tree()) == ([], before)
+    log = EventLog(rig.store())
+    verified = [one for one in rig.attempts() if one.phase is Phase.VERIFIED]
+    n_open = len(fold(log.recent).attempts)
+    assert len(verified) == len(rig.attempts()) > 5 * ARCHIVE_ABOVE
+    assert (n_open <= ARCHIVE_ABOVE, log.archive.n_attempts) == (True, len(verified) - n_open)
+    assert log.events == read(rig.store())
+    assert fold(log.events) == rig.lake_state()
+
+
+def test_a_second_batch_of_an_archived_attempt_is_noticed_and_its_own_is_passed_over(tmp_path: Path) -> None:
+    """From then on the attempt is one of those that a pass reads about, until a person knows of it."""
+    rig = Rig(tmp_path, max_requests=2, with_lens=False)
+    rig.settle()
+    session = Session.begin(rig.store(), rig.providers())
+    first = next(one for one in rig.attempts() if one.batch_id in session.archive.marks)
+    assert first.attempt_id not in session.open_state.attempts
+    provider = session.providers.get(first.client_name)
+    (own,) = (batch for batch in provider.list_page(None).batches if batch.batch_id == first.batch_id)
+    sync._check_unknown(session, first.client_name, own, {})
+    assert (session.log.is_whole, session.log.recent[-1].kind == DuplicateRemote.kind) == (False, False)
+    second = dataclasses.replace(own, batch_id="batch_second")
+    sync._check_unknown(session, first.client_name, second, {})
+    assert session.attempt(first.attempt_id).duplicates[0].batch_id == "batch_second"
+    assert rig.sync().n_attention == 1
+    session = Session.begin(rig.store(), rig.providers())
+    assert session.log.is_whole is False
+    assert session.open_state.attempts[first.attempt_id].duplicates
+    assert {**rig.lake_state().attempts} == {**session.lake_state.attempts}
+
+
+def test_files_of_events_stay_few_and_each_event_stands_once(tmp_path: Path) -> None:
+    """Loose ones by the number from which on they are merged, merged ones by the logarithm of all that were written."""
+    rig = Rig(tmp_path, max_requests=2, with_lens=False)
+    store = rig.store()
+    log = EventLog(store)
+    n = 200
+    for number in range(n):
+        log.append(fact(Planned, study=f"s{number}", study_version="v"))
+        log.compact(lambda: None)
+        published = store.published("events")
+        assert sum(not is_merged(path) for path in published) <= COMPACT_ABOVE
+        assert sum(map(is_merged, published)) <= n.bit_length()
+    assert [event.ord for event in read(store)] == [event.ord for event in log.events]
+    assert len({event.event_id for event in log.events}) == n
+    rows = [row for path in store.published("events") for row in events.read_rows(Path(path)).column(0).to_pylist()]
+    assert len(rows) == len(set(rows)) == n
