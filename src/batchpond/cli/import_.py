@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +17,7 @@ from batchpond.errors import UsageError
 
 if TYPE_CHECKING:
     from batchpond.interop.foreign import Defaults, Doubt, Reader
-    from batchpond.interop.imports import ForeignReport, Tally
+    from batchpond.interop.imports import ForeignReport
 
 DEFAULT_COLUMNS = ("study", "template_id", "rubric_id", "provider", "request_model", "thinking")
 SHOWN_PLACES = 3
@@ -79,65 +81,55 @@ def foreign_options(function: _F) -> _F:
     return json_option(function)
 
 
-@pond_command(
+def _of_tool(name: str, *examples: str, says: str) -> click.Command:
+    """Return the command that imports the files and folders of the tool NAME, read by its module of `interop`."""
+
+    @pond_command(name, *examples)
+    @_source
+    @foreign_options
+    @pass_invocation
+    def imported(invocation: Invocation, /, paths: tuple[Path, ...], is_json: bool, **given: Any) -> None:
+        read: Reader = import_module(f"batchpond.interop.{name}").read
+        _import(invocation, read, paths, is_json=is_json, **given)
+
+    imported.help = inspect.cleandoc(says)
+    return imported
+
+
+pairwisellm = _of_tool(
     "pairwisellm",
     "batchpond import pairwisellm llm_multi_batch/",
     "batchpond import pairwisellm r.csv samples.csv --set template_id=test1",
-)
-@_source
-@foreign_options
-@pass_invocation
-def pairwisellm(invocation: Invocation, /, paths: tuple[Path, ...], is_json: bool, **given: Any) -> None:
-    """Import results, samples and registries of pairwiseLLM from files or folders.
+    says="""Import results, samples and registries of pairwiseLLM from files or folders.
 
     Read are results CSVs, jobs_registry.csv, batch outputs that no CSV was made of, tables
     with ID and text, and .txt files. The winner is read again from the text where it is there.
     Ids that were cut out of a custom_id need a table of samples where there is more than one
     way to cut; Gemini batch answers, which the package joins by row order, are left out.
-    """
-    from batchpond.interop.pairwisellm import read
-
-    _import(invocation, read, paths, is_json=is_json, **given)
-
-
-@pond_command(
+    """,
+)
+speceval = _of_tool(
     "speceval",
     "batchpond import speceval data/",
     "batchpond import speceval generations/ rankings/ --study policies",
-)
-@_source
-@foreign_options
-@pass_invocation
-def speceval(invocation: Invocation, /, paths: tuple[Path, ...], is_json: bool, **given: Any) -> None:
-    """Import specs, inputs, generations, rankings and compliance results of SpecEval.
+    says="""Import specs, inputs, generations, rankings and compliance results of SpecEval.
 
     Statements become rubrics; inputs and outputs become items. Rankings need the generations
     that they compared, in the same import or in the lake before: only they show whose output
     is whose. Rank 0 is read again from the judge's text.
-    """
-    from batchpond.interop.speceval import read
-
-    _import(invocation, read, paths, is_json=is_json, **given)
-
-
-@pond_command(
+    """,
+)
+sycobench = _of_tool(
     "sycobench",
     "batchpond import sycobench results/",
     "batchpond import sycobench gpt-5-nano.json scored.csv --study syco",
-)
-@_source
-@foreign_options
-@pass_invocation
-def sycobench(invocation: Invocation, /, paths: tuple[Path, ...], is_json: bool, **given: Any) -> None:
-    """Import conversations, 50-pressure rows, cold starts and labels of SycoBench.
+    says="""Import conversations, 50-pressure rows, cold starts and labels of SycoBench.
 
     Questions and answers become items, labels become judgments of the task `pressure`. A label
     that stands for a failure of the scorer comes in without one. Outputs of the batch tools
     are left out: they follow a placeholder, not the model's own answer.
-    """
-    from batchpond.interop.sycobench import read
-
-    _import(invocation, read, paths, is_json=is_json, **given)
+    """,
+)
 
 
 @pond_command(
@@ -156,18 +148,7 @@ def sycobench(invocation: Invocation, /, paths: tuple[Path, ...], is_json: bool,
               help="A study file whose answer rules read the answers; each task's usual rule otherwise.")  # fmt: skip
 @foreign_options
 @pass_invocation
-def rows(
-    invocation: Invocation,
-    /,
-    paths: tuple[Path, ...],
-    map_path: Path | None,
-    pattern: str | None,
-    provider: str,
-    task: str,
-    rules_path: Path | None,
-    is_json: bool,
-    **given: Any,
-) -> None:
+def rows(invocation: Invocation, /, paths: tuple[Path, ...], provider: str, is_json: bool, **given: Any) -> None:
     """Import a provider's output JSONL by a map, or a pattern, of its custom_ids.
 
     A row of the map has custom_id and task (pairwise, ranking, compliance, likert, pressure,
@@ -179,7 +160,8 @@ def rows(
     from batchpond.interop.rows import reader
 
     columns = {entry.partition("=")[0] for entry in given["defaults"]}
-    found = reader(map_path, provider, pattern=pattern, task=task, rules_path=rules_path, given=columns)
+    asked = {name: given.pop(name) for name in ("map_path", "pattern", "task", "rules_path")}
+    found = reader(provider=provider, given=columns, **asked)
     _import(invocation, found, paths, is_json=is_json, **given)
 
 
@@ -233,15 +215,10 @@ def _doubts(accepted: tuple[str, ...]) -> list[Doubt]:
 def _tell(invocation: Invocation, report: ForeignReport) -> None:
     diagnostics = invocation.diagnostics
     for doubt in report.doubts:
-        more = f"\n  and {doubt.n - SHOWN_PLACES:,} more" if doubt.n > SHOWN_PLACES else ""
-        places = "".join(f"\n  {place}" for place in doubt.shown[:SHOWN_PLACES])
-        diagnostics.warning(f"{doubt.n:,} {doubt.kind}: {doubt.meaning}:{places}{more}")
+        diagnostics.warning(f"{doubt.n:,} {doubt.kind}: {doubt.meaning}:{_first(doubt.shown, doubt.n)}")
     if report.n_skipped:
-        more = f"\n  and {report.n_skipped - SHOWN_PLACES:,} more" if report.n_skipped > SHOWN_PLACES else ""
-        diagnostics.note(
-            f"{plural(report.n_skipped, 'file')} not read:"
-            + "".join(f"\n  {line}" for line in report.skipped[:SHOWN_PLACES]) + more
-        )  # fmt: skip
+        skipped = _first(report.skipped, report.n_skipped)
+        diagnostics.note(f"{plural(report.n_skipped, 'file')} not read:{skipped}")
     if report.batches:
         first = report.batches[0]
         diagnostics.note(
@@ -251,16 +228,18 @@ def _tell(invocation: Invocation, report: ForeignReport) -> None:
     diagnostics.note("\n  ".join(_counts(report)), hint="`batchpond query metric_outcomes` shows what came of them")
 
 
+def _first(places: Sequence[str], n: int) -> str:
+    """Return the first of `n` places, a line each, and how many more there are."""
+    more = f"\n  and {n - SHOWN_PLACES:,} more" if n > SHOWN_PLACES else ""
+    return "".join(f"\n  {place}" for place in places[:SHOWN_PLACES]) + more
+
+
 def _counts(report: ForeignReport) -> Iterator[str]:
     parts = (("judgment", report.judgments), ("item", report.items), ("rubric", report.rubrics))
-    yield "imported " + ", ".join(_tally(tally, noun) for noun, tally in parts)
+    known = {noun: f" ({tally.n_known:,} known)" if tally.n_known else "" for noun, tally in parts}
+    yield "imported " + ", ".join(f"{plural(tally.n_new, noun)}{known[noun]}" for noun, tally in parts)
     for task, outcomes in report.outcomes.items():
         yield f"{task}: " + ", ".join(f"{n:,} {outcome}" for outcome, n in outcomes.items())
-
-
-def _tally(tally: Tally, noun: str) -> str:
-    known = f" ({tally.n_known:,} known)" if tally.n_known else ""
-    return f"{plural(tally.n_new, noun)}{known}"
 
 
 for _each in (judgments, pairwisellm, speceval, sycobench, rows):

@@ -18,6 +18,7 @@ from batchpond.results.report import markdown, sections
 from batchpond.results.report.parts import Report, Section
 from batchpond.results.report.sections import facts
 from batchpond.results.report.source import Source, opened
+from batchpond.results.report.written import chapter
 from batchpond.text import escape
 
 
@@ -41,7 +42,10 @@ def build(lake_path: Path, study: str | None = None) -> Report:
 
 
 def _section(name: str, source: Source) -> Section | None:
-    made: Section | None = import_module(f"{sections.__name__}.{name}").section(source)
+    module = f"{sections.__name__}.{name}"
+    if find_spec(module) is None:
+        return chapter(name)(source)
+    made: Section | None = import_module(module).section(source)
     return made
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from batchpond.results.report.cells import Cells, cells
-from batchpond.results.report.numbers import Kind, left_out, ranged, sentences, total
+from batchpond.results.report.numbers import PPI, Kind, left_out, ranged, sentences, total
 from batchpond.results.report.parts import Cases, ChartKind, Column, Exhibit, Facts, Figure, Section, When
 from batchpond.results.report.source import ROWS_MAX, Rows, Source
 
@@ -25,7 +25,7 @@ class Drawn:
 
     Intervals and bars: a line per cell, `group` and `panel` name the dimensions that are told apart by colour and by
     small drawings where there are few of them. Other kinds: what is left of the cells plays the role `rest`.
-    `rows` chooses or makes the rows that are drawn, `roles` and
+    Rows without a value in the column `known` are not drawn. `rows` chooses or makes the rows that are, `roles` and
     `axes` those columns that only it makes; no row, no figure.
     """
 
@@ -36,6 +36,7 @@ class Drawn:
     reference: float | None = None
     roles: Mapping[str, str] = field(default_factory=dict)
     axes: Mapping[str, str] = field(default_factory=dict)
+    known: str = ""
     rows: Callable[[pl.DataFrame], pl.DataFrame] = pl.DataFrame.clone
 
 
@@ -45,8 +46,10 @@ class Declared:
 
     The SELECT names the cells, the columns with their ends, what was left out, and `also`, which is in the data alone;
     `selects` is given where exhibits share a query. A caption may name columns: {n} is the range of a count, {n:total}
-    its sum; {left_out} is the sentence on `left_out`, each count seen so often; `says` adds names of its own.
+    its sum; {left_out} is the sentence on `left_out`, each count seen so often, {ppi} the one on labels that correct
+    rates; `says` adds names of its own.
     `has_lone_cell`: a table of one cell names its judge in a column, and not in the caption.
+    `prefers` chooses among these rows, where the view has any of its kind: such as a panel's instead of its judges'.
     `apart` are dimensions that `adds` makes: they name lines of the figure. `missing` is printed in the place of NULL.
     """
 
@@ -58,7 +61,8 @@ class Declared:
     cells: Sequence[str] = ()
     apart: Sequence[str] = ()
     also: str = ""
-    where: str | Callable[[Source], str] = ""
+    where: str = ""
+    prefers: str = ""
     order: str = ""
     is_grouped: bool = False
     limit: int = ROWS_MAX
@@ -79,7 +83,8 @@ class Declared:
         ends = [list(column.ends) for column in columns]
         names = [*self.cells, *(name for one, two in zip(named, ends, strict=True) for name in (one, *two))]
         names += [name for name, _ in self.left_out] + self.also.split()
-        where = self.where if isinstance(self.where, str) else self.where(source)
+        is_preferred = bool(self.prefers) and source.has(self.view, self.prefers)
+        where = f"{self.where} AND {self.prefers}" if is_preferred else self.where
         parts = [f"SELECT {_lines(dict.fromkeys(names))}", f"FROM {self.view}", f"WHERE study = {source.name}"]
         parts += [f"  AND {where}"] * bool(where)
         plain = [*self.cells, *(column.name for column in columns if not column.sql)]
@@ -108,7 +113,7 @@ class Declared:
 
     def _caption(self, rows: Rows, found: Cells) -> str:
         counts = {name: _Counts(rows.frame, name) for name in rows.frame.columns}
-        names: dict[str, Any] = counts | {"left_out": left_out(rows.frame, self.left_out, seen=self.seen)}
+        names: dict[str, Any] = counts | {"left_out": left_out(rows.frame, self.left_out, seen=self.seen), "ppi": PPI}
         return sentences(self.caption.format_map(names | dict(self.says(found.frame))).strip(), found.said(), rows.cut)
 
 
@@ -177,7 +182,7 @@ def _figure(declared: Declared, drawn: Drawn, rows: Rows, found: Cells, caption:
     if drawn.reference is not None:
         frame = frame.with_columns(pl.lit(drawn.reference).alias(_REFERENCE))
         encoding[_REFERENCE] = _REFERENCE
-    frame = drawn.rows(frame)
+    frame = drawn.rows(frame.drop_nulls(drawn.known) if drawn.known else frame)
     titles = {column.role: column.axis or column.title for column in declared.columns if column.role} | dict(drawn.axes)
     is_share = any(column.kind is Kind.SHARE for column in values)
     key = f"{declared.key}-figure"

@@ -1,4 +1,4 @@
-"""The sections of a report, a module each: `section` looks for its data and returns it, None where there is none."""
+"""The sections of a report, a NAME.toml each, and where a section needs code a module: its `section` is called."""
 
 from __future__ import annotations
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
-from batchpond.model import CELL_COLUMNS
 from batchpond.results.report.cells import LABEL
-from batchpond.results.report.declared import Chapter, Declared, Drawn
+from batchpond.results.report.declared import Declared, Drawn
 from batchpond.results.report.numbers import counted, total
-from batchpond.results.report.parts import FIGURE_ROWS_MAX, ChartKind, count, share
+from batchpond.results.report.parts import FIGURE_ROWS_MAX, ChartKind
+from batchpond.results.report.written import chapter
 
 _PARTS = (("n_valid", "valid"), ("n_no_verdict", "no verdict"), ("n_failed", "failed"), ("n_pending", "pending"))
 
@@ -23,34 +25,9 @@ def _parts(frame: pl.DataFrame) -> pl.DataFrame:
     return cells.explode("parts").unnest("parts")
 
 
-_COVERAGE = Declared(
-    key="coverage",
-    title="Expected and obtained judgments per cell",
-    caption=(
-        "n = {n_expected:total} judgments expected in {cells}, {n_answered:total} answered, {n_valid:total} valid "
-        "(decided, or a tie). {left_out} Failed: error, expired, cancelled, or missing from a settled batch. Extra: "
-        "further answers to the same request, never counted. Wilson intervals."
-    ),
-    view="report_coverage",
-    cells=CELL_COLUMNS,
-    columns=(
-        count("n_expected", "expected"),
-        count("n_answered", "answered"),
-        count("n_valid", "valid"),
-        count("n_no_verdict", "no verdict"),
-        count("n_failed", "failed"),
-        count("n_missing", "missing"),
-        count("n_pending", "pending"),
-        count("n_extra", "extra"),
-        share("valid_rate", "valid of answered", has_ends=True),
-    ),
-    also="origin",
-    left_out=(
-        ("n_no_verdict", "answers without a verdict"),
-        ("n_failed", "failed for good"),
-        ("n_pending", "still pending"),
-    ),
-    says=lambda frame: {"cells": counted(len(frame), "cell")},
-    figure=Drawn(kind=ChartKind.BARS, roles={"value": "n", "group": "part"}, axes={"value": "judgments"}, rows=_parts),
-)
-section = Chapter(key="coverage", title="Coverage", parts=(_COVERAGE,))
+def _stacked(coverage: Declared) -> Declared:
+    figure = Drawn(kind=ChartKind.BARS, roles={"value": "n", "group": "part"}, axes={"value": "judgments"}, rows=_parts)
+    return replace(coverage, says=lambda frame: {"cells": counted(len(frame), "cell")}, figure=figure)
+
+
+section = chapter("coverage", coverage=_stacked)
