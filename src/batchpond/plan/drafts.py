@@ -111,7 +111,7 @@ def read(
     check_number(study.source, sum(draft.n_cells for draft in stages))
     if not is_bought:
         for draft in stages:
-            meant.check(draft.configs, study.unsupported, _place(study, draft.stage))
+            meant.check(draft.configs, study.unsupported, study.place_of(draft.stage))
         meant.check_served(store, (one for draft in stages for one in draft.configs), study.source)
     parts = [(draft.stage, draft.configs, draft.rows or ()) for draft in stages]
     return Draft(written, study, stages, dropped, version(written, parts))
@@ -121,18 +121,15 @@ def _draft(
     store: Store, study: StagedStudy, stage: StageSpec, modules: Modules, run_sql: SqlRows, dropped: list[Dropped]
 ) -> StageDraft:
     is_alone = study.is_pairs_alone
-    place = _place(study, stage)
-    configs, refused = make_model_configs(stage.models, modules, study.unsupported, place, stage.output_schema)
+    configs, refused = make_model_configs(
+        stage.models, modules, study.unsupported, study.place_of(stage), stage.output_schema
+    )
     dropped += refused
     draft = StageDraft(stage, configs, study.seed)
     if stage.waits:
         return draft
     draft = dataclasses.replace(draft, rows=_rows(store, study, stage, run_sql))
     return _grid_draft(draft) if is_alone and stage.pairs.adaptive is None else _asks_draft(study, draft)
-
-
-def _place(study: StagedStudy, stage: StageSpec) -> str:
-    return study.source if study.is_pairs_alone else f"{study.source}: stage {stage.name}"
 
 
 def _grid_draft(draft: StageDraft) -> StageDraft:
@@ -145,10 +142,9 @@ def _grid_draft(draft: StageDraft) -> StageDraft:
 
 def _asks_draft(study: StagedStudy, draft: StageDraft) -> StageDraft:
     stage, rows, n_asks = draft.stage, draft.rows or (), 0
-    for ask in draft.asks():
-        if not n_asks:
+    for n_asks, ask in enumerate(draft.asks(), 1):
+        if n_asks == 1:
             _check_templates(stage, ask)
-        n_asks += 1
     if not n_asks:
         raise StudyError(f"{study.source}: stage {stage.name} has nothing to ask about")
     adaptive.check_size(stage.name, stage.pairs, len(rows), draft.n_cells)
@@ -173,17 +169,14 @@ def _check_templates(stage: StageSpec, ask: Ask) -> None:
 def check_later(store: Store, draft: Draft) -> None:
     """Raise StudyError for what would fail only once earlier stages are paid for: SQL, and lacking placeholders."""
     study = draft.study
-    for stage in study.stages:
-        if not stage.waits:
-            continue
+    for stage in (one for one in study.stages if one.waits):
         refresh(store)
         check(store, stage)
         source = _source(study, stage)
-        if source is not None and source.task in OWN_OUTPUT_TASKS | {INPUTS}:
+        if stage.task != CONVERSATION and source is not None and source.task in OWN_OUTPUT_TASKS | {INPUTS}:
             row = SourceRow("id", "text", "unit", None, "candidate", "input", more=_more(study, source))
             other = dataclasses.replace(row, item_id="other") if stage.task in PAIR_TASKS else None
-            if stage.task != CONVERSATION:
-                _check_templates(stage, probe((*stage.rubrics, NO_RUBRIC)[0], row, other))
+            _check_templates(stage, probe((*stage.rubrics, NO_RUBRIC)[0], row, other))
 
 
 def _source(study: StagedStudy, stage: StageSpec) -> StageSpec | None:
@@ -220,11 +213,11 @@ def _row(item: Item, stage: StageSpec) -> SourceRow:
     more: dict[str, Any] = orjson.loads(item.metadata) if item.metadata else {}
     taken = {name: more.pop(column, None) for name, column in stage.rows.columns.items()}
     tier = tier_of(stage, item.item_id, taken.pop("tier", None))
-    known = {name: None if value is None else str(value) for name, value in taken.items()}
-    unit_id = known.get("unit") or ("" if stage.task == "pairwise" else item.item_id)
-    return SourceRow(
-        item.item_id, item.text, unit_id, known.get("rubric"), known.get("candidate"), more=more, tier=tier
+    unit_id, rubric_id, candidate = (
+        None if taken.get(name) is None else str(taken[name]) for name in ("unit", "rubric", "candidate")
     )
+    unit_id = unit_id or ("" if stage.task == "pairwise" else item.item_id)
+    return SourceRow(item.item_id, item.text, unit_id, rubric_id, candidate, more=more, tier=tier)
 
 
 def known(draft: StageDraft) -> Known:

@@ -339,3 +339,7 @@ class StagedStudy:
     def stage(self, name: str) -> StageSpec:
         """Return the stage of a name; raises StopIteration where there is none, which `study` rules out."""
         return next(stage for stage in self.stages if stage.name == name)
+
+    def place_of(self, stage: StageSpec) -> str:
+        """Return what an error about a stage begins with: the study's file and, where there are several, its name."""
+        return self.source if self.is_pairs_alone else f"{self.source}: stage {stage.name}"

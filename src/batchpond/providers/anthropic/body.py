@@ -190,12 +190,10 @@ def _budget(tokens: int, settings: ModelSettings, family: Family) -> Thinking:
 
 
 def _with_thoughts(thinking: Thinking, settings: ModelSettings, family: Family, dropped: list[str]) -> Thinking:
-    if not settings.include_thoughts:
+    if not settings.include_thoughts or (thinking.is_on and not family.hides_thoughts):
         return thinking
     if not thinking.is_on:
         dropped.append("include_thoughts")
-        return thinking
-    if not family.hides_thoughts:
         return thinking
     config = {**(thinking.config or {"type": "adaptive"}), "display": "summarized"}
     return replace(thinking, config=config)
