@@ -120,16 +120,15 @@ def read(
 def _draft(
     store: Store, study: StagedStudy, stage: StageSpec, modules: Modules, run_sql: SqlRows, dropped: list[Dropped]
 ) -> StageDraft:
-    is_alone = study.is_pairs_alone
-    configs, refused = make_model_configs(
-        stage.models, modules, study.unsupported, study.place_of(stage), stage.output_schema
-    )
+    place = study.place_of(stage)
+    configs, refused = make_model_configs(stage.models, modules, study.unsupported, place, stage.output_schema)
     dropped += refused
     draft = StageDraft(stage, configs, study.seed)
     if stage.waits:
         return draft
     draft = dataclasses.replace(draft, rows=_rows(store, study, stage, run_sql))
-    return _grid_draft(draft) if is_alone and stage.pairs.adaptive is None else _asks_draft(study, draft)
+    is_grid = study.is_pairs_alone and stage.pairs.adaptive is None
+    return _grid_draft(draft) if is_grid else _asks_draft(study, draft)
 
 
 def _grid_draft(draft: StageDraft) -> StageDraft:
