@@ -51,7 +51,7 @@ _HOMES: Final = {
     **dict.fromkeys(("evaluate", "why_not"), "expressions"),
     "fingerprint": "refresh",
     **dict.fromkeys(("run_query", "shown_query", "stream_query"), "sandbox"),
-    **dict.fromkeys(("BadFile", "check_file"), "sound"),
+    **dict.fromkeys(("BadFile", "check_file"), "refresh"),
 }
 
 
