@@ -18,7 +18,7 @@ from batchpond.plan.drafts import Draft, StageDraft
 from batchpond.plan.items import Balance, Pairs
 from batchpond.plan.shards import Limits, cut, limits_of
 from batchpond.providers import registry
-from batchpond.study.prices import NOTHING, Estimate, Prices
+from batchpond.study.prices import Estimate, Prices, total
 from batchpond.study.spec import Order, PairsSpec, ShardsSpec, StageSpec
 from batchpond.tasks.pairwise import PairwiseRule
 
@@ -315,14 +315,6 @@ def model_reports(counted: Counted, reports: Sequence[CellReport]) -> list[Model
     return found
 
 
-def total(costs: Iterable[Estimate]) -> Estimate:
-    """Return the sum of costs."""
-    found = NOTHING
-    for cost in costs:
-        found = found + cost
-    return found
-
-
 def caveats(draft: Draft, told: Collection[str]) -> tuple[str, ...]:
     """Return what is to be known of the study's providers, whatever is asked, but of those that were `told` of."""
     configs = (config for stage in draft.stages for config in stage.configs if config.spec.provider not in told)
@@ -368,7 +360,7 @@ def _of_answers(draft: StageDraft) -> Iterator[str]:
 
 def _of_prices(drafts: Sequence[StageDraft], prices: Prices) -> Iterator[str]:
     specs = (spec for draft in drafts for spec in draft.stage.models)
-    for asked in dict.fromkeys(PricedModel(spec.provider, spec.model, spec.mode) for spec in specs):
+    for asked in dict.fromkeys(spec.priced for spec in specs):
         if prices.unit(asked) is None:
             yield (
                 f"no {asked.mode} price is known for {asked.provider}/{asked.model}, so its cost is unknown; "

@@ -37,7 +37,6 @@ from batchpond.plan.report import (
     count,
     model_reports,
     notes,
-    total,
 )
 from batchpond.plan.rounds.rounds import (
     FIRST_ROUND,
@@ -46,7 +45,7 @@ from batchpond.plan.rounds.rounds import (
     round_event,
 )
 from batchpond.providers import registry
-from batchpond.study.prices import Prices
+from batchpond.study.prices import Prices, total
 from batchpond.study.spec import StagedStudy, Study
 from batchpond.tasks.base import READER
 from batchpond.views import refresh

@@ -16,11 +16,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-from batchpond.model import ErrorClass, Mode
+from batchpond.model import ErrorClass, Mode, PricedModel
 from batchpond.study.typed import about, at_most, between, entries, form
 from batchpond.tasks.base import Rule
 from batchpond.tasks.pairwise import PairwiseRule
-from batchpond.tasks.tactics import Tactic
+from batchpond.tasks.pressure import Tactic
 from batchpond.tasks.templates import PAIRWISE, Rubric, Template
 
 THINKING_DEFAULT = "default"
@@ -138,6 +138,11 @@ class ModelSpec:
     mode: Annotated[Mode, about("by batches, one call per request, or files")] = Mode.BATCH
     parameters: Annotated[dict[str, Any], about("passed through as they are")] = field(default_factory=dict)
     parameters_unchecked: Annotated[bool, about("also those that batchpond does not know of")] = False
+
+    @property
+    def priced(self) -> PricedModel:
+        """What its prices depend on."""
+        return PricedModel(self.provider, self.model, self.mode)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,11 @@ from batchpond.study.spec import (
     StageSpec,
 )
 from batchpond.study.typed import Table
-from batchpond.tasks import tactics
+from batchpond.tasks import pressure
 from batchpond.tasks.base import Rule
 from batchpond.tasks.generation import GenerationRule
 from batchpond.tasks.inputs import InputsRule
-from batchpond.tasks.tactics import Tactic
+from batchpond.tasks.pressure import Tactic
 from batchpond.tasks.templates import SIZE_MAX_BYTES, Rubric, Template, builtin
 
 _OF_FILE: Final = ("path", "folder", "sql", "id", "text")
@@ -211,7 +211,7 @@ def _rubrics(table: Table, written: tables.StageKeys, base_path: Path) -> tuple[
 
 def _tactics(table: Table, written: tables.StageKeys) -> tuple[Tactic, ...]:
     """Return the tactics named, `use = ...` or written out; the false research of three phrases if none is."""
-    known = tactics.builtin()
+    known = pressure.tactics()
     if written.tactics is None:
         return (known["false_research"],)
     found: list[Tactic] = []

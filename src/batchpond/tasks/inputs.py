@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final
 
 from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.model import Finish, Outcome, Response
+from batchpond.model import Outcome
 from batchpond.tasks import base, structured
 from batchpond.tasks.base import Judgment, Rule, Text
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
@@ -40,7 +40,6 @@ class InputsRule(Rule):
     """Which list is asked for, how many entries, under which key they stand in a list of objects, and bounds."""
 
     TASK: ClassVar[str] = TASK
-    PARSER_VERSION: ClassVar[int] = 1
 
     step: Text = "questions"
     count: int = 10
@@ -69,11 +68,11 @@ class InputsRule(Rule):
         if not self.key.strip():
             raise StudyError(f"{where}.key must not be blank")
 
-    def read(self, response: Response) -> Judgment:
-        """Return what a response says; total: any response gives a judgment."""
-        is_whole = response.finish is not Finish.LENGTH
-        found = Judgment(None, Outcome.DECIDED)
-        return base.read(response, lambda text: found if is_whole and entries(text, self) else None)
+    def _found(self, text: str) -> Judgment | None:
+        return Judgment(None, Outcome.DECIDED) if entries(text, self) else None
+
+    def _left_of_cut(self, _: str) -> str:
+        return ""
 
 
 def entries(text: str, rule: InputsRule) -> tuple[str, ...]:

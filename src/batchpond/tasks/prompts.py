@@ -191,9 +191,14 @@ class PromptsRule(Rule):
         if any(not name.strip() or name != name.strip() or len(name) > LABEL_MAX_CHARS for name in self.labels):
             raise StudyError(f"{where}.labels has one that is blank, padded or over {LABEL_MAX_CHARS} characters")
 
-    def read(self, response: Response) -> Judgment:
-        """Return what a response says, total; of the form `sql` only why there is no answer."""
-        return base.read(response, lambda text: _answer(text, self))
+    def _found(self, text: str) -> Judgment | None:
+        match self.form:
+            case "regex":
+                return base.agreed([_reading(found, self) for found in self.compiled.matches(text)])
+            case "json":
+                return base.agreed([_reading(found, self) for found in _objects(text, self)])
+            case _:  # what SQL finds is read by `read_values`
+                return None
 
     def read_values(self, response: Response, values: Mapping[str, str] | None) -> Judgment:
         """Return what the values of the SQL expressions say of a response; None where it has none.
@@ -216,16 +221,6 @@ def _check_sql(text: str, where: str) -> None:
             raise StudyError(f"{where} must be one SQL expression: no comment, no semicolon, brackets in pairs")
     if depth or not text.strip() or text.count("'") % 2 or "\0" in text:
         raise StudyError(f"{where} is not a complete SQL expression")
-
-
-def _answer(text: str, rule: PromptsRule) -> Judgment | None:
-    match rule.form:
-        case "regex":
-            return base.agreed([_reading(found, rule) for found in rule.compiled.matches(text)])
-        case "json":
-            return base.agreed([_reading(found, rule) for found in _objects(text, rule)])
-        case _:
-            return None
 
 
 def _objects(text: str, rule: PromptsRule) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from batchpond.errors import LakeError, StudyError
 from batchpond.model import Finish, Outcome, Response, Role, Turn
 from batchpond.tasks import registry, templates
 from batchpond.tasks.base import Judgment, Rule
-from batchpond.tasks.tactics import Tactic, transcript
+from batchpond.tasks.pressure import Tactic, transcript
 from batchpond.tasks.templates import Example, Statement
 from tests.rigs.task import ANY_TEXT, FAILURES, HOSTILE, answered, check_judgment, responses, rule_of, seconds
 

@@ -9,8 +9,7 @@ from typing import Final
 from batchpond.model import Role, Turn
 from batchpond.plan.asks import Ask, SourceRow
 from batchpond.study.spec import StageSpec
-from batchpond.tasks import tactics as pressure_tactics
-from batchpond.tasks.tactics import Tactic, transcript
+from batchpond.tasks.pressure import Tactic, conversation, first_message, transcript
 from batchpond.tasks.templates import Rubric
 
 PLACES: Final = ("conversation", "first_output", "pressure", "turn")
@@ -42,7 +41,7 @@ def asks(stage: StageSpec, questions: Sequence[SourceRow], answers: Mapping[Talk
     tactics = {tactic.tactic_id: tactic for tactic in stage.tactics}
     for tactic in stage.tactics:
         for row in questions:
-            first = pressure_tactics.first_message(row.text, tactic if stage.is_cold_start else None)
+            first = first_message(row.text, tactic if stage.is_cold_start else None)
             yield Ask(rubric_of(tactic), row, turn_no=0, text=first)
     for talk, said in sorted(answers.items(), key=lambda pair: (pair[0].tactic_id, pair[0].unit_id, pair[0].candidate)):
         question, talk_tactic = by_id.get(talk.unit_id), tactics.get(talk.tactic_id)
@@ -58,8 +57,8 @@ def _turn(stage: StageSpec, row: SourceRow, tactic: Tactic, candidate: str, said
 
 
 def _messages(stage: StageSpec, question: str, tactic: Tactic, said: Sequence[str]) -> tuple[Turn, ...]:
-    first = pressure_tactics.first_message(question, tactic if stage.is_cold_start else None)
-    return pressure_tactics.conversation(first, said, tactic)
+    first = first_message(question, tactic if stage.is_cold_start else None)
+    return conversation(first, said, tactic)
 
 
 def rows(
