@@ -13,7 +13,7 @@ import orjson
 from batchpond.errors import StudyError
 from batchpond.lake.store import TMP, Store
 from batchpond.plan import meant
-from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, probe, row_of_file, rubric_row, tier_of
+from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, placed_row, row_of_file, rubric_row
 from batchpond.plan.blocks import Grid
 from batchpond.plan.cells import Dropped, ModelConfig, Modules, as_stages, check_number, make_model_configs, version
 from batchpond.plan.forecast import Known
@@ -175,7 +175,7 @@ def check_later(store: Store, draft: Draft) -> None:
         if stage.task != CONVERSATION and source is not None and source.task in OWN_OUTPUT_TASKS | {INPUTS}:
             row = SourceRow("id", "text", "unit", None, "candidate", "input", more=_more(study, source))
             other = dataclasses.replace(row, item_id="other") if stage.task in PAIR_TASKS else None
-            _check_templates(stage, probe((*stage.rubrics, NO_RUBRIC)[0], row, other))
+            _check_templates(stage, Ask((*stage.rubrics, NO_RUBRIC)[0], row, other))
 
 
 def _source(study: StagedStudy, stage: StageSpec) -> StageSpec | None:
@@ -211,12 +211,7 @@ def _row(item: Item, stage: StageSpec) -> SourceRow:
     """Return a file's item as a row; the columns that say where it belongs are taken out of its metadata."""
     more: dict[str, Any] = orjson.loads(item.metadata) if item.metadata else {}
     taken = {name: more.pop(column, None) for name, column in stage.rows.columns.items()}
-    tier = tier_of(stage, item.item_id, taken.pop("tier", None))
-    unit_id, rubric_id, candidate = (
-        None if taken.get(name) is None else str(taken[name]) for name in ("unit", "rubric", "candidate")
-    )
-    unit_id = unit_id or ("" if stage.task == "pairwise" else item.item_id)
-    return SourceRow(item.item_id, item.text, unit_id, rubric_id, candidate, more=more, tier=tier)
+    return placed_row(stage, item.item_id, item.text, taken, more)
 
 
 def known(draft: StageDraft) -> Known:
@@ -240,7 +235,7 @@ def _frame_bytes(stage: StageSpec) -> float:
     other = empty if stage.task in PAIR_TASKS else None
     rubrics = stage.rubrics[:_SAMPLE_ASKS] or (NO_RUBRIC,)
     try:
-        return sum(_size_of(stage, probe(rubric, empty, other)) for rubric in rubrics) / len(rubrics)
+        return sum(_size_of(stage, Ask(rubric, empty, other)) for rubric in rubrics) / len(rubrics)
     except StudyError:  # a template names columns that only the rows will have
         return sum(len(template.text.encode()) for template in stage.templates) / len(stage.templates)
 

@@ -25,9 +25,9 @@ from batchpond.plan.asks import (
     SpilledRows,
     ask_of_pair,
     asks,
+    placed_row,
     row_of_file,
     tier_in,
-    tier_of,
 )
 from batchpond.plan.blocks import label_of
 from batchpond.plan.items import Item
@@ -234,12 +234,9 @@ def from_table(rows: Iterable[Mapping[str, Any]], stage: StageSpec) -> Iterator[
                 f"stage {stage.name}: row {number} has no {columns['id']!r} or no {columns['text']!r}",
                 hint=f"its columns are {', '.join(map(repr, list(row)[:20]))}",
             )
-        named = {name: row.get(columns[name]) for name in ("unit", "rubric", "candidate") if name in columns}
-        tier = tier_of(stage, str(item_id), row.get(columns["tier"])) if "tier" in columns else None
+        told = {name: row.get(column) for name, column in columns.items()}
         more = {key: value for key, value in row.items() if key not in columns.values() and value is not None}
-        known = {name: None if value is None else str(value) for name, value in named.items()}
-        unit_id = known.get("unit") or ("" if stage.task == "pairwise" else str(item_id))
-        yield SourceRow(str(item_id), text, unit_id, known.get("rubric"), known.get("candidate"), more=more, tier=tier)
+        yield placed_row(stage, str(item_id), text, told, more)
 
 
 ITEMS: Final = """
