@@ -291,11 +291,6 @@ class ItemBalance:
     n_shown: int
     n_first: int
 
-    @property
-    def first_share(self) -> float:
-        """The share of its showings in which the item stands first."""
-        return self.n_first / self.n_shown
-
 
 @dataclass(frozen=True, slots=True)
 class Balance:

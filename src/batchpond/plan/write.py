@@ -212,26 +212,21 @@ WHERE NOT EXISTS (
 """
 
 
-def ask_id(ask: Ask) -> int:
+def ask_id(ask: Ask) -> bytes:
     """Return a digest of what tells an ask from the stage's others."""
-    return int(hashlib.md5(_SEPARATOR.join(ask.key).encode("utf-8"), usedforsecurity=False).hexdigest(), 16)
+    return hashlib.md5(_SEPARATOR.join(ask.key).encode("utf-8"), usedforsecurity=False).digest()
 
 
 class PlannedAsks:
     """The `ask_id`s of asks that are planned, in 16 bytes each."""
 
     def __init__(self, digests: bytes) -> None:
-        both = np.frombuffer(digests, np.dtype([("high", ">u8"), ("low", ">u8")]))
-        self._sorted = np.sort(both.astype([("high", np.uint64), ("low", np.uint64)]))
+        self._sorted = np.sort(np.frombuffer(digests, "S16"))
 
-    def __contains__(self, ask: int) -> bool:
-        high, low = divmod(ask, 1 << 64)
-        place = int(self._sorted["high"].searchsorted(np.uint64(high)))
-        while place < len(self._sorted) and int(self._sorted["high"][place]) == high:
-            if int(self._sorted["low"][place]) == low:
-                return True
-            place += 1
-        return False
+    def __contains__(self, ask: bytes) -> bool:
+        wanted = np.bytes_(ask)
+        place = int(self._sorted.searchsorted(wanted))
+        return place < len(self._sorted) and bool(self._sorted[place] == wanted.rstrip(b"\0"))
 
 
 def planned_asks(connection: duckdb.DuckDBPyConnection, found: Round) -> PlannedAsks:

@@ -169,7 +169,7 @@ def _name_of_file(table: Table, file: str) -> str:
 
 def answer(table: Table, task: str) -> Rule:
     """Return the checked rule that answers of a task are read by; `reader` chooses one where there are several."""
-    readers = registry.task(task).readers
+    readers = registry.TASKS[task]
     name, *others = readers
     if others:
         name = table.choose("reader", str(table.data.get("reader", name)), tuple(readers))

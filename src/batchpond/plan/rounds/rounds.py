@@ -43,21 +43,21 @@ stage, count(*) AS n_rows, count(*) FILTER (WHERE {_OPEN}) AS n_open, count(*) F
        count(*) FILTER (WHERE outcome IS NULL AND request_state = 'answered') AS n_unread, max(round_no) AS round_no
 FROM results
 """
-_STANDINGS: Final = f"SELECT {_STANDING} WHERE study = $study GROUP BY stage"
 _STANDINGS_OF_ALL: Final = f"SELECT study, {_STANDING} WHERE list_contains($studies, study) GROUP BY study, stage"
 # Rows outside the sample are as if they were not planned, until they are asked or answered all the same.
-_STANDINGS_OF_SAMPLE: Final = """
+_STANDINGS_OF_SAMPLE: Final = f"""
 WITH wanted AS (
   SELECT request_id, min(slot) AS slot, min(pair_id) AS pair_id, min(stage) AS stage, max(round_no) AS round_no
   FROM plan_current WHERE study = $study GROUP BY request_id
 ), sampled AS (
-  {sampled}
+  {{sampled}}
 ), results AS (
   SELECT results.* FROM main.results LEFT JOIN sampled USING (request_id)
   WHERE results.study = $study AND (
     sampled.request_id IS NOT NULL OR request_state <> 'planned' OR list_contains($whole, results.stage)
   )
 )
+SELECT {_STANDING} GROUP BY stage
 """
 _COUNTS: Final = """
 SELECT count(DISTINCT request_id), coalesce(max(round_no), 0)
@@ -86,11 +86,10 @@ def standings_of(store: Store, staged: StagedStudy, sample: int | None = None) -
     Of a `sample` of so many requests, stages stand where it stands; but adaptive rounds wait for all of theirs.
     """
     if sample is None:
-        rows = query(store, _STANDINGS, study=staged.name)
-    else:
-        whole = [stage.name for stage in staged.stages if stage.pairs.adaptive is not None]
-        sql = _STANDINGS_OF_SAMPLE.replace("{sampled}", sampled(sample)) + _STANDINGS
-        rows = query(store, sql, study=staged.name, whole=whole)
+        return standings_of_all(store, [staged.name])[staged.name]
+    whole = [stage.name for stage in staged.stages if stage.pairs.adaptive is not None]
+    sql = _STANDINGS_OF_SAMPLE.replace("{sampled}", sampled(sample))
+    rows = query(store, sql, study=staged.name, whole=whole)
     return {row.pop("stage"): Standing(**row) for row in rows}
 
 
