@@ -15,9 +15,9 @@ from batchpond.lake.store import TMP, Store
 from batchpond.plan import meant
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, placed_row, row_of_file, rubric_row
 from batchpond.plan.blocks import Grid
-from batchpond.plan.cells import Dropped, ModelConfig, Modules, as_stages, check_number, make_model_configs, version
+from batchpond.plan.cells import Dropped, ModelConfig, Modules, check_number, make_model_configs, version
 from batchpond.plan.forecast import Known
-from batchpond.plan.items import Item, Pairs, SqlRows, choose_pairs, each, read_any, read_pairs, read_templates
+from batchpond.plan.items import Item, Pairs, SqlRows, choose_pairs, each, read_any, read_pairs
 from batchpond.plan.prompts import prompt_of, size_bytes
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds import talk as stage_talk
@@ -30,7 +30,6 @@ from batchpond.study.spec import (
     OWN_OUTPUT_TASKS,
     PAIR_TASKS,
     ItemsFrom,
-    StagedStudy,
     StageSpec,
     Study,
 )
@@ -75,18 +74,12 @@ class StageDraft:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A study worked out; `written` is it as its file says it, `study` as stages."""
+    """A study worked out."""
 
-    written: Study | StagedStudy
-    study: StagedStudy
+    study: Study
     stages: Sequence[StageDraft]
     dropped: Sequence[Dropped]
     version: str
-
-    @property
-    def has_rounds(self) -> bool:
-        """Whether the lake keeps the study as stages, which `sync` looks at for further rounds."""
-        return self.written is self.study
 
     @property
     def configs(self) -> Mapping[tuple[str, str, str, str], ModelConfig]:
@@ -98,14 +91,11 @@ class Draft:
         }
 
 
-def read(
-    store: Store, written: Study | StagedStudy, modules: Modules, run_sql: SqlRows, *, is_bought: bool = False
-) -> Draft:
+def read(store: Store, study: Study, modules: Modules, run_sql: SqlRows, *, is_bought: bool = False) -> Draft:
     """Return a study with all it names read in; raises StudyError for what cannot be asked.
 
     One that `is_bought` was asked before, so that nothing is said against its models.
     """
-    study = as_stages(written, read_templates(written) if isinstance(written, Study) else ())
     dropped: list[Dropped] = []
     stages = [_draft(store, study, stage, modules, run_sql, dropped) for stage in study.stages]
     check_number(study.source, sum(draft.n_cells for draft in stages))
@@ -114,11 +104,11 @@ def read(
             meant.check(draft.configs, study.unsupported, study.place_of(draft.stage))
         meant.check_served(store, (one for draft in stages for one in draft.configs), study.source)
     parts = [(draft.stage, draft.configs, draft.rows or ()) for draft in stages]
-    return Draft(written, study, stages, dropped, version(written, parts))
+    return Draft(study, stages, dropped, version(study, parts))
 
 
 def _draft(
-    store: Store, study: StagedStudy, stage: StageSpec, modules: Modules, run_sql: SqlRows, dropped: list[Dropped]
+    store: Store, study: Study, stage: StageSpec, modules: Modules, run_sql: SqlRows, dropped: list[Dropped]
 ) -> StageDraft:
     place = study.place_of(stage)
     configs, refused = make_model_configs(stage.models, modules, study.unsupported, place, stage.output_schema)
@@ -139,7 +129,7 @@ def _grid_draft(draft: StageDraft) -> StageDraft:
     return dataclasses.replace(draft, n_asks=n_asks, pairs=chosen, grid=grid)
 
 
-def _asks_draft(study: StagedStudy, draft: StageDraft) -> StageDraft:
+def _asks_draft(study: Study, draft: StageDraft) -> StageDraft:
     stage, rows, n_asks = draft.stage, draft.rows or (), 0
     for n_asks, ask in enumerate(draft.asks(), 1):
         if n_asks == 1:
@@ -178,14 +168,14 @@ def check_later(store: Store, draft: Draft) -> None:
             _check_templates(stage, Ask((*stage.rubrics, NO_RUBRIC)[0], row, other))
 
 
-def _source(study: StagedStudy, stage: StageSpec) -> StageSpec | None:
+def _source(study: Study, stage: StageSpec) -> StageSpec | None:
     """Return the stage whose answers a stage asks about."""
     kept = stage.rows.kept
     name = kept.questions[0] if kept else stage.rows.stage
     return study.stage(name) if name else None
 
 
-def _more(study: StagedStudy, source: StageSpec) -> dict[str, Any]:
+def _more(study: Study, source: StageSpec) -> dict[str, Any]:
     """Return what a stage's rows will have besides their texts, as placeholders in small letters."""
     names: tuple[str, ...] = stage_talk.PLACES if source.task == CONVERSATION else ()
     step: StageSpec | None = source
@@ -195,7 +185,7 @@ def _more(study: StagedStudy, source: StageSpec) -> dict[str, Any]:
     return dict.fromkeys(names, "text")
 
 
-def _rows(store: Store, study: StagedStudy, stage: StageSpec, run_sql: SqlRows) -> Sequence[SourceRow]:
+def _rows(store: Store, study: Study, stage: StageSpec, run_sql: SqlRows) -> Sequence[SourceRow]:
     if stage.rows.items is None:
         return [rubric_row(rubric) for rubric in stage.rubrics]
     source = (stage.rows.items, study.base_path, run_sql if stage.rows.items.source is ItemsFrom.SQL else None)

@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.files import read_text
-from batchpond.study.spec import ItemsFrom, ItemsSpec, Order, PairsSpec, Study
-from batchpond.tasks.templates import SIZE_MAX_BYTES, Template, builtin
+from batchpond.study.spec import ItemsFrom, ItemsSpec, Order, PairsSpec
 
 PROBLEMS_SHOWN_MAX: Final = 20
 FILE_SIZE_MAX_BYTES: Final = 4_000_000_000
@@ -81,19 +80,6 @@ def each(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None) -> It
             read_any(spec, base_path, run_sql)  # tells of all that cannot be used
             raise StudyError(f"{spec.location}: {where}: {_problem(item_id, text)}")
         yield Item(item_id, str(text), _metadata(row, spec))
-
-
-def read_templates(study: Study) -> list[Template]:
-    """Return a study's templates with their texts; raises StudyError for a file that cannot be used."""
-    found = []
-    for spec in study.templates:
-        if spec.file is not None:
-            template = Template(spec.template_id, read_text(study.base_path / spec.file, SIZE_MAX_BYTES))
-            template.check(spec.file, literal=spec.literal)
-            found.append(template)
-        else:
-            found.append(builtin()[spec.template_id] if spec.text is None else Template(spec.template_id, spec.text))
-    return found
 
 
 def collect(rows: Iterable[Row], spec: ItemsSpec, source: str) -> list[Item]:

@@ -21,6 +21,7 @@ from batchpond.study.spec import (
     PairsSpec,
     RowsSpec,
     StageSpec,
+    TemplateSpec,
 )
 from batchpond.study.typed import Table
 from batchpond.tasks import pressure
@@ -186,14 +187,21 @@ def _earlier(items: Table, key: str, name: str, earlier: Mapping[str, tuple[str,
 def _templates(table: Table, written: tables.StageKeys, rule: Rule, base_path: Path) -> tuple[Template, ...]:
     if written.templates is None:
         table.fail("templates", "is missing", "how to ask: `batchpond templates` shows what is built in")
+    return templates(table, parts.templates(table, written.templates, written.task), written.task, rule, base_path)
+
+
+def templates(
+    table: Table, specs: Sequence[TemplateSpec], task: str, rule: Rule, base_path: Path
+) -> tuple[Template, ...]:
+    """Return templates with their texts; raises StudyError for one that cannot be used."""
     found = []
-    for place, spec in enumerate(parts.templates(table, written.templates, written.task)):
+    for place, spec in enumerate(specs):
         if spec.file is not None:
             template = Template(spec.template_id, read_text(base_path / spec.file, SIZE_MAX_BYTES))
         elif spec.text is not None:
             template = Template(spec.template_id, spec.text)
         else:
-            template = builtin(written.task)[spec.template_id]
+            template = builtin(task)[spec.template_id]
         template.check(spec.file or table.where("templates", place, "text"), rule.placeholders, spec.literal)
         found.append(template)
     return tuple(found)

@@ -18,7 +18,7 @@ from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.lake.store import Store
 from batchpond.plan.asks import PLACES, Ask, SourceRow, asks
-from batchpond.study.spec import Kept, StagedStudy, StageSpec
+from batchpond.study.spec import Kept, StageSpec, Study
 from batchpond.tasks.inputs import InputsRule, Question, entries, promising, same, select
 from batchpond.views import stream_query
 
@@ -114,14 +114,14 @@ class Rated:
         ]
 
 
-def rated(store: Store, staged: StagedStudy, kept: Kept) -> Rated:
+def rated(store: Store, staged: Study, kept: Kept) -> Rated:
     """Return the questions of all rounds that `kept` is about, each once."""
     rows = entry_rows(store, staged.name, [staged.stage(name) for name in kept.questions])
     found = query(store, _RATINGS, study=staged.name, stages=list(kept.ratings))
     return Rated({row.item_id: row for row in rows}, {row["unit_id"]: row["rating"] for row in found})
 
 
-def kept_rows(store: Store, staged: StagedStudy, kept: Kept) -> list[SourceRow]:
+def kept_rows(store: Store, staged: Study, kept: Kept) -> list[SourceRow]:
     """Return the questions that are kept; one that a later stage has been asked about stays so whatever comes late."""
     found = rated(store, staged, kept)
     users = [stage.name for stage in staged.stages if stage.rows.kept == kept]
@@ -149,7 +149,7 @@ def lacking_rows(found: Rated, scenarios: Sequence[SourceRow], kept: Kept, seed:
     return [row for row in scenarios if row.item_id in chosen]
 
 
-def further_asks(store: Store, staged: StagedStudy, stage: StageSpec) -> Iterator[Ask]:
+def further_asks(store: Store, staged: Study, stage: StageSpec) -> Iterator[Ask]:
     """Yield what a further round asks: more questions in the most promising scenarios, other than those made there."""
     kept = stage.rows.lacking
     if kept is None:

@@ -30,7 +30,7 @@ from batchpond.plan.rounds.source import asks_by_now
 from batchpond.plan.versions import sampled
 from batchpond.plan.write import ask_id, planned_asks, publish
 from batchpond.providers import registry
-from batchpond.study.spec import Order, StagedStudy, StageSpec
+from batchpond.study.spec import Order, StageSpec, Study
 from batchpond.views.refresh import refresh
 
 INPUT_TABLES: Final = ("items", "rubrics", "templates", "requests", "plan")
@@ -80,7 +80,7 @@ class Standing:
     round_no: int | None = None
 
 
-def standings_of(store: Store, staged: StagedStudy, sample: int | None = None) -> dict[str, Standing]:
+def standings_of(store: Store, staged: Study, sample: int | None = None) -> dict[str, Standing]:
     """Return where each stage of a study's current version stands; the lens is up to date.
 
     Of a `sample` of so many requests, stages stand where it stands; but adaptive rounds wait for all of theirs.
@@ -102,7 +102,7 @@ def standings_of_all(store: Store, studies: Sequence[str]) -> dict[str, dict[str
     return found
 
 
-def not_in_part(staged: StagedStudy) -> StageSpec | None:
+def not_in_part(staged: Study) -> StageSpec | None:
     """Return a stage whose choice among earlier answers another part of them would change, None where there is none."""
     for stage in staged.stages:
         spec = stage.pairs
@@ -120,7 +120,7 @@ class Look:
     """
 
     store: Store
-    staged: StagedStudy
+    staged: Study
     last: Rounds
     looked: dict[str, str]
     record: Callable[[Event], object]
@@ -129,9 +129,7 @@ class Look:
     _done: dict[str, bool] = field(default_factory=dict)
 
     @classmethod
-    def at(
-        cls, store: Store, staged: StagedStudy, last: Rounds, record: Callable[[Event], object] = lambda _: None
-    ) -> Look:
+    def at(cls, store: Store, staged: Study, last: Rounds, record: Callable[[Event], object] = lambda _: None) -> Look:
         """Return a look that goes on from what the version's latest `round` event knows."""
         return cls(store, staged, last, dict(orjson.loads(last.looked)), record)
 
@@ -223,7 +221,7 @@ def round_event(store: Store, study: str, version: str, state: str, looked: Mapp
 def open_rounds(
     store: Store,
     record: Callable[[Event], object],
-    staged: StagedStudy,
+    staged: Study,
     last: Rounds,
     isolated: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
     sample: int | None = None,
@@ -277,7 +275,7 @@ def _open(look: Look, stage: StageSpec) -> int:
 
 
 def publish_round(
-    store: Store, staged: StagedStudy, version: str, round_no: int, stage: StageSpec, asked: Grid | Iterable[Ask], *,
+    store: Store, staged: Study, version: str, round_no: int, stage: StageSpec, asked: Grid | Iterable[Ask], *,
     configs: Sequence[ModelConfig] = (), is_only: bool = False,
 ) -> int:  # fmt: skip
     """Plan what is new of a stage's grid or asks as rows of a round; return how many rows that adds.

@@ -36,7 +36,7 @@ from batchpond.plan.rounds import talk as stage_talk
 from batchpond.plan.rounds.adaptive import Asked, Stop
 from batchpond.plan.rounds.inputs import CHOSEN, GOOD, entry_rows, further_asks, kept_rows, query
 from batchpond.plan.rounds.talk import Talk
-from batchpond.study.spec import CONVERSATION, INPUTS, PAIR_TASKS, StagedStudy, StageSpec
+from batchpond.study.spec import CONVERSATION, INPUTS, PAIR_TASKS, StageSpec, Study
 
 _OUTPUTS: Final = f"""{CHOSEN}
 SELECT chosen.unit_id, nullif(chosen.rubric_id, '') AS rubric_id, chosen.candidate_first AS candidate, chosen.text,
@@ -94,7 +94,7 @@ def check(store: Store, stage: StageSpec) -> None:
 
 
 def asks_by_now(
-    store: Store, staged: StagedStudy, stage: StageSpec, until: int | None, stopped: Counter[str]
+    store: Store, staged: Study, stage: StageSpec, until: int | None, stopped: Counter[str]
 ) -> Iterator[Ask]:
     """Yield what a waiting stage, or one that goes on, asks by what the lake holds now; the lens is up to date.
 
@@ -122,7 +122,7 @@ def asks_by_now(
             yield ask
 
 
-def _own_rows(items: Iterable[Mapping[str, Any]], staged: StagedStudy) -> Iterator[SourceRow]:
+def _own_rows(items: Iterable[Mapping[str, Any]], staged: Study) -> Iterator[SourceRow]:
     """Yield the items that an adaptive stage read from a file as its rows again."""
     if not staged.is_pairs_alone:
         yield from map(_judged_row, items)
@@ -132,7 +132,7 @@ def _own_rows(items: Iterable[Mapping[str, Any]], staged: StagedStudy) -> Iterat
         yield row_of_file(Item(row["item_id"], row["text"], row["metadata"]), stage)
 
 
-def _next_turns(store: Store, staged: StagedStudy, stage: StageSpec) -> Iterator[Ask]:
+def _next_turns(store: Store, staged: Study, stage: StageSpec) -> Iterator[Ask]:
     said = _said(store, staged.name, stage.name)
     if stage.waits:
         questions = source_rows(store, staged, stage)
@@ -141,19 +141,19 @@ def _next_turns(store: Store, staged: StagedStudy, stage: StageSpec) -> Iterator
     yield from stage_talk.asks(stage, questions, said.answers)
 
 
-def _is_pairs_of_pairs(staged: StagedStudy, stage: StageSpec) -> bool:
+def _is_pairs_of_pairs(staged: Study, stage: StageSpec) -> bool:
     """Whether a stage compares what an earlier one compared: then it is about the same pairs."""
     source = staged.stage(stage.rows.stage) if stage.rows.stage else None
     return source is not None and source.task in PAIR_TASKS and stage.task in PAIR_TASKS
 
 
-def _chosen_pairs(store: Store, staged: StagedStudy, stage: StageSpec) -> set[tuple[str, str, str]]:
+def _chosen_pairs(store: Store, staged: Study, stage: StageSpec) -> set[tuple[str, str, str]]:
     where = stage.rows.where or "true"
     rows = query(store, _PAIRS, study=staged.name, stage=stage.rows.stage or "", where=where)
     return {(row["rubric_id"], row["lo"], row["hi"]) for row in rows}
 
 
-def source_rows(store: Store, staged: StagedStudy, stage: StageSpec) -> Sequence[SourceRow]:
+def source_rows(store: Store, staged: Study, stage: StageSpec) -> Sequence[SourceRow]:
     """Return the rows that a waiting stage asks about, from what the lake holds now."""
     if stage.rows.sql is not None:
         return SpilledRows(store.path / TMP, from_table(query(store, stage.rows.sql), stage))
@@ -267,7 +267,7 @@ def has_rows(store: Store, study: str, stage: str) -> bool:
 
 def adaptive_asks(
     store: Store,
-    staged: StagedStudy,
+    staged: Study,
     stage: StageSpec,
     rows: Sequence[SourceRow],
     until: int | None,
