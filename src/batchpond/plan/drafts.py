@@ -20,10 +20,8 @@ from batchpond.plan.forecast import Known
 from batchpond.plan.items import Item, Pairs, SqlRows, choose_pairs, each, read_any, read_pairs
 from batchpond.plan.prompts import prompt_of, size_bytes
 from batchpond.plan.rounds import adaptive
-from batchpond.plan.rounds import talk as stage_talk
-from batchpond.plan.rounds.inputs import KINDS
+from batchpond.plan.rounds.inputs import KINDS, OF_TALK, talk_asks
 from batchpond.plan.rounds.source import check
-from batchpond.plan.rounds.talk import asks as talk_asks
 from batchpond.study.spec import (
     CONVERSATION,
     INPUTS,
@@ -177,7 +175,7 @@ def _source(study: Study, stage: StageSpec) -> StageSpec | None:
 
 def _more(study: Study, source: StageSpec) -> dict[str, Any]:
     """Return what a stage's rows will have besides their texts, as placeholders in small letters."""
-    names: tuple[str, ...] = stage_talk.PLACES if source.task == CONVERSATION else ()
+    names: tuple[str, ...] = OF_TALK if source.task == CONVERSATION else ()
     step: StageSpec | None = source
     while step is not None and isinstance(step.rule, inputs.InputsRule):
         names = (*names, KINDS[step.rule.step])
@@ -221,7 +219,7 @@ def _frame_bytes(stage: StageSpec) -> float:
     """Return the mean size of a waiting stage's prompts without the texts of its rows."""
     if stage.task == CONVERSATION:
         return 0.0
-    empty = SourceRow("", "", "", None, "", "", more=dict.fromkeys((*stage_talk.PLACES, *KINDS.values()), ""))
+    empty = SourceRow("", "", "", None, "", "", more=dict.fromkeys((*OF_TALK, *KINDS.values()), ""))
     other = empty if stage.task in PAIR_TASKS else None
     rubrics = stage.rubrics[:_SAMPLE_ASKS] or (NO_RUBRIC,)
     try:

@@ -32,10 +32,18 @@ from batchpond.plan.asks import (
 from batchpond.plan.blocks import label_of
 from batchpond.plan.items import Item
 from batchpond.plan.rounds import adaptive
-from batchpond.plan.rounds import talk as stage_talk
 from batchpond.plan.rounds.adaptive import Asked, Stop
-from batchpond.plan.rounds.inputs import CHOSEN, GOOD, entry_rows, further_asks, kept_rows, query
-from batchpond.plan.rounds.talk import Talk
+from batchpond.plan.rounds.inputs import (
+    CHOSEN,
+    GOOD,
+    Talk,
+    entry_rows,
+    further_asks,
+    kept_rows,
+    query,
+    talk_asks,
+    talk_rows,
+)
 from batchpond.study.spec import CONVERSATION, INPUTS, PAIR_TASKS, StageSpec, Study
 
 _OUTPUTS: Final = f"""{CHOSEN}
@@ -138,7 +146,7 @@ def _next_turns(store: Store, staged: Study, stage: StageSpec) -> Iterator[Ask]:
         questions = source_rows(store, staged, stage)
     else:
         questions = [_judged_row(row) for row in query(store, _QUESTIONS, study=staged.name, stage=stage.name)]
-    yield from stage_talk.asks(stage, questions, said.answers)
+    yield from talk_asks(stage, questions, said.answers)
 
 
 def _is_pairs_of_pairs(staged: Study, stage: StageSpec) -> bool:
@@ -163,7 +171,7 @@ def source_rows(store: Store, staged: Study, stage: StageSpec) -> Sequence[Sourc
     where = stage.rows.where or "true"
     if source.task == CONVERSATION:
         said = _said(store, staged.name, source.name, where)
-        rows = stage_talk.rows(source, said.questions, said.answers)
+        rows = talk_rows(source, said.questions, said.answers)
         chosen = (row for talk, row in rows if (talk, row.turn_no) in said.chosen)
         return [dataclasses.replace(row, tier=said.tiers[row.unit_id]) for row in chosen]
     if source.task == INPUTS:
