@@ -11,10 +11,10 @@ from typing import Any, Final
 import orjson
 
 from batchpond.errors import LakeError, StudyError
-from batchpond.study import parts, tables
 from batchpond.study import stages as stage_study
-from batchpond.study.spec import MAIN_STAGE, ModelSpec, RowsSpec, StageSpec, Study, without_checks
-from batchpond.study.typed import Table, json_schema, of_plain, parse, read
+from batchpond.study import tables
+from batchpond.study.spec import MAIN_STAGE, ModelSpec, StageSpec, Study, TemplateSpec, without_checks
+from batchpond.study.typed import json_schema, of_plain, parse, read
 from batchpond.tasks import registry
 
 __all__ = ["Study", "example", "load", "parse_study", "schema"]
@@ -43,16 +43,20 @@ def example(name: str = EXAMPLES[0]) -> str:
 def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path()) -> Study:
     """Return the study that a file's bytes describe, with the templates and statements that it names."""
     root = parse(data, source)
-    file: tables.StagesFile | tables.OneStageFile
+    file: tables.StagesFile | tables.PairwiseFile | tables.OneStageFile
+    written: tuple[TemplateSpec, ...] = ()
     if root.has("stages"):
         file = read(root, tables.StagesFile)
         stages = stage_study.stages(root, file.stages, base_path)
     elif _is_plain(root.data):
-        return _pairs_at_once(root, read(root, tables.PairwiseFile), base_path)
+        file = read(root, tables.PairwiseFile)
+        stage, written = stage_study.pairs_at_once(root, file, base_path)
+        stages = (stage,)
     else:
         file = read(root, tables.OneStageFile)
         stages = stage_study.of_one(MAIN_STAGE, root, file, base_path, ())
-    study = Study(stages=stages, source=source, base_path=base_path, **parts.settings(root, file))
+    settings = stage_study.settings_of(root, file)
+    study = Study(stages=stages, source=source, base_path=base_path, templates=written, **settings)
     # Pairs alone count their repeats themselves, and a version's name was made of both numbers as they are written.
     return study if study.is_pairs_alone else replace(study, stages=tuple(map(_repeated, stages)))
 
@@ -60,17 +64,6 @@ def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path(
 def _repeated(stage: StageSpec) -> StageSpec:
     """Return a stage that asks as often as its pairs say, where they say it."""
     return replace(stage, repeats=max(stage.repeats, stage.pairs.repeats))
-
-
-def _pairs_at_once(root: Table, file: tables.PairwiseFile, base_path: Path) -> Study:
-    file.answer.check(root.where("answer"))
-    items, pairs = parts.items(root.inside("items"), file.items), parts.pairs(root.inside("pairs"), file.pairs)
-    rubrics, written = parts.rubrics(root, file.rubrics), parts.templates(root, file.templates)
-    models, settings = parts.models(root, "models", file.models), parts.settings(root, file)
-    templates = stage_study.templates(root, written, file.task, file.answer, base_path)
-    rows = RowsSpec(items=items)
-    stage = StageSpec(MAIN_STAGE, file.task, rows, file.answer, templates, models, rubrics, pairs, pairs.repeats)
-    return Study(stages=(stage,), source=root.source, base_path=base_path, templates=written, **settings)
 
 
 def _is_plain(document: Mapping[str, Any]) -> bool:
