@@ -76,7 +76,7 @@ def of_one(
     name: str, table: Table, written: tables.StageKeys, base_path: Path, earlier: Sequence[StageSpec]
 ) -> tuple[StageSpec, ...]:
     """Return the stages that one stage of the file is carried out by: one, but where questions are made in rounds."""
-    if written.task == INPUTS and is_chain(table):
+    if written.task == INPUTS and not table.has("items"):  # it stands for all its rounds
         return chain(name, table, written, _rubrics(table, written, base_path))
     return (_stage(name, table, written, base_path, earlier),)
 
@@ -281,15 +281,18 @@ class _Chain:
     counts: tuple[int, int, int]
     expected_output_tokens: int | None
 
-    @property
-    def name(self) -> str:
-        """The name in the study file."""
-        return self.kept.name
+    def stage(
+        self, step: str, number: int | None, rows: RowsSpec, rule: Rule, template: str, models: tuple[ModelSpec, ...]
+    ) -> StageSpec:
+        """Return one of them, which asks by a template that batchpond brings."""
+        name, templates = _name(self.kept.name, step, number), (builtin(rule.TASK)[template],)
+        return StageSpec(name, rule.TASK, rows, rule, templates, models, self.rubrics)
 
-
-def is_chain(table: Table) -> bool:
-    """Whether a stage of the task `inputs` stands for all its rounds: it names no items of its own."""
-    return not table.has("items")
+    def made(self, step: str, place: int, rows: RowsSpec, number: int | None = None) -> StageSpec:
+        """Return a step that asks for lists; what is beyond the number asked for is not taken, as it would be paid."""
+        rule = InputsRule(step=step, count=self.counts[place], count_max=self.counts[place])
+        found = self.stage(step, number, rows, rule, f"inputs_{step}", self.makers)
+        return replace(found, expected_output_tokens=self.expected_output_tokens)
 
 
 def chain(name: str, table: Table, written: tables.StageKeys, rubrics: tuple[Rubric, ...]) -> tuple[StageSpec, ...]:
@@ -316,8 +319,8 @@ def chain(name: str, table: Table, written: tables.StageKeys, rubrics: tuple[Rub
         counts=(written.categories, written.scenarios_per_category, written.questions_per_scenario),
         expected_output_tokens=written.expected_output_tokens,
     )
-    found = [_made(chain, "categories", 0, RowsSpec())]
-    found.append(_made(chain, "scenarios", 1, RowsSpec(stage=found[0].name)))
+    found = [chain.made("categories", 0, RowsSpec())]
+    found.append(chain.made("scenarios", 1, RowsSpec(stage=found[0].name)))
     for number in range(1, written.max_rounds + 1):
         found += _round(chain, number, found[1].name)
     found[-1] = replace(found[-1], keeps=chain.kept)
@@ -355,50 +358,15 @@ def _name(name: str, step: str, number: int | None = None) -> str:
     return f"{name}{_SEPARATOR}{step}" + ("" if number is None else f"-{number}")
 
 
-def _made(chain: _Chain, step: str, place: int, rows: RowsSpec, number: int | None = None) -> StageSpec:
-    """Return a step that asks for lists; what is beyond the number asked for is not taken, as it would be paid for."""
-    count = chain.counts[place]
-    return StageSpec(
-        name=_name(chain.name, step, number),
-        task=INPUTS,
-        rows=rows,
-        rule=InputsRule(step=step, count=count, count_max=count),
-        templates=(builtin(INPUTS)[f"inputs_{step}"],),
-        models=chain.makers,
-        rubrics=chain.rubrics,
-        expected_output_tokens=chain.expected_output_tokens,
-    )
-
-
 def _round(chain: _Chain, number: int, scenarios: str) -> list[StageSpec]:
     before = replace(chain.kept, questions=chain.kept.questions[: number - 1], ratings=chain.kept.ratings[: number - 1])
     rows = RowsSpec(stage=scenarios, lacking=before if number > 1 else None)
-    found = [_made(chain, "questions", 2, rows, number)]
+    found = [chain.made("questions", 2, rows, number)]
     if chain.candidates:
-        found.append(_answers(chain, number, found[-1].name))
-    template = "likert_json" if chain.candidates else "likert_question"
-    ratings = StageSpec(
-        name=_name(chain.name, "ratings", number),
-        task="likert",
-        rows=RowsSpec(stage=found[-1].name),
-        rule=tables.SCALE,
-        templates=(builtin("likert")[template],),
-        models=chain.judges,
-        rubrics=chain.rubrics,
-    )
-    return [*found, ratings]
-
-
-def _answers(chain: _Chain, number: int, questions: str) -> StageSpec:
-    return StageSpec(
-        name=_name(chain.name, "answers", number),
-        task="generation",
-        rows=RowsSpec(stage=questions),
-        rule=GenerationRule(),
-        templates=(builtin("generation")["question"],),
-        models=chain.candidates,
-        rubrics=chain.rubrics,
-    )
+        asked = RowsSpec(stage=found[-1].name)
+        found.append(chain.stage("answers", number, asked, GenerationRule(), "question", chain.candidates))
+    template, rated = "likert_json" if chain.candidates else "likert_question", RowsSpec(stage=found[-1].name)
+    return [*found, chain.stage("ratings", number, rated, tables.SCALE, template, chain.judges)]
 
 
 SUFFIXES: Final = {
