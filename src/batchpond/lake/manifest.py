@@ -151,6 +151,16 @@ def take_up(store: Store) -> list[Damage]:
 GONE: Final = "it was published and is not there"
 
 
+def strike(store: Store, names: Collection[str]) -> None:
+    """List files no longer, by their paths in the lake: what stands there later is listed anew. The lock is held."""
+    manifest = load(store.path)
+    rows: list[dict[str, object]] = [
+        {"name": name, "size_bytes": None} for name in sorted(manifest.entries.keys() & set(names))
+    ]
+    if rows:
+        _write(store, manifest, rows)
+
+
 def differs(path: Path, entry: Entry, *, is_deep: bool) -> str | None:
     """Return how a file differs from what was listed, by its size or by all its bytes; None when it does not."""
     size = path.stat().st_size
