@@ -282,7 +282,7 @@ def _union(store: Store, source: Source, expected: Mapping[str, str]) -> _Union:
     """Read all that an attempt's files say, and decide what of it counts."""
     union = _Union(expected, source.files, source.take)
     for at, file in enumerate(source.files):
-        read_line = _reader(source.provider, file.role)
+        read_line = line_reader(source.provider, file.role)
         for part in part_paths(store, file):
             for lines, first_line_number in _raw_lines(part):
                 for line_number, line in enumerate(lines, first_line_number):
@@ -307,7 +307,7 @@ def _derive_part(
 ) -> None:  # fmt: skip
     file = source.files[at]
     name = _responses_name(source.provider, part.stem)
-    read_line = _reader(source.provider, file.role)
+    read_line = line_reader(source.provider, file.role)
     judges = {parser_id: judge_of(spec) for parser_id, spec in specs.items()}
     is_left_out = isinstance(matcher, _Union) and at not in matcher.used
     with ExitStack() as stack:
@@ -332,7 +332,8 @@ def _derive_part(
         store.replace_file(JUDGMENTS, _judgments_name(parser_id, part.stem), staged.path)
 
 
-def _reader(provider: str, role: FileRole) -> Callable[[bytes], Response]:
+def line_reader(provider: str, role: FileRole) -> Callable[[bytes], Response]:
+    """Return what reads the lines of a provider's files of one role."""
     module = registry.module(provider)
     is_live = role is FileRole.LIVE
     read = partial(live_lines.read_line, module) if is_live else partial(module.read_line, role=role)

@@ -129,6 +129,9 @@ class GoogleClient(BatchClient):
         return self.get(batch_id) if answer.is_success else None
 
 
+_RESULTS: Final = "files/batch-"
+
+
 class Gemini(GoogleClient):
     """The client of the Gemini API's batch mode, bound to one key and base URL."""
 
@@ -181,8 +184,18 @@ class Gemini(GoogleClient):
         return newest_named(map(self.file_of, usable), filename, since)
 
     def drop_upload(self, file_id: str) -> bool:
-        """Delete an uploaded payload; False where there was none, which Google answers with 403, too."""
-        return self._http.request_json("DELETE", self._resource(file_id, "files/"), allow=self.missing).is_success
+        """Delete an uploaded payload; False where there was none, which Google answers with 403, too.
+
+        A batch's results have a name that is too long to delete them by (400 "more than 40 characters", seen live);
+        they go with the batch.
+        """
+        batch_id = file_id.removeprefix(_RESULTS)
+        path = (
+            self._resource(file_id, "files/")
+            if batch_id == file_id
+            else self._resource(f"batches/{batch_id}", "batches/")
+        )
+        return self._http.request_json("DELETE", path, allow=self.missing).is_success
 
     def order(self, spec: CreateSpec) -> Order:
         """Return a batch of an uploaded file; raises ProviderError when there is none."""
