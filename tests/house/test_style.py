@@ -27,7 +27,7 @@ CALLBACK_PARAMETERS_MAX = 10
 WRITERS = {"batchpond/cli/output.py": "stdout", "batchpond/cli/diagnostics.py": "stderr"}
 
 # The names that every provider's folder uses, `live` in the place of `batch` where there is none.
-PROVIDER_MODULES = {"__init__", "batch", "live", "body", "lines"}
+PROVIDER_MODULES = {"__init__", "batch", "live", "dialect"}
 PROVIDER_EXTRAS = {
     "vertex": {"auth", "storage"},
 }
@@ -156,7 +156,7 @@ def test_every_provider_has_a_simulator() -> None:
     assert names <= {path.parent.name for path in SIMULATORS.glob("*/api.py")}
     for name in names:
         stems = {path.stem for path in (PACKAGE / "providers" / name).glob("*.py")}
-        assert stems >= ({"batch", "body", "lines"} if name in registry.NAMES else {"live"}), name
+        assert stems >= ({"batch", "dialect"} if name in registry.NAMES else {"live"}), name
         assert stems <= PROVIDER_MODULES | PROVIDER_EXTRAS.get(name, set()), name
 
 

@@ -333,7 +333,7 @@ def _derive_part(
 def _reader(provider: str, role: FileRole) -> Callable[[bytes], Response]:
     module = registry.module(provider)
     is_live = role is FileRole.LIVE
-    read = partial(live_lines.read_line, module) if is_live else partial(module.read_line, role=role)
+    read = partial(live_lines.read_line, module) if is_live else module.read_line
     return lambda line: line.response() if isinstance(line, _LongLine) else _with_sense(read(line))
 
 

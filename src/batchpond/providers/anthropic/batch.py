@@ -15,38 +15,30 @@ from typing import Any, Final
 from batchpond import fields
 from batchpond.errors import LakeError
 from batchpond.model import BatchError, BatchState, CreateSpec, Download, RemoteBatch
-from batchpond.providers.anthropic.body import FAMILIES, MESSAGES, VERSIONS, version_of
+from batchpond.providers.anthropic.dialect import DIALECT, HEAD, MESSAGES, TAIL, version_of
 from batchpond.providers.http.client import JsonStream
 from batchpond.providers.http.errors import AckRule
 from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import BatchClient, Order
 from batchpond.providers.shared.live import Address, LiveApi, Names, RateNames
 
-_HEAD, _TAIL = b'{"requests":[', b"]}"
-
-DESCRIPTOR: Final = known.descriptor(
-    "anthropic",
-    endpoints=tuple(VERSIONS),
-    max_bytes=256_000_000 - len(_HEAD + _TAIL),
-    headers=(("anthropic-version", VERSIONS[MESSAGES]),),
-    nearest=FAMILIES.nearest,
-)
 _BLOCK_BYTES: Final = 1 << 20
 
 
-def _rate(what: str) -> Names:
-    begin = f"anthropic-ratelimit-{what}"
-    return Names(f"{begin}-limit", f"{begin}-remaining", f"{begin}-reset")
+_RATES: Final = RateNames(
+    (Names("anthropic-ratelimit-requests-{}"),),
+    (Names("anthropic-ratelimit-tokens-{}"), Names("anthropic-ratelimit-input-tokens-{}")),
+)
 
 
 def _address(endpoint: str, request_model: str) -> Address:
     return MESSAGES, {"anthropic-version": version_of(endpoint, request_model)}
 
 
-class Anthropic(BatchClient):
+class AnthropicClient(BatchClient):
     """The client of Anthropic's Message Batches, bound to one key and base URL (without `/v1`, as its SDK has it)."""
 
-    descriptor = DESCRIPTOR
+    descriptor = DIALECT.DESCRIPTOR
     batches_path = "/v1/messages/batches"
     cursor_name = "after_id"
     ack = AckRule(request_id_headers=("request-id",))
@@ -93,10 +85,10 @@ class Anthropic(BatchClient):
         return replace(batch, n_total=n_total, errors=(BatchError("archived", gone),))
 
 
-BATCH: Final = Anthropic
+BATCH: Final = AnthropicClient
 LIVE: Final = LiveApi(
-    DESCRIPTOR,
-    RateNames((_rate("requests"),), (_rate("tokens"), _rate("input-tokens"))),
+    DIALECT.DESCRIPTOR,
+    _RATES,
     models_path="/v1/models",
     request_id_headers=("request-id",),
     address=_address,
@@ -112,11 +104,11 @@ def _requests(path: Path) -> JsonStream:
             size_bytes -= lines.read(1) == b"\n"
     except OSError as error:
         raise LakeError(f"cannot read {path}: {error.strerror or error}") from None
-    return JsonStream(len(_HEAD) + size_bytes + len(_TAIL), lambda: _parts(path, size_bytes))
+    return JsonStream(len(HEAD) + size_bytes + len(TAIL), lambda: _parts(path, size_bytes))
 
 
 def _parts(path: Path, size_bytes: int) -> Iterator[bytes]:
-    yield _HEAD
+    yield HEAD
     try:
         with path.open("rb") as lines:
             while size_bytes > 0 and (block := lines.read(min(_BLOCK_BYTES, size_bytes))):
@@ -124,7 +116,7 @@ def _parts(path: Path, size_bytes: int) -> Iterator[bytes]:
                 yield block.replace(b"\n", b",")
     except OSError as error:
         raise LakeError(f"cannot read {path}: {error.strerror or error}") from None
-    yield _TAIL
+    yield TAIL
 
 
 def _counts(found: Mapping[str, Any]) -> dict[str, int | None]:

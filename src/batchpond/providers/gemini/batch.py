@@ -8,17 +8,15 @@ come as text and zeros not at all.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import reduce
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from batchpond import fields
-from batchpond.clock import Clock
-from batchpond.errors import ProviderError, UsageError
+from batchpond.errors import ProviderError
 from batchpond.model import (
     BatchError,
     BatchPage,
@@ -30,10 +28,9 @@ from batchpond.model import (
     RemoteBatch,
     RemoteFile,
 )
-from batchpond.providers.gemini.body import FAMILIES, GENERATE
-from batchpond.providers.gemini.lines import is_blank, read_status
-from batchpond.providers.http import keys, transfers
-from batchpond.providers.http.client import HttpClient, segment
+from batchpond.providers.gemini.dialect import DIALECT, is_blank, read_status
+from batchpond.providers.http import transfers
+from batchpond.providers.http.client import segment
 from batchpond.providers.http.errors import AckRule, Answer, ApiError
 from batchpond.providers.http.transfers import Commands, Start
 from batchpond.providers.shared import known
@@ -51,11 +48,9 @@ from batchpond.providers.shared.lines import load_row
 from batchpond.providers.shared.live import NO_RATES, Address, LiveApi
 from batchpond.text import redact
 
-DESCRIPTOR: Final = known.descriptor("gemini", endpoints=(GENERATE,), nearest=FAMILIES.nearest)
+DESCRIPTOR: Final = DIALECT.DESCRIPTOR
 
 _MAYBE_GONE: Final = frozenset({403, 404})
-_VERSION: Final = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
-_DEFAULT_VERSION: Final = "v1beta"
 _MIME_TYPE: Final = "application/jsonl"
 _READY_WAITS: Final = 30
 _READY_WAIT_S: Final = 2.0
@@ -66,28 +61,18 @@ def _address(endpoint: str, request_model: str) -> Address:
     return f"/{_model_path(request_model)}:{endpoint}", None
 
 
-def _versioned(base_url: str, wish: str | None) -> tuple[str, str]:
-    root, _, last = base_url.rpartition("/")
-    if _VERSION.fullmatch(last):
-        return root, last
-    version = {None: _DEFAULT_VERSION, "beta": _DEFAULT_VERSION}.get(wish, wish) or _DEFAULT_VERSION
-    if not _VERSION.fullmatch(version):
-        raise UsageError(f"GOOGLE_GENAI_API_VERSION is {version!r}", hint="unset it, or set it to v1beta or v1")
-    return base_url, version
-
-
-def _base_of(base_url: str, environ: Mapping[str, str]) -> str:
-    return "/".join(_versioned(base_url, keys.setting(environ, "GOOGLE_GENAI_API_VERSION")))
-
-
-LIVE: Final = LiveApi(DESCRIPTOR, NO_RATES, request_id_headers=(), base_of=_base_of, address=_address)
+LIVE: Final = LiveApi(DESCRIPTOR, NO_RATES, request_id_headers=(), address=_address)
 
 
 class GoogleClient(BatchClient):
-    """The client of one of Google's batch APIs, whose listings go on by tokens; `rows` is the member that has them."""
+    """The client of one of Google's batch APIs, whose listings go on by tokens; `rows` is the member that has them.
+
+    `advice_for` returns what to do about an error of the batch of a name, None where its text says enough.
+    """
 
     size_name = "pageSize"
     rows: str
+    advice_for: Callable[[ApiError, str], str | None] = staticmethod(lambda *_: None)
     states = known.by_word("gemini", "states", BatchState)
     ack = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
 
@@ -118,18 +103,13 @@ class GoogleClient(BatchClient):
         advice = cls.advice_for(read, name)
         return (BatchError(read.code, redact(read.message + (f" [{advice}]" if advice else ""))),)
 
-    @staticmethod
-    def advice_for(error: ApiError, name: str) -> str | None:  # noqa: ARG004
-        """Return what to do about the error of a batch of that name, None where its text says enough."""
-        return None
-
     def cancel(self, batch_id: str) -> RemoteBatch | None:
         """Ask for cancellation, and for what came of it; None when Google says it is too late or unknown."""
         answer = self._http.request_json("POST", f"{self.path_of(batch_id)}:cancel", payload={}, allow=self.too_late)
         return self.get(batch_id) if answer.is_success else None
 
 
-class Gemini(GoogleClient):
+class GeminiClient(GoogleClient):
     """The client of the Gemini API's batch mode, bound to one key and base URL."""
 
     descriptor = DESCRIPTOR
@@ -140,26 +120,9 @@ class Gemini(GoogleClient):
     missing = _MAYBE_GONE
     too_late = frozenset({400, 403, 404, 409})
 
-    def __init__(self, http: HttpClient, clock: Clock, version: str = _DEFAULT_VERSION) -> None:
-        super().__init__(http, clock)
-        self._version = version
-        self.batches_path = f"/{version}/batches"
-
-    @classmethod
-    def connect(cls, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any) -> Self:
-        """Return the client for the environment's key; raises AccessError when there is none.
-
-        Reads GOOGLE_API_KEY before GEMINI_API_KEY, GOOGLE_GEMINI_BASE_URL and GOOGLE_GENAI_API_VERSION, as the
-        SDK does. The version is that of the base URL's last part if it names one, else the variable's,
-        else v1beta, where all recorded batches were made.
-        """
-        access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
-        root, version = _versioned(access.base_url, keys.setting(environ, "GOOGLE_GENAI_API_VERSION"))
-        return cls(HttpClient.of(DESCRIPTOR, access, environ, clock, transport, root), clock, version)
-
     def upload(self, path: Path, filename: str) -> RemoteFile:
         """Upload a payload and wait until Google has taken it in; safe to repeat, since files cost nothing."""
-        start = Start(f"/upload/{self._version}/files", {"file": {"displayName": filename}}, _MIME_TYPE, Commands())
+        start = Start(self._beside("upload", "/files"), {"file": {"displayName": filename}}, _MIME_TYPE, Commands())
         answer = self._http.upload_resumable(start, path)
         found = fields.mapping(fields.mapping(answer.json).get("file"))
         if self.file_of(found) is None:
@@ -174,7 +137,7 @@ class Gemini(GoogleClient):
         """Return the usable files of that display name, newest first, made since then or at an unknown time."""
         params = {self.size_name: DESCRIPTOR.list_page_size}
         pages = every_page(
-            lambda cursor: page_by_token(self._http, f"/{self._version}/files", params, cursor, "files"),
+            lambda cursor: page_by_token(self._http, "/files", params, cursor, "files"),
             f"{self.host} lists more than {PAGES_MAX} pages of files",
         )
         usable = (row for rows in pages for row in rows if fields.mapping(row).get("state") != "FAILED")
@@ -185,10 +148,8 @@ class Gemini(GoogleClient):
         return self._http.request_json("DELETE", self._resource(file_id, "files/"), allow=self.missing).is_success
 
     def order(self, spec: CreateSpec) -> Order:
-        """Return a batch of an uploaded file; raises ProviderError when there is none."""
-        if spec.input_file_id is None:
-            raise ProviderError("a Gemini batch is made of an uploaded file, and none was given")
-        path = f"/{self._version}/{_model_path(spec.request_model)}:batchGenerateContent"
+        """Return a batch of an uploaded file."""
+        path = f"/{_model_path(spec.request_model)}:batchGenerateContent"
         return Order(path, {"batch": {"displayName": spec.token, "inputConfig": {"fileName": spec.input_file_id}}})
 
     @classmethod
@@ -267,10 +228,15 @@ class Gemini(GoogleClient):
         return b"".join(_inline_lines(answer.json))[:max_bytes]
 
     def _resource(self, name: str, prefix: str) -> str:
-        return f"/{self._version}/{prefix}{segment(name.removeprefix(prefix))}"
+        return f"/{prefix}{segment(name.removeprefix(prefix))}"
 
     def _content_path(self, file_id: str) -> str:
-        return f"/download{self._resource(file_id, 'files/')}:download?alt=media"
+        return self._beside("download", f"{self._resource(file_id, 'files/')}:download?alt=media")
+
+    def _beside(self, what: str, path: str) -> str:
+        """Return the address of bytes, which stands before the version that the base URL ends in."""
+        root, _, version = self._http.base_url.rpartition("/")
+        return f"{root}/{what}/{version}{path}"
 
     def _file(self, file_id: str) -> dict[str, Any]:
         return fields.mapping(self._http.request_json("GET", self._resource(file_id, "files/")).json)
@@ -306,7 +272,7 @@ class Gemini(GoogleClient):
         return refusal
 
 
-BATCH: Final = Gemini
+BATCH: Final = GeminiClient
 
 
 def _model_path(model: str) -> str:

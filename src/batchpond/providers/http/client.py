@@ -152,20 +152,29 @@ class HttpClient:
         )
 
     @classmethod
-    def of(
+    def connect(
         cls,
         descriptor: Descriptor,
-        access: keys.Access,
-        environ: Mapping[str, str],
         clock: Clock,
+        environ: Mapping[str, str],
+        base_url: str | None,
         transport: httpx.BaseTransport | None,
-        base_url: str,
         **more: Any,
     ) -> Self:
-        """Return the client for a provider's key, with the headers and the hosts of content of its descriptor."""
-        headers = keys.headers(descriptor, access, environ)
-        hosts = descriptor.content_hosts
-        return cls(base_url, headers, clock, transport, key_name=access.name, content_hosts=hosts, **more)
+        """Return the client for the environment's key and base URL, by the names and hosts of a descriptor.
+
+        Raises AccessError when a key is needed and there is none, UsageError when nothing says where the server is.
+        """
+        access = keys.resolve(descriptor, environ, base_url=base_url)
+        return cls(
+            descriptor.base_of(access.base_url, environ),
+            keys.headers(descriptor, access, environ),
+            clock,
+            transport,
+            key_name=access.name,
+            content_hosts=descriptor.content_hosts,
+            **more,
+        )
 
     @property
     def host(self) -> str:

@@ -31,7 +31,6 @@ from batchpond.model import (
     Unclear,
 )
 from batchpond.providers.base import BatchProvider
-from batchpond.providers.http import keys
 from batchpond.providers.http.client import HttpClient, JsonStream, ProviderClient, segment
 from batchpond.providers.http.errors import AckRule, Answer, ApiError, classify, error_class_of
 from batchpond.providers.shared import known
@@ -89,16 +88,9 @@ class BatchClient(ProviderClient, BatchProvider):
 
         `transport` replaces the network.
         """
-        access = keys.resolve(cls.descriptor, environ, base_url=base_url)
-        base = cls.base_of(access.base_url)
-        return cls(HttpClient.of(cls.descriptor, access, environ, clock, transport, base), clock)
+        return cls(HttpClient.connect(cls.descriptor, clock, environ, base_url, transport), clock)
 
     # --- what differs -----------------------------------------------------------------------------
-
-    @staticmethod
-    def base_of(base_url: str) -> str:
-        """Return what paths are below, by the base URL that the user gave."""
-        return base_url
 
     @abstractmethod
     def order(self, spec: CreateSpec) -> Order:
@@ -161,6 +153,8 @@ class BatchClient(ProviderClient, BatchProvider):
 
         Raises ProviderError, LakeError or UsageError, with nothing sent, for what no batch can be made of.
         """
+        if self.descriptor.takes_files and spec.input_file_id is None:
+            raise ProviderError(f"a batch of {self.descriptor.name} is made of an uploaded file, and none was given")
         order = self.order(spec)
         answer = self._http.post_once(
             order.path,
@@ -294,8 +288,6 @@ class FilesClient(BatchClient):
 
     def order(self, spec: CreateSpec) -> Order:
         """Return a batch of an uploaded file, with its token in the metadata where the provider keeps them."""
-        if spec.input_file_id is None:
-            raise ProviderError(f"a batch of {self.descriptor.name} is made of an uploaded file, and none was given")
         payload = {"input_file_id": spec.input_file_id, "endpoint": spec.endpoint, "completion_window": "24h"}
         metadata = {"metadata": _metadata(spec)} if self.descriptor.has_token else {}
         return Order(self.batches_path, payload | metadata)

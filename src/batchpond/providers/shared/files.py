@@ -43,8 +43,9 @@ from batchpond.model import (
     RemoteFile,
     Unclear,
 )
-from batchpond.providers.base import BatchProvider, Descriptor, ProviderModule
+from batchpond.providers.base import BatchProvider, Descriptor
 from batchpond.providers.shared import folder as folders
+from batchpond.providers.shared.dialect import Dialect
 from batchpond.providers.shared.folder import FOLDER_ENV, INBOX, OUTBOX, TOKEN, Folder, Outbox, Part, sha256
 
 RECENT: Final = "written to just now"
@@ -85,7 +86,7 @@ class Files(BatchProvider):
     Requests in a folder are its owner's to delete: none is dropped.
     """
 
-    def __init__(self, module: ProviderModule, folder: Folder, clock: Clock) -> None:
+    def __init__(self, module: Dialect, folder: Folder, clock: Clock) -> None:
         self._module = module
         self._folder = folder
         self._outbox = Outbox(folder)

@@ -19,7 +19,7 @@ from typing import IO, Final, cast
 from batchpond import ids
 from batchpond.errors import ProviderError, UsageError
 from batchpond.lake import disk
-from batchpond.model import Download, FileRole, RemoteFile, Response, ResponseStatus
+from batchpond.model import Download, RemoteFile, Response, ResponseStatus
 
 QUIET_S: Final = 5.0
 _SUFFIX: Final = re.compile(r"(?:[^A-Za-z0-9].*)?\.jsonl(?:\.gz)?")
@@ -27,7 +27,7 @@ _BLOCK_BYTES: Final = 1 << 20
 _MADE_BYTES: Final = 1 << 36
 _PARTS_MAX: Final = 10_000
 
-ReadLine = Callable[[bytes, FileRole], Response]
+ReadLine = Callable[[bytes], Response]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def read_answers(found: list[Part], read_line: ReadLine, prefix: str) -> tuple[i
     for part in found:
         with opened(part) as lines:
             for line in lines:
-                response = read_line(line.removesuffix(b"\n"), FileRole.OUTPUT) if line.strip() else None
+                response = read_line(line.removesuffix(b"\n")) if line.strip() else None
                 if response is not None and response.custom_id is not None and response.custom_id.startswith(prefix):
                     succeeded.setdefault(response.custom_id, response.status is ResponseStatus.SUCCEEDED)
     n_succeeded = sum(succeeded.values())

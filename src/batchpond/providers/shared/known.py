@@ -10,7 +10,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache, lru_cache
 from importlib import resources
@@ -62,9 +62,8 @@ class Known:
 def descriptor(provider: str, **more: Any) -> Descriptor:
     """Return a provider's descriptor: its names, limits, caveats and notes by its file, and what its code says."""
     data = _data(provider)
-    names = ("limits", "caveats", "notes")
-    limits, caveats, notes = (_with_tuples(data[name]) for name in names)
-    return Descriptor(name=provider, **limits, caveats=caveats, notes=notes, **more)
+    said = {"name": provider, **data["limits"], "caveats": data["caveats"], "notes": data["notes"]}
+    return replace(msgspec.convert(said | {"endpoints": more["endpoints"]}, Descriptor), **more)
 
 
 def table(provider: str, name: str) -> dict[str, Any]:
@@ -76,12 +75,6 @@ def table(provider: str, name: str) -> dict[str, Any]:
 def by_word(provider: str, name: str, kind: type[E]) -> dict[str, E]:
     """Return what each of a provider's words means, from a table of the words of each meaning."""
     return {word: kind(meaning) for meaning, words in table(provider, name).items() for word in words}
-
-
-def _with_tuples(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(map(_with_tuples, value))
-    return {name: _with_tuples(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
 Texts = tuple[tuple[ErrorClass, re.Pattern[str]], ...]

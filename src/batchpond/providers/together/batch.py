@@ -26,16 +26,9 @@ from batchpond.model import (
 from batchpond.providers.http.errors import AckRule
 from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import FilesClient, newest_named
-from batchpond.providers.shared.live import PLAIN_NAMES, LiveApi, Names, Per, RateNames
-from batchpond.providers.together.body import CHAT, DISCOUNTS
-from batchpond.providers.together.lines import TEXTS
+from batchpond.providers.shared.live import LiveApi, Names, Per, RateNames
+from batchpond.providers.together.dialect import DIALECT, NO_FILE_CODE, TEXTS
 from batchpond.text import redact
-
-_NO_FILE_CODE: Final = "input_file_unavailable"
-
-DESCRIPTOR: Final = known.descriptor(
-    "together", endpoints=(CHAT,), requeue_codes=(_NO_FILE_CODE,), batch_discounts=DISCOUNTS
-)
 
 _NO_FILE: Final = re.compile(r"(?i)failed to download input file")
 _OWNER: Final = ("organization_id", "project_id")
@@ -44,23 +37,16 @@ _LIKELY_BOUNDS: Final = frozenset({20, 25, 50, 100, 200, 250, 500, 1_000, 2_000,
 _CUT: Final = "cut"
 
 
-class Together(FilesClient):
+class TogetherClient(FilesClient):
     """The client of Together's Batch API, bound to one key and base URL."""
 
-    descriptor = DESCRIPTOR
+    descriptor = DIALECT.DESCRIPTOR
     texts = known.texts("together", "refusals") + TEXTS
-    batches_path = "/v1/batches"
-    files_path = "/v1/files"
-    upload_path = "/v1/files/upload"
+    upload_path = "/files/upload"
     already_there = frozenset({409})
     members = MappingProxyType({**FilesClient.members, "expires_at": "job_deadline"})
     ended_at = MappingProxyType({state: "completed_at" for state in BatchState if state.is_terminal})
     ack = AckRule(request_id_headers=("cf-ray", "x-request-id"), within="job", has_text_errors=True)
-
-    @staticmethod
-    def base_of(base_url: str) -> str:
-        """Return the base URL without the `/v1` at its end, which OpenAI's SDK needs there."""
-        return base_url.removesuffix("/v1")
 
     def form(self, filename: str) -> dict[str, str]:
         """Return the members of an upload's form beside the file."""
@@ -115,20 +101,16 @@ class Together(FilesClient):
         message = fields.identifier(value) or fields.identifier(fields.mapping(value).get("message"))
         if message is None:
             return ()
-        code = _NO_FILE_CODE if _NO_FILE.search(message) else None
+        code = NO_FILE_CODE if _NO_FILE.search(message) else None
         if known.class_of(TEXTS, message) is ErrorClass.MODEL_GONE:
             code = "model_not_available"
         return (BatchError(code, redact(message)),)
 
 
-BATCH: Final = Together
+BATCH: Final = TogetherClient
 LIVE: Final = LiveApi(
-    DESCRIPTOR,
-    RateNames(
-        (Names(*PLAIN_NAMES, Per.SECOND),),
-        (Names("x-tokenlimit-limit", "x-tokenlimit-remaining", "x-tokenlimit-reset", Per.SECOND),),
-    ),
+    DIALECT.DESCRIPTOR,
+    RateNames((Names("x-ratelimit-{}", Per.SECOND),), (Names("x-tokenlimit-{}", Per.SECOND),)),
     models_shape=list,
     request_id_headers=("x-request-id", "cf-ray"),
-    base_of=lambda url, _: f"{url.removesuffix('/v1')}/v1",
 )
