@@ -34,7 +34,8 @@ from batchpond.model import (
 from batchpond.providers import registry
 from batchpond.providers.anthropic.batch import AnthropicClient
 from batchpond.providers.anthropic.dialect import DIALECT, FAMILIES
-from batchpond.providers.http.client import HttpClient, HttpError, HttpLimits, JsonStream
+from batchpond.providers.http.client import HttpClient, HttpError, JsonStream
+from batchpond.providers.http.errors import AckRule, judge_create
 from batchpond.providers.shared.dialect import ModelSettings
 from batchpond.text import Secret
 from batchpond_sim.host.server import PROVIDERS
@@ -189,8 +190,8 @@ def test_a_payload_that_cannot_be_read_is_told_before_anything_is_sent(tmp_path:
 def test_a_body_of_another_size_than_announced_is_never_whole(parts: tuple[bytes, ...], size: int) -> None:
     """A payload that changes while it is sent comes to an unclear answer, not to another batch."""
     with hostile(reply(batch(), request_id="req_1")) as server:
-        http = HttpClient(server.url, {"x-api-key": Secret(KEY)}, SystemClock(), limits=HttpLimits(idle_s=2.0))
-        answer = http.post_once("/x", JsonStream(size, lambda: parts), deadline_s=5.0)
+        http = HttpClient(server.url, {"x-api-key": Secret(KEY)}, SystemClock())
+        answer = judge_create(http.ask("/x", JsonStream(size, lambda: parts), 2.0), AckRule())
         http.close()
     assert isinstance(answer, Unclear)
     assert all(len(seen.body) < size for seen in server.requests)
@@ -206,7 +207,7 @@ def test_what_making_a_body_raises_comes_out_as_it_is() -> None:
     with hostile(reply(batch())) as server:
         http = HttpClient(server.url, {"x-api-key": Secret(KEY)}, SystemClock())
         with pytest.raises(LakeError, match="the disk is gone") as caught:
-            http.post_once("/x", JsonStream(9, parts), deadline_s=5.0)
+            http.ask("/x", JsonStream(9, parts), 5.0)
         http.close()
     assert KEY not in repr(caught.value) + repr(caught.value.__context__)
 

@@ -39,7 +39,6 @@ from batchpond.providers.shared.batches import (
     BatchClient,
     Order,
     every_page,
-    filled_page_by_token,
     newest_named,
     own_token,
     page_by_token,
@@ -54,6 +53,7 @@ _MAYBE_GONE: Final = frozenset({403, 404})
 _MIME_TYPE: Final = "application/jsonl"
 _READY_WAITS: Final = 30
 _READY_WAIT_S: Final = 2.0
+_EMPTY_PAGES_MAX: Final = 10
 _INLINE_BYTES_MAX: Final = 256 << 20
 
 
@@ -85,9 +85,14 @@ class GoogleClient(BatchClient):
         return self.page(cursor, {})
 
     def page(self, cursor: str | None, params: Mapping[str, str | int]) -> BatchPage:
-        """Return one page of those batches that `params` ask for."""
+        """Return one page of those batches that `params` ask for, and go on past a few pages that hold nothing."""
         asked = {self.size_name: self.descriptor.list_page_size, **params}
-        return self.page_of(*filled_page_by_token(self._http, self.batches_path, asked, cursor, self.rows))
+        rows: list[object] = []
+        for _ in range(_EMPTY_PAGES_MAX):
+            rows, cursor = page_by_token(self._http, self.batches_path, asked, cursor, self.rows)
+            if rows or cursor is None:
+                break
+        return self.page_of(rows, cursor)
 
     @classmethod
     def state_of(cls, status: str, found: Mapping[str, Any]) -> BatchState:  # noqa: ARG003

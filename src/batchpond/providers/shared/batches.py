@@ -13,6 +13,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Self
 
+import orjson
+
 from batchpond import fields, ids
 from batchpond.clock import Clock
 from batchpond.errors import ProviderError
@@ -32,7 +34,7 @@ from batchpond.model import (
 )
 from batchpond.providers.base import BatchProvider
 from batchpond.providers.http.client import HttpClient, JsonStream, ProviderClient, segment
-from batchpond.providers.http.errors import AckRule, Answer, ApiError, classify, error_class_of
+from batchpond.providers.http.errors import AckRule, Answer, ApiError, classify, error_class_of, judge_create
 from batchpond.providers.shared import known
 from batchpond.text import redact
 
@@ -49,7 +51,6 @@ _PAIRS_MAX, _KEY_CHARS, _VALUE_CHARS = 16, 64, 512
 _ERRORS_MAX: Final = 100
 _FILES_PER_PAGE: Final = 1_000
 PAGES_MAX: Final = 1_000
-_EMPTY_PAGES_MAX: Final = 10
 _CLOCK_SKEW: Final = timedelta(hours=1)
 
 
@@ -156,13 +157,9 @@ class BatchClient(ProviderClient, BatchProvider):
         if self.descriptor.takes_files and spec.input_file_id is None:
             raise ProviderError(f"a batch of {self.descriptor.name} is made of an uploaded file, and none was given")
         order = self.order(spec)
-        answer = self._http.post_once(
-            order.path,
-            order.payload,
-            deadline_s=self.descriptor.create_deadline_s,
-            rule=self.ack,
-            headers=order.headers,
-        )
+        body = order.payload if isinstance(order.payload, JsonStream) else orjson.dumps(order.payload)
+        result = self._http.ask(order.path, body, self.descriptor.create_deadline_s, order.headers)
+        answer = judge_create(result, self.ack)
         if isinstance(answer, Unclear):
             return answer
         if not answer.is_success:
@@ -398,18 +395,6 @@ def page_by_token(
     if next_cursor is not None and (not isinstance(next_cursor, str) or next_cursor == cursor):
         raise ProviderError(f"GET {path} at {http.host} says that there is more, but its list does not go on")
     return rows, next_cursor
-
-
-def filled_page_by_token(
-    http: HttpClient, path: str, params: Mapping[str, str | int], cursor: str | None, member: str
-) -> Page:
-    """Return a page as `page_by_token` does, and go on past a few pages that hold nothing."""
-    rows: list[Any] = []
-    for _ in range(_EMPTY_PAGES_MAX):
-        rows, cursor = page_by_token(http, path, params, cursor, member)
-        if rows or cursor is None:
-            break
-    return rows, cursor
 
 
 def rejection(answer: Answer, error_class: ErrorClass, now: datetime, error: ApiError | None = None) -> Rejected:
