@@ -94,11 +94,6 @@ class Descriptor:
     base_of: Callable[[str, Mapping[str, str]], str] = lambda base_url, _: base_url
 
     @property
-    def default_endpoint(self) -> str:
-        """The endpoint that is asked where nothing speaks for another: the first."""
-        return self.endpoints[0]
-
-    @property
     def is_opaque(self) -> bool:
         """Whether nothing at the provider names an attempt before its results do: no token, no input file."""
         return not (self.has_token or self.takes_files)
@@ -197,9 +192,9 @@ class BatchProvider(ABC):
         """Upload a payload; safe to repeat."""
         raise ProviderError(f"{self.descriptor.name} takes no batch files; {filename} was not uploaded")
 
-    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:  # noqa: ARG002
+    @abstractmethod
+    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
         """Return the uploaded files of that name."""
-        return []
 
     def drop_upload(self, file_id: str) -> bool:  # noqa: ARG002
         """Delete an uploaded payload; False where there was none."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from batchpond import fields
 from batchpond.errors import LakeError
-from batchpond.model import BatchError, BatchState, CreateSpec, Download, RemoteBatch
+from batchpond.model import BatchError, BatchState, CreateSpec, RemoteBatch
 from batchpond.providers.anthropic.dialect import DIALECT, HEAD, MESSAGES, TAIL, version_of
 from batchpond.providers.http.client import JsonStream
 from batchpond.providers.http.errors import AckRule
@@ -53,17 +53,12 @@ class AnthropicClient(BatchClient):
         requests = _requests(spec.payload_path)
         return Order(self.batches_path, requests, {"anthropic-version": version_of(spec.endpoint, spec.request_model)})
 
-    def download(self, file_id: str, path: Path) -> Download | None:
-        """Stream a batch's results, whose id is the batch's, to `path`; None on 404 and 410.
+    def content_path(self, file_id: str) -> str:
+        """Return where a batch's results are, whose id is the batch's.
 
-        The address is made from the id: a `results_url` is never followed, so no answer can send
-        the key to another host.
+        It is made from the id: a `results_url` is never followed, so no answer can send the key to another host.
         """
-        return self._http.download(f"{self.path_of(file_id)}/results", path)
-
-    def peek(self, file_id: str, max_bytes: int) -> bytes | None:
-        """Return the first bytes of a batch's results; None on 404 and 410."""
-        return self._http.peek(f"{self.path_of(file_id)}/results", max_bytes)
+        return f"{self.path_of(file_id)}/results"
 
     @classmethod
     def state_of(cls, status: str, found: Mapping[str, Any]) -> BatchState:

@@ -35,11 +35,9 @@ from batchpond.providers.http.errors import AckRule, Answer, ApiError
 from batchpond.providers.http.transfers import Commands, Start
 from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import (
-    PAGES_MAX,
     BatchClient,
     Order,
-    every_page,
-    newest_named,
+    Page,
     own_token,
     page_by_token,
 )
@@ -119,6 +117,9 @@ class GeminiClient(GoogleClient):
 
     descriptor = DESCRIPTOR
     rows = "operations"
+    id_prefix = "batches/"
+    file_prefix = "files/"
+    lists_newest_first = False  # no document says so
     members = known.table("gemini", "batch")
     texts = known.texts("gemini", "refusals")
     file_members = known.table("gemini", "file")
@@ -135,22 +136,14 @@ class GeminiClient(GoogleClient):
             known = self.find_uploads(filename, self._clock.now())
             if not known:
                 raise ProviderError(f"{self.host} took the upload of {filename} but does not name the file")
-            found = self._file(known[0].file_id)
+            found = self.file(known[0].file_id)
         return self._ready(found, filename)
 
-    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
-        """Return the usable files of that display name, newest first, made since then or at an unknown time."""
+    def files_page(self, cursor: str | None) -> Page:
+        """Return one page of the project's files, but for those that Google could not take in."""
         params = {self.size_name: DESCRIPTOR.list_page_size}
-        pages = every_page(
-            lambda cursor: page_by_token(self._http, "/files", params, cursor, "files"),
-            f"{self.host} lists more than {PAGES_MAX} pages of files",
-        )
-        usable = (row for rows in pages for row in rows if fields.mapping(row).get("state") != "FAILED")
-        return newest_named(map(self.file_of, usable), filename, since)
-
-    def drop_upload(self, file_id: str) -> bool:
-        """Delete an uploaded payload; False where there was none, which Google answers with 403, too."""
-        return self._http.request_json("DELETE", self._resource(file_id, "files/"), allow=self.missing).is_success
+        rows, after = page_by_token(self._http, self.files_path, params, cursor, "files")
+        return [row for row in rows if fields.mapping(row).get("state") != "FAILED"], after
 
     def order(self, spec: CreateSpec) -> Order:
         """Return a batch of an uploaded file."""
@@ -195,15 +188,6 @@ class GeminiClient(GoogleClient):
             errors=cls.errors_of(found.get("error"), batch.batch_id),
         )
 
-    def path_of(self, batch_id: str) -> str:
-        """Return the path of a batch."""
-        return self._resource(batch_id, "batches/")
-
-    @staticmethod
-    def is_of(batch: RemoteBatch, batch_id: str) -> bool:
-        """Return whether an id, with or without its collection, means a batch."""
-        return batch.batch_id.removeprefix("batches/") == batch_id.removeprefix("batches/")
-
     def download(self, file_id: str, path: Path) -> Download | None:
         """Stream a result file to `path`; None on 404, 410 and Google's 403 for what may be gone.
 
@@ -211,40 +195,35 @@ class GeminiClient(GoogleClient):
         members sorted, so that the same answer always gives the same bytes.
         """
         if not file_id.startswith(INLINE):
-            return self._http.download(self._content_path(file_id), path)
+            return super().download(file_id, path)
         batch_id = file_id.removeprefix(INLINE)
         if self._http.download(self.path_of(batch_id), path) is None:
             return None
         operation = self._operation(path, batch_id)
         if output := responses_file(operation):
-            return self._http.download(self._content_path(output), path)
+            return super().download(output, path)
         return transfers.write(_inline_lines(operation), path)
 
     def peek(self, file_id: str, max_bytes: int) -> bytes | None:
         """Return the first bytes of what `download` gives; None where it gives None."""
         if not file_id.startswith(INLINE):
-            return self._http.peek(self._content_path(file_id), max_bytes)
+            return super().peek(file_id, max_bytes)
         path = self.path_of(file_id.removeprefix(INLINE))
         answer = self._http.request_json("GET", path, allow=self.missing)
         if not answer.is_success:
             return None
         if output := responses_file(answer.json):
-            return self._http.peek(self._content_path(output), max_bytes)
+            return super().peek(output, max_bytes)
         return b"".join(_inline_lines(answer.json))[:max_bytes]
 
-    def _resource(self, name: str, prefix: str) -> str:
-        return f"/{prefix}{segment(name.removeprefix(prefix))}"
-
-    def _content_path(self, file_id: str) -> str:
-        return self._beside("download", f"{self._resource(file_id, 'files/')}:download?alt=media")
+    def content_path(self, file_id: str) -> str:
+        """Return where the bytes of a result file are."""
+        return self._beside("download", f"{self.file_path(file_id)}:download?alt=media")
 
     def _beside(self, what: str, path: str) -> str:
         """Return the address of bytes, which stands before the version that the base URL ends in."""
         root, _, version = self._http.base_url.rpartition("/")
         return f"{root}/{what}/{version}{path}"
-
-    def _file(self, file_id: str) -> dict[str, Any]:
-        return fields.mapping(self._http.request_json("GET", self._resource(file_id, "files/")).json)
 
     def _ready(self, found: dict[str, Any], filename: str) -> RemoteFile:
         """Return a file that can be used; raises ProviderError when Google could not take it in, or not in time."""
@@ -256,7 +235,7 @@ class GeminiClient(GoogleClient):
             if found.get("state") != "PROCESSING":
                 return file
             self._clock.sleep(_READY_WAIT_S)
-            found = self._file(file.file_id)
+            found = self.file(file.file_id)
         raise ProviderError(f"{self.host} is still taking in {filename}", hint="run the same command again later")
 
     def _operation(self, path: Path, batch_id: str) -> dict[str, Any]:
@@ -303,19 +282,20 @@ _INLINE_MAX: Final = 1_000_000
 _LONG: Final = ("response.inlinedResponses", "metadata.output.inlinedResponses", "metadata.inputConfig.requests")
 
 
-def _of_output(operation: object, member: str) -> Iterator[object]:
-    """Yield what a batch's output has under a name, wherever Google puts the output."""
-    return (fields.inside(operation, f"{place}.{member}") for place in ("response", "metadata.output"))
+_PLACES: Final = ("response", "metadata.output")
+"""Where Google puts a batch's output."""
 
 
 def responses_file(operation: object) -> str | None:
     """Return the name of the file that a batch's answers are in."""
-    return next(filter(None, map(fields.identifier, _of_output(operation, "responsesFile"))), None)
+    named = (fields.identifier(fields.inside(operation, f"{place}.responsesFile")) for place in _PLACES)
+    return next(filter(None, named), None)
 
 
 def inline_responses(operation: object) -> list[Any] | None:
     """Return the answers that a batch carries itself, None when it carries none."""
-    for found in _of_output(operation, "inlinedResponses"):
+    for place in _PLACES:
+        found = fields.inside(operation, f"{place}.inlinedResponses")
         answers = found.get("inlinedResponses", []) if isinstance(found, dict) else found
         if isinstance(answers, list):
             return answers[:_INLINE_MAX]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -21,11 +20,10 @@ from batchpond.model import (
     BatchState,
     ErrorClass,
     RemoteBatch,
-    RemoteFile,
 )
 from batchpond.providers.http.errors import AckRule
 from batchpond.providers.shared import known
-from batchpond.providers.shared.batches import FilesClient, newest_named
+from batchpond.providers.shared.batches import FilesClient, Page
 from batchpond.providers.shared.live import LiveApi, Names, Per, RateNames
 from batchpond.providers.together.dialect import DIALECT, NO_FILE_CODE, TEXTS
 from batchpond.text import redact
@@ -52,12 +50,12 @@ class TogetherClient(FilesClient):
         """Return the members of an upload's form beside the file."""
         return {"purpose": "batch-api", "file_name": filename, "file_type": "jsonl"}
 
-    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
-        """Return the uploaded files of that name, newest first, made since then or at an unknown time."""
+    def files_page(self, cursor: str | None) -> Page:  # noqa: ARG002  # there is one
+        """Return all of the account's files: there are no pages."""
         rows = self._http.request_json("GET", self.files_path).json.get("data")
         if not isinstance(rows, list):
             raise ProviderError(f"GET {self.files_path} at {self.host} answered without a list")
-        return newest_named(map(self.file_of, rows), filename, since)
+        return rows, None
 
     def list_page(self, cursor: str | None) -> BatchPage:
         """Return all of the account's batches, newest first: there are no pages.

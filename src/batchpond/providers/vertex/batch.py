@@ -191,8 +191,7 @@ class VertexClient(GoogleClient):
             raise ProviderError(f"{batch_id!r} is not the name of a Vertex AI job")
         return "/v1/" + "/".join(segment(part) for part in name.split("/"))
 
-    @staticmethod
-    def is_of(batch: RemoteBatch, batch_id: str) -> bool:
+    def is_of(self, batch: RemoteBatch, batch_id: str) -> bool:
         """Return whether a full name or a number means a job."""
         return batch.batch_id.rpartition("/")[2] == batch_id.rpartition("/")[2]
 
