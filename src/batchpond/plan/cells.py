@@ -16,8 +16,7 @@ from batchpond import ids
 from batchpond.errors import StudyError, UsageError
 from batchpond.plan.asks import SourceRow
 from batchpond.plan.items import Item
-from batchpond.providers.base import ModelSettings, ProviderModule
-from batchpond.providers.shared.lines import SCHEMA
+from batchpond.providers.shared.dialect import SCHEMA, Dialect, ModelSettings
 from batchpond.study.file import to_config, to_json
 from batchpond.study.prices import NOTHING
 from batchpond.study.spec import (
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 CELLS_MAX: Final = 10_000
 _PROBE: Final = "batchpond probe"
 
-Modules = Callable[[str], ProviderModule]
+Modules = Callable[[str], Dialect]
 """Gives the module of a provider by name; raises UsageError for an unknown one."""
 
 
@@ -49,7 +48,7 @@ class ModelConfig:
     spec: ModelSpec
     thinking: str
     settings: ModelSettings
-    module: ProviderModule
+    module: Dialect
     left_out: tuple[str, ...]
     fingerprint: str
 
@@ -138,7 +137,7 @@ def _refusal(source: str, unsupported: Unsupported, dropped: Sequence[Dropped]) 
     )
 
 
-def _module_and_endpoint(source: str, spec: ModelSpec, modules: Modules) -> tuple[ProviderModule, str]:
+def _module_and_endpoint(source: str, spec: ModelSpec, modules: Modules) -> tuple[Dialect, str]:
     try:
         module = modules(spec.provider)
         _check_mode(spec, module)
@@ -147,7 +146,7 @@ def _module_and_endpoint(source: str, spec: ModelSpec, modules: Modules) -> tupl
         raise StudyError(f"{source}: models: {spec.model}: {error.message}", hint=error.hint) from None
 
 
-def _check_mode(spec: ModelSpec, module: ProviderModule) -> None:
+def _check_mode(spec: ModelSpec, module: Dialect) -> None:
     modes = module.DESCRIPTOR.modes
     if spec.mode not in modes:
         raise UsageError(
@@ -156,7 +155,7 @@ def _check_mode(spec: ModelSpec, module: ProviderModule) -> None:
 
 
 def _model_config(
-    spec: ModelSpec, thinking: str, module: ProviderModule, endpoint: str, output_schema: Mapping[str, Any] | None
+    spec: ModelSpec, thinking: str, module: Dialect, endpoint: str, output_schema: Mapping[str, Any] | None
 ) -> ModelConfig | Dropped:
     has_schema = output_schema is not None and module.DESCRIPTOR.takes_schema
     settings = ModelSettings(
@@ -180,7 +179,7 @@ def _model_config(
     return ModelConfig(spec, thinking, settings, module, left_out, fingerprint)
 
 
-def resolve_endpoint(spec: ModelSpec, module: ProviderModule) -> str:
+def resolve_endpoint(spec: ModelSpec, module: Dialect) -> str:
     """Return the endpoint meant by a path (`/v1/responses`), a word of one (`responses`), or nothing."""
     written, descriptor = spec.endpoint, module.DESCRIPTOR
     if written is None:
