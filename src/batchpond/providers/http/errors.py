@@ -75,7 +75,10 @@ def retry_after_s(headers: Mapping[str, str], now: datetime, asked: str | None =
     said ("34s", "2m3.5s"); header names are lower case. A negative or past value is 0, nonsense is
     None.
     """
-    said_s = _in_headers(headers, now)
+    milliseconds, value = _number(headers.get("retry-after-ms")), headers.get("retry-after", "")
+    said_s = _number(value) if milliseconds is None else milliseconds / 1000
+    if said_s is None and (moment := http_date(value)) is not None:
+        said_s = (moment - now).total_seconds()
     if said_s is None and asked is not None:
         said_s = duration_s(asked)
     return None if said_s is None else min(RETRY_AFTER_MAX_S, max(0.0, said_s))
@@ -88,15 +91,6 @@ def duration_s(text: str) -> float | None:
     if not parts:
         return _number(text.removesuffix("s"))
     return sum(float(number) * _UNIT_S[unit] for number, unit in parts)
-
-
-def _in_headers(headers: Mapping[str, str], now: datetime) -> float | None:
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    value = headers.get("retry-after", "")
-    seconds, moment = _number(value), http_date(value)
-    return (moment - now).total_seconds() if seconds is None and moment is not None else seconds
 
 
 def http_date(text: str) -> datetime | None:

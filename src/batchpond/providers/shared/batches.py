@@ -125,7 +125,8 @@ class BatchClient(ProviderClient, BatchProvider):
         error_class = classify(answer.status_code, error) if self.ack.has_text_errors else error_class_of(answer)
         if error_class is ErrorClass.PERMANENT:
             error_class = known.class_of(self.texts, error.message) or error_class
-        return rejection(answer, error_class, self._clock.now(), error)
+        wait_s = answer.retry_after_s(self._clock.now())
+        return Rejected(error_class, error.code, redact(error.message), answer.status_code, wait_s)
 
     def scope_of(self, headers: Mapping[str, str], batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
         """Return the account that an answer with these headers came from, and the batches in it."""
@@ -407,9 +408,3 @@ def page_by_token(
     if next_cursor is not None and (not isinstance(next_cursor, str) or next_cursor == cursor):
         raise ProviderError(f"GET {path} at {http.host} says that there is more, but its list does not go on")
     return rows, next_cursor
-
-
-def rejection(answer: Answer, error_class: ErrorClass, now: datetime, error: ApiError | None = None) -> Rejected:
-    """Return a definite no, in the provider's words and with the wait that it asks for."""
-    error = error or answer.error or ApiError(answer.excerpt())
-    return Rejected(error_class, error.code, redact(error.message), answer.status_code, answer.retry_after_s(now))
