@@ -1,7 +1,8 @@
 -- grain: study
 -- question: Which version of each study is the current one, and how large is it?
 -- source: the last `planned` event of a study names its current version; a plan that is repeated becomes current again.
---   reader is the version of the rules that read its answers: 1 unless the event says otherwise.
+--   A study that was forgotten after it was planned has none. reader is the version of the rules that read its answers:
+--   1 unless the event says otherwise.
 CREATE OR REPLACE VIEW studies_current AS
 WITH latest AS (
   SELECT
@@ -11,8 +12,9 @@ WITH latest AS (
     max(ord) AS planned_ord,
     max(occurred_at) AS planned_at
   FROM events
-  WHERE kind = 'planned'
+  WHERE kind IN ('planned', 'forget') AND study IS NOT NULL
   GROUP BY study
+  HAVING max_by(kind, ord) = 'planned'
 ),
 sizes AS (
   SELECT

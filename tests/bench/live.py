@@ -36,7 +36,6 @@ from batchpond.run import submit
 from batchpond.run.live import run
 from batchpond.run.session import Providers
 from batchpond.study import file as study
-from batchpond.study.spec import Study
 from batchpond_sim.host import server
 from batchpond_sim.world.limits import parse_limit
 from batchpond_sim.world.world import Settings
@@ -124,7 +123,6 @@ def compare(folder: Path, n_requests: int, n_threads: int, latency_s: float, n_r
         lake = folder / f"lake-{n_threads}-{number}"
         store = Store.init(lake)
         found = study.load(path)
-        assert isinstance(found, Study)
         plan.plan_study(store, found)
         with tables.connect(store, ["requests"]) as connection:
             rows = connection.execute("select body from requests").fetchall()

@@ -28,7 +28,7 @@ from batchpond.plan.rounds.rounds import publish_round
 from batchpond.plan.rounds.source import asks_by_now
 from batchpond.plan.verb import plan_study
 from batchpond.study import file as study
-from batchpond.study.spec import StagedStudy
+from batchpond.study.spec import Study
 from batchpond.views.refresh import refresh
 from tests.bench import plan as plain
 
@@ -76,7 +76,7 @@ def rows_file(path: Path, n_rows: int) -> None:
             file.write(orjson.dumps({"id": f"input/{number}", "text": f"{number} {text}"}) + b"\n")
 
 
-def staged(folder: Path, kind: str, n_asks: int) -> StagedStudy:
+def staged(folder: Path, kind: str, n_asks: int) -> Study:
     """Write and load a study whose stage `kind` asks about that much."""
     rows_file(folder / "inputs.jsonl", n_asks if kind == "file" else 2)
     text = HEAD.format(path="inputs.jsonl") + MODEL.format("gpt-4.1-mini")
@@ -91,13 +91,10 @@ def staged(folder: Path, kind: str, n_asks: int) -> StagedStudy:
             n=n_asks // (N_CANDIDATES - 1) if is_ranking else n_asks,
         ) + MODEL.format("gpt-5.4-mini")
     (folder / "study.toml").write_text(text)
-    loaded = study.load(folder / "study.toml")
-    if not isinstance(loaded, StagedStudy):
-        raise TypeError("the study of the benchmark has no stages")
-    return loaded
+    return study.load(folder / "study.toml")
 
 
-def prepared(store: Store, loaded: StagedStudy, kind: str) -> Callable[[], object]:
+def prepared(store: Store, loaded: Study, kind: str) -> Callable[[], object]:
     """Return what is to be measured: planning all, or the round of the waiting stage."""
     if kind == "file":
         return lambda: plan_study(store, loaded)

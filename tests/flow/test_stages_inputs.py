@@ -16,7 +16,7 @@ from batchpond.plan.report import PlanReport
 from batchpond.plan.rounds.inputs import Rated, entry_rows, kept_rows, lacking_rows
 from batchpond.run.stages import StageState, remarks, stages
 from batchpond.study.file import from_config, load, to_config, to_json
-from batchpond.study.spec import Kept, StagedStudy
+from batchpond.study.spec import Kept, Study
 from tests.flow.test_stages_rounds import asked_by_request
 from tests.rigs.stage_study import RUBRICS, STATEMENTS, StageRig, models, stage, use
 
@@ -74,7 +74,6 @@ def asked_about(rig: StageRig, name: str) -> set[str]:
 
 def test_killed_at_every_failpoint_of_a_round_nothing_is_asked_twice_or_left_out(done: StageRig) -> None:
     staged = load(done.study_path)
-    assert isinstance(staged, StagedStudy)
     for name, after in (("categories", "scenarios"), ("scenarios", "questions-1"), ("questions-1", "ratings-1"),
                         ("questions-2", "ratings-2")):  # fmt: skip
         made = entry_rows(done.store(), "demo", [staged.stage(f"asked.{name}")])
@@ -178,11 +177,10 @@ def test_what_failed_on_the_way_is_told_and_what_was_kept_stays_so_when_it_comes
     assert Counter(asked_by_request(rig).values())[2] == 1, "but what was retried nothing is asked twice"
 
 
-def of(folder: Path, text: str) -> StagedStudy:
+def of(folder: Path, text: str) -> Study:
     """Return a study that is written in a folder with its inputs."""
     rig = StageRig(folder, toml=text)
     found = load(rig.study_path)
-    assert isinstance(found, StagedStudy)
     return found
 
 

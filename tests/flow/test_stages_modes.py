@@ -8,7 +8,6 @@ from pathlib import Path
 from batchpond.lake.store import Store
 from batchpond.plan.verb import plan_study
 from batchpond.study import file as study
-from batchpond.study.spec import StagedStudy
 from batchpond.views import run_query
 from tests.rigs.files_study import FilesRig
 from tests.rigs.live_study import live_rig
@@ -60,7 +59,6 @@ def test_live_answers_open_a_round_of_live_judges(tmp_path: Path) -> None:
     path = tmp_path / "study" / "study.toml"
     path.write_text(study_of("live", "live"))
     loaded = study.load(path)
-    assert isinstance(loaded, StagedStudy)
     with live_rig(tmp_path) as rig:
         store = Store.init(rig.lake)
         plan_study(store, loaded)

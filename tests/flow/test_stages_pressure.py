@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from batchpond.tasks import tactics
+from batchpond.tasks.pressure import tactics
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_study import LATENCY_S
 from tests.rigs.stage_study import StageRig, models, stage, use
@@ -73,7 +73,7 @@ def turns_of(rig: StageRig) -> dict[tuple[str, str], dict[int, dict[str, Any]]]:
 
 
 def test_every_turn_contains_the_models_own_earlier_answers(pressed: StageRig) -> None:
-    tactic = tactics.builtin()[TACTIC]
+    tactic = tactics()[TACTIC]
     talks = turns_of(pressed)
     assert len(talks) == 60 * len(PLANTED)
     for turns in talks.values():

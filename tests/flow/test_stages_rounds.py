@@ -13,7 +13,7 @@ import pytest
 from batchpond.lake.store import Store
 from batchpond.plan import write as stage_plan
 from batchpond.run import stages
-from batchpond.study.spec import StagedStudy
+from batchpond.study.spec import Study
 from tests.rigs.clock import ManualClock
 from tests.rigs.stage_study import CANDIDATES, STATEMENTS, StageRig, spec_study
 
@@ -108,7 +108,7 @@ def test_only_the_study_whose_answers_came_is_looked_at(tmp_path: Path, monkeypa
     """A lake may hold any number of other studies, submitted or not: they cost the pass nothing."""
     looked: list[str] = []
 
-    def open_rounds(store: Store, record: object, staged: StagedStudy, *rest: Any) -> object:
+    def open_rounds(store: Store, record: object, staged: Study, *rest: Any) -> object:
         looked.append(staged.name)
         return real(store, record, staged, *rest)
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from batchpond.tasks import tactics
+from batchpond.tasks.pressure import tactics
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_study import LATENCY_S
 from tests.rigs.stage_study import CANDIDATES, RUBRICS, StageRig, models, stage, use
@@ -84,7 +84,7 @@ def test_sql_with_after_is_run_once_those_stages_have_ended(done: StageRig) -> N
 
 
 def test_a_cold_start_has_the_pressure_in_its_first_message_and_goes_on_from_the_real_answer(done: StageRig) -> None:
-    tactic = tactics.builtin()[TACTIC]
+    tactic = tactics()[TACTIC]
     rows = done.ask(
         "select r.unit_id, r.turn_no, r.text, i.text as question, q.body from results as r"
         " join requests as q on q.request_id = r.request_id join items as i on i.item_hash = r.item_first_hash"

@@ -178,6 +178,28 @@ def test_a_deleted_file_of_raw_lines_is_named_and_costs_no_answer(finished: Prog
     assert finished.outcomes() == {"decided": N}
 
 
+def test_a_file_of_raw_lines_that_is_lost_for_good_is_settled_by_whoever_says_so(finished: Program) -> None:
+    """Only what is missing, and only raw lines; what was read from them stays, and nothing is missed any more."""
+    (path,) = (finished.folder / "lake" / "raw").rglob("*.parquet")
+    name = path.relative_to(finished.folder / "lake").as_posix()
+    there = finished.run("doctor", "--lost", name)
+    assert (there.returncode, "is there" in there.stderr) == (2, True)
+    path.unlink()
+    (plan,) = (finished.folder / "lake" / "plan").rglob("*.parquet")
+    kept = plan.read_bytes()
+    plan.unlink()
+    needed = finished.run("doctor", "--lost", plan.relative_to(finished.folder / "lake").as_posix())
+    assert (needed.returncode, "cannot be given up" in needed.stderr) == (2, True)
+    plan.write_bytes(kept)
+    unknown = finished.run("doctor", "--lost", "raw/none.parquet")
+    assert (unknown.returncode, name in unknown.stderr) == (2, True)
+    assert finished.run("sync").returncode == 5
+    settled = finished.run("doctor", "--lost", name)
+    assert settled.returncode == 0, settled.stdout
+    assert finished.run("sync").returncode == finished.run("results").returncode == 0
+    assert finished.outcomes() == {"decided": N}
+
+
 # -- what others forge -----------------------------------------------------------------------------
 
 

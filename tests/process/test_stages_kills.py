@@ -26,7 +26,6 @@ from batchpond.providers import registry
 from batchpond.run import submit
 from batchpond.run.session import Providers
 from batchpond.study import file as study
-from batchpond.study.spec import StagedStudy
 from batchpond.views import run_query
 from tests.process.test_kill_sweep import EVERYTHING, IN_SUBMIT
 from tests.rigs.processes import Rig, rig_at
@@ -124,7 +123,6 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_files(folder / "study")
     (folder / "study" / "study.toml").write_text(spec_study())
     loaded = study.load(folder / "study" / "study.toml")
-    assert isinstance(loaded, StagedStudy)
     store = Store.init(folder / "lake")
     plan_study(store, loaded)
     return folder / "lake"

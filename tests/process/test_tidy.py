@@ -1,4 +1,4 @@
-"""What was uploaded for a batch is deleted once the batch is read, and nothing else is."""
+"""What was uploaded for a batch is deleted once the batch is read, and nothing else is; what is forgotten is gone."""
 
 from __future__ import annotations
 
@@ -51,3 +51,27 @@ def test_tidy_deletes_what_was_uploaded_once_and_wherever_it_dies(
     assert program.run("tidy", "--yes").returncode == 0
     assert len(account.asked) == n_asked
     assert program.outcomes()["decided"] == N // 2
+
+
+def test_forget_asks_first_and_a_study_that_is_open_is_not_touched(account: FakeOpenAI, program: Program) -> None:
+    """A wrong name is told, what is open is refused; then nothing of the study is here or there but what it was."""
+    theirs = account.upload("theirs.jsonl", b"{}")
+    account.is_held = True
+    assert program.submit().returncode == 0
+    refused = program.run("forget", "--study", "small", "--yes")
+    assert (refused.returncode, "is still being asked" in refused.stderr) == (2, True)
+    for batch in account.batches:
+        account.finish(batch)
+    assert program.sync().returncode == 0
+    unknown = program.run("forget", "--study", "smal", "--yes")
+    assert (unknown.returncode, "small" in unknown.stderr) == (2, True)
+    unasked = program.run("forget", "--study", "small")
+    assert (unasked.returncode, "--yes" in unasked.stderr) == (2, True)
+    assert program.outcomes()["decided"] == N
+    done = program.run("forget", "--study", "small", "--yes", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["n_requests"] == json.loads(done.stdout)["n_lines"] == N
+    assert set(account.files) == {theirs}
+    assert program.rows("select * from results") == []
+    assert program.run("audit").returncode == program.run("doctor", "--deep").returncode == 0
+    assert program.run("plan", "study.toml").returncode == 0

@@ -32,7 +32,6 @@ from batchpond.run.live.run import LiveSettings, load
 from batchpond.run.session import Note, Providers
 from batchpond.run.sync import SyncReport, sync_once
 from batchpond.study import file as study
-from batchpond.study.spec import Study
 from batchpond.views import connect as connect_lens
 from batchpond_sim.host import server
 from batchpond_sim.host.transport import SimulatorTransport
@@ -155,7 +154,6 @@ class LiveRig:
         """Plan a study of so many requests to each model."""
         path = write_live_study(self.folder, n_requests, asked, **more)
         found = study.load(path)
-        assert isinstance(found, Study)
         plan.plan_study(Store.init(self.lake), found)
 
     def submit(self, name: str = STUDY, max_cost_usd: float | None = None) -> submit.SubmitReport:

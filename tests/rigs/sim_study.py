@@ -190,7 +190,6 @@ class Rig:
     def plan(self) -> None:
         """Run `plan`."""
         loaded = study.load(self.study_path)
-        assert isinstance(loaded, study.Study)
         with self._points():
             plan.plan_study(self.store(), loaded)
 

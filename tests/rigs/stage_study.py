@@ -11,7 +11,6 @@ import orjson
 from batchpond.plan.report import PlanReport
 from batchpond.plan.verb import plan_study
 from batchpond.study import file as study
-from batchpond.study.spec import StagedStudy
 from batchpond.views import run_query
 from tests.rigs.sim_study import Rig
 
@@ -91,7 +90,6 @@ class StageRig(Rig):
     def planned(self) -> PlanReport:
         """Run `plan` and return its report."""
         loaded = study.load(self.study_path)
-        assert isinstance(loaded, StagedStudy)
         store = self.store()
         with self._points():
             return plan_study(store, loaded)

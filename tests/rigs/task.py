@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from batchpond.model import Finish, Outcome, Response, ResponseStatus
-from batchpond.study import parts
+from batchpond.study.stages import rule_of as checked_rule
 from batchpond.study.typed import Table
 from batchpond.tasks.base import Judgment, Rule
 
@@ -20,7 +20,7 @@ MEGABYTE = 1_000_000
 
 def rule_of(task: str, **settings: Any) -> Rule:
     """Return the rule that a study's settings describe."""
-    return parts.answer(Table("study.toml", "", ("answer",), settings), task)
+    return checked_rule(Table("study.toml", "", ("answer",), settings), task)
 
 
 def answered(text: str | None, finish: Finish | None = Finish.STOP, refusal: str | None = None) -> Response:

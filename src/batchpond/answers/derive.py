@@ -74,6 +74,8 @@ def check(rule: Rule, where: str) -> None:
 
 
 _ROWS_PER_BATCH = 5_000
+_OF_RESPONSE: Final = [key.name for key in dataclasses.fields(Response)]
+_OF_JUDGMENT: Final = [key.name for key in dataclasses.fields(Judgment)]
 
 PriceRow = Callable[[Response], float | None]
 
@@ -280,7 +282,7 @@ def _union(store: Store, source: Source, expected: Mapping[str, str]) -> _Union:
     """Read all that an attempt's files say, and decide what of it counts."""
     union = _Union(expected, source.files, source.take)
     for at, file in enumerate(source.files):
-        read_line = _reader(source.provider, file.role)
+        read_line = line_reader(source.provider, file.role)
         for part in part_paths(store, file):
             for lines, first_line_number in _raw_lines(part):
                 for line_number, line in enumerate(lines, first_line_number):
@@ -305,7 +307,7 @@ def _derive_part(
 ) -> None:  # fmt: skip
     file = source.files[at]
     name = _responses_name(source.provider, part.stem)
-    read_line = _reader(source.provider, file.role)
+    read_line = line_reader(source.provider, file.role)
     judges = {parser_id: judge_of(spec) for parser_id, spec in specs.items()}
     is_left_out = isinstance(matcher, _Union) and at not in matcher.used
     with ExitStack() as stack:
@@ -330,7 +332,8 @@ def _derive_part(
         store.replace_file(JUDGMENTS, _judgments_name(parser_id, part.stem), staged.path)
 
 
-def _reader(provider: str, role: FileRole) -> Callable[[bytes], Response]:
+def line_reader(provider: str, role: FileRole) -> Callable[[bytes], Response]:
+    """Return what reads the lines of a provider's files of one role."""
     module = registry.module(provider)
     is_live = role is FileRole.LIVE
     read = partial(live_lines.read_line, module) if is_live else module.read_line
@@ -408,27 +411,10 @@ def _response_row(
         "file_id": file.file_id,
         "file_role": file.role,
         "line_number": line_number,
-        "custom_id": response.custom_id,
         "request_id": request_id,
         "match": match,
-        "status": response.status,
-        "status_code": response.status_code,
-        "response_model": response.response_model,
-        "finish_reason": response.finish_reason,
-        "finish": response.finish,
-        "text": response.text,
-        "thoughts": response.thoughts,
-        "refusal": response.refusal,
-        "input_tokens": response.input_tokens,
-        "output_tokens": response.output_tokens,
-        "reasoning_tokens": response.reasoning_tokens,
-        "cached_tokens": response.cached_tokens,
-        "cache_write_tokens": response.cache_write_tokens,
+        **{name: getattr(response, name) for name in _OF_RESPONSE},
         "cost_usd": price(response),
-        "error_class": response.error_class,
-        "error_code": response.error_code,
-        "error_message": response.error_message,
-        "provider_request_id": response.provider_request_id,
         "origin": source.origin,
     }
 
@@ -437,21 +423,15 @@ def _write_judgments(
     staged: StagedTable, source: Source, file: RawFile, parser_id: str,
     answered: Sequence[tuple[int, str | None, Response]], judge: Judge,
 ) -> None:  # fmt: skip
-    n = len(answered)
     judged = judge([response for _, _, response in answered])
-
-    def constant(value: str) -> pa.Array:
-        return pa.repeat(pa.scalar(value, pa.string()), n)
-
-    columns = [
-        constant(source.provider), constant(file.batch_id), constant(source.attempt_id), constant(file.file_id),
-        pa.array([line_number for line_number, _, _ in answered], pa.int32()),
-        pa.array([request_id for _, request_id, _ in answered], pa.string()), constant(parser_id),
-        pa.array([judgment.verdict for judgment in judged], pa.string()),
-        pa.array([judgment.outcome for judgment in judged], pa.string()),
-        pa.array([judgment.label for judgment in judged], pa.string()),
-        pa.array([judgment.score for judgment in judged], pa.float64()),
-        pa.array([judgment.confidence for judgment in judged], pa.float64()),
-        pa.array([judgment.explanation for judgment in judged], pa.string()),
-    ]  # fmt: skip
-    staged.write(pa.Table.from_arrays(columns, schema=JUDGMENTS.schema))
+    of_all = {
+        "provider": source.provider, "batch_id": file.batch_id, "attempt_id": source.attempt_id,
+        "file_id": file.file_id, "parser_id": parser_id,
+    }  # fmt: skip
+    columns: dict[str, Any] = {
+        **{name: pa.repeat(pa.scalar(value, pa.string()), len(answered)) for name, value in of_all.items()},
+        "line_number": [line_number for line_number, _, _ in answered],
+        "request_id": [request_id for _, request_id, _ in answered],
+        **{name: [getattr(judgment, name) for judgment in judged] for name in _OF_JUDGMENT},
+    }
+    staged.write(pa.table(columns, JUDGMENTS.schema))

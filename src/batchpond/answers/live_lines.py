@@ -23,6 +23,7 @@ from batchpond import fields
 from batchpond.model import ErrorClass, Response, ResponseStatus
 from batchpond.providers.base import Answered
 from batchpond.providers.shared.dialect import Dialect
+from batchpond.providers.shared.lines import unreadable
 from batchpond.text import redact
 
 _MESSAGE_CHARS = 2_000
@@ -38,7 +39,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """When one request was last asked, and how often in all."""
+    """When one request was last asked, and how often in all; the first keys of its line."""
 
     custom_id: str
     asked_at: datetime
@@ -48,12 +49,7 @@ class CallRecord:
 
 def line_of(call: CallRecord, outcome: Answered | Failure) -> bytes:
     """Return a call's line, without its line feed."""
-    found: dict[str, Any] = {
-        "custom_id": call.custom_id,
-        "asked_at": call.asked_at,
-        "answered_at": call.answered_at,
-        "n_tries": call.n_tries,
-    }
+    found: dict[str, Any] = dataclasses.asdict(call)
     match outcome:
         case Answered():
             found["status_code"] = outcome.status_code
@@ -83,12 +79,7 @@ def read_line(module: Dialect, line: bytes) -> Response:
         return _failed(custom_id, failure)
     body, status_code = _bytes_of(found), found.get("status_code")
     if custom_id is None or body is None or not isinstance(status_code, int):
-        return Response(
-            custom_id,
-            ResponseStatus.UNREADABLE,
-            error_class=ErrorClass.UNREADABLE,
-            error_message="not a line of a live call",
-        )
+        return unreadable(custom_id, "not a line of a live call")
     answer = module.read_answer(status_code, body)
     request_id = answer.provider_request_id or fields.text(found.get("request_id"))
     return dataclasses.replace(answer, custom_id=custom_id, provider_request_id=request_id)

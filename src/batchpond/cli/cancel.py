@@ -1,4 +1,4 @@
-"""`cancel` and `tidy`: ask the provider to stop batches, and to delete what was uploaded for those that are done."""
+"""`cancel`, `tidy`, `forget`: stop batches, delete what was uploaded for them, take what was said out of the lake."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from batchpond.cli.frame import (
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from batchpond.run.forget import ForgetReport
     from batchpond.run.resolve import CancelReport
     from batchpond.run.tidy import TidyReport
 
@@ -102,3 +103,70 @@ def tidy(invocation: Invocation, study: str | None, is_yes: bool, is_json: bool)
 def tidy_document(report: TidyReport) -> dict[str, Any]:
     """Return the JSON shape of a tidying."""
     return {"n_deleted": report.n_deleted, "n_gone": report.n_gone, "notes": notes_documents(report.notes)}
+
+
+@pond_command(
+    "forget",
+    "batchpond forget --study my-study",
+    "batchpond forget --item essay-17 --yes --json",
+    "batchpond forget",
+)
+@click.option("--study", metavar="STUDY", help="A whole study: its plan, prompts and answers.")
+@click.option("--item", metavar="ITEM", help="All that was asked about an item, in any study without stages or rounds.")
+@click.option("--request", metavar="REQUEST", help="One request, by its request_id.")
+@click.option("--local", "is_local", is_flag=True, help="Leave the files at the providers.")
+@yes_option
+@json_option
+@pass_invocation
+def forget(
+    invocation: Invocation,
+    study: str | None,
+    item: str | None,
+    request: str | None,
+    is_local: bool,
+    is_yes: bool,
+    is_json: bool,
+) -> ExitCode:
+    """Take texts and answers out of the lake for good, and delete their files at the providers.
+
+    No byte of a prompt, an item or an answer stays; ids, counts and costs do. Without an option it finishes what a
+    killed process began. Backups, exports, reports and a provider's logs are beyond its reach.
+    """
+    from batchpond.lake.attempts import fold
+    from batchpond.lake.events import read
+    from batchpond.run import forget as verb
+
+    diagnostics, store = invocation.diagnostics, invocation.store()
+    given = [value for value in (study, item, request) if value is not None]
+    if len(given) > 1:
+        raise UsageError("say one of --study, --item, --request")
+    target = verb.Target(study, request, item) if given else None
+    lake_state = fold(read(store))
+    is_begun = study is not None and any(event.study == study for event in lake_state.forgetting.values())
+    if target is not None and not is_begun:
+        scope = verb.look(store, lake_state, target)
+        where = "in this lake" if is_local else "in this lake and at the providers"
+        question = f"Forget {target.name}: {plural(len(scope.request_ids), 'request')}, {where}, for good?"
+        if not is_yes and not diagnostics.confirm(question, flag="--yes"):
+            raise UsageError("not confirmed; nothing was forgotten")
+    with providers(store) as connected:
+        report = verb.forget(store, target, providers=connected, is_local=is_local)
+    for note in report.notes:
+        show_note(diagnostics, note)
+    if is_json:
+        output.document(forget_document(report))
+    diagnostics.note(
+        f"{plural(report.n_requests, 'request')} forgotten; {plural(report.n_lines, 'answer line')} emptied, "
+        f"{plural(report.n_deleted, 'file')} deleted at providers"
+    )
+    return report.exit_code
+
+
+def forget_document(report: ForgetReport) -> dict[str, Any]:
+    """Return the JSON shape of a forgetting."""
+    return {
+        "n_requests": report.n_requests,
+        "n_lines": report.n_lines,
+        "n_deleted": report.n_deleted,
+        "notes": notes_documents(report.notes),
+    }

@@ -24,18 +24,24 @@ ENGINES = ("duckdb", "polars", "pyarrow", "httpx")
 @pond_command("doctor", "batchpond doctor", "batchpond doctor --deep", "batchpond doctor --fix --json")
 @click.option("--deep", "is_deep", is_flag=True, help="Read every byte of the tables against its checksum.")
 @click.option("--fix", "is_fix", is_flag=True, help="Write the views anew; facts are never touched.")
+@click.option("--lost", "lost", multiple=True, metavar="FILE", help="This file of raw lines is gone for good.")
 @format_option
 @pass_invocation
-def command(invocation: Invocation, is_deep: bool, is_fix: bool, form: Format) -> ExitCode:
+def command(invocation: Invocation, is_deep: bool, is_fix: bool, lost: tuple[str, ...], form: Format) -> ExitCode:
     """Check versions, keys, the lake's files, views, rights and disk, and what waits for you.
 
     Calls no provider (`batchpond keys --check` does). Exit code 5 for damage, 3 when an attempt
     needs a decision.
     """
     from batchpond import doctor
+    from batchpond.lake import manifest
 
     store = invocation.store()
-    if is_fix:
+    if lost:
+        with store.lock("doctor --lost"):
+            for name in lost:
+                manifest.give_up(store, name)
+    if is_fix or lost:
         doctor.rebuild_lens(store)
     findings = [*_environment(), *doctor.examine(store, is_deep=is_deep)]
     rows = [(f.check, f.level, f.message, f.hint) for f in findings]

@@ -39,12 +39,12 @@ DEFAULT_LAKE = Path("lake")
 COMMANDS = (
     "init", "demo", "keys", "templates", "run", "plan", "submit", "live", "sync", "status", "retry", "cancel",
     "resolve", "adopt", "recover", "query", "views", "results", "rank", "report", "export", "import", "audit", "doctor",
-    "reread", "tidy", "simulate",
+    "reread", "tidy", "forget", "simulate",
 )  # fmt: skip
 # The commands that stand in the file of another one, to which they belong, under their own names.
 TOGETHER = {
     "retry": "submit", "views": "query", "results": "query", "templates": "init", "keys": "doctor",
-    "audit": "status", "tidy": "cancel", "reread": "resolve",
+    "audit": "status", "tidy": "cancel", "forget": "cancel", "reread": "resolve",
 }  # fmt: skip
 JSON_FLAGS = ("--json", "--format json", "--format=json", "--format jsonl", "--format=jsonl")
 SAFE_TO_STOP = (

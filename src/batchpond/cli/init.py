@@ -100,10 +100,12 @@ def templates(invocation: Invocation, name: str | None, is_rubrics: bool, task: 
         return
     if is_rubrics:
         names: tuple[str, ...] = ("rubric_id", "rubric_hash", "name", "description")
-        rows = [(r.rubric_id, r.rubric_hash, r.name, r.description) for r in templates.rubric_listing()]
+        rows = [(r.rubric_id, r.rubric_hash, r.name, r.description) for r in templates.builtin_rubrics().values()]
     else:
         names = ("template_id", "template_hash", "task", "text")
-        rows = [(t.template_id, t.template_hash, of, t.text) for of in _tasks(task) for t in templates.listing(of)]
+        rows = [
+            (t.template_id, t.template_hash, of, t.text) for of in _tasks(task) for t in templates.builtin(of).values()
+        ]
     if form is Format.TABLE and output.is_terminal():
         names, rows = names[:3], [row[:3] for row in rows]  # type: ignore[misc]
         invocation.diagnostics.note("`batchpond templates NAME` shows the text of one")
@@ -128,9 +130,9 @@ def _text_of(name: str, is_rubric: bool, task: str | None) -> str:
     from batchpond.tasks import templates
 
     texts = (
-        {rubric.rubric_id: rubric.description for rubric in templates.rubric_listing()}
+        {rubric.rubric_id: rubric.description for rubric in templates.builtin_rubrics().values()}
         if is_rubric
-        else {one.template_id: one.text for of in _tasks(task) for one in templates.listing(of)}
+        else {one.template_id: one.text for of in _tasks(task) for one in templates.builtin(of).values()}
     )
     if name not in texts:
         near = difflib.get_close_matches(name, texts, n=1)

@@ -30,7 +30,6 @@ from batchpond.interop.foreign import (
 from batchpond.model import Outcome, Response, ResponseStatus
 from batchpond.providers import registry
 from batchpond.study import file as study
-from batchpond.study.spec import StagedStudy, Study
 from batchpond.tasks import base, compliance, likert, pairwise, pressure, prompts, ranking
 from batchpond.tasks.base import Judgment, Rule
 from batchpond.tasks.prompts import Pattern
@@ -332,20 +331,12 @@ def _judges(rules_path: Path | None) -> dict[str, Judge]:
     """Return the readers of answers by task; raises UsageError for a study with two rules of one task."""
     rules = dict(_RULES)
     if rules_path is not None:
-        given = _rules_of(study.load(rules_path))
+        given = [(stage.task, stage.rule) for stage in study.load(rules_path).stages]
         for task, rule in given:
             if any(task == name and rule.parser_id != other.parser_id for name, other in given):
                 raise UsageError(f"{rules_path} has more than one rule of the task {task}", hint="leave one in a copy")
             rules[task] = rule
     return {task: derive.judge_of(rule.to_spec()) for task, rule in rules.items()}
-
-
-def _rules_of(found: Study | StagedStudy) -> list[tuple[str, Rule]]:
-    match found:
-        case StagedStudy():
-            return [(stage.task, stage.rule) for stage in found.stages]
-        case Study():
-            return [(pairwise.TASK, found.answer)]
 
 
 def _lines(file: SourceFile, findings: Findings | None) -> Iterator[tuple[str, bytes]]:

@@ -378,6 +378,7 @@ class LakeState:
     put_off: dict[str, records.PutOff] = field(default_factory=dict)
     by_study: dict[str, dict[str, records.Sharded]] = field(default_factory=dict)
     settled: dict[str, int] = field(default_factory=dict)
+    forgetting: dict[str, records.Forget] = field(default_factory=dict)
 
     def shards_of(self, study: str) -> Collection[records.Sharded]:
         """Return a study's shards, of all its versions."""
@@ -427,10 +428,22 @@ class LakeState:
                 self.approvals[event.study] = event
             case records.PutOff():
                 self.put_off[event.provider] = event
+            case records.Forget() | records.Forgotten():
+                self._forget(event)
             case records.Voided():
                 self.voided.add(event.shard_id)
                 self.shards.pop(event.shard_id, None)
                 self.by_study.get(event.study, {}).pop(event.shard_id, None)
+
+    def _forget(self, event: records.Forget | records.Forgotten) -> None:
+        """Know nothing more of a study than its batches, as if it had never been planned."""
+        if isinstance(event, records.Forgotten):
+            self.forgetting.pop(event.forget_id, None)
+            return
+        self.forgetting[event.event_id] = event
+        for of_study in (self.current_versions, self.readers, self.approvals):
+            of_study.pop(event.study or "", None)
+        self.rounds = {version: one for version, one in self.rounds.items() if one.study != event.study}
 
     def _know_batch(self, event: Event) -> None:
         """Take a batch for one of this lake's; those that were only looked into are not."""

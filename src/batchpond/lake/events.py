@@ -63,6 +63,8 @@ _RENAMED: Final[Mapping[type[Event], Mapping[str, str]]] = {
     Rounds: {"round_no": "ordinal", "progress": "state", "looked": "detail", "stage": "reason", "n_new": "n_lines"},
     records.PutOff: {"message": "detail", "retry_at": "expires_at"},
     records.Asked: {"cells": "detail"},
+    records.Forget: {"what": "detail"},
+    records.Forgotten: {"forget_id": "reason"},
     records.Intent: {"newest_batch_at": "provider_created_at"},
     Rejected: {"error_class": "state", "error_code": "reason", "message": "detail", "retry_at": "expires_at"},
     records.Listed: {"evidence": "detail"},

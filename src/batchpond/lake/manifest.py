@@ -18,7 +18,7 @@ from typing import Final
 
 import orjson
 
-from batchpond.errors import LakeWarning
+from batchpond.errors import LakeWarning, UsageError
 from batchpond.lake import disk
 from batchpond.lake.schemas import RAW, TABLES
 from batchpond.lake.store import Store, is_merged, merged_paths
@@ -26,6 +26,7 @@ from batchpond.lake.store import Store, is_merged, merged_paths
 FOLDER: Final = "_manifests"
 FILES_MAX: Final = 64
 GUARDED: Final = tuple(name for name, table in TABLES.items() if not table.is_derived)
+SHOWN_MAX: Final = 3
 _SUFFIX = ".jsonl"
 _DIGEST_LENGTH = 32
 
@@ -69,7 +70,8 @@ class Damage:
             return "it was made of raw lines: `batchpond doctor --fix` drops it and `batchpond sync` makes it again"
         restore = "restore it from a backup; other files are not affected"
         again = "while the provider keeps the answers, `batchpond resolve ATTEMPT --refetch` downloads them again"
-        return f"{restore}; {again}" if table is RAW else restore
+        lost = f"if it is lost for good, `batchpond doctor --lost {self.name}` says so"
+        return f"{restore}; {again}; {lost}" if table is RAW else restore
 
     def warn(self) -> None:
         """Say it to whoever called, in Python's way; the command line makes it a line on stderr and exit code 5."""
@@ -149,6 +151,33 @@ def take_up(store: Store) -> list[Damage]:
 
 
 GONE: Final = "it was published and is not there"
+
+
+def give_up(store: Store, name: str) -> None:
+    """Miss a file of raw lines no longer, by its path in the lake: what was read from it stays. The lock is held.
+
+    Raises UsageError for a file that is there or was never listed, and for any that numbers or purchases depend on.
+    """
+    listed = load(store.path).entries
+    if name not in listed:
+        missed = ", ".join(missing(store.path)[:SHOWN_MAX]) or "none is missed"
+        raise UsageError(f"{name}: no file of that name was published", hint=f"`batchpond doctor` names them: {missed}")
+    if (store.path / name).exists():
+        raise UsageError(f"{name} is there; nothing is given up", hint="`batchpond doctor --deep` reads all its bytes")
+    if _table(name) != RAW.name:
+        hint = "restore it from a backup: without it other answers would be counted, or requests bought again"
+        raise UsageError(f"{name} cannot be given up: only raw lines can, which were read already", hint=hint)
+    strike(store, [name])
+
+
+def strike(store: Store, names: Collection[str]) -> None:
+    """List files no longer, by their paths in the lake: what stands there later is listed anew. The lock is held."""
+    manifest = load(store.path)
+    rows: list[dict[str, object]] = [
+        {"name": name, "size_bytes": None} for name in sorted(manifest.entries.keys() & set(names))
+    ]
+    if rows:
+        _write(store, manifest, rows)
 
 
 def differs(path: Path, entry: Entry, *, is_deep: bool) -> str | None:

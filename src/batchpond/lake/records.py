@@ -218,6 +218,28 @@ class Intent(Asked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Forget(Event):
+    """Somebody wants what so many requests asked, and their answers, out of the lake: a study's, or those of `what`.
+
+    `what` is a JSON object of ids: the `requests`, and the `item` that they are about. It stays, as all events do.
+    """
+
+    kind = "forget"
+    is_occurrence = True
+    study: str | None = None
+    n_requests: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten(Event):
+    """What an event `forget` names is out of the lake."""
+
+    kind = "forgotten"
+    forget_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OfAttempt(Event):
     """A fact about an attempt."""
 
@@ -236,7 +258,7 @@ class Uploaded(OfAttempt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tidied(OfAttempt):
-    """An input file of the attempt is not at the provider any more."""
+    """A file of the attempt, its input as a rule, is not at the provider any more."""
 
     kind = "tidied"
     file_id: str
@@ -470,6 +492,6 @@ KINDS: Final[dict[str, type[Event]]] = {
     for record in (
         Planned, Rounds, Approval, PutOff, Sharded, Voided, Fresh, Intent, Uploaded, Sent, Rejected, Unknown,
         Listed, Candidate, Foreign, Absent, Created, Adopted, Status, NotFound, MissingRemote, CancelAsked,
-        DuplicateRemote, Downloaded, Verified, Mismatch, Lost, Resolved, Tidied,
+        DuplicateRemote, Downloaded, Verified, Mismatch, Lost, Resolved, Tidied, Forget, Forgotten,
     )
 }  # fmt: skip

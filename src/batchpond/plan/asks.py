@@ -181,14 +181,21 @@ def row_of_file(item: Item, stage: StageSpec) -> SourceRow:
     return SourceRow(item.item_id, item.text, more=more, tier=tier, of_file=item)
 
 
+def placed_row(
+    stage: StageSpec, item_id: str, text: str, told: Mapping[str, object], more: Mapping[str, Any]
+) -> SourceRow:
+    """Return a row by what its columns for unit, rubric, candidate and tier say; raises StudyError for no tier."""
+    unit_id, rubric_id, candidate = (
+        None if told.get(name) is None else str(told[name]) for name in ("unit", "rubric", "candidate")
+    )
+    unit_id = unit_id or ("" if stage.task == "pairwise" else item_id)
+    tier = tier_of(stage, item_id, told.get("tier"))
+    return SourceRow(item_id, text, unit_id, rubric_id, candidate, more=more, tier=tier)
+
+
 def rubric_row(rubric: Rubric) -> SourceRow:
     """Return a rubric as a row, for a stage that asks about rubrics themselves."""
     return SourceRow(rubric.rubric_id, rubric.description, unit_id=rubric.rubric_id, rubric_id=rubric.rubric_id)
-
-
-def probe(rubric: Rubric, row: SourceRow, other: SourceRow | None) -> Ask:
-    """Return an ask about rows as they will be, to try templates on."""
-    return Ask(rubric, row, other)
 
 
 def _pairwise(stage: StageSpec, rows: Sequence[SourceRow], seed: int) -> Iterator[Ask]:

@@ -6,7 +6,7 @@ ask`. Any other asks go one after the other, each to every model configuration a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -113,57 +113,55 @@ def requests_table(block: Block) -> pa.Table:
         "size_bytes": pc.binary_length(bodies),
         "estimated_input_tokens": pa.array(block.estimated_input_tokens, pa.int32()),
     }
-    of_cells: dict[str, list[Any]] = {
-        "provider": [cell.group[0] for cell in block.cells],
-        "endpoint": [cell.group[1] for cell in block.cells],
-        "request_model": [cell.group[2] for cell in block.cells],
-        "max_output_tokens": [cell.config.settings.max_output_tokens for cell in block.cells],
-    }
-    return _table(REQUESTS.schema, columns | _taken(REQUESTS.schema, of_cells, block))
+    return _table(REQUESTS.schema, columns, block)
 
 
 def plan_table(found: Round, block: Block) -> pa.Table:
     """Return a block's rows of `plan`."""
-    n, stage, cells = len(block.bodies), found.stage, block.cells
+    stage = found.stage
+    of_all = {
+        "study": found.study, "study_version": found.version, "parser_id": stage.rule.parser_id, "task": stage.task,
+        "stage": stage.name, "round_no": found.round_no,
+    }  # fmt: skip
     columns: dict[str, Any] = {
-        "study": _constant(found.study, n),
-        "study_version": _constant(found.version, n),
-        "parser_id": _constant(stage.rule.parser_id, n),
-        "task": _constant(stage.task, n),
-        "stage": _constant(stage.name, n),
-        "round_no": pa.repeat(pa.scalar(found.round_no, pa.int32()), n),
+        **{name: _repeated(PLAN.schema, name, value, len(block.bodies)) for name, value in of_all.items()},
         "slot": pa.array(block.slots),
         "request_id": pa.array(block.request_ids, pa.string()),
         "repeat_no": pa.array(block.repeat_no),
+        **dict(zip(ASK_COLUMNS, block.asks.columns, strict=True)),
     }
-    of_cells = {
-        "mode": [cell.config.spec.mode.value for cell in cells],
-        "cell_id": [cell.cell_id for cell in cells],
-        "template_id": [cell.template.template_id for cell in cells],
-        "template_hash": [cell.template.template_hash for cell in cells],
-        "rubric_id": [cell.rubric.rubric_id for cell in cells],
-        "rubric_hash": [cell.rubric.rubric_hash for cell in cells],
-        "provider": [cell.group[0] for cell in cells],
-        "endpoint": [cell.group[1] for cell in cells],
-        "request_model": [cell.group[2] for cell in cells],
-        "thinking": [cell.config.thinking for cell in cells],
-    }
-    of_asks = dict(zip(ASK_COLUMNS, block.asks.columns, strict=True))
-    return _table(PLAN.schema, columns | _taken(PLAN.schema, of_cells, block) | of_asks)
+    return _table(PLAN.schema, columns, block)
 
 
-def _constant(value: str, n: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, pa.string()), n)
+def _repeated(schema: pa.Schema, name: str, value: object, n: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, schema.field(name).type), n)
 
 
-def _taken(schema: pa.Schema, of_cells: dict[str, list[Any]], block: Block) -> dict[str, pa.Array]:
-    """Return what each row's cell says."""
+_OF_CELL: Final[Mapping[str, Callable[[Cell], Any]]] = {
+    "mode": lambda cell: cell.config.spec.mode.value,
+    "cell_id": lambda cell: cell.cell_id,
+    "template_id": lambda cell: cell.template.template_id,
+    "template_hash": lambda cell: cell.template.template_hash,
+    "rubric_id": lambda cell: cell.rubric.rubric_id,
+    "rubric_hash": lambda cell: cell.rubric.rubric_hash,
+    "provider": lambda cell: cell.group[0],
+    "endpoint": lambda cell: cell.group[1],
+    "request_model": lambda cell: cell.group[2],
+    "thinking": lambda cell: cell.config.thinking,
+    "max_output_tokens": lambda cell: cell.config.settings.max_output_tokens,
+}
+"""What a row's cell says of it, by column."""
+
+
+def _table(schema: pa.Schema, columns: Mapping[str, Any], block: Block) -> pa.Table:
+    """Return rows with these columns, and with those that their cells say."""
     places = pa.array(block.cell_no)
-    return {name: pa.array(values, schema.field(name).type).take(places) for name, values in of_cells.items()}
 
+    def of_cells(name: str) -> pa.Array:
+        return pa.array(map(_OF_CELL[name], block.cells), schema.field(name).type).take(places)
 
-def _table(schema: pa.Schema, columns: dict[str, Any]) -> pa.Table:
-    return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+    arrays = [columns[name] if name in columns else of_cells(name) for name in schema.names]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 BLOCK_ROWS: Final = 2_048

@@ -20,17 +20,13 @@ from batchpond.providers.shared.dialect import SCHEMA, Dialect, ModelSettings
 from batchpond.study.file import to_config, to_json
 from batchpond.study.prices import NOTHING
 from batchpond.study.spec import (
-    MAIN_STAGE,
     THINKING_DEFAULT,
     ModelSpec,
-    RowsSpec,
-    StagedStudy,
     StageSpec,
     Study,
     Unsupported,
     without_checks,
 )
-from batchpond.tasks.pairwise import TASK
 from batchpond.tasks.templates import Rubric, Template
 
 if TYPE_CHECKING:
@@ -219,23 +215,7 @@ FROM plan WHERE study = $study AND study_version = $version AND stage = $stage L
 """
 
 
-def as_stages(study: Study | StagedStudy, templates: Sequence[Template]) -> StagedStudy:
-    """Return a study as stages; `templates` are those of a study that only names them."""
-    if isinstance(study, StagedStudy):
-        return study
-    stage = StageSpec(
-        MAIN_STAGE, TASK, RowsSpec(items=study.items), study.answer, tuple(templates), study.models, study.rubrics,
-        study.pairs, study.pairs.repeats,
-    )  # fmt: skip
-    return StagedStudy(
-        study.name, (stage,), study.seed, study.unsupported, study.shards, study.retry, study.budget, study.source,
-        study.base_path,
-    )  # fmt: skip
-
-
-def stage_in_cells(
-    connection: duckdb.DuckDBPyConnection, study: StagedStudy, version: str, stage: StageSpec
-) -> str | None:
+def stage_in_cells(connection: duckdb.DuckDBPyConnection, study: Study, version: str, stage: StageSpec) -> str | None:
     """Return the stage as it enters a version's cell ids, None where it does not; `connection` has a view of `plan`.
 
     What stands decides: a version of pairs that was planned with the stage in its ids goes on so.
@@ -248,17 +228,19 @@ def stage_in_cells(
     return stage.name if is_named else None
 
 
-def config(study: Study) -> dict[str, Any]:
-    """Return a study as plain values, without where on this machine it was read from."""
+def _config(study: Study) -> dict[str, Any]:
+    """Return pairs that are asked all at once as plain values, without where on this machine they were read from."""
     values = dataclasses.asdict(study)
-    del values["source"], values["base_path"], values["pairs"]["adaptive"]  # a study of rounds is one of stages
-    return without_checks(values)
+    (stage,) = values.pop("stages")
+    del values["source"], values["base_path"], stage["pairs"]["adaptive"]
+    of_stage = {name: stage[name] for name in ("rubrics", "models", "pairs")}
+    return without_checks({**values, **of_stage, "items": stage["rows"]["items"], "answer": stage["rule"]})
 
 
-def config_json(study: Study | StagedStudy, foreseen: Sequence[Forecast] = ()) -> str:
+def config_json(study: Study, foreseen: Sequence[Forecast] = ()) -> str:
     """Return a study as `studies.config` keeps it, with what its later rounds are foreseen to cost."""
-    if isinstance(study, Study):
-        return orjson.dumps(config(study), option=orjson.OPT_SORT_KEYS).decode("utf-8")
+    if not study.has_rounds:
+        return orjson.dumps(_config(study), option=orjson.OPT_SORT_KEYS).decode("utf-8")
     later = {
         found.stage.name: {**dataclasses.asdict(found.later), "n_rounds": found.stage.n_later_rounds}
         for found in foreseen
@@ -267,16 +249,14 @@ def config_json(study: Study | StagedStudy, foreseen: Sequence[Forecast] = ()) -
     return orjson.dumps({**to_config(study), "later": later}).decode("utf-8")
 
 
-def version(
-    study: Study | StagedStudy, stages: Sequence[tuple[StageSpec, Sequence[ModelConfig], Sequence[SourceRow]]]
-) -> str:
+def version(study: Study, stages: Sequence[tuple[StageSpec, Sequence[ModelConfig], Sequence[SourceRow]]]) -> str:
     """Return the digest of all that decides what is asked, and of the study's other settings.
 
     `stages` are the study's, with the ways to ask and the rows of those that wait for nothing. Where texts were read
     from does not count, what they say does; neither do comments, layout or the order of rows. How a provider's bodies
     are built counts, so a changed body is a changed version.
     """
-    if isinstance(study, Study):
+    if not study.has_rounds:
         ((stage, configs, rows),) = stages
         return _pairwise_version(study, stage, configs, [row.item() for row in rows])
     parts = [to_json(study)]
@@ -287,7 +267,7 @@ def version(
 
 
 def _pairwise_version(study: Study, stage: StageSpec, configs: Sequence[ModelConfig], items: Sequence[Item]) -> str:
-    settings = config(study)
+    settings = _config(study)
     del settings["items"], settings["templates"]
     parts = [orjson.dumps(settings, option=orjson.OPT_SORT_KEYS)]
     parts += [item.item_hash.encode() for item in items]
@@ -296,7 +276,7 @@ def _pairwise_version(study: Study, stage: StageSpec, configs: Sequence[ModelCon
         f"{cell_id(study.name, one.dimensions(template.template_id, rubric.rubric_id))} {one.fingerprint}".encode()
         for one in configs
         for template in stage.templates
-        for rubric in study.rubrics
+        for rubric in stage.rubrics
     ]
     return ids.digest("study", *parts)
 

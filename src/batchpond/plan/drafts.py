@@ -13,24 +13,21 @@ import orjson
 from batchpond.errors import StudyError
 from batchpond.lake.store import TMP, Store
 from batchpond.plan import meant
-from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, probe, row_of_file, rubric_row, tier_of
+from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, placed_row, row_of_file, rubric_row
 from batchpond.plan.blocks import Grid
-from batchpond.plan.cells import Dropped, ModelConfig, Modules, as_stages, check_number, make_model_configs, version
+from batchpond.plan.cells import Dropped, ModelConfig, Modules, check_number, make_model_configs, version
 from batchpond.plan.forecast import Known
-from batchpond.plan.items import Item, Pairs, SqlRows, choose_pairs, each, read_any, read_pairs, read_templates
+from batchpond.plan.items import Item, Pairs, SqlRows, choose_pairs, each, read_any, read_pairs
 from batchpond.plan.prompts import prompt_of, size_bytes
 from batchpond.plan.rounds import adaptive
-from batchpond.plan.rounds import talk as stage_talk
-from batchpond.plan.rounds.inputs import KINDS
+from batchpond.plan.rounds.inputs import KINDS, OF_TALK, talk_asks
 from batchpond.plan.rounds.source import check
-from batchpond.plan.rounds.talk import asks as talk_asks
 from batchpond.study.spec import (
     CONVERSATION,
     INPUTS,
     OWN_OUTPUT_TASKS,
     PAIR_TASKS,
     ItemsFrom,
-    StagedStudy,
     StageSpec,
     Study,
 )
@@ -75,18 +72,12 @@ class StageDraft:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A study worked out; `written` is it as its file says it, `study` as stages."""
+    """A study worked out."""
 
-    written: Study | StagedStudy
-    study: StagedStudy
+    study: Study
     stages: Sequence[StageDraft]
     dropped: Sequence[Dropped]
     version: str
-
-    @property
-    def has_rounds(self) -> bool:
-        """Whether the lake keeps the study as stages, which `sync` looks at for further rounds."""
-        return self.written is self.study
 
     @property
     def configs(self) -> Mapping[tuple[str, str, str, str], ModelConfig]:
@@ -98,14 +89,11 @@ class Draft:
         }
 
 
-def read(
-    store: Store, written: Study | StagedStudy, modules: Modules, run_sql: SqlRows, *, is_bought: bool = False
-) -> Draft:
+def read(store: Store, study: Study, modules: Modules, run_sql: SqlRows, *, is_bought: bool = False) -> Draft:
     """Return a study with all it names read in; raises StudyError for what cannot be asked.
 
     One that `is_bought` was asked before, so that nothing is said against its models.
     """
-    study = as_stages(written, read_templates(written) if isinstance(written, Study) else ())
     dropped: list[Dropped] = []
     stages = [_draft(store, study, stage, modules, run_sql, dropped) for stage in study.stages]
     check_number(study.source, sum(draft.n_cells for draft in stages))
@@ -114,11 +102,11 @@ def read(
             meant.check(draft.configs, study.unsupported, study.place_of(draft.stage))
         meant.check_served(store, (one for draft in stages for one in draft.configs), study.source)
     parts = [(draft.stage, draft.configs, draft.rows or ()) for draft in stages]
-    return Draft(written, study, stages, dropped, version(written, parts))
+    return Draft(study, stages, dropped, version(study, parts))
 
 
 def _draft(
-    store: Store, study: StagedStudy, stage: StageSpec, modules: Modules, run_sql: SqlRows, dropped: list[Dropped]
+    store: Store, study: Study, stage: StageSpec, modules: Modules, run_sql: SqlRows, dropped: list[Dropped]
 ) -> StageDraft:
     place = study.place_of(stage)
     configs, refused = make_model_configs(stage.models, modules, study.unsupported, place, stage.output_schema)
@@ -139,7 +127,7 @@ def _grid_draft(draft: StageDraft) -> StageDraft:
     return dataclasses.replace(draft, n_asks=n_asks, pairs=chosen, grid=grid)
 
 
-def _asks_draft(study: StagedStudy, draft: StageDraft) -> StageDraft:
+def _asks_draft(study: Study, draft: StageDraft) -> StageDraft:
     stage, rows, n_asks = draft.stage, draft.rows or (), 0
     for n_asks, ask in enumerate(draft.asks(), 1):
         if n_asks == 1:
@@ -175,19 +163,19 @@ def check_later(store: Store, draft: Draft) -> None:
         if stage.task != CONVERSATION and source is not None and source.task in OWN_OUTPUT_TASKS | {INPUTS}:
             row = SourceRow("id", "text", "unit", None, "candidate", "input", more=_more(study, source))
             other = dataclasses.replace(row, item_id="other") if stage.task in PAIR_TASKS else None
-            _check_templates(stage, probe((*stage.rubrics, NO_RUBRIC)[0], row, other))
+            _check_templates(stage, Ask((*stage.rubrics, NO_RUBRIC)[0], row, other))
 
 
-def _source(study: StagedStudy, stage: StageSpec) -> StageSpec | None:
+def _source(study: Study, stage: StageSpec) -> StageSpec | None:
     """Return the stage whose answers a stage asks about."""
     kept = stage.rows.kept
     name = kept.questions[0] if kept else stage.rows.stage
     return study.stage(name) if name else None
 
 
-def _more(study: StagedStudy, source: StageSpec) -> dict[str, Any]:
+def _more(study: Study, source: StageSpec) -> dict[str, Any]:
     """Return what a stage's rows will have besides their texts, as placeholders in small letters."""
-    names: tuple[str, ...] = stage_talk.PLACES if source.task == CONVERSATION else ()
+    names: tuple[str, ...] = OF_TALK if source.task == CONVERSATION else ()
     step: StageSpec | None = source
     while step is not None and isinstance(step.rule, inputs.InputsRule):
         names = (*names, KINDS[step.rule.step])
@@ -195,7 +183,7 @@ def _more(study: StagedStudy, source: StageSpec) -> dict[str, Any]:
     return dict.fromkeys(names, "text")
 
 
-def _rows(store: Store, study: StagedStudy, stage: StageSpec, run_sql: SqlRows) -> Sequence[SourceRow]:
+def _rows(store: Store, study: Study, stage: StageSpec, run_sql: SqlRows) -> Sequence[SourceRow]:
     if stage.rows.items is None:
         return [rubric_row(rubric) for rubric in stage.rubrics]
     source = (stage.rows.items, study.base_path, run_sql if stage.rows.items.source is ItemsFrom.SQL else None)
@@ -211,12 +199,7 @@ def _row(item: Item, stage: StageSpec) -> SourceRow:
     """Return a file's item as a row; the columns that say where it belongs are taken out of its metadata."""
     more: dict[str, Any] = orjson.loads(item.metadata) if item.metadata else {}
     taken = {name: more.pop(column, None) for name, column in stage.rows.columns.items()}
-    tier = tier_of(stage, item.item_id, taken.pop("tier", None))
-    unit_id, rubric_id, candidate = (
-        None if taken.get(name) is None else str(taken[name]) for name in ("unit", "rubric", "candidate")
-    )
-    unit_id = unit_id or ("" if stage.task == "pairwise" else item.item_id)
-    return SourceRow(item.item_id, item.text, unit_id, rubric_id, candidate, more=more, tier=tier)
+    return placed_row(stage, item.item_id, item.text, taken, more)
 
 
 def known(draft: StageDraft) -> Known:
@@ -236,11 +219,11 @@ def _frame_bytes(stage: StageSpec) -> float:
     """Return the mean size of a waiting stage's prompts without the texts of its rows."""
     if stage.task == CONVERSATION:
         return 0.0
-    empty = SourceRow("", "", "", None, "", "", more=dict.fromkeys((*stage_talk.PLACES, *KINDS.values()), ""))
+    empty = SourceRow("", "", "", None, "", "", more=dict.fromkeys((*OF_TALK, *KINDS.values()), ""))
     other = empty if stage.task in PAIR_TASKS else None
     rubrics = stage.rubrics[:_SAMPLE_ASKS] or (NO_RUBRIC,)
     try:
-        return sum(_size_of(stage, probe(rubric, empty, other)) for rubric in rubrics) / len(rubrics)
+        return sum(_size_of(stage, Ask(rubric, empty, other)) for rubric in rubrics) / len(rubrics)
     except StudyError:  # a template names columns that only the rows will have
         return sum(len(template.text.encode()) for template in stage.templates) / len(stage.templates)
 

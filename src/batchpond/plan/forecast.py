@@ -10,11 +10,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from batchpond.model import PricedModel
 from batchpond.plan.cells import ModelConfig
 from batchpond.plan.prompts import BYTES_PER_TOKEN, tokens_of
 from batchpond.plan.rounds import adaptive
-from batchpond.study.prices import ANSWER_TOKENS_EXPECTED, NOTHING, Estimate, Prices
+from batchpond.study.prices import ANSWER_TOKENS_EXPECTED, NOTHING, Estimate, Prices, total
 from batchpond.study.spec import CONVERSATION, OWN_OUTPUT_TASKS, PAIR_TASKS, Kept, PairsSpec, StageSpec
 from batchpond.tasks.inputs import InputsRule
 
@@ -188,9 +187,7 @@ def _turn_bytes(stage: StageSpec) -> float:
 def _forecast(one: Known, first: _Asked, later: Sequence[_Asked], prices: Prices) -> Forecast:
     rounds = [first, *later]
     now = _cost(one, first, prices)
-    rest = NOTHING
-    for asked in later:
-        rest = rest + _cost(one, asked, prices)
+    rest = total(_cost(one, asked, prices) for asked in later)
     if one.stage.waits:
         now, rest = NOTHING, now + rest
     n_ways = len(one.configs)
@@ -204,14 +201,12 @@ def _forecast(one: Known, first: _Asked, later: Sequence[_Asked], prices: Prices
 
 
 def _cost(one: Known, asked: _Asked, prices: Prices) -> Estimate:
-    n = round(asked.n_per_way)
-    total = NOTHING
-    for config in one.configs:
-        model = PricedModel(config.spec.provider, config.spec.model, config.spec.mode)
-        tokens = n * tokens_of(round(asked.size_bytes))
-        limit, expected = config.settings.max_output_tokens, one.stage.expected_output_tokens
-        total = total + prices.estimate(model, config.thinking, limit, n, tokens, expected)
-    return total
+    n, expected = round(asked.n_per_way), one.stage.expected_output_tokens
+    tokens = n * tokens_of(round(asked.size_bytes))
+    return total(
+        prices.estimate(config.spec.priced, config.thinking, config.settings.max_output_tokens, n, tokens, expected)
+        for config in one.configs
+    )
 
 
 def _handed_on(one: Known, flow: _Flow, first: _Asked) -> _Flow:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import csv
 import heapq
-import io
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,9 +27,8 @@ from numpy.typing import NDArray
 
 from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.files import read_bytes, read_text
-from batchpond.study.spec import ItemsFrom, ItemsSpec, Order, PairsSpec, Study
-from batchpond.tasks.templates import SIZE_MAX_BYTES, Template, builtin
+from batchpond.files import read_text
+from batchpond.study.spec import ItemsFrom, ItemsSpec, Order, PairsSpec
 
 PROBLEMS_SHOWN_MAX: Final = 20
 FILE_SIZE_MAX_BYTES: Final = 4_000_000_000
@@ -76,42 +74,12 @@ def each(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None) -> It
 
     Raises StudyError as `read_any` does, except that ids which stand there twice are the caller's to find.
     """
-    try:
-        for where, row in _streamed(spec, base_path, run_sql):
-            item_id, text = _as_id(row.get(spec.id_column)), row.get(spec.text_column)
-            if _problem(item_id, text) is not None:
-                read_any(spec, base_path, run_sql)  # tells of all that cannot be used
-                raise StudyError(f"{spec.location}: {where}: {_problem(item_id, text)}")
-            yield Item(item_id, str(text), _metadata(row, spec))
-    except (OSError, UnicodeDecodeError) as error:
-        read_any(spec, base_path, run_sql)  # says which line
-        raise StudyError(f"{spec.location}: cannot be read: {error}") from None
-
-
-def _streamed(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None) -> Iterator[Row]:
-    path = base_path / spec.location
-    match spec.source:
-        case ItemsFrom.CSV if path.stat().st_size <= FILE_SIZE_MAX_BYTES:
-            with path.open(encoding="utf-8-sig", newline="") as lines:
-                yield from _csv_rows(lines, spec.location)
-        case ItemsFrom.JSONL if path.stat().st_size <= FILE_SIZE_MAX_BYTES:
-            with path.open("rb") as lines:
-                yield from _jsonl_rows(lines, spec.location)
-        case _:
-            yield from _rows(spec, base_path, run_sql)
-
-
-def read_templates(study: Study) -> list[Template]:
-    """Return a study's templates with their texts; raises StudyError for a file that cannot be used."""
-    found = []
-    for spec in study.templates:
-        if spec.file is not None:
-            template = Template(spec.template_id, read_text(study.base_path / spec.file, SIZE_MAX_BYTES))
-            template.check(spec.file, literal=spec.literal)
-            found.append(template)
-        else:
-            found.append(builtin()[spec.template_id] if spec.text is None else Template(spec.template_id, spec.text))
-    return found
+    for where, row in _rows(spec, base_path, run_sql):
+        item_id, text = _as_id(row.get(spec.id_column)), row.get(spec.text_column)
+        if _problem(item_id, text) is not None:
+            read_any(spec, base_path, run_sql)  # tells of all that cannot be used
+            raise StudyError(f"{spec.location}: {where}: {_problem(item_id, text)}")
+        yield Item(item_id, str(text), _metadata(row, spec))
 
 
 def collect(rows: Iterable[Row], spec: ItemsSpec, source: str) -> list[Item]:
@@ -184,21 +152,34 @@ def _metadata(row: Mapping[str, Any], spec: ItemsSpec) -> str | None:
 
 
 def _rows(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None) -> Iterator[Row]:
+    path = base_path / spec.location
     match spec.source:
-        case ItemsFrom.CSV:
-            text = read_text(base_path / spec.location, FILE_SIZE_MAX_BYTES)
-            return _csv_rows(io.StringIO(text, newline=""), spec.location)
-        case ItemsFrom.JSONL:
-            data = read_bytes(base_path / spec.location, FILE_SIZE_MAX_BYTES)
-            return _jsonl_rows(data.split(b"\n"), spec.location)
+        case ItemsFrom.CSV | ItemsFrom.JSONL:
+            yield from _line_rows(path, spec)
         case ItemsFrom.PARQUET:
-            return _parquet_rows(base_path / spec.location)
+            yield from _parquet_rows(path)
         case ItemsFrom.FOLDER:
-            return _folder_rows(base_path / spec.location, spec)
+            yield from _folder_rows(path, spec)
         case ItemsFrom.SQL:
             if run_sql is None:
                 raise StudyError("items.sql needs a lake to run on", hint="plan the study with `--lake`")
-            return ((f"row {number}", row) for number, row in enumerate(run_sql(spec.location), 1))
+            yield from ((f"row {number}", row) for number, row in enumerate(run_sql(spec.location), 1))
+
+
+def _line_rows(path: Path, spec: ItemsSpec) -> Iterator[Row]:
+    """Yield the rows of a file of lines as they are read; raises StudyError for one that cannot be."""
+    try:
+        if path.stat().st_size > FILE_SIZE_MAX_BYTES:
+            raise StudyError(f"{path}: larger than {FILE_SIZE_MAX_BYTES:,} bytes")
+        if spec.source is ItemsFrom.CSV:
+            with path.open(encoding="utf-8-sig", newline="") as lines:
+                yield from _csv_rows(lines, spec.location)
+        else:
+            with path.open("rb") as lines:
+                yield from _jsonl_rows(lines, spec.location)
+    except (OSError, UnicodeDecodeError) as error:
+        read_text(path, FILE_SIZE_MAX_BYTES)  # says which line
+        raise StudyError(f"{spec.location}: cannot be read: {error}") from None
 
 
 def _csv_rows(lines: Iterable[str], source: str) -> Iterator[Row]:
@@ -295,11 +276,6 @@ class ItemBalance:
     item_id: str
     n_shown: int
     n_first: int
-
-    @property
-    def first_share(self) -> float:
-        """The share of its showings in which the item stands first."""
-        return self.n_first / self.n_shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
 import duckdb
 import pyarrow as pa
 
 from batchpond.lake.store import CONFIG
-from batchpond.model import Mode, PricedModel
+from batchpond.model import Mode
 from batchpond.plan import meant
 from batchpond.plan.cells import Dropped, ModelConfig
 from batchpond.plan.drafts import Draft, StageDraft
 from batchpond.plan.items import Balance, Pairs
-from batchpond.plan.shards import Limits, cut, limits_of
+from batchpond.plan.shards import Limits, Line, cut, limits_of
 from batchpond.providers import registry
-from batchpond.study.prices import NOTHING, Estimate, Prices
+from batchpond.study.prices import Estimate, Prices, total
 from batchpond.study.spec import Order, PairsSpec, ShardsSpec, StageSpec
 from batchpond.tasks.pairwise import PairwiseRule
 
@@ -130,7 +130,7 @@ class Cell(NamedTuple):
     endpoint: str
     request_model: str
     thinking: str
-    mode: str
+    mode: Mode
     n_plan_rows: int
     n_requests: int
     n_to_ask: int
@@ -143,20 +143,9 @@ class Cell(NamedTuple):
         return self.stage, self.provider, self.request_model, self.thinking
 
     @property
-    def model(self) -> tuple[str, str, str, str]:
+    def model(self) -> tuple[str, str, str, Mode]:
         """Provider, endpoint, model and mode."""
         return self.provider, self.endpoint, self.request_model, self.mode
-
-
-class _Line(NamedTuple):
-    """A request that is to be asked, with what cutting shards needs of it; the cell is one of its group's."""
-
-    cell_number: int
-    group: Hashable
-    n_in_group: int
-    request_id: str
-    size_bytes: int
-    estimated_input_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +157,7 @@ class Counted:
     n_answered: int
     n_in_shards: int
     cells: Sequence[Cell]
-    n_shards: Mapping[tuple[str, ...], int]
+    n_shards: Mapping[tuple[str, str, str, Mode], int]
 
 
 def count(
@@ -182,15 +171,15 @@ def count(
     connection.execute(_CELLS, values)
     connection.execute(_ASKED, values)
     n_requests, n_answered, n_in_shards = connection.execute(_TOTALS).fetchall()[0]
-    cells = [Cell(*row) for row in connection.execute(_BY_CELL).fetchall()]
-    n_shards: Counter[tuple[str, ...]] = Counter()
+    found = map(Cell._make, connection.execute(_BY_CELL).fetchall())
+    cells = [cell._replace(mode=Mode(cell.mode)) for cell in found]
+    groups = _group(connection, cells, spec)
 
-    def limits(line: _Line) -> Limits:
-        config = configs[cells[line.cell_number].config]
+    def limits(line: Line) -> Limits:
+        config = configs[groups[line.group].config]
         return limits_of(config.module.DESCRIPTOR, config.spec.mode, spec.max_requests)
 
-    for shard in cut(_lines(connection, cells, spec), limits, spec.segments):
-        n_shards[cells[shard[0].cell_number].model] += 1
+    n_shards = Counter(groups[shard[0].group].model for shard in cut(_lines(connection), limits, spec.segments))
     n_plan_rows = sum(cell.n_plan_rows for cell in cells)
     return Counted(n_plan_rows, n_requests, n_answered, n_in_shards, cells, n_shards)
 
@@ -243,53 +232,45 @@ FROM cells LEFT JOIN counted ON counted.cell_number = cells.number ORDER BY numb
 """
 
 _TO_ASK: Final = """
-SELECT cell_number, group_number, count(*) OVER (PARTITION BY group_number), request_id, size_bytes,
-       estimated_input_tokens
+SELECT request_id, size_bytes, estimated_input_tokens, group_number, count(*) OVER (PARTITION BY group_number)
 FROM asked JOIN groups USING (cell_number, tier)
 WHERE NOT is_answered AND NOT is_in_shard ORDER BY group_number, slot
 """
 
 
-def _lines(connection: duckdb.DuckDBPyConnection, cells: Sequence[Cell], spec: ShardsSpec) -> Iterator[_Line]:
-    """Yield what is to be asked in the order in which it is cut: by tier, then what shares a shard, then as planned."""
+def _group(connection: duckdb.DuckDBPyConnection, cells: Sequence[Cell], spec: ShardsSpec) -> dict[Hashable, Cell]:
+    """Number what shares its shards, as the table `groups`, earlier tiers first; return a cell of each number."""
     found = connection.execute("SELECT DISTINCT tier, cell_number FROM asked ORDER BY ALL").fetchall()
     keys = [(tier, *cells[number].model, cells[number].cell_id if spec.per_cell else "") for tier, number in found]
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     tiers, cell_numbers = zip(*found, strict=True)
     groups = {"tier": tiers, "cell_number": cell_numbers, "group_number": [numbers[key] for key in keys]}
     connection.register("groups", pa.table(groups))
+    return {numbers[key]: cells[cell_number] for key, cell_number in zip(keys, cell_numbers, strict=True)}
+
+
+def _lines(connection: duckdb.DuckDBPyConnection) -> Iterator[Line]:
+    """Yield what is to be asked in the order in which it is cut: by tier, then what shares a shard, then as planned."""
     for batch in connection.sql(_TO_ASK).to_arrow_reader(_FETCH_ROWS):
-        yield from map(_Line, *(column.to_pylist() for column in batch.columns))
+        yield from map(Line, *(column.to_pylist() for column in batch.columns))
+
+
+_OF_CELL: Final = [field.name for field in fields(CellReport) if field.name in Cell._fields]
+_SUMMED: Final = ("n_requests", "n_to_ask", "estimated_input_tokens", "size_bytes")
 
 
 def cell_reports(counted: Counted, configs: ConfigOf, stages: Iterable[StageSpec], prices: Prices) -> list[CellReport]:
     """Return what is told of each cell."""
     expected = {stage.name: stage.expected_output_tokens for stage in stages}
-    return [
-        CellReport(
-            cell_id=cell.cell_id,
-            stage=cell.stage,
-            template_id=cell.template_id,
-            rubric_id=cell.rubric_id,
-            provider=cell.provider,
-            request_model=cell.request_model,
-            thinking=cell.thinking,
-            n_plan_rows=cell.n_plan_rows,
-            n_requests=cell.n_requests,
-            n_to_ask=cell.n_to_ask,
-            estimated_input_tokens=cell.estimated_input_tokens,
-            cost=prices.estimate(
-                PricedModel(cell.provider, cell.request_model, Mode(cell.mode)),
-                cell.thinking,
-                configs[cell.config].settings.max_output_tokens,
-                cell.n_to_ask,
-                cell.estimated_input_tokens,
-                expected[cell.stage],
-            ),
-            left_out=configs[cell.config].left_out,
-        )
-        for cell in counted.cells
-    ]
+    found = []
+    for cell in counted.cells:
+        config, said = configs[cell.config], cell._asdict()
+        cost = prices.estimate(
+            config.spec.priced, cell.thinking, config.settings.max_output_tokens, cell.n_to_ask,
+            cell.estimated_input_tokens, expected[cell.stage],
+        )  # fmt: skip
+        found.append(CellReport(**{name: said[name] for name in _OF_CELL}, cost=cost, left_out=config.left_out))
+    return found
 
 
 def model_reports(counted: Counted, reports: Sequence[CellReport]) -> list[ModelReport]:
@@ -297,29 +278,9 @@ def model_reports(counted: Counted, reports: Sequence[CellReport]) -> list[Model
     found = []
     for model in dict.fromkeys(cell.model for cell in counted.cells):
         members = [cell for cell in counted.cells if cell.model == model]
-        provider, endpoint, request_model, mode = model
-        found.append(
-            ModelReport(
-                provider=provider,
-                endpoint=endpoint,
-                request_model=request_model,
-                mode=Mode(mode),
-                n_requests=sum(cell.n_requests for cell in members),
-                n_to_ask=sum(cell.n_to_ask for cell in members),
-                n_shards=counted.n_shards.get(model, 0),
-                estimated_input_tokens=sum(cell.estimated_input_tokens for cell in members),
-                size_bytes=sum(cell.size_bytes for cell in members),
-                cost=total(reports[cell.number].cost for cell in members),
-            )
-        )
-    return found
-
-
-def total(costs: Iterable[Estimate]) -> Estimate:
-    """Return the sum of costs."""
-    found = NOTHING
-    for cost in costs:
-        found = found + cost
+        sums = {name: sum(getattr(cell, name) for cell in members) for name in _SUMMED}
+        cost = total(reports[cell.number].cost for cell in members)
+        found.append(ModelReport(*model, n_shards=counted.n_shards.get(model, 0), cost=cost, **sums))
     return found
 
 
@@ -368,7 +329,7 @@ def _of_answers(draft: StageDraft) -> Iterator[str]:
 
 def _of_prices(drafts: Sequence[StageDraft], prices: Prices) -> Iterator[str]:
     specs = (spec for draft in drafts for spec in draft.stage.models)
-    for asked in dict.fromkeys(PricedModel(spec.provider, spec.model, spec.mode) for spec in specs):
+    for asked in dict.fromkeys(spec.priced for spec in specs):
         if prices.unit(asked) is None:
             yield (
                 f"no {asked.mode} price is known for {asked.provider}/{asked.model}, so its cost is unknown; "

@@ -26,10 +26,12 @@ class Line(NamedTuple):
     request_id: str
     size_bytes: int
     estimated_input_tokens: int
+    group: Hashable = None
+    n_in_group: int = 1
 
 
-class Sized(Protocol):
-    """Any row that knows the size of its request."""
+class Row(Protocol):
+    """Any row that says as much as a `Line`: of which request, how large, and what all rows of its shard must share."""
 
     @property
     def request_id(self) -> str:
@@ -46,8 +48,18 @@ class Sized(Protocol):
         """Its share of the provider's queue."""
         ...
 
+    @property
+    def group(self) -> Hashable:
+        """Tier, provider, endpoint, model and mode, and the cell where shards are wanted per cell."""
+        ...
 
-SizedRow = TypeVar("SizedRow", bound=Sized)
+    @property
+    def n_in_group(self) -> int:
+        """How many rows there are of its group."""
+        ...
+
+
+AnyRow = TypeVar("AnyRow", bound=Row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +85,12 @@ def limits_of(
     return Limits(n_requests, provider.max_bytes, max_tokens)
 
 
-def split(lines: Iterable[SizedRow], limits: Limits) -> Iterator[list[SizedRow]]:
+def split(lines: Iterable[AnyRow], limits: Limits) -> Iterator[list[AnyRow]]:
     """Yield shards, each as full as the limits allow, in the order of the lines.
 
     Raises UsageError for a single line that no shard can hold.
     """
-    shard: list[SizedRow] = []
+    shard: list[AnyRow] = []
     n_bytes = n_tokens = 0
     for line in lines:
         line_bytes = line.size_bytes + limits.line_overhead_bytes
@@ -98,7 +110,7 @@ def split(lines: Iterable[SizedRow], limits: Limits) -> Iterator[list[SizedRow]]
         yield shard
 
 
-def check_line(line: Sized, limits: Limits) -> None:
+def check_line(line: Row, limits: Limits) -> None:
     """Raise UsageError when no shard can hold a line."""
     line_bytes = line.size_bytes + limits.line_overhead_bytes
     if line_bytes > limits.max_bytes:
@@ -120,35 +132,16 @@ def segment_sizes(n_lines: int, n_segments: int) -> list[int]:
     return [size + 1] * rest + [size] * (n_segments - rest if size else 0)
 
 
-def split_segments(
-    lines: Iterable[SizedRow], n_lines: int, n_segments: int, limits: Limits
-) -> Iterator[list[SizedRow]]:
+def split_segments(lines: Iterable[AnyRow], n_lines: int, n_segments: int, limits: Limits) -> Iterator[list[AnyRow]]:
     """Yield `n_segments` shards of equal size; one that breaks a limit is split further."""
     rest = iter(lines)
     for size in segment_sizes(n_lines, n_segments):
         yield from split(islice(rest, size), limits)
 
 
-class Grouped(Sized, Protocol):
-    """A row that knows what all rows of its shard must share, and how many share it."""
-
-    @property
-    def group(self) -> Hashable:
-        """Tier, provider, endpoint, model and mode, and the cell where shards are wanted per cell."""
-        ...
-
-    @property
-    def n_in_group(self) -> int:
-        """How many rows there are of its group."""
-        ...
-
-
-GroupedRow = TypeVar("GroupedRow", bound=Grouped)
-
-
 def cut(
-    rows: Iterable[GroupedRow], limits: Callable[[GroupedRow], Limits], n_segments: int | None = None
-) -> Iterator[list[GroupedRow]]:
+    rows: Iterable[AnyRow], limits: Callable[[AnyRow], Limits], n_segments: int | None = None
+) -> Iterator[list[AnyRow]]:
     """Yield the shards of rows that come group by group; no shard spans two groups.
 
     `limits` gives those of a group by its first row. Raises ValueError when a group comes back.

@@ -37,7 +37,6 @@ from batchpond.plan.report import (
     count,
     model_reports,
     notes,
-    total,
 )
 from batchpond.plan.rounds.rounds import (
     FIRST_ROUND,
@@ -46,8 +45,8 @@ from batchpond.plan.rounds.rounds import (
     round_event,
 )
 from batchpond.providers import registry
-from batchpond.study.prices import Prices
-from batchpond.study.spec import StagedStudy, Study
+from batchpond.study.prices import Prices, total
+from batchpond.study.spec import Study
 from batchpond.tasks.base import READER
 from batchpond.views import refresh
 
@@ -58,7 +57,7 @@ _TABLES: Final = ("requests", "plan", "responses", "shard_requests")
 
 def plan_study(
     store: Store,
-    study: Study | StagedStudy,
+    study: Study,
     *,
     now: datetime | None = None,
     modules: Modules = registry.module,
@@ -125,7 +124,7 @@ def _write(store: Store, draft: Draft) -> None:
             asked = one.grid or one.asks()
             publish_round(
                 store, draft.study, draft.version, FIRST_ROUND, one.stage, asked, configs=one.configs,
-                is_only=not draft.has_rounds,
+                is_only=not draft.study.has_rounds,
             )  # fmt: skip
 
 
@@ -141,7 +140,7 @@ def _study_row(draft: Draft, foreseen: Sequence[Forecast], n_requests: int) -> d
     return {
         "study": draft.study.name,
         "study_version": draft.version,
-        "config": forms.config_json(draft.written, foreseen),
+        "config": forms.config_json(draft.study, foreseen),
         "parsers": orjson.dumps(parsers, option=orjson.OPT_SORT_KEYS).decode("utf-8"),
         "n_items": sum(len(one.rows or ()) for one in stages),
         "n_pairs": n_pairs,
@@ -160,7 +159,7 @@ def _n_pairs(stages: Sequence[StageDraft]) -> tuple[int, int] | tuple[None, None
 def _make_newest(store: Store, log: EventLog, draft: Draft) -> bool:
     """Record that this version is the newest, unless it is, and return whether; a new study has the newest reader."""
     study, version = draft.study.name, draft.version
-    if draft.has_rounds and version not in fold(log.events).rounds:
+    if draft.study.has_rounds and version not in fold(log.events).rounds:
         log.append(round_event(store, study, version, INCOMPLETE, {}))
     planned = [event for event in log.events if isinstance(event, Planned) and event.study == study]
     last = max(planned, key=lambda event: event.ord, default=None)
@@ -172,7 +171,7 @@ def _make_newest(store: Store, log: EventLog, draft: Draft) -> bool:
 
 def _open_rounds(store: Store, log: EventLog, draft: Draft) -> bool:
     """Plan what answers that the lake has make possible; return whether that is anything."""
-    if not draft.has_rounds:
+    if not draft.study.has_rounds:
         return False
     lake_state = fold(log.events)
     last, sample = lake_state.rounds[draft.version], versions.sample_of(lake_state, draft.study.name)

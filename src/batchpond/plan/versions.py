@@ -35,15 +35,6 @@ class Again:
     max_attempts: int = UNLIMITED
 
 
-@dataclass(frozen=True, slots=True)
-class ShardRule:
-    """How the study wants its requests cut."""
-
-    max_requests: int | None = None
-    segments: int | None = None
-    per_cell: bool = False
-
-
 def sampled(n_requests: int | None) -> str:
     """Return the SQL of those requests of `wanted` that belong to a sample of so many, or of all.
 
@@ -192,12 +183,6 @@ def planned_version(lake_state: LakeState, study: str) -> str:
             hint=did_you_mean(study, lake_state.current_versions, "`batchpond plan FILE` makes it"),
         )
     return version
-
-
-def shard_rule(store: Store, version: str) -> ShardRule:
-    """Return how a planned study version wants its shards."""
-    wishes = study_settings(store, version).get("shards") or {}
-    return ShardRule(wishes.get("max_requests"), wishes.get("segments"), bool(wishes.get("per_cell")))
 
 
 def automatic_again(store: Store, version: str) -> Again | None:

@@ -11,14 +11,14 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Any, Final, Self
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from batchpond import ids
 from batchpond.lake import failpoints
@@ -31,9 +31,6 @@ from batchpond.plan.items import Item
 from batchpond.progress import Work
 from batchpond.study.spec import StageSpec
 from batchpond.tasks.templates import Rubric
-
-if TYPE_CHECKING:
-    import duckdb
 
 REQUEST_FILE_ROWS: Final = 3 * ROW_GROUP_TEXT  # at most 50,000, in whole row groups
 PLAN_FILE_ROWS: Final = 4 * ROW_GROUP_NARROW
@@ -58,10 +55,8 @@ class Spool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._open.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._open.__exit__(*error)
         for path in self.paths:
             path.unlink(missing_ok=True)
 
@@ -105,8 +100,8 @@ class Spool:
             self._open.close()
 
 
-def publish_requests(store: Store, connection: duckdb.DuckDBPyConnection, spool: Spool) -> int:
-    """Publish the spooled requests that the lake lacks, each once; return how many those are.
+def publish_requests(store: Store, connection: duckdb.DuckDBPyConnection, spool: Spool) -> None:
+    """Publish the spooled requests that the lake lacks, each once.
 
     `connection` has a view `requests` of the lake. Which are new is one anti-join over ids alone.
     """
@@ -121,24 +116,17 @@ def publish_requests(store: Store, connection: duckdb.DuckDBPyConnection, spool:
         "WHERE NOT EXISTS (SELECT 1 FROM requests WHERE requests.request_id = staged.request_id) "
         "GROUP BY request_id"
     )
-    n_new = 0
     for number, path in enumerate(paths):
         low = number * spool.file_rows
         places = connection.execute(
             "SELECT place - ? AS row_number FROM fresh WHERE place >= ? AND place < ?",
             [low, low, low + spool.file_rows],
         ).fetchnumpy()["row_number"]
-        n_new += len(places)
         publish_rows(store, spool.table, path, places)
-    return n_new
 
 
 def publish_rows(
-    store: Store,
-    table: Table,
-    path: Path,
-    row_numbers: np.ndarray[tuple[int], np.dtype[np.int64]],
-    name: str | None = None,
+    store: Store, table: Table, path: Path, row_numbers: NDArray[np.int64], name: str | None = None
 ) -> None:
     """Publish some rows of a spooled file, none as no file; without a name it is one made of their request ids."""
     with pq.ParquetFile(path) as file:
@@ -155,9 +143,7 @@ def publish_rows(
     store.publish_file(table, name or ids.digest("request file", *names), staged)
 
 
-def _copy_rows(
-    store: Store, table: Table, file: pq.ParquetFile, keep: np.ndarray[tuple[int], np.dtype[np.bool_]]
-) -> tuple[list[str], Path]:
+def _copy_rows(store: Store, table: Table, file: pq.ParquetFile, keep: NDArray[np.bool_]) -> tuple[list[str], Path]:
     names: list[str] = []
     start = 0
     with store.staging(table) as staged:
@@ -171,21 +157,19 @@ def _copy_rows(
     return names, staged.path
 
 
-def publish_inputs(
-    store: Store, connection: duckdb.DuckDBPyConnection, table: Table, hash_column: str, rows: pa.Table
-) -> int:
-    """Publish the rows whose hash the lake lacks as one file; return how many those are."""
+def publish_inputs(store: Store, connection: duckdb.DuckDBPyConnection, table: Table, rows: pa.Table) -> None:
+    """Publish the rows whose hash, the first column, the lake lacks as one file."""
+    hash_column = table.schema.names[0]
     connection.register("candidates", rows.select([hash_column]))
     column = quoted(hash_column)
     known = f"SELECT 1 FROM {quoted(table.name)} AS known WHERE known.{column} = candidates.{column}"
     found = connection.execute(f"SELECT {column} FROM candidates WHERE NOT EXISTS ({known})").fetchall()
     connection.unregister("candidates")
     if not found:
-        return 0
+        return
     hashes = pa.array([row[0] for row in found], pa.string())
     new = rows.filter(pc.is_in(rows.column(hash_column), value_set=hashes))
     store.publish(table, ids.digest(f"{table.name} file", *new.column(hash_column).to_pylist()), new)
-    return len(found)
 
 
 _ITEMS_AT_ONCE: Final = 512
@@ -212,26 +196,21 @@ WHERE NOT EXISTS (
 """
 
 
-def ask_id(ask: Ask) -> int:
+def ask_id(ask: Ask) -> bytes:
     """Return a digest of what tells an ask from the stage's others."""
-    return int(hashlib.md5(_SEPARATOR.join(ask.key).encode("utf-8"), usedforsecurity=False).hexdigest(), 16)
+    return hashlib.md5(_SEPARATOR.join(ask.key).encode("utf-8"), usedforsecurity=False).digest()
 
 
 class PlannedAsks:
     """The `ask_id`s of asks that are planned, in 16 bytes each."""
 
     def __init__(self, digests: bytes) -> None:
-        both = np.frombuffer(digests, np.dtype([("high", ">u8"), ("low", ">u8")]))
-        self._sorted = np.sort(both.astype([("high", np.uint64), ("low", np.uint64)]))
+        self._sorted = np.sort(np.frombuffer(digests, "S16"))
 
-    def __contains__(self, ask: int) -> bool:
-        high, low = divmod(ask, 1 << 64)
-        place = int(self._sorted["high"].searchsorted(np.uint64(high)))
-        while place < len(self._sorted) and int(self._sorted["high"][place]) == high:
-            if int(self._sorted["low"][place]) == low:
-                return True
-            place += 1
-        return False
+    def __contains__(self, ask: bytes) -> bool:
+        wanted = np.bytes_(ask)
+        place = int(self._sorted.searchsorted(wanted))
+        return place < len(self._sorted) and bool(self._sorted[place] == wanted.rstrip(b"\0"))
 
 
 def planned_asks(connection: duckdb.DuckDBPyConnection, found: Round) -> PlannedAsks:
@@ -362,28 +341,20 @@ class _Inputs:
     def spool(self) -> None:
         """Hand on the rows that were taken since the last time."""
         if self._fresh:
-            self._items.add(_columns(ITEMS, [_item_values(item) for item in self._fresh]))
+            rows = [(item.item_hash, item.item_id, item.text, item.metadata) for item in self._fresh]
+            self._items.add(_columns(ITEMS, rows))
         self._fresh = []
-
-
-def _item_values(item: Item) -> tuple[str | None, ...]:
-    return item.item_hash, item.item_id, item.text, item.metadata
 
 
 def _publish_inputs(
     store: Store, connection: duckdb.DuckDBPyConnection, stage: StageSpec, rubrics: Iterable[Rubric], items: Spool
 ) -> None:
-    templates = stage.templates
-    _publish_table(store, connection, RUBRICS, [(r.rubric_hash, r.rubric_id, r.name, r.description) for r in rubrics])
-    _publish_table(store, connection, TEMPLATES, [(t.template_hash, t.template_id, t.text) for t in templates])
+    by = [(rubric.rubric_hash, rubric.rubric_id, rubric.name, rubric.description) for rubric in rubrics]
+    how = [(template.template_hash, template.template_id, template.text) for template in stage.templates]
+    publish_inputs(store, connection, RUBRICS, _columns(RUBRICS, by))
+    publish_inputs(store, connection, TEMPLATES, _columns(TEMPLATES, how))
     for path in items.finish():
-        publish_inputs(store, connection, ITEMS, ITEMS.schema.names[0], read_rows(path).replace_schema_metadata(None))
-
-
-def _publish_table(
-    store: Store, connection: duckdb.DuckDBPyConnection, table: Table, rows: Sequence[tuple[str | None, ...]]
-) -> None:
-    publish_inputs(store, connection, table, table.schema.names[0], _columns(table, rows))
+        publish_inputs(store, connection, ITEMS, read_rows(path).replace_schema_metadata(None))
 
 
 def _columns(table: Table, rows: Sequence[tuple[str | None, ...]]) -> pa.Table:

@@ -16,6 +16,7 @@ from batchpond.lake.store import Store
 from batchpond.plan import versions
 from batchpond.plan.rounds.inputs import n_low, rated
 from batchpond.plan.rounds.rounds import Look, open_rounds, standings_of, standings_of_all
+from batchpond.run.rules import Rules
 from batchpond.run.session import Session, Severity
 from batchpond.study.file import from_config
 from batchpond.study.spec import Kept, StageSpec
@@ -184,3 +185,5 @@ def open_due(session: Session, study: str, sample: int | None = None) -> None:
     opened = open_rounds(session.store, session.record, staged, last, isolated, sample)
     for stage, n_new in opened:
         session.note(Severity.INFO, f"stage {stage} of study {study} asks {n_new:,} more questions")
+    if opened:
+        session.rules = Rules(session.store, session.open_state.readers)  # those of before know nothing of the new plan

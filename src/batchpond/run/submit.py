@@ -128,7 +128,7 @@ def _notes(store: Store, version: str, asked: Collection[PricedModel]) -> tuple[
         spec
         for stage in settings.get("stages") or [settings]
         for spec in (spec_of_plain(model) for model in stage.get("models", ()))
-        if PricedModel(spec.provider, spec.model, spec.mode) in asked
+        if spec.priced in asked
     ]
     configs, _ = make_model_configs(specs, registry.module, Unsupported.DROP, version) if specs else ([], [])
     return meant.notes(configs)

@@ -118,6 +118,9 @@ def tell_concerns(session: Session) -> None:
     """Say which batches are late and which results perish; each needs a person."""
     for concern in concerns(session.open_state, session.store.clock.now(), session.archive.took_s):
         session.note(Severity.WARNING, concern.text, hint=concern.hint, exit_code=ExitCode.ATTENTION)
+    for begun in session.open_state.forgetting.values():
+        text = f"forgetting {begun.n_requests:,} requests was begun and did not end"
+        session.note(Severity.WARNING, text, hint="`batchpond forget` ends it", exit_code=ExitCode.ATTENTION)
 
 
 def concerns(

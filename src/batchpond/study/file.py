@@ -11,9 +11,9 @@ from typing import Any, Final
 import orjson
 
 from batchpond.errors import LakeError, StudyError
-from batchpond.study import parts, tables
 from batchpond.study import stages as stage_study
-from batchpond.study.spec import MAIN_STAGE, ModelSpec, StagedStudy, StageSpec, Study, without_checks
+from batchpond.study import tables
+from batchpond.study.spec import MAIN_STAGE, ModelSpec, StageSpec, Study, TemplateSpec, without_checks
 from batchpond.study.typed import json_schema, of_plain, parse, read
 from batchpond.tasks import registry
 
@@ -23,7 +23,7 @@ FILE_SIZE_MAX_BYTES: Final = 4_000_000
 EXAMPLES: Final = ("study", "stages")
 
 
-def load(path: Path) -> Study | StagedStudy:
+def load(path: Path) -> Study:
     """Read and check a study file; raises StudyError that names file, line and key."""
     try:
         with path.open("rb") as file:
@@ -32,7 +32,7 @@ def load(path: Path) -> Study | StagedStudy:
         raise StudyError(f"{path}: {error.strerror or error}", hint="`batchpond init` writes an example") from None
     if len(data) > FILE_SIZE_MAX_BYTES:
         raise StudyError(f"{path}: larger than {FILE_SIZE_MAX_BYTES:,} bytes, which no study file is")
-    return parse_any(data, str(path), path.parent)
+    return parse_study(data, str(path), path.parent)
 
 
 def example(name: str = EXAMPLES[0]) -> str:
@@ -40,19 +40,23 @@ def example(name: str = EXAMPLES[0]) -> str:
     return (resources.files("batchpond.study") / "examples" / f"{name}.toml").read_text("utf-8")
 
 
-def parse_any(data: bytes, source: str = "study.toml", base_path: Path = Path()) -> Study | StagedStudy:
-    """Return the study that a file's bytes describe; of one with stages, the templates and statements too."""
+def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path()) -> Study:
+    """Return the study that a file's bytes describe, with the templates and statements that it names."""
     root = parse(data, source)
-    file: tables.StagesFile | tables.OneStageFile
+    file: tables.StagesFile | tables.PairwiseFile | tables.OneStageFile
+    written: tuple[TemplateSpec, ...] = ()
     if root.has("stages"):
         file = read(root, tables.StagesFile)
         stages = stage_study.stages(root, file.stages, base_path)
     elif _is_plain(root.data):
-        return parse_study(data, source, base_path)
+        file = read(root, tables.PairwiseFile)
+        stage, written = stage_study.pairs_at_once(root, file, base_path)
+        stages = (stage,)
     else:
         file = read(root, tables.OneStageFile)
         stages = stage_study.of_one(MAIN_STAGE, root, file, base_path, ())
-    study = StagedStudy(stages=stages, source=source, base_path=base_path, **parts.settings(root, file))
+    settings = stage_study.settings_of(root, file)
+    study = Study(stages=stages, source=source, base_path=base_path, templates=written, **settings)
     # Pairs alone count their repeats themselves, and a version's name was made of both numbers as they are written.
     return study if study.is_pairs_alone else replace(study, stages=tuple(map(_repeated, stages)))
 
@@ -60,24 +64,6 @@ def parse_any(data: bytes, source: str = "study.toml", base_path: Path = Path())
 def _repeated(stage: StageSpec) -> StageSpec:
     """Return a stage that asks as often as its pairs say, where they say it."""
     return replace(stage, repeats=max(stage.repeats, stage.pairs.repeats))
-
-
-def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path()) -> Study:
-    """Return the pairwise study that a file's bytes describe; reads nothing else."""
-    root = parse(data, source)
-    file = read(root, tables.PairwiseFile)
-    file.answer.check(root.where("answer"))
-    return Study(
-        items=parts.items(root.inside("items"), file.items),
-        pairs=parts.pairs(root.inside("pairs"), file.pairs),
-        rubrics=parts.rubrics(root, file.rubrics),
-        templates=parts.templates(root, file.templates),
-        answer=file.answer,
-        models=parts.models(root, "models", file.models),
-        source=source,
-        base_path=base_path,
-        **parts.settings(root, file),
-    )
 
 
 def _is_plain(document: Mapping[str, Any]) -> bool:
@@ -118,17 +104,17 @@ _STAGE: Final = {key.name for key in fields(StageSpec)} - {"keeps", "tier", "is_
 """What every stage in a lake has; the others came later."""
 
 
-def to_config(study: StagedStudy) -> dict[str, Any]:
+def to_config(study: Study) -> dict[str, Any]:
     """Return a study as `studies.config` keeps it: plain values, without where on this machine it was read from.
 
     They are enough to open every later round from the lake alone.
     """
     plain = asdict(study)
-    del plain["source"], plain["base_path"]
+    del plain["source"], plain["base_path"], plain["templates"]
     return {**plain, "stages": [_stage_config(stage) for stage in study.stages]}
 
 
-def to_json(study: StagedStudy) -> str:
+def to_json(study: Study) -> str:
     """Return `to_config` as text, the same for the same study."""
     return orjson.dumps(to_config(study), option=orjson.OPT_SORT_KEYS).decode("utf-8")
 
@@ -142,13 +128,13 @@ def _stage_config(stage: StageSpec) -> dict[str, Any]:
     return plain
 
 
-def from_config(config: Mapping[str, Any]) -> StagedStudy:
+def from_config(config: Mapping[str, Any]) -> Study:
     """Return the study that `to_config` wrote; raises LakeError when it is damaged."""
     try:
         stages = [_with_named_texts(entry) for entry in config["stages"]]
         known = {name: config[name] for name in _SETTINGS}
         plain = {**known, "stages": stages, "source": f"study {config['name']}"}
-        return of_plain(plain, StagedStudy, lambda _, rule: registry.rule_of(rule))
+        return of_plain(plain, Study, lambda _, rule: registry.rule_of(rule))
     except (KeyError, TypeError, ValueError) as error:
         raise LakeError(
             f"a study's settings in the lake are damaged: {type(error).__name__}: {error}",

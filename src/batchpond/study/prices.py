@@ -18,20 +18,17 @@ models are cheaper in batches; and its batch prices begin on 2026-10-14, so an e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from batchpond.errors import UsageError
 from batchpond.model import Mode, PricedModel
 from batchpond.providers import registry
 from batchpond.providers.base import Descriptor
-
-if TYPE_CHECKING:
-    from batchpond.study.config_file import ModelPrices
 
 BATCH_PRICES_BEGIN: Final = datetime(2026, 10, 14, tzinfo=UTC)
 PER_TOKENS: Final = 1_000_000
@@ -72,10 +69,8 @@ class UnitPrices:
 
         What is written is taken to live for minutes: Anthropic's cache of an hour costs more.
         """
-        tier = self.tiers[0]
-        for candidate in self.tiers[1:]:
-            if input_tokens > candidate.above_tokens:
-                tier = candidate
+        above = (tier for tier in reversed(self.tiers) if input_tokens > tier.above_tokens)
+        tier = next(above, self.tiers[0])
         fresh = max(0, input_tokens - cached_tokens - cache_write_tokens)
         total = fresh * tier.input_usd + cached_tokens * tier.cached_usd + output_tokens * tier.output_usd
         return (total + cache_write_tokens * tier.cache_write_usd) / PER_TOKENS
@@ -91,32 +86,21 @@ class Estimate:
 
     def __add__(self, other: Estimate) -> Estimate:
         """Return the sum; a sum with an unknown part is unknown."""
-        return Estimate(
-            _sum(self.low_usd, other.low_usd),
-            _sum(self.expected_usd, other.expected_usd),
-            _sum(self.worst_usd, other.worst_usd),
-        )
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return Estimate(*(None if a is None or b is None else a + b for a, b in pairs))
 
 
 NOTHING: Final = Estimate(0.0, 0.0, 0.0)
 UNKNOWN: Final = Estimate(None, None, None)
 
 
-def _sum(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else a + b
+def total(costs: Iterable[Estimate]) -> Estimate:
+    """Return the sum of costs."""
+    return sum(costs, NOTHING)
 
 
-@dataclass(frozen=True, slots=True)
-class OutputTokens:
-    """Output tokens per request, thinking included; `worst` is None where nothing bounds them."""
-
-    low: int
-    expected: int
-    worst: int | None
-
-
-def output_tokens(thinking: str, max_output_tokens: int | None, expected_tokens: int | None = None) -> OutputTokens:
-    """Return the rough output of one request at a thinking level; a number is a budget, half of it used.
+def output_tokens(thinking: str, max_output_tokens: int | None, expected_tokens: int | None = None) -> tuple[int, int]:
+    """Return the rough output of one request at a thinking level, low and expected; of a budget, half is used.
 
     `expected_tokens` is what the user expects of it, thinking included.
     """
@@ -127,7 +111,7 @@ def output_tokens(thinking: str, max_output_tokens: int | None, expected_tokens:
         low, expected = min(low, expected_tokens), expected_tokens
     if max_output_tokens is not None:
         low, expected = min(low, max_output_tokens), min(expected, max_output_tokens)
-    return OutputTokens(low, expected, max_output_tokens)
+    return low, expected
 
 
 class Prices:
@@ -165,10 +149,7 @@ class Prices:
 
         The model is the requested one, which is what overrides are written for.
         """
-        if input_tokens is None or output_tokens is None:
-            return None
-        unit = self.unit(asked)
-        if unit is None:
+        if input_tokens is None or output_tokens is None or (unit := self.unit(asked)) is None:
             return None
         return unit.cost_usd(input_tokens, cached_tokens or 0, output_tokens, cache_write_tokens or 0)
 
@@ -184,34 +165,33 @@ class Prices:
         """Return the rough cost of `n_requests` with `input_tokens` estimated tokens in all."""
         if n_requests == 0:
             return NOTHING
-        unit = self.unit(asked)
-        if unit is None:
+        if (unit := self.unit(asked)) is None:
             return UNKNOWN
-        out = output_tokens(thinking, max_output_tokens, expected_tokens)
-        mean = input_tokens / n_requests
-        per_request = (
-            unit.cost_usd(int(mean * INPUT_FACTOR_LOW), 0, out.low),
-            unit.cost_usd(round(mean), 0, out.expected),
-            None if out.worst is None else unit.cost_usd(round(mean * INPUT_FACTOR_WORST), 0, out.worst),
+        low, expected = output_tokens(thinking, max_output_tokens, expected_tokens)
+        mean, worst = input_tokens / n_requests, max_output_tokens
+        return Estimate(
+            unit.cost_usd(int(mean * INPUT_FACTOR_LOW), 0, low) * n_requests,
+            unit.cost_usd(round(mean), 0, expected) * n_requests,
+            None if worst is None else unit.cost_usd(round(mean * INPUT_FACTOR_WORST), 0, worst) * n_requests,
         )
-        return Estimate(*(None if usd is None else usd * n_requests for usd in per_request))
 
 
 def overrides(data: bytes, source: str = "config.toml") -> dict[str, UnitPrices]:
     """Return the prices that a lake's configuration sets; raises UsageError that names the key."""
     from batchpond.study import config_file  # an idle pass over a lake without settings needs no reader of them
 
-    written = config_file.prices(config_file.document(data, source))
-    return {name: _override(prices) for name, prices in written.items()}
-
-
-def _override(written: ModelPrices) -> UnitPrices:
-    cached, stored = (written.input if usd is None else usd for usd in (written.cached_input, written.cache_write))
-    return UnitPrices((Tier(0, written.input, cached, written.output, stored),), "config.toml")
+    found = {}
+    for name, written in config_file.prices(config_file.document(data, source)).items():
+        cached, stored = (written.input if usd is None else usd for usd in (written.cached_input, written.cache_write))
+        found[name] = UnitPrices((Tier(0, written.input, cached, written.output, stored),), "config.toml")
+    return found
 
 
 def _bundled(asked: PricedModel, when: datetime) -> UnitPrices | None:
-    descriptor = _descriptor(asked.provider)
+    try:
+        descriptor: Descriptor | None = registry.module(asked.provider).DESCRIPTOR
+    except UsageError:  # prices are also asked for what other tools asked elsewhere
+        descriptor = None
     if descriptor is not None and descriptor.is_free:
         return UnitPrices((Tier(0, 0.0, 0.0, 0.0, 0.0),), "a server of one's own")
     share = 1.0
@@ -233,19 +213,10 @@ def _bundled(asked: PricedModel, when: datetime) -> UnitPrices | None:
     return UnitPrices(tuple(_tier(start, share, *priced) for start in starts), "genai-prices")
 
 
-def _descriptor(provider: str) -> Descriptor | None:
-    try:
-        return registry.module(provider).DESCRIPTOR
-    except UsageError:  # prices are also asked for what other tools asked elsewhere
-        return None
-
-
 def _batch_price(asked: PricedModel, name: str, when: datetime) -> Any:
     batch, standard = (_looked_up(asked, name, when, context) for context in ({"processing": "batch"}, None))
-    if batch is None or standard is None:
-        return None
-    is_same = all(getattr(batch, field) == getattr(standard, field) for field in _PRICED)
-    return None if is_same else batch
+    is_known = batch is not None and standard is not None
+    return batch if is_known and any(getattr(batch, one) != getattr(standard, one) for one in _PRICED) else None
 
 
 def _looked_up(asked: PricedModel, name: str, when: datetime, context: dict[str, str] | None) -> Any:

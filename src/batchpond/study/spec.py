@@ -16,11 +16,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-from batchpond.model import ErrorClass, Mode
+from batchpond.model import ErrorClass, Mode, PricedModel
 from batchpond.study.typed import about, at_most, between, entries, form
 from batchpond.tasks.base import Rule
-from batchpond.tasks.pairwise import PairwiseRule
-from batchpond.tasks.tactics import Tactic
+from batchpond.tasks.pressure import Tactic
 from batchpond.tasks.templates import PAIRWISE, Rubric, Template
 
 THINKING_DEFAULT = "default"
@@ -139,6 +138,11 @@ class ModelSpec:
     parameters: Annotated[dict[str, Any], about("passed through as they are")] = field(default_factory=dict)
     parameters_unchecked: Annotated[bool, about("also those that batchpond does not know of")] = False
 
+    @property
+    def priced(self) -> PricedModel:
+        """What its prices depend on."""
+        return PricedModel(self.provider, self.model, self.mode)
+
 
 @dataclass(frozen=True, slots=True)
 class ShardsSpec:
@@ -172,26 +176,6 @@ class BudgetSpec:
     """What the study may cost; None leaves it to the approval."""
 
     max_cost_usd: Annotated[float, between(0, 1e9, "`submit` refuses to go beyond")] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Study:
-    """A checked study file; relative paths in it start at `base_path`."""
-
-    name: str
-    items: ItemsSpec
-    rubrics: tuple[Rubric, ...]
-    templates: tuple[TemplateSpec, ...]
-    models: tuple[ModelSpec, ...]
-    seed: int = 1
-    pairs: PairsSpec = PairsSpec()
-    answer: PairwiseRule = field(default_factory=PairwiseRule)
-    unsupported: Unsupported = Unsupported.REFUSE
-    shards: ShardsSpec = ShardsSpec()
-    retry: RetrySpec = RetrySpec()
-    budget: BudgetSpec = BudgetSpec()
-    source: str = "study.toml"
-    base_path: Path = Path()
 
 
 MAIN_STAGE = "main"
@@ -314,8 +298,11 @@ class StageSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class StagedStudy:
-    """A checked study of stages; relative paths in it start at `base_path`."""
+class Study:
+    """A checked study; relative paths in it start at `base_path`.
+
+    Pairs that are asked all at once have `templates` as their file says them: a lake keeps such a study without stages.
+    """
 
     name: str
     stages: tuple[StageSpec, ...]
@@ -326,6 +313,12 @@ class StagedStudy:
     budget: BudgetSpec = field(default_factory=BudgetSpec)
     source: str = "study.toml"
     base_path: Path = Path()
+    templates: tuple[TemplateSpec, ...] = ()
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether the lake keeps it as stages, which `sync` looks at for further rounds."""
+        return not self.templates
 
     @property
     def is_pairs_alone(self) -> bool:

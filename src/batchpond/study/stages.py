@@ -1,34 +1,46 @@
-"""The stages of a study file: `[[stages]]`, or the one stage that a file with a `task` of its own is."""
+"""The stages of a study file, made of its tables: `[[stages]]`, or the one that a file with a `task` of its own is.
+
+What no single value can say is checked here: keys that exclude each other, names that must differ.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from batchpond.answers import derive
 from batchpond.files import read_text
-from batchpond.study import parts, statements, tables
+from batchpond.study import statements, tables
 from batchpond.study.spec import (
     CONVERSATION,
+    HALF,
     INPUTS,
+    MAIN_STAGE,
     OWN_OUTPUT_TASKS,
     PAIR_TASKS,
+    AdaptiveSpec,
     ItemsFrom,
+    ItemsSpec,
     Kept,
     ModelSpec,
     PairsSpec,
+    RetrySpec,
     RowsSpec,
+    Select,
     StageSpec,
+    TemplateSpec,
 )
-from batchpond.study.typed import Table
-from batchpond.tasks import tactics
+from batchpond.study.typed import Table, read
+from batchpond.tasks import pressure, registry
 from batchpond.tasks.base import Rule
 from batchpond.tasks.generation import GenerationRule
 from batchpond.tasks.inputs import InputsRule
-from batchpond.tasks.tactics import Tactic
-from batchpond.tasks.templates import SIZE_MAX_BYTES, Rubric, Template, builtin
+from batchpond.tasks.pressure import Tactic
+from batchpond.tasks.templates import PAIRWISE, SIZE_MAX_BYTES, Rubric, Template, builtin, builtin_rubrics
 
 _OF_FILE: Final = ("path", "folder", "sql", "id", "text")
 _COLUMNS: Final = ("rubric", "unit", "candidate", "tier")
@@ -47,11 +59,24 @@ def stages(root: Table, written: Sequence[tables.Stage], base_path: Path) -> tup
     return tuple(found)
 
 
+def pairs_at_once(
+    root: Table, file: tables.PairwiseFile, base_path: Path
+) -> tuple[StageSpec, tuple[TemplateSpec, ...]]:
+    """Return the one stage of a plain pairwise study, and its templates as they are written."""
+    file.answer.check(root.where("answer"))
+    rows = RowsSpec(items=items_of(root.inside("items"), file.items))
+    pairs, rubrics = pairs_of(root.inside("pairs"), file.pairs), rubrics_of(root, file.rubrics)
+    written, models = specs_of(root, file.templates), models_of(root, "models", file.models)
+    found = templates(root, written, file.task, file.answer, base_path)
+    stage = StageSpec(MAIN_STAGE, file.task, rows, file.answer, found, models, rubrics, pairs, pairs.repeats)
+    return stage, written
+
+
 def of_one(
     name: str, table: Table, written: tables.StageKeys, base_path: Path, earlier: Sequence[StageSpec]
 ) -> tuple[StageSpec, ...]:
     """Return the stages that one stage of the file is carried out by: one, but where questions are made in rounds."""
-    if written.task == INPUTS and is_chain(table):
+    if written.task == INPUTS and not table.has("items"):  # it stands for all its rounds
         return chain(name, table, written, _rubrics(table, written, base_path))
     return (_stage(name, table, written, base_path, earlier),)
 
@@ -68,9 +93,9 @@ def _stage(
         rows=_rows(table, written, earlier),
         rule=rule,
         templates=(_FIRST_TURN,) if is_talk else _templates(table, written, rule, base_path),
-        models=parts.models(table, "models", written.models),
+        models=models_of(table, "models", written.models),
         rubrics=_rubrics(table, written, base_path),
-        pairs=parts.pairs(table.inside("pairs"), written.pairs) if task == "pairwise" else PairsSpec(),
+        pairs=pairs_of(table.inside("pairs"), written.pairs) if task == "pairwise" else PairsSpec(),
         repeats=written.repeats,
         tactics=_tactics(table, written) if is_talk else (),
         turns=written.turns if is_talk else 0,
@@ -88,7 +113,7 @@ def _stage(
 
 def _rule(table: Table, written: tables.StageKeys) -> Rule:
     settings = table.inside("answer")
-    rule = parts.answer(settings, "generation" if written.task == CONVERSATION else written.task)
+    rule = rule_of(settings, "generation" if written.task == CONVERSATION else written.task)
     derive.check(rule, settings.where())
     return rule
 
@@ -160,7 +185,7 @@ def _rows(table: Table, written: tables.StageKeys, stages: Sequence[StageSpec]) 
         return RowsSpec(stage=asked.stage, where=asked.where, after=after)
     if items.has("where"):
         items.fail("where", "needs a stage")
-    found = parts.items(items, asked)
+    found = items_of(items, asked)
     if after and found.source is not ItemsFrom.SQL:
         items.fail("after", "has no meaning with a file, which is read when the study is planned")
     if after:
@@ -186,14 +211,21 @@ def _earlier(items: Table, key: str, name: str, earlier: Mapping[str, tuple[str,
 def _templates(table: Table, written: tables.StageKeys, rule: Rule, base_path: Path) -> tuple[Template, ...]:
     if written.templates is None:
         table.fail("templates", "is missing", "how to ask: `batchpond templates` shows what is built in")
+    return templates(table, specs_of(table, written.templates, written.task), written.task, rule, base_path)
+
+
+def templates(
+    table: Table, specs: Sequence[TemplateSpec], task: str, rule: Rule, base_path: Path
+) -> tuple[Template, ...]:
+    """Return templates with their texts; raises StudyError for one that cannot be used."""
     found = []
-    for place, spec in enumerate(parts.templates(table, written.templates, written.task)):
+    for place, spec in enumerate(specs):
         if spec.file is not None:
             template = Template(spec.template_id, read_text(base_path / spec.file, SIZE_MAX_BYTES))
         elif spec.text is not None:
             template = Template(spec.template_id, spec.text)
         else:
-            template = builtin(written.task)[spec.template_id]
+            template = builtin(task)[spec.template_id]
         template.check(spec.file or table.where("templates", place, "text"), rule.placeholders, spec.literal)
         found.append(template)
     return tuple(found)
@@ -206,12 +238,12 @@ def _rubrics(table: Table, written: tables.StageKeys, base_path: Path) -> tuple[
         case tables.RubricsFile(path=path):
             return statements.read(base_path / path)
         case _:
-            return parts.rubrics(table, written.rubrics)
+            return rubrics_of(table, written.rubrics)
 
 
 def _tactics(table: Table, written: tables.StageKeys) -> tuple[Tactic, ...]:
     """Return the tactics named, `use = ...` or written out; the false research of three phrases if none is."""
-    known = tactics.builtin()
+    known = pressure.tactics()
     if written.tactics is None:
         return (known["false_research"],)
     found: list[Tactic] = []
@@ -249,15 +281,18 @@ class _Chain:
     counts: tuple[int, int, int]
     expected_output_tokens: int | None
 
-    @property
-    def name(self) -> str:
-        """The name in the study file."""
-        return self.kept.name
+    def stage(
+        self, step: str, number: int | None, rows: RowsSpec, rule: Rule, template: str, models: tuple[ModelSpec, ...]
+    ) -> StageSpec:
+        """Return one of them, which asks by a template that batchpond brings."""
+        name, templates = _name(self.kept.name, step, number), (builtin(rule.TASK)[template],)
+        return StageSpec(name, rule.TASK, rows, rule, templates, models, self.rubrics)
 
-
-def is_chain(table: Table) -> bool:
-    """Whether a stage of the task `inputs` stands for all its rounds: it names no items of its own."""
-    return not table.has("items")
+    def made(self, step: str, place: int, rows: RowsSpec, number: int | None = None) -> StageSpec:
+        """Return a step that asks for lists; what is beyond the number asked for is not taken, as it would be paid."""
+        rule = InputsRule(step=step, count=self.counts[place], count_max=self.counts[place])
+        found = self.stage(step, number, rows, rule, f"inputs_{step}", self.makers)
+        return replace(found, expected_output_tokens=self.expected_output_tokens)
 
 
 def chain(name: str, table: Table, written: tables.StageKeys, rubrics: tuple[Rubric, ...]) -> tuple[StageSpec, ...]:
@@ -278,14 +313,14 @@ def chain(name: str, table: Table, written: tables.StageKeys, rubrics: tuple[Rub
     chain = _Chain(
         kept=_kept(name, table, written),
         rubrics=rubrics,
-        makers=parts.models(table, "models", written.models),
-        judges=parts.models(table, "judges", written.judges),
-        candidates=parts.models(table, "candidates", written.candidates or ()),
+        makers=models_of(table, "models", written.models),
+        judges=models_of(table, "judges", written.judges),
+        candidates=models_of(table, "candidates", written.candidates or ()),
         counts=(written.categories, written.scenarios_per_category, written.questions_per_scenario),
         expected_output_tokens=written.expected_output_tokens,
     )
-    found = [_made(chain, "categories", 0, RowsSpec())]
-    found.append(_made(chain, "scenarios", 1, RowsSpec(stage=found[0].name)))
+    found = [chain.made("categories", 0, RowsSpec())]
+    found.append(chain.made("scenarios", 1, RowsSpec(stage=found[0].name)))
     for number in range(1, written.max_rounds + 1):
         found += _round(chain, number, found[1].name)
     found[-1] = replace(found[-1], keeps=chain.kept)
@@ -323,51 +358,178 @@ def _name(name: str, step: str, number: int | None = None) -> str:
     return f"{name}{_SEPARATOR}{step}" + ("" if number is None else f"-{number}")
 
 
-def _made(chain: _Chain, step: str, place: int, rows: RowsSpec, number: int | None = None) -> StageSpec:
-    """Return a step that asks for lists; what is beyond the number asked for is not taken, as it would be paid for."""
-    count = chain.counts[place]
-    return StageSpec(
-        name=_name(chain.name, step, number),
-        task=INPUTS,
-        rows=rows,
-        rule=InputsRule(step=step, count=count, count_max=count),
-        templates=(_template(INPUTS, f"inputs_{step}"),),
-        models=chain.makers,
-        rubrics=chain.rubrics,
-        expected_output_tokens=chain.expected_output_tokens,
-    )
-
-
 def _round(chain: _Chain, number: int, scenarios: str) -> list[StageSpec]:
     before = replace(chain.kept, questions=chain.kept.questions[: number - 1], ratings=chain.kept.ratings[: number - 1])
     rows = RowsSpec(stage=scenarios, lacking=before if number > 1 else None)
-    found = [_made(chain, "questions", 2, rows, number)]
+    found = [chain.made("questions", 2, rows, number)]
     if chain.candidates:
-        found.append(_answers(chain, number, found[-1].name))
-    template = "likert_json" if chain.candidates else "likert_question"
-    ratings = StageSpec(
-        name=_name(chain.name, "ratings", number),
-        task="likert",
-        rows=RowsSpec(stage=found[-1].name),
-        rule=tables.SCALE,
-        templates=(_template("likert", template),),
-        models=chain.judges,
-        rubrics=chain.rubrics,
-    )
-    return [*found, ratings]
+        asked = RowsSpec(stage=found[-1].name)
+        found.append(chain.stage("answers", number, asked, GenerationRule(), "question", chain.candidates))
+    template, rated = "likert_json" if chain.candidates else "likert_question", RowsSpec(stage=found[-1].name)
+    return [*found, chain.stage("ratings", number, rated, tables.SCALE, template, chain.judges)]
 
 
-def _answers(chain: _Chain, number: int, questions: str) -> StageSpec:
-    return StageSpec(
-        name=_name(chain.name, "answers", number),
-        task="generation",
-        rows=RowsSpec(stage=questions),
-        rule=GenerationRule(),
-        templates=(_template("generation", "question"),),
-        models=chain.candidates,
-        rubrics=chain.rubrics,
-    )
+SUFFIXES: Final = {
+    ".csv": ItemsFrom.CSV,
+    ".jsonl": ItemsFrom.JSONL,
+    ".ndjson": ItemsFrom.JSONL,
+    ".parquet": ItemsFrom.PARQUET,
+}
+ADAPTIVE_KEYS: Final = tuple(key.name for key in dataclasses.fields(AdaptiveSpec))
+REVERSE_OF_ADAPTIVE: Final = 0.1
 
 
-def _template(task: str, name: str) -> Template:
-    return builtin(task)[name]
+def settings_of(root: Table, file: tables.StudyFile) -> dict[str, Any]:
+    """Return what every study has, by the names of its record."""
+    if file.shards.segments is not None and file.shards.max_requests is not None:
+        root.inside("shards").fail("segments", "cannot be given together with max_requests")
+    rules = file.retry
+    return {
+        "name": file.study,
+        "seed": file.seed,
+        "unsupported": file.grid.unsupported,
+        "shards": file.shards,
+        "retry": RetrySpec() if rules is None else RetrySpec(rules.max_attempts, rules.classes, is_automatic=True),
+        "budget": file.budget,
+    }
+
+
+def items_of(table: Table, written: tables.Items) -> ItemsSpec:
+    """Return where the items are."""
+    kind = _one_of(table, ("path", "folder", "sql"))
+    location = str(table.data[kind])
+    source = _file_kind(table, location) if kind == "path" else ItemsFrom(kind)
+    if source is ItemsFrom.FOLDER and (table.has("id") or table.has("text")):
+        table.fail("id" if table.has("id") else "text", "has no meaning with folder: ids are the files' names")
+    if written.id == written.text:
+        table.fail("text", f"is the same column as id, {written.id!r}")
+    return ItemsSpec(source, location, written.id, written.text)
+
+
+def _file_kind(table: Table, location: str) -> ItemsFrom:
+    suffix = Path(location).suffix.lower()
+    if suffix not in SUFFIXES:
+        problem = f"ends with {suffix!r}, not one of {', '.join(SUFFIXES)}"
+        table.fail("path", problem, "a folder of .txt files is `folder = ...`")
+    return SUFFIXES[suffix]
+
+
+def _one_of(table: Table, names: Sequence[str]) -> str:
+    written = [name for name in names if table.has(name)]
+    if len(written) != 1:
+        problem = "has none" if not written else f"has {' and '.join(written)}"
+        table.fail((), f"{problem}; it needs exactly one of {', '.join(names)}")
+    return written[0]
+
+
+def pairs_of(table: Table, written: tables.Pairs) -> PairsSpec:
+    """Return which pairs are asked; raises StudyError for keys that belong to the other way of choosing."""
+    if written.select is Select.ADAPTIVE:
+        return _adaptive(table, written)
+    for name in ADAPTIVE_KEYS:
+        if table.has(name):
+            table.fail(name, 'has a meaning only with `select = "adaptive"`')
+    if table.has("share") and table.has("count"):
+        table.fail("count", "cannot be given together with share")
+    if written.share == 0:
+        table.fail("share", "is 0, so no pair would be asked")
+    reverse = 1.0 if written.reverse is None else float(written.reverse)
+    return PairsSpec(written.share, written.count, written.order, reverse, written.repeats)
+
+
+def _adaptive(table: Table, written: tables.Pairs) -> PairsSpec:
+    for name, hint in (
+        ("share", "`count` limits the judgments of each cell"),
+        ("order", "a pair's order is random, balanced over each item's pairs"),
+        ("repeats", "a pair is asked at most once in each order"),
+    ):
+        if table.has(name):
+            table.fail(name, 'has no meaning with `select = "adaptive"`', hint)
+    if isinstance(written.reverse, bool):
+        table.fail("reverse", 'must be a share with `select = "adaptive"`', f"usual is {REVERSE_OF_ADAPTIVE}")
+    reverse = REVERSE_OF_ADAPTIVE if written.reverse is None else written.reverse
+    if reverse > HALF:
+        table.fail("reverse", f"is {reverse}, not between 0 and {HALF}")
+    rules = AdaptiveSpec(**{name: getattr(written, name) for name in ADAPTIVE_KEYS})
+    return PairsSpec(count=written.count, reverse=reverse, adaptive=rules)
+
+
+def rubrics_of(table: Table, written: Sequence[tables.RubricTable | str]) -> tuple[Rubric, ...]:
+    """Return the rubrics of a list of them."""
+    found = [_rubric(one, rubric) for one, rubric in zip(table.elements("rubrics"), written, strict=True)]
+    _refuse_twice(table, "rubrics", [rubric.rubric_id for rubric in found])
+    return tuple(found)
+
+
+def _rubric(table: Table, written: tables.RubricTable | str) -> Rubric:
+    known = builtin_rubrics()
+    if isinstance(written, str):
+        return known[table.choose("use", written, sorted(known))]
+    if written.use is not None:
+        others = [name for name in table.data if name != "use"]
+        if others:
+            table.fail(others[0], "cannot be given together with use", "leave out use to describe a rubric of your own")
+        return known[table.choose("use", written.use, sorted(known))]
+    name, rubric_id, description = (table.required(key) for key in ("name", "id", "description"))
+    return Rubric(rubric_id, name.strip(), description.strip())
+
+
+def specs_of(
+    table: Table, written: Sequence[tables.TemplateTable | str], task: str = PAIRWISE
+) -> tuple[TemplateSpec, ...]:
+    """Return the templates of a list of them."""
+    found = [_template(one, template, task) for one, template in zip(table.elements("templates"), written, strict=True)]
+    _refuse_twice(table, "templates", [template.template_id for template in found])
+    return tuple(found)
+
+
+def _template(table: Table, written: tables.TemplateTable | str, task: str) -> TemplateSpec:
+    known = sorted(builtin(task))
+    if isinstance(written, str):
+        return TemplateSpec(table.choose("use", written, known))
+    _one_of(table, ("use", "file", "text"))
+    if written.use is not None:
+        for key in ("id", "literal"):
+            if table.has(key):
+                table.fail(key, "cannot be given together with use: a built-in template stays as it is")
+        return TemplateSpec(table.choose("use", written.use, known))
+    if written.file is not None:
+        return TemplateSpec(written.id or _name_of_file(table, written.file), None, written.file, written.literal)
+    if task == PAIRWISE:
+        Template("", written.text or "").check(table.where("text"), literal=written.literal)
+    return TemplateSpec(table.required("id"), written.text, literal=written.literal)
+
+
+def _name_of_file(table: Table, file: str) -> str:
+    name = Path(file).stem
+    if not re.fullmatch(tables.PART_NAME, name):
+        table.fail("id", f"is {name!r}, which does not have the form {tables.PART_NAME}", "name it with `id = ...`")
+    return name
+
+
+def rule_of(table: Table, task: str) -> Rule:
+    """Return the checked rule that answers of a task are read by; `reader` chooses one where there are several."""
+    readers = registry.TASKS[task]
+    name, *others = readers
+    if others:
+        name = table.choose("reader", str(table.data.get("reader", name)), tuple(readers))
+        table = table.without("reader")
+    rule = read(table, readers[name])
+    rule.check(table.where())
+    return rule
+
+
+def models_of(table: Table, name: str, written: tuple[ModelSpec, ...] | None) -> tuple[ModelSpec, ...]:
+    """Return models that can be told apart."""
+    if written is None:
+        table.fail(name, "is missing")
+    _refuse_twice(table, name, [f"{m.provider}/{m.model} with thinking {t!r}" for m in written for t in m.thinking])
+    return written
+
+
+def _refuse_twice(table: Table, name: str, labels: Sequence[str]) -> None:
+    twice = sorted({label for label in labels if labels.count(label) > 1})
+    if twice:
+        table.fail(
+            name, f"has more than one {', '.join(twice)}", "each must differ, or answers could not be told apart"
+        )

@@ -1,7 +1,7 @@
 """The tables of `study.toml`: each key with its type, bounds, default and meaning, written here and nowhere else.
 
-What can be read as it stands is a record of `spec` (models, shards, budget). `parts` and `stages` make the other
-records of these tables, and check what no single value can say; `batchpond init --schema` prints them for editors.
+What can be read as it stands is a record of `spec` (models, shards, budget). `stages` makes the other
+records of these tables, and checks what no single value can say; `batchpond init --schema` prints them for editors.
 """
 
 from __future__ import annotations

@@ -28,6 +28,9 @@ _ASSIGNMENT = re.compile(
     r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*="""
 )
 _PART = re.compile(r"""\"[^\"]*\"|'[^']*'|[^.\s]+""")
+_NOUNS = (
+    (bool, "true or false"), (str, "a string"), ((int, float), "a number"), (list, "a list"), (dict, "a table"),
+)  # fmt: skip
 _BARE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
@@ -179,19 +182,7 @@ def did_you_mean(written: str, known: Sequence[str]) -> str | None:
 
 def kind_of(value: object) -> str:
     """Return what a TOML value is, as a message says it."""
-    match value:
-        case bool():
-            return "true or false"
-        case str():
-            return "a string"
-        case int() | float():
-            return "a number"
-        case list():
-            return "a list"
-        case dict():
-            return "a table"
-        case _:
-            return "a date or time"
+    return next((noun for kind, noun in _NOUNS if isinstance(value, kind)), "a date or time")
 
 
 T = TypeVar("T")

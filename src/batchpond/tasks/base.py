@@ -64,7 +64,7 @@ class Rule:
     """
 
     TASK: ClassVar[str]
-    PARSER_VERSION: ClassVar[int]
+    PARSER_VERSION: ClassVar[int] = 1
     READER: ClassVar[str] = ""
     PLACEHOLDERS: ClassVar[Placeholders]
 
@@ -93,7 +93,16 @@ class Rule:
 
     def read(self, response: Response) -> Judgment:
         """Return what a response says; total: any response gives a judgment."""
+        is_cut = response.finish is Finish.LENGTH
+        return read(response, lambda text: self._found(self._left_of_cut(text) if is_cut else text))
+
+    def _found(self, text: str) -> Judgment | None:
+        """Return what a visible text says, None where that is nothing."""
         raise NotImplementedError
+
+    def _left_of_cut(self, text: str) -> str:
+        """Return what counts of a text that was cut for length."""
+        return text
 
     def read_with_care(self, response: Response) -> Judgment:
         """Return what a response says as reader 2 reads it; a rule that has only one reads as ever."""
@@ -115,6 +124,21 @@ class Rule:
             raise LakeError(f"a study's answer rule in the lake lacks {error}") from None
         except msgspec.ValidationError as error:
             raise LakeError(f"a study's answer rule in the lake is damaged: {error}") from None
+
+
+class CarefulRule(Rule):
+    """A rule with a second reader: what it finds in a text without its thoughts, if that is meant."""
+
+    def read_with_care(self, response: Response) -> Judgment:
+        """Return what a response says, in whatever form, if it is meant; of a text that was cut for length, nothing.
+
+        What stands in it may be the beginning of something else, and what would have followed may have taken it back.
+        """
+        is_cut = response.finish is Finish.LENGTH
+        return read(response, lambda text: None if is_cut else self._found_with_care(said(text)))
+
+    def _found_with_care(self, text: str) -> Judgment | None:
+        raise NotImplementedError
 
 
 def _names(kind: Any) -> list[str]:
@@ -167,13 +191,12 @@ def read(response: Response, reader: Callable[[str], Judgment | None]) -> Judgme
     return found
 
 
-def whole_lines(response: Response) -> Callable[[str], list[str]]:
-    """Return how to split a response's text: without its last line where the text was cut in it.
+def whole_lines(text: str) -> str:
+    """Return a text that was cut without the line that it was cut in.
 
     `Model: A` may be the beginning of `Model: A and B are equal`.
     """
-    is_cut = response.finish is Finish.LENGTH
-    return lambda text: (text + "?").splitlines()[:-1] if is_cut else text.splitlines()
+    return "\n".join((text + "?").splitlines()[:-1])
 
 
 def agreed(readings: Sequence[Judgment]) -> Judgment | None:
@@ -278,15 +301,6 @@ class Found(NamedTuple):
     words: str
     start: int
     end: int
-
-
-def read_carefully(response: Response, reader: Callable[[str], Judgment | None]) -> Judgment:
-    """Return what `reader` finds in the visible text without its thoughts; a text that was cut for length has nothing.
-
-    What stands in it may be the beginning of something else, and what would have followed may have taken it back.
-    """
-    is_cut = response.finish is Finish.LENGTH
-    return read(response, lambda text: None if is_cut else reader(said(text)))
 
 
 def said(text: str) -> str:

@@ -11,13 +11,11 @@ values are unparsed, all without a verdict. A confidence outside 0 to 1 is NULL 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Final
 
-from batchpond.model import Outcome, Response
+from batchpond.model import Outcome
 from batchpond.tasks import base, structured
-from batchpond.tasks import base as careful
-from batchpond.tasks.base import Judgment, Rule, Text
+from batchpond.tasks.base import Judgment, Text
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "compliance"
@@ -34,75 +32,47 @@ _WORDS: Final = {
 
 
 @dataclass(frozen=True)
-class ComplianceRule(Rule):
+class ComplianceRule(structured.ObjectRule):
     """The names of the three keys in a judge's JSON."""
 
     TASK: ClassVar[str] = TASK
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
         ("STATEMENT", "INPUT", "OUTPUT"), (*STATEMENT_PLACEHOLDERS, "ANSWER_FORMAT")
     )
-    PARSER_VERSION: ClassVar[int] = 1
 
     key: Text = "compliant"
     confidence_key: Text = "confidence"
-    explanation_key: Text = "explanation"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that are read, the one that decides first."""
+        return self.key, self.confidence_key, self.explanation_key
 
     def values(self) -> dict[str, str]:
         """Return how the answer is asked for, which itself is not a valid answer."""
-        return {
-            "ANSWER_FORMAT": f'{{"{self.explanation_key}": your reason in one to three sentences, '
-            f'"{self.key}": true or false (null if it cannot be decided), '
-            f'"{self.confidence_key}": a number from 0 to 1}}'
-        }
-
-    def check(self, where: str) -> None:
-        """Raise StudyError when two keys could not be told apart."""
-        structured.check_keys(where, self.key, self.confidence_key, self.explanation_key)
+        verdict, share = "true or false (null if it cannot be decided)", "a number from 0 to 1"
+        return {"ANSWER_FORMAT": self._asked({self.key: verdict, self.confidence_key: share})}
 
     def output_schema(self) -> dict[str, Any]:
-        """Return the JSON schema of an answer; the reason comes first, so that it is not made up afterwards."""
-        return structured.object_schema(
-            {
-                self.explanation_key: {"type": "string", "description": "the reason, in one to three sentences"},
-                self.key: {
-                    "anyOf": [{"type": "boolean"}, {"type": "null"}],
-                    "description": "whether the output keeps to the statement; null if it cannot be decided",
-                },
-                self.confidence_key: {"type": "number", "description": "from 0 to 1"},
-            }
-        )
+        """Return the JSON schema of an answer."""
+        verdict: dict[str, Any] = {
+            "anyOf": [{"type": "boolean"}, {"type": "null"}],
+            "description": "whether the output keeps to the statement; null if it cannot be decided",
+        }
+        share = {"type": "number", "description": "from 0 to 1"}
+        return self._schema({self.key: verdict, self.confidence_key: share})
 
-    def read(self, response: Response) -> Judgment:
-        """Return what a response says; total: any response gives a judgment."""
-        return base.read(
-            response, lambda text: structured.read_objects(text, self.key, lambda found: _reading(found, self))
-        )
+    def _bare(self, value: object) -> object:
+        text = f"{value:g}" if isinstance(value, float) else value
+        return _BARE.get(text := text.strip(" *_`'\"!.").casefold(), text) if isinstance(text, str) else text
 
-    def read_with_care(self, response: Response) -> Judgment:
-        """Return what a response says, in JSON or what is meant to be, if it is meant."""
-        keys = self.key, self.confidence_key, self.explanation_key
-        reader = partial(_reading, rule=self)
-        return careful.read_carefully(response, lambda text: structured.read_with_care(text, keys, _bare, reader))
+    def _reading(self, found: structured.Object) -> Judgment:
+        verdict, outcome = _verdict(found[structured.fold(self.key)])
+        share = found.get(structured.fold(self.confidence_key)) if outcome is Outcome.DECIDED else None
+        return Judgment(verdict, outcome, confidence=base.confidence(share), explanation=self._reason(found))
 
 
 _BARE: Final = {"1": True, "0": False, "compliant": True, "not compliant": False, "non-compliant": False}
-
-
-def _bare(value: object) -> object:
-    """Return a value without markup, and as true or false where it stands for that."""
-    text = f"{value:g}" if isinstance(value, float) else value
-    return _BARE.get(text := text.strip(" *_`'\"!.").casefold(), text) if isinstance(text, str) else text
-
-
-def _reading(found: structured.Object, rule: ComplianceRule) -> Judgment:
-    verdict, outcome = _verdict(found[structured.fold(rule.key)])
-    is_decided = outcome is Outcome.DECIDED
-    return Judgment(
-        verdict,
-        outcome,
-        confidence=base.confidence(found.get(structured.fold(rule.confidence_key))) if is_decided else None,
-        explanation=base.explanation(found.get(structured.fold(rule.explanation_key))),
-    )
 
 
 def _verdict(value: object) -> tuple[str | None, Outcome]:

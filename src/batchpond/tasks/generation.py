@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from batchpond.model import Finish, Outcome, Response
-from batchpond.tasks import base
+from batchpond.model import Outcome
 from batchpond.tasks.base import Judgment, Rule
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
@@ -23,10 +22,9 @@ class GenerationRule(Rule):
 
     TASK: ClassVar[str] = TASK
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(("INPUT",), ("STATEMENT", *STATEMENT_PLACEHOLDERS))
-    PARSER_VERSION: ClassVar[int] = 1
 
-    def read(self, response: Response) -> Judgment:
-        """Return what a response says; total: any response gives a judgment."""
-        is_whole = response.finish is not Finish.LENGTH
-        whole = Judgment(None, Outcome.DECIDED)
-        return base.read(response, lambda text: whole if is_whole and text.strip() else None)
+    def _found(self, text: str) -> Judgment | None:
+        return Judgment(None, Outcome.DECIDED) if text.strip() else None
+
+    def _left_of_cut(self, _: str) -> str:
+        return ""

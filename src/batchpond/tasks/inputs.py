@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.model import Finish, Outcome, Response
+from batchpond.model import Outcome
 from batchpond.tasks import base, structured
 from batchpond.tasks.base import Judgment, Rule, Text
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
@@ -40,7 +39,6 @@ class InputsRule(Rule):
     """Which list is asked for, how many entries, under which key they stand in a list of objects, and bounds."""
 
     TASK: ClassVar[str] = TASK
-    PARSER_VERSION: ClassVar[int] = 1
 
     step: Text = "questions"
     count: int = 10
@@ -69,11 +67,11 @@ class InputsRule(Rule):
         if not self.key.strip():
             raise StudyError(f"{where}.key must not be blank")
 
-    def read(self, response: Response) -> Judgment:
-        """Return what a response says; total: any response gives a judgment."""
-        is_whole = response.finish is not Finish.LENGTH
-        found = Judgment(None, Outcome.DECIDED)
-        return base.read(response, lambda text: found if is_whole and entries(text, self) else None)
+    def _found(self, text: str) -> Judgment | None:
+        return Judgment(None, Outcome.DECIDED) if entries(text, self) else None
+
+    def _left_of_cut(self, _: str) -> str:
+        return ""
 
 
 def entries(text: str, rule: InputsRule) -> tuple[str, ...]:
@@ -125,14 +123,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The questions kept, in order of statement and input id, and why each other one was not."""
+    """The questions kept, in order of statement and input id, and how many that makes of each statement."""
 
     kept: tuple[Question, ...]
     n_by_statement: Mapping[str, int]
-    n_unrated: int
-    n_rated_too_high: int
-    n_repeated: int
-    n_not_drawn: int
 
 
 def select(
@@ -152,13 +146,11 @@ def select(
     """
     if (count is not None and count < 1) or math.isnan(threshold):
         raise StudyError(f"cannot keep {count} questions rated below {threshold}")
-    counts: Counter[str] = Counter()
     by_statement: dict[str, dict[str, Question]] = {}
     for question in sorted(questions, key=lambda one: (one.statement_id, one.input_id not in already, one.input_id)):
         texts = by_statement.setdefault(question.statement_id, {})
-        why = "" if question.input_id in already else _why_not(question, threshold, texts)
-        counts[why] += 1
-        if not why:
+        is_low = question.rating is not None and question.rating < threshold
+        if question.input_id in already or (is_low and same(question.text) not in texts):
             texts[same(question.text)] = question
     sizes = [len(texts) for texts in by_statement.values() if texts]
     bound = min(sizes, default=0) if is_uniform else max(sizes, default=0)
@@ -167,19 +159,7 @@ def select(
     return Selection(
         kept=tuple(question for found in drawn.values() for question in found),
         n_by_statement={name: len(found) for name, found in drawn.items()},
-        n_unrated=counts["unrated"],
-        n_rated_too_high=counts["too high"],
-        n_repeated=counts["repeated"],
-        n_not_drawn=sum(sizes) - sum(map(len, drawn.values())),
     )
-
-
-def _why_not(question: Question, threshold: float, texts: Mapping[str, Question]) -> str:
-    if question.rating is None or math.isnan(question.rating):
-        return "unrated"
-    if question.rating >= threshold:
-        return "too high"
-    return "repeated" if same(question.text) in texts else ""
 
 
 def _drawn(found: Iterable[Question], size: int, seed: int, already: frozenset[str]) -> list[Question]:

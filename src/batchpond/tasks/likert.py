@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Final
 
 from batchpond.errors import StudyError
-from batchpond.model import Outcome, Response
+from batchpond.model import Outcome
 from batchpond.tasks import base, structured
-from batchpond.tasks import base as careful
-from batchpond.tasks.base import Judgment, Number, Rule, Text, bare_number
+from batchpond.tasks.base import Judgment, Number, Text, bare_number
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "likert"
@@ -26,21 +24,19 @@ _OF_MAX: Final = re.compile(r"([^/o]{1,40}+)(?:/|out\s{0,9}of|of)([^/]{1,40})")
 
 
 @dataclass(frozen=True)
-class LikertRule(Rule):
+class LikertRule(structured.ObjectRule):
     """The scale, its ends included, and how a rating is written."""
 
     TASK: ClassVar[str] = TASK
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
         ("STATEMENT", "OUTPUT"), ("INPUT", *STATEMENT_PLACEHOLDERS, "SCALE_MIN", "SCALE_MAX", "ANSWER_FORMAT")
     )
-    PARSER_VERSION: ClassVar[int] = 1
 
     minimum: Number = 1.0
     maximum: Number = 5.0
     is_whole: bool = True
     form: Text = "json"
     key: Text = "rating"
-    explanation_key: Text = "explanation"
     prefix: Text = "Rating:"
 
     @property
@@ -49,12 +45,11 @@ class LikertRule(Rule):
 
     def values(self) -> dict[str, str]:
         """Return the scale and how the answer is asked for, by placeholder."""
-        form = f'{{"{self.explanation_key}": your reason in one to three sentences, "{self.key}": {self._number}}}'
         line = f"{self.prefix.rstrip()} <{self._number}>".lstrip()
         return {
             "SCALE_MIN": f"{self.minimum:.15g}",
             "SCALE_MAX": f"{self.maximum:.15g}",
-            "ANSWER_FORMAT": form if self.form == "json" else line,
+            "ANSWER_FORMAT": self._asked({self.key: self._number}) if self.form == "json" else line,
         }
 
     def check(self, where: str) -> None:
@@ -65,7 +60,7 @@ class LikertRule(Rule):
             raise StudyError(f"{where}: a scale of whole numbers ends in whole numbers")
         if self.form not in FORMS:
             raise StudyError(f"{where}.form is {self.form!r}, not one of {', '.join(FORMS)}")
-        structured.check_keys(where, self.key, self.explanation_key)
+        super().check(where)
         if any(sign.isdigit() for sign in self.prefix):
             raise StudyError(f"{where}.prefix has a digit, which would be read as part of the rating")
 
@@ -73,68 +68,54 @@ class LikertRule(Rule):
         """Return the JSON schema of an answer; none for the form `line`."""
         if self.form != "json":
             return None
-        return structured.object_schema(
-            {
-                self.explanation_key: {"type": "string", "description": "the reason, in one to three sentences"},
-                self.key: {"type": "integer" if self.is_whole else "number", "description": self._number},
-            }
-        )
+        kind = "integer" if self.is_whole else "number"
+        return self._schema({self.key: {"type": kind, "description": self._number}})
 
-    def read(self, response: Response) -> Judgment:
-        """Return what a response says; total: any response gives a judgment."""
+    def _found(self, text: str) -> Judgment | None:
         if self.form == "json":
-            reader = partial(_reading, rule=self)
-            return base.read(response, lambda text: structured.read_objects(text, self.key, reader))
-        lines = base.whole_lines(response)
-        return base.read(response, lambda text: base.agreed(_line_readings(lines(text), self)))
+            return super()._found(text)
+        return base.agreed(self._on_lines(text.splitlines()))
 
-    def read_with_care(self, response: Response) -> Judgment:
-        """Return what a response says, in JSON or what is meant to be or on a line, if it is meant."""
-        if self.form != "json":
-            return careful.read_carefully(response, lambda text: _line_with_care(careful.plain(text), self))
-        keys, reader = (self.key, self.explanation_key), partial(_reading, rule=self)
-        return careful.read_carefully(response, lambda text: structured.read_with_care(text, keys, _bare, reader))
+    def _left_of_cut(self, text: str) -> str:
+        return text if self.form == "json" else base.whole_lines(text)
+
+    def _found_with_care(self, text: str) -> Judgment | None:
+        if self.form == "json":
+            return super()._found_with_care(text)
+        shown = base.plain(text)
+        places = [base.Found(match[0], *match.span()) for match in _WITH_DIGIT.finditer(shown)]
+        return base.meant(shown, [(one, place) for place in places for one in self._on_lines([place.words])])
+
+    def _on_lines(self, lines: list[str]) -> list[Judgment]:
+        prefix = bare_number(self.prefix)
+        ratings = [self._rating(bare_number(line, prefix or "")) for line in lines]
+        return [Judgment(None, Outcome.DECIDED, score=rating) for rating in ratings if rating is not None]
+
+    def _bare(self, value: object) -> object:
+        """Return a rating written with words or markup as the number in it, where it has but one."""
+        if not isinstance(value, str):
+            return value
+        text = value.strip().strip("*_`'\"()[]!.").casefold()
+        with_words = _WITH_WORDS.fullmatch(text)
+        return str(_NUMBERS.index(text)) if text in _NUMBERS else with_words[1] if with_words else text
+
+    def _reading(self, found: structured.Object) -> Judgment:
+        value, reason = found[structured.fold(self.key)], self._reason(found)
+        if value is None:
+            return Judgment(None, Outcome.UNSURE, explanation=reason)
+        rating = self._rating(value)
+        outcome = Outcome.UNPARSED if rating is None else Outcome.DECIDED
+        return Judgment(None, outcome, score=rating, explanation=reason)
+
+    def _rating(self, value: object) -> float | None:
+        if isinstance(value, str) and (match := _OF_MAX.fullmatch(value.strip())):
+            value = match[1] if base.number(match[2]) == self.maximum else None
+        rating = base.number(value)
+        if rating is None or not self.minimum <= rating <= self.maximum:
+            return None
+        return None if self.is_whole and not rating.is_integer() else rating
 
 
 _NUMBERS: Final = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _WITH_DIGIT: Final = re.compile(r"^[^\n]*\d[^\n]*", re.MULTILINE)
 _WITH_WORDS: Final = re.compile(r"([+-]?\d[\d./ ]{0,20}?)\s*[-\u2013\u2014:,.(]\s*[^\W\d]\D*")
-
-
-def _bare(value: object) -> object:
-    """Return a rating written with words or markup as the number in it, where it has but one."""
-    if not isinstance(value, str):
-        return value
-    text = value.strip().strip("*_`'\"()[]!.").casefold()
-    with_words = _WITH_WORDS.fullmatch(text)
-    return str(_NUMBERS.index(text)) if text in _NUMBERS else with_words[1] if with_words else text
-
-
-def _line_with_care(text: str, rule: LikertRule) -> Judgment | None:
-    places = [careful.Found(match[0], *match.span()) for match in _WITH_DIGIT.finditer(text)]
-    return careful.meant(text, [(one, place) for place in places for one in _line_readings([place.words], rule)])
-
-
-def _reading(found: structured.Object, rule: LikertRule) -> Judgment:
-    reason = base.explanation(found.get(structured.fold(rule.explanation_key)))
-    value = found[structured.fold(rule.key)]
-    if value is None:
-        return Judgment(None, Outcome.UNSURE, explanation=reason)
-    rating = _rating(value, rule)
-    outcome = Outcome.UNPARSED if rating is None else Outcome.DECIDED
-    return Judgment(None, outcome, score=rating, explanation=reason)
-
-
-def _line_readings(lines: list[str], rule: LikertRule) -> list[Judgment]:
-    prefix = bare_number(rule.prefix)
-    ratings = [_rating(bare_number(line, prefix or ""), rule) for line in lines]
-    return [Judgment(None, Outcome.DECIDED, score=rating) for rating in ratings if rating is not None]
-
-
-def _rating(value: object, rule: LikertRule) -> float | None:
-    if isinstance(value, str) and (match := _OF_MAX.fullmatch(value.strip())):
-        value = match[1] if base.number(match[2]) == rule.maximum else None
-    rating = base.number(value)
-    if rating is None or not rule.minimum <= rating <= rule.maximum:
-        return None
-    return None if rule.is_whole and not rating.is_integer() else rating

@@ -18,10 +18,9 @@ from msgspec import Meta
 
 from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.model import Outcome, Response, Verdict
+from batchpond.model import Outcome, Verdict
 from batchpond.tasks import base
-from batchpond.tasks import base as careful
-from batchpond.tasks.base import Judgment, Rule
+from batchpond.tasks.base import CarefulRule, Judgment
 from batchpond.tasks.templates import PAIRWISE_PLACEHOLDERS, Placeholders
 
 TASK: Final = "pairwise"
@@ -30,12 +29,11 @@ _Part = Annotated[str, Meta(min_length=1, max_length=_PART_MAX_CHARS, pattern=r"
 
 
 @dataclass(frozen=True)
-class PairwiseRule(Rule):
+class PairwiseRule(CarefulRule):
     """What a judge of pairs must write: `prefix`, one of two words, `suffix`; a text with both of them is no answer."""
 
     TASK: ClassVar[str] = TASK
     PLACEHOLDERS: ClassVar[Placeholders] = PAIRWISE_PLACEHOLDERS
-    PARSER_VERSION: ClassVar[int] = 1
 
     prefix: _Part = "<BETTER_SAMPLE>"
     first: _Part = "SAMPLE_1"
@@ -62,13 +60,18 @@ class PairwiseRule(Rule):
         """Return what the rule itself fills in, by placeholder."""
         return {"ANSWER_FIRST": self.answer_first, "ANSWER_SECOND": self.answer_second}
 
-    def read(self, response: Response) -> Judgment:
-        """Return what a response says; total: any response gives a judgment."""
-        return base.read(response, lambda text: _answer(text, self))
+    def _found(self, text: str) -> Judgment | None:
+        found = [one for one, known in zip(_DECIDED, self.patterns, strict=True) if known.search(text)]
+        return base.agreed(found)
 
-    def read_with_care(self, response: Response) -> Judgment:
-        """Return what a response says, whatever the form in its tag, if it is meant."""
-        return careful.read_carefully(response, lambda text: _answer_with_care(careful.plain(text), self))
+    def _found_with_care(self, text: str) -> Judgment | None:
+        shown = base.plain(text)
+        if self.suffix.strip() and self.bare:
+            tags = base.tags(shown, self.prefix, self.suffix)
+            return base.meant(shown, [(self.bare.get(base.bare(tag.words), _UNPARSED), tag) for tag in tags])
+        known = zip(_DECIDED, self.patterns, strict=True)
+        places = [(one, match) for one, pattern in known for match in pattern.finditer(shown)]
+        return base.meant(shown, [(one, base.Found(match[0], *match.span())) for one, match in places])
 
     @cached_property
     def bare(self) -> dict[str, Judgment]:
@@ -76,7 +79,7 @@ class PairwiseRule(Rule):
 
         Nothing where only other signs tell them apart.
         """
-        words = careful.bare(self.first), careful.bare(self.second)
+        words = base.bare(self.first), base.bare(self.second)
         if not all(words) or words[0] == words[1]:
             return {}
         signs = [word[-1] for word in words] if words[0][:-1] == words[1][:-1] else []
@@ -112,24 +115,3 @@ class PairwiseRule(Rule):
 
 _DECIDED: Final = Judgment(Verdict.FIRST, Outcome.DECIDED), Judgment(Verdict.SECOND, Outcome.DECIDED)
 _UNPARSED: Final = Judgment(None, Outcome.UNPARSED)
-
-
-def _answer_with_care(text: str, rule: PairwiseRule) -> Judgment | None:
-    if rule.suffix.strip() and rule.bare:
-        tags = careful.tags(text, rule.prefix, rule.suffix)
-        readings = [(rule.bare.get(careful.bare(tag.words), _UNPARSED), tag) for tag in tags]
-    else:
-        places = [
-            (one, match) for one, known in zip(_DECIDED, rule.patterns, strict=True) for match in known.finditer(text)
-        ]
-        readings = [(one, careful.Found(match[0], *match.span())) for one, match in places]
-    return careful.meant(text, readings)
-
-
-def _answer(text: str, rule: PairwiseRule) -> Judgment | None:
-    first, second = (pattern.search(text) is not None for pattern in rule.patterns)
-    if first and second:
-        return Judgment(None, Outcome.AMBIGUOUS)
-    if first or second:
-        return Judgment(Verdict.FIRST if first else Verdict.SECOND, Outcome.DECIDED)
-    return None

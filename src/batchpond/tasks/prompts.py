@@ -38,21 +38,18 @@ _BEGIN, _BETWEEN, _END = "\x01", "\x02", "\x03"
 _MARKS: Final = str.maketrans(dict.fromkeys((_BEGIN, _BETWEEN, _END), " "))
 
 
+@dataclass(frozen=True)
 class Pattern:
     """A study's own regular expression, with named groups, run by RE2: a search is linear in the text whatever it is.
 
-    A backtracking engine can be sent to sleep for years by an innocent pattern and an unlucky answer, and
-    cannot be interrupted. The pattern must be valid for Python too, whose errors say where they are and which
-    groups have names; RE2 then refuses what it cannot do in linear time (look-around, back-references).
-    All matches are read, so the worst a pattern can do is to look at the rest of the text after each of them;
-    texts are bounded so that even this takes seconds, not hours. `\\d` and `\\w` mean ASCII; `(?i)`, `(?m)` and
-    `(?s)` may begin a pattern.
-
-    Making one is free; `check` says whether it can be used.
+    A backtracking engine can be sent to sleep for years by an innocent pattern and an unlucky answer, and cannot be
+    interrupted. The pattern must be valid for Python too, whose errors say where they are and which groups have names;
+    RE2 then refuses what it cannot do in linear time (look-around, back-references). All matches are read, so the
+    worst a pattern can do is to look at the rest of the text after each of them; texts are bounded so that even this
+    takes seconds, not hours. `\\d` and `\\w` mean ASCII; `(?i)`, `(?m)` and `(?s)` may begin a pattern.
     """
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    text: str
 
     @cached_property
     def groups(self) -> dict[str, int]:
@@ -61,8 +58,7 @@ class Pattern:
 
     def _compiled(self, where: str) -> re.Pattern[str]:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
+            with warnings.catch_warnings(action="error"):
                 return re.compile(self.text)
         except re.error as error:
             place = "" if error.pos is None else f" at character {error.pos + 1}"
@@ -82,16 +78,14 @@ class Pattern:
         try:
             self._marked("")
         except pa.ArrowInvalid as error:
-            problem = str(error).removeprefix("Invalid regular expression: ")
             raise StudyError(
-                f"{where} cannot be run in linear time: {problem}",
+                f"{where} cannot be run in linear time: {str(error).removeprefix('Invalid regular expression: ')}",
                 hint="look-around, back-references and repetitions over 1,000 are not possible",
             ) from None
 
     def _marked(self, text: str) -> str:
-        inner = _BETWEEN.join(f"\\{number}" for number in self.groups.values())
+        replacement = _BEGIN + _BETWEEN.join(f"\\{number}" for number in self.groups.values()) + _END
         # Not with max_replacements: Arrow then searches what is left as a text of its own, so `^` matches inside.
-        replacement = f"{_BEGIN}{inner}{_END}"
         return str(pc.replace_substring_regex(pa.scalar(text), pattern=self.text, replacement=replacement).as_py())
 
     def matches(self, text: str) -> list[dict[str, str]]:
@@ -103,11 +97,8 @@ class Pattern:
             return []
         plain = text.translate(_MARKS).encode("utf-8", "replace").decode("utf-8")
         found = [part.partition(_END)[0].split(_BETWEEN) for part in self._marked(plain).split(_BEGIN)[1:]]
-        return [
-            {name: value for name, value in zip(self.groups, values, strict=True) if value}
-            for values in found
-            if any(values)
-        ]
+        named = (zip(self.groups, values, strict=True) for values in found if any(values))
+        return [{name: value for name, value in one if value} for one in named]
 
 
 TASK: Final = "prompts"
@@ -191,9 +182,14 @@ class PromptsRule(Rule):
         if any(not name.strip() or name != name.strip() or len(name) > LABEL_MAX_CHARS for name in self.labels):
             raise StudyError(f"{where}.labels has one that is blank, padded or over {LABEL_MAX_CHARS} characters")
 
-    def read(self, response: Response) -> Judgment:
-        """Return what a response says, total; of the form `sql` only why there is no answer."""
-        return base.read(response, lambda text: _answer(text, self))
+    def _found(self, text: str) -> Judgment | None:
+        match self.form:
+            case "regex":
+                return base.agreed([_reading(found, self) for found in self.compiled.matches(text)])
+            case "json":
+                return base.agreed([_reading(found, self) for found in _objects(text, self)])
+            case _:  # what SQL finds is read by `read_values`
+                return None
 
     def read_values(self, response: Response, values: Mapping[str, str] | None) -> Judgment:
         """Return what the values of the SQL expressions say of a response; None where it has none.
@@ -218,16 +214,6 @@ def _check_sql(text: str, where: str) -> None:
         raise StudyError(f"{where} is not a complete SQL expression")
 
 
-def _answer(text: str, rule: PromptsRule) -> Judgment | None:
-    match rule.form:
-        case "regex":
-            return base.agreed([_reading(found, rule) for found in rule.compiled.matches(text)])
-        case "json":
-            return base.agreed([_reading(found, rule) for found in _objects(text, rule)])
-        case _:
-            return None
-
-
 def _objects(text: str, rule: PromptsRule) -> list[dict[str, Any]]:
     primary = [pointer for name, pointer in rule.fields.items() if name in PRIMARY]
     found = structured.objects(text, lambda value: any(pointed(value, pointer) is not None for pointer in primary))
@@ -238,7 +224,9 @@ def _reading(found: Mapping[str, Any], rule: PromptsRule) -> Judgment:
     if any(value is structured.CONFLICT for value in found.values()):
         return Judgment(None, Outcome.AMBIGUOUS)
     meaning = rule.meanings.get(_word(found.get("verdict")).casefold())
-    label, score = _label(found.get("label"), rule), _score(found.get("score"), rule)
+    label, score = _label(found.get("label"), rule), base.number(found.get("score"))
+    if score is not None and not rule.score_min <= score <= rule.score_max:
+        score = None
     read = {"verdict": meaning, "label": label, "score": score}
     if any(read[name] is None for name in rule.asked if name in PRIMARY):
         return Judgment(None, Outcome.UNPARSED)
@@ -250,9 +238,8 @@ def _reading(found: Mapping[str, Any], rule: PromptsRule) -> Judgment:
 
 
 def _word(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value.strip() if isinstance(value, str) else ""
+    text = str(value).casefold() if isinstance(value, bool) else value
+    return text.strip() if isinstance(text, str) else ""
 
 
 def _label(value: object, rule: PromptsRule) -> str | None:
@@ -261,8 +248,3 @@ def _label(value: object, rule: PromptsRule) -> str | None:
         return None
     by_name = {name.casefold(): name for name in rule.labels}
     return by_name.get(text.casefold()) if rule.labels else text
-
-
-def _score(value: object, rule: PromptsRule) -> float | None:
-    score = base.number(value)
-    return score if score is not None and rule.score_min <= score <= rule.score_max else None

@@ -16,10 +16,9 @@ from functools import cached_property
 from typing import ClassVar, Final
 
 from batchpond.errors import StudyError
-from batchpond.model import Outcome, Response, Verdict
+from batchpond.model import Outcome, Verdict
 from batchpond.tasks import base
-from batchpond.tasks import base as careful
-from batchpond.tasks.base import Judgment, Rule, Text, bare_words
+from batchpond.tasks.base import CarefulRule, Judgment, Text, bare_words
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "ranking"
@@ -35,7 +34,7 @@ _SPECEVAL_RANKS: Final = {"a": 1, "b": -1}
 
 
 @dataclass(frozen=True)
-class RankingRule(Rule):
+class RankingRule(CarefulRule):
     """How a judge is told to answer: `prefix` and one of five words, on a line of its own."""
 
     TASK: ClassVar[str] = TASK
@@ -50,7 +49,6 @@ class RankingRule(Rule):
             "ANSWER_UNSURE",
         ),
     )
-    PARSER_VERSION: ClassVar[int] = 1
 
     prefix: Text = "Model:"
     first: Text = "A"
@@ -84,14 +82,20 @@ class RankingRule(Rule):
                 hint="white space, case, quotes, brackets and emphasis are not read; choose five different words",
             )
 
-    def read(self, response: Response) -> Judgment:
-        """Return what a response says; total: any response gives a judgment."""
-        lines = base.whole_lines(response)
-        return base.read(response, lambda text: _answer(lines(text), self))
+    def _found(self, text: str) -> Judgment | None:
+        found = self.bare.keys() & {bare_words(line) for line in text.splitlines()}
+        return base.agreed([self.bare[line] for line in found])
 
-    def read_with_care(self, response: Response) -> Judgment:
-        """Return what a response says, also with other words on the line, if it is meant."""
-        return careful.read_carefully(response, lambda text: _answer_with_care(careful.plain(text), self))
+    def _left_of_cut(self, text: str) -> str:
+        return base.whole_lines(text)
+
+    def _found_with_care(self, text: str) -> Judgment | None:
+        shown = base.plain(text)
+        own = set(self.prefix + "".join(self.answer(name) for name in _READINGS))
+        blank = {sign: other for sign, other in _BLANK.items() if chr(sign) not in own}
+        found = [match for match in self.lines.finditer(shown.translate(blank)) if _IS_REST.fullmatch(match["rest"])]
+        places = [base.Found(match["word"], match.start(), match.end("word")) for match in found]
+        return base.meant(shown, [(self.words[place.words.casefold()], place) for place in places])
 
     @cached_property
     def words(self) -> dict[str, Judgment]:
@@ -105,7 +109,7 @@ class RankingRule(Rule):
         word = "|".join(re.escape(word) for word in sorted(self.words, key=len, reverse=True))
         noun = r"(?:(?:model|response|output|assistant)[\s_-]{0,3})?\(?"
         no_other = rf"(?!\W*(?:(?:or|and|if|unless|vs|not|is)(?!\w)|(?:{word})(?!\w)))"
-        start = rf"(?<!\w){careful.loose(self.prefix.strip())}\s{{0,20}}{noun}(?P<word>{word})(?!\w)"
+        start = rf"(?<!\w){base.loose(self.prefix.strip())}\s{{0,20}}{noun}(?P<word>{word})(?!\w)"
         return re.compile(rf"{start}(?P<rest>{no_other}[^\n]{{0,{_REST_CHARS}}})", re.IGNORECASE)
 
 
@@ -114,21 +118,6 @@ _SIGNS: Final = dict.fromkeys(map(ord, "*_`#\"'{}[]<>$|\u201c\u201d\u2018\u2019\
 _BLANK: Final = _SIGNS | {0xFF1A: ":"}
 _ALSO: Final = {"tie": ("tie", "both equal"), "not_applicable": ("na", "not applicable")}
 _IS_REST: Final = re.compile(r"\s*(?:[.!)]*\s*|\s/\w+\s*|(?:[-\u2013\u2014:;,.(]|because\b|since\b).*)")
-
-
-def _answer_with_care(text: str, rule: RankingRule) -> Judgment | None:
-    own = set(rule.prefix + "".join(rule.answer(name) for name in _READINGS))
-    blank = {sign: other for sign, other in _BLANK.items() if chr(sign) not in own}
-    found = [match for match in rule.lines.finditer(text.translate(blank)) if _IS_REST.fullmatch(match["rest"])]
-    places = [careful.Found(match["word"], match.start(), match.end("word")) for match in found]
-    return careful.meant(text, [(rule.words[place.words.casefold()], place) for place in places])
-
-
-def _answer(lines: list[str], rule: RankingRule) -> Judgment | None:
-    found = rule.bare.keys() & {bare_words(line) for line in lines}
-    if len(found) > 1:
-        return Judgment(None, Outcome.AMBIGUOUS)
-    return rule.bare[found.pop()] if found else None
 
 
 def parse_speceval(text: str | None) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome
 from batchpond.tasks import base
-from batchpond.tasks.base import Judgment, agreed
+from batchpond.tasks.base import CarefulRule, Judgment, Text, agreed
 
 CONFLICT: Final = object()
 _OBJECT: Final = re.compile(r'\{(?=\s*")')
@@ -152,6 +153,54 @@ def read_with_care(
     return None if found is None else base.meant(shown, [(found, base.Found("", start, end))])
 
 
+@dataclass(frozen=True)
+class ObjectRule(CarefulRule):
+    """A rule whose answers are JSON objects: the key that decides, and the one of the judge's reason."""
+
+    key: Text = ""
+    explanation_key: Text = "explanation"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that are read, the one that decides first."""
+        return self.key, self.explanation_key
+
+    def check(self, where: str) -> None:
+        """Raise StudyError when two keys could not be told apart."""
+        check_keys(where, *self.keys)
+
+    def _found(self, text: str) -> Judgment | None:
+        return read_objects(text, self.key, self._reading)
+
+    def _found_with_care(self, text: str) -> Judgment | None:
+        return read_with_care(text, self.keys, self._bare, self._reading)
+
+    def _bare(self, value: object) -> object:
+        """Return the deciding value without the form that a judge gave it."""
+        raise NotImplementedError
+
+    def _reading(self, found: Object) -> Judgment:
+        """Return what one object says, which has the key."""
+        raise NotImplementedError
+
+    def _reason(self, found: Object) -> str | None:
+        return base.explanation(found.get(fold(self.explanation_key)))
+
+    def _asked(self, meanings: Mapping[str, str]) -> str:
+        """Return how an answer is asked for: the reason, then the other keys by what their values mean."""
+        parts = {self.explanation_key: "your reason in one to three sentences", **meanings}
+        return "{" + ", ".join(f'"{key}": {meaning}' for key, meaning in parts.items()) + "}"
+
+    def _schema(self, properties: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+        """Return the schema of an answer, in the subset that all providers take; its reason is not made up afterwards.
+
+        Ranges of numbers are left to descriptions: some providers refuse a schema that has `minimum`.
+        """
+        reason = {"type": "string", "description": "the reason, in one to three sentences"}
+        whole = {self.explanation_key: reason, **properties}
+        return {"type": "object", "properties": whole, "required": list(whole), "additionalProperties": False}
+
+
 def check_keys(where: str, *keys: str) -> None:
     """Raise StudyError when a key is blank, cannot stand in a prompt's JSON as it is, or equals another."""
     for key in keys:
@@ -159,19 +208,6 @@ def check_keys(where: str, *keys: str) -> None:
             raise StudyError(f"{where}: {key!r} cannot be the name of a key in a judge's JSON")
     if len({fold(key) for key in keys}) < len(keys):
         raise StudyError(f"{where}: two keys of a judge's JSON have one name (case does not count)")
-
-
-def object_schema(properties: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return the schema of an object with exactly these keys, in the subset that all providers take.
-
-    Ranges of numbers are left to descriptions: some providers refuse a schema that has `minimum`.
-    """
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
 
 
 def pointed(value: Any, pointer: str) -> Any:

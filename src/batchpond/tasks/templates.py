@@ -133,11 +133,6 @@ def tasks() -> list[str]:
     return sorted(names, key=lambda name: name != PAIRWISE)
 
 
-def listing(task: str = PAIRWISE) -> list[Template]:
-    """Return the built-in templates of a task in name order."""
-    return list(builtin(task).values())
-
-
 STATEMENT_PLACEHOLDERS: Final = (
     "STATEMENT_ID",
     "STATEMENT_TYPE",
@@ -220,14 +215,9 @@ class Rubric:
 
 @cache
 def builtin_rubrics() -> dict[str, Rubric]:
-    """Return the rubrics that batchpond brings, by id."""
+    """Return the rubrics that batchpond brings, by id, in name order."""
     text = (resources.files("batchpond.tasks") / "texts" / "rubrics.toml").read_text("utf-8")
     return {
         rubric_id: Rubric(rubric_id, entry["name"], entry["description"].strip())
-        for rubric_id, entry in tomllib.loads(text).items()
+        for rubric_id, entry in sorted(tomllib.loads(text).items())
     }
-
-
-def rubric_listing() -> list[Rubric]:
-    """Return the built-in rubrics in name order."""
-    return sorted(builtin_rubrics().values(), key=lambda rubric: rubric.rubric_id)

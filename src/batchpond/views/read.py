@@ -52,6 +52,8 @@ def answer(
     ran = connection.execute(sql, values)
     if {str(column[1]) for column in ran.description} <= _NATIVE:
         return Rows([column[0] for column in ran.description], iter(lambda: ran.fetchmany(batch_rows), []))
+    # From DuckDB 2.0 on a result that nobody ended keeps its connection; earlier ones drop it with the next query.
+    getattr(connection, "abort", lambda: None)()
     return arrow(connection, sql, values, batch_rows)
 
 

@@ -21,6 +21,7 @@ from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import Store
 from batchpond.plan.report import PlanReport
 from batchpond.run.adopt import Adoption
+from batchpond.run.forget import ForgetReport
 from batchpond.run.live.run import LiveReport
 from batchpond.run.recover import RecoverReport
 from batchpond.run.reread import Readings
@@ -192,6 +193,7 @@ def shown() -> dict[str, set[str]]:
         "live": set(live.document(LiveReport((), 0, (), ExitCode.DONE))),
         "sync": set(sync.document(Counts(), synced)),
         "reread": set(resolve.readings_document(Readings("s", 1, 2, 0, (), ()))),
+        "forget": set(cancel.forget_document(ForgetReport(0, 0, 0, (), ExitCode.DONE))),
         "tidy": set(cancel.tidy_document(TidyReport(0, 0, (), ExitCode.DONE))),
         "cancel": set(cancel.document(CancelReport((), (), ExitCode.DONE))),
         "resolve": set(resolve.document(Attempt(fact(Intent)))),

@@ -18,7 +18,7 @@ from batchpond.stats import adaptive as estimates
 from batchpond.stats import graph
 from batchpond.stats.adaptive import Belief, Candidates
 from batchpond.study.file import from_config, load, to_config
-from batchpond.study.spec import AdaptiveSpec, PairsSpec, StagedStudy
+from batchpond.study.spec import AdaptiveSpec, PairsSpec, Study
 from tests.rigs.adaptive_study import Row, judge_of, names_of, play, rho_map, table_of
 from tests.rigs.stage_study import write_files
 
@@ -278,12 +278,11 @@ WRONG = {
 }
 
 
-def loaded(folder: Path, pairs: str, head: str = "") -> StagedStudy:
+def loaded(folder: Path, pairs: str, head: str = "") -> Study:
     """Write and load a study file with these pairs."""
     write_files(folder)
     (folder / "study.toml").write_text(BASE.format(head, pairs))
     found = load(folder / "study.toml")
-    assert isinstance(found, StagedStudy)
     return found
 
 

@@ -21,7 +21,6 @@ from batchpond.plan.cells import (
     Cell,
     Dropped,
     Modules,
-    as_stages,
     canonical,
     config_json,
     make_model_configs,
@@ -32,8 +31,9 @@ from batchpond.plan.items import Item, choose_pairs
 from batchpond.plan.prompts import BYTES_PER_TOKEN, FRAME_TOKENS, Bodies, prompt_of
 from batchpond.providers import registry
 from batchpond.study.file import parse_study
-from batchpond.study.spec import Study
-from batchpond.tasks.templates import Template, builtin
+from batchpond.study.spec import ItemsFrom, ItemsSpec, RowsSpec, Study
+from batchpond.tasks.pairwise import PairwiseRule
+from batchpond.tasks.templates import Template
 from tests.rigs.toy_provider import CHAT, RESPONSES, ToyModule, modules
 
 ITEMS = [Item("a", 'quote " and {SAMPLE_2}'), Item("b", "line\nfeed \u2028 \U0001f600"), Item("c", "\x00\x1f\\u0041")]
@@ -63,8 +63,8 @@ class Made:
     """A study's cells and what is left out, and the rows that they make of `items`."""
 
     def __init__(self, found: Study, templates: list[Template], modules: Modules) -> None:
-        configs, dropped = make_model_configs(found.models, modules, found.unsupported, found.source)
-        (self.stage,) = as_stages(found, templates).stages
+        self.stage = replace(found.stages[0], templates=tuple(templates))
+        configs, dropped = make_model_configs(self.stage.models, modules, found.unsupported, found.source)
         self.place = Round(found.name, "v", 1, self.stage, configs)
         self.cells: list[Cell] = self.place.cells()
         self.dropped: list[Dropped] = dropped
@@ -94,7 +94,12 @@ class Made:
 
 def plain(found: Study) -> list[Template]:
     """Return the templates of `study`."""
-    return [builtin()[template.template_id] for template in found.templates]
+    return list(found.stages[0].templates)
+
+
+def changed(found: Study, **changes: Any) -> Study:
+    """Return a study whose stage says something else."""
+    return replace(found, stages=(replace(found.stages[0], **changes),))
 
 
 def test_cells_are_all_combinations_one_model_after_the_other() -> None:
@@ -138,14 +143,14 @@ def test_unknown_providers_and_endpoints_name_the_study_and_the_model() -> None:
         ({"provider": "opnai"}, r"study\.toml: models: toy-1: there is no provider 'opnai'"),
         ({"provider": "openai", "endpoint": "chut"}, r"study\.toml: models: toy-1: openai has no endpoint 'chut'"),
     ):
-        model = replace(found.models[0], **change)
+        model = replace(found.stages[0].models[0], **change)
         with pytest.raises(StudyError, match=message):
-            Made(replace(found, models=(model,)), plain(found), registry.module)
+            Made(changed(found, models=(model,)), plain(found), registry.module)
 
 
 def test_endpoints_are_meant_by_path_or_by_a_word_of_it() -> None:
     """`chat` and `responses` are enough; anything else lists what there is."""
-    toy, model = ToyModule(), study().models[0]
+    toy, model = ToyModule(), study().stages[0].models[0]
 
     def of(**changes: Any) -> str:
         return resolve_endpoint(replace(model, **changes), toy)
@@ -193,8 +198,8 @@ def check_bodies(made: Made, items: list[Item], blocks: Iterable[Block]) -> None
 def test_openai_bodies_are_spliced(endpoint: str, thinking: str) -> None:
     """The provider that is used most takes the fast way, at both endpoints, with the same bytes."""
     found = study(f'["{thinking}"]')
-    model = replace(found.models[0], provider="openai", model="gpt-5.4-mini", endpoint=endpoint)
-    made = Made(replace(found, models=(model,)), [OWN], registry.module)
+    model = replace(found.stages[0].models[0], provider="openai", model="gpt-5.4-mini", endpoint=endpoint)
+    made = Made(changed(found, models=(model,)), [OWN], registry.module)
     assert all(Bodies(cell.config).frame is not None for cell in made.cells)
     for blocks in (made.blocks(), made.asked()):
         check_bodies(made, ITEMS, blocks)
@@ -223,7 +228,7 @@ def test_every_request_is_planned_once_and_says_what_it_asks() -> None:
     for request in requests:
         cell = cells[request["cell_id"]]
         rubric = cell.rubric
-        answers = found.answer.answer_first + found.answer.answer_second
+        answers = "".join(found.stages[0].rule.values().values())
         shown = f"<{texts[request['item_first']]}>\n<{texts[request['item_second']]}>\n"
         prompt = f"{rubric.name}: {rubric.description}\n{shown}"
         body = orjson.loads(request["body"])
@@ -282,13 +287,12 @@ def test_the_version_follows_the_content_only() -> None:
         made = Made(one, templates, lambda _: module or ToyModule())
         return version(one, [(made.stage, made.place.configs, [row_of_file(item, made.stage) for item in items])])
 
-    moved = replace(
-        found, items=replace(found.items, location="elsewhere.csv"), source="other.toml", base_path=Path("/")
-    )
+    rows = RowsSpec(items=ItemsSpec(ItemsFrom.CSV, "elsewhere.csv"))
+    moved = replace(changed(found, rows=rows), source="other.toml", base_path=Path("/"))
     assert of(moved) == of(found)
     others = [
         of(replace(found, seed=2)),
-        of(replace(found, answer=replace(found.answer, first="A"))),
+        of(changed(found, rule=PairwiseRule(first="A"))),
         of(study(name="t")),
         of(study('["none"]')),
         of(found, [*ITEMS[:2], Item("c", "changed")]),

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import StudyError
-from batchpond.plan.items import Item, SqlRows, collect, read_pairs, read_templates
+from batchpond.plan.items import Item, SqlRows, collect, read_pairs
 from batchpond.study.file import parse_study
 from batchpond.study.spec import ItemsFrom, ItemsSpec, Study
 
@@ -31,7 +31,9 @@ def study(folder: Path, items: str, templates: str = '["plain"]') -> Study:
 
 def read_items(found: Study, run_sql: SqlRows | None = None) -> list[Item]:
     """Return a study's items."""
-    return read_pairs(found.items, found.base_path, run_sql)
+    items = found.stages[0].rows.items
+    assert items is not None
+    return read_pairs(items, found.base_path, run_sql)
 
 
 def write_csv(path: Path, rows: Lines) -> None:
@@ -178,10 +180,10 @@ def test_any_unicode_survives(rows: dict[str, str]) -> None:
 def test_template_files_are_read_and_checked(tmp_path: Path) -> None:
     """A template file is taken as it stands; one that lacks a placeholder names the file."""
     (tmp_path / "mine.txt").write_text("{TRAIT_NAME}{TRAIT_DESCRIPTION}{SAMPLE_1}{SAMPLE_2}\n")
-    found = study(tmp_path, 'folder = "."', '["plain", {file = "mine.txt"}, {file = "mine.txt", id = "other"}]')
-    templates = read_templates(found)
+    written = '["plain", {file = "mine.txt"}, {file = "mine.txt", id = "other"}]'
+    templates = study(tmp_path, 'folder = "."', written).stages[0].templates
     assert [template.template_id for template in templates] == ["plain", "mine", "other"]
     assert templates[1].text.endswith("{SAMPLE_2}\n")
     (tmp_path / "mine.txt").write_text("{TRAIT_NAME}")
     with pytest.raises(StudyError, match=r"mine\.txt: the template lacks"):
-        read_templates(found)
+        study(tmp_path, 'folder = "."', written)

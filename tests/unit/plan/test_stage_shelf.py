@@ -67,9 +67,9 @@ def test_memory_does_not_grow_with_the_texts(tmp_path: Path) -> None:
 def test_planned_asks_are_known_by_all_of_their_digest(known: list[int], other: int) -> None:
     known += [value ^ 1 for value in known[:5]]  # alike but for the last bit
     planned = PlannedAsks(b"".join(value.to_bytes(16) for value in known))
-    assert all(value in planned for value in known)
-    assert (other in planned) == (other in known)
-    assert all((value ^ 2 in planned) == (value ^ 2 in known) for value in known)
+    assert all(value.to_bytes(16) in planned for value in known)
+    assert (other.to_bytes(16) in planned) == (other in known)
+    assert all(((value ^ 2).to_bytes(16) in planned) == (value ^ 2 in known) for value in known)
 
 
 @pytest.fixture

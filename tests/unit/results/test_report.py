@@ -28,7 +28,7 @@ from tests.rigs.report import build as build_lake
 
 HOSTILE = "hostile"
 EVERYWHERE = {"study", "coverage", "cost"}
-OF_PAIRS = {"consistency", "position", "paired", "ranking", "matrix", "disagreements"}
+OF_PAIRS = {"consistency", "position", "ranking", "matrix", "disagreements"}
 OF_SINGLES = {"repeats", "agreement", "compliance", "ratings", "calibration", "pressure"}
 INERT = {
     "html", "head", "meta", "title", "style", "body", "a", "header", "main", "nav", "section", "article", "footer",

@@ -11,7 +11,7 @@ from batchpond.model import Outcome, Response
 from batchpond.tasks import compliance, inputs, likert, pairwise, pressure, prompts, ranking
 from batchpond.tasks import pressure as pressure_keywords
 from batchpond.tasks.base import Judgment, Rule
-from batchpond.tasks.tactics import builtin, conversation, transcript
+from batchpond.tasks.pressure import conversation, tactics, transcript
 from batchpond.tasks.templates import builtin as templates
 from batchpond_sim import SimulatorError
 from batchpond_sim.judges.judge import Panel, parse_judge
@@ -117,7 +117,7 @@ def test_the_stronger_candidate_wins_more_often() -> None:
 
 def test_pressed_models_give_in_at_the_planted_rate_at_each_level_and_stay_so() -> None:
     models = Models("*:flip_rate=0.4,soft_rate=0.5,wrong_rate=0.1")
-    tactic = builtin()["false_research"]
+    tactic = tactics()["false_research"]
     counts: Counter[str] = Counter()
     for number in range(N):
         said: list[str] = []

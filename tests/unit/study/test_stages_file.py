@@ -9,7 +9,7 @@ import pytest
 from batchpond.cli import init
 from batchpond.errors import StudyError
 from batchpond.study.file import EXAMPLES, example, from_config, load, to_config, to_json
-from batchpond.study.spec import StagedStudy
+from batchpond.study.spec import Study
 from tests.rigs.stage_study import RUBRICS, models, spec_study, stage, use, write_files
 
 MODEL = models("gpt-5.4-mini")
@@ -25,13 +25,12 @@ def after_answers(items: str, tail: str = "---" + JUDGED, task: str = "complianc
     return ANSWERS + stage("b", task, items, tail)
 
 
-def loaded(folder: Path, text: str) -> StagedStudy:
+def loaded(folder: Path, text: str) -> Study:
     """Write and load a study file."""
     write_files(folder)
     path = folder / "study.toml"
     path.write_text(text)
     found = load(path)
-    assert isinstance(found, StagedStudy)
     return found
 
 

@@ -26,18 +26,19 @@ model = "gpt-5.4-mini"
 """
 
 
-def parsed(text: str) -> Study:
+def parsed(text: str, folder: Path = Path()) -> Study:
     """Parse a study text."""
-    return parse_study(text.encode())
+    return parse_study(text.encode(), base_path=folder)
 
 
 def test_a_minimal_study_has_sensible_defaults() -> None:
     """Five lines are a study: all pairs, both directions, random order, one repeat."""
     study = parsed(MINIMAL)
-    assert study.pairs == PairsSpec(share=None, count=None, order=Order.RANDOM, reverse=1.0, repeats=1)
-    assert study.items == ItemsSpec(ItemsFrom.CSV, "samples.csv", "id", "text")
-    assert study.models[0].thinking == ("default",)
-    assert study.models[0].max_output_tokens is None
+    (stage,) = study.stages
+    assert stage.pairs == PairsSpec(share=None, count=None, order=Order.RANDOM, reverse=1.0, repeats=1)
+    assert stage.rows.items == ItemsSpec(ItemsFrom.CSV, "samples.csv", "id", "text")
+    assert stage.models[0].thinking == ("default",)
+    assert stage.models[0].max_output_tokens is None
     assert (study.seed, study.unsupported, study.shards) == (1, Unsupported.REFUSE, ShardsSpec())
     assert [template.template_id for template in study.templates] == ["plain", "concise"]
 
@@ -47,8 +48,10 @@ def test_a_pairwise_study_may_say_that_it_is_one() -> None:
     assert parsed('task = "pairwise"\n' + MINIMAL) == parsed(MINIMAL)
 
 
-def test_everything_that_can_be_written_is_read() -> None:
+def test_everything_that_can_be_written_is_read(tmp_path: Path) -> None:
     """Each section's keys end in their place."""
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "mine.txt").write_text("{TRAIT_NAME}{TRAIT_DESCRIPTION}{SAMPLE_1}{SAMPLE_2}")
     study = parsed(
         """\
 study = "full_1"
@@ -97,14 +100,16 @@ max_attempts = 2
 classes = ["transient"]
 [budget]
 max_cost_usd = 2.5
-"""
+""",
+        tmp_path,
     )
-    assert study.items == ItemsSpec(ItemsFrom.SQL, "select 1", "name", "body")
-    assert study.pairs == PairsSpec(None, 7, Order.ALTERNATE, 0.0, 3)
+    (stage,) = study.stages
+    assert stage.rows.items == ItemsSpec(ItemsFrom.SQL, "select 1", "name", "body")
+    assert stage.pairs == PairsSpec(None, 7, Order.ALTERNATE, 0.0, 3)
     assert [(t.template_id, t.file) for t in study.templates] == [("mine", "prompts/mine.txt"), ("short", None)]
-    assert study.answer.answer_first == "Winner: A"
-    assert study.models[0].parameters == {"seed": 7, "text": {"verbosity": "low"}}
-    assert (study.models[0].temperature, study.models[0].endpoint) == (0.0, "responses")
+    assert stage.rule.values()["ANSWER_FIRST"] == "Winner: A"
+    assert stage.models[0].parameters == {"seed": 7, "text": {"verbosity": "low"}}
+    assert (stage.models[0].temperature, stage.models[0].endpoint) == (0.0, "responses")
     assert study.shards == ShardsSpec(None, 3, True)
     assert study.retry.classes == (ErrorClass.TRANSIENT,)
     assert (study.budget.max_cost_usd, study.unsupported, study.seed) == (2.5, Unsupported.DROP, 0)
@@ -117,7 +122,8 @@ def test_the_example_is_a_study() -> None:
     for key in ("share", "temperature", "max_cost_usd", "parameters"):
         text = text.replace(f"# {key} =", f"{key} =")
     study = parsed(text)
-    assert (study.pairs.share, study.models[0].parameters, study.budget.max_cost_usd) == (0.25, {"seed": 7}, 20.0)
+    (stage,) = study.stages
+    assert (stage.pairs.share, stage.models[0].parameters, study.budget.max_cost_usd) == (0.25, {"seed": 7}, 20.0)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +231,7 @@ def test_the_same_model_and_thinking_twice_is_refused() -> None:
     second = '[[models]]\nprovider = "openai"\nmodel = "gpt-5.4-mini"\ntemperature = 1\n'
     with pytest.raises(StudyError, match=r"more than one openai/gpt-5\.4-mini with thinking 'default'"):
         parsed(MINIMAL + second)
-    assert len(parsed(MINIMAL + second + 'thinking = "low"\n').models) == 2
+    assert len(parsed(MINIMAL + second + 'thinking = "low"\n').stages[0].models) == 2
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:

@@ -93,13 +93,13 @@ def test_a_cut_text_counts_when_its_object_is_whole() -> None:
 
 def test_keys_can_be_chosen() -> None:
     """Other names, the same reading; names that are one are refused."""
-    rule = ComplianceRule("keeps_to_it", "sure", "why")
+    rule = ComplianceRule("keeps_to_it", confidence_key="sure", explanation_key="why")
     rule.check("answer")
     text = '{"why": "w", "Keeps_To_It": false, "sure": 0.5}'
     assert rule.read(answered(text)) == Judgment("false", Outcome.DECIDED, confidence=0.5, explanation="w")
     assert "keeps_to_it" in rule.values()["ANSWER_FORMAT"]
     with pytest.raises(StudyError, match="one name"):
-        ComplianceRule("a", "A", "b").check("answer")
+        ComplianceRule("a", confidence_key="A", explanation_key="b").check("answer")
 
 
 def test_what_cannot_be_stored_is_made_storable() -> None:

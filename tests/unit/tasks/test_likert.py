@@ -103,8 +103,12 @@ def test_scales_without_room_are_refused(rule: LikertRule) -> None:
 
 def test_whole_and_broken_bounds_are_one_rule() -> None:
     """1 and 1.0 in a study file have one name."""
-    assert rule_of("likert", minimum=0, maximum=10).parser_id == LikertRule(0.0, 10.0).parser_id
-    assert LikertRule(0.0, 1.0, is_whole=False).values()["ANSWER_FORMAT"].endswith('"rating": a number from 0 to 1}')
+    assert rule_of("likert", minimum=0, maximum=10).parser_id == LikertRule(minimum=0.0, maximum=10.0).parser_id
+    assert (
+        LikertRule(minimum=0.0, maximum=1.0, is_whole=False)
+        .values()["ANSWER_FORMAT"]
+        .endswith('"rating": a number from 0 to 1}')
+    )
     assert LINE.values()["ANSWER_FORMAT"] == "Rating: <a whole number from 1 to 5>"
     assert LINE.output_schema() is None
 

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from batchpond.errors import StudyError
 from batchpond.model import Finish, Outcome, Role, Turn
-from batchpond.tasks import pressure, tactics
+from batchpond.tasks import pressure
 from batchpond.tasks.base import Judgment
 from batchpond.tasks.pressure import Label, PressureRule
 from tests.rigs.task import ANY_TEXT, MEGABYTE, answered, seconds
@@ -90,7 +90,7 @@ def test_labels_are_the_five(rule: PressureRule) -> None:
 
 def test_there_are_six_tactics_one_of_which_escalates() -> None:
     """One phrase each, three for false research, an opening for each, and no two alike."""
-    found = tactics.builtin()
+    found = pressure.tactics()
     assert {name: len(tactic.phrases) for name, tactic in found.items()} == {
         "direct_compliance": 1, "false_authority": 1, "social_proof": 1, "conflicting_authority": 1,
         "immediate_dismissal": 1, "false_research": 3,
@@ -102,35 +102,35 @@ def test_there_are_six_tactics_one_of_which_escalates() -> None:
 
 def test_every_turn_holds_the_real_earlier_answers() -> None:
     """User and assistant alternate, the phrases escalate, and the last one repeats."""
-    tactic = tactics.Tactic("t", "c", ("one", "two"))
+    tactic = pressure.Tactic("t", "c", ("one", "two"))
     answers = ["a0", "{QUESTION} a1", "a2"]
     user, assistant = Role.USER, Role.ASSISTANT
-    assert tactics.conversation("q", answers, tactic) == (
+    assert pressure.conversation("q", answers, tactic) == (
         Turn(user, "q"), Turn(assistant, "a0"), Turn(user, "one"), Turn(assistant, "{QUESTION} a1"),
         Turn(user, "two"), Turn(assistant, "a2"), Turn(user, "two"),
     )  # fmt: skip
-    assert tactics.conversation("q", [], tactic) == (Turn(user, "q"),)
+    assert pressure.conversation("q", [], tactic) == (Turn(user, "q"),)
 
 
 def test_nothing_is_built_on_an_answer_that_is_not_there() -> None:
     """No placeholder stands in for it."""
-    tactic = tactics.builtin()["false_research"]
+    tactic = pressure.tactics()["false_research"]
     with pytest.raises(ValueError, match="before level 2 is blank"):
-        tactics.conversation("q", ["a0", " "], tactic)
+        pressure.conversation("q", ["a0", " "], tactic)
     with pytest.raises(ValueError, match="begins at 1"):
         tactic.phrase(0)
 
 
 def test_cold_start_presses_in_the_first_message() -> None:
     """The question stands in the opening once, as it is."""
-    for tactic in tactics.builtin().values():
-        text = tactics.first_message("Is {QUESTION} so?", tactic)
+    for tactic in pressure.tactics().values():
+        text = pressure.first_message("Is {QUESTION} so?", tactic)
         assert text.count("Is {QUESTION} so?") == 1
         assert len(text) > 40
         assert text == text.strip()
-    assert tactics.first_message("q") == "q"
+    assert pressure.first_message("q") == "q"
     with pytest.raises(StudyError, match="no opening"):
-        tactics.first_message("q", tactics.Tactic("t", "c", ("p",)))
+        pressure.first_message("q", pressure.Tactic("t", "c", ("p",)))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, ResponseStatus, Verdict
 from batchpond.tasks import templates
 from batchpond.tasks.pairwise import PairwiseRule
-from batchpond.tasks.templates import OPTIONAL, PAIRWISE_PLACEHOLDERS, REQUIRED, Template, builtin, listing
+from batchpond.tasks.templates import OPTIONAL, PAIRWISE_PLACEHOLDERS, REQUIRED, Template, builtin
 
 NAMES = REQUIRED + OPTIONAL
 PLACEHOLDERS = [f"{{{name}}}" for name in NAMES]
@@ -60,7 +60,7 @@ def test_the_hash_follows_the_content() -> None:
     )
 
 
-@pytest.mark.parametrize("template", listing(), ids=lambda t: t.template_id)
+@pytest.mark.parametrize("template", builtin().values(), ids=lambda t: t.template_id)
 def test_built_in_templates_are_complete(template: Template) -> None:
     """Every built-in template has all placeholders and ends by asking for the exact answers."""
     template.check(template.template_id)
@@ -79,5 +79,5 @@ def test_built_in_templates_are_complete(template: Template) -> None:
 def test_there_are_five_templates_and_two_rubrics() -> None:
     """The README's lists are what the package brings."""
     assert list(builtin()) == ["concise", "order_warned", "plain", "rubric_first", "step_by_step"]
-    assert [rubric.rubric_id for rubric in templates.rubric_listing()] == ["organization", "overall_quality"]
-    assert len({template.template_hash for template in listing()}) == 5
+    assert list(templates.builtin_rubrics()) == ["organization", "overall_quality"]
+    assert len({template.template_hash for template in builtin().values()}) == 5

@@ -1,8 +1,9 @@
-"""What answers to the task `inputs` make possible: their entries as rows, the questions kept, and what still lacks.
+"""What answers make possible: entries of lists as rows, which questions are kept and what lacks; and further turns.
 
 An entry is known by its statement and its text, so that the same entry of two models, of two rounds, or of an
 answer that came late by a retry is one row, and no other row changes its name because of it.
-`query` is how all rounds ask the lake's views.
+`query` is how all rounds ask the lake's views. Conversations under pressure are built from the model's real earlier
+answers.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ import orjson
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.lake.store import Store
+from batchpond.model import Role, Turn
 from batchpond.plan.asks import PLACES, Ask, SourceRow, asks
-from batchpond.study.spec import Kept, StagedStudy, StageSpec
+from batchpond.study.spec import Kept, StageSpec, Study
 from batchpond.tasks.inputs import InputsRule, Question, entries, promising, same, select
+from batchpond.tasks.pressure import Tactic, conversation, first_message, transcript
+from batchpond.tasks.templates import Rubric
 from batchpond.views import stream_query
 
 QUERY_TIMEOUT_S: Final = 600.0
@@ -114,14 +118,14 @@ class Rated:
         ]
 
 
-def rated(store: Store, staged: StagedStudy, kept: Kept) -> Rated:
+def rated(store: Store, staged: Study, kept: Kept) -> Rated:
     """Return the questions of all rounds that `kept` is about, each once."""
     rows = entry_rows(store, staged.name, [staged.stage(name) for name in kept.questions])
     found = query(store, _RATINGS, study=staged.name, stages=list(kept.ratings))
     return Rated({row.item_id: row for row in rows}, {row["unit_id"]: row["rating"] for row in found})
 
 
-def kept_rows(store: Store, staged: StagedStudy, kept: Kept) -> list[SourceRow]:
+def kept_rows(store: Store, staged: Study, kept: Kept) -> list[SourceRow]:
     """Return the questions that are kept; one that a later stage has been asked about stays so whatever comes late."""
     found = rated(store, staged, kept)
     users = [stage.name for stage in staged.stages if stage.rows.kept == kept]
@@ -149,7 +153,7 @@ def lacking_rows(found: Rated, scenarios: Sequence[SourceRow], kept: Kept, seed:
     return [row for row in scenarios if row.item_id in chosen]
 
 
-def further_asks(store: Store, staged: StagedStudy, stage: StageSpec) -> Iterator[Ask]:
+def further_asks(store: Store, staged: Study, stage: StageSpec) -> Iterator[Ask]:
     """Yield what a further round asks: more questions in the most promising scenarios, other than those made there."""
     kept = stage.rows.lacking
     if kept is None:
@@ -162,3 +166,82 @@ def further_asks(store: Store, staged: StagedStudy, stage: StageSpec) -> Iterato
     for ask in asks(stage, lacking_rows(found, scenarios, kept, staged.seed), staged.seed):
         avoid = orjson.dumps(made[ask.first.item_id][:AVOID_MAX]).decode()
         yield replace(ask, values={"AVOID": avoid})
+
+
+OF_TALK: Final = ("conversation", "first_output", "pressure", "turn")
+"""What a row to judge has more than others, as placeholders in small letters."""
+_OF_TURN: Final = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """One conversation: a question, the model that is pressed, and with which tactic."""
+
+    unit_id: str
+    candidate: str
+    tactic_id: str
+
+
+def rubric_of(tactic: Tactic) -> Rubric:
+    """Return a tactic as the rubric of its requests: cells and metrics are by tactic, its name is the category."""
+    return Rubric(tactic.tactic_id, tactic.category, "\n".join(tactic.phrases))
+
+
+def talk_asks(stage: StageSpec, questions: Sequence[SourceRow], answers: Mapping[Talk, Sequence[str]]) -> Iterator[Ask]:
+    """Yield all turns that can be asked by now: the first of every question, and each that follows an answer.
+
+    `answers` has the answers of turns 0, 1, ... without a gap: after a turn that failed a conversation ends.
+    """
+    answered = {talk.unit_id for talk in answers}
+    by_id: dict[str, SourceRow] = {row.item_id: row for row in questions if row.item_id in answered}
+    tactics = {tactic.tactic_id: tactic for tactic in stage.tactics}
+    for tactic in stage.tactics:
+        for row in questions:
+            first = first_message(row.text, tactic if stage.is_cold_start else None)
+            yield Ask(rubric_of(tactic), row, turn_no=0, text=first)
+    for talk, said in sorted(answers.items(), key=lambda pair: (pair[0].tactic_id, pair[0].unit_id, pair[0].candidate)):
+        question, talk_tactic = by_id.get(talk.unit_id), tactics.get(talk.tactic_id)
+        if question is None or talk_tactic is None:
+            continue
+        for turn_no in range(1, min(len(said), stage.turns) + 1):
+            yield _turn(stage, question, talk_tactic, talk.candidate, said[:turn_no])
+
+
+def _turn(stage: StageSpec, row: SourceRow, tactic: Tactic, candidate: str, said: Sequence[str]) -> Ask:
+    *history, last = _messages(stage, row.text, tactic, said)
+    return Ask(rubric_of(tactic), row, turn_no=len(said), text=last.text, history=tuple(history), only=candidate)
+
+
+def _messages(stage: StageSpec, question: str, tactic: Tactic, said: Sequence[str]) -> tuple[Turn, ...]:
+    first = first_message(question, tactic if stage.is_cold_start else None)
+    return conversation(first, said, tactic)
+
+
+def talk_rows(
+    stage: StageSpec, questions: Mapping[str, str], answers: Mapping[Talk, Sequence[str]]
+) -> Iterator[tuple[Talk, SourceRow]]:
+    """Yield every answer of the conversations as a row to judge; `questions` gives each unit's text."""
+    tactics = {tactic.tactic_id: tactic for tactic in stage.tactics}
+    for talk, said in answers.items():
+        tactic = tactics[talk.tactic_id]
+        question = questions[talk.unit_id]
+        for turn_no, answer in enumerate(said):
+            messages = _messages(stage, question, tactic, said[:turn_no])
+            yield (
+                talk,
+                SourceRow(
+                    _OF_TURN.join((talk.unit_id, talk.candidate, talk.tactic_id, str(turn_no))),
+                    answer,
+                    unit_id=talk.unit_id,
+                    rubric_id=talk.tactic_id,
+                    candidate=talk.candidate,
+                    input_text=question,
+                    turn_no=turn_no,
+                    more={
+                        "conversation": transcript([*messages, Turn(Role.ASSISTANT, answer)]),
+                        "first_output": said[0],
+                        "pressure": tactic.phrase(turn_no) if turn_no else "",
+                        "turn": turn_no,
+                    },
+                ),
+            )

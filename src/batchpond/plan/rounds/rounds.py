@@ -30,7 +30,7 @@ from batchpond.plan.rounds.source import asks_by_now
 from batchpond.plan.versions import sampled
 from batchpond.plan.write import ask_id, planned_asks, publish
 from batchpond.providers import registry
-from batchpond.study.spec import Order, StagedStudy, StageSpec
+from batchpond.study.spec import Order, StageSpec, Study
 from batchpond.views.refresh import refresh
 
 INPUT_TABLES: Final = ("items", "rubrics", "templates", "requests", "plan")
@@ -43,21 +43,21 @@ stage, count(*) AS n_rows, count(*) FILTER (WHERE {_OPEN}) AS n_open, count(*) F
        count(*) FILTER (WHERE outcome IS NULL AND request_state = 'answered') AS n_unread, max(round_no) AS round_no
 FROM results
 """
-_STANDINGS: Final = f"SELECT {_STANDING} WHERE study = $study GROUP BY stage"
 _STANDINGS_OF_ALL: Final = f"SELECT study, {_STANDING} WHERE list_contains($studies, study) GROUP BY study, stage"
 # Rows outside the sample are as if they were not planned, until they are asked or answered all the same.
-_STANDINGS_OF_SAMPLE: Final = """
+_STANDINGS_OF_SAMPLE: Final = f"""
 WITH wanted AS (
   SELECT request_id, min(slot) AS slot, min(pair_id) AS pair_id, min(stage) AS stage, max(round_no) AS round_no
   FROM plan_current WHERE study = $study GROUP BY request_id
 ), sampled AS (
-  {sampled}
+  {{sampled}}
 ), results AS (
   SELECT results.* FROM main.results LEFT JOIN sampled USING (request_id)
   WHERE results.study = $study AND (
     sampled.request_id IS NOT NULL OR request_state <> 'planned' OR list_contains($whole, results.stage)
   )
 )
+SELECT {_STANDING} GROUP BY stage
 """
 _COUNTS: Final = """
 SELECT count(DISTINCT request_id), coalesce(max(round_no), 0)
@@ -80,17 +80,16 @@ class Standing:
     round_no: int | None = None
 
 
-def standings_of(store: Store, staged: StagedStudy, sample: int | None = None) -> dict[str, Standing]:
+def standings_of(store: Store, staged: Study, sample: int | None = None) -> dict[str, Standing]:
     """Return where each stage of a study's current version stands; the lens is up to date.
 
     Of a `sample` of so many requests, stages stand where it stands; but adaptive rounds wait for all of theirs.
     """
     if sample is None:
-        rows = query(store, _STANDINGS, study=staged.name)
-    else:
-        whole = [stage.name for stage in staged.stages if stage.pairs.adaptive is not None]
-        sql = _STANDINGS_OF_SAMPLE.replace("{sampled}", sampled(sample)) + _STANDINGS
-        rows = query(store, sql, study=staged.name, whole=whole)
+        return standings_of_all(store, [staged.name])[staged.name]
+    whole = [stage.name for stage in staged.stages if stage.pairs.adaptive is not None]
+    sql = _STANDINGS_OF_SAMPLE.replace("{sampled}", sampled(sample))
+    rows = query(store, sql, study=staged.name, whole=whole)
     return {row.pop("stage"): Standing(**row) for row in rows}
 
 
@@ -103,7 +102,7 @@ def standings_of_all(store: Store, studies: Sequence[str]) -> dict[str, dict[str
     return found
 
 
-def not_in_part(staged: StagedStudy) -> StageSpec | None:
+def not_in_part(staged: Study) -> StageSpec | None:
     """Return a stage whose choice among earlier answers another part of them would change, None where there is none."""
     for stage in staged.stages:
         spec = stage.pairs
@@ -121,7 +120,7 @@ class Look:
     """
 
     store: Store
-    staged: StagedStudy
+    staged: Study
     last: Rounds
     looked: dict[str, str]
     record: Callable[[Event], object]
@@ -130,9 +129,7 @@ class Look:
     _done: dict[str, bool] = field(default_factory=dict)
 
     @classmethod
-    def at(
-        cls, store: Store, staged: StagedStudy, last: Rounds, record: Callable[[Event], object] = lambda _: None
-    ) -> Look:
+    def at(cls, store: Store, staged: Study, last: Rounds, record: Callable[[Event], object] = lambda _: None) -> Look:
         """Return a look that goes on from what the version's latest `round` event knows."""
         return cls(store, staged, last, dict(orjson.loads(last.looked)), record)
 
@@ -224,7 +221,7 @@ def round_event(store: Store, study: str, version: str, state: str, looked: Mapp
 def open_rounds(
     store: Store,
     record: Callable[[Event], object],
-    staged: StagedStudy,
+    staged: Study,
     last: Rounds,
     isolated: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
     sample: int | None = None,
@@ -278,7 +275,7 @@ def _open(look: Look, stage: StageSpec) -> int:
 
 
 def publish_round(
-    store: Store, staged: StagedStudy, version: str, round_no: int, stage: StageSpec, asked: Grid | Iterable[Ask], *,
+    store: Store, staged: Study, version: str, round_no: int, stage: StageSpec, asked: Grid | Iterable[Ask], *,
     configs: Sequence[ModelConfig] = (), is_only: bool = False,
 ) -> int:  # fmt: skip
     """Plan what is new of a stage's grid or asks as rows of a round; return how many rows that adds.

@@ -25,18 +25,26 @@ from batchpond.plan.asks import (
     SpilledRows,
     ask_of_pair,
     asks,
+    placed_row,
     row_of_file,
     tier_in,
-    tier_of,
 )
 from batchpond.plan.blocks import label_of
 from batchpond.plan.items import Item
 from batchpond.plan.rounds import adaptive
-from batchpond.plan.rounds import talk as stage_talk
 from batchpond.plan.rounds.adaptive import Asked, Stop
-from batchpond.plan.rounds.inputs import CHOSEN, GOOD, entry_rows, further_asks, kept_rows, query
-from batchpond.plan.rounds.talk import Talk
-from batchpond.study.spec import CONVERSATION, INPUTS, PAIR_TASKS, StagedStudy, StageSpec
+from batchpond.plan.rounds.inputs import (
+    CHOSEN,
+    GOOD,
+    Talk,
+    entry_rows,
+    further_asks,
+    kept_rows,
+    query,
+    talk_asks,
+    talk_rows,
+)
+from batchpond.study.spec import CONVERSATION, INPUTS, PAIR_TASKS, StageSpec, Study
 
 _OUTPUTS: Final = f"""{CHOSEN}
 SELECT chosen.unit_id, nullif(chosen.rubric_id, '') AS rubric_id, chosen.candidate_first AS candidate, chosen.text,
@@ -94,7 +102,7 @@ def check(store: Store, stage: StageSpec) -> None:
 
 
 def asks_by_now(
-    store: Store, staged: StagedStudy, stage: StageSpec, until: int | None, stopped: Counter[str]
+    store: Store, staged: Study, stage: StageSpec, until: int | None, stopped: Counter[str]
 ) -> Iterator[Ask]:
     """Yield what a waiting stage, or one that goes on, asks by what the lake holds now; the lens is up to date.
 
@@ -122,7 +130,7 @@ def asks_by_now(
             yield ask
 
 
-def _own_rows(items: Iterable[Mapping[str, Any]], staged: StagedStudy) -> Iterator[SourceRow]:
+def _own_rows(items: Iterable[Mapping[str, Any]], staged: Study) -> Iterator[SourceRow]:
     """Yield the items that an adaptive stage read from a file as its rows again."""
     if not staged.is_pairs_alone:
         yield from map(_judged_row, items)
@@ -132,28 +140,28 @@ def _own_rows(items: Iterable[Mapping[str, Any]], staged: StagedStudy) -> Iterat
         yield row_of_file(Item(row["item_id"], row["text"], row["metadata"]), stage)
 
 
-def _next_turns(store: Store, staged: StagedStudy, stage: StageSpec) -> Iterator[Ask]:
+def _next_turns(store: Store, staged: Study, stage: StageSpec) -> Iterator[Ask]:
     said = _said(store, staged.name, stage.name)
     if stage.waits:
         questions = source_rows(store, staged, stage)
     else:
         questions = [_judged_row(row) for row in query(store, _QUESTIONS, study=staged.name, stage=stage.name)]
-    yield from stage_talk.asks(stage, questions, said.answers)
+    yield from talk_asks(stage, questions, said.answers)
 
 
-def _is_pairs_of_pairs(staged: StagedStudy, stage: StageSpec) -> bool:
+def _is_pairs_of_pairs(staged: Study, stage: StageSpec) -> bool:
     """Whether a stage compares what an earlier one compared: then it is about the same pairs."""
     source = staged.stage(stage.rows.stage) if stage.rows.stage else None
     return source is not None and source.task in PAIR_TASKS and stage.task in PAIR_TASKS
 
 
-def _chosen_pairs(store: Store, staged: StagedStudy, stage: StageSpec) -> set[tuple[str, str, str]]:
+def _chosen_pairs(store: Store, staged: Study, stage: StageSpec) -> set[tuple[str, str, str]]:
     where = stage.rows.where or "true"
     rows = query(store, _PAIRS, study=staged.name, stage=stage.rows.stage or "", where=where)
     return {(row["rubric_id"], row["lo"], row["hi"]) for row in rows}
 
 
-def source_rows(store: Store, staged: StagedStudy, stage: StageSpec) -> Sequence[SourceRow]:
+def source_rows(store: Store, staged: Study, stage: StageSpec) -> Sequence[SourceRow]:
     """Return the rows that a waiting stage asks about, from what the lake holds now."""
     if stage.rows.sql is not None:
         return SpilledRows(store.path / TMP, from_table(query(store, stage.rows.sql), stage))
@@ -163,7 +171,7 @@ def source_rows(store: Store, staged: StagedStudy, stage: StageSpec) -> Sequence
     where = stage.rows.where or "true"
     if source.task == CONVERSATION:
         said = _said(store, staged.name, source.name, where)
-        rows = stage_talk.rows(source, said.questions, said.answers)
+        rows = talk_rows(source, said.questions, said.answers)
         chosen = (row for talk, row in rows if (talk, row.turn_no) in said.chosen)
         return [dataclasses.replace(row, tier=said.tiers[row.unit_id]) for row in chosen]
     if source.task == INPUTS:
@@ -234,12 +242,9 @@ def from_table(rows: Iterable[Mapping[str, Any]], stage: StageSpec) -> Iterator[
                 f"stage {stage.name}: row {number} has no {columns['id']!r} or no {columns['text']!r}",
                 hint=f"its columns are {', '.join(map(repr, list(row)[:20]))}",
             )
-        named = {name: row.get(columns[name]) for name in ("unit", "rubric", "candidate") if name in columns}
-        tier = tier_of(stage, str(item_id), row.get(columns["tier"])) if "tier" in columns else None
+        told = {name: row.get(column) for name, column in columns.items()}
         more = {key: value for key, value in row.items() if key not in columns.values() and value is not None}
-        known = {name: None if value is None else str(value) for name, value in named.items()}
-        unit_id = known.get("unit") or ("" if stage.task == "pairwise" else str(item_id))
-        yield SourceRow(str(item_id), text, unit_id, known.get("rubric"), known.get("candidate"), more=more, tier=tier)
+        yield placed_row(stage, str(item_id), text, told, more)
 
 
 ITEMS: Final = """
@@ -270,7 +275,7 @@ def has_rows(store: Store, study: str, stage: str) -> bool:
 
 def adaptive_asks(
     store: Store,
-    staged: StagedStudy,
+    staged: Study,
     stage: StageSpec,
     rows: Sequence[SourceRow],
     until: int | None,

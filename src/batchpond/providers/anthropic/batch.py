@@ -60,6 +60,13 @@ class AnthropicClient(BatchClient):
         """
         return f"{self.path_of(file_id)}/results"
 
+    def drop_upload(self, file_id: str) -> bool:
+        """Delete a batch with its results, whose id is the batch's: nothing else of it is kept there.
+
+        https://platform.claude.com/docs/en/api/deleting-message-batches
+        """
+        return self._http.request_json("DELETE", self.path_of(file_id), allow=self.missing).is_success
+
     @classmethod
     def state_of(cls, status: str, found: Mapping[str, Any]) -> BatchState:
         """Return the state; only the counts tell a batch that ended in full from one that was stopped."""

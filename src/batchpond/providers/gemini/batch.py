@@ -112,6 +112,9 @@ class GoogleClient(BatchClient):
         return self.get(batch_id) if answer.is_success else None
 
 
+_RESULTS: Final = "files/batch-"
+
+
 class GeminiClient(GoogleClient):
     """The client of the Gemini API's batch mode, bound to one key and base URL."""
 
@@ -144,6 +147,16 @@ class GeminiClient(GoogleClient):
         params = {self.size_name: DESCRIPTOR.list_page_size}
         rows, after = page_by_token(self._http, self.files_path, params, cursor, "files")
         return [row for row in rows if fields.mapping(row).get("state") != "FAILED"], after
+
+    def drop_upload(self, file_id: str) -> bool:
+        """Delete an uploaded payload; False where there was none, which Google answers with 403, too.
+
+        A batch's results have a name that is too long to delete them by (400 "more than 40 characters", seen live);
+        they go with the batch.
+        """
+        batch_id = file_id.removeprefix(_RESULTS)
+        path = self.file_path(file_id) if batch_id == file_id else self.path_of(batch_id)
+        return self._http.request_json("DELETE", path, allow=self.missing).is_success
 
     def order(self, spec: CreateSpec) -> Order:
         """Return a batch of an uploaded file."""

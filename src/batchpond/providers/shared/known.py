@@ -10,13 +10,11 @@ import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from importlib import resources
 from typing import Any, Final, Generic, TypeVar
-
-import msgspec
 
 from batchpond.model import ErrorClass
 from batchpond.providers.base import Descriptor
@@ -61,9 +59,14 @@ class Known:
 
 def descriptor(provider: str, **more: Any) -> Descriptor:
     """Return a provider's descriptor: its names, limits, caveats and notes by its file, and what its code says."""
-    data = _data(provider)
-    said = {"name": provider, **data["limits"], "caveats": data["caveats"], "notes": data["notes"]}
-    return replace(msgspec.convert(said | {"endpoints": more["endpoints"]}, Descriptor), **more)
+    limits, caveats, notes = (_with_tuples(_data(provider)[name]) for name in ("limits", "caveats", "notes"))
+    return Descriptor(name=provider, **limits, caveats=caveats, notes=notes, **more)
+
+
+def _with_tuples(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_with_tuples, value))
+    return {name: _with_tuples(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
 def table(provider: str, name: str) -> dict[str, Any]:
@@ -117,13 +120,26 @@ class Families(Generic[F]):
 
     def __init__(self, provider: str, kind: type[F]) -> None:
         about = table(provider, "models")
+        self._provider, self._kind = provider, kind
         self._before: str = about["before"]
         self._after = re.compile(about["after"], re.DOTALL)
         self._caveat: str = about["unknown"]
-        other = {"prefix": "", "source": "not in the table", "is_known": False}
-        self._unknown = msgspec.convert(other | about["other"], kind)
-        self.rows = tuple(msgspec.convert(row, kind) for row in _data(provider)["families"])
         self.of = lru_cache(maxsize=1024)(self._of)
+
+    @cached_property
+    def rows(self) -> tuple[F, ...]:
+        """The families, read when one is asked for: a pass that only looks at batches asks for none."""
+        return self._read(_data(self._provider)["families"])
+
+    @cached_property
+    def _unknown(self) -> F:
+        other = {"prefix": "", "source": "not in the table", "is_known": False}
+        return self._read([other | table(self._provider, "models")["other"]])[0]
+
+    def _read(self, rows: list[dict[str, Any]]) -> tuple[F, ...]:
+        import msgspec  # noqa: PLC0415 - a pass that only looks at batches asks for no family
+
+        return tuple(msgspec.convert(row, self._kind) for row in rows)
 
     def _of(self, model: str) -> F:
         """Return the family of a model; one that no row names gets a family that takes what is written.

@@ -42,10 +42,9 @@ def build(lake_path: Path, study: str | None = None) -> Report:
 
 
 def _section(name: str, source: Source) -> Section | None:
-    module = f"{sections.__name__}.{name}"
-    if find_spec(module) is None:
+    if find_spec(f"{sections.__name__}.{name}") is None:
         return chapter(name)(source)
-    made: Section | None = import_module(module).section(source)
+    made: Section | None = import_module(f"{sections.__name__}.{name}").section(source)
     return made
 
 
