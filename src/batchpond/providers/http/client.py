@@ -37,7 +37,7 @@ from batchpond.providers.http.errors import (
     Shape,
     answer_of,
     error_class_of,
-    reason_for_status,
+    is_passing,
     redirect_host,
     repeat,
 )
@@ -424,14 +424,13 @@ class HttpClient:
                 result = call()
             if not isinstance(result, Answer) or result.status_code in allow:
                 return result
-            reason = reason_for_status(result.status_code)
-            if reason is None or error_class_of(result) is ErrorClass.BILLING:
+            if not is_passing(result.status_code) or error_class_of(result) is ErrorClass.BILLING:
                 return result
             wait_s = result.retry_after_s(self._clock.now())
-            return Again(reason, result.excerpt(), wait_s, result.status_code)
+            return Again(RetryReason.STATUS, result.excerpt(), wait_s, result.status_code)
 
         def on_wait(last: Again, seconds: float) -> None:
-            _log.info("%s at %s: %s; again in %.1f s", name, self.host, last.reason, seconds)
+            _log.info("%s at %s: %s; again in %.1f s", name, self.host, last.text, seconds)
 
         return repeat(attempt, self._retries, self._clock, name, on_wait)
 

@@ -47,25 +47,13 @@ class RetryReason(StrEnum):
     CONNECTION_LOST = "connection lost"
     TIMEOUT = "timed out"
     SHORT_BODY = "body ended early"
-    HTTP_408 = "HTTP 408"
-    HTTP_425 = "HTTP 425"
-    RATE_LIMIT = "HTTP 429"
-    SERVER = "HTTP 5xx"
-    OVERLOADED = "HTTP 529"
+    STATUS = "not now"
     NO_TURN = "no connection was free"
 
 
-_REASONS: Final = {
-    408: RetryReason.HTTP_408,
-    425: RetryReason.HTTP_425,
-    429: RetryReason.RATE_LIMIT,
-    529: RetryReason.OVERLOADED,
-}
-
-
-def reason_for_status(status_code: int) -> RetryReason | None:
-    """Return the reason to repeat a call that was answered with this status, else None."""
-    return _REASONS.get(status_code) or (RetryReason.SERVER if 500 <= status_code <= 599 else None)
+def is_passing(status_code: int) -> bool:
+    """Return whether a call that was answered with this status may be made again."""
+    return status_code in (408, 425, 429) or 500 <= status_code <= 599
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime, asked: str | None = None) -> float | None:
@@ -134,7 +122,8 @@ class Again:
     @property
     def text(self) -> str:
         """Why, for messages."""
-        return f"{self.reason}: {redact(self.detail)}"
+        why = f"HTTP {self.status_code}" if self.reason is RetryReason.STATUS else self.reason
+        return f"{why}: {redact(self.detail)}"
 
 
 def repeat(

@@ -41,6 +41,7 @@ DESCRIPTOR: Final = DIALECT.DESCRIPTOR
 _JOB: Final = re.compile(r"projects/[^/]+/locations/[^/]+/batchPredictionJobs/([^/]+)")
 _TOKEN: Final = re.compile(r"[a-z0-9-]{1,63}")
 LABEL: Final = "batchpond"
+_COUNTS: Final = ("successfulCount", "failedCount", "incompleteCount")  # zeros are left out, "-1" is unknown
 _LABEL_CHARS: Final = 63
 _NOT_OF_LABELS: Final = re.compile(r"[^a-z0-9_-]")
 _RUNS_AT_MOST: Final = timedelta(hours=24)
@@ -145,7 +146,9 @@ class VertexClient(GoogleClient):
         `n_total` is known only of a job that succeeded: before that its counts need not be all.
         """
         started_at = fields.moment(found.get("startTime"))
-        n_completed, n_failed, n_left = _counts(found.get("completionStats"))
+        stats = found.get("completionStats")
+        counts = (fields.count(stats.get(name, 0)) if isinstance(stats, dict) else None for name in _COUNTS)
+        n_completed, n_failed, n_left = counts
         is_counted = word_of(batch.provider_status) == "SUCCEEDED" and None not in (n_completed, n_failed, n_left)
         uris = fields.sequence(fields.inside(found, "inputConfig.gcsSource.uris"), 2)
         return replace(
@@ -256,15 +259,6 @@ class VertexClient(GoogleClient):
 
 
 BATCH: Final = VertexClient
-
-
-def _counts(stats: object) -> tuple[int | None, int | None, int | None]:
-    """Return the counts of `completionStats`: zeros are left out there, "-1" is unknown, absent as a whole too."""
-    if not isinstance(stats, dict):
-        return None, None, None
-    names = ("successfulCount", "failedCount", "incompleteCount")
-    completed, failed, left = (fields.count(stats.get(name, 0)) for name in names)
-    return completed, failed, left
 
 
 def _folder(job: dict[str, Any]) -> str | None:
