@@ -142,21 +142,22 @@ class GeminiClient(GoogleClient):
             found = self.file(known[0].file_id)
         return self._ready(found, filename)
 
+    def drop_upload(self, file_id: str) -> bool:
+        """Delete a file; False where there was none, which Google answers with 403, too.
+
+        A batch's results have a name that is too long to delete them by (400 "more than 40 characters", seen live);
+        they go with the batch.
+        """
+        if not file_id.startswith(_RESULTS):
+            return super().drop_upload(file_id)
+        path = self.path_of(f"{self.id_prefix}{file_id.removeprefix(_RESULTS)}")
+        return self._http.request_json("DELETE", path, allow=self.missing).is_success
+
     def files_page(self, cursor: str | None) -> Page:
         """Return one page of the project's files, but for those that Google could not take in."""
         params = {self.size_name: DESCRIPTOR.list_page_size}
         rows, after = page_by_token(self._http, self.files_path, params, cursor, "files")
         return [row for row in rows if fields.mapping(row).get("state") != "FAILED"], after
-
-    def drop_upload(self, file_id: str) -> bool:
-        """Delete an uploaded payload; False where there was none, which Google answers with 403, too.
-
-        A batch's results have a name that is too long to delete them by (400 "more than 40 characters", seen live);
-        they go with the batch.
-        """
-        batch_id = file_id.removeprefix(_RESULTS)
-        path = self.file_path(file_id) if batch_id == file_id else self.path_of(batch_id)
-        return self._http.request_json("DELETE", path, allow=self.missing).is_success
 
     def order(self, spec: CreateSpec) -> Order:
         """Return a batch of an uploaded file."""

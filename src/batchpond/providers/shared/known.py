@@ -59,14 +59,13 @@ class Known:
 
 def descriptor(provider: str, **more: Any) -> Descriptor:
     """Return a provider's descriptor: its names, limits, caveats and notes by its file, and what its code says."""
-    limits, caveats, notes = (_with_tuples(_data(provider)[name]) for name in ("limits", "caveats", "notes"))
-    return Descriptor(name=provider, **limits, caveats=caveats, notes=notes, **more)
+    data = _data(provider)
+    said = {"name": provider, **data["limits"], "caveats": data["caveats"], "notes": data["notes"]}
+    return Descriptor(**{name: _frozen(value) for name, value in said.items()} | more)
 
 
-def _with_tuples(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(map(_with_tuples, value))
-    return {name: _with_tuples(one) for name, one in value.items()} if isinstance(value, dict) else value
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def table(provider: str, name: str) -> dict[str, Any]:
