@@ -54,6 +54,15 @@ PAGES_MAX: Final = 1_000
 _CLOCK_SKEW: Final = timedelta(hours=1)
 
 
+def _read(value: object, members: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the first of each field's paths has, with `|` between them; None where none of them has it."""
+    read: dict[str, Any] = {}
+    for name, paths in members.items():
+        said = (_READERS[name](fields.inside(value, path)) for path in paths.split("|"))
+        read[name] = next((one for one in said if one is not None), None)
+    return read
+
+
 Page = tuple[list[Any], str | None]
 """The rows of one page, and the cursor of the next one, None on the last."""
 
@@ -72,9 +81,9 @@ class BatchClient(ProviderClient, BatchProvider):
 
     Ids may begin with `id_prefix`, those of files with `file_prefix`, which is no part of their paths.
     `size_name` and `cursor_name` are what a listing is asked by; that of files may end early where it
-    `lists_newest_first`. `ack` tells the provider's own answers from a proxy's;
-    `members` says by what path a batch object has which field of a RemoteBatch, `file_members` the same of a file
-    object, `states` what a batch's status means, `texts` what refusals mean whose codes do not tell.
+    `lists_newest_first`. `ack` tells the provider's own answers from a proxy's; `members` says by what path, or paths,
+    a batch object has which field of a RemoteBatch, `file_members` the same of a file object, `states` what a batch's
+    status means, `texts` what refusals mean whose codes do not tell.
     `missing` are the statuses of a batch that may not exist, `too_late` those of a cancel that changes nothing.
     """
 
@@ -157,14 +166,14 @@ class BatchClient(ProviderClient, BatchProvider):
     @classmethod
     def file_of(cls, value: object) -> RemoteFile | None:
         """Return a file object made uniform, None when it has no id."""
-        read = {name: _READERS[name](fields.inside(value, path)) for name, path in cls.file_members.items()}
+        read = _read(value, cls.file_members)
         return None if read["file_id"] is None else RemoteFile(**read | {"filename": read["filename"] or ""})
 
     @classmethod
     def read_batch(cls, value: object) -> RemoteBatch | None:
         """Return a batch object made uniform, None when it has no id."""
         found = fields.mapping(value)
-        read = {name: _READERS[name](fields.inside(found, path)) for name, path in cls.members.items()}
+        read = _read(found, cls.members)
         if read["batch_id"] is None:
             return None
         status = read["provider_status"] = read["provider_status"] or ""

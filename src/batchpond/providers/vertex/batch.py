@@ -139,9 +139,10 @@ class VertexClient(GoogleClient):
 
     @classmethod
     def more_of(cls, found: dict[str, Any], batch: RemoteBatch) -> RemoteBatch:
-        """Return a job with its counts, its folder, its token and its errors.
+        """Return a job with its counts, its folder and its token.
 
-        `output_file_id` is where the rows of a job that ended are: a folder of Cloud Storage, with a slash at its end.
+        `output_file_id` is where the rows of a job that ended are: its own folder of Cloud Storage or, where it names
+        none, that of all jobs with its output prefix; with a slash at its end.
         `expires_at` is the documented end of the queue or, once it runs, of the run: jobs have no such time.
         `n_total` is known only of a job that succeeded: before that its counts need not be all.
         """
@@ -151,17 +152,16 @@ class VertexClient(GoogleClient):
         n_completed, n_failed, n_left = counts
         is_counted = word_of(batch.provider_status) == "SUCCEEDED" and None not in (n_completed, n_failed, n_left)
         uris = fields.sequence(fields.inside(found, "inputConfig.gcsSource.uris"), 2)
+        folder = batch.output_file_id if batch.state.is_terminal else None
         return replace(
-            batch,
+            super().more_of(found, batch),
             expires_at=later(started_at or batch.created_at, _RUNS_AT_MOST if started_at else _ENDS_AT_MOST),
-            ended_at=batch.ended_at if batch.state.is_terminal else None,
             n_total=(n_completed or 0) + (n_failed or 0) + (n_left or 0) if is_counted else None,
             n_completed=n_completed,
             n_failed=n_failed,
             input_file_id=fields.identifier(uris[0]) if len(uris) == 1 else None,
-            output_file_id=_folder(found) if batch.state.is_terminal else None,
+            output_file_id=None if folder is None else folder.rstrip("/") + "/",
             token=own_token(fields.inside(found, f"labels.{LABEL}"), found.get("displayName")),
-            errors=cls.errors_of(found.get("error"), batch.batch_id),
         )
 
     def find_batches(self, token: str) -> tuple[RemoteBatch, ...]:
@@ -259,10 +259,3 @@ class VertexClient(GoogleClient):
 
 
 BATCH: Final = VertexClient
-
-
-def _folder(job: dict[str, Any]) -> str | None:
-    """Return the job's own folder or, where it names none, that of all jobs with its output prefix."""
-    paths = ("outputInfo.gcsOutputDirectory", "outputConfig.gcsDestination.outputUriPrefix")
-    folder = next(filter(None, (fields.identifier(fields.inside(job, path)) for path in paths)), None)
-    return None if folder is None else folder.rstrip("/") + "/"
