@@ -36,14 +36,10 @@ from batchpond.providers.vertex.auth import Place, Token, advice_for_job, find
 from batchpond.providers.vertex.dialect import DIALECT, check_payload, model_path
 from batchpond.providers.vertex.storage import Storage
 
-DESCRIPTOR: Final = DIALECT.DESCRIPTOR
-
 _JOB: Final = re.compile(r"projects/[^/]+/locations/[^/]+/batchPredictionJobs/([^/]+)")
 _TOKEN: Final = re.compile(r"[a-z0-9-]{1,63}")
 LABEL: Final = "batchpond"
 _COUNTS: Final = ("successfulCount", "failedCount", "incompleteCount")  # zeros are left out, "-1" is unknown
-_LABEL_CHARS: Final = 63
-_NOT_OF_LABELS: Final = re.compile(r"[^a-z0-9_-]")
 _RUNS_AT_MOST: Final = timedelta(hours=24)
 _ENDS_AT_MOST: Final = timedelta(hours=72) + _RUNS_AT_MOST  # with the time in the queue
 _FILTERED_PAGES_MAX: Final = 10
@@ -54,7 +50,7 @@ _UNNAMED_MODEL: Final = re.compile(r"(?i)\bPublisher ?Model\b|\bmodel\b.*\bnot (
 class VertexClient(GoogleClient):
     """The client of Vertex AI's batch prediction, bound to one project, location and bucket."""
 
-    descriptor = DESCRIPTOR
+    descriptor = DIALECT.DESCRIPTOR
     rows = "batchPredictionJobs"
     members = known.table("vertex", "batch")
     advice_for = staticmethod(advice_for_job)
@@ -72,7 +68,7 @@ class VertexClient(GoogleClient):
 
         Raises AccessError when there are none, UsageError when project, location or bucket is not set.
         """
-        place, auth = find(DESCRIPTOR, environ, clock, base_url)
+        place, auth = find(DIALECT.DESCRIPTOR, environ, clock, base_url)
         http, storage = (
             HttpClient(url, auth, clock, transport, key_name=auth.key_name)
             for url in (place.base_url, place.storage_url)
@@ -104,24 +100,19 @@ class VertexClient(GoogleClient):
         return self._storage.drop(file_id)
 
     def create(self, spec: CreateSpec) -> CreateAnswer:
-        """Send exactly one POST and classify its answer; raises nothing for network faults.
-
-        Without a token nothing is sent, which is a definite no. Raises ProviderError, with nothing sent, when there
-        is no input object.
-        """
+        """Send exactly one POST and classify its answer; without a token nothing is sent, which is a definite no."""
         try:
             self._auth.headers()
-        except AccessError as error:
-            return Rejected(ErrorClass.ACCESS, "no_token", error.message, 401)
-        except ProviderError as error:
-            return Rejected(ErrorClass.TRANSIENT, "no_token", error.message, 401)
+        except (AccessError, ProviderError) as error:
+            error_class = ErrorClass.ACCESS if isinstance(error, AccessError) else ErrorClass.TRANSIENT
+            return Rejected(error_class, "no_token", error.message, 401)
         return super().create(spec)
 
     def order(self, spec: CreateSpec) -> Order:
         """Return a job: its output goes into a folder named after its input, which is the attempt's own."""
         input_uri = spec.input_file_id or ""
         named = {
-            f"{LABEL}_{name}": _NOT_OF_LABELS.sub("_", value.lower())[:_LABEL_CHARS]
+            f"{LABEL}_{name}": re.sub(r"[^a-z0-9_-]", "_", value.lower())[:63]
             for name, value in spec.metadata
             if name in ("study", "shard") and value
         }
@@ -231,9 +222,9 @@ class VertexClient(GoogleClient):
 
     def check(self) -> str:
         """List one job and the bucket, which is free, and return the scope that the token belongs to."""
-        self.page(None, {self.size_name: 1})
+        scope = super().check()
         self._storage.stat(self._input_uri("check"))
-        return self.scope_of({}, ())
+        return scope
 
     def _input_uri(self, filename: str) -> str:
         return f"gs://{self._place.bucket}/{self._place.folder}/{filename}"
