@@ -15,25 +15,18 @@ from batchpond.lake.store import TMP, Store
 from batchpond.plan import meant
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, placed_row, row_of_file, rubric_row
 from batchpond.plan.blocks import Grid
-from batchpond.plan.cells import Dropped, ModelConfig, Modules, check_number, make_model_configs, version
+from batchpond.plan.cells import Dropped, ModelConfig, Modules, make_model_configs, version
 from batchpond.plan.forecast import Known
 from batchpond.plan.items import Item, Pairs, SqlRows, choose_pairs, each, read_any, read_pairs
 from batchpond.plan.prompts import prompt_of, size_bytes
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds.inputs import KINDS, OF_TALK, talk_asks
 from batchpond.plan.rounds.source import check
-from batchpond.study.spec import (
-    CONVERSATION,
-    INPUTS,
-    OWN_OUTPUT_TASKS,
-    PAIR_TASKS,
-    ItemsFrom,
-    StageSpec,
-    Study,
-)
+from batchpond.study.spec import CONVERSATION, INPUTS, OWN_OUTPUT_TASKS, PAIR_TASKS, ItemsFrom, StageSpec, Study
 from batchpond.tasks import inputs
 from batchpond.views.refresh import refresh
 
+CELLS_MAX: Final = 10_000
 _SAMPLE_ASKS: Final = 200
 
 
@@ -96,7 +89,8 @@ def read(store: Store, study: Study, modules: Modules, run_sql: SqlRows, *, is_b
     """
     dropped: list[Dropped] = []
     stages = [_draft(store, study, stage, modules, run_sql, dropped) for stage in study.stages]
-    check_number(study.source, sum(draft.n_cells for draft in stages))
+    if (n_cells := sum(draft.n_cells for draft in stages)) > CELLS_MAX:
+        raise StudyError(f"{study.source}: makes {n_cells:,} cells; one study holds at most {CELLS_MAX:,}")
     if not is_bought:
         for draft in stages:
             meant.check(draft.configs, study.unsupported, study.place_of(draft.stage))

@@ -38,12 +38,7 @@ from batchpond.plan.report import (
     model_reports,
     notes,
 )
-from batchpond.plan.rounds.rounds import (
-    FIRST_ROUND,
-    open_rounds,
-    publish_round,
-    round_event,
-)
+from batchpond.plan.rounds.rounds import FIRST_ROUND, open_rounds, publish_round, round_event
 from batchpond.providers import registry
 from batchpond.study.prices import Prices, total
 from batchpond.study.spec import Study
