@@ -121,7 +121,7 @@ def not_in_part(staged: Study) -> StageSpec | None:
 
 @dataclass
 class Look:
-    """One look at all stages of a version.
+    """One look at all stages of a version, which goes on from what its latest `round` event knows.
 
     `looked` says for which answers each stage was asked further, and why cells of adaptive stages stopped.
     """
@@ -129,16 +129,14 @@ class Look:
     store: Store
     staged: Study
     last: Rounds
-    looked: dict[str, str]
-    record: Callable[[Event], object]
+    record: Callable[[Event], object] = lambda _: None
+    looked: dict[str, str] = field(init=False)
     standings: dict[str, Standing] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
     _done: dict[str, bool] = field(default_factory=dict)
 
-    @classmethod
-    def at(cls, store: Store, staged: Study, last: Rounds, record: Callable[[Event], object] = lambda _: None) -> Look:
-        """Return a look that goes on from what the version's latest `round` event knows."""
-        return cls(store, staged, last, dict(orjson.loads(last.looked)), record)
+    def __post_init__(self) -> None:
+        self.looked = dict(orjson.loads(self.last.looked))
 
     def stand(self, standings: dict[str, Standing]) -> None:
         """Take where the stages stand, and for which answers they were looked at, by now."""
@@ -238,7 +236,7 @@ def open_rounds(
     `last` is the version's latest `round` event; with a `sample` nothing is waited for but that. A stage that fails
     inside `isolated` is tried again next time.
     """
-    look = Look.at(store, staged, last, record)
+    look = Look(store, staged, last, record)
     before = dict(look.looked)
     opened: list[tuple[str, int]] = []
     is_any = True
