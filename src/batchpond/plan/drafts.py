@@ -109,16 +109,15 @@ def _draft(
     if stage.waits:
         return draft
     draft = dataclasses.replace(draft, rows=_rows(store, study, stage, run_sql))
-    is_grid = study.is_pairs_alone and stage.pairs.adaptive is None
-    return _grid_draft(draft) if is_grid else _asks_draft(study, draft)
+    draft = dataclasses.replace(draft, pairs=_pairs(draft))
+    if draft.pairs is not None and study.is_pairs_alone and stage.pairs.adaptive is None:
+        return _grid_draft(draft, draft.pairs)
+    return _asks_draft(study, draft)
 
 
-def _grid_draft(draft: StageDraft) -> StageDraft:
-    rows, stage = draft.rows or (), draft.stage
-    chosen = choose_pairs([row.item_id for row in rows], stage.pairs, draft.seed)
-    grid = Grid(stage, rows, chosen)
-    n_asks = (len(chosen) + int(chosen.has_reverse.sum())) * max(1, len(stage.rubrics))
-    return dataclasses.replace(draft, n_asks=n_asks, pairs=chosen, grid=grid)
+def _grid_draft(draft: StageDraft, pairs: Pairs) -> StageDraft:
+    n_asks = (len(pairs) + int(pairs.has_reverse.sum())) * max(1, len(draft.stage.rubrics))
+    return dataclasses.replace(draft, n_asks=n_asks, grid=Grid(draft.stage, draft.rows or (), pairs))
 
 
 def _asks_draft(study: Study, draft: StageDraft) -> StageDraft:
@@ -129,14 +128,15 @@ def _asks_draft(study: Study, draft: StageDraft) -> StageDraft:
     if not n_asks:
         raise StudyError(f"{study.source}: stage {stage.name} has nothing to ask about")
     adaptive.check_size(stage.name, stage.pairs, len(rows), draft.n_cells)
-    return dataclasses.replace(draft, n_asks=n_asks, pairs=_pairs(draft))
+    return dataclasses.replace(draft, n_asks=n_asks)
 
 
 def _pairs(draft: StageDraft) -> Pairs | None:
     """Return the pairs of items that a stage compares in its first round, None for another task."""
-    stage, names = draft.stage, [row.item_id for row in draft.rows or ()]
+    stage = draft.stage
     if stage.task != "pairwise":
         return None
+    names = [row.item_id for row in draft.rows or ()]
     if stage.pairs.adaptive is None:
         return choose_pairs(names, stage.pairs, draft.seed)
     return adaptive.pairs_of(len(names), adaptive.first_round(names, stage.pairs, draft.seed, stage.name))
