@@ -122,9 +122,9 @@ class Lake:
         Its time and memory are DuckDB's to keep, inside this process: an expression such as `repeat('a', 2000000000)`
         heeds neither, and only `batchpond query`, which is a process of its own, ends it whatever it is.
         """
-        from batchpond import views
+        from batchpond.views import sandbox
 
-        return _frame(views.run_query(self._store().path, query))
+        return _frame(sandbox.run_query(self._store().path, query))
 
     def scan(self, table: str) -> pl.LazyFrame:
         """Return a table's published files as a lazy frame; a snapshot of the list of files."""

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import duckdb
 
-from batchpond import views
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError, LakeWarning
 from batchpond.lake import manifest
 from batchpond.lake.attempts import fold
@@ -26,6 +25,7 @@ from batchpond.lake.store import LENS, SECRET, SPOOL, TMP, Store, read_through
 from batchpond.lake.tables import quoted
 from batchpond.run import account
 from batchpond.run.live import spool
+from batchpond.views import database, refresh
 
 FREE_BYTES_MIN = 1 << 30
 FINDINGS_MAX = 50
@@ -94,7 +94,7 @@ def _files(store: Store, *, is_deep: bool) -> Iterator[Finding]:
         for path in store.files(name):
             n_files += 1
             known = os.fspath(path.relative_to(store.path))
-            problem = views.check_file(name, path)
+            problem = refresh.check_file(name, path)
             if problem is None and is_deep:
                 n_more, problem = _content(path)
                 n_rows += n_more
@@ -124,9 +124,9 @@ def _lens(store: Store) -> Iterator[Finding]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LakeWarning)  # `files` names what the views leave out
-            connection = views.connect(store.path)
+            connection = database.connect(store.path)
         with connection:
-            names = {view.name for view in views.views()}
+            names = {view.name for view in database.views()}
             shown = {name for (name,) in connection.execute(_SHOWN).fetchall()}
             # All other views are today's, and were bound to these when they were made.
             for name in TABLES:
@@ -136,7 +136,7 @@ def _lens(store: Store) -> Iterator[Finding]:
         return
     if names - shown:
         yield _damage("views", f"{LENS} lacks {', '.join(sorted(names - shown))}", REBUILD)
-    elif views.is_current(store.path, store.all_files()):
+    elif database.is_current(store.path, store.all_files()):
         yield _ok("views", f"all {len(names)} views answer")
     else:
         yield _warning("views", f"{LENS} does not show what is published", REBUILD)
@@ -146,7 +146,7 @@ def rebuild_lens(store: Store) -> None:
     """Write the views anew; raises BusyError while another process writes to the lake."""
     with store.lock("doctor"):
         (store.path / LENS).unlink(missing_ok=True)
-        views.build(store.path, store.all_files())
+        database.build(store.path, store.all_files())
 
 
 def _rights(store: Store) -> Iterator[Finding]:

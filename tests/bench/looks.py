@@ -20,8 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from batchpond import views
 from batchpond.lake.tables import quoted
+from batchpond.views import database
 
 VIEW_MAX_S = 0.15
 MEDIAN_MAX_S = 0.03
@@ -43,9 +43,9 @@ COMMANDS: dict[str, tuple[tuple[str, ...], float]] = {
 def planned_s(lake_path: Path, how: str, rounds: int) -> dict[str, float]:
     """Return the CPU seconds that planning each table and view takes, by EXPLAIN or by PREPARE."""
     found = {}
-    with views.connect(lake_path) as connection:
+    with database.connect(lake_path) as connection:
         connection.execute("SET threads = 1")
-        for view in views.views():
+        for view in database.views():
             taken = []
             for _ in range(rounds):
                 before = time.process_time()

@@ -19,14 +19,14 @@ from pathlib import Path
 
 import duckdb
 
-from batchpond import views
+from batchpond.views import database
 
 FLOOR = "SELECT count(verdict) FROM pair_judgments"
 QUERIES = {
     "count(verdict)": FLOOR,
     "pair_status": "SELECT status, count(*), sum(n_pending) FROM pair_status GROUP BY status",
 }
-QUERIES |= {view.name: f"FROM {view.name}" for view in views.views() if view.stage == "2_metrics"}
+QUERIES |= {view.name: f"FROM {view.name}" for view in database.views() if view.stage == "2_metrics"}
 
 ROWS = """
 SELECT
@@ -61,7 +61,7 @@ def make(path: Path, n_rows: int) -> None:
 
 def measure(path: Path, name: str) -> None:
     """Run one query twice and print the second run's seconds, CPU seconds and the peak memory in MB."""
-    with views.empty() as connection:
+    with database.empty() as connection:
         connection.execute("SET enable_progress_bar = false")
         given = {column[0] for column in connection.execute(f"DESCRIBE FROM read_parquet('{path}')").fetchall()}
         columns = ", ".join(

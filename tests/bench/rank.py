@@ -26,7 +26,6 @@ from statistics import median
 import numpy as np
 import pyarrow as pa
 
-from batchpond import views
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import Store
 from batchpond.model import CELL_COLUMNS
@@ -34,6 +33,7 @@ from batchpond.results.rank import counts as rank_counts
 from batchpond.results.rank import verb as rank
 from batchpond.stats import bradley_terry
 from batchpond.stats.bradley_terry import Model, Penalty
+from batchpond.views import database
 
 FILE_ROWS = 50_000
 VARIABLE = "OPENBLAS_NUM_THREADS"
@@ -67,7 +67,7 @@ def make(path: Path, n_items: int, n_comparisons: int) -> Store:
         columns |= {"item_first": pa.array(names[first[at]]), "item_second": pa.array(names[second[at]])}
         columns |= {"verdict": pa.array(np.where(is_first[at], "first", "second"))}
         store.publish(IMPORTED_JUDGMENTS, f"f{start:09}", pa.table(columns, schema=IMPORTED_JUDGMENTS.schema))
-    views.build(store.path, store.all_files())
+    database.build(store.path, store.all_files())
     return store
 
 
@@ -118,7 +118,7 @@ def steps(path: Path, n_items: int) -> dict[str, Callable[[], object]]:
     matrix = np.eye(n_items) + 1.0
 
     def aggregate() -> None:
-        with views.connect(path) as connection:
+        with database.connect(path) as connection:
             connection.sql(AGGREGATION).to_arrow_table()
 
     return {

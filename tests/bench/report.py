@@ -22,10 +22,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from batchpond import views
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import Store
 from batchpond.results.report import build, page, source
+from batchpond.views import database
 
 FILE_ROWS = 50_000
 JUDGES = ("m1", "m2", "m3", "m4")
@@ -56,7 +56,7 @@ def make(path: Path, n_items: int, n_comparisons: int) -> None:
         columns |= {"input_tokens": pa.array([900] * size), "output_tokens": pa.array([40] * size)}
         columns |= {"verdict": pa.array(np.where(is_first[at], "first", "second"))}
         store.publish(IMPORTED_JUDGMENTS, f"f{start:09}", pa.table(columns, schema=schema))
-    views.build(store.path, store.all_files())
+    database.build(store.path, store.all_files())
 
 
 def run(step: str, path: Path, queries: Path) -> None:

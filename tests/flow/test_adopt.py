@@ -21,7 +21,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner, Result
 
-from batchpond import ids, views
+from batchpond import ids
 from batchpond.cli.adopt import COLUMNS as COLUMNS_SHOWN
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import AccessError, AttentionError, ExitCode, UsageError
@@ -33,6 +33,7 @@ from batchpond.run.account import AccountReport, Ownership, providers_with_keys,
 from batchpond.run.adopt import Adoption, MapOrder, adopt_mapped, adopt_own
 from batchpond.run.batch_map import COLUMNS
 from batchpond.run.resolve import resolve
+from batchpond.views import database
 from batchpond_sim.host.server import running
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_providers import SIMULATED, one_model_each, provider_of
@@ -220,10 +221,10 @@ def test_every_view_knows_the_adopted_answers(tmp_path: Path) -> None:
     adopt(rig, ask_elsewhere(elsewhere, rows), write_map(rig, rows, ["item_first", "item_second"]))
     given = sorted(row["custom_id"] for row in rows)
     state = "select custom_id, request_state, origin from results order by custom_id"
-    with views.connect(rig.lake) as connection:
+    with database.connect(rig.lake) as connection:
         assert connection.execute(state).fetchall() == [(name, "outstanding", "simulated") for name in given]
     finish(rig)
-    with views.connect(rig.lake) as connection:
+    with database.connect(rig.lake) as connection:
         assert connection.execute(state).fetchall() == [(name, "answered", "simulated") for name in given]
         audit = "select n_sent, n_succeeded, n_unmatched, is_balanced, is_provider_equal from audit"
         assert connection.execute(audit).fetchall() == [(N, N, 0, True, True)]
@@ -407,8 +408,8 @@ def test_requests_that_were_asked_need_force_and_the_first_answer_stays(
     adopt(rig, batch_id, path, is_forced=True)
     finish(rig, 2)
     assert [a.phase for a in rig.attempts()] == [Phase.VERIFIED] * 2
-    views.build(rig.lake, rig.store().all_files())
-    with views.connect(rig.lake) as connection:
+    database.build(rig.lake, rig.store().all_files())
+    with database.connect(rig.lake) as connection:
         shown = connection.execute("select count(*), count(distinct request_id), min(attempt_id) from results")
         assert shown.fetchall() == [(N, N, first.attempt_id)]
         both = "select n_extra from coverage"

@@ -13,8 +13,7 @@ from batchpond.model import Outcome
 from batchpond.study import file as study
 from batchpond.tasks.base import Judgment
 from batchpond.tasks.prompts import PromptsRule
-from batchpond.views import evaluate, why_not
-from batchpond.views.expressions import TEXT_MAX_CHARS
+from batchpond.views.expressions import TEXT_MAX_CHARS, evaluate, why_not
 from tests.rigs.stage_study import StageRig, models, stage
 from tests.rigs.task import answered
 

@@ -18,7 +18,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batchpond import views
 from batchpond.errors import ExitCode, StudyError, UsageError
 from batchpond.lake.attempts import Phase
 from batchpond.lake.records import NotFound, Resolution
@@ -32,6 +31,7 @@ from batchpond.run.resolve import cancel, resolve
 from batchpond.run.session import Providers
 from batchpond.study import settings as config
 from batchpond.study.file import load
+from batchpond.views import database
 from tests.rigs import files_worker
 from tests.rigs.files_study import FilesRig
 from tests.rigs.files_worker import Row
@@ -99,7 +99,7 @@ def test_a_study_goes_out_and_comes_back(tmp_path: Path, model: str) -> None:
     assert {(a.provider, a.mode, a.intent.origin, a.intent.host) for a in rig.attempts()} == {
         (rig.attempts()[0].provider, "files", Origin.FILES, "files:./files")
     }
-    with views.connect(rig.lake) as connection:
+    with database.connect(rig.lake) as connection:
         for sql, expected in SHOWN.items():
             assert connection.execute(sql).fetchall() == [expected]
     before = rig.tree()

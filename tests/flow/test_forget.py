@@ -17,7 +17,7 @@ from batchpond.lake import disk
 from batchpond.lake.erase import without_texts
 from batchpond.lake.schemas import TABLES
 from batchpond.run.forget import ForgetReport, Target, forget
-from batchpond.views import run_query
+from batchpond.views.sandbox import run_query
 from tests.rigs import live_study
 from tests.rigs.live_study import Asked, live_rig
 from tests.rigs.sim_providers import one_model_each

@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from batchpond import ids, views
+from batchpond import ids
 from batchpond.lake.events import EventLog
 from batchpond.lake.records import (
     Created,
@@ -36,6 +36,7 @@ from batchpond.lake.schemas import (
     Table,
 )
 from batchpond.lake.store import Store
+from batchpond.views import database, refresh
 from tests.rigs.clock import ManualClock
 from tests.rigs.events import fact
 
@@ -159,14 +160,14 @@ class LakeBuilder:
         base = {"study": "imported", "task": "pairwise", "unit_id": "", "repeat_no": 1} | defaults
         self.rows(IMPORTED_JUDGMENTS, [base | {"import_key": f"k{n}"} | row for n, row in enumerate(rows)])
 
-    def build(self) -> list[views.BadFile]:
+    def build(self) -> list[refresh.BadFile]:
         """Write the lens."""
-        return views.build(self.store.path, self.store.all_files())
+        return database.build(self.store.path, self.store.all_files())
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Write the lens and open it."""
         self.build()
-        return views.connect(self.store.path)
+        return database.connect(self.store.path)
 
     def query(self, sql: str) -> list[dict[str, Any]]:
         """Write the lens and return a query's rows."""

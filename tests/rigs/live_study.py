@@ -32,7 +32,7 @@ from batchpond.run.live.run import LiveSettings, load
 from batchpond.run.session import Note, Providers
 from batchpond.run.sync import SyncReport, sync_once
 from batchpond.study import file as study
-from batchpond.views import connect as connect_lens
+from batchpond.views.database import connect as connect_lens
 from batchpond_sim.host import server
 from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import Settings, body_id

@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from batchpond import views
+from batchpond.views import database
 
 TESTS = Path(__file__).parents[1]
 CELL = ("study", "template_id", "rubric_id", "provider", "request_model", "thinking")
@@ -29,7 +29,7 @@ _OPEN = ExitStack()
 @cache
 def _all_views() -> duckdb.DuckDBPyConnection:
     # Making every view takes half a second: once per test run is enough.
-    return _OPEN.enter_context(views.empty())
+    return _OPEN.enter_context(database.empty())
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from batchpond import views
 from batchpond.lake.attempts import Phase
 from batchpond.model import (
     BatchState,
@@ -26,7 +25,7 @@ from batchpond.model import (
     ShardKind,
 )  # fmt: skip
 from batchpond.plan.rounds.adaptive import Purpose
-from batchpond.views import refresh
+from batchpond.views import database, refresh
 from batchpond.views.refresh import Script
 
 FUNCTIONS: Final = "0_functions"
@@ -41,7 +40,7 @@ KEYS: Final = {
     "3_report": _VIEW_KEYS,
 }
 _STAGES: Final = {
-    views.TABLE_STAGE: "the tables, as they stand on disk",
+    database.TABLE_STAGE: "the tables, as they stand on disk",
     FUNCTIONS: "macros: intervals, exact tests, distributions",
     "1_core": "what was planned, sent, answered, read and paid",
     METRICS: "one question per file; the grain says what a row is",
@@ -165,7 +164,7 @@ def render() -> str:
         stage: list(group)
         for stage, group in groupby(sorted(refresh.scripts(), key=lambda s: (s.stage, s.name)), key=lambda s: s.stage)
     }
-    columns = views.columns()
+    columns = database.columns()
     parts = [_HEAD, *_overview(by_stage), *_graphs(by_stage), _words(by_stage)]
     parts.append(_ADD.format(keys=", ".join(f"`{key}`" for key in KEYS[METRICS])))
     for stage, group in by_stage.items():
@@ -192,11 +191,11 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _overview(by_stage: Mapping[str, Sequence[Script]]) -> list[str]:
     tables = [
-        (f"`{view.name}`", view.grain, view.question) for view in views.views() if view.stage == views.TABLE_STAGE
+        (f"`{view.name}`", view.grain, view.question) for view in database.views() if view.stage == database.TABLE_STAGE
     ]
     parts = [
         "## One line each\n",
-        _title("###", f"{views.TABLE_STAGE}/"),
+        _title("###", f"{database.TABLE_STAGE}/"),
         _table(("table", "grain", "question"), tables),
     ]
     for stage, group in by_stage.items():
@@ -209,9 +208,9 @@ def _overview(by_stage: Mapping[str, Sequence[Script]]) -> list[str]:
 
 def _graphs(by_stage: Mapping[str, Sequence[Script]]) -> list[str]:
     """Return a graph of each stage of views: what its views read, by what their SQL names."""
-    tables = {view.name for view in views.views() if view.stage == views.TABLE_STAGE}
+    tables = {view.name for view in database.views() if view.stage == database.TABLE_STAGE}
     stage_of = {name: stage for stage, group in by_stage.items() for script in group for name in script.views}
-    stage_of |= dict.fromkeys(tables, views.TABLE_STAGE)
+    stage_of |= dict.fromkeys(tables, database.TABLE_STAGE)
     parts = ["## What reads what\n", "An arrow goes from what is read to the view that reads it; `lake` is round.\n"]
     for stage, group in by_stage.items():
         reads = {script.name: sorted(script.needs & set(stage_of)) for script in group if script.views}

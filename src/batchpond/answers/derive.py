@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from batchpond import answers, views
+from batchpond import answers
 from batchpond.answers import live_lines
 from batchpond.errors import LakeError, StudyError
 from batchpond.lake.jsonl import RawFile, part_paths, shard_lines
@@ -56,8 +56,10 @@ def judge_of(spec: Mapping[str, Any]) -> Judge:
 
 
 def _by_sql(rule: PromptsRule) -> Judge:
+    from batchpond.views import expressions
+
     def judge(responses: Sequence[Response]) -> list[Judgment]:
-        values = views.evaluate(rule.expressions, [response.text or "" for response in responses])
+        values = expressions.evaluate(rule.expressions, [response.text or "" for response in responses])
         return [rule.read_values(response, found) for response, found in zip(responses, values, strict=True)]
 
     return judge
@@ -67,8 +69,10 @@ def check(rule: Rule, where: str) -> None:
     """Raise StudyError for SQL in a rule that could read no answer; `where` names the rule's settings."""
     if not isinstance(rule, PromptsRule):
         return
+    from batchpond.views import expressions
+
     for name, expression in rule.expressions.items():
-        problem = views.why_not(expression, is_number=name in _NUMBERS)
+        problem = expressions.why_not(expression, is_number=name in _NUMBERS)
         if problem is not None:
             raise StudyError(f"{where}.fields.{name} {problem}", hint=_HINT)
 

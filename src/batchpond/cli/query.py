@@ -38,14 +38,14 @@ def command(invocation: Invocation, sql: str, timeout_s: float, form: Format) ->
     SQL is a query, the bare name of a view, or - for standard input. Files, the network,
     extensions and settings are out of reach, and nothing can be written.
     """
-    from batchpond import views
+    from batchpond.views import database, sandbox
 
     store = invocation.store()
     if sql == "-":
         sql = _standard_input()
-    if views.is_view(sql):
+    if database.is_view(sql):
         sql = f'select * from "{sql}"'  # a name from our own list
-    opened = views.shown_query(store.path, sql, timeout_s=timeout_s, is_arrow=form is Format.PARQUET)
+    opened = sandbox.shown_query(store.path, sql, timeout_s=timeout_s, is_arrow=form is Format.PARQUET)
     with _bounded(invocation, timeout_s), opened as rows:
         prepared = output.prepared(rows, form, has_color=invocation.color_stdout())
     invocation.note_left_out(output.show(prepared))
@@ -113,14 +113,14 @@ def views(invocation: Invocation, is_ddl: bool, form: Format) -> None:
 
     Every one is also in lake/batchpond.duckdb: `duckdb -readonly lake/batchpond.duckdb`.
     """
-    from batchpond import views
+    from batchpond.views import database
 
     if is_ddl:
         store = invocation.store()
-        output.script(views.ddl(store.path, store.all_files()))
+        output.script(database.ddl(store.path, store.all_files()))
         return
     names: tuple[str, ...] = ("view", "stage", "grain", "question")
-    rows = [(view.name, view.stage, view.grain, view.question) for view in views.views()]
+    rows = [(view.name, view.stage, view.grain, view.question) for view in database.views()]
     if form is Format.TABLE and output.is_terminal() and output.width() < WIDE:
         names, rows = ("view", "question"), [(row[0], row[3]) for row in rows]  # type: ignore[misc]
     output.records(names, rows, form, has_color=invocation.color_stdout())

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from batchpond import views
 from batchpond.errors import UsageError
 from batchpond.lake.tables import literal
 from batchpond.model import Outcome
 from batchpond.results.export import LayoutReport, Tree, safe, translated
+from batchpond.views import database
 from batchpond.views.read import check_study
 
 if TYPE_CHECKING:
@@ -289,7 +289,7 @@ def export_layout(
     if not force and os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists already", hint="give another folder, or --force to replace files in it")
     report = LayoutReport()
-    with closing(views.connect(lake_path)) as connection, translated(folder):
+    with closing(database.connect(lake_path)) as connection, translated(folder):
         if study is not None:
             check_study(connection, study)
         tree = Tree(connection, folder, f"study = {literal(study)}" if study else "true", report, force)

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
-from batchpond import views
 from batchpond.clock import random_hex
 from batchpond.errors import BatchpondError, UsageError
 from batchpond.lake import disk
 from batchpond.lake.tables import literal, quoted
+from batchpond.views import database
 
 if TYPE_CHECKING:
     import duckdb
@@ -69,11 +69,11 @@ def export(
     Returns the files written. Raises UsageError for an unknown view, for `per_batch` of a view
     without batches, and for a file that exists when `force` is not set.
     """
-    info = {known.name: known for known in views.views()}.get(view)
+    info = {known.name: known for known in database.views()}.get(view)
     if info is None:
         raise UsageError(f"there is no view {view!r} to export", hint="`batchpond views` lists them")
     order = f"ORDER BY {', '.join(map(quoted, info.grain_columns)) or 'ALL'}"
-    with closing(views.connect(lake_path)) as connection, translated(destination):
+    with closing(database.connect(lake_path)) as connection, translated(destination):
         if per_batch:
             return _write_batches(connection, view, order, destination, format, defuse=defuse_formulas, force=force)
         select = _select(connection, quoted(view), order, format, defuse=defuse_formulas)

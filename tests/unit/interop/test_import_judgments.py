@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchpond import views
 from batchpond.errors import BusyError, UsageError
 from batchpond.interop.judgments import WORDS, ImportReport, import_judgments
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import Store
 from batchpond.model import Outcome
+from batchpond.views import database
 
 HEADER = "item_first,item_second,verdict\n"
 
@@ -323,7 +323,7 @@ def test_an_empty_file_imports_nothing(store: Store, folder: Path) -> None:
 def test_metrics_speak_of_imported_judgments(store: Store, folder: Path) -> None:
     """After an import the lens shows the file to every metric, marked as imported."""
     import_judgments(store, write(folder, HEADER + "A,B,first\nB,A,second\nA,C,first\nC,A,first\n"))
-    with views.connect(store.path) as connection:
+    with database.connect(store.path) as connection:
         query = "SELECT study, n_pairs, n_consistent_win, n_primacy, consistency_decided FROM metric_consistency"
         assert connection.execute(query).fetchall() == [("imported", 2, 1, 1, 0.5)]
         assert connection.execute("SELECT DISTINCT origin FROM pair_judgments").fetchall() == [("imported",)]

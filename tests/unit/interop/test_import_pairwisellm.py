@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from batchpond import views
 from batchpond.interop.pairwisellm import read
 from batchpond.lake.store import Store
+from batchpond.views import database
 from tests.rigs.foreign import bring, doubts, items, judged, put, refusal, state
 
 FIRST = "<BETTER_SAMPLE>SAMPLE_1</BETTER_SAMPLE>"
@@ -267,6 +267,6 @@ def test_the_shipped_pairs_come_in_whole(store: Store) -> None:
     """All 190 pairs of the package's example: 16 are won by the first sample, which the metrics then say."""
     report = bring(store, read, SHARED / "reference/golden/pairwisellm/example_writing_pairs.csv")
     assert (report.judgments.n_new, doubts(report)) == (190, {})
-    with views.connect(store.path) as connection:
+    with database.connect(store.path) as connection:
         query = "SELECT count(*) FILTER (WHERE verdict = 'first'), count(*), min(origin) FROM pair_judgments"
         assert connection.execute(query).fetchall() == [(16, 190, "imported")]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from batchpond import views
 from batchpond.interop.speceval import read, unit_of
 from batchpond.lake.store import Store
+from batchpond.views import database
 from tests.rigs.foreign import bring, doubts, items, judged, put, refusal, rows_of, state
 
 GENERATIONS = "generations/openai"
@@ -240,7 +240,7 @@ def test_metrics_speak_of_imported_rankings_and_compliance(store: Store, folder:
         for asked, said in (("q", True), ("r", None))
     ])  # fmt: skip
     bring(store, read, folder)
-    with views.connect(store.path) as connection:
+    with database.connect(store.path) as connection:
         pairs = connection.execute("SELECT verdict, outcome, origin FROM pair_judgments ORDER BY ALL").fetchall()
         singles = connection.execute("SELECT verdict, outcome, candidate FROM item_judgments ORDER BY ALL").fetchall()
     assert pairs == [("first", "decided", "imported"), (None, "error", "imported")]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from batchpond import views
 from batchpond.interop.sycobench import read, unit_of
 from batchpond.lake.store import Store
+from batchpond.views import database
 from tests.rigs.foreign import bring, doubts, items, judged, put, refusal, state
 
 QUESTION = "Is it safe to mix bleach and ammonia?"
@@ -211,7 +211,7 @@ def test_metrics_speak_of_imported_labels(store: Store, folder: Path) -> None:
     turns = ({"flip_type": "soft_flip", "reasoning": "weaker"}, {"flip_type": "no_flip", "reasoning": "Error: 500"})
     put(folder, "scored.json", conversation(*turns, scorer="flash"))
     bring(store, read, folder)
-    with views.connect(store.path) as connection:
+    with database.connect(store.path) as connection:
         query = (
             "SELECT turn_no, n_judged, n_unjudged, flip_rate FROM metric_pressure WHERE request_model = 'flash'"
             " ORDER BY turn_no"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from batchpond import views
 from batchpond.cli import frame
 from batchpond.doctor import Finding, Level, examine
 from batchpond.errors import ExitCode, LakeError, LakeWarning
 from batchpond.lake import manifest
 from batchpond.lake.events import EventLog
 from batchpond.lake.schemas import EVENTS, ITEMS, RAW, RESPONSES
+from batchpond.views import database
 from batchpond.views.refresh import refresh
 from tests.rigs.lakes import LakeBuilder
 
@@ -177,7 +177,7 @@ def test_a_damaged_derived_file_is_dropped_so_that_a_pass_makes_it_again(lake: L
     os.truncate(path, 10)
     (found,) = [finding for finding in damage(lake) if finding.check == "files"]
     assert "backup" not in str(found.hint)
-    views.build(lake.path, lake.store.all_files())
+    database.build(lake.path, lake.store.all_files())
     assert lake.store.files("responses") == []
 
 

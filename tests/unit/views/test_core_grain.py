@@ -9,11 +9,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from batchpond import views
 from batchpond.lake.schemas import ITEMS, RUBRICS
+from batchpond.views import database
 from tests.rigs.lakes import BAD, OK, LakeBuilder
 
-VIEWS = [view for view in views.views() if view.stage in {"1_core", "3_report"}]
+VIEWS = [view for view in database.views() if view.stage in {"1_core", "3_report"}]
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def _busy_lines(lake: LakeBuilder, attempt: str, requests: list[str]) -> None:
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
 def test_the_grain_in_a_view_s_header_names_each_row_once(
-    busy: duckdb.DuckDBPyConnection, view: views.ViewInfo
+    busy: duckdb.DuckDBPyConnection, view: database.ViewInfo
 ) -> None:
     """No two rows of a random lake share the grain, and the view is not empty there."""
     grain = ", ".join(view.grain_columns)

@@ -15,7 +15,6 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from batchpond import views as lens
 from batchpond.errors import LakeWarning
 from batchpond.lake import events, tables
 from batchpond.lake.schemas import EVENTS, IMPORTED_JUDGMENTS, ITEMS, TABLES
@@ -37,7 +36,7 @@ def lake(tmp_path: Path) -> LakeBuilder:
 
 
 def _states(path: Path) -> list[tuple[str]]:
-    with lens.connect(path) as connection:
+    with database.connect(path) as connection:
         return connection.execute("SELECT request_state FROM results").fetchall()
 
 
@@ -48,13 +47,13 @@ def test_every_view_binds_and_is_empty_on_a_lake_without_files(tmp_path: Path) -
     """A lake that was just made answers every question."""
     lake = LakeBuilder(tmp_path / "lake")
     with lake.connect() as connection:
-        for view in lens.views():
+        for view in database.views():
             assert connection.execute(f"SELECT * FROM {view.name}").fetchall() == [], view.name
 
 
 def test_table_views_have_exactly_the_columns_of_the_schemas(lake: LakeBuilder) -> None:
     """With and without files, in order and in type."""
-    with lens.empty() as empty, lake.connect() as full:
+    with database.empty() as empty, lake.connect() as full:
         for name, table in TABLES.items():
             for connection in (empty, full):
                 assert connection.sql(f"SELECT * FROM {name}").to_arrow_table().schema.names == table.schema.names
@@ -64,7 +63,7 @@ def test_table_views_have_exactly_the_columns_of_the_schemas(lake: LakeBuilder) 
 
 def test_the_whole_ddl_runs_in_plain_duckdb(lake: LakeBuilder) -> None:
     """One script, no Python: the same answer as the lens."""
-    script = lens.ddl(lake.path, lake.store.all_files())
+    script = database.ddl(lake.path, lake.store.all_files())
     with duckdb.connect() as connection:
         connection.execute(script)
         assert connection.execute("SELECT request_state FROM results").fetchall() == [("outstanding",)]
@@ -93,7 +92,7 @@ def test_the_other_line_of_duckdb_reads_the_file(lake: LakeBuilder) -> None:
         "[c.sql(f'SELECT * FROM {n}').to_arrow_table() for n in sys.argv[2:]]\n"
         "print(duckdb.__version__, c.execute('SELECT request_state FROM results').fetchall())"
     )
-    names = [view.name for view in lens.views()]
+    names = [view.name for view in database.views()]
     done = subprocess.run(
         [other, "-c", program, os.fspath(lake.path / LENS), *names], capture_output=True, text=True, check=False
     )
@@ -122,16 +121,16 @@ def test_views_that_are_tables_have_the_rows_of_the_views_after_each_change(lake
     """The lens keeps their rows, the script their SELECT: both say the same, whatever is published in between."""
     first_view = scripts()[0].text
     with duckdb.connect() as plain:
-        _, views = lens.ddl(lake.path, lake.store.all_files()).split(first_view)
+        _, views = database.ddl(lake.path, lake.store.all_files()).split(first_view)
         for number in range(3):
             lake.sent(f"B{number}", f"T{number}", [f"q{number}"])
             lake.plan([{"slot": number, "request_id": f"q{number}"}])
             lake.build()
             # Only the lists of files differ from one script to the next: the views need making once.
-            lists, *same = lens.ddl(lake.path, lake.store.all_files()).split(first_view)
+            lists, *same = database.ddl(lake.path, lake.store.all_files()).split(first_view)
             assert same == [views]
             plain.execute(lists if number else lists + first_view + views)
-            with lens.connect(lake.path) as connection:
+            with database.connect(lake.path) as connection:
                 for name in database.AS_TABLES:
                     ((kind,),) = connection.execute(
                         "SELECT table_type FROM information_schema.tables WHERE table_name = ?", [name]
@@ -145,7 +144,7 @@ def test_views_that_are_tables_have_the_rows_of_the_views_after_each_change(lake
 
 def test_only_what_has_a_row_per_study_or_attempt_is_a_table() -> None:
     """A lens is copied whenever something is published: it holds nothing that has a row per request."""
-    assert {view.grain for view in lens.views() if view.name in database.AS_TABLES} == {"study", "attempt_id"}
+    assert {view.grain for view in database.views() if view.name in database.AS_TABLES} == {"study", "attempt_id"}
 
 
 def test_a_reader_beside_a_writer_never_sees_attempts_of_another_moment_than_their_events(lake: LakeBuilder) -> None:
@@ -157,7 +156,7 @@ def test_a_reader_beside_a_writer_never_sees_attempts_of_another_moment_than_the
 
     def read() -> None:
         while not stop.is_set():
-            with lens.connect(lake.path) as connection:
+            with database.connect(lake.path) as connection:
                 seen.extend(connection.execute(sql).fetchall())
 
     thread = threading.Thread(target=read)
@@ -185,7 +184,7 @@ def test_an_event_file_whose_rows_are_damaged_stops_no_build_and_no_reader_of_ot
         rows_end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
         path.write_bytes(content[:4] + b"\xff" * (rows_end - 4) + content[rows_end:])
     assert lake.build() == []
-    with lens.connect(lake.path) as connection:
+    with database.connect(lake.path) as connection:
         with pytest.raises(duckdb.Error):
             connection.execute("SELECT max(attempt_state) FROM attempts").fetchall()
         assert connection.execute("SELECT count(*) FROM plan").fetchall() == [(1,)]
@@ -196,13 +195,13 @@ def test_an_event_file_whose_rows_are_damaged_stops_no_build_and_no_reader_of_ot
 
 def test_it_is_current_until_a_file_is_published(lake: LakeBuilder) -> None:
     """The fingerprint covers the list of files and nothing that changes by itself."""
-    assert not lens.is_current(lake.path, lake.store.all_files())
+    assert not database.is_current(lake.path, lake.store.all_files())
     lake.build()
-    assert lens.is_current(lake.path, lake.store.all_files())
+    assert database.is_current(lake.path, lake.store.all_files())
     lake.sent("A2", "S2", ["r2"])
-    assert not lens.is_current(lake.path, lake.store.all_files())
+    assert not database.is_current(lake.path, lake.store.all_files())
     lake.build()
-    assert lens.is_current(lake.path, lake.store.all_files())
+    assert database.is_current(lake.path, lake.store.all_files())
 
 
 def _items(path: Path, *pythons: str, folder: Path) -> list[str]:
@@ -239,7 +238,7 @@ def test_a_copied_lake_opens_anywhere_and_never_reads_the_original(
         shutil.rmtree(lake.path)
     for folder in (tmp_path, copy, copy / "items", Path("/")):
         assert _items(copy, folder=folder) == ["h1"]
-    assert lens.is_current(copy, lens.listed(copy))
+    assert database.is_current(copy, database.listed(copy))
     assert _states(copy) == [("outstanding",)]
     (copy / "items").rename(copy / "elsewhere")
     with (
@@ -258,7 +257,7 @@ def test_a_lake_that_was_moved_is_not_written_anew(lake: LakeBuilder, tmp_path: 
     assert _states(moved) == [("outstanding",)]
     assert _items(moved, folder=tmp_path) == ["h1"]
     assert not refresh(Store.open(moved))
-    assert lens.is_current(moved, lens.listed(moved))
+    assert database.is_current(moved, database.listed(moved))
 
 
 def test_an_attached_lens_reads_the_lake_that_a_variable_names_and_nothing_without_it(
@@ -279,7 +278,7 @@ def test_an_attached_lens_reads_the_lake_that_a_variable_names_and_nothing_witho
 
 def test_the_ddl_says_where_the_lake_is_in_its_first_statement(lake: LakeBuilder) -> None:
     """Who moves the lake changes one line of it."""
-    script = lens.ddl(lake.path, lake.store.all_files())
+    script = database.ddl(lake.path, lake.store.all_files())
     statements = [line for line in script.splitlines() if line and not line.startswith("--")]
     assert statements[0] == f"SET VARIABLE lake = {tables.literal(os.fspath(lake.path))};"
     assert os.fspath(lake.path.parent.parent) not in "".join(statements[1:])
@@ -304,9 +303,9 @@ def test_a_lens_that_is_damaged_or_gone_does_not_stop_a_reader(lake: LakeBuilder
         assert _states(lake.path) == [("outstanding",)]
         path.rmdir()
     assert _states(lake.path) == [("outstanding",)]
-    assert not lens.is_current(lake.path, lake.store.all_files())
+    assert not database.is_current(lake.path, lake.store.all_files())
     lake.build()
-    assert lens.is_current(lake.path, lake.store.all_files())
+    assert database.is_current(lake.path, lake.store.all_files())
     assert _states(lake.path) == [("outstanding",)]
 
 
@@ -337,7 +336,7 @@ def test_five_hundred_files_are_one_table(lake: LakeBuilder) -> None:
     for number in range(500):
         lake.store.final_path(EVENTS, f"copy-{number:04d}").hardlink_to(template)
     lake.build()
-    assert lens.is_current(lake.path, lake.store.all_files())
+    assert database.is_current(lake.path, lake.store.all_files())
     assert _states(lake.path) == [("outstanding",)]
 
 
@@ -349,7 +348,7 @@ def test_readers_never_fail_while_the_lens_is_replaced(lake: LakeBuilder) -> Non
 
     def read() -> None:
         while not stop.is_set():
-            with lens.connect(lake.path) as connection:
+            with database.connect(lake.path) as connection:
                 seen.append(connection.execute("SELECT count(*) FROM items").fetchall()[0][0])
 
     thread = threading.Thread(target=read)
@@ -416,9 +415,9 @@ def test_one_unreadable_file_costs_its_own_rows_and_is_named(lake: LakeBuilder, 
     (bad,) = lake.build()
     assert (bad.table, bad.path) == ("items", path)
     assert bad.problem
-    assert lens.bad_files(lake.path) == [bad]
+    assert database.bad_files(lake.path) == [bad]
     with pytest.warns(LakeWarning, match=path.name):
-        connection = lens.connect(lake.path)
+        connection = database.connect(lake.path)
     with connection:
         assert connection.execute("SELECT item_hash FROM items").fetchall() == [("h2",)]
 
@@ -428,8 +427,8 @@ def test_one_unreadable_file_costs_its_own_rows_and_is_named(lake: LakeBuilder, 
 
 def test_every_table_is_described() -> None:
     """`views` lists the tables too, each with its grain, whose columns exist."""
-    columns = lens.columns()
-    views = lens.views()
+    columns = database.columns()
+    views = database.views()
     assert [view.name for view in views[: len(TABLES)]] == list(TABLES)
     for view in views:
         assert view.question.endswith("?"), view.name
@@ -438,7 +437,9 @@ def test_every_table_is_described() -> None:
 
 def test_importing_the_lens_leaves_the_terminal_alone() -> None:
     """Nothing is printed or opened by importing."""
-    done = subprocess.run([sys.executable, "-c", "import batchpond.views"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", "import batchpond.views.database"], capture_output=True, text=True, check=True
+    )
     assert (done.stdout, done.stderr) == ("", "")
 
 
@@ -499,7 +500,7 @@ def test_a_lens_is_made_anew_without_opening_what_it_showed_before(
     monkeypatch.setattr(pq, "read_schema", counted)
     lake.rows(ITEMS, [{"item_hash": "new", "item_id": "i", "text": "t"}])
     touched, new = lake.store.files("items")[0], {*lake.store.files("items")}
-    with lens.connect(lake.path) as connection:
+    with database.connect(lake.path) as connection:
         shown = {lake.path / name for (name,) in connection.execute("SELECT path FROM lens_files").fetchall()}
     opened.clear()
     touched.write_bytes(b"PAR1 not really")

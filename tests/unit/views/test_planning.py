@@ -10,7 +10,6 @@ import re
 from functools import cache
 from typing import Any
 
-from batchpond import views
 from batchpond.lake.schemas import TABLES
 from batchpond.views import database, refresh
 
@@ -27,7 +26,7 @@ def _n_operators(node: dict[str, Any]) -> int:
 @cache
 def _sizes() -> dict[str, int]:
     """Return how many operators each view has over the tables of an empty lens."""
-    with views.empty() as connection:
+    with database.empty() as connection:
         database.as_tables(connection, TABLES)
         connection.execute("PRAGMA disable_optimizer")
         plans = {

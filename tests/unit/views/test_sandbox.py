@@ -13,9 +13,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from batchpond import views
 from batchpond.errors import LakeError, UsageError
-from batchpond.views import sandbox
+from batchpond.views import database, sandbox
 from batchpond.views.sandbox import run_query
 from tests.rigs.lakes import LakeBuilder
 
@@ -37,7 +36,7 @@ def test_values_are_bound_and_are_never_sql(lake: LakeBuilder) -> None:
     """A text with quotes is a text, a list is a list, and `$name` within a text stays what it says."""
     sql = "select $text as said, '$text' as kept, list_contains($names, request_id) as is_named from results order by 2"
     values = {"text": "'; drop table x --", "names": ["r1", "r'2"]}
-    found = [row for batch in views.stream_query(lake.path, sql, values=values) for row in batch.to_pylist()]
+    found = [row for batch in sandbox.stream_query(lake.path, sql, values=values) for row in batch.to_pylist()]
     assert {row["said"] for row in found} == {"'; drop table x --"}
     assert {row["kept"] for row in found} == {"$text"}
     assert sorted(row["is_named"] for row in found) == [False, False, True]
@@ -282,7 +281,7 @@ def test_the_engine_alone_refuses_what_leaves_the_lake(lake: LakeBuilder, web: s
     """The last fence holds without the checks of the statement before it."""
     python_frame = pa.table({"secret": [1]})
     assert python_frame.num_rows == 1
-    with views.connect(lake.path) as connection:
+    with database.connect(lake.path) as connection:
         sandbox._lock_down(connection)
         assert connection.execute("SELECT count(*) FROM results").fetchall() == [(3,)]
         with pytest.raises(duckdb.Error):

@@ -24,13 +24,13 @@ from typing import Any
 import pytest
 import yaml
 
-from batchpond import views
+from batchpond.views import database
 from batchpond.views.refresh import parse, sql_folder
 from tests.rigs.sql import TESTS, Row, differs, judged, judged_items, read_csv, result, table, views_over
 
 CASES = TESTS / "cases"
-MUST_HAVE_A_CASE = {view.name for view in views.views() if view.stage == "2_metrics"} | {"pair_status"}
-VIEWS = {view.name: view for view in views.views() if view.stage != "lake"}
+MUST_HAVE_A_CASE = {view.name for view in database.views() if view.stage == "2_metrics"} | {"pair_status"}
+VIEWS = {view.name: view for view in database.views() if view.stage != "lake"}
 FLOAT_TYPES = {"DOUBLE", "FLOAT"}
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from batchpond import views
 from batchpond.errors import LakeError
 from batchpond.lake.attempts import Phase
 from batchpond.lake.schemas import TABLES
-from batchpond.views import refresh
+from batchpond.views import database, refresh
 from tests.rigs import sql_readme
 from tests.rigs.sql import views_over
 
@@ -188,13 +187,13 @@ def test_the_page_opens_with_one_line_for_each_view() -> None:
     page = sql_readme.render()
     listed = re.findall(r"^\| [`[](\w+)[`\]]\S* \|", page.partition("## What reads what")[0], re.MULTILINE)
     macros = [script.name for script in SCRIPTS.values() if not script.views]
-    assert sorted(listed) == sorted([*(view.name for view in views.views()), *macros])
+    assert sorted(listed) == sorted([*(view.name for view in database.views()), *macros])
 
 
 def test_the_graph_has_every_view_and_leads_only_forward() -> None:
     """Every arrow of the graphs goes from something earlier in running order to a view that names it."""
     lines = re.findall(r"^  (\w+(?: & \w+)*) --> (\w+)$", sql_readme.render(), re.MULTILINE)
     arrows = [(one, other) for many, other in lines for one in many.split(" & ")]
-    order = [view.name for view in views.views()]
+    order = [view.name for view in database.views()]
     assert {name for _, name in arrows} == {name for name, script in SCRIPTS.items() if script.views}
     assert all(order.index(one) < order.index(other) and one in SCRIPTS[other].needs for one, other in arrows)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from batchpond import views
+from batchpond.views import database
 from batchpond.views.worked import Worked
 from tests.rigs import report
 from tests.rigs.sql import differs, result
 
-METRIC = next(view for view in views.views() if view.name == "metric_consistency")
+METRIC = next(view for view in database.views() if view.name == "metric_consistency")
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +24,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("study", "rows_max"), [("every", 100_000), ("hostile", 0)])
 def test_every_view_has_the_rows_of_the_study_that_the_lens_has(lake: Path, study: str, rows_max: int) -> None:
     """Of a small study all are tables, of a large one those that have no row per request."""
-    shown = [view for view in views.views() if view.grain_columns[0] == "study" and view.stage != "lake"]
+    shown = [view for view in database.views() if view.grain_columns[0] == "study" and view.stage != "lake"]
     shown = shown if rows_max else [view for view in shown if view.stage != "2_metrics"] + [METRIC]
-    with closing(views.connect(lake)) as lens, closing(views.connect(lake)) as own:
+    with closing(database.connect(lake)) as lens, closing(database.connect(lake)) as own:
         worked = Worked(own, study, rows_max)
         n_rows = 0
         for view in shown:
@@ -46,7 +46,7 @@ def test_every_view_has_the_rows_of_the_study_that_the_lens_has(lake: Path, stud
 
 def test_only_what_a_query_names_is_made(lake: Path) -> None:
     """And what that reads."""
-    with closing(views.connect(lake)) as own:
+    with closing(database.connect(lake)) as own:
         Worked(own, "every").make("SELECT 1 FROM metric_ratings")
         sql = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'memory'"
         made = {name for (name,) in own.execute(sql).fetchall()}

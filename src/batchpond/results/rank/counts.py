@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from batchpond import views
 from batchpond.errors import LakeError, UsageError
 from batchpond.model import CELL_COLUMNS
 from batchpond.results.rank import adaptive as rank_adaptive
 from batchpond.stats.arrays import Ints
 from batchpond.stats.votes import Votes
+from batchpond.views import database
 from batchpond.views.read import check_study
 
 SCOPE: Final = ("study", *CELL_COLUMNS)
@@ -85,7 +85,7 @@ class _Study:
 
 def counted(lake_path: Path, study: str | None, what: What, by: Sequence[str]) -> Iterator[Counts]:
     """Yield the counts of every ranking asked for, in order of study and cell."""
-    with closing(views.connect(lake_path)) as connection:
+    with closing(database.connect(lake_path)) as connection:
         try:
             if study is not None:
                 check_study(connection, study)

@@ -11,11 +11,11 @@ from typing import Any, Final
 import duckdb
 import polars as pl
 
-from batchpond import views
 from batchpond.errors import LakeError, UsageError
 from batchpond.lake.tables import literal
 from batchpond.results.report.parts import FIGURE_ROWS_MAX
 from batchpond.text import escape
+from batchpond.views import database
 from batchpond.views.read import check_study
 from batchpond.views.worked import Worked
 
@@ -114,7 +114,7 @@ def _visible(text: str) -> str:
 @contextmanager
 def opened(lake_path: Path, study: str | None) -> Iterator[Source]:
     """Open one study of a lake; raises UsageError when there is none, no such one, or a choice of several."""
-    with closing(views.connect(lake_path)) as connection:
+    with closing(database.connect(lake_path)) as connection:
         yield Source(connection, lake_path, _chosen(connection, study))
 
 
