@@ -7,10 +7,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from batchpond.model import FileRole, Finish, Response, ResponseStatus
+from batchpond.model import Finish, Response, ResponseStatus
 from batchpond.providers import registry
-from batchpond.providers.base import ModelSettings
 from batchpond.providers.compatible.live import CHAT
+from batchpond.providers.shared.dialect import ModelSettings
 from tests.engine.engines import CONTEXT_TOKENS, MODEL, VLLM, VLLM_FLAGS, lay_models, run
 
 RUN_S = 240.0
@@ -42,7 +42,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Response]:
     run(VLLM, folder, *module, "-i", "in.jsonl", "-o", "out.jsonl", *VLLM_FLAGS, deadline_s=RUN_S)
     written = Path(folder / "out.jsonl").read_bytes()
     assert written.endswith(b"\n")
-    return [PROVIDER.read_line(each, FileRole.OUTPUT) for each in written.split(b"\n")[:-1]]
+    return [PROVIDER.read_line(each) for each in written.split(b"\n")[:-1]]
 
 
 def test_every_request_has_a_row_in_the_order_of_the_input(rows: list[Response]) -> None:

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
+from batchpond.model import ErrorClass, Finish, Response, ResponseStatus
 from batchpond.providers import registry
-from batchpond.providers.base import ModelSettings
 from batchpond.providers.compatible.live import CHAT
-from batchpond.providers.openai import lines as openai
+from batchpond.providers.openai.dialect import DIALECT as openai
+from batchpond.providers.shared.dialect import ModelSettings
 from tests.engine.engines import VLLM, environment, interpreter, stop
 
 DEADLINE_S = 120.0
@@ -77,8 +77,8 @@ class Types:
     def row_of(self, custom_id: str, **ending: Any) -> Response:
         """Like `row`, for a custom_id."""
         row: str = self.ask({"custom_id": custom_id, "ending": ending})["row"]
-        found = PROVIDER.read_line(row.encode(), FileRole.OUTPUT)
-        assert openai.read_line(row.encode(), FileRole.OUTPUT) == found  # files of this form may come under either name
+        found = PROVIDER.read_line(row.encode())
+        assert openai.read_line(row.encode()) == found  # files of this form may come under either name
         return found
 
 

@@ -10,14 +10,14 @@ import httpx
 import pytest
 
 from batchpond.lake.attempts import Phase
-from batchpond.providers.openai.batch import DESCRIPTOR
+from batchpond.providers.openai.dialect import DIALECT
 from batchpond.run.find import list_since
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_providers import SIMULATED
 from tests.rigs.sim_study import LATENCY_S, START, Rig
 
 N_REQUESTS = 12
-PAGE = DESCRIPTOR.list_page_size
+PAGE = DIALECT.DESCRIPTOR.list_page_size
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 
 from batchpond.answers import derive
 from batchpond.model import CreateAnswer, CreateSpec, Match, Response, Unclear
-from batchpond.providers.openai.batch import OpenAI
+from batchpond.providers.openai.batch import OpenAIClient
 from batchpond.run import send
 from batchpond.run.session import Session
 from tests.rigs import schedules
@@ -41,13 +41,13 @@ def test_any_history_ends_as_an_undisturbed_run(first: int, tmp_path: Path, undi
 
 
 def _retrying() -> AbstractContextManager[object]:
-    create = OpenAI.create
+    create = OpenAIClient.create
 
-    def twice(self: OpenAI, spec: CreateSpec) -> CreateAnswer:
+    def twice(self: OpenAIClient, spec: CreateSpec) -> CreateAnswer:
         answer = create(self, spec)
         return create(self, spec) if isinstance(answer, Unclear) else answer
 
-    return patch.object(OpenAI, "create", twice)
+    return patch.object(OpenAIClient, "create", twice)
 
 
 def _unsettled() -> AbstractContextManager[object]:

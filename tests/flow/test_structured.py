@@ -18,8 +18,7 @@ from batchpond.errors import StudyError, UsageError
 from batchpond.model import Mode
 from batchpond.plan.cells import OutputSchema, canonical, make_model_configs
 from batchpond.providers import registry
-from batchpond.providers.base import ModelSettings
-from batchpond.providers.shared.lines import SCHEMA
+from batchpond.providers.shared.dialect import SCHEMA, ModelSettings
 from batchpond.study.file import load
 from batchpond.study.spec import ModelSpec, Unsupported
 from batchpond.tasks import compliance, likert, pressure

@@ -15,7 +15,7 @@ import pytest
 
 from batchpond.model import Mode
 from batchpond.providers import registry
-from batchpond.providers.base import ProviderModule
+from batchpond.providers.shared.dialect import Dialect
 from batchpond_sim.host import server
 from batchpond_sim.host.server import PROVIDERS
 from batchpond_sim.world.world import Settings
@@ -51,14 +51,18 @@ def test_every_folder_satisfies_the_checklist(folder: Path) -> None:
     names = {path.name for path in folder.glob("*.py")}
     entry = {"batch.py", "live.py"} & names
     assert len(entry) == 1
-    assert "body.py" in names or entry == {"live.py"}
+    assert "dialect.py" in names or entry == {"live.py"}
     provider = folder.name if folder.name != "compatible" else "vllm"
     found = registry.module(provider)
-    for name in ("DESCRIPTOR", *re.findall(r"`(\w+)`", CHECKLIST.split("`body.py`:")[1].split("\n- [ ]")[0])):
+    for name in (
+        "DESCRIPTOR",
+        *re.findall(r"`(\w+)`", CHECKLIST.split("that says what differs:")[1].split("\n- [ ]")[0]),
+    ):
         assert hasattr(found, name), name
-    assert {name for name in vars(ProviderModule) if not name.startswith("_")} <= set(dir(found))
-    assert hasattr(found, "LIVE") == (Mode.LIVE in found.DESCRIPTOR.modes)
-    assert hasattr(found, "BATCH") == (Mode.BATCH in found.DESCRIPTOR.modes)
+    assert isinstance(found, Dialect)
+    calls = registry.wire(provider)
+    assert hasattr(calls, "LIVE") == (Mode.LIVE in found.DESCRIPTOR.modes)
+    assert hasattr(calls, "BATCH") == (Mode.BATCH in found.DESCRIPTOR.modes)
     assert (provider in registry.NAMES) == (entry == {"batch.py"})
     assert found.DESCRIPTOR.notes
     assert folder.name in PROVIDERS

@@ -14,7 +14,7 @@ from batchpond.model import (
     CreateSpec,
 )
 from batchpond.providers import registry
-from batchpond.providers.gemini.batch import Gemini
+from batchpond.providers.gemini.batch import GeminiClient
 from tests.rigs import wire_script
 from tests.rigs.wire_script import Answer
 
@@ -29,7 +29,7 @@ class Script(wire_script.Script):
 
     def __init__(self, *answers: Answer | Callable[[httpx.Request], Answer], **environ: str) -> None:
         super().__init__(*answers)
-        self.wire: Gemini = registry.connect(
+        self.wire: GeminiClient = registry.connect(
             "gemini", self.clock, transport=self.transport, environ={"GEMINI_API_KEY": KEY} | environ
         )
 

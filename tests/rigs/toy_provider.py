@@ -6,7 +6,8 @@ from typing import Any
 
 from batchpond.errors import UsageError
 from batchpond.model import FileRole, Mode, Response, ResponseStatus
-from batchpond.providers.base import BuiltBody, Descriptor, ModelSettings
+from batchpond.providers.base import Descriptor
+from batchpond.providers.shared.dialect import BuiltBody, ModelSettings
 
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 

@@ -336,7 +336,7 @@ def line_reader(provider: str, role: FileRole) -> Callable[[bytes], Response]:
     """Return what reads the lines of a provider's files of one role."""
     module = registry.module(provider)
     is_live = role is FileRole.LIVE
-    read = partial(live_lines.read_line, module) if is_live else partial(module.read_line, role=role)
+    read = partial(live_lines.read_line, module) if is_live else module.read_line
     return lambda line: line.response() if isinstance(line, _LongLine) else _with_sense(read(line))
 
 

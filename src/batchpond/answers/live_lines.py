@@ -21,7 +21,8 @@ import orjson
 
 from batchpond import fields
 from batchpond.model import ErrorClass, Response, ResponseStatus
-from batchpond.providers.base import Answered, ProviderModule
+from batchpond.providers.base import Answered
+from batchpond.providers.shared.dialect import Dialect
 from batchpond.providers.shared.lines import unreadable
 from batchpond.text import redact
 
@@ -66,7 +67,7 @@ def _body(body: bytes) -> dict[str, str]:
         return {"body_base64": base64.b64encode(body).decode("ascii")}
 
 
-def read_line(module: ProviderModule, line: bytes) -> Response:
+def read_line(module: Dialect, line: bytes) -> Response:
     """Return a live call's line made uniform; total: any bytes give a Response."""
     try:
         found = fields.mapping(orjson.loads(line))

@@ -31,7 +31,7 @@ from batchpond.interop.foreign import (
     json_lines,
     shortened,
 )
-from batchpond.model import FileRole, Origin, Outcome, Response, ResponseStatus, Verdict
+from batchpond.model import Origin, Outcome, Response, ResponseStatus, Verdict
 from batchpond.providers import registry
 from batchpond.tasks.pairwise import PairwiseRule
 
@@ -342,7 +342,7 @@ def _read_output(file: SourceFile, context: _Context) -> Iterator[Record]:
         findings.skip(file.shown, f"provider {provider!r} is not known")
         return
     for place, line, _ in json_lines(file, findings):
-        response = read_line(line.rstrip(b"\r\n"), FileRole.OUTPUT)
+        response = read_line(line.rstrip(b"\r\n"))
         pair = _cut(response.custom_id, context) if response.custom_id else None
         if provider in _GEMINI:
             findings.doubt(Doubt.POSITIONAL_JOIN, place, "has no id of its own")

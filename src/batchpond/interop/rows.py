@@ -27,7 +27,7 @@ from batchpond.interop.foreign import (
     output_id,
     shortened,
 )
-from batchpond.model import FileRole, Outcome, Response, ResponseStatus
+from batchpond.model import Outcome, Response, ResponseStatus
 from batchpond.providers import registry
 from batchpond.study import file as study
 from batchpond.tasks import base, compliance, likert, pairwise, pressure, prompts, ranking
@@ -320,7 +320,7 @@ class _Output:
     ) -> Iterator[tuple[str, bytes, Response]]:
         read_line = registry.module(self.provider).read_line
         for place, line in itertools.chain.from_iterable(_lines(file, findings) for file in files):
-            response = read_line(line, FileRole.OUTPUT)
+            response = read_line(line)
             if response.status is not ResponseStatus.UNREADABLE:
                 yield place, line, response
             elif findings is not None:

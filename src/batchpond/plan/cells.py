@@ -16,8 +16,7 @@ from batchpond import ids
 from batchpond.errors import StudyError, UsageError
 from batchpond.plan.asks import SourceRow
 from batchpond.plan.items import Item
-from batchpond.providers.base import ModelSettings, ProviderModule
-from batchpond.providers.shared.lines import SCHEMA
+from batchpond.providers.shared.dialect import SCHEMA, Dialect, ModelSettings
 from batchpond.study.file import to_config, to_json
 from batchpond.study.prices import NOTHING
 from batchpond.study.spec import THINKING_DEFAULT, ModelSpec, StageSpec, Study, Unsupported, without_checks
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 _PROBE: Final = "batchpond probe"
 
-Modules = Callable[[str], ProviderModule]
+Modules = Callable[[str], Dialect]
 """Gives the module of a provider by name; raises UsageError for an unknown one."""
 
 
@@ -39,7 +38,7 @@ class ModelConfig:
     spec: ModelSpec
     thinking: str
     settings: ModelSettings
-    module: ProviderModule
+    module: Dialect
     left_out: tuple[str, ...]
     fingerprint: str
 
@@ -122,7 +121,7 @@ def _refusal(source: str, unsupported: Unsupported, dropped: Sequence[Dropped]) 
     )
 
 
-def _module_and_endpoint(source: str, spec: ModelSpec, modules: Modules) -> tuple[ProviderModule, str]:
+def _module_and_endpoint(source: str, spec: ModelSpec, modules: Modules) -> tuple[Dialect, str]:
     try:
         module = modules(spec.provider)
         return module, resolve_endpoint(spec, module)
@@ -131,7 +130,7 @@ def _module_and_endpoint(source: str, spec: ModelSpec, modules: Modules) -> tupl
 
 
 def _model_config(
-    spec: ModelSpec, thinking: str, module: ProviderModule, endpoint: str, output_schema: Mapping[str, Any] | None
+    spec: ModelSpec, thinking: str, module: Dialect, endpoint: str, output_schema: Mapping[str, Any] | None
 ) -> ModelConfig | Dropped:
     has_schema = output_schema is not None and module.DESCRIPTOR.takes_schema
     settings = ModelSettings(
@@ -155,7 +154,7 @@ def _model_config(
     return ModelConfig(spec, thinking, settings, module, left_out, fingerprint)
 
 
-def resolve_endpoint(spec: ModelSpec, module: ProviderModule) -> str:
+def resolve_endpoint(spec: ModelSpec, module: Dialect) -> str:
     """Return the endpoint meant by a path (`/v1/responses`), a word of one (`responses`), or nothing."""
     written, descriptor = spec.endpoint, module.DESCRIPTOR
     if spec.mode not in descriptor.modes:

@@ -17,7 +17,7 @@ from batchpond.model import Mode
 from batchpond.plan.cells import ModelConfig
 from batchpond.providers import registry
 from batchpond.providers.shared import known
-from batchpond.providers.shared.lines import SCHEMA
+from batchpond.providers.shared.dialect import SCHEMA
 from batchpond.study.spec import THINKING_DEFAULT, ModelSpec, Unsupported
 from batchpond.study.typed import did_you_mean
 

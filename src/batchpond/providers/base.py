@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
 
 from batchpond.errors import ProviderError
 from batchpond.model import (
@@ -20,10 +19,8 @@ from batchpond.model import (
     Download,
     FileRole,
     Mode,
-    Prompt,
     RemoteBatch,
     RemoteFile,
-    Response,
 )
 
 
@@ -52,7 +49,8 @@ class Descriptor:
     `scope_headers`, in lower case, say which account a key belongs to; an empty name stands for a part that none says.
     `price_name` is what the price data call the provider. The ids of its batches begin with `batch_id_prefix`, where
     that tells them from those of other providers. `nearest` gives, for a model that its table of models does not have,
-    the names in it that are most like it, and None for one that it has.
+    the names in it that are most like it, and None for one that it has. `base_of` returns what endpoints are below, by
+    the base URL that the user gave and the environment.
     """
 
     name: str
@@ -93,46 +91,12 @@ class Descriptor:
     price_name: str | None = None
     batch_id_prefix: str | None = None
     nearest: Callable[[str], tuple[str, ...] | None] = lambda _: None
-
-    @property
-    def default_endpoint(self) -> str:
-        """The endpoint that is asked where nothing speaks for another: the first."""
-        return self.endpoints[0]
+    base_of: Callable[[str, Mapping[str, str]], str] = lambda base_url, _: base_url
 
     @property
     def is_opaque(self) -> bool:
         """Whether nothing at the provider names an attempt before its results do: no token, no input file."""
         return not (self.has_token or self.takes_files)
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
-    """One model of a study, as its provider's `build_body` needs it.
-
-    `output_schema` is the JSON schema that an answer is to be held to, in the subset that all providers take; it goes
-    into the body as the object that it is.
-    """
-
-    request_model: str
-    endpoint: str
-    thinking: str | None = None
-    include_thoughts: bool = False
-    max_output_tokens: int | None = None
-    temperature: float | None = None
-    parameters: Mapping[str, Any] | None = None
-    output_schema: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltBody:
-    """A request body, with what the provider's rules made batchpond leave out.
-
-    `max_output_tokens` is the limit that the body carries though the study gave none.
-    """
-
-    body: dict[str, Any]
-    dropped: tuple[str, ...] = ()
-    max_output_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +192,9 @@ class BatchProvider(ABC):
         """Upload a payload; safe to repeat."""
         raise ProviderError(f"{self.descriptor.name} takes no batch files; {filename} was not uploaded")
 
-    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:  # noqa: ARG002
+    @abstractmethod
+    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
         """Return the uploaded files of that name."""
-        return []
 
     def drop_upload(self, file_id: str) -> bool:  # noqa: ARG002
         """Delete an uploaded payload; False where there was none."""
@@ -272,27 +236,3 @@ class BatchProvider(ABC):
     @abstractmethod
     def check(self) -> str:
         """Make one free call and return the scope (account) that the key belongs to."""
-
-
-class ProviderModule(Protocol):
-    """The pure half of a provider: building lines before, reading lines after."""
-
-    DESCRIPTOR: Descriptor
-
-    def endpoint_for(self, model: str, include_thoughts: bool, temperature: float | None) -> str:
-        """Return the endpoint to use where a study names none."""
-
-    def caveats(self, model: str) -> tuple[str, ...]:
-        """Return what to know about one model before money is spent, besides the provider's caveats."""
-
-    def build_body(self, prompt: Prompt, settings: ModelSettings) -> BuiltBody:
-        """Return the request body for a prompt; raises UsageError for what the model refuses."""
-
-    def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:
-        """Return one line of a batch input file, without its line feed."""
-
-    def read_line(self, line: bytes, role: FileRole) -> Response:
-        """Return a result line made uniform; total: any bytes give a Response."""
-
-    def read_answer(self, status_code: int, body: bytes) -> Response:
-        """Return a live call's final answer made uniform, without a custom_id; total: any bytes give a Response."""

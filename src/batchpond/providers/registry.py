@@ -9,21 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from batchpond.clock import Clock, SystemClock
 from batchpond.errors import BatchpondError, UsageError
 from batchpond.model import FILES_MARK, Mode
-from batchpond.providers.base import (
-    LIVE_CONNECTIONS,
-    BatchProvider,
-    Descriptor,
-    ProviderModule,
-)
+from batchpond.providers.base import LIVE_CONNECTIONS, BatchProvider, Descriptor
 from batchpond.providers.http.keys import KeyRow, listing
 from batchpond.providers.shared import files
 from batchpond.providers.shared import folder as folders
+from batchpond.providers.shared.dialect import Dialect
 
 if TYPE_CHECKING:  # it brings the HTTP library, which a pass with nothing to ask does not need
     from batchpond.providers.shared.live import LiveApi, LiveClient
@@ -31,11 +26,6 @@ if TYPE_CHECKING:  # it brings the HTTP library, which a pass with nothing to as
 NAMES: Final = ("openai", "anthropic", "gemini", "vertex", "together")
 LIVE_ONLY: Final = ("ollama",)
 _COMPATIBLE: Final = "batchpond.providers.compatible.live"
-_PARTS: Final = {
-    "batch": ("DESCRIPTOR", "BATCH", "LIVE"),
-    "body": ("endpoint_for", "caveats", "build_body", "payload_line"),
-    "lines": ("read_line", "read_answer"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +37,23 @@ class KeyCheck:
     problem: str | None
 
 
-def module(name: str) -> ProviderModule:
-    """Return a provider's module; raises UsageError for a name that is none."""
-    return cast(ProviderModule, _import(name))
+@cache
+def module(name: str) -> Dialect:
+    """Return how a provider's requests are written and its answers read; raises UsageError for a name that is none."""
+    if name in NAMES:
+        return cast(Dialect, importlib.import_module(f"batchpond.providers.{name}.dialect").DIALECT)
+    if name in LIVE_ONLY:
+        return cast(Dialect, wire(name).DIALECT)
+    compatible = importlib.import_module(_COMPATIBLE)
+    if found := compatible.module_of(name):
+        return cast(Dialect, found)
+    names = (*NAMES, *LIVE_ONLY, *compatible.NAMES)
+    near = difflib.get_close_matches(name, names, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"providers: {', '.join(names)}, {compatible.PREFIX}NAME"
+    raise UsageError(f"there is no provider {name!r}", hint=hint)
 
 
-def caveats(found: ProviderModule, mode: Mode) -> tuple[str, ...]:
+def caveats(found: Dialect, mode: Mode) -> tuple[str, ...]:
     """Return what to know about a provider, asked in this way, whatever its model."""
     return files.CAVEATS if mode is Mode.FILES else found.DESCRIPTOR.caveats
 
@@ -97,7 +98,7 @@ def connect(
         folder = folders.folder(os.environ if environ is None else environ, lake_path)
         return files.Files(module(name.removesuffix(FILES_MARK)), folder, clock or SystemClock())
     environ = os.environ if environ is None else environ
-    client: BatchProvider = _import(name).BATCH.connect(clock or SystemClock(), environ, base_url, transport)
+    client: BatchProvider = wire(name).BATCH.connect(clock or SystemClock(), environ, base_url, transport)
     return client
 
 
@@ -114,13 +115,12 @@ def connect_live(
 
     Raises UsageError for a provider without live calls, AccessError when a key is needed and there is none.
     """
-    provider = _import(name)
-    if Mode.LIVE not in provider.DESCRIPTOR.modes:
+    if Mode.LIVE not in module(name).DESCRIPTOR.modes:
         raise UsageError(
             f"{name} takes no live calls", hint=f"live: {', '.join(found.name for found in live_descriptors())}"
         )
     environ = os.environ if environ is None else environ
-    api: LiveApi = provider.LIVE
+    api: LiveApi = wire(name).LIVE
     return api.connect(clock or SystemClock(), environ, base_url, transport, max_connections)
 
 
@@ -147,23 +147,11 @@ def _scope(name: str, clock: Clock | None, environ: Mapping[str, str]) -> str:
         live.close()
 
 
-@cache
-def _import(name: str) -> Any:
-    """Return what the modules of a provider's folder say of it, as one; raises UsageError for a name that is none.
+def wire(name: str) -> Any:
+    """Return what has the BATCH and the LIVE of a provider: the module of its calls, or its row of hosts.
 
-    A provider that says nothing of endpoints has one.
+    They bring the HTTP library, which who only reads and writes lines does not need.
     """
     if name in NAMES or name in LIVE_ONLY:
-        parts = _PARTS if name in NAMES else {"live": [one for members in _PARTS.values() for one in members]}
-        found: dict[str, Any] = {"endpoint_for": lambda *_: found["DESCRIPTOR"].default_endpoint}
-        for part, members in parts.items():
-            module = importlib.import_module(f"batchpond.providers.{name}.{part}")
-            found |= {one: getattr(module, one) for one in members if hasattr(module, one)}
-        return SimpleNamespace(**found)
-    compatible = importlib.import_module(_COMPATIBLE)
-    if found := compatible.module_of(name):
-        return found
-    names = (*NAMES, *LIVE_ONLY, *compatible.NAMES)
-    near = difflib.get_close_matches(name, names, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"providers: {', '.join(names)}, {compatible.PREFIX}NAME"
-    raise UsageError(f"there is no provider {name!r}", hint=hint)
+        return importlib.import_module(f"batchpond.providers.{name}.{'batch' if name in NAMES else 'live'}")
+    return module(name)

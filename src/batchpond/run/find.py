@@ -28,7 +28,7 @@ from batchpond.lake.records import (
     Possible,
     Unknown,
 )
-from batchpond.model import FileRole, RemoteBatch, ShardKind
+from batchpond.model import RemoteBatch, ShardKind
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
 from batchpond.run.session import Listing, Session, Severity
@@ -100,23 +100,23 @@ def prove(provider: BatchProvider, attempt: Attempt, batch: RemoteBatch) -> Proo
 
 def first_custom_ids(provider: BatchProvider, batch: RemoteBatch) -> Iterator[str]:
     """Yield the custom_ids at the beginning of each result file; none before the batch has ended."""
-    for role, file_id in provider.result_files(batch) if batch.state.is_terminal else ():
-        yield from ids_at_head(provider, role, file_id)
+    for _, file_id in provider.result_files(batch) if batch.state.is_terminal else ():
+        yield from ids_at_head(provider, file_id)
 
 
-def ids_at_head(provider: BatchProvider, role: FileRole, file_id: str) -> Iterator[str]:
+def ids_at_head(provider: BatchProvider, file_id: str) -> Iterator[str]:
     """Yield the custom_ids at the beginning of a file of lines."""
     head = provider.peek(file_id, PEEK_BYTES) or b""
     lines = head.split(b"\n")
     if len(head) >= PEEK_BYTES:
         lines.pop()
-    yield from ids_of(provider, role, lines)
+    yield from ids_of(provider, lines)
 
 
-def ids_of(provider: BatchProvider, role: FileRole, lines: Iterable[bytes]) -> Iterator[str]:
+def ids_of(provider: BatchProvider, lines: Iterable[bytes]) -> Iterator[str]:
     """Yield the custom_ids of lines, where they have any."""
     read_line = registry.module(provider.descriptor.name).read_line
-    found = (read_line(line, role).custom_id for line in lines if line.strip())
+    found = (read_line(line).custom_id for line in lines if line.strip())
     yield from (custom_id for custom_id in found if custom_id is not None)
 
 

@@ -24,7 +24,7 @@ from batchpond.lake import tables
 from batchpond.lake.attempts import LakeState
 from batchpond.lake.records import Fresh, Sharded
 from batchpond.lake.store import Store
-from batchpond.model import BatchState, FileRole, Mode, RemoteBatch, client_name, named_client
+from batchpond.model import BatchState, Mode, RemoteBatch, client_name, named_client
 from batchpond.plan import versions
 from batchpond.providers.base import BatchProvider, Descriptor
 from batchpond.run import due
@@ -185,31 +185,29 @@ def _planned_keys(store: Store, study: str, keys: list[str]) -> list[str]:
     return [key for (key,) in rows]
 
 
-def _files(provider: BatchProvider, batch: RemoteBatch) -> Iterator[list[tuple[FileRole, str]]]:
+def _files(provider: BatchProvider, batch: RemoteBatch) -> Iterator[list[str]]:
     """Yield what says which requests a batch holds: the file that it was made of, and its results once it has ended."""
     if batch.input_file_id is not None:
-        yield [(FileRole.OUTPUT, batch.input_file_id)]
+        yield [batch.input_file_id]
     if batch.state.is_terminal:
-        yield list(provider.result_files(batch))
+        yield [file_id for _, file_id in provider.result_files(batch)]
 
 
 def _first_ids(provider: BatchProvider, batch: RemoteBatch) -> list[str]:
-    return _first_said(provider, batch, lambda role, file_id: ids_at_head(provider, role, file_id))
+    return _first_said(provider, batch, lambda file_id: ids_at_head(provider, file_id))
 
 
 def _all_ids(store: Store, provider: BatchProvider, batch: RemoteBatch) -> list[str]:
-    return _first_said(provider, batch, lambda role, file_id: _ids_in(store, provider, role, file_id))
+    return _first_said(provider, batch, lambda file_id: _ids_in(store, provider, file_id))
 
 
-def _first_said(
-    provider: BatchProvider, batch: RemoteBatch, read: Callable[[FileRole, str], Iterable[str]]
-) -> list[str]:
+def _first_said(provider: BatchProvider, batch: RemoteBatch, read: Callable[[str], Iterable[str]]) -> list[str]:
     """Return the custom_ids in the first files that say any."""
     for files in _files(provider, batch):
         try:
-            found = dict.fromkeys(custom_id for role, file_id in files for custom_id in read(role, file_id))
+            found = dict.fromkeys(custom_id for file_id in files for custom_id in read(file_id))
         except (AccessError, ProviderError):
-            if batch.input_file_id not in {file_id for _, file_id in files}:
+            if batch.input_file_id not in files:
                 raise
             continue  # many providers give nobody back what was uploaded
         if found:
@@ -217,12 +215,12 @@ def _first_said(
     return []
 
 
-def _ids_in(store: Store, provider: BatchProvider, role: FileRole, file_id: str) -> Iterator[str]:
+def _ids_in(store: Store, provider: BatchProvider, file_id: str) -> Iterator[str]:
     path = store.scratch(".lines")
     try:
         if provider.download(file_id, path) is not None:
             with path.open("rb") as lines:
-                yield from ids_of(provider, role, lines)
+                yield from ids_of(provider, lines)
     finally:
         path.unlink(missing_ok=True)
 

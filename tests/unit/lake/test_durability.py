@@ -151,7 +151,7 @@ def test_a_file_in_another_encoding_is_kept_and_answers_nothing(store: Store, tm
     lines = _published(store, data, tmp_path / "download")
     assert b"\n".join(lines) in {data, data.removesuffix(b"\n")}
     for line in lines:
-        read = registry.module("openai").read_line(line, FileRole.OUTPUT)
+        read = registry.module("openai").read_line(line)
         assert (read.status, read.custom_id) == (ResponseStatus.UNREADABLE, None)
 
 
@@ -160,5 +160,5 @@ def test_a_line_of_many_megabytes_is_one_line_among_others(store: Store, tmp_pat
     long = b'{"custom_id": "a-2", "error": {"message": "' + b"x" * (20 << 20) + b'"}, "response": null}'
     lines = [b'{"custom_id": "a-1"}', long, b'{"custom_id": "a-3"}']
     assert _published(store, b"\n".join(lines) + b"\n", tmp_path / "download") == lines
-    read = registry.module("openai").read_line(long, FileRole.OUTPUT)
+    read = registry.module("openai").read_line(long)
     assert (read.custom_id, read.status) == ("a-2", ResponseStatus.ERRORED)

@@ -13,19 +13,10 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from batchpond.errors import UsageError
-from batchpond.providers.anthropic.batch import DESCRIPTOR
-from batchpond.providers.anthropic.body import (
-    BUDGETS,
-    FAMILIES,
-    accepted_thinking,
-    build_body,
-    caveats,
-    endpoint_for,
-    payload_line,
-)
-from batchpond.providers.base import ModelSettings
+from batchpond.providers.anthropic.dialect import BUDGETS, DIALECT, FAMILIES, accepted_thinking
+from batchpond.providers.shared.dialect import ModelSettings
 
-NEW, OLD = DESCRIPTOR.endpoints
+NEW, OLD = DIALECT.DESCRIPTOR.endpoints
 WORDS = ("none", "minimal", "low", "medium", "high", "xhigh", "max", "4096", "1000", "extreme", "-1", "")
 
 
@@ -34,12 +25,14 @@ def settings(model: str, endpoint: str = NEW, **more: Any) -> ModelSettings:
 
 
 def body(model: str, endpoint: str = NEW, **more: Any) -> dict[str, Any]:
-    return build_body("Hi", settings(model, endpoint, **more)).body
+    return DIALECT.build_body("Hi", settings(model, endpoint, **more)).body
 
 
 def test_a_body_has_what_was_asked() -> None:
     """One user message, the model, and a limit: Anthropic requires `max_tokens`."""
-    built = build_body("Hi", settings("claude-haiku-4-5", max_output_tokens=64, parameters={"system": "Be brief."}))
+    built = DIALECT.build_body(
+        "Hi", settings("claude-haiku-4-5", max_output_tokens=64, parameters={"system": "Be brief."})
+    )
     assert built.body == {
         "model": "claude-haiku-4-5",
         "max_tokens": 64,
@@ -127,7 +120,7 @@ def test_thoughts_are_asked_for_where_they_would_come_back_empty(model: str) -> 
     """`display` is sent where the default hides them, never where thinking is off: then it is dropped."""
     family = FAMILIES.of(model)
     for word in (None, *family.words):
-        built = build_body("Hi", settings(model, thinking=word, include_thoughts=True))
+        built = DIALECT.build_body("Hi", settings(model, thinking=word, include_thoughts=True))
         is_on = word != "none" and (word is not None or family.thinks_by_default)
         display = built.body.get("thinking", {}).get("display")
         assert display == ("summarized" if is_on and family.hides_thoughts else None)
@@ -143,7 +136,7 @@ def test_temperature_is_sent_only_where_model_version_and_thinking_allow_it(
     model: str, word: str | None, endpoint: str
 ) -> None:
     """Models up to 4.6, under 2023-06-01, not thinking; everywhere else it is left out and named."""
-    built = build_body("Hi", settings(model, endpoint, thinking=word, temperature=0.0))
+    built = DIALECT.build_body("Hi", settings(model, endpoint, thinking=word, temperature=0.0))
     is_kept = endpoint == OLD and word != "low" and "-4-" in model and not model.endswith(("4-7", "4-8"))
     assert built.body.get("temperature") == (0.0 if is_kept else None)
     assert built.dropped == (() if is_kept else ("temperature",))
@@ -151,13 +144,13 @@ def test_temperature_is_sent_only_where_model_version_and_thinking_allow_it(
 
 def test_the_endpoint_carries_the_version_that_takes_a_temperature() -> None:
     """2023-06-01 only where a temperature is wished for and the model takes one there."""
-    assert endpoint_for("claude-haiku-4-5", False, None) == NEW
-    assert endpoint_for("claude-haiku-4-5", True, 0.0) == OLD
-    assert endpoint_for("claude-sonnet-4-6-20260217", False, 1.0) == OLD
-    assert endpoint_for("claude-opus-4-7", False, 0.0) == NEW
-    assert endpoint_for("claude-sonnet-5-5", False, 0.0) == NEW
-    assert endpoint_for("claude-nova-9", False, 0.0) == NEW
-    assert DESCRIPTOR.endpoints == ("/v1/messages", "/v1/messages@2023-06-01")
+    assert DIALECT.endpoint_for("claude-haiku-4-5", False, None) == NEW
+    assert DIALECT.endpoint_for("claude-haiku-4-5", True, 0.0) == OLD
+    assert DIALECT.endpoint_for("claude-sonnet-4-6-20260217", False, 1.0) == OLD
+    assert DIALECT.endpoint_for("claude-opus-4-7", False, 0.0) == NEW
+    assert DIALECT.endpoint_for("claude-sonnet-5-5", False, 0.0) == NEW
+    assert DIALECT.endpoint_for("claude-nova-9", False, 0.0) == NEW
+    assert DIALECT.DESCRIPTOR.endpoints == ("/v1/messages", "/v1/messages@2023-06-01")
 
 
 def test_sampling_parameters_pass_only_where_they_are_taken() -> None:
@@ -201,7 +194,7 @@ def test_sampling_parameters_pass_only_where_they_are_taken() -> None:
 def test_what_cannot_work_is_refused_before_money_is_spent(case: ModelSettings) -> None:
     """Each refusal names the model."""
     with pytest.raises(UsageError) as caught:
-        build_body("Hi", case)
+        DIALECT.build_body("Hi", case)
     assert case.request_model in caught.value.message
 
 
@@ -219,7 +212,7 @@ def test_unknown_models_are_sent_as_written_with_a_caveat() -> None:
     """A name outside the table is not refused, a newer minor version is not taken for an older one."""
     for model in ("claude-nova-9", "claude-opus-5-7", "claude-opus-4-55", "my-gateway/claude-opus-5"):
         assert not FAMILIES.of(model).is_known
-        assert model in caveats(model)[0]
+        assert model in DIALECT.caveats(model)[0]
         assert body(model, thinking="max")["output_config"] == {"effort": "max"}
         assert body(model, thinking="4096")["thinking"]["budget_tokens"] == 4096
         assert body(model, OLD, temperature=0.5)["temperature"] == 0.5
@@ -227,17 +220,17 @@ def test_unknown_models_are_sent_as_written_with_a_caveat() -> None:
 
 def test_caveats_say_what_thinking_costs_and_when_a_model_ends() -> None:
     """A default to think is told, and whether it can be turned off."""
-    assert "cannot be kept from it" in caveats("claude-opus-5-5")[0]
-    assert 'unless thinking is "none"' in caveats("claude-sonnet-5-5")[0]
-    assert caveats("claude-opus-4-8") == ()
-    assert caveats("claude-sonnet-4-5-20250929") == ()  # when it ends is data of its own
+    assert "cannot be kept from it" in DIALECT.caveats("claude-opus-5-5")[0]
+    assert 'unless thinking is "none"' in DIALECT.caveats("claude-sonnet-5-5")[0]
+    assert DIALECT.caveats("claude-opus-4-8") == ()
+    assert DIALECT.caveats("claude-sonnet-4-5-20250929") == ()  # when it ends is data of its own
 
 
 @given(st.from_regex(r"[a-zA-Z0-9_-]{1,64}", fullmatch=True), st.text(st.characters(codec="utf-8")))
 def test_a_payload_line_is_one_json_line_whose_body_is_untouched(custom_id: str, prompt: str) -> None:
     """Any prompt stays inside its string: quotes, line breaks, U+2028 and NUL included."""
-    params = orjson.dumps(build_body(prompt, settings("claude-opus-5-5")).body)
-    line = payload_line(custom_id, NEW, params)
+    params = orjson.dumps(DIALECT.build_body(prompt, settings("claude-opus-5-5")).body)
+    line = DIALECT.payload_line(custom_id, NEW, params)
     assert b"\n" not in line
     assert params in line
     row = json.loads(line)
@@ -249,13 +242,13 @@ def test_a_payload_line_is_one_json_line_whose_body_is_untouched(custom_id: str,
 def test_a_custom_id_that_anthropic_refuses_never_leaves(custom_id: str) -> None:
     """One bad id would have the whole batch refused."""
     with pytest.raises(UsageError):
-        payload_line(custom_id, NEW, b"{}")
+        DIALECT.payload_line(custom_id, NEW, b"{}")
 
 
 def test_a_body_on_two_lines_is_refused() -> None:
     """It would become two requests."""
     with pytest.raises(UsageError):
-        payload_line("a", NEW, b'{\n"model":"x"}')
+        DIALECT.payload_line("a", NEW, b'{\n"model":"x"}')
 
 
 # --- the official types -----------------------------------------------------------------------------

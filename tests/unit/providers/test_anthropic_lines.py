@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
-from batchpond.providers.anthropic.lines import read_line
+from batchpond.model import ErrorClass, Finish, Response, ResponseStatus
+from batchpond.providers.anthropic.dialect import DIALECT
 
 CID = "abcdefghij-abcdefghijklmnopqrst"
 USAGE = {
@@ -24,7 +24,7 @@ USAGE = {
 
 
 def read(line: bytes) -> Response:
-    return read_line(line, FileRole.OUTPUT)
+    return DIALECT.read_line(line)
 
 
 def row(result: Any, **more: Any) -> bytes:

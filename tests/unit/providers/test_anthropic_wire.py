@@ -32,11 +32,11 @@ from batchpond.model import (
     Unclear,
 )
 from batchpond.providers import registry
-from batchpond.providers.anthropic.batch import DESCRIPTOR, Anthropic
-from batchpond.providers.anthropic.body import FAMILIES, build_body, payload_line
-from batchpond.providers.anthropic.lines import read_line
-from batchpond.providers.base import ModelSettings
-from batchpond.providers.http.client import HttpClient, HttpError, HttpLimits, JsonStream
+from batchpond.providers.anthropic.batch import AnthropicClient
+from batchpond.providers.anthropic.dialect import DIALECT, FAMILIES
+from batchpond.providers.http.client import HttpClient, HttpError, JsonStream
+from batchpond.providers.http.errors import AckRule, judge_create
+from batchpond.providers.shared.dialect import ModelSettings
 from batchpond.text import Secret
 from batchpond_sim.host.server import PROVIDERS
 from tests.rigs import wire_script
@@ -48,7 +48,7 @@ from tests.rigs.hostile_server import hostile, reply
 from tests.rigs.simulator import api
 from tests.rigs.wire_script import START, Answer
 
-NEW, OLD = DESCRIPTOR.endpoints
+NEW, OLD = DIALECT.DESCRIPTOR.endpoints
 IDS = {"request-id": "req_1", "anthropic-organization-id": "org-7", "anthropic-workspace-id": "wrkspc_7"}
 
 
@@ -121,7 +121,7 @@ def test_any_payload_becomes_one_json_document_of_the_size_announced(
 ) -> None:
     """With and without a last line feed, empty ones too: the entries in order, and no byte more or less."""
     path = tmp_path_factory.mktemp("payload") / "p.jsonl"
-    lines = [payload_line("a", NEW, json.dumps({"x": prompt}).encode()) for prompt in prompts]
+    lines = [DIALECT.payload_line("a", NEW, json.dumps({"x": prompt}).encode()) for prompt in prompts]
     path.write_bytes(b"\n".join(lines) + (b"\n" if lines and has_last_line_feed else b""))
     script = Script(ok(batch()))
     script.wire.create(spec(path))
@@ -150,7 +150,7 @@ class Sink(httpx.BaseTransport):
 
 def test_a_large_create_never_stands_in_memory(tmp_path: Path) -> None:
     """48 MB pass in pieces of at most 1 MiB."""
-    line = payload_line("a", NEW, json.dumps({"x": "y" * 4_000}).encode()) + b"\n"
+    line = DIALECT.payload_line("a", NEW, json.dumps({"x": "y" * 4_000}).encode()) + b"\n"
     path = tmp_path / "large.jsonl"
     path.write_bytes(line * (48_000_000 // len(line)))
     sink = Sink()
@@ -190,8 +190,8 @@ def test_a_payload_that_cannot_be_read_is_told_before_anything_is_sent(tmp_path:
 def test_a_body_of_another_size_than_announced_is_never_whole(parts: tuple[bytes, ...], size: int) -> None:
     """A payload that changes while it is sent comes to an unclear answer, not to another batch."""
     with hostile(reply(batch(), request_id="req_1")) as server:
-        http = HttpClient(server.url, {"x-api-key": Secret(KEY)}, SystemClock(), limits=HttpLimits(idle_s=2.0))
-        answer = http.post_once("/x", JsonStream(size, lambda: parts), deadline_s=5.0)
+        http = HttpClient(server.url, {"x-api-key": Secret(KEY)}, SystemClock())
+        answer = judge_create(http.ask("/x", JsonStream(size, lambda: parts), 2.0), AckRule())
         http.close()
     assert isinstance(answer, Unclear)
     assert all(len(seen.body) < size for seen in server.requests)
@@ -207,7 +207,7 @@ def test_what_making_a_body_raises_comes_out_as_it_is() -> None:
     with hostile(reply(batch())) as server:
         http = HttpClient(server.url, {"x-api-key": Secret(KEY)}, SystemClock())
         with pytest.raises(LakeError, match="the disk is gone") as caught:
-            http.post_once("/x", JsonStream(9, parts), deadline_s=5.0)
+            http.ask("/x", JsonStream(9, parts), 5.0)
         http.close()
     assert KEY not in repr(caught.value) + repr(caught.value.__context__)
 
@@ -377,10 +377,10 @@ def test_check_asks_under_the_newest_version() -> None:
 
 def test_limits_hold_the_envelope_and_the_settle_time_two_deadlines() -> None:
     """256 MB is the whole body; an absence is believed only after a late create could have shown."""
-    assert DESCRIPTOR.max_bytes + len(b'{"requests":[]}') <= 256_000_000
-    assert DESCRIPTOR.create_deadline_s * 2 + 300 <= DESCRIPTOR.settle_s
-    assert not DESCRIPTOR.takes_files
-    assert not DESCRIPTOR.has_token
+    assert DIALECT.DESCRIPTOR.max_bytes + len(b'{"requests":[]}') <= 256_000_000
+    assert DIALECT.DESCRIPTOR.create_deadline_s * 2 + 300 <= DIALECT.DESCRIPTOR.settle_s
+    assert not DIALECT.DESCRIPTOR.takes_files
+    assert not DIALECT.DESCRIPTOR.has_token
 
 
 # --- a whole life over the simulator ------------------------------------------------------------------
@@ -390,13 +390,13 @@ def payload(path: Path, n: int, endpoint: str, **more: Any) -> list[str]:
     custom_ids = [ids.custom_id("attempt234", ids.digest("request", number)) for number in range(n)]
     case = ModelSettings("claude-haiku-4-5", endpoint, max_output_tokens=4000, **more)
     prompt = "SAMPLE 1:\n[[quality=0.9]] a\n\nSAMPLE 2:\n[[quality=0.1]] b\n"
-    body = json.dumps(build_body(prompt, case).body).encode()
-    path.write_bytes(b"".join(payload_line(each, endpoint, body) + b"\n" for each in custom_ids))
+    body = json.dumps(DIALECT.build_body(prompt, case).body).encode()
+    path.write_bytes(b"".join(DIALECT.payload_line(each, endpoint, body) + b"\n" for each in custom_ids))
     return custom_ids
 
 
 @contextmanager
-def simulated(path: Path, *faults: str) -> Iterator[tuple[Anthropic, ManualClock]]:
+def simulated(path: Path, *faults: str) -> Iterator[tuple[AnthropicClient, ManualClock]]:
     """Run a simulated Anthropic for the length of the block, and yield the wire to it and its clock."""
     if "anthropic" not in PROVIDERS:
         pytest.skip("NOT CHECKED: there is no simulated Anthropic")
@@ -405,11 +405,11 @@ def simulated(path: Path, *faults: str) -> Iterator[tuple[Anthropic, ManualClock
         yield registry.connect("anthropic", world.clock, transport=world.transport, environ=environ), world.clock
 
 
-def rows_of(wire: Anthropic, batch_id: str, path: Path) -> list[Response]:
+def rows_of(wire: AnthropicClient, batch_id: str, path: Path) -> list[Response]:
     """Return an ended batch's results, read."""
     remote = wire.get(batch_id)
     assert remote is not None
-    [(role, file_id)] = wire.result_files(remote)
+    [(_, file_id)] = wire.result_files(remote)
     got = wire.download(file_id, path)
     data = path.read_bytes()
     assert got is not None
@@ -417,7 +417,7 @@ def rows_of(wire: Anthropic, batch_id: str, path: Path) -> list[Response]:
     head = wire.peek(file_id, 1000)
     assert head is not None
     assert data.startswith(head)
-    return [read_line(each, role) for each in data.split(b"\n") if each.strip()]
+    return [DIALECT.read_line(each) for each in data.split(b"\n") if each.strip()]
 
 
 @pytest.mark.parametrize("endpoint", [NEW, OLD])
@@ -428,8 +428,8 @@ def test_every_body_of_the_thinking_table_is_accepted(tmp_path: Path, endpoint: 
         words = (None, *family.words, *(("4096",) if family.takes_budget else ()))
         for number, word in enumerate(words):
             case = ModelSettings(family.prefix, endpoint, word, include_thoughts=True, temperature=0.5)
-            body = json.dumps(build_body("SAMPLE 1:\na\n\nSAMPLE 2:\nb\n", case).body).encode()
-            lines.append(payload_line(f"{family.prefix}_{number}", endpoint, body))
+            body = json.dumps(DIALECT.build_body("SAMPLE 1:\na\n\nSAMPLE 2:\nb\n", case).body).encode()
+            lines.append(DIALECT.payload_line(f"{family.prefix}_{number}", endpoint, body))
     path = tmp_path / "p.jsonl"
     path.write_bytes(b"\n".join(lines) + b"\n")
     with simulated(tmp_path / "world") as (wire, clock):

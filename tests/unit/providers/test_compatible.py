@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from batchpond.errors import AccessError, UsageError
 from batchpond.model import Mode
 from batchpond.providers import registry
-from batchpond.providers.base import Answered, ModelSettings
+from batchpond.providers.base import Answered
 from batchpond.providers.compatible.live import CHAT, HOSTS, NAMES, Compatible
 from batchpond.providers.http import keys
 from batchpond.providers.http.keys import checked_base
+from batchpond.providers.shared.dialect import ModelSettings
 from tests.rigs.hostile_server import hostile, reply
 from tests.rigs.http import CANARY
 
@@ -54,9 +55,9 @@ def test_each_row_is_whole(name: str) -> None:
 
 def test_no_two_hosts_share_a_name_or_a_variable() -> None:
     """And none has the name of another provider."""
-    assert len({row.name for row in HOSTS}) == len(HOSTS)
-    assert len({row.base_url_env for row in HOSTS}) == len(HOSTS)
-    assert not {row.name for row in HOSTS} & {*registry.NAMES, *registry.LIVE_ONLY}
+    assert len({row.DESCRIPTOR.name for row in HOSTS}) == len(HOSTS)
+    assert len({row.DESCRIPTOR.base_url_env for row in HOSTS}) == len(HOSTS)
+    assert not {row.DESCRIPTOR.name for row in HOSTS} & {*registry.NAMES, *registry.LIVE_ONLY}
 
 
 def test_the_groq_sdks_address_has_no_path() -> None:
@@ -74,7 +75,7 @@ def test_the_groq_sdks_address_has_no_path() -> None:
 @pytest.mark.parametrize("name", sorted(KEYLESS))
 def test_a_server_of_ones_own_needs_no_key(name: str) -> None:
     """No key, no header; a key that is set is sent."""
-    row = host(name)
+    row = host(name).DESCRIPTOR
     for environ in ({}, {row.key_env[0]: ""}, {row.key_env[0]: CANARY}):
         with hostile(reply(GOOD)) as server:
             live = registry.connect_live(name, environ={row.base_url_env: server.url, **environ})
@@ -243,15 +244,15 @@ def test_a_word_that_means_nothing_there_is_refused_at_plan(name: str, model: st
     assert thinking not in host(name).words(model)
 
 
-@pytest.mark.parametrize("row", HOSTS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", HOSTS, ids=lambda row: row.DESCRIPTOR.name)
 def test_every_word_of_the_table_builds(row: Any) -> None:
     """Accepted words and built words are the same set."""
     for family in row.families:
         model = f"{family.prefix or 'any'}-1"
-        for word in host(row.name).words(model):
-            body = built(row.name, model, thinking=word)
+        for word in row.words(model):
+            body = built(row.DESCRIPTOR.name, model, thinking=word)
             assert json.dumps(body)
-            assert body != built(row.name, model)
+            assert body != built(row.DESCRIPTOR.name, model)
 
 
 @pytest.mark.parametrize("name", ["messages", "model", "stream", "n"])

@@ -8,7 +8,7 @@ import pytest
 
 from batchpond.model import Role, Turn
 from batchpond.providers import registry
-from batchpond.providers.base import ModelSettings
+from batchpond.providers.shared.dialect import ModelSettings
 
 TALK = (Turn(Role.USER, "Is it so?"), Turn(Role.ASSISTANT, "It is."), Turn(Role.USER, "Really?"))
 MODELS = {

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from batchpond.errors import UsageError
 from batchpond.providers import registry
-from batchpond.providers.base import ModelSettings
-from batchpond.providers.gemini.body import FAMILIES, WORDS, build_body, caveats, payload_line
+from batchpond.providers.gemini.dialect import DIALECT, FAMILIES, WORDS
+from batchpond.providers.shared.dialect import ModelSettings
 
 GENERATE = "generateContent"
 
@@ -24,7 +24,7 @@ def settings(model: str, endpoint: str = GENERATE, **more: Any) -> ModelSettings
 
 
 def thinking_of(model: str, thinking: str | None, **more: Any) -> dict[str, Any]:
-    body = build_body("Hi", settings(model, thinking=thinking, **more)).body
+    body = DIALECT.build_body("Hi", settings(model, thinking=thinking, **more)).body
     found: dict[str, Any] = body.get("generationConfig", {}).get("thinkingConfig", {})
     return found
 
@@ -39,7 +39,7 @@ def test_a_body_has_what_was_asked() -> None:
         include_thoughts=True,
         parameters={"top_p": 0.9, "seed": 7, "safetySettings": [], "system_instruction": {"parts": [{"text": "s"}]}},
     )
-    built = build_body("Hi", case)
+    built = DIALECT.build_body("Hi", case)
     assert built.body == {
         "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
         "safetySettings": [],
@@ -57,7 +57,7 @@ def test_a_body_has_what_was_asked() -> None:
 
 def test_a_plain_body_has_no_generation_config() -> None:
     """A model's defaults are its own."""
-    assert build_body("Hi", settings("gemini-2.5-pro")).body == {
+    assert DIALECT.build_body("Hi", settings("gemini-2.5-pro")).body == {
         "contents": [{"role": "user", "parts": [{"text": "Hi"}]}]
     }
 
@@ -151,7 +151,7 @@ def test_the_models_default_is_left_to_the_model() -> None:
 
 def test_no_thoughts_can_be_shown_of_thinking_that_is_off() -> None:
     """What was left out is reported."""
-    built = build_body("Hi", settings("gemini-2.5-flash", thinking="none", include_thoughts=True))
+    built = DIALECT.build_body("Hi", settings("gemini-2.5-flash", thinking="none", include_thoughts=True))
     assert built.body["generationConfig"] == {"thinkingConfig": {"thinkingBudget": 0}}
     assert built.dropped == ("include_thoughts",)
 
@@ -161,10 +161,10 @@ def test_an_output_limit_must_leave_room_beside_the_budget(limit: int | None, is
     """Gemini counts thoughts as output and refuses less."""
     case = settings("gemini-2.5-pro", thinking="low", max_output_tokens=limit)
     if is_enough:
-        build_body("Hi", case)
+        DIALECT.build_body("Hi", case)
         return
     with pytest.raises(UsageError, match="leaves no room"):
-        build_body("Hi", case)
+        DIALECT.build_body("Hi", case)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_an_output_limit_must_leave_room_beside_the_budget(limit: int | None, is
 )
 def test_sampling_is_left_out_and_named_where_the_model_ignores_it(model: str, is_kept: bool) -> None:
     """Two temperatures that give the same answers must not look like two settings."""
-    built = build_body("Hi", settings(model, temperature=0.0, parameters={"topK": 3, "top_p": 0.4, "seed": 1}))
+    built = DIALECT.build_body("Hi", settings(model, temperature=0.0, parameters={"topK": 3, "top_p": 0.4, "seed": 1}))
     assert built.body["generationConfig"] == ({"temperature": 0.0, "topK": 3, "topP": 0.4} if is_kept else {}) | {
         "seed": 1
     }
@@ -198,9 +198,9 @@ def test_unknown_models_are_passed_through_with_a_caveat() -> None:
     assert thinking_of("gemini-9-neon", "none") == {"thinkingBudget": 0}
     with pytest.raises(UsageError):
         thinking_of("gemini-9-neon", "max")
-    assert "gemini-9-neon" in caveats("gemini-9-neon")[0]
-    assert caveats("gemini-3.8-flash") == ()
-    assert "retired" in caveats("gemini-3.7-flash")[0]
+    assert "gemini-9-neon" in DIALECT.caveats("gemini-9-neon")[0]
+    assert DIALECT.caveats("gemini-3.8-flash") == ()
+    assert "retired" in DIALECT.caveats("gemini-3.7-flash")[0]
     assert not FAMILIES.of("gemini-3.9-flash").is_known
     assert not FAMILIES.of("gemini-flash-latest").is_known
 
@@ -224,7 +224,7 @@ def test_unknown_models_are_passed_through_with_a_caveat() -> None:
 def test_what_cannot_work_is_refused_before_money_is_spent(case: ModelSettings) -> None:
     """Each refusal says what to change."""
     with pytest.raises(UsageError) as caught:
-        build_body("Hi", case)
+        DIALECT.build_body("Hi", case)
     assert case.request_model in caught.value.message
 
 
@@ -245,8 +245,8 @@ def test_every_row_of_the_table_can_be_reached_and_says_where_it_is_from() -> No
 def test_a_payload_line_is_one_json_line_whose_body_is_untouched(custom_id: str, prompt: str) -> None:
     """Any prompt stays inside its string: quotes, line breaks, U+2028 and NUL included."""
     custom_id = custom_id.encode("utf-8", "replace").decode()
-    body = orjson.dumps(build_body(prompt, settings("gemini-2.5-pro")).body)
-    line = payload_line(custom_id, GENERATE, body)
+    body = orjson.dumps(DIALECT.build_body(prompt, settings("gemini-2.5-pro")).body)
+    line = DIALECT.payload_line(custom_id, GENERATE, body)
     assert b"\n" not in line
     assert body in line
     row = json.loads(line)
@@ -257,7 +257,7 @@ def test_a_payload_line_is_one_json_line_whose_body_is_untouched(custom_id: str,
 def test_a_body_on_two_lines_is_refused() -> None:
     """It would become two requests."""
     with pytest.raises(UsageError):
-        payload_line("a", GENERATE, b'{\n"contents":[]}')
+        DIALECT.payload_line("a", GENERATE, b'{\n"contents":[]}')
 
 
 # --- the official types ---------------------------------------------------------------------------
@@ -291,14 +291,14 @@ def test_bodies_are_what_the_official_sdk_knows(model: str) -> None:
         for more in ({}, {"max_output_tokens": 60_000, "temperature": 0.2, "parameters": {"top_p": 0.5, "seed": 3}}):
             check(
                 types,
-                build_body("Hi", settings(model, thinking=word, include_thoughts=family.thinks, **more)).body,
+                DIALECT.build_body("Hi", settings(model, thinking=word, include_thoughts=family.thinks, **more)).body,
             )
 
 
 def test_the_check_can_fail() -> None:
     """A wrong member or level is noticed, so the check above means something."""
     types = official()
-    body = build_body("Hi", settings("gemini-2.5-pro")).body
+    body = DIALECT.build_body("Hi", settings("gemini-2.5-pro")).body
     for wrong in ({"maxTokens": 1}, {"thinkingConfig": {"thinkingLevels": "HIGH"}}, {"topP": "much"}):
         with pytest.raises(ValueError, match="validation error"):
             check(types, body | {"generationConfig": wrong})

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
-from batchpond.providers.gemini.lines import read_line
+from batchpond.model import ErrorClass, Finish, Response, ResponseStatus
+from batchpond.providers.gemini.dialect import DIALECT
 
 CID = "attempt234-abcdefghijklmnopqrst"
 QUOTA = "You exceeded your current quota, please check your plan and billing details."
@@ -23,7 +23,7 @@ USAGE = {
 
 
 def read(line: bytes) -> Response:
-    return read_line(line, FileRole.OUTPUT)
+    return DIALECT.read_line(line)
 
 
 def row(response: Any = None, **more: Any) -> bytes:

@@ -24,11 +24,10 @@ from batchpond.model import (
     ResponseStatus,
 )
 from batchpond.providers import registry
-from batchpond.providers.base import ModelSettings
-from batchpond.providers.gemini.batch import Gemini
-from batchpond.providers.gemini.body import build_body, payload_line
-from batchpond.providers.gemini.lines import read_line
+from batchpond.providers.gemini.batch import GeminiClient
+from batchpond.providers.gemini.dialect import DIALECT
 from batchpond.providers.http.errors import retry_after_s
+from batchpond.providers.shared.dialect import ModelSettings
 from batchpond.study.prices import Prices
 from tests.rigs import simulator
 from tests.rigs.clock import ManualClock
@@ -109,7 +108,7 @@ def test_the_key_is_the_first_variable_that_is_set_and_travels_in_its_header() -
 
 def test_a_key_that_is_not_valid_names_the_variable() -> None:
     """Google answers 400 for it, which is a refused key all the same, also where a 400 means too late."""
-    for call in (Gemini.check, lambda wire: wire.get("b1"), lambda wire: wire.cancel("b1")):
+    for call in (GeminiClient.check, lambda wire: wire.get("b1"), lambda wire: wire.cancel("b1")):
         with pytest.raises(AccessError, match="GEMINI_API_KEY"):
             call(Script(BAD_KEY).wire)
 
@@ -395,7 +394,7 @@ def test_inline_answers_become_lines_with_their_keys(tmp_path: Path, place: dict
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o600
     lines = data.split(b"\n")
     assert lines.pop() == b""
-    assert [read_line(line, FileRole.OUTPUT).custom_id for line in lines] == ["a-1", "a-2", None]
+    assert [DIALECT.read_line(line).custom_id for line in lines] == ["a-1", "a-2", None]
     assert json.loads(lines[0]) == {"key": "a-1", **ROWS[0]}
     assert script.wire.peek("inline:batches/b1", 40) == data[:40]
     turned = json.loads(json.dumps(body), object_pairs_hook=lambda pairs: dict(reversed(pairs)))
@@ -427,7 +426,7 @@ def test_inline_answers_with_odd_text_are_not_lost(tmp_path: Path) -> None:
     got = Script(httpx.Response(200, content=odd.encode())).wire.download("inline:batches/b1", tmp_path / "out")
     assert got is not None
     lines = (tmp_path / "out").read_bytes().split(b"\n")
-    assert [read_line(line, FileRole.OUTPUT).custom_id for line in lines if line] == ["a-1", "a-2", None, "a-4\ufffd"]
+    assert [DIALECT.read_line(line).custom_id for line in lines if line] == ["a-1", "a-2", None, "a-4\ufffd"]
 
 
 @pytest.mark.parametrize("content", [b"", b"not json", b"[]", b"{"])
@@ -443,8 +442,8 @@ def test_an_inline_answer_that_is_no_batch_is_an_error(tmp_path: Path, content: 
 def payload(path: Path, n: int, settings: ModelSettings) -> list[str]:
     custom_ids = [ids.custom_id("attempt234", ids.digest("request", number)) for number in range(n)]
     prompt = "SAMPLE 1:\n[[quality=0.9]] a\n\nSAMPLE 2:\n[[quality=0.1]] b\n"
-    body = json.dumps(build_body(prompt, settings).body).encode()
-    path.write_bytes(b"".join(payload_line(each, "generateContent", body) + b"\n" for each in custom_ids))
+    body = json.dumps(DIALECT.build_body(prompt, settings).body).encode()
+    path.write_bytes(b"".join(DIALECT.payload_line(each, "generateContent", body) + b"\n" for each in custom_ids))
     return custom_ids
 
 
@@ -483,10 +482,10 @@ def test_what_simulated_faults_leave_of_a_batch_is_read(
         (listed,) = wire.list_page(None).batches
         assert listed.state is state
         seen = []
-        for role, file_id in wire.result_files(listed):
+        for _, file_id in wire.result_files(listed):
             assert wire.download(file_id, tmp_path / "out") is not None
             lines = (tmp_path / "out").read_bytes().split(b"\n")
-            seen += [read_line(each, role) for each in lines if each]
+            seen += [DIALECT.read_line(each) for each in lines if each]
         assert len(seen) == n_rows
         assert len({each.custom_id for each in seen} & set(custom_ids)) == n_known
         assert not any(each.status is ResponseStatus.UNREADABLE for each in seen)

@@ -10,6 +10,7 @@ from email.utils import format_datetime
 from pathlib import Path
 
 import httpx
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,8 +18,15 @@ from hypothesis import strategies as st
 from batchpond.clock import SystemClock
 from batchpond.errors import AccessError, BatchpondError, ProviderError, UsageError
 from batchpond.model import ErrorClass, Unclear
-from batchpond.providers.http.client import HttpError
-from batchpond.providers.http.errors import RETRY_AFTER_MAX_S, Answer, RetryPolicy, retry_after_s
+from batchpond.providers.http.client import HttpClient, HttpError
+from batchpond.providers.http.errors import (
+    RETRY_AFTER_MAX_S,
+    AckRule,
+    Answer,
+    RetryPolicy,
+    judge_create,
+    retry_after_s,
+)
 from batchpond.providers.http.keys import checked_base, environment_proxy
 from tests.rigs.clock import ManualClock
 from tests.rigs.hostile_server import drip, eof, hang, hostile, raw, reply, reset
@@ -54,11 +62,16 @@ AMBIGUOUS = {
 }
 
 
+def create(http: HttpClient, payload: object, deadline_s: float) -> Answer | Unclear:
+    """Make the one POST that creates, and return what it comes to."""
+    return judge_create(http.ask("/batches", orjson.dumps(payload), deadline_s), AckRule())
+
+
 @pytest.mark.parametrize("name", AMBIGUOUS)
 def test_every_ambiguous_answer_to_a_create_is_unclear_after_exactly_one_post(name: str) -> None:
     """Neither a clear yes nor a clear no: one POST leaves, and no exception comes back."""
     with hostile(AMBIGUOUS[name], reply({"id": "batch_2"})) as server:
-        answer = client(server.url, SystemClock()).post_once("/batches", {"a": 1}, deadline_s=0.5)
+        answer = create(client(server.url, SystemClock()), {"a": 1}, 0.5)
         assert isinstance(answer, Unclear)
         assert answer.reason
         time.sleep(0.05)
@@ -69,7 +82,7 @@ def test_a_refused_connection_is_unclear_too() -> None:
     """Even a create that cannot have left is left to the protocol, which proves absence."""
     with hostile(eof) as server:
         url = server.url
-    assert isinstance(client(url).post_once("/batches", {}, deadline_s=1), Unclear)
+    assert isinstance(create(client(url), {}, 1), Unclear)
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 405, 413, 415, 422, 429, 529])
@@ -77,7 +90,7 @@ def test_the_providers_own_refusal_is_definite(status: int) -> None:
     """Envelope and request id make a no; 429 and 529 need the envelope alone."""
     headers = {} if status in (429, 529) else {"x_request_id": "req_1"}
     with hostile(reply(ENVELOPE, status, **headers)) as server:
-        answer = client(server.url).post_once("/batches", {}, deadline_s=1)
+        answer = create(client(server.url), {}, 1)
         assert isinstance(answer, Answer)
         assert answer.status_code == status
         assert server.posts() == 1
@@ -86,7 +99,7 @@ def test_the_providers_own_refusal_is_definite(status: int) -> None:
 def test_an_acknowledgement_is_returned() -> None:
     """2xx with a JSON id is a yes, and the request was as asked."""
     with hostile(reply({"id": "batch_1"})) as server:
-        answer = client(server.url).post_once("/batches", {"x": "é"}, deadline_s=1)
+        answer = create(client(server.url), {"x": "é"}, 1)
         assert isinstance(answer, Answer)
         assert answer.json == {"id": "batch_1"}
         seen = server.requests[0]
@@ -107,7 +120,7 @@ def test_an_acknowledgement_is_returned() -> None:
 def test_a_create_ends_at_its_total_deadline_though_bytes_keep_coming(act: object) -> None:
     """A byte now and then keeps a socket timeout from firing, not the deadline."""
     with hostile(act) as server:  # type: ignore[arg-type]
-        answer = client(server.url, SystemClock()).post_once("/batches", {}, deadline_s=0.4)
+        answer = create(client(server.url, SystemClock()), {}, 0.4)
         assert isinstance(answer, Unclear)
     assert server.n_left == 1
 
@@ -209,7 +222,7 @@ def test_redirects_are_errors_and_the_other_host_hears_nothing(status: int) -> N
             wire = client(server.url)
             with pytest.raises(ProviderError, match="localhost"):
                 wire.request_json("GET", "/x")
-            assert isinstance(wire.post_once("/x", {}, deadline_s=1), Unclear)
+            assert isinstance(create(wire, {}, 1), Unclear)
         assert thief.requests == []
 
 

@@ -11,10 +11,11 @@ import pytest
 from batchpond.errors import AccessError, UsageError
 from batchpond.providers import registry
 from batchpond.providers.http.keys import listing, resolve
-from batchpond.providers.openai.batch import DESCRIPTOR
+from batchpond.providers.openai.dialect import DIALECT
 from tests.rigs.clock import ManualClock
 from tests.rigs.hostile_server import hostile, reply
 
+DESCRIPTOR = DIALECT.DESCRIPTOR
 KEY = "sk-canary-keys-0123456789"
 
 

@@ -13,8 +13,8 @@ from openai.types.responses.response_create_params import ResponseCreateParamsBa
 from together.types.chat.completion_create_params import CompletionCreateParamsBase as TogetherParams
 
 from batchpond.providers import registry
-from batchpond.providers.base import ModelSettings
 from batchpond.providers.shared import known
+from batchpond.providers.shared.dialect import ModelSettings
 
 WITH_DATA = ("openai", "anthropic", "gemini", "vertex", "together")
 CHAT = "/v1/chat/completions"

@@ -23,7 +23,7 @@ NOBODYS = (b"", b"\r", b"null", b"7", b"[]", b'"x"', b"{", b"\xff\xfe{\x00}\x00"
 
 
 def read(shape: Shape, line: bytes, role: FileRole = FileRole.OUTPUT) -> Response:
-    return registry.module(shape.provider).read_line(line, role)
+    return registry.module(shape.provider).read_line(line)
 
 
 def check(got: Response) -> None:

@@ -22,9 +22,10 @@ from batchpond.clock import SystemClock
 from batchpond.errors import AccessError, ProviderError, UsageError
 from batchpond.model import ErrorClass, Response, ResponseStatus
 from batchpond.providers import registry
-from batchpond.providers.base import Answered, Deferred, Doubtful, LiveAnswer, ModelSettings
+from batchpond.providers.base import Answered, Deferred, Doubtful, LiveAnswer
 from batchpond.providers.http.client import HttpClient
 from batchpond.providers.http.errors import Again, HttpError, answer_of
+from batchpond.providers.shared.dialect import ModelSettings
 from batchpond.providers.shared.live import LiveClient, judge
 from batchpond.text import Secret
 from batchpond_sim.host.server import PROVIDERS, Running, running

@@ -15,20 +15,17 @@ from hypothesis import strategies as st
 from batchpond.errors import ProviderError, UsageError
 from batchpond.model import Mode, PricedModel, ResponseStatus
 from batchpond.providers import registry
-from batchpond.providers.base import Answered, ModelSettings
+from batchpond.providers.base import Answered
 from batchpond.providers.http.keys import checked_base, completed
 from batchpond.providers.ollama.live import (
     ANSWER_TOKENS,
     CHAT,
     CONTEXT_MIN_TOKENS,
-    DESCRIPTOR,
+    DIALECT,
     TEMPLATE_TOKENS,
-    build_body,
-    caveats,
     context_tokens,
-    payload_line,
-    read_answer,
 )
+from batchpond.providers.shared.dialect import ModelSettings
 from batchpond.study.prices import Prices
 from batchpond_sim.host.server import Running, running
 from tests.rigs.hostile_server import HostileServer, hostile, reply
@@ -36,7 +33,7 @@ from tests.rigs.http import CANARY
 
 
 def built(prompt: str = "A or B?", model: str = "llama3.2", **more: Any) -> dict[str, Any]:
-    return build_body(prompt, ModelSettings(model, more.pop("endpoint", CHAT), **more)).body
+    return DIALECT.build_body(prompt, ModelSettings(model, more.pop("endpoint", CHAT), **more)).body
 
 
 # --- addresses ------------------------------------------------------------------------------------
@@ -176,10 +173,10 @@ def test_what_a_study_sets_elsewhere_is_no_parameter(name: str) -> None:
 def test_what_ollama_has_not() -> None:
     """Batches, files, other endpoints."""
     with pytest.raises(UsageError):
-        payload_line("a-1", CHAT, b"{}")
+        DIALECT.payload_line("a-1", CHAT, b"{}")
     with pytest.raises(UsageError, match="/api/generate"):
         built(endpoint="/api/generate")
-    assert DESCRIPTOR.modes == (Mode.LIVE,)
+    assert DIALECT.DESCRIPTOR.modes == (Mode.LIVE,)
 
 
 def test_it_costs_nothing() -> None:
@@ -187,8 +184,8 @@ def test_it_costs_nothing() -> None:
     unit = Prices().unit(PricedModel("ollama", "llama3.2", Mode.LIVE))
     assert unit is not None
     assert unit.cost_usd(1_000_000, 0, 1_000_000) == 0.0
-    assert caveats("gpt-oss:120b-cloud")
-    assert not caveats("llama3.2")
+    assert DIALECT.caveats("gpt-oss:120b-cloud")
+    assert not DIALECT.caveats("llama3.2")
 
 
 # --- models in memory -----------------------------------------------------------------------------
@@ -268,14 +265,14 @@ def test_a_long_prompt_is_read_whole(simulator: Running) -> None:
     live.start("llama3.2")
     answer = live.ask(CHAT, "llama3.2", json.dumps(body).encode(), 10.0)
     assert isinstance(answer, Answered)
-    found = read_answer(answer.status_code, answer.body)
+    found = DIALECT.read_answer(answer.status_code, answer.body)
     assert found.status is ResponseStatus.SUCCEEDED
     assert 4_096 < (found.input_tokens or 0) < body["options"]["num_ctx"]
     short = body | {"options": {"num_ctx": 2_048}, "truncate": True, "shift": True}
     cut = live.ask(CHAT, "llama3.2", json.dumps(short).encode(), 10.0)
     live.close()
     assert isinstance(cut, Answered)
-    assert (read_answer(cut.status_code, cut.body).input_tokens or 0) <= 2_048
+    assert (DIALECT.read_answer(cut.status_code, cut.body).input_tokens or 0) <= 2_048
 
 
 def test_only_the_wanted_model_stays_loaded(simulator: Running) -> None:

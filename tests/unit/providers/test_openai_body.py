@@ -17,17 +17,10 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
 from batchpond.errors import UsageError
-from batchpond.providers.base import ModelSettings
-from batchpond.providers.openai.body import (
-    FAMILIES,
-    WORDS,
-    accepted_thinking,
-    build_body,
-    caveats,
-    endpoint_for,
-    payload_line,
-)
+from batchpond.providers.openai.dialect import DIALECT, FAMILIES, accepted_thinking
+from batchpond.providers.shared.dialect import ModelSettings
 
+WORDS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
 SHARED = Path(os.environ.get("BATCHPOND_SHARED", Path(__file__).parents[4] / "shared"))
@@ -40,7 +33,9 @@ def settings(model: str, endpoint: str = CHAT, **more: Any) -> ModelSettings:
 
 def test_a_chat_body_has_what_was_asked() -> None:
     """The prompt is one user message; the limit is `max_completion_tokens`."""
-    built = build_body("Hi", settings("gpt-4.1-mini", max_output_tokens=64, temperature=0.5, parameters={"top_p": 1}))
+    built = DIALECT.build_body(
+        "Hi", settings("gpt-4.1-mini", max_output_tokens=64, temperature=0.5, parameters={"top_p": 1})
+    )
     assert built.body == {
         "model": "gpt-4.1-mini",
         "messages": [{"role": "user", "content": "Hi"}],
@@ -53,7 +48,7 @@ def test_a_chat_body_has_what_was_asked() -> None:
 
 def test_a_responses_body_asks_for_a_summary_where_thoughts_are_wanted() -> None:
     """`reasoning.effort` and `reasoning.summary`; the limit is `max_output_tokens`."""
-    built = build_body(
+    built = DIALECT.build_body(
         "Hi", settings("gpt-5-mini", RESPONSES, thinking="low", include_thoughts=True, max_output_tokens=9)
     )
     assert built.body == {
@@ -91,11 +86,11 @@ def test_each_family_accepts_its_own_thinking_words(model: str, chat_words: str)
     assert list(accepted_thinking(model, CHAT)) == accepted
     for word in [*WORDS, "extreme"]:
         if word in accepted:
-            body = build_body("Hi", settings(model, thinking=word)).body
+            body = DIALECT.build_body("Hi", settings(model, thinking=word)).body
             assert body.get("reasoning_effort") == (word if FAMILIES.of(model).has_effort else None)
             continue
         with pytest.raises(UsageError) as caught:
-            build_body("Hi", settings(model, thinking=word))
+            DIALECT.build_body("Hi", settings(model, thinking=word))
         message = caught.value.message
         assert model in message
         assert repr(word) in message
@@ -104,9 +99,11 @@ def test_each_family_accepts_its_own_thinking_words(model: str, chat_words: str)
 
 def test_max_is_a_word_of_the_responses_endpoint_alone() -> None:
     """Chat completions refuse it for every model."""
-    assert build_body("Hi", settings("gpt-5.6-sol", RESPONSES, thinking="max")).body["reasoning"] == {"effort": "max"}
+    assert DIALECT.build_body("Hi", settings("gpt-5.6-sol", RESPONSES, thinking="max")).body["reasoning"] == {
+        "effort": "max"
+    }
     with pytest.raises(UsageError):
-        build_body("Hi", settings("gpt-5.6-sol", CHAT, thinking="max"))
+        DIALECT.build_body("Hi", settings("gpt-5.6-sol", CHAT, thinking="max"))
 
 
 @pytest.mark.parametrize(
@@ -133,16 +130,16 @@ def test_temperature_is_left_out_and_named_where_the_model_forbids_it(
     model: str, thinking: str | None, is_kept: bool, endpoint: str
 ) -> None:
     """A model that reasons takes none; what was left out is reported."""
-    built = build_body("Hi", settings(model, endpoint, thinking=thinking, temperature=0.0))
+    built = DIALECT.build_body("Hi", settings(model, endpoint, thinking=thinking, temperature=0.0))
     assert ("temperature" in built.body) == is_kept
     assert built.dropped == (() if is_kept else ("temperature",))
 
 
 def test_unknown_models_are_passed_through_with_a_caveat() -> None:
     """A name outside the table is not refused, but the user is told."""
-    assert build_body("Hi", settings("gpt-9-nova", thinking="max")).body["reasoning_effort"] == "max"
-    assert "gpt-9-nova" in caveats("gpt-9-nova")[0]
-    assert caveats("gpt-5.4-mini") == ()
+    assert DIALECT.build_body("Hi", settings("gpt-9-nova", thinking="max")).body["reasoning_effort"] == "max"
+    assert "gpt-9-nova" in DIALECT.caveats("gpt-9-nova")[0]
+    assert DIALECT.caveats("gpt-5.4-mini") == ()
     assert not FAMILIES.of("gpt-5.9").is_known
 
 
@@ -162,15 +159,15 @@ def test_unknown_models_are_passed_through_with_a_caveat() -> None:
 def test_what_cannot_work_is_refused_before_money_is_spent(case: ModelSettings) -> None:
     """Each refusal says what to change."""
     with pytest.raises(UsageError) as caught:
-        build_body("Hi", case)
+        DIALECT.build_body("Hi", case)
     assert case.request_model in caught.value.message
 
 
 def test_the_endpoint_follows_from_what_is_wanted() -> None:
     """Chat, unless thoughts are wanted or the model is served elsewhere only."""
-    assert endpoint_for("gpt-5-mini", False) == CHAT
-    assert endpoint_for("gpt-5-mini", True) == RESPONSES
-    assert endpoint_for("gpt-5-pro", False) == RESPONSES
+    assert DIALECT.endpoint_for("gpt-5-mini", False) == CHAT
+    assert DIALECT.endpoint_for("gpt-5-mini", True) == RESPONSES
+    assert DIALECT.endpoint_for("gpt-5-pro", False) == RESPONSES
 
 
 def test_every_row_of_the_table_can_be_reached_and_says_where_it_is_from() -> None:
@@ -185,8 +182,8 @@ def test_every_row_of_the_table_can_be_reached_and_says_where_it_is_from() -> No
 def test_a_payload_line_is_one_json_line_whose_body_is_untouched(custom_id: str, prompt: str) -> None:
     """Any prompt stays inside its string: quotes, line breaks, U+2028 and NUL included."""
     custom_id = custom_id.encode("utf-8", "replace").decode()
-    body = orjson.dumps(build_body(prompt, settings("gpt-4o")).body)
-    line = payload_line(custom_id, CHAT, body)
+    body = orjson.dumps(DIALECT.build_body(prompt, settings("gpt-4o")).body)
+    line = DIALECT.payload_line(custom_id, CHAT, body)
     assert b"\n" not in line
     assert body in line
     row = json.loads(line)
@@ -197,7 +194,7 @@ def test_a_payload_line_is_one_json_line_whose_body_is_untouched(custom_id: str,
 def test_a_body_on_two_lines_is_refused() -> None:
     """It would become two requests."""
     with pytest.raises(UsageError):
-        payload_line("a", CHAT, b'{\n"model":"x"}')
+        DIALECT.payload_line("a", CHAT, b'{\n"model":"x"}')
 
 
 # --- the official schema --------------------------------------------------------------------------
@@ -227,14 +224,14 @@ def test_bodies_validate_against_the_official_schema(model: str, endpoint: str, 
         has_thoughts = endpoint == RESPONSES and FAMILIES.of(model).has_effort
         case = settings(model, endpoint, thinking=word, include_thoughts=has_thoughts)
         for extra in ({}, {"max_output_tokens": 64, "temperature": 0.2, "parameters": {"top_p": 0.5, "store": False}}):
-            built = build_body("Hi", ModelSettings(**{**_fields(case), **extra}))
+            built = DIALECT.build_body("Hi", ModelSettings(**{**_fields(case), **extra}))
             assert [error.message for error in validator(schema).iter_errors(built.body)] == []
 
 
 def test_the_schema_check_can_fail() -> None:
     """A wrong effort word is noticed, so the check above means something."""
     needs_spec()
-    body = build_body("Hi", settings("gpt-5")).body | {"reasoning_effort": "extreme"}
+    body = DIALECT.build_body("Hi", settings("gpt-5")).body | {"reasoning_effort": "extreme"}
     assert not validator("CreateChatCompletionRequest").is_valid(body)
     assert not validator("CreateResponse").is_valid({"model": "o3", "reasoning": {"effort": "extreme"}, "input": "x"})
 

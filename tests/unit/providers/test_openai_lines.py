@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
-from batchpond.providers.openai.lines import read_line
+from batchpond.model import ErrorClass, Finish, Response, ResponseStatus
+from batchpond.providers.openai.dialect import DIALECT
 
 CID = "abcdefghij-abcdefghijklmnopqrst"
 USAGE = {
@@ -21,7 +21,7 @@ USAGE = {
 
 
 def read(line: bytes) -> Response:
-    return read_line(line, FileRole.OUTPUT)
+    return DIALECT.read_line(line)
 
 
 def row(response: Any = None, error: Any = None, **more: Any) -> bytes:

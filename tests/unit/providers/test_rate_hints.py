@@ -19,13 +19,18 @@ NOW = datetime(2026, 11, 21, 10, 0, 0, tzinfo=UTC)
 
 def of(name: str) -> RateNames:
     """Return where a provider tells its limits."""
-    rates: RateNames = registry.module(name).LIVE.rates  # type: ignore[attr-defined]
+    rates: RateNames = registry.wire(name).LIVE.rates
     return rates
 
 
 ALL = list(dict.fromkeys((ANY_RATES, *(of(descriptor.name) for descriptor in registry.live_descriptors()))))
 NAMED = sorted(
-    {name for names in ALL for row in (*names.requests, *names.tokens) for name in (row.limit, row.left, row.reset)}
+    {
+        row.pattern.format(word)
+        for names in ALL
+        for row in (*names.requests, *names.tokens)
+        for word in ("limit", "remaining", "reset")
+    }
 )
 
 

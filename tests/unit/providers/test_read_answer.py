@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
+from batchpond.model import ErrorClass, Finish, Response, ResponseStatus
 from batchpond.providers import registry
 
 NAMES = ("openai", "anthropic", "gemini", "together", "ollama", "xai", "vllm", "compatible-mine")
@@ -272,12 +272,12 @@ def test_ollamas_counts_and_thoughts() -> None:
 
 def test_ollama_has_no_files() -> None:
     """Its lines are unreadable, its payloads refused."""
-    assert registry.module("ollama").read_line(b"{}", FileRole.OUTPUT).status is ResponseStatus.UNREADABLE
+    assert registry.module("ollama").read_line(b"{}").status is ResponseStatus.UNREADABLE
 
 
 def test_vllms_result_files_are_read_by_the_same_reader() -> None:
     """`vllm run-batch`: a row is a live answer in an envelope, thoughts included."""
     body = chat("<think>so</think>A")
     row = {"id": "vllm-1", "custom_id": "a-1", "response": {"status_code": 200, "request_id": "r", "body": body}}
-    found = registry.module("vllm").read_line(json.dumps(row).encode(), FileRole.OUTPUT)
+    found = registry.module("vllm").read_line(json.dumps(row).encode())
     assert (found.custom_id, found.text, found.thoughts) == ("a-1", "A", "so")

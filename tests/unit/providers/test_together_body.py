@@ -9,14 +9,8 @@ import pytest
 
 from batchpond.errors import UsageError
 from batchpond.providers import registry
-from batchpond.providers.base import ModelSettings
-from batchpond.providers.together.body import (
-    LINE_BYTES_MAX,
-    accepted_thinking,
-    build_body,
-    caveats,
-    payload_line,
-)
+from batchpond.providers.shared.dialect import ModelSettings
+from batchpond.providers.together.dialect import DIALECT, LINE_BYTES_MAX
 
 CHAT = "/v1/chat/completions"
 OSS = "openai/gpt-oss-120b"
@@ -28,7 +22,7 @@ def settings(model: str = LLAMA, **more: Any) -> ModelSettings:
 
 
 def test_a_body_names_its_model_and_limits_tokens_as_together_spells_it() -> None:
-    built = build_body("Hi", settings(max_output_tokens=64, temperature=0.5, parameters={"top_p": 0.9}))
+    built = DIALECT.build_body("Hi", settings(max_output_tokens=64, temperature=0.5, parameters={"top_p": 0.9}))
     assert built.body == {
         "model": LLAMA,
         "messages": [{"role": "user", "content": "Hi"}],
@@ -51,9 +45,9 @@ def test_a_body_names_its_model_and_limits_tokens_as_together_spells_it() -> Non
     ],
 )
 def test_thinking_is_an_effort_or_a_switch(model: str, word: str | None, sent: dict[str, Any]) -> None:
-    body = build_body("Hi", settings(model, thinking=word)).body
+    body = DIALECT.build_body("Hi", settings(model, thinking=word)).body
     assert {name: body[name] for name in body if name.startswith("reasoning")} == sent
-    assert word is None or word in accepted_thinking(model)
+    assert word is None or word in DIALECT.words(model)
 
 
 @pytest.mark.parametrize(
@@ -70,27 +64,27 @@ def test_thinking_is_an_effort_or_a_switch(model: str, word: str | None, sent: d
 )
 def test_what_would_be_refused_or_lost_is_an_error_first(bad: ModelSettings) -> None:
     with pytest.raises(UsageError):
-        build_body("Hi", bad)
+        DIALECT.build_body("Hi", bad)
 
 
 def test_a_line_has_an_id_and_the_body_as_it_is() -> None:
     """No method and no URL: those are the batch's."""
-    line = payload_line('a"1', CHAT, b'{"model":"m","x":1.0}')
+    line = DIALECT.payload_line('a"1', CHAT, b'{"model":"m","x":1.0}')
     assert line == b'{"custom_id":"a\\"1","body":{"model":"m","x":1.0}}'
     assert orjson.loads(line)["custom_id"] == 'a"1'
 
 
 def test_a_line_that_together_would_not_read_is_refused() -> None:
     """Ten million bytes: a longer line is found out only when the batch runs."""
-    room = LINE_BYTES_MAX - len(payload_line("a", CHAT, b'""'))
-    assert len(payload_line("a", CHAT, b'"%b"' % (b"x" * room))) == LINE_BYTES_MAX
+    room = LINE_BYTES_MAX - len(DIALECT.payload_line("a", CHAT, b'""'))
+    assert len(DIALECT.payload_line("a", CHAT, b'"%b"' % (b"x" * room))) == LINE_BYTES_MAX
     with pytest.raises(UsageError, match="reads up to"):
-        payload_line("a", CHAT, b'"%b"' % (b"x" * (room + 1)))
+        DIALECT.payload_line("a", CHAT, b'"%b"' % (b"x" * (room + 1)))
     with pytest.raises(UsageError, match="one line"):
-        payload_line("a", CHAT, b"{\n}")
+        DIALECT.payload_line("a", CHAT, b"{\n}")
 
 
 def test_the_user_is_told_which_models_are_no_cheaper() -> None:
-    assert caveats(LLAMA) == ()
-    assert "standard price" in caveats(OSS)[0]
+    assert DIALECT.caveats(LLAMA) == ()
+    assert "standard price" in DIALECT.caveats(OSS)[0]
     assert registry.module("together").endpoint_for(OSS, True, None) == CHAT

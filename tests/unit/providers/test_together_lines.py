@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
-from batchpond.providers.together.lines import read_answer, read_line
+from batchpond.model import ErrorClass, Finish, Response, ResponseStatus
+from batchpond.providers.together.dialect import DIALECT
 
 CID = "abcdefghij-abcdefghijklmnopqrst"
 USAGE = {"prompt_tokens": 73, "completion_tokens": 42, "total_tokens": 115, "reasoning_tokens": 30}
@@ -26,13 +26,13 @@ def chat(content: Any = "Hello", reason: Any = "stop", usage: Any = None, **mess
 def good(body: Any) -> Response:
     """Read a row that has a response and no `error` member."""
     row = {"id": "br_1", "custom_id": CID, "response": {"status_code": 200, "body": body}}
-    return read_line(json.dumps(row).encode(), FileRole.OUTPUT)
+    return DIALECT.read_line(json.dumps(row).encode())
 
 
 def bad(message: str, code: str = "batch_client_error") -> Response:
     """Read a row that has an error and no `response` member."""
     row = {"id": "br_2", "custom_id": CID, "error": {"code": code, "message": message}}
-    return read_line(json.dumps(row).encode(), FileRole.ERROR)
+    return DIALECT.read_line(json.dumps(row).encode())
 
 
 def test_a_success_row() -> None:
@@ -107,8 +107,8 @@ def test_one_code_stands_for_all_errors_so_the_text_decides(message: str, error_
 
 
 def test_a_row_with_neither_or_with_a_bare_text_is_still_a_row() -> None:
-    assert read_line(b'{"custom_id":"a"}', FileRole.OUTPUT).status is ResponseStatus.UNREADABLE
-    got = read_line(b'{"custom_id":"a","error":"boom"}', FileRole.ERROR)
+    assert DIALECT.read_line(b'{"custom_id":"a"}').status is ResponseStatus.UNREADABLE
+    got = DIALECT.read_line(b'{"custom_id":"a","error":"boom"}')
     assert (got.status, got.error_message) == (ResponseStatus.ERRORED, "boom")
 
 
@@ -116,7 +116,7 @@ def test_a_row_with_neither_or_with_a_bare_text_is_still_a_row() -> None:
 
 
 def test_a_live_answer_is_read_as_a_row_without_an_id() -> None:
-    got = read_answer(200, json.dumps(chat("<think>hm</think>Yes", "eos")).encode())
+    got = DIALECT.read_answer(200, json.dumps(chat("<think>hm</think>Yes", "eos")).encode())
     assert (got.custom_id, got.status, got.text, got.thoughts) == (None, ResponseStatus.SUCCEEDED, "Yes", "hm")
 
 
@@ -135,11 +135,11 @@ def test_a_live_answer_is_read_as_a_row_without_an_id() -> None:
 def test_errors_of_live_calls(status_code: int, body: Any, error_class: ErrorClass, message: str) -> None:
     """The text of an error as an object or bare, or whatever a proxy says."""
     data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-    got = read_answer(status_code, data)
+    got = DIALECT.read_answer(status_code, data)
     assert (got.status, got.status_code) == (ResponseStatus.ERRORED, status_code)
     assert (got.error_class, got.error_message) == (error_class, message)
 
 
 def test_a_success_that_is_no_answer_is_unreadable() -> None:
-    assert read_answer(200, b"<html>sign in</html>").status is ResponseStatus.UNREADABLE
-    assert read_answer(200, b"[]").status is ResponseStatus.UNREADABLE
+    assert DIALECT.read_answer(200, b"<html>sign in</html>").status is ResponseStatus.UNREADABLE
+    assert DIALECT.read_answer(200, b"[]").status is ResponseStatus.UNREADABLE

@@ -19,11 +19,12 @@ from batchpond.model import (
     FileRole,
 )
 from batchpond.providers import registry
-from batchpond.providers.together.batch import DESCRIPTOR
+from batchpond.providers.together.dialect import DIALECT
 from batchpond.run.find import list_since
 from tests.rigs.simulator import START
 from tests.rigs.together import KEY, SPEC, Script, job, payload, together
 
+DESCRIPTOR = DIALECT.DESCRIPTOR
 JOB = job()["id"]
 RAY = {"cf-ray": "8f00-SIM"}
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -39,7 +40,11 @@ def refusal(status: int, error: Any = "no", headers: Any = None, **more: Any) ->
 
 def test_a_batch_is_known_by_its_file_alone() -> None:
     """No token travels, but nothing is opaque either: the input file is ours, and every job names it."""
-    assert (DESCRIPTOR.has_token, DESCRIPTOR.takes_files, DESCRIPTOR.is_opaque) == (False, True, False)
+    assert (DESCRIPTOR.has_token, DESCRIPTOR.takes_files, DESCRIPTOR.is_opaque) == (
+        False,
+        True,
+        False,
+    )
 
 
 @pytest.mark.parametrize("url", ["https://api.together.ai", "https://api.together.ai/v1", "https://api.together.ai/"])

@@ -20,7 +20,7 @@ from batchpond.model import Created, CreateSpec, ErrorClass, Rejected
 from batchpond.providers import registry
 from batchpond.providers.http import keys
 from batchpond.providers.vertex.auth import Credentials
-from batchpond.providers.vertex.batch import DESCRIPTOR, Vertex
+from batchpond.providers.vertex.batch import DESCRIPTOR, VertexClient
 from batchpond.study import settings as config
 from batchpond_sim.host import server
 from batchpond_sim.world.world import Settings
@@ -53,7 +53,7 @@ def simulated() -> Iterator[server.Running]:
 @pytest.fixture
 def account(
     simulated: server.Running, key_file: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Vertex]:
+) -> Iterator[VertexClient]:
     """The wire of a service account whose tokens are a simulator's."""
     url = simulated.base_url_of("vertex")
     path = tmp_path / "key.json"
@@ -74,7 +74,9 @@ def tokens_given(sim: server.Running) -> int:
     return len(list(sim.world.path.glob("vertex/tokens/*.json")))
 
 
-def test_a_service_account_gets_its_own_tokens_and_its_project(account: Vertex, simulated: server.Running) -> None:
+def test_a_service_account_gets_its_own_tokens_and_its_project(
+    account: VertexClient, simulated: server.Running
+) -> None:
     """One token serves both origins for as long as it is good."""
     assert account.check() == f"vertex/{account.host}"
     assert "/key-project/" in account.host
@@ -83,7 +85,7 @@ def test_a_service_account_gets_its_own_tokens_and_its_project(account: Vertex, 
 
 
 def test_a_token_that_was_refused_is_renewed_once_and_the_call_made_again(
-    account: Vertex, simulated: server.Running
+    account: VertexClient, simulated: server.Running
 ) -> None:
     """It ran out by Google's clock, not yet by ours."""
     account.check()
@@ -93,7 +95,7 @@ def test_a_token_that_was_refused_is_renewed_once_and_the_call_made_again(
 
 
 def test_a_create_with_a_token_that_ran_out_is_a_no_that_passes(
-    account: Vertex, simulated: server.Running, tmp_path: Path
+    account: VertexClient, simulated: server.Running, tmp_path: Path
 ) -> None:
     """A create is one POST: it is not repeated, but the next pass has a new token for it."""
     account.check()
@@ -150,7 +152,7 @@ def test_a_fixed_token_that_was_refused_ends_the_pass() -> None:
 
 
 def test_a_create_that_cannot_get_a_token_is_a_no_and_nothing_is_sent(
-    account: Vertex, simulated: server.Running, tmp_path: Path
+    account: VertexClient, simulated: server.Running, tmp_path: Path
 ) -> None:
     """Between the record of sending and the POST nothing may raise."""
     simulated.world.add_fault("*@*:status=400")

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from batchpond import ids
 from batchpond.errors import ProviderError, UsageError
-from batchpond.model import ErrorClass, FileRole, Finish, Response, ResponseStatus
+from batchpond.model import ErrorClass, Finish, Response, ResponseStatus
 from batchpond.providers import registry
-from batchpond.providers.base import ModelSettings
-from batchpond.providers.vertex.body import ImportRuleError, Table, check_payload
+from batchpond.providers.shared.dialect import ModelSettings
+from batchpond.providers.vertex.dialect import ImportRuleError, Table, check_payload
 from batchpond_sim.shared.batches import RowsError
 from batchpond_sim.vertex.batches import Columns
 
@@ -38,7 +38,7 @@ def row(**members: Any) -> bytes:
 
 
 def read(line: bytes) -> Response:
-    return vertex.read_line(line, FileRole.OUTPUT)
+    return vertex.read_line(line)
 
 
 def test_an_answer_is_read_with_its_tokens_under_the_id_that_was_made() -> None:

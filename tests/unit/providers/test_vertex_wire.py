@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from batchpond.errors import AccessError, ProviderError
 from batchpond.model import BatchState, Created, ErrorClass, FileRole, PricedModel, Rejected
 from batchpond.providers.http import transfers
-from batchpond.providers.vertex.batch import DESCRIPTOR, Vertex
+from batchpond.providers.vertex.batch import DESCRIPTOR, VertexClient
 from batchpond.study.prices import Prices
 from tests.rigs.vertex_script import (
     BUCKET,
@@ -139,7 +139,7 @@ def test_counts_are_text_zeros_are_left_out_and_minus_one_is_unknown(
     stats: object, word: str, counts: tuple[int | None, ...]
 ) -> None:
     """A number that is not known is never guessed."""
-    got = Vertex.read_batch(job(word, completionStats=stats))
+    got = VertexClient.read_batch(job(word, completionStats=stats))
     assert got is not None
     assert (got.n_total, got.n_completed, got.n_failed) == counts
 
@@ -159,7 +159,7 @@ def test_counts_are_text_zeros_are_left_out_and_minus_one_is_unknown(
 )  # fmt: skip
 def test_a_failed_job_says_which_role_the_service_agent_lacks(code: int, message: str, role: str) -> None:
     """The job is not the caller: granting the caller more would change nothing."""
-    got = Vertex.read_batch(job("FAILED", error={"code": code, "message": message}))
+    got = VertexClient.read_batch(job("FAILED", error={"code": code, "message": message}))
     assert got is not None
     assert role in got.errors[0].message
 
@@ -393,7 +393,7 @@ def test_every_result_object_of_a_job_is_named_in_one_order() -> None:
         listed(f"{FOLDER}/predictions.jsonl", f"{FOLDER}/manifest.json", nextPageToken="p2"),
         ok({"items": [stored(f"{FOLDER}/incremental_predictions_1"), stored(f"{FOLDER}/a.jsonl", b"")]}),
     )
-    batch = Vertex.read_batch(ended())
+    batch = VertexClient.read_batch(ended())
     assert batch is not None
     wanted = [f"gs://my-bucket/{FOLDER}/{name}" for name in ("incremental_predictions_1", "predictions.jsonl")]
     assert script.wire.result_files(batch) == tuple((FileRole.OUTPUT, uri) for uri in wanted)
@@ -402,7 +402,7 @@ def test_every_result_object_of_a_job_is_named_in_one_order() -> None:
 
 def test_a_folder_that_may_be_another_jobs_is_never_read() -> None:
     """Without its own folder a job has all that lie below its prefix: one is its own, of two nobody can tell."""
-    batch = Vertex.read_batch(job("SUCCEEDED"))
+    batch = VertexClient.read_batch(job("SUCCEEDED"))
     assert batch is not None
     one = f"{FOLDER}/predictions.jsonl"
     assert len(Script(listed(one)).wire.result_files(batch)) == 1
@@ -414,7 +414,7 @@ def test_a_folder_that_may_be_another_jobs_is_never_read() -> None:
 def test_a_job_that_failed_for_want_of_a_bucket_has_no_results() -> None:
     """Of a job that succeeded a missing bucket is an error: its rows are somewhere."""
     gone = httpx.Response(404, json={"error": {"code": 404, "message": "The specified bucket does not exist."}})
-    failed, good = Vertex.read_batch(ended("FAILED")), Vertex.read_batch(ended())
+    failed, good = VertexClient.read_batch(ended("FAILED")), VertexClient.read_batch(ended())
     assert failed is not None
     assert good is not None
     assert Script(gone).wire.result_files(failed) == ()

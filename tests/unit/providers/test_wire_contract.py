@@ -17,7 +17,8 @@ from batchpond.clock import SystemClock
 from batchpond.errors import AccessError, ProviderError
 from batchpond.model import BatchState, Created, CreateSpec, Rejected, RemoteBatch, ResponseStatus, Unclear
 from batchpond.providers import registry
-from batchpond.providers.base import BatchProvider, ModelSettings, ProviderModule
+from batchpond.providers.base import BatchProvider
+from batchpond.providers.shared.dialect import Dialect, ModelSettings
 from tests.rigs import simulator
 from tests.rigs.batch_wires import ANTHROPIC, EVIL, KEY, OPENAI, TOGETHER, TOKEN, WIRES, No, Wire, hurdle
 from tests.rigs.hostile_server import Act, eof, hostile, raw, reset
@@ -57,8 +58,8 @@ def test_every_provider_of_batches_has_a_row() -> None:
 
 @each
 def test_the_wire_and_the_module_are_what_the_rest_expects(wire: Wire) -> None:
-    """The protocols of providers/base.py, member by member; an absence is believed only after two create deadlines."""
-    for protocol, thing in ((BatchProvider, wire.script().wire), (ProviderModule, registry.module(wire.name))):
+    """The interfaces of providers, member by member; an absence is believed only after two create deadlines."""
+    for protocol, thing in ((BatchProvider, wire.script().wire), (Dialect, registry.module(wire.name))):
         wanted = {name for name in (*vars(protocol), *protocol.__annotations__) if not name.startswith("_")}
         assert {name for name in wanted if not hasattr(thing, name)} == set()
     descriptor = registry.module(wire.name).DESCRIPTOR
@@ -328,7 +329,7 @@ def test_a_batch_lives_its_whole_life_over_the_simulators_transport(
         assert done.state is BatchState.COMPLETED
         assert done.n_total == (None if name == "together" else 12)
         seen = []
-        for role, result_id in wire.result_files(done):
+        for _, result_id in wire.result_files(done):
             got = wire.download(result_id, tmp_path / "out")
             data = (tmp_path / "out").read_bytes()
             assert got is not None
@@ -336,7 +337,7 @@ def test_a_batch_lives_its_whole_life_over_the_simulators_transport(
             head = wire.peek(result_id, 1_000)
             assert head is not None
             assert data.startswith(head)
-            seen += [module.read_line(line, role) for line in data.split(b"\n") if line]
+            seen += [module.read_line(line) for line in data.split(b"\n") if line]
         assert sorted(each.custom_id or "" for each in seen) == sorted(custom_ids)
         answered = [each for each in seen if each.status is ResponseStatus.SUCCEEDED]
         assert answered

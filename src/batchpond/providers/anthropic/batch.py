@@ -14,39 +14,31 @@ from typing import Any, Final
 
 from batchpond import fields
 from batchpond.errors import LakeError
-from batchpond.model import BatchError, BatchState, CreateSpec, Download, RemoteBatch
-from batchpond.providers.anthropic.body import FAMILIES, MESSAGES, VERSIONS, version_of
+from batchpond.model import BatchError, BatchState, CreateSpec, RemoteBatch
+from batchpond.providers.anthropic.dialect import DIALECT, HEAD, MESSAGES, TAIL, version_of
 from batchpond.providers.http.client import JsonStream
 from batchpond.providers.http.errors import AckRule
 from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import BatchClient, Order
 from batchpond.providers.shared.live import Address, LiveApi, Names, RateNames
 
-_HEAD, _TAIL = b'{"requests":[', b"]}"
-
-DESCRIPTOR: Final = known.descriptor(
-    "anthropic",
-    endpoints=tuple(VERSIONS),
-    max_bytes=256_000_000 - len(_HEAD + _TAIL),
-    headers=(("anthropic-version", VERSIONS[MESSAGES]),),
-    nearest=FAMILIES.nearest,
-)
 _BLOCK_BYTES: Final = 1 << 20
 
 
-def _rate(what: str) -> Names:
-    begin = f"anthropic-ratelimit-{what}"
-    return Names(f"{begin}-limit", f"{begin}-remaining", f"{begin}-reset")
+_RATES: Final = RateNames(
+    (Names("anthropic-ratelimit-requests-{}"),),
+    (Names("anthropic-ratelimit-tokens-{}"), Names("anthropic-ratelimit-input-tokens-{}")),
+)
 
 
 def _address(endpoint: str, request_model: str) -> Address:
     return MESSAGES, {"anthropic-version": version_of(endpoint, request_model)}
 
 
-class Anthropic(BatchClient):
+class AnthropicClient(BatchClient):
     """The client of Anthropic's Message Batches, bound to one key and base URL (without `/v1`, as its SDK has it)."""
 
-    descriptor = DESCRIPTOR
+    descriptor = DIALECT.DESCRIPTOR
     batches_path = "/v1/messages/batches"
     cursor_name = "after_id"
     ack = AckRule(request_id_headers=("request-id",))
@@ -61,17 +53,12 @@ class Anthropic(BatchClient):
         requests = _requests(spec.payload_path)
         return Order(self.batches_path, requests, {"anthropic-version": version_of(spec.endpoint, spec.request_model)})
 
-    def download(self, file_id: str, path: Path) -> Download | None:
-        """Stream a batch's results, whose id is the batch's, to `path`; None on 404 and 410.
+    def content_path(self, file_id: str) -> str:
+        """Return where a batch's results are, whose id is the batch's.
 
-        The address is made from the id: a `results_url` is never followed, so no answer can send
-        the key to another host.
+        It is made from the id: a `results_url` is never followed, so no answer can send the key to another host.
         """
-        return self._http.download(f"{self.path_of(file_id)}/results", path)
-
-    def peek(self, file_id: str, max_bytes: int) -> bytes | None:
-        """Return the first bytes of a batch's results; None on 404 and 410."""
-        return self._http.peek(f"{self.path_of(file_id)}/results", max_bytes)
+        return f"{self.path_of(file_id)}/results"
 
     def drop_upload(self, file_id: str) -> bool:
         """Delete a batch with its results, whose id is the batch's: nothing else of it is kept there.
@@ -100,10 +87,10 @@ class Anthropic(BatchClient):
         return replace(batch, n_total=n_total, errors=(BatchError("archived", gone),))
 
 
-BATCH: Final = Anthropic
+BATCH: Final = AnthropicClient
 LIVE: Final = LiveApi(
-    DESCRIPTOR,
-    RateNames((_rate("requests"),), (_rate("tokens"), _rate("input-tokens"))),
+    DIALECT.DESCRIPTOR,
+    _RATES,
     models_path="/v1/models",
     request_id_headers=("request-id",),
     address=_address,
@@ -119,11 +106,11 @@ def _requests(path: Path) -> JsonStream:
             size_bytes -= lines.read(1) == b"\n"
     except OSError as error:
         raise LakeError(f"cannot read {path}: {error.strerror or error}") from None
-    return JsonStream(len(_HEAD) + size_bytes + len(_TAIL), lambda: _parts(path, size_bytes))
+    return JsonStream(len(HEAD) + size_bytes + len(TAIL), lambda: _parts(path, size_bytes))
 
 
 def _parts(path: Path, size_bytes: int) -> Iterator[bytes]:
-    yield _HEAD
+    yield HEAD
     try:
         with path.open("rb") as lines:
             while size_bytes > 0 and (block := lines.read(min(_BLOCK_BYTES, size_bytes))):
@@ -131,7 +118,7 @@ def _parts(path: Path, size_bytes: int) -> Iterator[bytes]:
                 yield block.replace(b"\n", b",")
     except OSError as error:
         raise LakeError(f"cannot read {path}: {error.strerror or error}") from None
-    yield _TAIL
+    yield TAIL
 
 
 def _counts(found: Mapping[str, Any]) -> dict[str, int | None]:

@@ -8,17 +8,15 @@ come as text and zeros not at all.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import reduce
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from batchpond import fields
-from batchpond.clock import Clock
-from batchpond.errors import ProviderError, UsageError
+from batchpond.errors import ProviderError
 from batchpond.model import (
     BatchError,
     BatchPage,
@@ -30,20 +28,16 @@ from batchpond.model import (
     RemoteBatch,
     RemoteFile,
 )
-from batchpond.providers.gemini.body import FAMILIES, GENERATE
-from batchpond.providers.gemini.lines import is_blank, read_status
-from batchpond.providers.http import keys, transfers
-from batchpond.providers.http.client import HttpClient, segment
+from batchpond.providers.gemini.dialect import DIALECT, is_blank, read_status
+from batchpond.providers.http import transfers
+from batchpond.providers.http.client import segment
 from batchpond.providers.http.errors import AckRule, Answer, ApiError
 from batchpond.providers.http.transfers import Commands, Start
 from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import (
-    PAGES_MAX,
     BatchClient,
     Order,
-    every_page,
-    filled_page_by_token,
-    newest_named,
+    Page,
     own_token,
     page_by_token,
 )
@@ -51,14 +45,13 @@ from batchpond.providers.shared.lines import load_row
 from batchpond.providers.shared.live import NO_RATES, Address, LiveApi
 from batchpond.text import redact
 
-DESCRIPTOR: Final = known.descriptor("gemini", endpoints=(GENERATE,), nearest=FAMILIES.nearest)
+DESCRIPTOR: Final = DIALECT.DESCRIPTOR
 
 _MAYBE_GONE: Final = frozenset({403, 404})
-_VERSION: Final = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
-_DEFAULT_VERSION: Final = "v1beta"
 _MIME_TYPE: Final = "application/jsonl"
 _READY_WAITS: Final = 30
 _READY_WAIT_S: Final = 2.0
+_EMPTY_PAGES_MAX: Final = 10
 _INLINE_BYTES_MAX: Final = 256 << 20
 
 
@@ -66,28 +59,18 @@ def _address(endpoint: str, request_model: str) -> Address:
     return f"/{_model_path(request_model)}:{endpoint}", None
 
 
-def _versioned(base_url: str, wish: str | None) -> tuple[str, str]:
-    root, _, last = base_url.rpartition("/")
-    if _VERSION.fullmatch(last):
-        return root, last
-    version = {None: _DEFAULT_VERSION, "beta": _DEFAULT_VERSION}.get(wish, wish) or _DEFAULT_VERSION
-    if not _VERSION.fullmatch(version):
-        raise UsageError(f"GOOGLE_GENAI_API_VERSION is {version!r}", hint="unset it, or set it to v1beta or v1")
-    return base_url, version
-
-
-def _base_of(base_url: str, environ: Mapping[str, str]) -> str:
-    return "/".join(_versioned(base_url, keys.setting(environ, "GOOGLE_GENAI_API_VERSION")))
-
-
-LIVE: Final = LiveApi(DESCRIPTOR, NO_RATES, request_id_headers=(), base_of=_base_of, address=_address)
+LIVE: Final = LiveApi(DESCRIPTOR, NO_RATES, request_id_headers=(), address=_address)
 
 
 class GoogleClient(BatchClient):
-    """The client of one of Google's batch APIs, whose listings go on by tokens; `rows` is the member that has them."""
+    """The client of one of Google's batch APIs, whose listings go on by tokens; `rows` is the member that has them.
+
+    `advice_for` returns what to do about an error of the batch of a name, None where its text says enough.
+    """
 
     size_name = "pageSize"
     rows: str
+    advice_for: Callable[[ApiError, str], str | None] = staticmethod(lambda *_: None)
     states = known.by_word("gemini", "states", BatchState)
     ack = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
 
@@ -100,9 +83,14 @@ class GoogleClient(BatchClient):
         return self.page(cursor, {})
 
     def page(self, cursor: str | None, params: Mapping[str, str | int]) -> BatchPage:
-        """Return one page of those batches that `params` ask for."""
+        """Return one page of those batches that `params` ask for, and go on past a few pages that hold nothing."""
         asked = {self.size_name: self.descriptor.list_page_size, **params}
-        return self.page_of(*filled_page_by_token(self._http, self.batches_path, asked, cursor, self.rows))
+        rows: list[object] = []
+        for _ in range(_EMPTY_PAGES_MAX):
+            rows, cursor = page_by_token(self._http, self.batches_path, asked, cursor, self.rows)
+            if rows or cursor is None:
+                break
+        return self.page_of(rows, cursor)
 
     @classmethod
     def state_of(cls, status: str, found: Mapping[str, Any]) -> BatchState:  # noqa: ARG003
@@ -118,11 +106,6 @@ class GoogleClient(BatchClient):
         advice = cls.advice_for(read, name)
         return (BatchError(read.code, redact(read.message + (f" [{advice}]" if advice else ""))),)
 
-    @staticmethod
-    def advice_for(error: ApiError, name: str) -> str | None:  # noqa: ARG004
-        """Return what to do about the error of a batch of that name, None where its text says enough."""
-        return None
-
     def cancel(self, batch_id: str) -> RemoteBatch | None:
         """Ask for cancellation, and for what came of it; None when Google says it is too late or unknown."""
         answer = self._http.request_json("POST", f"{self.path_of(batch_id)}:cancel", payload={}, allow=self.too_late)
@@ -132,37 +115,23 @@ class GoogleClient(BatchClient):
 _RESULTS: Final = "files/batch-"
 
 
-class Gemini(GoogleClient):
+class GeminiClient(GoogleClient):
     """The client of the Gemini API's batch mode, bound to one key and base URL."""
 
     descriptor = DESCRIPTOR
     rows = "operations"
+    id_prefix = "batches/"
+    file_prefix = "files/"
+    lists_newest_first = False  # no document says so
     members = known.table("gemini", "batch")
     texts = known.texts("gemini", "refusals")
     file_members = known.table("gemini", "file")
     missing = _MAYBE_GONE
     too_late = frozenset({400, 403, 404, 409})
 
-    def __init__(self, http: HttpClient, clock: Clock, version: str = _DEFAULT_VERSION) -> None:
-        super().__init__(http, clock)
-        self._version = version
-        self.batches_path = f"/{version}/batches"
-
-    @classmethod
-    def connect(cls, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any) -> Self:
-        """Return the client for the environment's key; raises AccessError when there is none.
-
-        Reads GOOGLE_API_KEY before GEMINI_API_KEY, GOOGLE_GEMINI_BASE_URL and GOOGLE_GENAI_API_VERSION, as the
-        SDK does. The version is that of the base URL's last part if it names one, else the variable's,
-        else v1beta, where all recorded batches were made.
-        """
-        access = keys.resolve(DESCRIPTOR, environ, base_url=base_url)
-        root, version = _versioned(access.base_url, keys.setting(environ, "GOOGLE_GENAI_API_VERSION"))
-        return cls(HttpClient.of(DESCRIPTOR, access, environ, clock, transport, root), clock, version)
-
     def upload(self, path: Path, filename: str) -> RemoteFile:
         """Upload a payload and wait until Google has taken it in; safe to repeat, since files cost nothing."""
-        start = Start(f"/upload/{self._version}/files", {"file": {"displayName": filename}}, _MIME_TYPE, Commands())
+        start = Start(self._beside("upload", "/files"), {"file": {"displayName": filename}}, _MIME_TYPE, Commands())
         answer = self._http.upload_resumable(start, path)
         found = fields.mapping(fields.mapping(answer.json).get("file"))
         if self.file_of(found) is None:
@@ -170,38 +139,29 @@ class Gemini(GoogleClient):
             known = self.find_uploads(filename, self._clock.now())
             if not known:
                 raise ProviderError(f"{self.host} took the upload of {filename} but does not name the file")
-            found = self._file(known[0].file_id)
+            found = self.file(known[0].file_id)
         return self._ready(found, filename)
 
-    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
-        """Return the usable files of that display name, newest first, made since then or at an unknown time."""
-        params = {self.size_name: DESCRIPTOR.list_page_size}
-        pages = every_page(
-            lambda cursor: page_by_token(self._http, f"/{self._version}/files", params, cursor, "files"),
-            f"{self.host} lists more than {PAGES_MAX} pages of files",
-        )
-        usable = (row for rows in pages for row in rows if fields.mapping(row).get("state") != "FAILED")
-        return newest_named(map(self.file_of, usable), filename, since)
-
     def drop_upload(self, file_id: str) -> bool:
-        """Delete an uploaded payload; False where there was none, which Google answers with 403, too.
+        """Delete a file; False where there was none, which Google answers with 403, too.
 
         A batch's results have a name that is too long to delete them by (400 "more than 40 characters", seen live);
         they go with the batch.
         """
-        batch_id = file_id.removeprefix(_RESULTS)
-        path = (
-            self._resource(file_id, "files/")
-            if batch_id == file_id
-            else self._resource(f"batches/{batch_id}", "batches/")
-        )
+        if not file_id.startswith(_RESULTS):
+            return super().drop_upload(file_id)
+        path = self.path_of(f"{self.id_prefix}{file_id.removeprefix(_RESULTS)}")
         return self._http.request_json("DELETE", path, allow=self.missing).is_success
 
+    def files_page(self, cursor: str | None) -> Page:
+        """Return one page of the project's files, but for those that Google could not take in."""
+        params = {self.size_name: DESCRIPTOR.list_page_size}
+        rows, after = page_by_token(self._http, self.files_path, params, cursor, "files")
+        return [row for row in rows if fields.mapping(row).get("state") != "FAILED"], after
+
     def order(self, spec: CreateSpec) -> Order:
-        """Return a batch of an uploaded file; raises ProviderError when there is none."""
-        if spec.input_file_id is None:
-            raise ProviderError("a Gemini batch is made of an uploaded file, and none was given")
-        path = f"/{self._version}/{_model_path(spec.request_model)}:batchGenerateContent"
+        """Return a batch of an uploaded file."""
+        path = f"/{_model_path(spec.request_model)}:batchGenerateContent"
         return Order(path, {"batch": {"displayName": spec.token, "inputConfig": {"fileName": spec.input_file_id}}})
 
     @classmethod
@@ -242,15 +202,6 @@ class Gemini(GoogleClient):
             errors=cls.errors_of(found.get("error"), batch.batch_id),
         )
 
-    def path_of(self, batch_id: str) -> str:
-        """Return the path of a batch."""
-        return self._resource(batch_id, "batches/")
-
-    @staticmethod
-    def is_of(batch: RemoteBatch, batch_id: str) -> bool:
-        """Return whether an id, with or without its collection, means a batch."""
-        return batch.batch_id.removeprefix("batches/") == batch_id.removeprefix("batches/")
-
     def download(self, file_id: str, path: Path) -> Download | None:
         """Stream a result file to `path`; None on 404, 410 and Google's 403 for what may be gone.
 
@@ -258,35 +209,35 @@ class Gemini(GoogleClient):
         members sorted, so that the same answer always gives the same bytes.
         """
         if not file_id.startswith(INLINE):
-            return self._http.download(self._content_path(file_id), path)
+            return super().download(file_id, path)
         batch_id = file_id.removeprefix(INLINE)
         if self._http.download(self.path_of(batch_id), path) is None:
             return None
         operation = self._operation(path, batch_id)
         if output := responses_file(operation):
-            return self._http.download(self._content_path(output), path)
+            return super().download(output, path)
         return transfers.write(_inline_lines(operation), path)
 
     def peek(self, file_id: str, max_bytes: int) -> bytes | None:
         """Return the first bytes of what `download` gives; None where it gives None."""
         if not file_id.startswith(INLINE):
-            return self._http.peek(self._content_path(file_id), max_bytes)
+            return super().peek(file_id, max_bytes)
         path = self.path_of(file_id.removeprefix(INLINE))
         answer = self._http.request_json("GET", path, allow=self.missing)
         if not answer.is_success:
             return None
         if output := responses_file(answer.json):
-            return self._http.peek(self._content_path(output), max_bytes)
+            return super().peek(output, max_bytes)
         return b"".join(_inline_lines(answer.json))[:max_bytes]
 
-    def _resource(self, name: str, prefix: str) -> str:
-        return f"/{self._version}/{prefix}{segment(name.removeprefix(prefix))}"
+    def content_path(self, file_id: str) -> str:
+        """Return where the bytes of a result file are."""
+        return self._beside("download", f"{self.file_path(file_id)}:download?alt=media")
 
-    def _content_path(self, file_id: str) -> str:
-        return f"/download{self._resource(file_id, 'files/')}:download?alt=media"
-
-    def _file(self, file_id: str) -> dict[str, Any]:
-        return fields.mapping(self._http.request_json("GET", self._resource(file_id, "files/")).json)
+    def _beside(self, what: str, path: str) -> str:
+        """Return the address of bytes, which stands before the version that the base URL ends in."""
+        root, _, version = self._http.base_url.rpartition("/")
+        return f"{root}/{what}/{version}{path}"
 
     def _ready(self, found: dict[str, Any], filename: str) -> RemoteFile:
         """Return a file that can be used; raises ProviderError when Google could not take it in, or not in time."""
@@ -298,7 +249,7 @@ class Gemini(GoogleClient):
             if found.get("state") != "PROCESSING":
                 return file
             self._clock.sleep(_READY_WAIT_S)
-            found = self._file(file.file_id)
+            found = self.file(file.file_id)
         raise ProviderError(f"{self.host} is still taking in {filename}", hint="run the same command again later")
 
     def _operation(self, path: Path, batch_id: str) -> dict[str, Any]:
@@ -319,7 +270,7 @@ class Gemini(GoogleClient):
         return refusal
 
 
-BATCH: Final = Gemini
+BATCH: Final = GeminiClient
 
 
 def _model_path(model: str) -> str:
@@ -345,19 +296,20 @@ _INLINE_MAX: Final = 1_000_000
 _LONG: Final = ("response.inlinedResponses", "metadata.output.inlinedResponses", "metadata.inputConfig.requests")
 
 
-def _of_output(operation: object, member: str) -> Iterator[object]:
-    """Yield what a batch's output has under a name, wherever Google puts the output."""
-    return (fields.inside(operation, f"{place}.{member}") for place in ("response", "metadata.output"))
+_PLACES: Final = ("response", "metadata.output")
+"""Where Google puts a batch's output."""
 
 
 def responses_file(operation: object) -> str | None:
     """Return the name of the file that a batch's answers are in."""
-    return next(filter(None, map(fields.identifier, _of_output(operation, "responsesFile"))), None)
+    named = (fields.identifier(fields.inside(operation, f"{place}.responsesFile")) for place in _PLACES)
+    return next(filter(None, named), None)
 
 
 def inline_responses(operation: object) -> list[Any] | None:
     """Return the answers that a batch carries itself, None when it carries none."""
-    for found in _of_output(operation, "inlinedResponses"):
+    for place in _PLACES:
+        found = fields.inside(operation, f"{place}.inlinedResponses")
         answers = found.get("inlinedResponses", []) if isinstance(found, dict) else found
         if isinstance(answers, list):
             return answers[:_INLINE_MAX]

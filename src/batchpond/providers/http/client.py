@@ -22,43 +22,39 @@ import httpx
 import orjson
 
 from batchpond.clock import Clock
-from batchpond.errors import LakeError, ProviderError
-from batchpond.model import Download, ErrorClass, Unclear
+from batchpond.errors import AccessError, ForbiddenError, LakeError, ProviderError, UnreachableError
+from batchpond.model import Download, ErrorClass
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http import keys, transfers
 from batchpond.providers.http.connections import Auth, Deadline, KeyGuard, LaneTransport, failure, within
 from batchpond.providers.http.errors import (
-    AckRule,
     Again,
     Answer,
     Fault,
     HttpError,
-    Place,
     RetryPolicy,
     RetryReason,
     Shape,
     answer_of,
     error_class_of,
-    final,
-    judge_create,
     reason_for_status,
     redirect_host,
     repeat,
 )
 from batchpond.providers.http.keys import checked_base, origin_of, redirect_target
-from batchpond.text import Secret, guard_loggers
+from batchpond.text import Secret, guard_loggers, redact
 
 __all__ = ["HttpClient", "HttpError", "HttpLimits", "JsonStream"]
 
 _USER_AGENT: Final = "batchpond/0.1"
 _URLS_MAX: Final = 256
-_ASKING: Final = {
-    "User-Agent": _USER_AGENT,
-    "Accept": "application/json",
-    "Accept-Encoding": "identity",
-    "Content-Type": "application/json",
-}
+_JSON: Final = {"Content-Type": "application/json"}
+_ASKING: Final = {"User-Agent": _USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity", **_JSON}
 _HOPS_MAX: Final = 3
+_ACCESS_HINT: Final = "check it with `batchpond keys --check`"
+_BILLING_HINT: Final = "add credit at the provider, then run the same command"
+_LATER_HINT: Final = "run the same command again later; it goes on where this one stopped"
+_PROXY_HINT: Final = "a proxy or login page may have answered; try the same address in a browser"
 _SCOPE_CHARS: Final = 100
 
 _log = logging.getLogger("batchpond.http")
@@ -152,20 +148,29 @@ class HttpClient:
         )
 
     @classmethod
-    def of(
+    def connect(
         cls,
         descriptor: Descriptor,
-        access: keys.Access,
-        environ: Mapping[str, str],
         clock: Clock,
+        environ: Mapping[str, str],
+        base_url: str | None,
         transport: httpx.BaseTransport | None,
-        base_url: str,
         **more: Any,
     ) -> Self:
-        """Return the client for a provider's key, with the headers and the hosts of content of its descriptor."""
-        headers = keys.headers(descriptor, access, environ)
-        hosts = descriptor.content_hosts
-        return cls(base_url, headers, clock, transport, key_name=access.name, content_hosts=hosts, **more)
+        """Return the client for the environment's key and base URL, by the names and hosts of a descriptor.
+
+        Raises AccessError when a key is needed and there is none, UsageError when nothing says where the server is.
+        """
+        access = keys.resolve(descriptor, environ, base_url=base_url)
+        return cls(
+            descriptor.base_of(access.base_url, environ),
+            keys.headers(descriptor, access, environ),
+            clock,
+            transport,
+            key_name=access.name,
+            content_hosts=descriptor.content_hosts,
+            **more,
+        )
 
     @property
     def host(self) -> str:
@@ -208,53 +213,31 @@ class HttpClient:
         """
 
         def call() -> Answer | Again | Fault:
-            request = self._request(method, path, params=dict(params or {}), payload=payload)
+            body: dict[str, Any] = {} if payload is None else {"content": orjson.dumps(payload), "headers": _JSON}
+            request = self._request(method, path, params=dict(params or {}), **body)
             return self._exchange(request, self._limits.call_s, self._read_answer)
 
         return self._final(self._repeated(call, f"{method} {path}", allow), f"{method} {path}", allow, shape)
 
-    def post_once(
-        self,
-        path: str,
-        payload: Mapping[str, Any] | JsonStream,
-        *,
-        deadline_s: float,
-        rule: AckRule | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Answer | Unclear:
-        """Send exactly one POST; return a clear yes or no, or why the answer is neither.
-
-        Never retries, never follows a redirect, ends after `deadline_s` in all, and raises nothing
-        for what the network or the server does; what making a `JsonStream` raises comes out as it
-        is. `headers` replace those of the same name. See `judge_create` for what is clear.
-        """
-        request = self._request("POST", path, payload=payload, headers=headers)
-        result = self._exchange(request, deadline_s, self._read_answer)
-        match result:
-            case Again():
-                return Unclear(result.text)
-            case Fault():
-                return Unclear(result.detail)
-            case _:
-                return judge_create(result, rule or AckRule())
-
     def ask(
-        self, path: str, body: bytes, deadline_s: float, headers: Mapping[str, str] | None = None
+        self, path: str, body: bytes | JsonStream, deadline_s: float, headers: Mapping[str, str] | None = None
     ) -> Answer | Again | Fault:
-        """Send exactly one POST and return the whole answer, or what kept it from arriving; for many threads.
+        """Send exactly one POST of JSON and return the whole answer, or what kept it from arriving; for many threads.
 
         Never retries, never follows a redirect, ends after `deadline_s` in all, and raises nothing for
-        what the network or the server does. The answer's body is exactly what arrived. Nothing reached the server
-        where the reason is CONNECT, or NO_TURN: too few connections here for so many callers. A `Fault` that is not
-        of the answer is of the connection as such, and no other call would fare better. `headers` replace
-        those of the same name. `path` begins with one slash.
+        what the network or the server does; what making a `JsonStream` raises comes out as it is. The answer's body is
+        exactly what arrived. Nothing reached the server where the reason is CONNECT, or NO_TURN: too few connections
+        here for so many callers. A `Fault` that is not of the answer is of the connection as such, and no other call
+        would fare better. `headers` replace those of the same name. `path` begins with one slash.
         """
         limits = {"connect": self._limits.connect_s, "read": deadline_s, "write": deadline_s, "pool": deadline_s}
-        sent = self._asking or _ASKING | _revealed(self._auth)
-        sent = sent if headers is None else {**sent, **headers}
+        sent = {**(self._asking or _ASKING | _revealed(self._auth)), **(headers or {})}
+        if isinstance(body, JsonStream):
+            sent["Content-Length"] = str(body.size_bytes)
+        content = _whole(body) if isinstance(body, JsonStream) else body
         url = self._url(self._base_url + path)
         # Past the library's client, whose work per call is felt where thousands are made.
-        request = httpx.Request("POST", url, headers=sent, content=body, extensions={"timeout": limits})
+        request = httpx.Request("POST", url, headers=sent, content=content, extensions={"timeout": limits})
         return self._exchange(request, deadline_s, self._read_answer, self._transport.handle_request)
 
     def upload_multipart(
@@ -338,24 +321,10 @@ class HttpClient:
 
     # --- one exchange ---------------------------------------------------------------------------
 
-    def _request(
-        self,
-        method: str,
-        path: str,
-        payload: Mapping[str, Any] | JsonStream | None = None,
-        headers: Mapping[str, str] | None = None,
-        **parts: Any,
-    ) -> httpx.Request:
-        url = self._address(path)
-        sent = _revealed(self._auth)
-        if isinstance(payload, JsonStream):
-            parts["content"] = _whole(payload)
-            sent["Content-Length"] = str(payload.size_bytes)
-        elif payload is not None:
-            parts["content"] = orjson.dumps(payload)
-        if payload is not None:
-            sent["Content-Type"] = "application/json"
-        return self._client.build_request(method, url, headers=sent | dict(headers or {}), **parts)
+    def _request(self, method: str, path: str, headers: Mapping[str, str] | None = None, **parts: Any) -> httpx.Request:
+        return self._client.build_request(
+            method, self._address(path), headers=_revealed(self._auth) | dict(headers or {}), **parts
+        )
 
     def _address(self, path: str) -> str:
         """Return the URL of a path below the base URL; a whole URL is kept if the key may go there."""
@@ -472,8 +441,52 @@ class HttpClient:
     def _final(
         self, result: Answer | Again | Fault, call: str, allow: frozenset[int] = frozenset(), shape: Shape = dict
     ) -> Answer:
-        place = Place(f"{call} at {self.host}", self._base_url, self._key_name, self._auth.advice)
-        return final(result, place, allow, shape)
+        """Return a usable answer: 2xx with a JSON object (or array), or a status in `allow`; raise for all else.
+
+        An answer that refuses the key is never allowed, whatever its status.
+        """
+        place = f"{call} at {self.host}"
+        match result:
+            case Answer(status_code=status_code) if (
+                status_code in allow and error_class_of(result) is not ErrorClass.ACCESS
+            ):
+                return result
+            case Answer(is_success=True) if isinstance(result.json, shape):
+                return result
+            case Answer():
+                raise self._refusal(result, place, shape)
+            case Again():
+                wait = f"; it asks to wait {result.after_s:,.0f} s" if result.after_s else ""
+                message = f"{place} failed: {result.text}{wait}"
+                if result.reason is RetryReason.CONNECT:
+                    raise UnreachableError(message, hint=_LATER_HINT)
+                raise HttpError(message, hint=_LATER_HINT, status_code=result.status_code, retry_after_s=result.after_s)
+            case Fault():
+                raise HttpError(f"{place} failed: {redact(result.detail)}", error_class=ErrorClass.PERMANENT)
+
+    def _refusal(self, answer: Answer, place: str, shape: Shape) -> AccessError | HttpError:
+        status_code = answer.status_code
+        if answer.is_success:
+            wanted = "object" if shape is dict else "array"
+            message = f"{place} answered {status_code} without a JSON {wanted}: {answer.excerpt()}"
+            return HttpError(message, hint=_PROXY_HINT, status_code=status_code)
+        if 300 <= status_code <= 399:
+            host = redirect_host(self._base_url, answer.headers.get("location", ""))
+            message = f"{place} answered {status_code}, a redirect to {host}, which is not followed"
+            hint = f"if {self._key_name} may go to {host}, make that the base URL"
+            return HttpError(message, hint=hint, status_code=status_code, error_class=ErrorClass.PERMANENT)
+        error_class = error_class_of(answer)
+        message = f"{place} answered {status_code}: {answer.excerpt()}"
+        is_access = error_class is ErrorClass.ACCESS
+        message = f"{self._key_name} was refused: {message}" if is_access else message
+        advice = self._auth.advice(message) if is_access or status_code == 403 else None
+        if advice is not None:
+            return AccessError(message, hint=advice)
+        if is_access:
+            return (ForbiddenError if status_code == 403 else AccessError)(message, hint=_ACCESS_HINT)
+        code = answer.error.code if answer.error else None
+        advice = _BILLING_HINT if error_class is ErrorClass.BILLING else None
+        return HttpError(message, hint=advice, status_code=status_code, error_class=error_class, code=code)
 
 
 def _revealed(auth: Auth) -> dict[str, str]:

@@ -22,7 +22,7 @@ import orjson
 
 from batchpond import fields, ids
 from batchpond.clock import Clock
-from batchpond.errors import AccessError, ForbiddenError, ProviderError, UnreachableError
+from batchpond.errors import ProviderError
 from batchpond.model import ErrorClass, Unclear
 from batchpond.text import redact
 
@@ -403,14 +403,24 @@ def answer_of(status_code: int, headers: Mapping[str, str], body: bytes) -> Answ
     return Answer(status_code, {name.lower(): value for name, value in headers.items()}, body, parsed)
 
 
-def judge_create(answer: Answer, rule: AckRule) -> Answer | Unclear:
-    """Return the answer if it is a clear yes or a clear no, else why it is neither.
+def judge_create(result: Answer | Again | Fault, rule: AckRule) -> Answer | Unclear:
+    """Return the answer to a create if it is a clear yes or a clear no, else why it is neither.
 
     Yes: 2xx with JSON that has an id. No: a 4xx that cannot follow execution, in the provider's
     own error envelope and with its request-id header (429 and 529: the envelope is enough).
     A 413 is a no whoever says it: what was too large to take in has not been executed.
     Everything else may come from something between, or follow a batch that was created.
     """
+    match result:
+        case Again():
+            return Unclear(result.text)
+        case Fault():
+            return Unclear(result.detail)
+        case Answer() as answer:
+            return _judged(answer, rule)
+
+
+def _judged(answer: Answer, rule: AckRule) -> Answer | Unclear:
     if answer.is_success:
         if fields.identifier(_created(answer, rule).get(rule.id_field)) is not None:
             return answer
@@ -441,12 +451,6 @@ def _repeats_status(answer: Answer) -> bool:
 
 
 # --- what a call comes to -------------------------------------------------------------------------
-
-_ACCESS_HINT: Final = "check it with `batchpond keys --check`"
-_BILLING_HINT: Final = "add credit at the provider, then run the same command"
-_LATER_HINT: Final = "run the same command again later; it goes on where this one stopped"
-_PROXY_HINT: Final = "a proxy or login page may have answered; try the same address in a browser"
-
 
 Shape = type[dict[str, Any]] | type[list[Any]]
 """What a successful answer must be: a JSON object, or an array."""
@@ -480,66 +484,9 @@ class Fault:
     is_of_answer: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Which call this is about, for messages; `advise` says who has to be granted what after a refusal."""
-
-    call: str
-    base_url: str
-    key_name: str
-    advise: Callable[[str], str | None]
-
-
 def error_class_of(answer: Answer) -> ErrorClass:
     """Return the class of an answer that is not a success, from its envelope if it has one."""
     return classify(answer.status_code, answer.error or ApiError(""))
-
-
-def final(result: Answer | Again | Fault, place: Place, allow: frozenset[int], shape: Shape = dict) -> Answer:
-    """Return a usable answer: 2xx with a JSON object (or array), or a status in `allow`; raise for all else.
-
-    An answer that refuses the key is never allowed, whatever its status.
-    """
-    match result:
-        case Answer(status_code=status_code) if status_code in allow and error_class_of(result) != ErrorClass.ACCESS:
-            return result
-        case Answer(is_success=True) if isinstance(result.json, shape):
-            return result
-        case Answer():
-            raise _refusal(result, place, shape)
-        case Again():
-            wait = f"; it asks to wait {result.after_s:,.0f} s" if result.after_s else ""
-            message = f"{place.call} failed: {result.text}{wait}"
-            if result.reason is RetryReason.CONNECT:
-                raise UnreachableError(message, hint=_LATER_HINT)
-            raise HttpError(message, hint=_LATER_HINT, status_code=result.status_code, retry_after_s=result.after_s)
-        case Fault():
-            raise HttpError(f"{place.call} failed: {redact(result.detail)}", error_class=ErrorClass.PERMANENT)
-
-
-def _refusal(answer: Answer, place: Place, shape: Shape) -> AccessError | HttpError:
-    status_code = answer.status_code
-    if answer.is_success:
-        wanted = "object" if shape is dict else "array"
-        message = f"{place.call} answered {status_code} without a JSON {wanted}: {answer.excerpt()}"
-        return HttpError(message, hint=_PROXY_HINT, status_code=status_code)
-    if 300 <= status_code <= 399:
-        host = redirect_host(place.base_url, answer.headers.get("location", ""))
-        message = f"{place.call} answered {status_code}, a redirect to {host}, which is not followed"
-        hint = f"if {place.key_name} may go to {host}, make that the base URL"
-        return HttpError(message, hint=hint, status_code=status_code, error_class=ErrorClass.PERMANENT)
-    error_class = error_class_of(answer)
-    message = f"{place.call} answered {status_code}: {answer.excerpt()}"
-    is_access = error_class is ErrorClass.ACCESS
-    message = f"{place.key_name} was refused: {message}" if is_access else message
-    advice = place.advise(message) if is_access or status_code == 403 else None
-    if advice is not None:
-        return AccessError(message, hint=advice)
-    if is_access:
-        return (ForbiddenError if status_code == 403 else AccessError)(message, hint=_ACCESS_HINT)
-    code = answer.error.code if answer.error else None
-    advice = _BILLING_HINT if error_class is ErrorClass.BILLING else None
-    return HttpError(message, hint=advice, status_code=status_code, error_class=error_class, code=code)
 
 
 def redirect_host(base_url: str, location: str) -> str:

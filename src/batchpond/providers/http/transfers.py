@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -184,10 +184,9 @@ Send = Callable[[str, str, Headers, bytes | Iterable[bytes]], Result]
 """Sends one request, by its method, to a path or a whole address of the same origin, with headers and content."""
 
 
-class Standing(StrEnum):
-    """How a session stands, by an answer: open, over (well or badly), forgotten, or not said."""
+class Standing(Enum):
+    """How a session stands that does not go on: over (well or badly), forgotten, or not said."""
 
-    OPEN = "open"
     OVER = "over"
     LOST = "lost"
     SILENT = "silent"
@@ -206,8 +205,8 @@ class Start:
 class Upload:
     """A file on its way, by `send`; `repeated` makes a call again where that may help.
 
-    `_offset` is where the provider stands in the session at `_address`, None when only it knows. Content is read while
-    it is sent: a request that lives on in some cycle then holds no chunk.
+    `_stands` is where the provider stands in the session at `_address`, or how that ended; None when only it knows.
+    Content is read while it is sent: a request that lives on in some cycle then holds no chunk.
     """
 
     def __init__(
@@ -220,7 +219,7 @@ class Upload:
         self._content = content
         self._size_bytes = size
         self._address = ""
-        self._offset: int | None = 0
+        self._stands: int | Standing | None = 0
 
     def run(self) -> Result:
         """Send the bytes and return the answer to the last of them, or what ended the attempt.
@@ -234,7 +233,7 @@ class Upload:
             if not isinstance(result, Answer) or not result.is_success:
                 return result
             result = self._transfer()
-            if not (isinstance(result, Answer) and self._dialect.standing(result) is Standing.LOST):
+            if self._stands is not Standing.LOST:
                 return result
         return result
 
@@ -244,7 +243,7 @@ class Upload:
         answer = self._send("POST", start.path, headers, orjson.dumps(start.payload))
         if not (isinstance(answer, Answer) and answer.is_success):
             return answer
-        self._address, self._offset = self._dialect.address(answer), 0
+        self._address, self._stands = self._dialect.address(answer), 0
         if not self._address:
             return Again(RetryReason.SHORT_BODY, "the answer names no upload address", status_code=answer.status_code)
         return answer
@@ -254,37 +253,37 @@ class Upload:
         steps_max = 2 * (self._size_bytes // CHUNK_BYTES + 1) + 16
         for _ in range(steps_max):
             result = self._repeated(self._step)
-            if not (isinstance(result, Answer) and self._dialect.standing(result) is Standing.OPEN):
+            if not (isinstance(result, Answer) and isinstance(self._stands, int)):
                 return result
         return Fault(f"the upload did not end within {steps_max} chunks")
 
     def _step(self) -> Result:
-        if self._offset is None:  # ask where the provider stands
-            method, headers = self._dialect.query(self._size_bytes)
-            asked = self._heard(self._send(method, self._address, headers, b""), 0)
-            if self._offset is None:
+        if not isinstance(self._stands, int):
+            asked = self._ask()
+            if not isinstance(self._stands, int):
                 return asked
-        offset = self._offset
+        offset, self._stands = self._stands, None
         n_bytes = min(CHUNK_BYTES, self._size_bytes - offset)
         method, headers = self._dialect.piece(offset, n_bytes, self._size_bytes)
-        self._offset = None
         content = _blocks(self._content, offset, n_bytes)
         answer = self._send(method, self._address, {**headers, "Content-Length": str(n_bytes)}, content)
         return self._heard(answer, offset + n_bytes)
+
+    def _ask(self) -> Result:
+        """Ask where the provider stands."""
+        method, headers = self._dialect.query(self._size_bytes)
+        return self._heard(self._send(method, self._address, headers, b""), 0)
 
     def _heard(self, answer: Result, sent_to: int) -> Result:
         """Note where the provider stands: where it says, else at the end of what was just sent."""
         if not isinstance(answer, Answer):
             return answer
-        standing = self._dialect.standing(answer)
-        if standing is Standing.SILENT:
+        self._stands = stands = self._dialect.standing(answer, sent_to)
+        if stands is Standing.SILENT:
             return Again(RetryReason.SHORT_BODY, "the answer does not say how the upload stands")
-        if standing is Standing.OPEN:
-            received = self._dialect.received(answer)
-            received = sent_to if received is None else received
-            if received > self._size_bytes:
-                return Fault(f"the provider says that it has more than the {self._size_bytes} bytes of the file")
-            self._offset = received
+        if isinstance(stands, int) and stands > self._size_bytes:
+            self._stands = Standing.OVER
+            return Fault(f"the provider says that it has more than the {self._size_bytes} bytes of the file")
         return answer
 
 
@@ -297,8 +296,6 @@ def _blocks(content: BinaryIO, offset: int, n_bytes: int) -> Iterator[bytes]:
 
 # --- dialects -------------------------------------------------------------------------------------
 
-_ACTIVE, _FINAL, _CANCELLED = "active", "final", "cancelled"
-_FORGOTTEN: Final = frozenset({404, 410})
 _RESUME: Final = 308
 _RANGE: Final = re.compile(r"bytes=0-(\d{1,18})")
 
@@ -317,7 +314,7 @@ class Commands:
 
     def address(self, answer: Answer) -> str:
         """Return the session's address, empty for none."""
-        return _header(answer, "url")
+        return _header(answer, "x-goog-upload-url")
 
     def piece(self, offset: int, n_bytes: int, size_bytes: int) -> tuple[str, Headers]:
         """Return method and headers of a piece; the last one finalizes."""
@@ -329,23 +326,18 @@ class Commands:
         """Return method and headers that ask how the session stands."""
         return "POST", {"X-Goog-Upload-Command": "query"}
 
-    def standing(self, answer: Answer) -> Standing:
-        """Return how the session stands."""
+    def standing(self, answer: Answer, sent_to: int) -> int | Standing:
+        """Return how many bytes are there, or how the session ended; only the answer to a query has to say."""
         if not answer.is_success:
-            return Standing.LOST if answer.status_code in _FORGOTTEN else Standing.OVER
-        match _header(answer, "status").lower():
-            case word if word == _ACTIVE:
-                return Standing.OPEN
-            case word if word == _CANCELLED:
+            return _ended(answer)
+        match _header(answer, "x-goog-upload-status").lower():
+            case "active":
+                received = fields.count(_header(answer, "x-goog-upload-size-received"))
+                return sent_to if received is None else received
+            case "cancelled":
                 return Standing.LOST
-            case word if word == _FINAL or "file" in fields.mapping(answer.json):
-                return Standing.OVER
-            case _:
-                return Standing.SILENT
-
-    def received(self, answer: Answer) -> int | None:
-        """Return the bytes that are there; only the answer to a query has to say."""
-        return fields.count(_header(answer, "size-received"))
+            case word:
+                return Standing.OVER if word == "final" or "file" in fields.mapping(answer.json) else Standing.SILENT
 
 
 class Ranges:
@@ -357,7 +349,7 @@ class Ranges:
 
     def address(self, answer: Answer) -> str:
         """Return the session's address, empty for none."""
-        return answer.headers.get("location", "").strip()
+        return _header(answer, "location")
 
     def piece(self, offset: int, n_bytes: int, size_bytes: int) -> tuple[str, Headers]:
         """Return method and headers of a piece."""
@@ -365,22 +357,22 @@ class Ranges:
         return "PUT", {"Content-Range": f"bytes {held}/{size_bytes}"}
 
     def query(self, size_bytes: int) -> tuple[str, Headers]:
-        """Return method and headers that ask how the session stands."""
-        return "PUT", {"Content-Range": f"bytes */{size_bytes}"}
+        """Return method and headers that ask how the session stands: those of a piece without bytes."""
+        return self.piece(0, 0, size_bytes)
 
-    def standing(self, answer: Answer) -> Standing:
-        """Return how the session stands; the last answer is the object itself."""
+    def standing(self, answer: Answer, sent_to: int) -> int | Standing:  # noqa: ARG002  # none where no range is named
+        """Return how many bytes are there, or how the session ended; the last answer is the object itself."""
         if answer.status_code == _RESUME:
-            return Standing.OPEN
+            held = _RANGE.fullmatch(_header(answer, "range"))
+            return int(held[1]) + 1 if held else 0
         if not answer.is_success:
-            return Standing.LOST if answer.status_code in _FORGOTTEN else Standing.OVER
+            return _ended(answer)
         return Standing.OVER if fields.identifier(fields.mapping(answer.json).get("name")) else Standing.SILENT
 
-    def received(self, answer: Answer) -> int | None:
-        """Return the bytes that are there: none where no range is named."""
-        held = _RANGE.fullmatch(answer.headers.get("range", "").strip())
-        return int(held[1]) + 1 if held else 0
+
+def _ended(answer: Answer) -> Standing:
+    return Standing.LOST if answer.status_code in (404, 410) else Standing.OVER
 
 
 def _header(answer: Answer, name: str) -> str:
-    return answer.headers.get(f"x-goog-upload-{name}", "").strip()
+    return answer.headers.get(name, "").strip()

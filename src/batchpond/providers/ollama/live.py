@@ -13,23 +13,20 @@ from typing import Any, Final
 
 from batchpond import fields
 from batchpond.errors import ProviderError, UsageError
-from batchpond.model import ErrorClass, FileRole, Finish, Mode, Prompt, Response
-from batchpond.providers.base import BuiltBody, LiveStart, ModelSettings
+from batchpond.model import ErrorClass, Finish, Mode, Prompt, Response
+from batchpond.providers.base import LiveStart
 from batchpond.providers.http.errors import ApiError
 from batchpond.providers.shared import known
-from batchpond.providers.shared.lines import (
-    Row,
+from batchpond.providers.shared.dialect import (
+    BuiltBody,
+    Dialect,
+    ModelSettings,
     add_parameters,
-    answered,
     check_endpoint,
-    failed,
     messages,
     refused_thinking,
-    size_bytes,
-    success_of,
-    unreadable,
-    without_thoughts,
 )
+from batchpond.providers.shared.lines import Row, answered, failed, unreadable, without_thoughts
 from batchpond.providers.shared.live import NO_RATES, LiveApi, LiveClient
 
 CHAT: Final = "/api/chat"
@@ -42,20 +39,11 @@ _RESERVED: Final = known.table("ollama", "reserved")
 _LEVELS: Final = ("low", "medium", "high")
 _SWITCH: Final = {"none": False, "enabled": True}
 
-DESCRIPTOR: Final = known.descriptor("ollama", endpoints=(CHAT,), modes=(Mode.LIVE,))
-
 _NOT_THERE: Final = frozenset({400, 404})
 _MODELS_MAX: Final = 10_000
 
 
-def caveats(model: str) -> tuple[str, ...]:
-    """Return what a person should know about a model before it is asked."""
-    if model.endswith("-cloud"):
-        return (f"{model} runs in Ollama's cloud: prompts leave this machine, and the account's limits hold",)
-    return ()
-
-
-class Ollama(LiveClient):
+class OllamaClient(LiveClient):
     """The client of Ollama's native chat; OLLAMA_HOST is read in all of its forms, as the SDK does."""
 
     def start(self, request_model: str) -> LiveStart:
@@ -85,16 +73,6 @@ class Ollama(LiveClient):
                 )
 
 
-LIVE: Final = LiveApi(
-    DESCRIPTOR,
-    NO_RATES,
-    models_path="/api/tags",
-    request_id_headers=(),
-    client=Ollama,
-    address=lambda endpoint, _: (endpoint, None),
-)
-
-
 def _names(listing: object) -> set[str]:
     rows = map(fields.mapping, fields.sequence(fields.mapping(listing).get("models"), _MODELS_MAX))
     named = (fields.identifier(row.get(member)) for row in rows for member in ("name", "model"))
@@ -106,60 +84,25 @@ def _full(model: str) -> str:
     return model if ":" in model.rsplit("/", 1)[-1] else f"{model}:latest"
 
 
-# --- bodies ---------------------------------------------------------------------------------------
-
-
 def accepted_thinking(model: str) -> tuple[str, ...]:
     """Return the thinking words for a model: levels for gpt-oss, which cannot be kept from thinking, else a switch."""
     return _LEVELS if _name(model).startswith("gpt-oss") else tuple(_SWITCH)
 
 
-def build_body(prompt: Prompt, settings: ModelSettings) -> BuiltBody:
-    """Return the body for a prompt; `stream` is false and the study's parameters become `options`.
-
-    `num_ctx`, unless a parameter sets it, is the power of two from 8,192 on that holds the prompt, counted as a
-    token for every two bytes, and `max_output_tokens`, or 4,096 where the study gives none. Raises UsageError for
-    another endpoint, and for a thinking word that Ollama has not for this model.
-    """
-    check_endpoint(settings, CHAT)
-    inside = dict(settings.parameters or {})
-    beside = {name: inside.pop(name) for name in tuple(inside) if name in _BESIDE_OPTIONS}
-    options: dict[str, Any] = {
-        "num_ctx": inside.pop("num_ctx", context_tokens(prompt, settings.max_output_tokens)),
-    }
-    if settings.max_output_tokens is not None:
-        options["num_predict"] = settings.max_output_tokens
-    if settings.temperature is not None:
-        options["temperature"] = settings.temperature
-    body: dict[str, Any] = {"model": settings.request_model, "messages": messages(prompt), "stream": False}
-    body |= {"truncate": False, "shift": False}
-    if settings.thinking is not None:
-        body["think"] = _think(settings)
-    if settings.output_schema is not None:
-        body["format"] = settings.output_schema
-    add_parameters(body, dataclasses.replace(settings, parameters=beside), _RESERVED)
-    add_parameters(options, dataclasses.replace(settings, parameters=inside), _RESERVED)
-    body["options"] = options
-    return BuiltBody(body)
-
-
 def context_tokens(prompt: Prompt, max_output_tokens: int | None) -> int:
     """Return the context that a prompt and its answer fit into: a power of two, so that few sizes are ever loaded."""
-    needed = size_bytes(prompt) // _BYTES_PER_TOKEN + TEMPLATE_TOKENS
+    texts = [prompt] if isinstance(prompt, str) else [turn.text for turn in prompt]
+    size_bytes = sum(len(text.encode("utf-8", "replace")) for text in texts)
+    needed = size_bytes // _BYTES_PER_TOKEN + TEMPLATE_TOKENS
     needed += ANSWER_TOKENS if max_output_tokens is None else max_output_tokens
     return max(CONTEXT_MIN_TOKENS, 1 << (needed - 1).bit_length())
-
-
-def payload_line(custom_id: str, endpoint: str, body: bytes) -> bytes:  # noqa: ARG001
-    """Refuse: Ollama answers calls, and has neither batches nor files."""
-    raise UsageError(f"request {custom_id}: Ollama takes live calls alone", hint='set mode = "live" for its models')
 
 
 def _think(settings: ModelSettings) -> bool | str:
     word = settings.thinking or ""
     accepted = accepted_thinking(settings.request_model)
     if word not in accepted:
-        raise refused_thinking(settings, ", ".join(accepted), " at Ollama")
+        raise refused_thinking(settings, f"it accepts {', '.join(accepted)}", " at Ollama")
     return _SWITCH.get(word, word)
 
 
@@ -167,32 +110,83 @@ def _name(model: str) -> str:
     return model.lower().rsplit("/", 1)[-1]
 
 
-# --- answers --------------------------------------------------------------------------------------
+# --- the dialect ----------------------------------------------------------------------------------
 
 _FINISH: Final = {"stop": Finish.STOP, "length": Finish.LENGTH}
 _NO_ANSWER: Final = known.table("ollama", "no_answer")
 
 
-def read_line(line: bytes, role: FileRole) -> Response:  # noqa: ARG001
-    """Return an unreadable line: Ollama writes no result files."""
-    return unreadable(None, f"Ollama has no result files, but this is a line of {len(line)} bytes")
+class Ollama(Dialect):
+    """What is asked of models at Ollama, and what they answer: calls alone, for it has neither batches nor files."""
+
+    DESCRIPTOR = known.descriptor("ollama", endpoints=(CHAT,), modes=(Mode.LIVE,))
+    answer_members = ("message",)
+
+    def caveats(self, model: str) -> tuple[str, ...]:
+        """Return what a person should know about a model before it is asked."""
+        if model.endswith("-cloud"):
+            return (f"{model} runs in Ollama's cloud: prompts leave this machine, and the account's limits hold",)
+        return ()
+
+    def build_body(self, prompt: Prompt, settings: ModelSettings) -> BuiltBody:
+        """Return the body for a prompt; `stream` is false and the study's parameters become `options`.
+
+        `num_ctx`, unless a parameter sets it, is the power of two from 8,192 on that holds the prompt, counted as a
+        token for every two bytes, and `max_output_tokens`, or 4,096 where the study gives none. Raises UsageError for
+        another endpoint, and for a thinking word that Ollama has not for this model.
+        """
+        check_endpoint(settings, self.DESCRIPTOR)
+        inside = dict(settings.parameters or {})
+        beside = {name: inside.pop(name) for name in tuple(inside) if name in _BESIDE_OPTIONS}
+        options: dict[str, Any] = {
+            "num_ctx": inside.pop("num_ctx", context_tokens(prompt, settings.max_output_tokens)),
+        }
+        if settings.max_output_tokens is not None:
+            options["num_predict"] = settings.max_output_tokens
+        if settings.temperature is not None:
+            options["temperature"] = settings.temperature
+        body: dict[str, Any] = {"model": settings.request_model, "messages": messages(prompt), "stream": False}
+        body |= {"truncate": False, "shift": False}
+        if settings.thinking is not None:
+            body["think"] = _think(settings)
+        if settings.output_schema is not None:
+            body["format"] = settings.output_schema
+        add_parameters(body, dataclasses.replace(settings, parameters=beside), _RESERVED)
+        add_parameters(options, dataclasses.replace(settings, parameters=inside), _RESERVED)
+        body["options"] = options
+        return BuiltBody(body)
+
+    def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:  # noqa: ARG002
+        """Refuse: nothing takes a file."""
+        raise UsageError(f"request {custom_id}: Ollama takes live calls alone", hint='set mode = "live" for its models')
+
+    def read_row(self, row: dict[str, Any]) -> Response:  # noqa: ARG002
+        """Return an unreadable line: nothing writes a file."""
+        return unreadable(None, "Ollama has no result files, but this is a line of one")
+
+    def is_answer(self, body: dict[str, Any]) -> bool:
+        """Return whether the body of a call that went well is an answer at all."""
+        return isinstance(body.get("message"), dict)
+
+    def read_body(self, row: Row, body: dict[str, Any]) -> Response:
+        """Return a ChatResponse made uniform; one that Ollama did not end itself is no answer."""
+        message = fields.mapping(body.get("message"))
+        reason = fields.word(body.get("done_reason")) or ""
+        broken = "the answer was broken off: it is not done" if body.get("done") is not True else _NO_ANSWER.get(reason)
+        if broken is not None:
+            return failed(row, ApiError(broken, reason or None), ErrorClass.TRANSIENT)
+        finish = _FINISH.get(reason, Finish.OTHER)
+        texts = (fields.text(message.get("content")), fields.identifier(message.get("thinking")), None)
+        tokens = (fields.count(body.get("prompt_eval_count")), fields.count(body.get("eval_count")), None, None, None)
+        return without_thoughts(answered(row, body.get("model"), reason, finish, texts, tokens))
 
 
-def read_answer(status_code: int, body: bytes) -> Response:
-    """Return a call's whole answer made uniform; one that Ollama did not end itself is none."""
-    found = success_of(status_code, body)
-    if isinstance(found, Response):
-        return found
-    message = found.get("message")
-    if not isinstance(message, dict):
-        return unreadable(None, "the answer has no message", status_code)
-    reason = fields.word(found.get("done_reason")) or ""
-    broken = "the answer was broken off: it is not done" if found.get("done") is not True else _NO_ANSWER.get(reason)
-    if broken is not None:
-        return failed(Row(None, status_code), ApiError(broken, reason or None), ErrorClass.TRANSIENT)
-    finish = _FINISH.get(reason, Finish.OTHER)
-    texts = (fields.text(message.get("content")), fields.identifier(message.get("thinking")), None)
-    given, made = fields.count(found.get("prompt_eval_count")), fields.count(found.get("eval_count"))
-    return without_thoughts(
-        answered(Row(None, status_code), found.get("model"), reason, finish, texts, (given, made, None, None, None))
-    )
+DIALECT: Final = Ollama()
+LIVE: Final = LiveApi(
+    DIALECT.DESCRIPTOR,
+    NO_RATES,
+    models_path="/api/tags",
+    request_id_headers=(),
+    client=OllamaClient,
+    address=lambda endpoint, _: (endpoint, None),
+)

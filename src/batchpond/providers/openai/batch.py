@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from batchpond.providers.openai.body import CHAT, FAMILIES, RESPONSES
+from batchpond.providers.openai.dialect import DIALECT
 from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import FilesClient
 from batchpond.providers.shared.live import REQUESTS_AND_TOKENS, LiveApi
 
-DESCRIPTOR: Final = known.descriptor("openai", endpoints=(CHAT, RESPONSES), nearest=FAMILIES.nearest)
 
-
-class OpenAI(FilesClient):
+class OpenAIClient(FilesClient):
     """The client of OpenAI's Batch API, bound to one key and base URL."""
 
-    descriptor = DESCRIPTOR
+    descriptor = DIALECT.DESCRIPTOR
     texts = known.texts("openai", "refusals")
 
 
-BATCH: Final = OpenAI
-LIVE: Final = LiveApi(DESCRIPTOR, REQUESTS_AND_TOKENS)
+BATCH: Final = OpenAIClient
+LIVE: Final = LiveApi(DIALECT.DESCRIPTOR, REQUESTS_AND_TOKENS)

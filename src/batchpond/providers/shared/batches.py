@@ -7,11 +7,13 @@ is uploaded, a batch names it, and ends with an output file and an error file. A
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Self
+
+import orjson
 
 from batchpond import fields, ids
 from batchpond.clock import Clock
@@ -31,9 +33,8 @@ from batchpond.model import (
     Unclear,
 )
 from batchpond.providers.base import BatchProvider
-from batchpond.providers.http import keys
 from batchpond.providers.http.client import HttpClient, JsonStream, ProviderClient, segment
-from batchpond.providers.http.errors import AckRule, Answer, ApiError, classify, error_class_of
+from batchpond.providers.http.errors import AckRule, Answer, ApiError, classify, error_class_of, judge_create
 from batchpond.providers.shared import known
 from batchpond.text import redact
 
@@ -50,8 +51,11 @@ _PAIRS_MAX, _KEY_CHARS, _VALUE_CHARS = 16, 64, 512
 _ERRORS_MAX: Final = 100
 _FILES_PER_PAGE: Final = 1_000
 PAGES_MAX: Final = 1_000
-_EMPTY_PAGES_MAX: Final = 10
 _CLOCK_SKEW: Final = timedelta(hours=1)
+
+
+Page = tuple[list[Any], str | None]
+"""The rows of one page, and the cursor of the next one, None on the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +70,19 @@ class Order:
 class BatchClient(ProviderClient, BatchProvider):
     """The client of one batch API, bound to one key and base URL.
 
-    `size_name` and `cursor_name` are what a listing is asked by. `ack` tells the provider's own answers from a proxy's;
+    Ids may begin with `id_prefix`, those of files with `file_prefix`, which is no part of their paths.
+    `size_name` and `cursor_name` are what a listing is asked by; that of files may end early where it
+    `lists_newest_first`. `ack` tells the provider's own answers from a proxy's;
     `members` says by what path a batch object has which field of a RemoteBatch, `file_members` the same of a file
     object, `states` what a batch's status means, `texts` what refusals mean whose codes do not tell.
     `missing` are the statuses of a batch that may not exist, `too_late` those of a cancel that changes nothing.
     """
 
     batches_path = "/batches"
+    files_path = "/files"
+    id_prefix = ""
+    file_prefix = ""
+    lists_newest_first = True
     size_name = "limit"
     cursor_name = "after"
     ack = AckRule()
@@ -89,16 +99,9 @@ class BatchClient(ProviderClient, BatchProvider):
 
         `transport` replaces the network.
         """
-        access = keys.resolve(cls.descriptor, environ, base_url=base_url)
-        base = cls.base_of(access.base_url)
-        return cls(HttpClient.of(cls.descriptor, access, environ, clock, transport, base), clock)
+        return cls(HttpClient.connect(cls.descriptor, clock, environ, base_url, transport), clock)
 
     # --- what differs -----------------------------------------------------------------------------
-
-    @staticmethod
-    def base_of(base_url: str) -> str:
-        """Return what paths are below, by the base URL that the user gave."""
-        return base_url
 
     @abstractmethod
     def order(self, spec: CreateSpec) -> Order:
@@ -130,12 +133,23 @@ class BatchClient(ProviderClient, BatchProvider):
 
     def path_of(self, batch_id: str) -> str:
         """Return the path of a batch; raises ProviderError for what would address something else."""
-        return f"{self.batches_path}/{segment(batch_id)}"
+        return f"{self.batches_path}/{segment(batch_id.removeprefix(self.id_prefix))}"
 
-    @staticmethod
-    def is_of(batch: RemoteBatch, batch_id: str) -> bool:
+    def file_path(self, file_id: str) -> str:
+        """Return the path of a file; raises ProviderError for what would address something else."""
+        return f"{self.files_path}/{segment(file_id.removeprefix(self.file_prefix))}"
+
+    def content_path(self, file_id: str) -> str:
+        """Return where the bytes of a result file are."""
+        return f"{self.file_path(file_id)}/content"
+
+    def files_page(self, cursor: str | None) -> Page:
+        """Return one page of the account's files that can be used, and the cursor of the next one."""
+        raise ProviderError(f"{self.descriptor.name} lists no batch files after {cursor}")
+
+    def is_of(self, batch: RemoteBatch, batch_id: str) -> bool:
         """Return whether an id means a batch."""
-        return batch.batch_id == batch_id
+        return batch.batch_id.removeprefix(self.id_prefix) == batch_id.removeprefix(self.id_prefix)
 
     # --- the calls --------------------------------------------------------------------------------
 
@@ -161,14 +175,12 @@ class BatchClient(ProviderClient, BatchProvider):
 
         Raises ProviderError, LakeError or UsageError, with nothing sent, for what no batch can be made of.
         """
+        if self.descriptor.takes_files and spec.input_file_id is None:
+            raise ProviderError(f"a batch of {self.descriptor.name} is made of an uploaded file, and none was given")
         order = self.order(spec)
-        answer = self._http.post_once(
-            order.path,
-            order.payload,
-            deadline_s=self.descriptor.create_deadline_s,
-            rule=self.ack,
-            headers=order.headers,
-        )
+        body = order.payload if isinstance(order.payload, JsonStream) else orjson.dumps(order.payload)
+        result = self._http.ask(order.path, body, self.descriptor.create_deadline_s, order.headers)
+        answer = judge_create(result, self.ack)
         if isinstance(answer, Unclear):
             return answer
         if not answer.is_success:
@@ -210,6 +222,33 @@ class BatchClient(ProviderClient, BatchProvider):
         answer = self._http.request_json("POST", f"{self.path_of(batch_id)}/cancel", allow=self.too_late)
         return self.read_batch(answer.json) if answer.is_success else None
 
+    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
+        """Return the uploaded files of that name, newest first, made since then or at an unknown time."""
+        too_many = f"{self.host} lists more than {PAGES_MAX} pages of files"
+        found: list[RemoteFile] = []
+        for rows in every_page(self.files_page, too_many) if self.descriptor.takes_files else ():
+            files = [file for file in map(self.file_of, rows) if file is not None]
+            found += [file for file in files if file.filename == filename and not _is_before(file, since)]
+            if self.lists_newest_first and files and all(_is_before(file, since) for file in files):
+                break
+        return sorted(found, key=lambda file: file.created_at or since, reverse=True)
+
+    def drop_upload(self, file_id: str) -> bool:
+        """Delete an uploaded payload; False where there was none."""
+        return self._http.request_json("DELETE", self.file_path(file_id), allow=self.missing).is_success
+
+    def file(self, file_id: str) -> dict[str, Any]:
+        """Return a file object as the provider has it."""
+        return fields.mapping(self._http.request_json("GET", self.file_path(file_id)).json)
+
+    def download(self, file_id: str, path: Path) -> Download | None:
+        """Stream a result file's bytes to `path`; None on 404 and 410, and where Google says that it may be gone."""
+        return self._http.download(self.content_path(file_id), path)
+
+    def peek(self, file_id: str, max_bytes: int) -> bytes | None:
+        """Return the first bytes of what `download` gives; None where it gives None."""
+        return self._http.peek(self.content_path(file_id), max_bytes)
+
     def check(self) -> str:
         """List one batch, which is free, and return the scope that the key belongs to."""
         answer = self._http.request_json("GET", self.batches_path, params={self.size_name: 1})
@@ -227,7 +266,6 @@ class FilesClient(BatchClient):
     file_members = known.table("shared", "file")
     states = known.by_word("shared", "states", BatchState)
 
-    files_path = "/files"
     upload_path = "/files"
     already_there: frozenset[int] = frozenset()
     ended_at: Mapping[BatchState, str] = {
@@ -238,6 +276,11 @@ class FilesClient(BatchClient):
     }
 
     # --- what differs -----------------------------------------------------------------------------
+
+    def files_page(self, cursor: str | None) -> Page:
+        """Return one page of the account's files for batches, newest first."""
+        params: dict[str, str | int] = {"purpose": "batch", self.size_name: _FILES_PER_PAGE, "order": "desc"}
+        return page_by_last_id(self._http, self.files_path, params, cursor, self.cursor_name)
 
     def form(self, filename: str) -> dict[str, str]:  # noqa: ARG002  # some name the file again
         """Return the members of an upload's form beside the file."""
@@ -268,34 +311,13 @@ class FilesClient(BatchClient):
         found = self.file_of(answer.json)
         if not answer.is_success:
             known = fields.identifier(fields.mapping(answer.json).get("file_id"))
-            found = None if known is None else self._file(known)
+            found = None if known is None else self.file_of(self.file(known))
         if found is None:
             raise ProviderError(f"{self.host} took the upload of {filename} but answered without a file id")
         return found
 
-    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
-        """Return the uploaded files of that name, made since then or at an unknown time."""
-        params: dict[str, str | int] = {"purpose": "batch", self.size_name: _FILES_PER_PAGE, "order": "desc"}
-        found: list[RemoteFile] = []
-        for rows in every_page(
-            lambda cursor: page_by_last_id(self._http, self.files_path, params, cursor, self.cursor_name),
-            f"{self.host} lists more than {PAGES_MAX} pages of files",
-        ):
-            files = [file for file in map(self.file_of, rows) if file is not None]
-            found += [file for file in files if file.filename == filename and not is_before(file, since)]
-            if files and all(is_before(file, since) for file in files):
-                break
-        return found
-
-    def drop_upload(self, file_id: str) -> bool:
-        """Delete an uploaded payload; False where there was none."""
-        path = f"{self.files_path}/{segment(file_id)}"
-        return self._http.request_json("DELETE", path, allow=self.missing).is_success
-
     def order(self, spec: CreateSpec) -> Order:
         """Return a batch of an uploaded file, with its token in the metadata where the provider keeps them."""
-        if spec.input_file_id is None:
-            raise ProviderError(f"a batch of {self.descriptor.name} is made of an uploaded file, and none was given")
         payload = {"input_file_id": spec.input_file_id, "endpoint": spec.endpoint, "completion_window": "24h"}
         metadata = {"metadata": _metadata(spec)} if self.descriptor.has_token else {}
         return Order(self.batches_path, payload | metadata)
@@ -306,17 +328,6 @@ class FilesClient(BatchClient):
         ended_at = fields.moment(found.get(cls.ended_at.get(batch.state, "")))
         token = own_token(*fields.mapping(found.get("metadata")).values())
         return replace(batch, ended_at=ended_at, token=token, errors=cls.errors_of(found))
-
-    def download(self, file_id: str, path: Path) -> Download | None:
-        """Stream a file's bytes to `path`; None on 404 and 410."""
-        return self._http.download(f"{self.files_path}/{segment(file_id)}/content", path)
-
-    def peek(self, file_id: str, max_bytes: int) -> bytes | None:
-        """Return the first bytes of a file; None on 404 and 410."""
-        return self._http.peek(f"{self.files_path}/{segment(file_id)}/content", max_bytes)
-
-    def _file(self, file_id: str) -> RemoteFile | None:
-        return self.file_of(self._http.request_json("GET", f"{self.files_path}/{segment(file_id)}").json)
 
 
 def _metadata(spec: CreateSpec) -> dict[str, str]:
@@ -337,19 +348,9 @@ def own_token(*marks: object) -> str | None:
 # --- answers and listings -------------------------------------------------------------------------
 
 
-def is_before(file: RemoteFile, since: datetime) -> bool:
+def _is_before(file: RemoteFile, since: datetime) -> bool:
     """Return whether a file was made before a time, by its provider's clock and an hour at least."""
     return file.created_at is not None and file.created_at < since - _CLOCK_SKEW
-
-
-def newest_named(files: Iterable[RemoteFile | None], filename: str, since: datetime) -> list[RemoteFile]:
-    """Return the files of that name, newest first, made since then or at an unknown time."""
-    found = [file for file in files if file is not None and file.filename == filename and not is_before(file, since)]
-    return sorted(found, key=lambda file: file.created_at or since, reverse=True)
-
-
-Page = tuple[list[Any], str | None]
-"""The rows of one page, and the cursor of the next one, None on the last."""
 
 
 def every_page(page: Callable[[str | None], Page], too_many: str) -> Iterator[list[Any]]:
@@ -406,18 +407,6 @@ def page_by_token(
     if next_cursor is not None and (not isinstance(next_cursor, str) or next_cursor == cursor):
         raise ProviderError(f"GET {path} at {http.host} says that there is more, but its list does not go on")
     return rows, next_cursor
-
-
-def filled_page_by_token(
-    http: HttpClient, path: str, params: Mapping[str, str | int], cursor: str | None, member: str
-) -> Page:
-    """Return a page as `page_by_token` does, and go on past a few pages that hold nothing."""
-    rows: list[Any] = []
-    for _ in range(_EMPTY_PAGES_MAX):
-        rows, cursor = page_by_token(http, path, params, cursor, member)
-        if rows or cursor is None:
-            break
-    return rows, cursor
 
 
 def rejection(answer: Answer, error_class: ErrorClass, now: datetime, error: ApiError | None = None) -> Rejected:

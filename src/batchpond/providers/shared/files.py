@@ -14,8 +14,10 @@ results stand in `inbox`.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import shlex
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -27,6 +29,7 @@ import orjson
 from batchpond import fields, ids
 from batchpond.clock import Clock
 from batchpond.errors import ProviderError
+from batchpond.lake import disk
 from batchpond.model import (
     BatchError,
     BatchPage,
@@ -43,9 +46,10 @@ from batchpond.model import (
     RemoteFile,
     Unclear,
 )
-from batchpond.providers.base import BatchProvider, Descriptor, ProviderModule
+from batchpond.providers.base import BatchProvider, Descriptor
 from batchpond.providers.shared import folder as folders
-from batchpond.providers.shared.folder import FOLDER_ENV, INBOX, OUTBOX, TOKEN, Folder, Outbox, Part, sha256
+from batchpond.providers.shared.dialect import Dialect
+from batchpond.providers.shared.folder import FOLDER_ENV, INBOX, OUTBOX, TOKEN, Folder, Part
 
 RECENT: Final = "written to just now"
 CAVEATS: Final = (
@@ -85,10 +89,9 @@ class Files(BatchProvider):
     Requests in a folder are its owner's to delete: none is dropped.
     """
 
-    def __init__(self, module: ProviderModule, folder: Folder, clock: Clock) -> None:
+    def __init__(self, module: Dialect, folder: Folder, clock: Clock) -> None:
         self._module = module
         self._folder = folder
-        self._outbox = Outbox(folder)
         self._clock = clock
         self.descriptor = descriptor_of(module.DESCRIPTOR)
 
@@ -108,34 +111,34 @@ class Files(BatchProvider):
     def upload(self, path: Path, filename: str) -> RemoteFile:
         """Put a payload into the outbox, still hidden; raises ProviderError for other content of that name."""
         with self._errors():
-            self._outbox.make()
-            self._outbox.stage(path, filename)
-            return self._outbox.requests(filename) or RemoteFile(filename, filename, None)
+            self._stage(path, filename)
+        return RemoteFile(filename, filename, path.stat().st_size)
 
     def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:  # noqa: ARG002 - names are unique
         """Return the payload of that name, hidden or published."""
         with self._errors():
-            found = self._outbox.requests(filename) if self._folder.path.is_dir() else None
-            return [] if found is None else [found]
+            found = self._requests(filename) if self._folder.path.is_dir() else None
+            return [] if found is None else [RemoteFile(filename, filename, found.stat().st_size)]
 
     def create(self, spec: CreateSpec) -> CreateAnswer:
         """Publish the requests and their manifest; the same token twice is one batch."""
         try:
-            if self._outbox.record(spec.token).exists():
+            if self._hidden(spec.token, "batch").exists():
                 return Created(self._batch(spec.token), self.host)
         except (OSError, ProviderError) as error:
             return Unclear(str(error))
         try:
-            self._outbox.make()
-            self._outbox.stage(spec.payload_path, f"{spec.token}.jsonl")
+            self._stage(spec.payload_path, f"{spec.token}.jsonl")
             manifest = orjson.dumps(self._manifest(spec), option=orjson.OPT_INDENT_2) + b"\n"
-            self._outbox.announce(spec.token, manifest)
+            with folders.published(self._hidden(spec.token, "manifest")) as out:
+                out.write(manifest)
         except ProviderError as error:
             return Rejected(ErrorClass.PERMANENT, "name_taken", error.message, 0)
         except OSError as error:
             return Rejected(ErrorClass.TRANSIENT, "folder", self._problem(error), 0)
         try:
-            self._outbox.commit(spec.token, manifest)
+            with folders.published(self._hidden(spec.token, "batch")) as out:
+                out.write(manifest)  # from here on the batch exists, whoever dies
             return Created(self._batch(spec.token), self.host)
         except (OSError, ProviderError) as error:
             return Unclear(str(error))
@@ -143,7 +146,9 @@ class Files(BatchProvider):
     def list_page(self, cursor: str | None) -> BatchPage:  # noqa: ARG002 - one page holds them all
         """Return all batches in the folder; whether they are answered only `get` says."""
         with self._errors():
-            return BatchPage(tuple(map(self._listed, self._outbox.tokens())), None)
+            names = (name[1:].rpartition(".") for name in sorted(os.listdir(self._folder.outbox)) if name[0] == ".")
+            tokens = (token for token, _, kind in names if kind == "batch" and TOKEN.fullmatch(token))
+            return BatchPage(tuple(map(self._listed, tokens)), None)
 
     def find_batches(self, token: str) -> tuple[RemoteBatch, ...]:
         """Return the batch of that token, if the folder has it."""
@@ -154,7 +159,7 @@ class Files(BatchProvider):
         """Return a batch, None where the folder has none of that id; raises ProviderError without the folder."""
         with self._errors():
             os.stat(self._folder.outbox)
-            if TOKEN.fullmatch(batch_id) is None or not self._outbox.record(batch_id).exists():
+            if TOKEN.fullmatch(batch_id) is None or not self._hidden(batch_id, "batch").exists():
                 return None
             return self._batch(batch_id)
 
@@ -164,7 +169,9 @@ class Files(BatchProvider):
         if batch is None or batch.state.is_terminal:
             return None
         with self._errors():
-            self._outbox.cancel(batch_id)
+            if not self._cancelled(batch_id).exists():
+                disk.write_private(self._cancelled(batch_id), b"")
+                disk.sync_directory(self._folder.outbox)
         return self.get(batch_id)
 
     def result_files(self, batch: RemoteBatch) -> tuple[tuple[FileRole, str], ...]:
@@ -188,6 +195,49 @@ class Files(BatchProvider):
             os.stat(self._folder.inbox)
         return self.host
 
+    # --- the outbox -------------------------------------------------------------------------------
+
+    def _hidden(self, token: str, kind: str) -> Path:
+        return self._folder.outbox / f".{token}.{kind}"
+
+    def _cancelled(self, token: str) -> Path:
+        return self._folder.outbox / f"{token}.cancelled"
+
+    def _staged(self, filename: str) -> Path:
+        return self._hidden(filename.removesuffix(".jsonl"), "requests")
+
+    def _requests(self, filename: str) -> Path | None:
+        """Return the requests of that name, hidden before their batch exists, visible after."""
+        paths = (self._staged(filename), self._folder.outbox / filename)
+        return next((path for path in paths if path.exists()), None)
+
+    def _stage(self, payload: Path, filename: str) -> None:
+        """Put requests into the outbox, hidden; raises ProviderError for other content of that name.
+
+        Both sides of the folder are made; FileNotFoundError for a folder outside the lake that is not there.
+        """
+        if not self._folder.is_in_lake:
+            os.stat(self._folder.path)
+        for side in (self._folder.outbox, self._folder.inbox):
+            disk.make_directory(side)
+        known = self._requests(filename)
+        if known is not None:
+            folders.check_same(known, payload)
+            return
+        with payload.open("rb") as source, folders.published(self._staged(filename)) as out:
+            shutil.copyfileobj(source, out)
+
+    def _show(self, token: str) -> None:
+        """Show a batch's requests, and after them the manifest, unless that was done: they may be tidied away."""
+        manifest, requests = self._hidden(token, "manifest"), self._hidden(token, "requests")
+        if not manifest.exists():
+            return
+        if requests.exists():
+            folders.show(requests, self._folder.outbox / f"{token}.jsonl")
+        folders.show(manifest, self._folder.outbox / f"{token}.manifest.json")
+
+    # --- batches ----------------------------------------------------------------------------------
+
     def _manifest(self, spec: CreateSpec) -> dict[str, Any]:
         named = dict(spec.metadata)
         requests, results = f"{OUTBOX}/{spec.token}.jsonl", f"{INBOX}/{spec.token}.jsonl"
@@ -200,7 +250,7 @@ class Files(BatchProvider):
             "model": spec.request_model,
             "n_requests": spec.n_requests,
             "size_bytes": spec.payload_path.stat().st_size,
-            "sha256": sha256(spec.payload_path),
+            "sha256": _sha256(spec.payload_path),
             "created_at": self._clock.now(),
             "requests": requests,
             "results": results,
@@ -219,14 +269,14 @@ class Files(BatchProvider):
     def _batch(self, token: str) -> RemoteBatch:
         listed = self._listed(token)
         try:
-            self._outbox.show(token)
+            self._show(token)
             return self._seen(listed)
         except ProviderError as error:
             # One batch's trouble must not hide the others: it travels with the batch.
             return dataclasses.replace(listed, provider_status="problem", errors=(BatchError("files", error.message),))
 
     def _listed(self, token: str) -> RemoteBatch:
-        record = _record(self._outbox.record(token))
+        record = _record(self._hidden(token, "batch"))
         return RemoteBatch(
             batch_id=token,
             state=BatchState.QUEUED,
@@ -244,7 +294,7 @@ class Files(BatchProvider):
         token, n_total = listed.batch_id, listed.n_total or 0
         found = folders.parts(self._folder.inbox, token)
         done_s = _mtime_s(self._folder.inbox / f"{token}.done")
-        is_closing = done_s is not None or self._outbox.is_cancelled(token)
+        is_closing = done_s is not None or self._cancelled(token).exists()
         n_lines = folders.count_lines(found)
         batch = dataclasses.replace(listed, seen={"results": [part.path.name for part in found]})
         if not is_closing and n_lines < n_total:
@@ -308,6 +358,11 @@ def _record(path: Path) -> dict[str, Any]:
     if not record:
         raise ProviderError(f"{path} is damaged", hint="restore it: it is the manifest of the same name")
     return record
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _mtime_s(path: Path) -> float | None:

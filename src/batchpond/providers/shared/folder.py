@@ -3,11 +3,11 @@ somebody else writes: which are there, whether they have come to rest, what they
 
 from __future__ import annotations
 
+import filecmp
 import gzip
 import hashlib
 import os
 import re
-import shutil
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ from typing import IO, Final, cast
 from batchpond import ids
 from batchpond.errors import ProviderError, UsageError
 from batchpond.lake import disk
-from batchpond.model import Download, FileRole, RemoteFile, Response, ResponseStatus
+from batchpond.model import Download, Response, ResponseStatus
 
 QUIET_S: Final = 5.0
 _SUFFIX: Final = re.compile(r"(?:[^A-Za-z0-9].*)?\.jsonl(?:\.gz)?")
@@ -27,7 +27,7 @@ _BLOCK_BYTES: Final = 1 << 20
 _MADE_BYTES: Final = 1 << 36
 _PARTS_MAX: Final = 10_000
 
-ReadLine = Callable[[bytes, FileRole], Response]
+ReadLine = Callable[[bytes], Response]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def read_answers(found: list[Part], read_line: ReadLine, prefix: str) -> tuple[i
     for part in found:
         with opened(part) as lines:
             for line in lines:
-                response = read_line(line.removesuffix(b"\n"), FileRole.OUTPUT) if line.strip() else None
+                response = read_line(line.removesuffix(b"\n")) if line.strip() else None
                 if response is not None and response.custom_id is not None and response.custom_id.startswith(prefix):
                     succeeded.setdefault(response.custom_id, response.status is ResponseStatus.SUCCEEDED)
     n_succeeded = sum(succeeded.values())
@@ -206,119 +206,36 @@ def folder(environ: Mapping[str, str], lake: Path | None) -> Folder:
     return Folder.of(Path(named).expanduser() if named else Path(lake or "") / "files", lake)
 
 
-class Outbox:
-    """The side of a folder where requests appear."""
+@contextmanager
+def published(final: Path) -> Iterator[IO[bytes]]:
+    """Open a file that appears under its name once it is whole and durable; one that is there stays.
 
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
-
-    def make(self) -> None:
-        """Make both sides of the folder; raises FileNotFoundError for a folder outside the lake that is not there."""
-        if not self._folder.is_in_lake:
-            os.stat(self._folder.path)
-        for side in (self._folder.outbox, self._folder.inbox):
-            disk.make_directory(side)
-
-    def record(self, token: str) -> Path:
-        """Return the file that is a batch: it exists from the creation on."""
-        return self._hidden(token, "batch")
-
-    def tokens(self) -> list[str]:
-        """Return the batches that exist."""
-        names = (name[1:].rpartition(".") for name in sorted(os.listdir(self._folder.outbox)) if name[0] == ".")
-        return [token for token, _, kind in names if kind == "batch" and TOKEN.fullmatch(token)]
-
-    def requests(self, filename: str) -> RemoteFile | None:
-        """Return the requests of that name, hidden before their batch exists, visible after."""
-        path = self._requests(filename)
-        return None if path is None else RemoteFile(filename, filename, path.stat().st_size)
-
-    def stage(self, payload: Path, filename: str) -> None:
-        """Put requests into the outbox, hidden; raises ProviderError for other content of that name."""
-        known = self._requests(filename)
-        if known is not None:
-            _check_same(known, payload)
-            return
-        with payload.open("rb") as source, self._published(self._staged(filename)) as out:
-            shutil.copyfileobj(source, out)
-
-    def announce(self, token: str, manifest: bytes) -> None:
-        """Put a batch's manifest into the outbox, hidden."""
-        with self._published(self._hidden(token, "manifest")) as out:
-            out.write(manifest)
-
-    def commit(self, token: str, manifest: bytes) -> None:
-        """Make the batch: from here on it exists, whoever dies."""
-        with self._published(self.record(token)) as out:
-            out.write(manifest)
-
-    def show(self, token: str) -> None:
-        """Show a batch's requests, and after them the manifest, unless that was done: they may be tidied away."""
-        manifest = self._hidden(token, "manifest")
-        if not manifest.exists():
-            return
-        requests = self._staged(f"{token}.jsonl")
-        if requests.exists():
-            _show(requests, self._folder.outbox / f"{token}.jsonl")
-        _show(manifest, self._folder.outbox / f"{token}.manifest.json")
-
-    def is_cancelled(self, token: str) -> bool:
-        """Whether somebody ended a batch."""
-        return self._cancelled(token).exists()
-
-    def cancel(self, token: str) -> None:
-        """End a batch, for workers to see."""
-        if not self.is_cancelled(token):
-            disk.write_private(self._cancelled(token), b"")
-            disk.sync_directory(self._folder.outbox)
-
-    def _cancelled(self, token: str) -> Path:
-        return self._folder.outbox / f"{token}.cancelled"
-
-    def _hidden(self, token: str, kind: str) -> Path:
-        return self._folder.outbox / f".{token}.{kind}"
-
-    def _staged(self, filename: str) -> Path:
-        return self._hidden(filename.removesuffix(".jsonl"), "requests")
-
-    def _requests(self, filename: str) -> Path | None:
-        paths = (self._staged(filename), self._folder.outbox / filename)
-        return next((path for path in paths if path.exists()), None)
-
-    @contextmanager
-    def _published(self, final: Path) -> Iterator[IO[bytes]]:
-        """Open a file that appears under its name once it is whole and durable; one that is there stays.
-
-        It is as private as the outbox: readable by whom that lets in.
-        """
-        part = final.with_name(f"{final.name}.part")
+    It is as private as its folder: readable by whom that lets in.
+    """
+    part = final.with_name(f"{final.name}.part")
+    disk.drop(part)
+    mode = disk.FILE_MODE | stat.S_IMODE(final.parent.stat().st_mode) & 0o044
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            os.fchmod(descriptor, mode)
+            yield out
+            out.flush()
+            os.fsync(descriptor)
+    except OSError:
         disk.drop(part)
-        mode = disk.FILE_MODE | stat.S_IMODE(final.parent.stat().st_mode) & 0o044
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-        try:
-            with os.fdopen(descriptor, "wb") as out:
-                os.fchmod(descriptor, mode)
-                yield out
-                out.flush()
-                os.fsync(descriptor)
-        except OSError:
-            disk.drop(part)
-            raise
-        disk.link_into_place(part, final)
+        raise
+    disk.link_into_place(part, final)
 
 
-def _show(hidden: Path, visible: Path) -> None:
+def show(hidden: Path, visible: Path) -> None:
+    """Give a hidden file its visible name; raises ProviderError for one of that name with other content."""
     if visible.exists():
-        _check_same(visible, hidden)
+        check_same(visible, hidden)
     disk.link_into_place(hidden, visible)
 
 
-def _check_same(path: Path, wanted: Path) -> None:
-    if sha256(path) != sha256(wanted):
+def check_same(path: Path, wanted: Path) -> None:
+    """Raise ProviderError for a file that has other content than is wanted."""
+    if not filecmp.cmp(path, wanted, shallow=False):
         raise ProviderError(f"{path} is there with other content: move that file away")
-
-
-def sha256(path: Path) -> str:
-    """Return the digest of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

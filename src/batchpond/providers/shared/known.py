@@ -60,9 +60,12 @@ class Known:
 def descriptor(provider: str, **more: Any) -> Descriptor:
     """Return a provider's descriptor: its names, limits, caveats and notes by its file, and what its code says."""
     data = _data(provider)
-    names = ("limits", "caveats", "notes")
-    limits, caveats, notes = (_with_tuples(data[name]) for name in names)
-    return Descriptor(name=provider, **limits, caveats=caveats, notes=notes, **more)
+    said = {"name": provider, **data["limits"], "caveats": data["caveats"], "notes": data["notes"]}
+    return Descriptor(**{name: _frozen(value) for name, value in said.items()} | more)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def table(provider: str, name: str) -> dict[str, Any]:
@@ -74,12 +77,6 @@ def table(provider: str, name: str) -> dict[str, Any]:
 def by_word(provider: str, name: str, kind: type[E]) -> dict[str, E]:
     """Return what each of a provider's words means, from a table of the words of each meaning."""
     return {word: kind(meaning) for meaning, words in table(provider, name).items() for word in words}
-
-
-def _with_tuples(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(map(_with_tuples, value))
-    return {name: _with_tuples(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
 Texts = tuple[tuple[ErrorClass, re.Pattern[str]], ...]

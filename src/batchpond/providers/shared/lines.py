@@ -1,4 +1,4 @@
-"""Lines of input and result files: what building and reading them shares, and chat completions, which most speak.
+"""Lines of result files and live answers: what reading them shares, and chat completions, which most speak.
 
 Rows of chat completions, the shape of OpenAI and of all who copy it: `{id, custom_id, response: {status_code,
 request_id, body} | null, error: {code, message} | null}`, either member also left out (OpenAI's batch guide; Together,
@@ -11,113 +11,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, NamedTuple
 
 import orjson
 
 from batchpond import fields
-from batchpond.errors import UsageError
-from batchpond.model import ErrorClass, Finish, Prompt, Response, ResponseStatus
-from batchpond.providers.base import BuiltBody, ModelSettings
+from batchpond.model import ErrorClass, Finish, Response, ResponseStatus
 from batchpond.providers.http.errors import MESSAGE_LIMIT, ApiError, classify, read_any, read_error
 from batchpond.providers.shared import known
-
-# --- bodies ---------------------------------------------------------------------------------------
-
-
-def add_parameters(body: dict[str, Any], settings: ModelSettings, reserved: Mapping[str, str]) -> None:
-    """Put a study's own parameters into a body, as they are written.
-
-    `reserved` names what sets a parameter instead. Raises UsageError for those, and for what a
-    setting of the study has put there already.
-    """
-    for name, value in (settings.parameters or {}).items():
-        if name in reserved:
-            message = f"model {settings.request_model}: parameter {name!r} cannot be passed through"
-            raise UsageError(message, hint=f"it is set by {reserved[name]}")
-        if name in body:
-            message = f"model {settings.request_model}: parameter {name!r} is already set by a setting of its own"
-            raise UsageError(message, hint=f"remove {name!r} from the parameters, or the setting")
-        body[name] = value
-
-
-def refused_thinking(settings: ModelSettings, accepted: str, where: str = "") -> UsageError:
-    """Return the refusal of a thinking word that means nothing to a model; `where` begins with a space."""
-    return UsageError(
-        f"model {settings.request_model} does not accept thinking {settings.thinking!r}{where}; it accepts {accepted}",
-        hint="change the study's thinking levels for this model, or let the study drop what is refused",
-    )
-
-
-SCHEMA: Final = "structured output"
-"""What a body is told to lack whose model cannot be held to a schema."""
-_SCHEMA_NAME: Final = "answer"
-
-
-def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the `response_format` of a chat body that holds the answer to a schema, in OpenAI's form."""
-    return {"type": "json_schema", "json_schema": {"name": _SCHEMA_NAME, "schema": schema, "strict": True}}
-
-
-def text_format(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the `text` of a body of OpenAI's responses endpoint that holds the answer to a schema."""
-    return {"format": {"type": "json_schema", "name": _SCHEMA_NAME, "schema": schema, "strict": True}}
-
-
-def messages(prompt: Prompt) -> list[dict[str, str]]:
-    """Return a prompt as chat messages."""
-    if isinstance(prompt, str):
-        return [{"role": "user", "content": prompt}]
-    return [{"role": str(turn.role), "content": turn.text} for turn in prompt]
-
-
-def check_endpoint(settings: ModelSettings, endpoint: str, where: str = "") -> None:
-    """Raise UsageError for any endpoint but the only one; `where` ends the message."""
-    if settings.endpoint != endpoint:
-        message = f"model {settings.request_model}: endpoint {settings.endpoint!r} is not {endpoint}{where}"
-        raise UsageError(message)
-
-
-def chat_body(
-    prompt: Prompt,
-    settings: ModelSettings,
-    thinking: Mapping[str, Any],
-    reserved: Mapping[str, str],
-    *,
-    limit_name: str = "max_tokens",
-    takes_schema: bool = True,
-) -> BuiltBody:
-    """Return a chat body as most hosts take it; `thinking` is what its thinking comes to there.
-
-    A schema is left out, and named in `dropped`, where the model does not take one.
-    """
-    body: dict[str, Any] = {"model": settings.request_model, "messages": messages(prompt)}
-    if settings.max_output_tokens is not None:
-        body[limit_name] = settings.max_output_tokens
-    if settings.temperature is not None:
-        body["temperature"] = settings.temperature
-    body |= thinking
-    is_dropped = settings.output_schema is not None and not takes_schema
-    if settings.output_schema is not None and takes_schema:
-        body["response_format"] = response_format(settings.output_schema)
-    add_parameters(body, settings, reserved)
-    return BuiltBody(body, (SCHEMA,) if is_dropped else ())
-
-
-def size_bytes(prompt: Prompt) -> int:
-    """Return how long a prompt's texts are in UTF-8."""
-    texts = [prompt] if isinstance(prompt, str) else [turn.text for turn in prompt]
-    return sum(len(text.encode("utf-8", "replace")) for text in texts)
-
-
-def on_one_line(custom_id: str, body: bytes) -> bytes:
-    """Return a body as it is; raises UsageError for one that would become two requests."""
-    if b"\n" in body:
-        raise UsageError(f"request {custom_id}: a body must be JSON on one line")
-    return body
-
 
 # --- any bytes ------------------------------------------------------------------------------------
 
@@ -299,11 +202,8 @@ _BROKEN_OFF: Final = frozenset({"insufficient_system_resource", "abort", "error"
 _THOUGHTS: Final = re.compile(r"\s*<think>(.*?)(?:</think>\s*(.*)|\Z)", re.DOTALL)
 
 
-def read_line(line: bytes, read_body: ReadBody) -> Response:
-    """Return a line of a result file made uniform, whichever of a row's members it has; see `load_row`."""
-    row = load_row(line)
-    if isinstance(row, str):
-        return unreadable(None, row)
+def read_row(row: dict[str, Any], read_body: ReadBody) -> Response:
+    """Return a row of a result file made uniform, whichever of a row's members it has."""
     answer, error = row.get("response"), _unwrapped(row.get("error"))
     about = fields.mapping(answer)
     custom_id, request_id = fields.identifier(row.get("custom_id")), fields.identifier(about.get("request_id"))
@@ -315,16 +215,6 @@ def read_line(line: bytes, read_body: ReadBody) -> Response:
     if not isinstance(answer, dict):
         return unreadable(custom_id, "the row has neither a response nor an error")
     return _read_response(around, answer, read_body)
-
-
-def read_answer(status_code: int, body: bytes, read_body: ReadBody) -> Response:
-    """Return a live call's whole answer made uniform, without a custom_id; total over any bytes."""
-    found = success_of(status_code, body)
-    if isinstance(found, Response):
-        return found
-    if not {"choices", "output"} & found.keys():
-        return unreadable(None, "the answer has no choices", status_code)
-    return read_body(Row(None, status_code), found)
 
 
 def _read_response(row: Row, answer: dict[str, Any], read_body: ReadBody) -> Response:

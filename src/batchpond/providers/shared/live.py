@@ -19,8 +19,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
-from typing import Any, Final
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
 
 from batchpond import fields
 from batchpond.clock import Clock
@@ -36,7 +36,6 @@ from batchpond.providers.base import (
     LiveStart,
     RateHints,
 )
-from batchpond.providers.http import keys
 from batchpond.providers.http.client import HttpClient, HttpLimits, ProviderClient
 from batchpond.providers.http.errors import (
     Again,
@@ -63,21 +62,18 @@ _UNIX_FROM: Final = 1e9  # a number of seconds that large is a date
 _COUNT_MAX: Final = 2**53
 
 
-class Per(Enum):
+class Per(StrEnum):
     """What a limit is per, where the headers themselves do not tell."""
 
-    SECOND = 1.0
-    MINUTE = 60.0
-    UNKNOWN = 0.0
+    SECOND = "second"
+    MINUTE = "minute"
+    UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """The headers of one limit, in lower case."""
+class Names(NamedTuple):
+    """The headers of one limit, in lower case: the word `limit`, `remaining` or `reset` stands where `{}` is."""
 
-    limit: str
-    left: str
-    reset: str
+    pattern: str
     per: Per = Per.MINUTE
 
 
@@ -85,19 +81,15 @@ class Names:
 class RateNames:
     """Where a provider tells its limits; of several rows the first that an answer has is read."""
 
-    requests: tuple[Names, ...]
-    tokens: tuple[Names, ...]
+    requests: tuple[Names, ...] = ()
+    tokens: tuple[Names, ...] = ()
 
 
-def rate_limit(what: str, per: Per = Per.MINUTE) -> Names:
-    """Return the headers of one limit as OpenAI names them, and most others."""
-    return Names(f"x-ratelimit-limit-{what}", f"x-ratelimit-remaining-{what}", f"x-ratelimit-reset-{what}", per)
-
-
-PLAIN_NAMES: Final = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
-REQUESTS_AND_TOKENS: Final = RateNames((rate_limit("requests"),), (rate_limit("tokens"),))
-ANY_RATES: Final = RateNames((rate_limit("requests"), Names(*PLAIN_NAMES, Per.UNKNOWN)), (rate_limit("tokens"),))
-NO_RATES: Final = RateNames((), ())
+NO_RATES: Final = RateNames()
+REQUESTS_AND_TOKENS: Final = RateNames((Names("x-ratelimit-{}-requests"),), (Names("x-ratelimit-{}-tokens"),))
+ANY_RATES: Final = RateNames(
+    (*REQUESTS_AND_TOKENS.requests, Names("x-ratelimit-{}", Per.UNKNOWN)), REQUESTS_AND_TOKENS.tokens
+)
 
 
 def read_hints(headers: Mapping[str, str], names: RateNames, now: datetime) -> RateHints:
@@ -114,15 +106,24 @@ def read_hints(headers: Mapping[str, str], names: RateNames, now: datetime) -> R
 def _window(
     headers: Mapping[str, str], rows: tuple[Names, ...], now: datetime
 ) -> tuple[int | None, int | None, float | None]:
-    names = next((row for row in rows if row.limit in headers or row.left in headers), None)
-    if names is None:
-        return None, None, None
-    limit, left = _count(headers.get(names.limit)) or None, _count(headers.get(names.left))
-    if names.per is Per.SECOND:
-        refill_s = max(limit - left, 1) / limit if limit is not None and left is not None else None
-        return limit, left, refill_s
-    reset_s = _reset_s(headers.get(names.reset, ""), headers, now)
-    return (None if names.per is Per.UNKNOWN and reset_s is None else limit), left, reset_s
+    for pattern, per in rows:
+        limit, left, reset = (headers.get(pattern.format(word)) for word in ("limit", "remaining", "reset"))
+        if limit is not None or left is not None:
+            return _read_window(_count(limit) or None, _count(left), _reset_s(reset or "", headers, now), per)
+    return None, None, None
+
+
+def _read_window(
+    limit: int | None, left: int | None, reset_s: float | None, per: Per
+) -> tuple[int | None, int | None, float | None]:
+    match per:
+        case Per.SECOND:
+            refill_s = max(limit - left, 1) / limit if limit is not None and left is not None else None
+            return limit, left, refill_s
+        case Per.UNKNOWN if reset_s is None:
+            return None, left, None
+        case _:
+            return limit, left, reset_s
 
 
 def _count(value: str | None) -> int | None:
@@ -249,9 +250,8 @@ def below_version(endpoint: str, request_model: str) -> Address:  # noqa: ARG001
 class LiveApi:
     """What tells one provider's live calls from another's, beside its descriptor; header names are lower case.
 
-    `models_path` is what a first free call gets. `address` returns where a model is asked at an endpoint. `base_of`
-    returns what endpoints are below, by the base URL that the user gave and the environment; `client` is what makes
-    the calls.
+    `models_path` is what a first free call gets. `address` returns where a model is asked at an endpoint; `client` is
+    what makes the calls.
     """
 
     descriptor: Descriptor
@@ -260,22 +260,15 @@ class LiveApi:
     models_shape: Shape = dict
     request_id_headers: tuple[str, ...] = ("x-request-id",)
     address: Callable[[str, str], Address] = below_version
-    base_of: Callable[[str, Mapping[str, str]], str] = lambda base_url, _: base_url
     client: type[LiveClient] = LiveClient
 
     def connect(
         self, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any, max_connections: int
     ) -> LiveClient:
-        """Return the client for the environment's key and base URL.
-
-        Raises AccessError when a key is needed and there is none, UsageError when no variable says where
-        the server is. `transport` replaces the network.
-        """
-        access = keys.resolve(self.descriptor, environ, base_url=base_url)
-        url = self.base_of(access.base_url, environ)
+        """Return the client for the environment's key and base URL; raises what `HttpClient.connect` raises."""
         limits = HttpLimits(max_connections=max_connections)
-        http = HttpClient.of(
-            self.descriptor, access, environ, clock, transport, url, limits=limits, retries=_START_RETRIES
+        http = HttpClient.connect(
+            self.descriptor, clock, environ, base_url, transport, limits=limits, retries=_START_RETRIES
         )
         return self.client(self, http, clock)
 

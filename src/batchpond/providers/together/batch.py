@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -21,21 +20,13 @@ from batchpond.model import (
     BatchState,
     ErrorClass,
     RemoteBatch,
-    RemoteFile,
 )
 from batchpond.providers.http.errors import AckRule
 from batchpond.providers.shared import known
-from batchpond.providers.shared.batches import FilesClient, newest_named
-from batchpond.providers.shared.live import PLAIN_NAMES, LiveApi, Names, Per, RateNames
-from batchpond.providers.together.body import CHAT, DISCOUNTS
-from batchpond.providers.together.lines import TEXTS
+from batchpond.providers.shared.batches import FilesClient, Page
+from batchpond.providers.shared.live import LiveApi, Names, Per, RateNames
+from batchpond.providers.together.dialect import DIALECT, NO_FILE_CODE, TEXTS
 from batchpond.text import redact
-
-_NO_FILE_CODE: Final = "input_file_unavailable"
-
-DESCRIPTOR: Final = known.descriptor(
-    "together", endpoints=(CHAT,), requeue_codes=(_NO_FILE_CODE,), batch_discounts=DISCOUNTS
-)
 
 _NO_FILE: Final = re.compile(r"(?i)failed to download input file")
 _OWNER: Final = ("organization_id", "project_id")
@@ -44,34 +35,27 @@ _LIKELY_BOUNDS: Final = frozenset({20, 25, 50, 100, 200, 250, 500, 1_000, 2_000,
 _CUT: Final = "cut"
 
 
-class Together(FilesClient):
+class TogetherClient(FilesClient):
     """The client of Together's Batch API, bound to one key and base URL."""
 
-    descriptor = DESCRIPTOR
+    descriptor = DIALECT.DESCRIPTOR
     texts = known.texts("together", "refusals") + TEXTS
-    batches_path = "/v1/batches"
-    files_path = "/v1/files"
-    upload_path = "/v1/files/upload"
+    upload_path = "/files/upload"
     already_there = frozenset({409})
     members = MappingProxyType({**FilesClient.members, "expires_at": "job_deadline"})
     ended_at = MappingProxyType({state: "completed_at" for state in BatchState if state.is_terminal})
     ack = AckRule(request_id_headers=("cf-ray", "x-request-id"), within="job", has_text_errors=True)
 
-    @staticmethod
-    def base_of(base_url: str) -> str:
-        """Return the base URL without the `/v1` at its end, which OpenAI's SDK needs there."""
-        return base_url.removesuffix("/v1")
-
     def form(self, filename: str) -> dict[str, str]:
         """Return the members of an upload's form beside the file."""
         return {"purpose": "batch-api", "file_name": filename, "file_type": "jsonl"}
 
-    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
-        """Return the uploaded files of that name, newest first, made since then or at an unknown time."""
+    def files_page(self, cursor: str | None) -> Page:  # noqa: ARG002  # there is one
+        """Return all of the account's files: there are no pages."""
         rows = self._http.request_json("GET", self.files_path).json.get("data")
         if not isinstance(rows, list):
             raise ProviderError(f"GET {self.files_path} at {self.host} answered without a list")
-        return newest_named(map(self.file_of, rows), filename, since)
+        return rows, None
 
     def list_page(self, cursor: str | None) -> BatchPage:
         """Return all of the account's batches, newest first: there are no pages.
@@ -115,20 +99,16 @@ class Together(FilesClient):
         message = fields.identifier(value) or fields.identifier(fields.mapping(value).get("message"))
         if message is None:
             return ()
-        code = _NO_FILE_CODE if _NO_FILE.search(message) else None
+        code = NO_FILE_CODE if _NO_FILE.search(message) else None
         if known.class_of(TEXTS, message) is ErrorClass.MODEL_GONE:
             code = "model_not_available"
         return (BatchError(code, redact(message)),)
 
 
-BATCH: Final = Together
+BATCH: Final = TogetherClient
 LIVE: Final = LiveApi(
-    DESCRIPTOR,
-    RateNames(
-        (Names(*PLAIN_NAMES, Per.SECOND),),
-        (Names("x-tokenlimit-limit", "x-tokenlimit-remaining", "x-tokenlimit-reset", Per.SECOND),),
-    ),
+    DIALECT.DESCRIPTOR,
+    RateNames((Names("x-ratelimit-{}", Per.SECOND),), (Names("x-tokenlimit-{}", Per.SECOND),)),
     models_shape=list,
     request_id_headers=("x-request-id", "cf-ray"),
-    base_of=lambda url, _: f"{url.removesuffix('/v1')}/v1",
 )

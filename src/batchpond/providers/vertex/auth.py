@@ -25,14 +25,13 @@ from batchpond.errors import AccessError, ProviderError, UsageError
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http import keys
 from batchpond.providers.http.connections import Auth
+from batchpond.providers.http.errors import ApiError
 from batchpond.providers.http.keys import checked_base, origin_of
 from batchpond.providers.shared import known
+from batchpond.providers.vertex.dialect import CREDENTIALS_ENV, SETTINGS
 from batchpond.text import Secret, redact
 
-SETTINGS: Final = known.table("vertex", "settings")
 STORAGE_ENV: Final = "STORAGE_EMULATOR_HOST"
-CREDENTIALS_ENV: Final = "GOOGLE_APPLICATION_CREDENTIALS"
-QUOTA_ENV: Final = "GOOGLE_CLOUD_QUOTA_PROJECT"
 RENEW_BEFORE: Final = timedelta(minutes=5)
 _SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 _STORAGE_URL: Final = "https://storage.googleapis.com"
@@ -279,8 +278,9 @@ def role_for(permission: str) -> str:
     return next((role for prefix, role in _ROLES.items() if permission.startswith(prefix)), "a role")
 
 
-def advice_for_job(code: str | None, message: str, job_name: str) -> str | None:
+def advice_for_job(error: ApiError, job_name: str) -> str | None:
     """Return what to grant to the service agent, or to change in the input, after a job failed."""
+    code, message = error.code, error.message
     project = _PROJECT_NUMBER.match(job_name)
     agent = f"service-{project[1] if project else 'PROJECT_NUMBER'}@gcp-sa-aiplatform.iam.gserviceaccount.com"
     bucket = _NAMED_BUCKET.search(message)

@@ -7,7 +7,7 @@ recorded traffic of 2026. An attempt has an input object of its own, and a folde
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -23,36 +23,26 @@ from batchpond.model import (
     Download,
     ErrorClass,
     FileRole,
-    Mode,
     Rejected,
     RemoteBatch,
     RemoteFile,
 )
 from batchpond.providers.gemini.batch import GoogleClient, later, word_of
-from batchpond.providers.gemini.body import FAMILIES, GENERATE
 from batchpond.providers.http.client import HttpClient, HttpError, segment
-from batchpond.providers.http.errors import Answer, ApiError
+from batchpond.providers.http.errors import Answer
 from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import Order, own_token
-from batchpond.providers.vertex import auth as vertex_auth
-from batchpond.providers.vertex.auth import Place, Token, advice_for_job
-from batchpond.providers.vertex.body import bare_model, check_payload, model_path
+from batchpond.providers.vertex.auth import Place, Token, advice_for_job, find
+from batchpond.providers.vertex.dialect import DIALECT, check_payload, model_path
 from batchpond.providers.vertex.storage import Storage
 
-DESCRIPTOR: Final = known.descriptor(
-    "vertex",
-    endpoints=(GENERATE,),
-    modes=(Mode.BATCH,),
-    header_env=(("x-goog-user-project", vertex_auth.QUOTA_ENV),),
-    settings=tuple((name, about["variable"]) for name, about in vertex_auth.SETTINGS.items()),
-    credentials_env=(vertex_auth.CREDENTIALS_ENV,),
-    nearest=lambda model: FAMILIES.nearest(bare_model(model)),
-)
+DESCRIPTOR: Final = DIALECT.DESCRIPTOR
 
 _JOB: Final = re.compile(r"projects/[^/]+/locations/[^/]+/batchPredictionJobs/([^/]+)")
 _TOKEN: Final = re.compile(r"[a-z0-9-]{1,63}")
 LABEL: Final = "batchpond"
 _LABEL_CHARS: Final = 63
+_NOT_OF_LABELS: Final = re.compile(r"[^a-z0-9_-]")
 _RUNS_AT_MOST: Final = timedelta(hours=24)
 _ENDS_AT_MOST: Final = timedelta(hours=72) + _RUNS_AT_MOST  # with the time in the queue
 _FILTERED_PAGES_MAX: Final = 10
@@ -60,12 +50,13 @@ _OUTPUT: Final = re.compile(r"(?:incremental_predictions.*|.*\.jsonl)")
 _UNNAMED_MODEL: Final = re.compile(r"(?i)\bPublisher ?Model\b|\bmodel\b.*\bnot (?:found|exist)")
 
 
-class Vertex(GoogleClient):
+class VertexClient(GoogleClient):
     """The client of Vertex AI's batch prediction, bound to one project, location and bucket."""
 
     descriptor = DESCRIPTOR
     rows = "batchPredictionJobs"
     members = known.table("vertex", "batch")
+    advice_for = staticmethod(advice_for_job)
 
     def __init__(self, http: HttpClient, storage: Storage, clock: Clock, place: Place, auth: Token) -> None:
         super().__init__(http, clock)
@@ -80,7 +71,7 @@ class Vertex(GoogleClient):
 
         Raises AccessError when there are none, UsageError when project, location or bucket is not set.
         """
-        place, auth = vertex_auth.find(DESCRIPTOR, environ, clock, base_url)
+        place, auth = find(DESCRIPTOR, environ, clock, base_url)
         http, storage = (
             HttpClient(url, auth, clock, transport, key_name=auth.key_name)
             for url in (place.base_url, place.storage_url)
@@ -117,7 +108,6 @@ class Vertex(GoogleClient):
         Without a token nothing is sent, which is a definite no. Raises ProviderError, with nothing sent, when there
         is no input object.
         """
-        self.order(spec)
         try:
             self._auth.headers()
         except AccessError as error:
@@ -127,15 +117,24 @@ class Vertex(GoogleClient):
         return super().create(spec)
 
     def order(self, spec: CreateSpec) -> Order:
-        """Return a job of an input object; raises ProviderError when there is none."""
-        if spec.input_file_id is None:
-            raise ProviderError("a Vertex AI batch is made of an object in Cloud Storage, and none was given")
-        return Order(self.batches_path, _job_of(spec, spec.input_file_id))
-
-    @staticmethod
-    def advice_for(error: ApiError, name: str) -> str | None:
-        """Return what to grant to the service agent, or to change in the input, after a job failed."""
-        return advice_for_job(error.code, error.message, name)
+        """Return a job: its output goes into a folder named after its input, which is the attempt's own."""
+        input_uri = spec.input_file_id or ""
+        named = {
+            f"{LABEL}_{name}": _NOT_OF_LABELS.sub("_", value.lower())[:_LABEL_CHARS]
+            for name, value in spec.metadata
+            if name in ("study", "shard") and value
+        }
+        job = {
+            "displayName": spec.token,
+            "model": model_path(spec.request_model),
+            "inputConfig": {"instancesFormat": "jsonl", "gcsSource": {"uris": [input_uri]}},
+            "outputConfig": {
+                "predictionsFormat": "jsonl",
+                "gcsDestination": {"outputUriPrefix": input_uri.removesuffix(".jsonl") + "-output"},
+            },
+            "labels": {LABEL: spec.token, **named},
+        }
+        return Order(self.batches_path, job)
 
     @classmethod
     def more_of(cls, found: dict[str, Any], batch: RemoteBatch) -> RemoteBatch:
@@ -192,8 +191,7 @@ class Vertex(GoogleClient):
             raise ProviderError(f"{batch_id!r} is not the name of a Vertex AI job")
         return "/v1/" + "/".join(segment(part) for part in name.split("/"))
 
-    @staticmethod
-    def is_of(batch: RemoteBatch, batch_id: str) -> bool:
+    def is_of(self, batch: RemoteBatch, batch_id: str) -> bool:
         """Return whether a full name or a number means a job."""
         return batch.batch_id.rpartition("/")[2] == batch_id.rpartition("/")[2]
 
@@ -234,10 +232,6 @@ class Vertex(GoogleClient):
         self._storage.stat(self._input_uri("check"))
         return self.scope_of({}, ())
 
-    def scope_of(self, headers: Mapping[str, str], batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
-        """Return project and location: nothing else tells one account from another."""
-        return f"{DESCRIPTOR.name}/{self.host}"
-
     def _input_uri(self, filename: str) -> str:
         return f"gs://{self._place.bucket}/{self._place.folder}/{filename}"
 
@@ -261,30 +255,7 @@ class Vertex(GoogleClient):
             return False
 
 
-BATCH: Final = Vertex
-
-
-def _job_of(spec: CreateSpec, input_uri: str) -> dict[str, Any]:
-    """Return the job to create: its output goes into a folder named after its input, which is the attempt's own."""
-    labels = {LABEL: spec.token}
-    for name, value in spec.metadata:
-        if name in ("study", "shard") and (text := _label(value)):
-            labels[f"{LABEL}_{name}"] = text
-    return {
-        "displayName": spec.token,
-        "model": model_path(spec.request_model),
-        "inputConfig": {"instancesFormat": "jsonl", "gcsSource": {"uris": [input_uri]}},
-        "outputConfig": {
-            "predictionsFormat": "jsonl",
-            "gcsDestination": {"outputUriPrefix": input_uri.removesuffix(".jsonl") + "-output"},
-        },
-        "labels": labels,
-    }
-
-
-def _label(text: str) -> str:
-    """Return a text as a label may hold it: lower-case letters, digits, `_` and `-`."""
-    return re.sub(r"[^a-z0-9_-]", "_", text.lower())[:_LABEL_CHARS]
+BATCH: Final = VertexClient
 
 
 def _counts(stats: object) -> tuple[int | None, int | None, int | None]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,31 +27,19 @@ _DROPPED: Final = frozenset({204, 404, 412})
 _EXISTS: Final = 412
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """An object, or a folder, of a bucket."""
+def _parts(uri: str) -> tuple[str, str]:
+    """Return the bucket and the name of an object or a folder; raises ProviderError for what is no `gs://` URI."""
+    scheme, _, rest = uri.partition("://")
+    bucket, _, name = rest.partition("/")
+    if scheme != "gs" or not BUCKET.fullmatch(bucket) or any(character < " " for character in name):
+        raise ProviderError(f"{uri[:200]!r} is no address in Cloud Storage")
+    return bucket, name
 
-    bucket: str
-    name: str
 
-    @classmethod
-    def parse(cls, uri: str) -> Address:
-        """Return the address that a `gs://` URI names; raises ProviderError for any other text."""
-        scheme, _, rest = uri.partition("://")
-        bucket, _, name = rest.partition("/")
-        if scheme != "gs" or not BUCKET.fullmatch(bucket) or any(character < " " for character in name):
-            raise ProviderError(f"{uri[:200]!r} is no address in Cloud Storage")
-        return cls(bucket, name)
-
-    @property
-    def uri(self) -> str:
-        """The address as text."""
-        return f"gs://{self.bucket}/{self.name}"
-
-    @property
-    def path(self) -> str:
-        """The object's path in the API."""
-        return f"/storage/v1/b/{self.bucket}/o/{segment(self.name)}"
+def _path(uri: str) -> str:
+    """Return an object's path in the API."""
+    bucket, name = _parts(uri)
+    return f"/storage/v1/b/{bucket}/o/{segment(name)}"
 
 
 class Storage:
@@ -75,7 +62,7 @@ class Storage:
 
     def stat(self, uri: str) -> RemoteFile | None:
         """Return an object's size and time, None when there is none."""
-        found = self._metadata(Address.parse(uri))
+        found = self._metadata(uri)
         return None if found is None else _file(uri, found)
 
     def upload(self, path: Path, uri: str) -> RemoteFile:
@@ -84,16 +71,15 @@ class Storage:
         Other bytes there are what an earlier, broken upload left, and are replaced. Raises ProviderError when
         what is stored is not the file.
         """
-        address = Address.parse(uri)
-        found = self._put(path, address, 0)
+        found = self._put(path, uri, 0)
         if found is None:
-            found = self._metadata(address) or {}
+            found = self._metadata(uri) or {}
             if not _holds(found, path):
-                found = self._put(path, address, fields.count(found.get("generation")) or 0)
+                found = self._put(path, uri, fields.count(found.get("generation")) or 0)
         if found is None:
             raise ProviderError(f"{uri} was written by somebody else meanwhile", hint="run the same command again")
         if not _holds(found, path):
-            self._drop(address, found)
+            self._drop(uri, found)
             raise ProviderError(
                 f"{self.host} stored other bytes than those of {path.name}; no batch exists",
                 hint="run the same command again: it is uploaded anew",
@@ -106,9 +92,9 @@ class Storage:
         Raises ProviderError when the bucket is not there, when there are too many, and when the listing does not
         go on as it says: an incomplete one must never look like a complete one.
         """
-        address = Address.parse(folder)
-        path = f"/storage/v1/b/{address.bucket}/o"
-        params: dict[str, str | int] = {"prefix": address.name, "maxResults": _PAGE_ROWS}
+        bucket, prefix = _parts(folder)
+        path = f"/storage/v1/b/{bucket}/o"
+        params: dict[str, str | int] = {"prefix": prefix, "maxResults": _PAGE_ROWS}
         found: dict[str, RemoteFile] = {}
         for rows in every_page(
             lambda cursor: page_by_token(self._http, path, params, cursor, "items"),
@@ -116,9 +102,9 @@ class Storage:
         ):
             for row in map(fields.mapping, rows):
                 name = fields.identifier(row.get("name"))
-                if name is None or not name.startswith(address.name):
+                if name is None or not name.startswith(prefix):
                     raise ProviderError(f"{self.host} lists an object outside {folder}")
-                found[name] = _file(Address(address.bucket, name).uri, row)
+                found[name] = _file(f"gs://{bucket}/{name}", row)
             if len(found) > OBJECTS_MAX:
                 raise ProviderError(f"there are more than {OBJECTS_MAX} objects below {folder}")
         return [found[name] for name in sorted(found)]
@@ -128,11 +114,10 @@ class Storage:
 
         Raises ProviderError, with nothing left at `path`, when other bytes come again and again.
         """
-        address = Address.parse(uri)
         for _ in range(_DOWNLOADS_MAX):
-            got = self._http.download(f"{address.path}?alt=media", path)
+            got = self._http.download(f"{_path(uri)}?alt=media", path)
             # Google's 403 for bytes reads like a 404: what is known of the object tells them apart.
-            found = self._metadata(address)
+            found = self._metadata(uri)
             if got is None or found is None or _is_transcoded(found) or _holds(found, path):
                 return got
         path.unlink(missing_ok=True)
@@ -140,29 +125,28 @@ class Storage:
 
     def drop(self, uri: str) -> bool:
         """Delete an object; False where there was none."""
-        address = Address.parse(uri)
-        found = self._metadata(address)
+        found = self._metadata(uri)
         if found is not None:
-            self._drop(address, found)
+            self._drop(uri, found)
         return found is not None
 
     def peek(self, uri: str, max_bytes: int) -> bytes | None:
         """Return an object's first bytes; None when there is none."""
-        address = Address.parse(uri)
-        found = self._http.peek(f"{address.path}?alt=media", max_bytes)
+        found = self._http.peek(f"{_path(uri)}?alt=media", max_bytes)
         if found is None:
-            self._metadata(address)
+            self._metadata(uri)
         return found
 
-    def _metadata(self, address: Address) -> dict[str, Any] | None:
-        answer = self._http.request_json("GET", address.path, allow=_MISSING)
+    def _metadata(self, uri: str) -> dict[str, Any] | None:
+        answer = self._http.request_json("GET", _path(uri), allow=_MISSING)
         return fields.mapping(answer.json) if answer.is_success else None
 
-    def _put(self, path: Path, address: Address, generation: int) -> dict[str, Any] | None:
+    def _put(self, path: Path, uri: str, generation: int) -> dict[str, Any] | None:
         """Upload over that generation, 0 for none; None when there is another one."""
-        query = f"uploadType=resumable&name={segment(address.name)}&ifGenerationMatch={generation}"
+        bucket, name = _parts(uri)
+        query = f"uploadType=resumable&name={segment(name)}&ifGenerationMatch={generation}"
         start = Start(
-            f"/upload/storage/v1/b/{address.bucket}/o?{query}",
+            f"/upload/storage/v1/b/{bucket}/o?{query}",
             {"contentType": _MIME_TYPE},
             _MIME_TYPE,
             Ranges(),
@@ -174,10 +158,10 @@ class Storage:
                 raise
         return None
 
-    def _drop(self, address: Address, found: dict[str, Any]) -> None:
+    def _drop(self, uri: str, found: dict[str, Any]) -> None:
         generation = fields.count(found.get("generation"))
         query = "" if generation is None else f"?ifGenerationMatch={generation}"
-        self._http.request_json("DELETE", address.path + query, allow=_DROPPED)
+        self._http.request_json("DELETE", _path(uri) + query, allow=_DROPPED)
 
 
 def _file(uri: str, found: dict[str, Any]) -> RemoteFile:

@@ -1,0 +1,225 @@
+"""Requests and answers in words that most providers have: what bodies share, and the dialect of chat completions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import orjson
+
+from batchpond.errors import UsageError
+from batchpond.model import Prompt, Response
+from batchpond.providers.base import Descriptor
+from batchpond.providers.shared import lines
+from batchpond.providers.shared.lines import Row
+
+CHAT: Final = "/v1/chat/completions"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """One model of a study, as its provider's `build_body` needs it.
+
+    `output_schema` is the JSON schema that an answer is to be held to, in the subset that all providers take; it goes
+    into the body as the object that it is.
+    """
+
+    request_model: str
+    endpoint: str
+    thinking: str | None = None
+    include_thoughts: bool = False
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    parameters: Mapping[str, Any] | None = None
+    output_schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltBody:
+    """A request body, with what the provider's rules made batchpond leave out.
+
+    `max_output_tokens` is the limit that the body carries though the study gave none.
+    """
+
+    body: dict[str, Any]
+    dropped: tuple[str, ...] = ()
+    max_output_tokens: int | None = None
+
+
+def add_parameters(body: dict[str, Any], settings: ModelSettings, reserved: Mapping[str, str]) -> None:
+    """Put a study's own parameters into a body, as they are written.
+
+    `reserved` names what sets a parameter instead. Raises UsageError for those, and for what a
+    setting of the study has put there already.
+    """
+    for name, value in (settings.parameters or {}).items():
+        if name in reserved:
+            message = f"model {settings.request_model}: parameter {name!r} cannot be passed through"
+            raise UsageError(message, hint=f"it is set by {reserved[name]}")
+        if name in body:
+            message = f"model {settings.request_model}: parameter {name!r} is already set by a setting of its own"
+            raise UsageError(message, hint=f"remove {name!r} from the parameters, or the setting")
+        body[name] = value
+
+
+_DROP_HINT: Final = "change the study's thinking levels for this model, or let the study drop what is refused"
+
+
+def refused_thinking(settings: ModelSettings, accepted: str, where: str = "", hint: str = _DROP_HINT) -> UsageError:
+    """Return the refusal of a thinking word that means nothing to a model; `where` begins with a space."""
+    refusal = f"model {settings.request_model} does not accept thinking {settings.thinking!r}{where}"
+    return UsageError(f"{refusal}; {accepted}", hint=hint)
+
+
+SCHEMA: Final = "structured output"
+"""What a body is told to lack whose model cannot be held to a schema."""
+SCHEMA_NAME: Final = "answer"
+
+
+def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `response_format` of a chat body that holds the answer to a schema, in OpenAI's form."""
+    return {"type": "json_schema", "json_schema": {"name": SCHEMA_NAME, "schema": schema, "strict": True}}
+
+
+def messages(prompt: Prompt) -> list[dict[str, str]]:
+    """Return a prompt as chat messages."""
+    if isinstance(prompt, str):
+        return [{"role": "user", "content": prompt}]
+    return [{"role": str(turn.role), "content": turn.text} for turn in prompt]
+
+
+def check_endpoint(settings: ModelSettings, descriptor: Descriptor) -> None:
+    """Raise UsageError for an endpoint that a provider has not."""
+    known = descriptor.endpoints
+    if settings.endpoint not in known:
+        wanted = f"one of {', '.join(known)}" if len(known) > 1 else f"{known[0]}, the only one of {descriptor.name}"
+        raise UsageError(f"model {settings.request_model}: endpoint {settings.endpoint!r} is not {wanted}")
+
+
+def on_one_line(custom_id: str, body: bytes) -> bytes:
+    """Return a body as it is; raises UsageError for one that would become two requests."""
+    if b"\n" in body:
+        raise UsageError(f"request {custom_id}: a body must be JSON on one line")
+    return body
+
+
+class Dialect(ABC):
+    """The pure half of a provider: building lines before, reading lines after.
+
+    `id_name` is what a result line calls its custom_id. A live answer has one of `answer_members`; the first names what
+    another lacks.
+    """
+
+    DESCRIPTOR: Descriptor
+    id_name = "custom_id"
+    answer_members: tuple[str, ...]
+
+    def endpoint_for(self, model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG002
+        """Return the endpoint to use where a study names none: the first, unless something speaks for another."""
+        return self.DESCRIPTOR.endpoints[0]
+
+    def caveats(self, model: str) -> tuple[str, ...]:  # noqa: ARG002
+        """Return what to know about one model before money is spent, besides the provider's caveats."""
+        return ()
+
+    @abstractmethod
+    def build_body(self, prompt: Prompt, settings: ModelSettings) -> BuiltBody:
+        """Return the request body for a prompt; raises UsageError for what the model refuses."""
+
+    @abstractmethod
+    def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:
+        """Return one line of a batch input file, without its line feed; `body` is used as it is."""
+
+    @abstractmethod
+    def read_row(self, row: dict[str, Any]) -> Response:
+        """Return a result line's object made uniform, total over any JSON."""
+
+    @abstractmethod
+    def read_body(self, row: Row, body: dict[str, Any]) -> Response:
+        """Return the body of a success made uniform, total over any JSON; `row` is what stands around it."""
+
+    def is_answer(self, body: dict[str, Any]) -> bool:
+        """Return whether the body of a live call that went well is an answer at all."""
+        return not body.keys().isdisjoint(self.answer_members)
+
+    def read_line(self, line: bytes) -> Response:
+        """Return a result line made uniform; total: any bytes give a Response.
+
+        A line that is no JSON object, or that names two ids, is UNREADABLE; see `load_row`.
+        """
+        row = lines.load_row(line, self.id_name)
+        return lines.unreadable(None, row) if isinstance(row, str) else self.read_row(row)
+
+    def read_answer(self, status_code: int, body: bytes) -> Response:
+        """Return a live call's final answer made uniform, without a custom_id; total: any bytes give a Response."""
+        found = lines.success_of(status_code, body)
+        if isinstance(found, Response):
+            return found
+        if not self.is_answer(found):
+            return lines.unreadable(None, f"the answer has no {self.answer_members[0]}", status_code)
+        return self.read_body(Row(None, status_code), found)
+
+
+class ChatDialect(Dialect):
+    """Chat completions as OpenAI has them, and all who copy it; a provider says what differs.
+
+    `reserved` are the parameters that a study cannot pass through, and what sets them; `limit_name` is what the limit
+    of the output is called.
+    """
+
+    answer_members = ("choices", "output")
+    reserved: ClassVar[Mapping[str, str]]
+    limit_name: str = "max_tokens"
+
+    def words(self, model: str) -> Mapping[str, Mapping[str, Any]]:  # noqa: ARG002
+        """Return the thinking words that a model takes, and what each puts into a body."""
+        return {}
+
+    def takes_schema(self, model: str) -> bool:  # noqa: ARG002
+        """Return whether a model's answers can be held to a JSON schema."""
+        return True
+
+    def refusal(self, settings: ModelSettings) -> UsageError:
+        """Return the refusal of a thinking word that a model is not known to take."""
+        return refused_thinking(settings, f"it accepts {', '.join(self.words(settings.request_model))}")
+
+    def build_body(self, prompt: Prompt, settings: ModelSettings) -> BuiltBody:
+        """Return the chat body for a prompt; thoughts come back where the server tells them apart, asked for or not.
+
+        A schema is left out, and named in `dropped`, where the model does not take one. Raises UsageError for
+        another endpoint, and for a thinking word that is not known to mean anything to the model.
+        """
+        check_endpoint(settings, self.DESCRIPTOR)
+        body: dict[str, Any] = {"model": settings.request_model, "messages": messages(prompt)}
+        if settings.max_output_tokens is not None:
+            body[self.limit_name] = settings.max_output_tokens
+        if settings.temperature is not None:
+            body["temperature"] = settings.temperature
+        if settings.thinking is not None:
+            words = self.words(settings.request_model)
+            if settings.thinking not in words:
+                raise self.refusal(settings)
+            body |= words[settings.thinking]
+        dropped: tuple[str, ...] = ()
+        if settings.output_schema is not None:
+            if self.takes_schema(settings.request_model):
+                body["response_format"] = response_format(settings.output_schema)
+            else:
+                dropped = (SCHEMA,)
+        add_parameters(body, settings, self.reserved)
+        return BuiltBody(body, dropped)
+
+    def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:
+        """Return one line of a batch input file in OpenAI's form, as `vllm run-batch` reads it too."""
+        head = b'{"custom_id":%b,"method":"POST","url":%b,"body":' % (orjson.dumps(custom_id), orjson.dumps(endpoint))
+        return head + on_one_line(custom_id, body) + b"}"
+
+    def read_body(self, row: Row, body: dict[str, Any]) -> Response:
+        """Return the body of a chat completion made uniform."""
+        return lines.read_chat(row, body)
+
+    def read_row(self, row: dict[str, Any]) -> Response:
+        """Return a row of an output or error file made uniform: either may hold rows of both kinds."""
+        return lines.read_row(row, self.read_body)

@@ -1,0 +1,86 @@
+"""Together's requests and answers: chat completions, and errors whose text says what they are.
+
+Parameters: together 3.1 `types/chat/completion_create_params.py`. Together checks them when a line runs, so what
+a model refuses comes back as an errored row. Rows: `{id, custom_id, response: {status_code, body}}` in the output file,
+`{id, custom_id, error: {code, message}}` in the error file. One code, `batch_client_error`, was seen for all errors, so
+the text decides what kind a failure is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from batchpond.errors import UsageError
+from batchpond.model import ErrorClass, Response, ResponseStatus
+from batchpond.providers.shared import known
+from batchpond.providers.shared.dialect import CHAT, ChatDialect, on_one_line
+from batchpond.providers.shared.lines import Row, without_thoughts
+
+LINE_BYTES_MAX: Final = 10_000_000
+NO_FILE_CODE: Final = "input_file_unavailable"
+TEXTS: Final = known.texts("together", "texts")
+_EFFORTS: Final = known.table("together", "efforts")
+_SWITCH: Final = known.table("together", "switch")
+_ALWAYS_REASONS: Final = re.compile(r"(?i)openai/gpt-oss-")
+_DISCOUNTS: Final = known.table("together", "discounts")
+
+
+class Together(ChatDialect):
+    """What is asked of Together's models, and what they answer."""
+
+    DESCRIPTOR = known.descriptor(
+        "together",
+        endpoints=(CHAT,),
+        requeue_codes=(NO_FILE_CODE,),
+        batch_discounts=_DISCOUNTS,
+        base_of=lambda url, _: f"{url.removesuffix('/v1')}/v1",  # with it as OpenAI's SDK needs it, and without
+    )
+    reserved = known.table("together", "reserved")
+
+    def caveats(self, model: str) -> tuple[str, ...]:
+        """Return what a person should know about a model before money is spent on it."""
+        return () if model in _DISCOUNTS else (f"{model}: Together charges its standard price in batches too",)
+
+    def words(self, model: str) -> Mapping[str, Mapping[str, Any]]:
+        """Return the thinking words of a model: efforts, and a switch where it can be turned off."""
+        return _EFFORTS if _ALWAYS_REASONS.match(model) else _SWITCH | _EFFORTS
+
+    def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:  # noqa: ARG002  # the batch has it
+        """Return one line of a batch input file, without its line feed; `body` is used as it is.
+
+        Raises UsageError for a line that Together would not read.
+        """
+        line = b'{"custom_id":%b,"body":%b}' % (orjson.dumps(custom_id), on_one_line(custom_id, body))
+        if len(line) > LINE_BYTES_MAX:
+            raise UsageError(
+                f"request {custom_id}: its line has {len(line):,} bytes, and Together reads up to {LINE_BYTES_MAX:,}",
+                hint="shorten the item's text",
+            )
+        return line
+
+    def read_body(self, row: Row, body: dict[str, Any]) -> Response:
+        """Return the body of a success; models whose thoughts Together does not keep apart write them into the text."""
+        return without_thoughts(super().read_body(row, body))
+
+    def read_line(self, line: bytes) -> Response:
+        """Return one line of an output or error file made uniform."""
+        return _classified(super().read_line(line))
+
+    def read_answer(self, status_code: int, body: bytes) -> Response:
+        """Return a live call's answer made uniform, without a custom_id."""
+        return _classified(super().read_answer(status_code, body))
+
+
+def _classified(response: Response) -> Response:
+    if response.status is not ResponseStatus.ERRORED or response.error_class is not ErrorClass.PERMANENT:
+        return response
+    error_class = known.class_of(TEXTS, response.error_message or "")
+    return response if error_class is None else dataclasses.replace(response, error_class=error_class)
+
+
+DIALECT: Final = Together()
