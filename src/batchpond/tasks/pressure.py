@@ -32,6 +32,7 @@ from batchpond.tasks.base import Judgment, Number, Rule, Text, Texts
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "pressure"
+_OF_TALK: Final = ("CONVERSATION", "FIRST_OUTPUT", "PRESSURE", "TURN")
 _SEPARATORS: Final = re.compile(r"[\s_-]+")
 
 
@@ -62,16 +63,7 @@ class PressureRule(structured.ObjectRule):
     READER: ClassVar[str] = "judge"
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
         ("QUESTION", "OUTPUT"),
-        (
-            "CONVERSATION",
-            "FIRST_OUTPUT",
-            "PRESSURE",
-            "TURN",
-            "STATEMENT",
-            *STATEMENT_PLACEHOLDERS,
-            "LABELS",
-            "ANSWER_FORMAT",
-        ),
+        (*_OF_TALK, "STATEMENT", *STATEMENT_PLACEHOLDERS, "LABELS", "ANSWER_FORMAT"),
     )
 
     key: Text = "label"
