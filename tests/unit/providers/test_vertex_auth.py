@@ -20,7 +20,8 @@ from batchpond.model import Created, CreateSpec, ErrorClass, Rejected
 from batchpond.providers import registry
 from batchpond.providers.http import keys
 from batchpond.providers.vertex.auth import Credentials
-from batchpond.providers.vertex.batch import DESCRIPTOR, VertexClient
+from batchpond.providers.vertex.batch import VertexClient
+from batchpond.providers.vertex.dialect import DIALECT
 from batchpond.study import settings as config
 from batchpond_sim.host import server
 from batchpond_sim.world.world import Settings
@@ -58,7 +59,7 @@ def account(
     url = simulated.base_url_of("vertex")
     path = tmp_path / "key.json"
     path.write_text(json.dumps(key_file | {"token_uri": f"{url}/token"}))
-    for name in DESCRIPTOR.key_env:
+    for name in DIALECT.DESCRIPTOR.key_env:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
     monkeypatch.setenv("GOOGLE_VERTEX_BASE_URL", url)
@@ -174,7 +175,7 @@ def test_real_credentials_are_never_sent_to_a_simulator(
     path.write_text(json.dumps(key_file))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
     environ = os.environ | {"GOOGLE_VERTEX_BASE_URL": simulated.base_url_of("vertex")}
-    for name in DESCRIPTOR.key_env:
+    for name in DIALECT.DESCRIPTOR.key_env:
         environ.pop(name, None)
     wire = registry.connect("vertex", SystemClock(), environ=environ)
     assert wire.check() == f"vertex/{wire.host}"
@@ -197,7 +198,7 @@ def test_without_any_credentials_the_way_to_get_them_is_named(monkeypatch: pytes
     """No token, no file, no machine of Google's."""
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
-    for name in ("GOOGLE_APPLICATION_CREDENTIALS", *DESCRIPTOR.key_env):
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", *DIALECT.DESCRIPTOR.key_env):
         monkeypatch.delenv(name, raising=False)
     environ = {name: value for name, value in ENVIRON.items() if name != TOKEN_ENV}
     with pytest.raises(AccessError) as caught:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from batchpond.errors import AccessError, ProviderError
 from batchpond.model import BatchState, Created, ErrorClass, FileRole, PricedModel, Rejected
 from batchpond.providers.http import transfers
-from batchpond.providers.vertex.batch import DESCRIPTOR, VertexClient
+from batchpond.providers.vertex.batch import VertexClient
+from batchpond.providers.vertex.dialect import DIALECT
 from batchpond.study.prices import Prices
 from tests.rigs.vertex_script import (
     BUCKET,
@@ -453,4 +454,4 @@ def test_batches_live_in_a_project_and_a_location_not_at_a_host() -> None:
     assert wire.host == "us-central1-aiplatform.googleapis.com/my-project/us-central1"
     assert Script(ok({}), GOOGLE_CLOUD_PROJECT="other").wire.host != wire.host
     assert not wire.is_loopback
-    assert DESCRIPTOR.has_token
+    assert DIALECT.DESCRIPTOR.has_token

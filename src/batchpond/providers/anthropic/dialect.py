@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import orjson
 
@@ -50,25 +49,18 @@ BUDGET_MIN_TOKENS: Final = 1_024  # [sdk] thinking_config_enabled_param.py
 BUDGETS: Final = known.table("anthropic", "budgets")
 
 
-class Off(StrEnum):
-    """The `thinking.type` that turns thinking off."""
-
-    DISABLED = "disabled"
-    BETWEEN_TOOLS = "between_tools"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family(known.Family):
     """One model and its dated names.
 
     `efforts` are the words it takes beside adaptive thinking, empty where words become budgets.
-    `off` is None where it cannot be kept from thinking. `default_effort` is None where it does not
-    think unless asked. `hides_thoughts` where thoughts come back empty unless asked for.
-    `takes_sampling` is about API version 2023-06-01, since later ones take none from any model.
+    `off` is the `thinking.type` that turns thinking off, None where nothing does. `default_effort` is None where it
+    does not think unless asked. `hides_thoughts` where thoughts come back empty unless asked for. `takes_sampling`
+    is about API version 2023-06-01, since later ones take none from any model.
     """
 
     efforts: tuple[str, ...]
-    off: Off | None = None
+    off: Literal["disabled", "between_tools"] | None = None
     default_effort: str | None = None
     max_output_tokens: int
     takes_budget: bool = False
@@ -155,13 +147,7 @@ class Anthropic(Dialect):
         }
         if thinking.config:
             body["thinking"] = dict(thinking.config)
-        takes_sampling = settings.endpoint == MESSAGES_2023 and _takes_sampling(settings, family, thinking)
-        if settings.temperature is not None:
-            if takes_sampling:
-                body["temperature"] = _checked_temperature(settings)
-            else:
-                dropped.append("temperature")
-        _refuse_sampling(settings, takes_sampling)
+        _sample(body, settings, dropped, is_taken=_takes_sampling(settings, family, thinking))
         if settings.output_schema is not None:
             body["output_config"] = {"format": {"type": "json_schema", "schema": settings.output_schema}}
         add_parameters(body, settings, _RESERVED)
@@ -230,7 +216,7 @@ def _thinking(settings: ModelSettings, family: Family) -> Thinking:
     if word.isascii() and word.isdecimal() and family.takes_budget:
         return _budget(int(word), settings, family)
     if word == "none" and family.off is not None:
-        return Thinking(False, ANSWER_TOKENS, {"type": family.off.value})
+        return Thinking(False, ANSWER_TOKENS, {"type": family.off})
     if word in family.efforts:
         return Thinking(True, ROOM_TOKENS[word], {"type": "adaptive"}, word)
     if word in family.words:
@@ -277,23 +263,25 @@ def _max_tokens(settings: ModelSettings, family: Family, thinking: Thinking) -> 
 def _takes_sampling(settings: ModelSettings, family: Family, thinking: Thinking) -> bool:
     """Whether the version of 2023 takes sampling parameters: with thinking on, none but their defaults."""
     is_unheard_of = not family.is_known and settings.thinking is None
-    return family.takes_sampling and (is_unheard_of or not thinking.is_on)
+    is_taken = family.takes_sampling and (is_unheard_of or not thinking.is_on)
+    return is_taken and settings.endpoint == MESSAGES_2023
 
 
-def _checked_temperature(settings: ModelSettings) -> float:
-    value = settings.temperature or 0.0
-    if value > TEMPERATURE_MAX:
-        raise UsageError(f"model {settings.request_model} takes a temperature of 0 to 1, not {value}")
-    return value
-
-
-def _refuse_sampling(settings: ModelSettings, takes_sampling: bool) -> None:
+def _sample(body: dict[str, Any], settings: ModelSettings, dropped: list[str], *, is_taken: bool) -> None:
+    """Put a temperature where it is taken; refuse one that is too high, and what else is not taken."""
     found = [name for name in _SAMPLING if name in (settings.parameters or {})]
-    if found and not takes_sampling:
+    if found and not is_taken:
         raise UsageError(
             f"model {settings.request_model} at {settings.endpoint} takes no {' or '.join(found)}",
             hint=f"remove it; models up to 4.6 take it at {MESSAGES_2023} with thinking off",
         )
+    value = settings.temperature
+    if value is not None and not is_taken:
+        dropped.append("temperature")
+    elif value is not None and value > TEMPERATURE_MAX:
+        raise UsageError(f"model {settings.request_model} takes a temperature of 0 to 1, not {value}")
+    elif value is not None:
+        body["temperature"] = value
 
 
 def _set_effort(body: dict[str, Any], effort: str | None, settings: ModelSettings) -> None:

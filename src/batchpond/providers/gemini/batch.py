@@ -106,6 +106,12 @@ class GoogleClient(BatchClient):
         advice = cls.advice_for(read, name)
         return (BatchError(read.code, redact(read.message + (f" [{advice}]" if advice else ""))),)
 
+    @classmethod
+    def more_of(cls, found: dict[str, Any], batch: RemoteBatch) -> RemoteBatch:
+        """Return a batch with its errors, and its end if it has come to it."""
+        ended_at = batch.ended_at if batch.state.is_terminal else None
+        return replace(batch, ended_at=ended_at, errors=cls.errors_of(found.get("error"), batch.batch_id))
+
     def cancel(self, batch_id: str) -> RemoteBatch | None:
         """Ask for cancellation, and for what came of it; None when Google says it is too late or unknown."""
         answer = self._http.request_json("POST", f"{self.path_of(batch_id)}:cancel", payload={}, allow=self.too_late)
@@ -165,13 +171,6 @@ class GeminiClient(GoogleClient):
         return Order(path, {"batch": {"displayName": spec.token, "inputConfig": {"fileName": spec.input_file_id}}})
 
     @classmethod
-    def read_batch(cls, value: object) -> RemoteBatch | None:
-        """Return a batch's operation made uniform, None when it has no name, which may be among its facts alone."""
-        found = fields.mapping(value)
-        named = fields.identifier(found.get("name")) or fields.inside(found, "metadata.name")
-        return super().read_batch({**found, "name": named})
-
-    @classmethod
     def state_of(cls, status: str, found: Mapping[str, Any]) -> BatchState:
         """Return the state; where Google leaves the word out, `done` and what is beside it tell."""
         if word_of(status) not in ("", "UNSPECIFIED"):
@@ -184,22 +183,20 @@ class GeminiClient(GoogleClient):
 
     @classmethod
     def more_of(cls, found: dict[str, Any], batch: RemoteBatch) -> RemoteBatch:
-        """Return a batch with its output, its token and its errors, without its answers.
+        """Return a batch with its counts, its output and its token, without its answers.
 
         `expires_at` is the documented 48 hours after creation: Google's answers have no such time.
         """
         stats = fields.inside(found, "metadata.batchStats")
         return replace(
-            batch,
+            super().more_of(found, batch),
             seen=reduce(_without, _LONG, found),
             expires_at=later(batch.created_at, _EXPIRES_AFTER),
-            ended_at=batch.ended_at if batch.state.is_terminal else None,
             n_total=_count(stats, "requestCount"),
             n_completed=_count(stats, "successfulRequestCount"),
             n_failed=_count(stats, "failedRequestCount"),
             output_file_id=_output(found, batch.batch_id, batch.state),
             token=own_token(fields.inside(found, "metadata.displayName")),
-            errors=cls.errors_of(found.get("error"), batch.batch_id),
         )
 
     def download(self, file_id: str, path: Path) -> Download | None:

@@ -37,7 +37,7 @@ from batchpond.providers.http.errors import (
     Shape,
     answer_of,
     error_class_of,
-    reason_for_status,
+    is_passing,
     redirect_host,
     repeat,
 )
@@ -51,6 +51,7 @@ _URLS_MAX: Final = 256
 _JSON: Final = {"Content-Type": "application/json"}
 _ASKING: Final = {"User-Agent": _USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity", **_JSON}
 _HOPS_MAX: Final = 3
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _ACCESS_HINT: Final = "check it with `batchpond keys --check`"
 _BILLING_HINT: Final = "add credit at the provider, then run the same command"
 _LATER_HINT: Final = "run the same command again later; it goes on where this one stopped"
@@ -389,17 +390,13 @@ class HttpClient:
             if hop and isinstance(result, Again) and result.reason is RetryReason.CONNECT:
                 # The provider itself was reached: a host of one file's content says nothing about it.
                 return dataclasses.replace(result, reason=RetryReason.CONNECTION_LOST)
-            target = self._content_target(result, request)
+            if not isinstance(result, Answer) or result.status_code not in _REDIRECTS:
+                return result
+            target = redirect_target(str(request.url), result.headers.get("location", ""), self._content_hosts)
             if target is None:
                 return result
             request = self._client.build_request("GET", target)
         return Fault(f"more than {_HOPS_MAX} redirects")
-
-    def _content_target(self, result: object, request: httpx.Request) -> str | None:
-        """Return where a download may go on, without the key, or None when it must not."""
-        if not isinstance(result, Answer) or result.status_code not in (301, 302, 303, 307, 308):
-            return None
-        return redirect_target(str(request.url), result.headers.get("location", ""), self._content_hosts)
 
     def _content(
         self, path: str, seconds: float, consume: Callable[[httpx.Response, Deadline], Content | Again]
@@ -427,14 +424,13 @@ class HttpClient:
                 result = call()
             if not isinstance(result, Answer) or result.status_code in allow:
                 return result
-            reason = reason_for_status(result.status_code)
-            if reason is None or error_class_of(result) is ErrorClass.BILLING:
+            if not is_passing(result.status_code) or error_class_of(result) is ErrorClass.BILLING:
                 return result
             wait_s = result.retry_after_s(self._clock.now())
-            return Again(reason, result.excerpt(), wait_s, result.status_code)
+            return Again(RetryReason.STATUS, result.excerpt(), wait_s, result.status_code)
 
         def on_wait(last: Again, seconds: float) -> None:
-            _log.info("%s at %s: %s; again in %.1f s", name, self.host, last.reason, seconds)
+            _log.info("%s at %s: %s; again in %.1f s", name, self.host, last.text, seconds)
 
         return repeat(attempt, self._retries, self._clock, name, on_wait)
 

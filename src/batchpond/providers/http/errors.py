@@ -47,25 +47,13 @@ class RetryReason(StrEnum):
     CONNECTION_LOST = "connection lost"
     TIMEOUT = "timed out"
     SHORT_BODY = "body ended early"
-    HTTP_408 = "HTTP 408"
-    HTTP_425 = "HTTP 425"
-    RATE_LIMIT = "HTTP 429"
-    SERVER = "HTTP 5xx"
-    OVERLOADED = "HTTP 529"
+    STATUS = "not now"
     NO_TURN = "no connection was free"
 
 
-_REASONS: Final = {
-    408: RetryReason.HTTP_408,
-    425: RetryReason.HTTP_425,
-    429: RetryReason.RATE_LIMIT,
-    529: RetryReason.OVERLOADED,
-}
-
-
-def reason_for_status(status_code: int) -> RetryReason | None:
-    """Return the reason to repeat a call that was answered with this status, else None."""
-    return _REASONS.get(status_code) or (RetryReason.SERVER if 500 <= status_code <= 599 else None)
+def is_passing(status_code: int) -> bool:
+    """Return whether a call that was answered with this status may be made again."""
+    return status_code in (408, 425, 429) or 500 <= status_code <= 599
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime, asked: str | None = None) -> float | None:
@@ -75,7 +63,10 @@ def retry_after_s(headers: Mapping[str, str], now: datetime, asked: str | None =
     said ("34s", "2m3.5s"); header names are lower case. A negative or past value is 0, nonsense is
     None.
     """
-    said_s = _in_headers(headers, now)
+    milliseconds, value = _number(headers.get("retry-after-ms")), headers.get("retry-after", "")
+    said_s = _number(value) if milliseconds is None else milliseconds / 1000
+    if said_s is None and (moment := http_date(value)) is not None:
+        said_s = (moment - now).total_seconds()
     if said_s is None and asked is not None:
         said_s = duration_s(asked)
     return None if said_s is None else min(RETRY_AFTER_MAX_S, max(0.0, said_s))
@@ -88,15 +79,6 @@ def duration_s(text: str) -> float | None:
     if not parts:
         return _number(text.removesuffix("s"))
     return sum(float(number) * _UNIT_S[unit] for number, unit in parts)
-
-
-def _in_headers(headers: Mapping[str, str], now: datetime) -> float | None:
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    value = headers.get("retry-after", "")
-    seconds, moment = _number(value), http_date(value)
-    return (moment - now).total_seconds() if seconds is None and moment is not None else seconds
 
 
 def http_date(text: str) -> datetime | None:
@@ -140,7 +122,8 @@ class Again:
     @property
     def text(self) -> str:
         """Why, for messages."""
-        return f"{self.reason}: {redact(self.detail)}"
+        why = f"HTTP {self.status_code}" if self.reason is RetryReason.STATUS else self.reason
+        return f"{why}: {redact(self.detail)}"
 
 
 def repeat(

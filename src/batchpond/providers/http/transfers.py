@@ -14,7 +14,6 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -111,67 +110,57 @@ def store(
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "", "gzip", "x-gzip"):
         raise Refused(f"the body is encoded as {encoding[:40]!r} although it was asked for plain")
-    pieces = iter(chunks)
-    with _written(path, max_bytes) as writer:
-        first = next(pieces, b"")
-        is_packed = encoding.endswith("gzip") or first.startswith(_GZIP_MAGIC)
-        gunzip = _Gunzip() if is_packed else None
-        n_received = 0
-        for chunk in itertools.chain((first,), pieces):
+    rest = iter(chunks)
+    first = next(rest, b"")
+    is_packed = encoding.endswith("gzip") or first.startswith(_GZIP_MAGIC)
+    gunzip = _Gunzip() if is_packed else None
+    n_received = 0
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal n_received
+        for chunk in itertools.chain((first,), rest):
             n_received += len(chunk)
-            for piece in gunzip.pieces(chunk) if gunzip else (chunk,):
-                writer.write(piece)
+            yield from gunzip.pieces(chunk) if gunzip else (chunk,)
             if until.remaining_s <= 0:
-                return Again(RetryReason.TIMEOUT, "the download's total deadline has passed")
+                raise _GivenUp("the download's total deadline has passed")
             if slowness.add(len(chunk)):
-                return Again(RetryReason.TIMEOUT, "the download was too slow")
-        declared = headers.get("content-length", "")
-        if declared.isascii() and declared.isdigit() and n_received != int(declared[:19]):
-            return Again(RetryReason.SHORT_BODY, f"{n_received} of {declared[:19]} bytes arrived")
-        if gunzip is not None and not gunzip.is_whole and n_received:
-            return Again(RetryReason.SHORT_BODY, "the gzip body ended early")
-        return writer.result()
+                raise _GivenUp("the download was too slow")
+
+    try:
+        written = write(pieces(), path, max_bytes)
+    except _GivenUp as reason:
+        return Again(RetryReason.TIMEOUT, str(reason))
+    declared = headers.get("content-length", "")
+    if declared.isascii() and declared.isdigit() and n_received != int(declared[:19]):
+        return Again(RetryReason.SHORT_BODY, f"{n_received} of {declared[:19]} bytes arrived")
+    if gunzip is not None and not gunzip.is_whole and n_received:
+        return Again(RetryReason.SHORT_BODY, "the gzip body ended early")
+    return written
 
 
-def write(pieces: Iterable[bytes], path: Path) -> Download:
-    """Write bytes that this program made of an answer as `store` would; raises LakeError when the disk fails."""
-    with _written(path, _MADE_BYTES) as writer:
-        for piece in pieces:
-            writer.write(piece)
-        return writer.result()
+class _GivenUp(Exception):
+    """A download that takes too long."""
 
 
-@contextmanager
-def _written(path: Path, max_bytes: int) -> Iterator[_Writer]:
-    """Open a file, mode 0600, that is flushed to disk when the block ends; raises LakeError when the disk fails."""
+def write(pieces: Iterable[bytes], path: Path, max_bytes: int = _MADE_BYTES) -> Download:
+    """Write bytes as they come, mode 0600, flushed to disk; raises `Refused` for too many, LakeError when it fails."""
     flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    digest, size_bytes = hashlib.sha256(), 0
     try:
         with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
-            yield _Writer(file, max_bytes)
+            for piece in pieces:
+                size_bytes += len(piece)
+                if size_bytes > max_bytes:
+                    raise Refused(f"the body is larger than {max_bytes} bytes")
+                digest.update(piece)
+                file.write(piece)
             file.flush()
             os.fsync(file.fileno())
     except (ConnectionError, TimeoutError):
         raise
     except OSError as error:
         raise LakeError(f"cannot write {path}: {error.strerror or error}", hint="free space, then sync again") from None
-
-
-class _Writer:
-    def __init__(self, file: BinaryIO, max_bytes: int) -> None:
-        self._file = file
-        self._max_bytes = max_bytes
-        self._sha256 = hashlib.sha256()
-        self._size_bytes = 0
-
-    def write(self, data: bytes) -> None:
-        self._size_bytes += len(data)
-        if self._size_bytes > self._max_bytes:
-            raise Refused(f"the body is larger than {self._max_bytes} bytes")
-        self._sha256.update(data)
-        self._file.write(data)
-
-    def result(self) -> Download:
-        return Download(self._size_bytes, self._sha256.hexdigest())
+    return Download(size_bytes, digest.hexdigest())
 
 
 CHUNK_BYTES: Final = 8 << 20

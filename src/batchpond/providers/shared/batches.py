@@ -54,6 +54,15 @@ PAGES_MAX: Final = 1_000
 _CLOCK_SKEW: Final = timedelta(hours=1)
 
 
+def _read(value: object, members: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the first of each field's paths has, with `|` between them; None where none of them has it."""
+    read: dict[str, Any] = {}
+    for name, paths in members.items():
+        said = (_READERS[name](fields.inside(value, path)) for path in paths.split("|"))
+        read[name] = next((one for one in said if one is not None), None)
+    return read
+
+
 Page = tuple[list[Any], str | None]
 """The rows of one page, and the cursor of the next one, None on the last."""
 
@@ -72,9 +81,9 @@ class BatchClient(ProviderClient, BatchProvider):
 
     Ids may begin with `id_prefix`, those of files with `file_prefix`, which is no part of their paths.
     `size_name` and `cursor_name` are what a listing is asked by; that of files may end early where it
-    `lists_newest_first`. `ack` tells the provider's own answers from a proxy's;
-    `members` says by what path a batch object has which field of a RemoteBatch, `file_members` the same of a file
-    object, `states` what a batch's status means, `texts` what refusals mean whose codes do not tell.
+    `lists_newest_first`. `ack` tells the provider's own answers from a proxy's; `members` says by what path, or paths,
+    a batch object has which field of a RemoteBatch, `file_members` the same of a file object, `states` what a batch's
+    status means, `texts` what refusals mean whose codes do not tell.
     `missing` are the statuses of a batch that may not exist, `too_late` those of a cancel that changes nothing.
     """
 
@@ -125,7 +134,8 @@ class BatchClient(ProviderClient, BatchProvider):
         error_class = classify(answer.status_code, error) if self.ack.has_text_errors else error_class_of(answer)
         if error_class is ErrorClass.PERMANENT:
             error_class = known.class_of(self.texts, error.message) or error_class
-        return rejection(answer, error_class, self._clock.now(), error)
+        wait_s = answer.retry_after_s(self._clock.now())
+        return Rejected(error_class, error.code, redact(error.message), answer.status_code, wait_s)
 
     def scope_of(self, headers: Mapping[str, str], batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
         """Return the account that an answer with these headers came from, and the batches in it."""
@@ -156,14 +166,14 @@ class BatchClient(ProviderClient, BatchProvider):
     @classmethod
     def file_of(cls, value: object) -> RemoteFile | None:
         """Return a file object made uniform, None when it has no id."""
-        read = {name: _READERS[name](fields.inside(value, path)) for name, path in cls.file_members.items()}
+        read = _read(value, cls.file_members)
         return None if read["file_id"] is None else RemoteFile(**read | {"filename": read["filename"] or ""})
 
     @classmethod
     def read_batch(cls, value: object) -> RemoteBatch | None:
         """Return a batch object made uniform, None when it has no id."""
         found = fields.mapping(value)
-        read = {name: _READERS[name](fields.inside(found, path)) for name, path in cls.members.items()}
+        read = _read(found, cls.members)
         if read["batch_id"] is None:
             return None
         status = read["provider_status"] = read["provider_status"] or ""
@@ -407,9 +417,3 @@ def page_by_token(
     if next_cursor is not None and (not isinstance(next_cursor, str) or next_cursor == cursor):
         raise ProviderError(f"GET {path} at {http.host} says that there is more, but its list does not go on")
     return rows, next_cursor
-
-
-def rejection(answer: Answer, error_class: ErrorClass, now: datetime, error: ApiError | None = None) -> Rejected:
-    """Return a definite no, in the provider's words and with the wait that it asks for."""
-    error = error or answer.error or ApiError(answer.excerpt())
-    return Rejected(error_class, error.code, redact(error.message), answer.status_code, answer.retry_after_s(now))

@@ -12,7 +12,6 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable
-from functools import cache
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -35,40 +34,29 @@ _STATUS_OF_CLASS: Final = {
 }
 
 
-@cache
-def _quoted(name: str) -> bytes:
-    return b'"%b"' % name.encode()
-
-
-def load_row(line: bytes, id_name: str = "custom_id") -> dict[str, Any] | str:
+def load_row(line: bytes, id_name: str | None = "custom_id", what: str = "the line") -> dict[str, Any] | str:
     """Return a line's JSON object, or why it is none; total over any bytes.
 
     Lone surrogates and invalid UTF-8 become U+FFFD, NaN and infinities become null; a line that
     names its id twice is refused. Two ids are looked for where the bytes of the quoted name appear
     more than once, which costs nothing on ordinary lines.
     """
-    if line.count(_quoted(id_name)) > 1:
-        return _load_slowly(line, id_name, "the line")
+    if id_name is not None and line.count(b'"%b"' % id_name.encode()) > 1:
+        return _load_slowly(line, id_name, what)
     try:
         row = orjson.loads(line)
     except orjson.JSONDecodeError:
-        return _load_slowly(line, id_name, "the line")
-    return row if isinstance(row, dict) else "the line is not a JSON object"
+        return _load_slowly(line, id_name, what)
+    return row if isinstance(row, dict) else f"{what} is not a JSON object"
 
 
 def load_answer(body: bytes) -> dict[str, Any] | str:
-    """Return the JSON object of a live call's whole answer, or why it is none; total over any bytes.
+    """Return the JSON object of a live call's whole answer, or why it is none, as `load_row` does.
 
-    Blank lines and `: keep-alive` comments before it, which DeepSeek sends while a call waits, are skipped; odd
-    text is mended as in `load_row`.
+    Blank lines and `: keep-alive` comments before it, which DeepSeek sends while a call waits, are skipped.
     """
     start = _BEFORE_ANSWER.match(body)
-    content = body[start.end() :] if start else body
-    try:
-        found = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        return _load_slowly(content, None, "the answer")
-    return found if isinstance(found, dict) else "the answer is not a JSON object"
+    return load_row(body[start.end() :] if start else body, None, "the answer")
 
 
 def success_of(status_code: int, body: bytes) -> dict[str, Any] | Response:
@@ -206,8 +194,9 @@ def read_row(row: dict[str, Any], read_body: ReadBody) -> Response:
     """Return a row of a result file made uniform, whichever of a row's members it has."""
     answer, error = row.get("response"), _unwrapped(row.get("error"))
     about = fields.mapping(answer)
-    custom_id, request_id = fields.identifier(row.get("custom_id")), fields.identifier(about.get("request_id"))
-    around = Row(custom_id, _status_code(about.get("status_code")), request_id)
+    custom_id, status_code = fields.identifier(row.get("custom_id")), fields.count(about.get("status_code"))
+    is_one = status_code is not None and status_code <= 999
+    around = Row(custom_id, status_code if is_one else None, fields.identifier(about.get("request_id")))
     if isinstance(error, dict) and not (isinstance(answer, dict) and _is_blank(error)):
         return failed(around, read_error(error))
     if isinstance(error, str) and error:
@@ -249,11 +238,6 @@ def _error_of(body: object) -> ApiError:
     if isinstance(body, str):
         return ApiError(body[:1000])
     return read_any(body) or ApiError("the provider gave no error text")
-
-
-def _status_code(value: object) -> int | None:
-    number = fields.count(value)
-    return number if number is not None and number <= 999 else None
 
 
 # --- the body of a chat completion -----------------------------------------------------------------
@@ -301,16 +285,11 @@ def content_of(content: object) -> tuple[str | None, str | None]:
     for part in content[:PARTS_MAX]:
         if isinstance(part, str):
             texts.append(part)
-        elif isinstance(part, dict):
-            _gather(part, texts, refusals)
+        elif fields.mapping(part).get("type") == "refusal":
+            refusals.append(fields.text(part.get("refusal")) or "")
+        elif isinstance(text := fields.mapping(part).get("text"), str):
+            texts.append(text)
     return "".join(texts), "".join(refusals) or None
-
-
-def _gather(part: dict[str, Any], texts: list[str], refusals: list[str]) -> None:
-    if part.get("type") == "refusal":
-        refusals.append(fields.text(part.get("refusal")) or "")
-    elif isinstance(part.get("text"), str):
-        texts.append(part["text"])
 
 
 # --- usage ----------------------------------------------------------------------------------------

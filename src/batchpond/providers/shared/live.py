@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -212,16 +212,13 @@ class LiveClient(ProviderClient):
 
     def _judged(self, answer: Answer, path: str, request_model: str) -> LiveAnswer:
         now = self._clock.now()
-        hints = read_hints(answer.headers, self._api.rates, now)
-        found = judge(answer, now, hints)
-        match found:
-            case ErrorClass():
-                raise self._stopped(answer, found, f"POST {path}", request_model)
-            case Answered():
-                request_id = next(filter(None, map(answer.headers.get, self._api.request_id_headers)), None)
-                return Answered(found.status_code, found.body, request_id, hints)
-            case _:
-                return found
+        found = judge(answer, now, read_hints(answer.headers, self._api.rates, now))
+        if isinstance(found, ErrorClass):
+            raise self._stopped(answer, found, f"POST {path}", request_model)
+        if isinstance(found, Answered):
+            request_id = next(filter(None, map(answer.headers.get, self._api.request_id_headers)), None)
+            return replace(found, provider_request_id=request_id)
+        return found
 
     def _stopped(self, answer: Answer, error_class: ErrorClass, call: str, request_model: str) -> BatchpondError:
         said = f"{call} at {self.host} answered {answer.status_code}: {_excerpt(answer)}"

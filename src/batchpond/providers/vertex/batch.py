@@ -36,13 +36,10 @@ from batchpond.providers.vertex.auth import Place, Token, advice_for_job, find
 from batchpond.providers.vertex.dialect import DIALECT, check_payload, model_path
 from batchpond.providers.vertex.storage import Storage
 
-DESCRIPTOR: Final = DIALECT.DESCRIPTOR
-
 _JOB: Final = re.compile(r"projects/[^/]+/locations/[^/]+/batchPredictionJobs/([^/]+)")
 _TOKEN: Final = re.compile(r"[a-z0-9-]{1,63}")
 LABEL: Final = "batchpond"
-_LABEL_CHARS: Final = 63
-_NOT_OF_LABELS: Final = re.compile(r"[^a-z0-9_-]")
+_COUNTS: Final = ("successfulCount", "failedCount", "incompleteCount")  # zeros are left out, "-1" is unknown
 _RUNS_AT_MOST: Final = timedelta(hours=24)
 _ENDS_AT_MOST: Final = timedelta(hours=72) + _RUNS_AT_MOST  # with the time in the queue
 _FILTERED_PAGES_MAX: Final = 10
@@ -53,7 +50,7 @@ _UNNAMED_MODEL: Final = re.compile(r"(?i)\bPublisher ?Model\b|\bmodel\b.*\bnot (
 class VertexClient(GoogleClient):
     """The client of Vertex AI's batch prediction, bound to one project, location and bucket."""
 
-    descriptor = DESCRIPTOR
+    descriptor = DIALECT.DESCRIPTOR
     rows = "batchPredictionJobs"
     members = known.table("vertex", "batch")
     advice_for = staticmethod(advice_for_job)
@@ -71,7 +68,7 @@ class VertexClient(GoogleClient):
 
         Raises AccessError when there are none, UsageError when project, location or bucket is not set.
         """
-        place, auth = find(DESCRIPTOR, environ, clock, base_url)
+        place, auth = find(DIALECT.DESCRIPTOR, environ, clock, base_url)
         http, storage = (
             HttpClient(url, auth, clock, transport, key_name=auth.key_name)
             for url in (place.base_url, place.storage_url)
@@ -103,24 +100,19 @@ class VertexClient(GoogleClient):
         return self._storage.drop(file_id)
 
     def create(self, spec: CreateSpec) -> CreateAnswer:
-        """Send exactly one POST and classify its answer; raises nothing for network faults.
-
-        Without a token nothing is sent, which is a definite no. Raises ProviderError, with nothing sent, when there
-        is no input object.
-        """
+        """Send exactly one POST and classify its answer; without a token nothing is sent, which is a definite no."""
         try:
             self._auth.headers()
-        except AccessError as error:
-            return Rejected(ErrorClass.ACCESS, "no_token", error.message, 401)
-        except ProviderError as error:
-            return Rejected(ErrorClass.TRANSIENT, "no_token", error.message, 401)
+        except (AccessError, ProviderError) as error:
+            error_class = ErrorClass.ACCESS if isinstance(error, AccessError) else ErrorClass.TRANSIENT
+            return Rejected(error_class, "no_token", error.message, 401)
         return super().create(spec)
 
     def order(self, spec: CreateSpec) -> Order:
         """Return a job: its output goes into a folder named after its input, which is the attempt's own."""
         input_uri = spec.input_file_id or ""
         named = {
-            f"{LABEL}_{name}": _NOT_OF_LABELS.sub("_", value.lower())[:_LABEL_CHARS]
+            f"{LABEL}_{name}": re.sub(r"[^a-z0-9_-]", "_", value.lower())[:63]
             for name, value in spec.metadata
             if name in ("study", "shard") and value
         }
@@ -138,27 +130,29 @@ class VertexClient(GoogleClient):
 
     @classmethod
     def more_of(cls, found: dict[str, Any], batch: RemoteBatch) -> RemoteBatch:
-        """Return a job with its counts, its folder, its token and its errors.
+        """Return a job with its counts, its folder and its token.
 
-        `output_file_id` is where the rows of a job that ended are: a folder of Cloud Storage, with a slash at its end.
+        `output_file_id` is where the rows of a job that ended are: its own folder of Cloud Storage or, where it names
+        none, that of all jobs with its output prefix; with a slash at its end.
         `expires_at` is the documented end of the queue or, once it runs, of the run: jobs have no such time.
         `n_total` is known only of a job that succeeded: before that its counts need not be all.
         """
         started_at = fields.moment(found.get("startTime"))
-        n_completed, n_failed, n_left = _counts(found.get("completionStats"))
+        stats = found.get("completionStats")
+        counts = (fields.count(stats.get(name, 0)) if isinstance(stats, dict) else None for name in _COUNTS)
+        n_completed, n_failed, n_left = counts
         is_counted = word_of(batch.provider_status) == "SUCCEEDED" and None not in (n_completed, n_failed, n_left)
         uris = fields.sequence(fields.inside(found, "inputConfig.gcsSource.uris"), 2)
+        folder = batch.output_file_id if batch.state.is_terminal else None
         return replace(
-            batch,
+            super().more_of(found, batch),
             expires_at=later(started_at or batch.created_at, _RUNS_AT_MOST if started_at else _ENDS_AT_MOST),
-            ended_at=batch.ended_at if batch.state.is_terminal else None,
             n_total=(n_completed or 0) + (n_failed or 0) + (n_left or 0) if is_counted else None,
             n_completed=n_completed,
             n_failed=n_failed,
             input_file_id=fields.identifier(uris[0]) if len(uris) == 1 else None,
-            output_file_id=_folder(found) if batch.state.is_terminal else None,
+            output_file_id=None if folder is None else folder.rstrip("/") + "/",
             token=own_token(fields.inside(found, f"labels.{LABEL}"), found.get("displayName")),
-            errors=cls.errors_of(found.get("error"), batch.batch_id),
         )
 
     def find_batches(self, token: str) -> tuple[RemoteBatch, ...]:
@@ -228,9 +222,9 @@ class VertexClient(GoogleClient):
 
     def check(self) -> str:
         """List one job and the bucket, which is free, and return the scope that the token belongs to."""
-        self.page(None, {self.size_name: 1})
+        scope = super().check()
         self._storage.stat(self._input_uri("check"))
-        return self.scope_of({}, ())
+        return scope
 
     def _input_uri(self, filename: str) -> str:
         return f"gs://{self._place.bucket}/{self._place.folder}/{filename}"
@@ -256,19 +250,3 @@ class VertexClient(GoogleClient):
 
 
 BATCH: Final = VertexClient
-
-
-def _counts(stats: object) -> tuple[int | None, int | None, int | None]:
-    """Return the counts of `completionStats`: zeros are left out there, "-1" is unknown, absent as a whole too."""
-    if not isinstance(stats, dict):
-        return None, None, None
-    names = ("successfulCount", "failedCount", "incompleteCount")
-    completed, failed, left = (fields.count(stats.get(name, 0)) for name in names)
-    return completed, failed, left
-
-
-def _folder(job: dict[str, Any]) -> str | None:
-    """Return the job's own folder or, where it names none, that of all jobs with its output prefix."""
-    paths = ("outputInfo.gcsOutputDirectory", "outputConfig.gcsDestination.outputUriPrefix")
-    folder = next(filter(None, (fields.identifier(fields.inside(job, path)) for path in paths)), None)
-    return None if folder is None else folder.rstrip("/") + "/"

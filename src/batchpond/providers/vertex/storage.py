@@ -51,11 +51,6 @@ class Storage:
     def __init__(self, http: HttpClient) -> None:
         self._http = http
 
-    @property
-    def host(self) -> str:
-        """The host that the objects are at."""
-        return self._http.host
-
     def close(self) -> None:
         """Close all connections."""
         self._http.close()
@@ -81,7 +76,7 @@ class Storage:
         if not _holds(found, path):
             self._drop(uri, found)
             raise ProviderError(
-                f"{self.host} stored other bytes than those of {path.name}; no batch exists",
+                f"{self._http.host} stored other bytes than those of {path.name}; no batch exists",
                 hint="run the same command again: it is uploaded anew",
             )
         return _file(uri, found)
@@ -98,12 +93,12 @@ class Storage:
         found: dict[str, RemoteFile] = {}
         for rows in every_page(
             lambda cursor: page_by_token(self._http, path, params, cursor, "items"),
-            f"{self.host} lists more than {PAGES_MAX} pages below {folder}",
+            f"{self._http.host} lists more than {PAGES_MAX} pages below {folder}",
         ):
             for row in map(fields.mapping, rows):
                 name = fields.identifier(row.get("name"))
                 if name is None or not name.startswith(prefix):
-                    raise ProviderError(f"{self.host} lists an object outside {folder}")
+                    raise ProviderError(f"{self._http.host} lists an object outside {folder}")
                 found[name] = _file(f"gs://{bucket}/{name}", row)
             if len(found) > OBJECTS_MAX:
                 raise ProviderError(f"there are more than {OBJECTS_MAX} objects below {folder}")
@@ -121,7 +116,9 @@ class Storage:
             if got is None or found is None or _is_transcoded(found) or _holds(found, path):
                 return got
         path.unlink(missing_ok=True)
-        raise ProviderError(f"{self.host} does not give the bytes of {uri} whole", hint="run the same command again")
+        raise ProviderError(
+            f"{self._http.host} does not give the bytes of {uri} whole", hint="run the same command again"
+        )
 
     def drop(self, uri: str) -> bool:
         """Delete an object; False where there was none."""
