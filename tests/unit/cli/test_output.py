@@ -247,7 +247,7 @@ def test_of_many_rows_the_columns_that_fit_are_shown_and_the_others_named() -> N
     assert max(map(len, text.splitlines())) <= 60
 
 
-@given(st.integers(1, 30), st.integers(0, 8), st.integers(20, 200), st.text(max_size=80))
+@given(st.integers(1, 30), st.integers(0, 8), st.integers(40, 200), st.text(max_size=80))
 def test_no_table_is_wider_than_its_place(n_columns: int, n_rows: int, width: int, text: str) -> None:
     names = [f"c{i}" for i in range(n_columns)]
     rows = [tuple(text if i % 2 else i * j for i in range(n_columns)) for j in range(n_rows)]
