@@ -15,6 +15,7 @@ import duckdb
 import pytest
 
 from batchpond.cli.frame import COMMANDS
+from batchpond.cli.init import COMMENTED, EXAMPLES
 from batchpond.lake.store import Store
 
 HEAVY = ("duckdb", "polars", "pyarrow", "httpx", "numpy", "msgspec")
@@ -66,7 +67,7 @@ def test_help_imports_nothing_heavy(code: str) -> None:
 
 def test_commands_are_listed_in_flow_order() -> None:
     """`--help` tells the flow."""
-    shown = run("--help").stdout.partition("Commands:\n")[2]
+    shown = run("--help").stdout.partition("Begin:\n")[2]
     assert [line.split()[0] for line in shown.splitlines() if line.startswith("  ") and line[2] != " "] == list(
         COMMANDS
     )
@@ -189,14 +190,15 @@ def test_unexpected_errors_are_short_unless_verbose(lake: Path) -> None:
     assert "Traceback" in verbose.stderr
 
 
-def on_terminal(*arguments: str, columns: int, **environment: str) -> str:
-    """Run the program with a pseudo-terminal as stdin, stdout and stderr; return what it shows."""
+def on_terminal(*arguments: str, columns: int, typed: str = "", **environment: str) -> str:
+    """Run the program with a pseudo-terminal as stdin, stdout and stderr; return what it shows to who typed that."""
     pid, master = pty.fork()
     if pid == 0:
         os.execvpe(  # noqa: S606
             sys.executable, [*PROGRAM, *arguments],
             os.environ | {"TERM": "xterm", "COLUMNS": str(columns), "LINES": "40"} | environment,
         )  # fmt: skip
+    os.write(master, typed.encode())
     shown = b""
     try:
         while chunk := os.read(master, 65_536):
@@ -229,12 +231,50 @@ def test_init_writes_what_plan_reads_and_overwrites_nothing(tmp_path: Path) -> N
     """init twice leaves the first files as the user changed them."""
     first = run("init", "--json", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
-    assert json.loads(first.stdout)["written"] == ["study.toml", "prompts/mine.txt"]
+    names = ["study.toml", "samples.csv", ".gitignore"]
+    assert json.loads(first.stdout)["written"] == names
+    assert run("plan", cwd=tmp_path).returncode == 0
     (tmp_path / "study.toml").write_text("mine")
     second = json.loads(run("init", "--json", cwd=tmp_path).stdout)
-    assert (second["written"], second["kept"]) == ([], ["study.toml", "prompts/mine.txt"])
+    assert (second["written"], second["kept"]) == ([], names)
     assert (tmp_path / "study.toml").read_text() == "mine"
     assert (tmp_path / "lake" / "batchpond.json").exists()
+
+
+def test_init_asks_on_a_terminal_which_study_it_shall_be(tmp_path: Path) -> None:
+    """Where nobody can be asked it is the first; an example by its name is not asked for."""
+    shown = on_terminal("init", str(tmp_path / "asked"), columns=100, typed="live\n")
+    assert "Which study" in shown
+    assert 'mode = "live"' in (tmp_path / "asked" / "study.toml").read_text()
+    assert "Which study" not in on_terminal("init", str(tmp_path / "b"), "--example", "stages", columns=100)
+
+
+def test_every_example_is_planned_as_it_is_written(tmp_path: Path) -> None:
+    """The first command after `init` works, whatever was chosen; commented ones explain every key."""
+    for example in EXAMPLES:
+        folder = tmp_path / example
+        assert run("init", "--example", example, str(folder), cwd=tmp_path).returncode == 0
+        planned = json.loads(run("plan", "--json", cwd=folder).stdout)
+        assert planned["n_to_ask"] > 0
+    for example in COMMENTED:
+        folder = tmp_path / f"{example}-commented"
+        assert run("init", "--example", example, "--commented", str(folder), cwd=tmp_path).returncode == 0
+        assert run("plan", cwd=folder).returncode == 0
+    refused = run("init", "--commented", "--example", "live", str(tmp_path / "no"), cwd=tmp_path)
+    assert (refused.returncode, "pairwise, stages" in refused.stderr) == (2, True)
+
+
+def test_a_program_runs_beside_the_simulator_and_ends_as_it_ends(tmp_path: Path) -> None:
+    """The whole way of a newcomer: `init`, and one command that asks simulated providers."""
+    assert run("init", "--example", "compliance", cwd=tmp_path).returncode == 0
+    program = [*PROGRAM[1:], "--lake", "trial", "run", "--yes", "--interval", "1", "--json"]
+    ran = run("simulate", "--latency", "0.1", "0.5", "--", sys.executable, *program, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    rows = run("--lake", "trial", "query", "select distinct origin, request_state from results", cwd=tmp_path)
+    assert rows.stdout.split() == ["origin", "request_state", "simulated", "answered"]
+    assert run("simulate", "--", sys.executable, "-c", "raise SystemExit(7)", cwd=tmp_path).returncode == 7
+    missing = run("simulate", "--", "no-such-program", cwd=tmp_path)
+    assert (missing.returncode, "no-such-program cannot be run" in missing.stderr) == (2, True)
 
 
 def test_init_prints_the_schema_of_study_files_and_writes_nothing(tmp_path: Path) -> None:

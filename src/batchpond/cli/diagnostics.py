@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -113,6 +114,14 @@ class Diagnostics:
             )
         self.end_progress()
         return click.confirm(escape(question), default=False, err=True)
+
+    def choose(self, question: str, words: Sequence[str]) -> str:
+        """Ask for one of some words; the first of them where there is nobody to ask."""
+        if not (sys.stdin.isatty() and self.is_terminal):
+            return words[0]
+        self.end_progress()
+        chosen: str = click.prompt(escape(question), type=click.Choice(words), default=words[0], err=True)
+        return chosen
 
     def has_color(self, stream_is_terminal: bool) -> bool:
         """Return whether to colour a stream: `--color`, then NO_COLOR and TERM, then the stream."""

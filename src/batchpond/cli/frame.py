@@ -35,12 +35,15 @@ if TYPE_CHECKING:
 
 PROGRAM = "batchpond"
 DEFAULT_LAKE = Path("lake")
-# In the order in which a study flows through them.
-COMMANDS = (
-    "init", "demo", "keys", "templates", "run", "plan", "submit", "live", "sync", "status", "retry", "cancel",
-    "resolve", "adopt", "recover", "query", "views", "results", "rank", "report", "export", "import", "audit", "doctor",
-    "reread", "tidy", "forget", "simulate",
-)  # fmt: skip
+# By what one wants to do; within each in the order in which a study flows through them.
+GROUPS = {
+    "Begin": ("init", "demo", "templates", "keys", "simulate"),
+    "Ask": ("run", "plan", "submit", "live", "sync", "status", "retry", "cancel"),
+    "See what came": ("results", "rank", "report", "query", "views", "export"),
+    "Bring in": ("import", "adopt", "recover", "reread"),
+    "Keep in order": ("audit", "doctor", "resolve", "tidy", "forget"),
+}
+COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 # The commands that stand in the file of another one, to which they belong, under their own names.
 TOGETHER = {
     "retry": "submit", "views": "query", "results": "query", "templates": "init", "keys": "doctor",
@@ -159,6 +162,16 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the commands in flow order."""
         return list(COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each group of commands, all as wide as the widest name."""
+        width = max(map(len, COMMANDS))
+        for title, names in GROUPS.items():
+            found = ((name, self.get_command(ctx, name)) for name in names)
+            limit = formatter.width - width - 6
+            rows = [(name.ljust(width), one.get_short_help_str(limit)) for name, one in found if one is not None]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import and return one command."""

@@ -1,4 +1,4 @@
-"""`init` and `templates`: a lake, a commented study file and a prompt to start from, and the prompts that there are."""
+"""`init` and `templates`: a study to start from, with texts and a lake, and the prompts that there are."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ from batchpond.errors import UsageError
 STUDY = "study.toml"
 TEMPLATE = "prompts/mine.txt"
 TEMPLATE_FROM = "plain"
-EXAMPLES = ("study", "stages")
+EXAMPLES = ("pairwise", "stages", "adaptive", "compliance", "live")
+COMMENTED = EXAMPLES[:2]
+IGNORED = "lake/\ntrial/\nsimulator/\n.env\n"
 
 
-@pond_command("init", "batchpond init", "batchpond init my-study && cd my-study", "batchpond init --example stages",
+@pond_command("init", "batchpond init", "batchpond init my-study --example stages", "batchpond init --commented",
               "batchpond init --schema > study.schema.json")  # fmt: skip
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
-@click.option("--example", type=click.Choice(EXAMPLES), default=EXAMPLES[0], show_default=True,
-              help="A pairwise study, or one of several stages.")  # fmt: skip
+@click.option("--example", type=click.Choice(EXAMPLES), help="What to judge, and how; on a terminal it asks.")
+@click.option("--commented", "is_commented", is_flag=True, help="A study file that explains every key there is.")
 @click.option("--schema", "is_schema", is_flag=True, help="Print the JSON Schema of study files; write nothing.")
 @json_option
 @pass_invocation
-def command(invocation: Invocation, folder: Path, example: str, is_schema: bool, is_json: bool) -> None:
-    """Write study.toml and a prompt template, both commented, into FOLDER, and make the lake.
+def command(
+    invocation: Invocation, folder: Path, example: str | None, is_commented: bool, is_schema: bool, is_json: bool
+) -> None:
+    """Write a study with sample texts into FOLDER, ready to `plan`, and make the lake.
 
     A file that is there already is left as it is. Editors that know TOML complete and check a study file whose first
     line is `#:schema study.schema.json`, where `batchpond init --schema > study.schema.json` wrote that.
@@ -38,28 +42,37 @@ def command(invocation: Invocation, folder: Path, example: str, is_schema: bool,
     if is_schema:
         output.document(schema())
         return
-
+    if is_commented and example not in {None, *COMMENTED}:
+        raise UsageError(f"no commented study of {example}", hint="there are: " + ", ".join(COMMENTED))
+    names = COMMENTED if is_commented else EXAMPLES
+    chosen = example or invocation.diagnostics.choose("Which study to begin with?", names)
     lake = invocation.lake_path if invocation.is_lake_given else folder / invocation.lake_path
     written: list[str] = []
     kept: list[str] = []
-    for name, text in _contents(example):
+    for name, text in _contents(chosen, is_commented):
         (written if _write(folder / name, text) else kept).append(str(folder / name))
     store = Store.init(lake)
     if is_json:
         output.document({"lake": store.path, "lake_id": store.lake_id, "written": written, "kept": kept})
     if kept:
         invocation.diagnostics.note("left as they are: " + ", ".join(kept))
+    go_there = "" if folder == Path() else f"cd {folder} && "
     invocation.diagnostics.note(
         "wrote " + ", ".join([*written, f"lake {store.path}"]),
-        hint=f"put your texts where {STUDY} says, then run `batchpond plan {folder / STUDY}`",
+        hint=f"`{go_there}batchpond plan` shows what it asks and what that costs; "
+        "`batchpond simulate -- batchpond --lake trial run --yes` tries all of it on this machine, "
+        "without an account or a bill; "
+        "with OPENAI_API_KEY set, `batchpond run` asks OpenAI",
     )
 
 
-def _contents(name: str) -> list[tuple[str, str]]:
-    from batchpond.study.file import example
+def _contents(name: str, is_commented: bool) -> list[tuple[str, str]]:
+    from batchpond.study.file import example, example_data
     from batchpond.tasks.templates import builtin
 
-    return [(STUDY, example(name)), (TEMPLATE, builtin()[TEMPLATE_FROM].text + "\n")]
+    study = example(name, is_commented=is_commented)
+    prompt = [(TEMPLATE, builtin()[TEMPLATE_FROM].text + "\n")] if is_commented else []
+    return [(STUDY, study), *example_data(study).items(), *prompt, (".gitignore", IGNORED)]
 
 
 def _write(path: Path, text: str) -> bool:

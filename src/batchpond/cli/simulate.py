@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -13,10 +16,19 @@ import click
 from batchpond.cli import formats, output
 from batchpond.cli.formats import plural
 from batchpond.cli.frame import Invocation, pass_invocation, pond_command
-from batchpond.errors import UsageError
+from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from batchpond_sim.host.server import Running
+
+
+def _list_faults(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    if is_asked:
+        from batchpond_sim.world.faults import describe_faults
+
+        heads = ("fault", "argument", "where", "what happens")
+        output.text("\n".join(formats.aligned(heads, describe_faults(), n_text_columns=len(heads))))
+        ctx.exit()
 
 
 @pond_command(
@@ -25,7 +37,9 @@ if TYPE_CHECKING:
     "batchpond simulate --state sim --latency 5 60 --fault 'batches.create@1:reset_after'",
     "batchpond simulate --state sim --limit '*:rpm=600' --fault 'live@100-200:status=529'",
     "batchpond simulate --state sim --judge 'gpt-5.4-mini:sharpness=9,position_bias=0.9'",
+    "batchpond simulate -- batchpond run --yes",
 )
+@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="P", help="0 takes a free one.")
 @click.option("--state", "state", type=click.Path(file_okay=False, path_type=Path), default=Path("simulator"),
               show_default=True, metavar="DIR", help="Files, batches and the ledger; kept over restarts.")  # fmt: skip
@@ -41,10 +55,12 @@ if TYPE_CHECKING:
 @click.option(
     "--speed", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Its seconds in one of yours."
 )
-@click.option("--faults", "is_listing", is_flag=True, help="List the faults that --fault takes, and stop.")
+@click.option("--faults", is_flag=True, is_eager=True, expose_value=False, callback=_list_faults,
+              help="List the faults that --fault takes, and stop.")  # fmt: skip
 @pass_invocation
 def command(
     invocation: Invocation,
+    program: tuple[str, ...],
     port: int,
     state: Path,
     seed: int | None,
@@ -53,23 +69,17 @@ def command(
     limits: tuple[str, ...],
     latency_s: tuple[float, float],
     speed: float,
-    is_listing: bool,
-) -> None:
+) -> int:
     """Run the providers' APIs, batch and live, on this machine until Ctrl-C; answers are marked simulated.
 
-    Prints the lines that point other terminals at it. Its ledger in DIR shows every batch
-    created and every token billed.
+    Prints the lines that point other terminals at it, or runs a COMMAND with it and ends with that. Its ledger in DIR
+    shows every batch created and every token billed.
     """
     from batchpond.demo import environment
     from batchpond_sim import SimulatorError
     from batchpond_sim.host import server
-    from batchpond_sim.world.faults import describe_faults
     from batchpond_sim.world.world import Settings
 
-    if is_listing:
-        heads = ("fault", "argument", "where", "what happens")
-        output.text("\n".join(formats.aligned(heads, describe_faults(), n_text_columns=len(heads))))
-        return
     settings = Settings(seed=seed, latency_s=latency_s, speed=speed, faults=faults, judges=judges, live_limits=limits)
 
     def announce(simulator: Running) -> None:
@@ -80,9 +90,25 @@ def command(
         )
 
     try:
+        if program:
+            with server.running(settings, state, port) as simulator:
+                return _run(program, environment(simulator))
         server.serve(port, state, settings, on_ready=announce, until=_stopped_by_signals())
     except SimulatorError as error:
         raise UsageError(error.message, hint=error.hint) from error
+    return ExitCode.DONE
+
+
+def _run(program: tuple[str, ...], variables: Mapping[str, str]) -> int:
+    """Run a program with variables added to the environment and return its exit code; Ctrl-C is the program's own."""
+    try:
+        process = subprocess.Popen(program, env=os.environ | variables)
+    except OSError as error:
+        raise UsageError(f"{program[0]} cannot be run: {error.strerror}") from None
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    code = process.wait()
+    signal.signal(signal.SIGINT, before)
+    return code if code >= 0 else 128 - code
 
 
 def _stopped_by_signals() -> threading.Event:

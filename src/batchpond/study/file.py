@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +22,9 @@ from batchpond.tasks import registry
 __all__ = ["Study", "example", "load", "parse_study", "schema"]
 
 FILE_SIZE_MAX_BYTES: Final = 4_000_000
-EXAMPLES: Final = ("study", "stages")
+EXAMPLES: Final = ("pairwise", "stages", "adaptive", "compliance", "live")
+COMMENTED: Final = {"pairwise": "commented.toml", "stages": "commented_stages.toml"}
+_PATH: Final = re.compile(r'^path = "([^"]+)"', re.MULTILINE)
 
 
 def load(path: Path) -> Study:
@@ -35,9 +39,18 @@ def load(path: Path) -> Study:
     return parse_study(data, str(path), path.parent)
 
 
-def example(name: str = EXAMPLES[0]) -> str:
-    """Return a commented example that `init` writes, by its name in `EXAMPLES`."""
-    return (resources.files("batchpond.study") / "examples" / f"{name}.toml").read_text("utf-8")
+def example(name: str = EXAMPLES[0], *, is_commented: bool = False) -> str:
+    """Return a study that `init` writes, by its name in `EXAMPLES`; commented, one that explains every key there is."""
+    return _shipped(COMMENTED[name] if is_commented else f"{name}.toml").read_text("utf-8")
+
+
+def example_data(text: str) -> dict[str, str]:
+    """Return what an example asks about: the files that its `path`s name, by their names."""
+    return {name: _shipped("data", name).read_text("utf-8") for name in dict.fromkeys(_PATH.findall(text))}
+
+
+def _shipped(*names: str) -> Traversable:
+    return resources.files("batchpond.study").joinpath("examples", *names)
 
 
 def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path()) -> Study:

@@ -10,7 +10,7 @@ import jsonschema
 import orjson
 import pytest
 
-from batchpond.study.file import EXAMPLES, example, schema
+from batchpond.study.file import COMMENTED, EXAMPLES, example, schema
 
 BEFORE: dict[str, dict[str, Any]] = orjson.loads((Path(__file__).parent / "planned_before.json").read_bytes())
 SCHEMA = jsonschema.Draft202012Validator(schema())
@@ -33,9 +33,9 @@ def test_it_is_a_json_schema_whose_keys_say_what_they_mean() -> None:
     assert "null" not in orjson.dumps(schema()).decode()
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_it_accepts_the_examples(name: str) -> None:
-    SCHEMA.validate(tomllib.loads(example(name)))
+@pytest.mark.parametrize(("name", "is_commented"), [(n, False) for n in EXAMPLES] + [(n, True) for n in COMMENTED])
+def test_it_accepts_the_examples(name: str, is_commented: bool) -> None:
+    SCHEMA.validate(tomllib.loads(example(name, is_commented=is_commented)))
 
 
 @pytest.mark.parametrize("name", BEFORE)
@@ -46,5 +46,6 @@ def test_it_accepts_what_the_reader_does(name: str) -> None:
 @pytest.mark.parametrize("name", WRONG)
 def test_it_refuses_what_the_reader_does(name: str) -> None:
     old, new = WRONG[name]
-    assert old in example()
-    assert not SCHEMA.is_valid(tomllib.loads(example().replace(old, new)))
+    text = example(is_commented=True)
+    assert old in text
+    assert not SCHEMA.is_valid(tomllib.loads(text.replace(old, new)))

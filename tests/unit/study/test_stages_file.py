@@ -8,7 +8,7 @@ import pytest
 
 from batchpond.cli import init
 from batchpond.errors import StudyError
-from batchpond.study.file import EXAMPLES, example, from_config, load, to_config, to_json
+from batchpond.study.file import COMMENTED, EXAMPLES, example, from_config, load, to_config, to_json
 from batchpond.study.spec import Study
 from tests.rigs.stage_study import RUBRICS, models, spec_study, stage, use, write_files
 
@@ -112,8 +112,8 @@ def test_a_study_comes_back_from_the_lake_as_it_was(tmp_path: Path, text: str) -
 
 
 def test_the_example_of_stages_can_be_planned_as_it_stands_and_with_its_comments_taken_off(tmp_path: Path) -> None:
-    text = example("stages")
-    assert init.EXAMPLES == EXAMPLES
+    text = example("stages", is_commented=True)
+    assert (EXAMPLES, tuple(COMMENTED)) == (init.EXAMPLES, init.COMMENTED)
     names = [stage.name for stage in loaded(tmp_path, text).stages]
     assert names == ["answers", "screen", "verdicts"]
     head, line, talk = text.partition("# -- under pressure")

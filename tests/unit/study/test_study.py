@@ -117,8 +117,8 @@ max_cost_usd = 2.5
 
 def test_the_example_is_a_study() -> None:
     """What `init` writes can be planned as it is, and each commented line can be switched on."""
-    assert parsed(example()).name == "writing-quality"
-    text = example()
+    text = example(is_commented=True)
+    assert parsed(text).name == "writing-quality"
     for key in ("share", "temperature", "max_cost_usd", "parameters"):
         text = text.replace(f"# {key} =", f"{key} =")
     study = parsed(text)
