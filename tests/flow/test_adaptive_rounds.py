@@ -102,7 +102,7 @@ def test_cells_that_go_on_after_late_answers_are_no_longer_told_to_have_stopped(
     """Why a stage stopped is what its last look found, and nothing where that found none."""
     store, (version,) = unkilled.store(), unkilled.lake_state().current_versions.values()
     staged = from_config(versions.study_settings(store, version))
-    look = Look.at(store, staged, unkilled.lake_state().rounds[version])
+    look = Look(store, staged, unkilled.lake_state().rounds[version])
     (stage,) = staged.stages
     assert look.why_stopped(stage) == "all rounds are asked: 2"
     look.stop(stage, {})

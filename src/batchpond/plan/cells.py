@@ -19,22 +19,12 @@ from batchpond.plan.items import Item
 from batchpond.providers.shared.dialect import SCHEMA, Dialect, ModelSettings
 from batchpond.study.file import to_config, to_json
 from batchpond.study.prices import NOTHING
-from batchpond.study.spec import (
-    THINKING_DEFAULT,
-    ModelSpec,
-    StageSpec,
-    Study,
-    Unsupported,
-    without_checks,
-)
+from batchpond.study.spec import THINKING_DEFAULT, ModelSpec, StageSpec, Study, Unsupported, without_checks
 from batchpond.tasks.templates import Rubric, Template
 
 if TYPE_CHECKING:
-    import duckdb
-
     from batchpond.plan.forecast import Forecast
 
-CELLS_MAX: Final = 10_000
 _PROBE: Final = "batchpond probe"
 
 Modules = Callable[[str], Dialect]
@@ -82,12 +72,6 @@ class Dropped:
     model: str
     thinking: str
     reason: str
-
-
-def check_number(source: str, n_cells: int) -> None:
-    """Raise StudyError for more cells than one study holds."""
-    if n_cells > CELLS_MAX:
-        raise StudyError(f"{source}: makes {n_cells:,} cells; one study holds at most {CELLS_MAX:,}")
 
 
 def cell_id(study: str, dimensions: Iterable[str], stage: str | None = None) -> str:
@@ -140,18 +124,9 @@ def _refusal(source: str, unsupported: Unsupported, dropped: Sequence[Dropped]) 
 def _module_and_endpoint(source: str, spec: ModelSpec, modules: Modules) -> tuple[Dialect, str]:
     try:
         module = modules(spec.provider)
-        _check_mode(spec, module)
         return module, resolve_endpoint(spec, module)
     except UsageError as error:
         raise StudyError(f"{source}: models: {spec.model}: {error.message}", hint=error.hint) from None
-
-
-def _check_mode(spec: ModelSpec, module: Dialect) -> None:
-    modes = module.DESCRIPTOR.modes
-    if spec.mode not in modes:
-        raise UsageError(
-            f"{spec.provider} has no mode {str(spec.mode)!r}", hint=f"its modes: {', '.join(map(str, modes))}"
-        )
 
 
 def _model_config(
@@ -182,6 +157,9 @@ def _model_config(
 def resolve_endpoint(spec: ModelSpec, module: Dialect) -> str:
     """Return the endpoint meant by a path (`/v1/responses`), a word of one (`responses`), or nothing."""
     written, descriptor = spec.endpoint, module.DESCRIPTOR
+    if spec.mode not in descriptor.modes:
+        hint = f"its modes: {', '.join(map(str, descriptor.modes))}"
+        raise StudyError(f"{spec.provider} has no mode {str(spec.mode)!r}", hint=hint)
     if written is None:
         return module.endpoint_for(spec.model, spec.include_thoughts, spec.temperature)
     if written in descriptor.endpoints:
@@ -207,25 +185,6 @@ def _as_it_stands(value: object) -> object:
             return str(value)
         case _:
             raise TypeError(f"{type(value).__name__} is nothing that JSON can say")
-
-
-_FIRST_CELL: Final = """
-SELECT template_id, rubric_id, provider, request_model, thinking, cell_id
-FROM plan WHERE study = $study AND study_version = $version AND stage = $stage LIMIT 1
-"""
-
-
-def stage_in_cells(connection: duckdb.DuckDBPyConnection, study: Study, version: str, stage: StageSpec) -> str | None:
-    """Return the stage as it enters a version's cell ids, None where it does not; `connection` has a view of `plan`.
-
-    What stands decides: a version of pairs that was planned with the stage in its ids goes on so.
-    """
-    if not study.is_pairs_alone:
-        return stage.name
-    values = {"study": study.name, "version": version, "stage": stage.name}
-    found = connection.execute(_FIRST_CELL, values).fetchone()
-    is_named = found is not None and found[-1] == cell_id(study.name, found[:-1], stage.name)
-    return stage.name if is_named else None
 
 
 def _config(study: Study) -> dict[str, Any]:

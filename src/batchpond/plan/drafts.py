@@ -15,25 +15,18 @@ from batchpond.lake.store import TMP, Store
 from batchpond.plan import meant
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, placed_row, row_of_file, rubric_row
 from batchpond.plan.blocks import Grid
-from batchpond.plan.cells import Dropped, ModelConfig, Modules, check_number, make_model_configs, version
+from batchpond.plan.cells import Dropped, ModelConfig, Modules, make_model_configs, version
 from batchpond.plan.forecast import Known
 from batchpond.plan.items import Item, Pairs, SqlRows, choose_pairs, each, read_any, read_pairs
 from batchpond.plan.prompts import prompt_of, size_bytes
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds.inputs import KINDS, OF_TALK, talk_asks
 from batchpond.plan.rounds.source import check
-from batchpond.study.spec import (
-    CONVERSATION,
-    INPUTS,
-    OWN_OUTPUT_TASKS,
-    PAIR_TASKS,
-    ItemsFrom,
-    StageSpec,
-    Study,
-)
+from batchpond.study.spec import CONVERSATION, INPUTS, OWN_OUTPUT_TASKS, PAIR_TASKS, ItemsFrom, StageSpec, Study
 from batchpond.tasks import inputs
 from batchpond.views.refresh import refresh
 
+CELLS_MAX: Final = 10_000
 _SAMPLE_ASKS: Final = 200
 
 
@@ -96,7 +89,8 @@ def read(store: Store, study: Study, modules: Modules, run_sql: SqlRows, *, is_b
     """
     dropped: list[Dropped] = []
     stages = [_draft(store, study, stage, modules, run_sql, dropped) for stage in study.stages]
-    check_number(study.source, sum(draft.n_cells for draft in stages))
+    if (n_cells := sum(draft.n_cells for draft in stages)) > CELLS_MAX:
+        raise StudyError(f"{study.source}: makes {n_cells:,} cells; one study holds at most {CELLS_MAX:,}")
     if not is_bought:
         for draft in stages:
             meant.check(draft.configs, study.unsupported, study.place_of(draft.stage))
@@ -115,16 +109,15 @@ def _draft(
     if stage.waits:
         return draft
     draft = dataclasses.replace(draft, rows=_rows(store, study, stage, run_sql))
-    is_grid = study.is_pairs_alone and stage.pairs.adaptive is None
-    return _grid_draft(draft) if is_grid else _asks_draft(study, draft)
+    draft = dataclasses.replace(draft, pairs=_pairs(draft))
+    if draft.pairs is not None and study.is_pairs_alone and stage.pairs.adaptive is None:
+        return _grid_draft(draft, draft.pairs)
+    return _asks_draft(study, draft)
 
 
-def _grid_draft(draft: StageDraft) -> StageDraft:
-    rows, stage = draft.rows or (), draft.stage
-    chosen = choose_pairs([row.item_id for row in rows], stage.pairs, draft.seed)
-    grid = Grid(stage, rows, chosen)
-    n_asks = (len(chosen) + int(chosen.has_reverse.sum())) * max(1, len(stage.rubrics))
-    return dataclasses.replace(draft, n_asks=n_asks, pairs=chosen, grid=grid)
+def _grid_draft(draft: StageDraft, pairs: Pairs) -> StageDraft:
+    n_asks = (len(pairs) + int(pairs.has_reverse.sum())) * max(1, len(draft.stage.rubrics))
+    return dataclasses.replace(draft, n_asks=n_asks, grid=Grid(draft.stage, draft.rows or (), pairs))
 
 
 def _asks_draft(study: Study, draft: StageDraft) -> StageDraft:
@@ -135,14 +128,15 @@ def _asks_draft(study: Study, draft: StageDraft) -> StageDraft:
     if not n_asks:
         raise StudyError(f"{study.source}: stage {stage.name} has nothing to ask about")
     adaptive.check_size(stage.name, stage.pairs, len(rows), draft.n_cells)
-    return dataclasses.replace(draft, n_asks=n_asks, pairs=_pairs(draft))
+    return dataclasses.replace(draft, n_asks=n_asks)
 
 
 def _pairs(draft: StageDraft) -> Pairs | None:
     """Return the pairs of items that a stage compares in its first round, None for another task."""
-    stage, names = draft.stage, [row.item_id for row in draft.rows or ()]
+    stage = draft.stage
     if stage.task != "pairwise":
         return None
+    names = [row.item_id for row in draft.rows or ()]
     if stage.pairs.adaptive is None:
         return choose_pairs(names, stage.pairs, draft.seed)
     return adaptive.pairs_of(len(names), adaptive.first_round(names, stage.pairs, draft.seed, stage.name))

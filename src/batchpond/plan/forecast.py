@@ -86,16 +86,13 @@ def _foretold(known: Sequence[Known], prices: Prices, *, is_worst: bool) -> list
     found = []
     for one in known:
         stage = one.stage
-        flow = _own_flow(one) if not stage.waits else _chosen(stage, flows, is_worst=is_worst)
+        own = _Flow(one.n_rows, one.row_bytes, has_rubrics=one.has_rubrics, n_statements=len(stage.rubrics))
+        flow = _chosen(stage, flows, is_worst=is_worst) if stage.waits else own
         first = _first(one, flow)
         later = _later_rounds(stage, first, flow.n_rows)
         found.append(_forecast(one, first, later, prices))
         flows[stage.name] = _handed_on(one, flow, first)
     return found
-
-
-def _own_flow(one: Known) -> _Flow:
-    return _Flow(one.n_rows, one.row_bytes, 0.0, 1, one.has_rubrics, n_statements=len(one.stage.rubrics))
 
 
 def _chosen(stage: StageSpec, flows: Mapping[str, _Flow], *, is_worst: bool) -> _Flow:

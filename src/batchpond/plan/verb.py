@@ -14,7 +14,6 @@ from typing import Any, Final
 import orjson
 import pyarrow.parquet as pq
 
-from batchpond import views
 from batchpond.lake import tables
 from batchpond.lake.attempts import fold
 from batchpond.lake.events import EventLog
@@ -38,20 +37,14 @@ from batchpond.plan.report import (
     model_reports,
     notes,
 )
-from batchpond.plan.rounds.rounds import (
-    FIRST_ROUND,
-    open_rounds,
-    publish_round,
-    round_event,
-)
+from batchpond.plan.rounds.inputs import query
+from batchpond.plan.rounds.rounds import FIRST_ROUND, open_rounds, publish_round, round_event
 from batchpond.providers import registry
 from batchpond.study.prices import Prices, total
 from batchpond.study.spec import Study
 from batchpond.tasks.base import READER
 from batchpond.views import refresh
 
-_SQL_TIMEOUT_S: Final = 600.0  # the work on its rows included
-_SQL_ROWS: Final = 1_000
 _TABLES: Final = ("requests", "plan", "responses", "shard_requests")
 
 
@@ -99,9 +92,7 @@ def sql_on_lake(store: Store) -> SqlRows:
 
     def run(sql: str) -> Iterable[Mapping[str, Any]]:
         refresh.refresh(store)
-        for batch in views.stream_query(store.path, sql, timeout_s=_SQL_TIMEOUT_S):
-            for start in range(0, batch.num_rows, _SQL_ROWS):
-                yield from batch.slice(start, _SQL_ROWS).to_pylist()
+        yield from query(store, sql)
 
     return run
 

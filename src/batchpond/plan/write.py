@@ -129,16 +129,14 @@ def publish_rows(
     store: Store, table: Table, path: Path, row_numbers: NDArray[np.int64], name: str | None = None
 ) -> None:
     """Publish some rows of a spooled file, none as no file; without a name it is one made of their request ids."""
+    if not len(row_numbers):
+        return
     with pq.ParquetFile(path) as file:
-        n_rows = file.metadata.num_rows
-        if not len(row_numbers):
-            return
-        if len(row_numbers) == n_rows:
-            names = file.read(columns=["request_id"]).column(0).to_pylist()
-            staged = path
+        keep = np.zeros(file.metadata.num_rows, np.bool_)
+        keep[row_numbers] = True
+        if keep.all():
+            names, staged = file.read(columns=["request_id"]).column(0).to_pylist(), path
         else:
-            keep = np.zeros(n_rows, np.bool_)
-            keep[row_numbers] = True
             names, staged = _copy_rows(store, table, file, keep)
     store.publish_file(table, name or ids.digest("request file", *names), staged)
 
@@ -186,8 +184,7 @@ FROM plan WHERE study = $study AND study_version = $version AND stage = $stage
 GROUP BY ask, n_wanted HAVING n_found >= n_wanted
 """
 _FRESH: Final = """
-CREATE OR REPLACE TEMP TABLE fresh_rows AS
-SELECT {number} AS file_number, file_row_number AS place FROM read_parquet({path}, file_row_number = TRUE) AS staged
+SELECT file_row_number AS place FROM read_parquet({path}, file_row_number = TRUE) AS staged
 WHERE NOT EXISTS (
   SELECT 1 FROM plan WHERE plan.study = $study AND plan.study_version = $version AND plan.cell_id = staged.cell_id
     AND plan.item_first = staged.item_first AND plan.item_second IS NOT DISTINCT FROM staged.item_second
@@ -287,9 +284,9 @@ def _publish_plan(store: Store, connection: duckdb.DuckDBPyConnection, found: Ro
             n_rows += pq.read_metadata(path).num_rows
             store.publish_file(PLAN, found.file_name(number), path)
             continue
-        sql = _FRESH.format(number=number, path=literal(os.fspath(path)))
-        connection.execute(sql, {"study": found.study, "version": found.version})
-        places = connection.execute("SELECT place FROM fresh_rows").fetchnumpy()["place"]
+        sql = _FRESH.format(path=literal(os.fspath(path)))
+        fresh = connection.execute(sql, {"study": found.study, "version": found.version})
+        places = fresh.fetchnumpy()["place"]
         publish_rows(store, PLAN, path, places, found.file_name(number))
         n_rows += len(places)
     return n_rows

@@ -80,7 +80,7 @@ def stages(store: Store, lake_state: LakeState, study: str | None = None) -> lis
     whole = standings_of_all(store, [name for name, sample in samples.items() if sample is None])
     for name, version in current.items():
         staged = from_config(versions.study_settings(store, version))
-        look = Look.at(store, staged, lake_state.rounds[version])
+        look = Look(store, staged, lake_state.rounds[version])
         look.stand(whole[name] if name in whole else standings_of(store, staged, samples[name]))
         found += [_status(look, stage) for stage in staged.stages]
     return found

@@ -495,8 +495,6 @@ def _template(table: Table, written: tables.TemplateTable | str, task: str) -> T
         return TemplateSpec(table.choose("use", written.use, known))
     if written.file is not None:
         return TemplateSpec(written.id or _name_of_file(table, written.file), None, written.file, written.literal)
-    if task == PAIRWISE:
-        Template("", written.text or "").check(table.where("text"), literal=written.literal)
     return TemplateSpec(table.required("id"), written.text, literal=written.literal)
 
 

@@ -21,7 +21,7 @@ from batchpond.errors import StudyError
 from batchpond.model import Outcome, Verdict
 from batchpond.tasks import base
 from batchpond.tasks.base import CarefulRule, Judgment
-from batchpond.tasks.templates import PAIRWISE_PLACEHOLDERS, Placeholders
+from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "pairwise"
 _PART_MAX_CHARS: Final = 200
@@ -33,7 +33,9 @@ class PairwiseRule(CarefulRule):
     """What a judge of pairs must write: `prefix`, one of two words, `suffix`; a text with both of them is no answer."""
 
     TASK: ClassVar[str] = TASK
-    PLACEHOLDERS: ClassVar[Placeholders] = PAIRWISE_PLACEHOLDERS
+    PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
+        ("TRAIT_NAME", "TRAIT_DESCRIPTION", "SAMPLE_1", "SAMPLE_2"), ("ANSWER_FIRST", "ANSWER_SECOND")
+    )
 
     prefix: _Part = "<BETTER_SAMPLE>"
     first: _Part = "SAMPLE_1"

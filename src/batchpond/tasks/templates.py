@@ -24,8 +24,6 @@ from typing import Final
 from batchpond import ids
 from batchpond.errors import StudyError
 
-REQUIRED: Final = ("TRAIT_NAME", "TRAIT_DESCRIPTION", "SAMPLE_1", "SAMPLE_2")
-OPTIONAL: Final = ("ANSWER_FIRST", "ANSWER_SECOND")
 SIZE_MAX_BYTES: Final = 1_000_000
 PAIRWISE: Final = "pairwise"
 _WORD: Final = re.compile(r"\{\s*([^\W\d]\w*(?:[.-]\w+)*)\s*\}")
@@ -88,9 +86,6 @@ def _way_out(words: Sequence[str], known: Sequence[str]) -> str:
     return f"{question}placeholders here: {names}; what a model is to read as it stands: literal = [{declared}]"
 
 
-PAIRWISE_PLACEHOLDERS: Final = Placeholders(REQUIRED, OPTIONAL)
-
-
 @dataclass(frozen=True)
 class Template:
     """A prompt text by name; its hash changes with any character of either."""
@@ -103,9 +98,7 @@ class Template:
         """The digest of id and text, so that a row of the lake is found by it alone."""
         return ids.digest("template", self.template_id, self.text)
 
-    def check(
-        self, where: str, placeholders: Placeholders = PAIRWISE_PLACEHOLDERS, literal: Sequence[str] = ()
-    ) -> None:
+    def check(self, where: str, placeholders: Placeholders, literal: Sequence[str] = ()) -> None:
         """Raise StudyError for a text that cannot be sent, or holds what neither placeholders nor `literal` name."""
         if len(self.text.encode("utf-8", "surrogatepass")) > SIZE_MAX_BYTES:
             raise StudyError(f"{where}: the template is larger than {SIZE_MAX_BYTES:,} bytes")

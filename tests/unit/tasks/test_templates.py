@@ -12,9 +12,10 @@ from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response, ResponseStatus, Verdict
 from batchpond.tasks import templates
 from batchpond.tasks.pairwise import PairwiseRule
-from batchpond.tasks.templates import OPTIONAL, PAIRWISE_PLACEHOLDERS, REQUIRED, Template, builtin
+from batchpond.tasks.templates import Template, builtin
 
-NAMES = REQUIRED + OPTIONAL
+OF_PAIRS = PairwiseRule.PLACEHOLDERS
+NAMES = OF_PAIRS.required + OF_PAIRS.optional
 PLACEHOLDERS = [f"{{{name}}}" for name in NAMES]
 tricky = st.lists(st.one_of(st.text(max_size=8), st.sampled_from([*PLACEHOLDERS, "{", "}", "{{", "{SAMPLE_3}"]))).map(
     "".join
@@ -24,14 +25,14 @@ VALUES = {"TRAIT_NAME": "Voice", "TRAIT_DESCRIPTION": "its own sound", "ANSWER_F
 
 def filled(text: str, first: str, second: str, values: dict[str, str] = VALUES) -> str:
     """Return a pairwise template about two samples."""
-    return PAIRWISE_PLACEHOLDERS.fill(text, {**values, "SAMPLE_1": first, "SAMPLE_2": second})
+    return OF_PAIRS.fill(text, {**values, "SAMPLE_1": first, "SAMPLE_2": second})
 
 
 @given(tricky, st.fixed_dictionaries({name: tricky for name in NAMES}))
 def test_values_are_never_scanned_again(text: str, values: dict[str, str]) -> None:
     """Filling equals one regular-expression substitution, whatever braces the values hold."""
     expected = re.sub("|".join(map(re.escape, PLACEHOLDERS)), lambda m: values[m[0][1:-1]], text)
-    assert PAIRWISE_PLACEHOLDERS.fill(text, values) == expected
+    assert OF_PAIRS.fill(text, values) == expected
 
 
 def test_a_sample_that_names_a_placeholder_stays_text() -> None:
@@ -48,7 +49,7 @@ def test_placeholders_may_repeat_in_any_order() -> None:
 def test_missing_placeholders_are_named() -> None:
     """All that lack are listed in one error."""
     with pytest.raises(StudyError, match=r"mine\.txt: the template lacks \{TRAIT_DESCRIPTION\}, \{SAMPLE_2\}"):
-        Template("t", "{TRAIT_NAME} {SAMPLE_1} {sample_2}").check("mine.txt")
+        Template("t", "{TRAIT_NAME} {SAMPLE_1} {sample_2}").check("mine.txt", OF_PAIRS)
 
 
 def test_the_hash_follows_the_content() -> None:
@@ -63,7 +64,7 @@ def test_the_hash_follows_the_content() -> None:
 @pytest.mark.parametrize("template", builtin().values(), ids=lambda t: t.template_id)
 def test_built_in_templates_are_complete(template: Template) -> None:
     """Every built-in template has all placeholders and ends by asking for the exact answers."""
-    template.check(template.template_id)
+    template.check(template.template_id, OF_PAIRS)
     rule = PairwiseRule()
     trait = templates.builtin_rubrics()["overall_quality"]
     values = {"TRAIT_NAME": trait.name, "TRAIT_DESCRIPTION": trait.description,

@@ -16,7 +16,6 @@ from typing import Any, Final
 import orjson
 
 from batchpond import ids
-from batchpond.errors import StudyError
 from batchpond.lake.store import Store
 from batchpond.model import Role, Turn
 from batchpond.plan.asks import PLACES, Ask, SourceRow, asks
@@ -26,7 +25,7 @@ from batchpond.tasks.pressure import Tactic, conversation, first_message, transc
 from batchpond.tasks.templates import Rubric
 from batchpond.views import stream_query
 
-QUERY_TIMEOUT_S: Final = 600.0
+QUERY_TIMEOUT_S: Final = 600.0  # the work on its rows included
 ROWS_MAX: Final = 5_000_000
 READ_ROWS: Final = 1_000
 GOOD: Final = "outcome IN ('decided', 'tie')"
@@ -153,11 +152,8 @@ def lacking_rows(found: Rated, scenarios: Sequence[SourceRow], kept: Kept, seed:
     return [row for row in scenarios if row.item_id in chosen]
 
 
-def further_asks(store: Store, staged: Study, stage: StageSpec) -> Iterator[Ask]:
+def further_asks(store: Store, staged: Study, stage: StageSpec, kept: Kept) -> Iterator[Ask]:
     """Yield what a further round asks: more questions in the most promising scenarios, other than those made there."""
-    kept = stage.rows.lacking
-    if kept is None:
-        raise StudyError(f"stage {stage.name} is no further round")
     found = rated(store, staged, kept)
     scenarios = entry_rows(store, staged.name, [staged.stage(stage.rows.stage or "")])
     made: dict[str, list[str]] = defaultdict(list)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
@@ -24,7 +24,7 @@ from batchpond.lake.records import COMPLETE, INCOMPLETE, Event, Rounds
 from batchpond.lake.store import Store
 from batchpond.plan.asks import Ask
 from batchpond.plan.blocks import Grid, Round
-from batchpond.plan.cells import ModelConfig, make_model_configs, stage_in_cells
+from batchpond.plan.cells import ModelConfig, cell_id, make_model_configs
 from batchpond.plan.rounds.inputs import GOOD, query
 from batchpond.plan.rounds.source import asks_by_now
 from batchpond.plan.versions import sampled
@@ -32,6 +32,9 @@ from batchpond.plan.write import ask_id, planned_asks, publish
 from batchpond.providers import registry
 from batchpond.study.spec import Order, StageSpec, Study
 from batchpond.views.refresh import refresh
+
+if TYPE_CHECKING:
+    import duckdb
 
 INPUT_TABLES: Final = ("items", "rubrics", "templates", "requests", "plan")
 FIRST_ROUND: Final = 1
@@ -62,6 +65,10 @@ SELECT {_STANDING} GROUP BY stage
 _COUNTS: Final = """
 SELECT count(DISTINCT request_id), coalesce(max(round_no), 0)
 FROM plan WHERE study = $study AND study_version = $version
+"""
+_FIRST_CELL: Final = """
+SELECT template_id, rubric_id, provider, request_model, thinking, cell_id
+FROM plan WHERE study = $study AND study_version = $version AND stage = $stage LIMIT 1
 """
 _PLACE: Final = """
 SELECT coalesce(max(slot), -1) + 1, count(DISTINCT filename) FILTER (WHERE round_no = $round_no)
@@ -114,7 +121,7 @@ def not_in_part(staged: Study) -> StageSpec | None:
 
 @dataclass
 class Look:
-    """One look at all stages of a version.
+    """One look at all stages of a version, which goes on from what its latest `round` event knows.
 
     `looked` says for which answers each stage was asked further, and why cells of adaptive stages stopped.
     """
@@ -122,16 +129,14 @@ class Look:
     store: Store
     staged: Study
     last: Rounds
-    looked: dict[str, str]
-    record: Callable[[Event], object]
+    record: Callable[[Event], object] = lambda _: None
+    looked: dict[str, str] = field(init=False)
     standings: dict[str, Standing] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
     _done: dict[str, bool] = field(default_factory=dict)
 
-    @classmethod
-    def at(cls, store: Store, staged: Study, last: Rounds, record: Callable[[Event], object] = lambda _: None) -> Look:
-        """Return a look that goes on from what the version's latest `round` event knows."""
-        return cls(store, staged, last, dict(orjson.loads(last.looked)), record)
+    def __post_init__(self) -> None:
+        self.looked = dict(orjson.loads(self.last.looked))
 
     def stand(self, standings: dict[str, Standing]) -> None:
         """Take where the stages stand, and for which answers they were looked at, by now."""
@@ -231,7 +236,7 @@ def open_rounds(
     `last` is the version's latest `round` event; with a `sample` nothing is waited for but that. A stage that fails
     inside `isolated` is tried again next time.
     """
-    look = Look.at(store, staged, last, record)
+    look = Look(store, staged, last, record)
     before = dict(look.looked)
     opened: list[tuple[str, int]] = []
     is_any = True
@@ -289,7 +294,7 @@ def publish_round(
     with tables.connect(store, INPUT_TABLES) as connection:
         values: dict[str, str | int] = {"study": staged.name, "version": version, "round_no": round_no}
         n_slots, n_files = connection.execute(_PLACE, values).fetchall()[0]
-        in_cells = stage_in_cells(connection, staged, version, stage)
+        in_cells = _stage_in_cells(connection, staged, version, stage)
         # The rows of a study without rounds stand where its grid says, whatever of them is there.
         first_slot, first_file = (0, 0) if is_only else (n_slots, n_files)
         found = Round(
@@ -308,6 +313,19 @@ def publish_round(
             known = planned_asks(connection, found)
             asked = (ask for ask in asked if ask_id(ask) not in known)
         return publish(store, connection, found, asked)
+
+
+def _stage_in_cells(connection: duckdb.DuckDBPyConnection, study: Study, version: str, stage: StageSpec) -> str | None:
+    """Return the stage as it enters a version's cell ids, None where it does not; `connection` has a view of `plan`.
+
+    What stands decides: a version of pairs that was planned with the stage in its ids goes on so.
+    """
+    if not study.is_pairs_alone:
+        return stage.name
+    values = {"study": study.name, "version": version, "stage": stage.name}
+    found = connection.execute(_FIRST_CELL, values).fetchone()
+    is_named = found is not None and found[-1] == cell_id(study.name, found[:-1], stage.name)
+    return stage.name if is_named else None
 
 
 def counts_of(store: Store, study: str, version: str) -> tuple[int, int]:

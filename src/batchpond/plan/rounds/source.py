@@ -113,7 +113,7 @@ def asks_by_now(
         yield from _next_turns(store, staged, stage)
         return
     if stage.rows.lacking is not None:
-        yield from further_asks(store, staged, stage)
+        yield from further_asks(store, staged, stage, stage.rows.lacking)
         return
     if stage.pairs.adaptive is not None and has_rows(store, staged.name, stage.name):
         names = {"study": staged.name, "stage": stage.name}
