@@ -88,7 +88,7 @@ class Invocation:
         return self.diagnostics.has_color(sys.stdout.isatty())
 
 
-pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
+_pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
 
 
 def _sets_diagnostics(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
@@ -146,10 +146,10 @@ class PondCommand(click.Command):
 
 
 def pond_command(name: str, *examples: str) -> Callable[[_F], PondCommand]:
-    """Make a function a command; the examples end its help."""
+    """Make a function of an invocation a command; the examples end its help."""
 
     def decorate(function: _F) -> PondCommand:
-        decorated = click.command(name, cls=PondCommand, examples=examples)(function)
+        decorated = click.command(name, cls=PondCommand, examples=examples)(_pass_invocation(function))
         assert isinstance(decorated, PondCommand)  # noqa: S101 - tells the type checker what cls= made
         return decorated
 
@@ -377,19 +377,6 @@ def providers(store: Store) -> Providers:
     from batchpond.run.session import Providers
 
     return Providers.of_environment(store.clock, store.path)
-
-
-def show_note(diagnostics: Diagnostics, note: Note) -> None:
-    """Say one note of a pass when it comes up."""
-    from batchpond.run.session import Severity
-
-    match note.severity:
-        case Severity.INFO:
-            diagnostics.note(note.message, hint=note.hint)
-        case Severity.WARNING:
-            diagnostics.warning(note.message, hint=note.hint)
-        case Severity.ERROR:
-            diagnostics.problem(note.message, hint=note.hint)
 
 
 def picked(report: object, *names: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import Format
-from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
+from batchpond.cli.frame import Invocation, format_option, pond_command
 from batchpond.errors import ExitCode, UsageError
 
 SQL_BYTES_MAX = 1_000_000
@@ -32,7 +32,6 @@ ADDRESS_SPACE_BYTES = 3 << 30
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=60.0, metavar="SECONDS",
               show_default=True, help="Give up after this long.")  # fmt: skip
 @format_option
-@pass_invocation
 def command(invocation: Invocation, sql: str, timeout_s: float, form: Format) -> None:
     """Run one SELECT over the lake's views and print its rows.
 
@@ -109,7 +108,6 @@ WIDE = 160
 )
 @click.option("--ddl", "is_ddl", is_flag=True, help="Print the script that makes them, for plain DuckDB.")
 @format_option
-@pass_invocation
 def views(invocation: Invocation, is_ddl: bool, form: Format) -> None:
     """List the views that SQL can ask, in the order in which they build on each other.
 
@@ -154,7 +152,6 @@ LEFT_OUT = frozenset({"rubric_id", "thinking"})
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most this many rows.")
 @click.option("--all-columns", is_flag=True, help="On a terminal, all columns too.")
 @format_option
-@pass_invocation
 def results(invocation: Invocation, study: str | None, limit: int | None, all_columns: bool, form: Format) -> None:
     """Print one row per planned request: who won, or why nobody did.
 

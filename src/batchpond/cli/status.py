@@ -9,7 +9,7 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import Format, age, plural, usd
-from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
+from batchpond.cli.frame import Invocation, format_option, pond_command
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import Mode, Origin
 
@@ -37,7 +37,6 @@ BATCH_HEADS = ("study", "model", "batch", "state", "done", "of", "age", "ends in
 @click.option("--exit-code", "is_exit_code", is_flag=True,
               help="8 while something is pending, 3 when requests failed.")  # fmt: skip
 @format_option
-@pass_invocation
 def command(
     invocation: Invocation, study: str | None, is_batches: bool, is_stages: bool, is_exit_code: bool, form: Format
 ) -> ExitCode:
@@ -266,7 +265,6 @@ AUDIT_COLUMNS = (
 @pond_command("audit", "batchpond audit", "batchpond audit my-study --json")
 @click.argument("study", required=False)
 @format_option
-@pass_invocation
 def audit(invocation: Invocation, study: str | None, form: Format) -> ExitCode:
     """Show for each batch: sent = succeeded + errored + expired + cancelled + missing.
 
