@@ -14,11 +14,9 @@ from batchpond.cli.formats import Format, plural
 from batchpond.cli.frame import (
     Invocation,
     format_option,
-    pass_invocation,
     picked,
     pond_command,
     providers,
-    show_note,
     yes_option,
 )
 from batchpond.errors import ExitCode, UsageError
@@ -57,7 +55,6 @@ HEADS = ("provider", "batch", "state", "created", "of", "done", "failed", "endpo
               help="With --map: even if its requests were asked before; the first answer stays.")  # fmt: skip
 @yes_option
 @format_option
-@pass_invocation
 def command(
     invocation: Invocation,
     batch: str | None,
@@ -154,11 +151,11 @@ def _list(invocation: Invocation, store: Store, provider: str | None, since: dat
     with providers(store) as connected:
         report = unknown_batches(store, names, start, providers=connected)
     rows = [tuple(getattr(unknown, name) for name in COLUMNS) for unknown in report.unknown_batches]
-    is_shown = form is Format.TABLE and output.is_terminal()
+    is_shown = form is Format.TABLE
     n_left_out = output.records(HEADS if is_shown else COLUMNS, rows, form, has_color=invocation.color_stdout())
     invocation.note_left_out(n_left_out)
     for note in report.notes:
-        show_note(invocation.diagnostics, note)
+        invocation.diagnostics.told(note)
     invocation.diagnostics.note(
         f"{plural(len(rows), 'batch')} since {start:%Y-%m-%d} at {', '.join(names)} that this lake does not know",
         hint="`batchpond adopt BATCH` takes one in" if rows else None,
@@ -182,7 +179,7 @@ def _by_map(invocation: Invocation, store: Store, order: MapOrder, *, is_yes: bo
 
     def confirm(preview: AdoptPreview) -> bool:
         invocation.diagnostics.say(preview_text(preview))
-        return is_yes or invocation.diagnostics.confirm("Is the map right?", flag="--yes")
+        return invocation.diagnostics.confirm("Is the map right?", is_yes=is_yes)
 
     with providers(store) as connected:
         adoption = adopt_mapped(store, order, providers=connected, confirm=confirm)

@@ -12,10 +12,8 @@ from batchpond.cli.frame import (
     Invocation,
     json_option,
     notes_documents,
-    pass_invocation,
     pond_command,
     providers,
-    show_note,
     yes_option,
 )
 from batchpond.errors import ExitCode, UsageError
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 @click.argument("batches", nargs=-1, required=True, metavar="BATCH...")
 @yes_option
 @json_option
-@pass_invocation
 def command(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_json: bool) -> ExitCode:
     """Ask the provider to stop each BATCH (a batch id, an attempt id, or how that begins).
 
@@ -46,12 +43,12 @@ def command(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_j
 
     diagnostics, store = invocation.diagnostics, invocation.store()
     check_names(store, batches)
-    if not is_yes and not diagnostics.confirm(f"Cancel {plural(len(batches), 'batch')}?", flag="--yes"):
-        raise UsageError("not confirmed; nothing was cancelled")
+    question = f"Cancel {plural(len(batches), 'batch')}?"
+    diagnostics.insist(question, is_yes=is_yes, otherwise="nothing was cancelled")
     with providers(store) as connected:
         report = cancel(store, batches, providers=connected)
     for note in report.notes:
-        show_note(diagnostics, note)
+        diagnostics.told(note)
     if is_json:
         output.document(document(report))
     diagnostics.note(
@@ -74,7 +71,6 @@ def document(report: CancelReport) -> dict[str, Any]:
 @click.argument("study", required=False)
 @yes_option
 @json_option
-@pass_invocation
 def tidy(invocation: Invocation, study: str | None, is_yes: bool, is_json: bool) -> ExitCode:
     """Delete the input files of batches that are collected, of a STUDY or of all, at their providers.
 
@@ -84,16 +80,14 @@ def tidy(invocation: Invocation, study: str | None, is_yes: bool, is_json: bool)
 
     diagnostics, store = invocation.diagnostics, invocation.store()
     n_files = count(store, study)
-    if n_files and not is_yes:
-        question = f"Delete {plural(n_files, 'uploaded file')} at the providers?"
-        if not diagnostics.confirm(question, flag="--yes"):
-            raise UsageError("not confirmed; nothing was deleted")
     report = TidyReport(0, 0, (), ExitCode.DONE)
     if n_files:
+        question = f"Delete {plural(n_files, 'uploaded file')} at the providers?"
+        diagnostics.insist(question, is_yes=is_yes, otherwise="nothing was deleted")
         with providers(store) as connected:
             report = tidy(store, study, providers=connected)
     for note in report.notes:
-        show_note(diagnostics, note)
+        diagnostics.told(note)
     if is_json:
         output.document(tidy_document(report))
     diagnostics.note(f"{plural(report.n_deleted, 'uploaded file')} deleted, {report.n_gone:,} gone already")
@@ -117,7 +111,6 @@ def tidy_document(report: TidyReport) -> dict[str, Any]:
 @click.option("--local", "is_local", is_flag=True, help="Leave the files at the providers.")
 @yes_option
 @json_option
-@pass_invocation
 def forget(
     invocation: Invocation,
     study: str | None,
@@ -147,12 +140,11 @@ def forget(
         scope = verb.look(store, lake_state, target)
         where = "in this lake" if is_local else "in this lake and at the providers"
         question = f"Forget {target.name}: {plural(len(scope.request_ids), 'request')}, {where}, for good?"
-        if not is_yes and not diagnostics.confirm(question, flag="--yes"):
-            raise UsageError("not confirmed; nothing was forgotten")
+        diagnostics.insist(question, is_yes=is_yes, otherwise="nothing was forgotten")
     with providers(store) as connected:
         report = verb.forget(store, target, providers=connected, is_local=is_local)
     for note in report.notes:
-        show_note(diagnostics, note)
+        diagnostics.told(note)
     if is_json:
         output.document(forget_document(report))
     diagnostics.note(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from batchpond.cli import formats, output
-from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
+from batchpond.cli.frame import Invocation, json_option, pond_command
 from batchpond.model import CELL_COLUMNS
 
 Rows = list[dict[str, Any]]
@@ -29,7 +29,6 @@ EXPLORE = (
 
 @pond_command("demo", "batchpond demo", "batchpond demo --lake /tmp/pond --json")
 @json_option
-@pass_invocation
 def command(invocation: Invocation, is_json: bool) -> None:
     """Judge 20 essays with a simulated model of each of three providers, over real HTTP on this machine.
 

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +18,9 @@ from batchpond.cli.formats import age, json_text
 from batchpond.errors import ExitCode, UsageError
 from batchpond.progress import Work
 from batchpond.text import escape
+
+if TYPE_CHECKING:
+    from batchpond.run.session import Note
 
 HEARTBEAT_S = 60.0
 METER_FROM_S = 1.0
@@ -65,6 +69,18 @@ class Diagnostics:
         if not self.is_quiet:
             self._pair("note", message, hint)
 
+    def told(self, note: Note) -> None:
+        """Say one note of a pass when it comes up."""
+        from batchpond.run.session import Severity
+
+        match note.severity:
+            case Severity.INFO:
+                self.note(note.message, hint=note.hint)
+            case Severity.WARNING:
+                self.warning(note.message, hint=note.hint)
+            case Severity.ERROR:
+                self.problem(note.message, hint=note.hint)
+
     def detail(self, message: str) -> None:
         """Say what only `-v` asks for."""
         if self.is_verbose:
@@ -106,11 +122,13 @@ class Diagnostics:
         self.end_progress()
         self._write(escape(text, keep_newlines=True))
 
-    def confirm(self, question: str, *, flag: str) -> bool:
-        """Ask yes or no; raises UsageError that names the flag when nobody can answer."""
+    def confirm(self, question: str, *, is_yes: bool) -> bool:
+        """Ask yes or no, unless `--yes` said it; raises UsageError that names that option when nobody can answer."""
+        if is_yes:
+            return True
         if not (sys.stdin.isatty() and self.is_terminal):
             raise UsageError(
-                "this needs a yes, and there is no terminal to ask on", hint=f"add `{flag}`; nothing was sent"
+                "this needs a yes, and there is no terminal to ask on", hint="add `--yes`; nothing was sent"
             )
         self.end_progress()
         return click.confirm(escape(question), default=False, err=True)
@@ -122,6 +140,11 @@ class Diagnostics:
         self.end_progress()
         chosen: str = click.prompt(escape(question), type=click.Choice(words), default=words[0], err=True)
         return chosen
+
+    def insist(self, question: str, *, is_yes: bool, otherwise: str) -> None:
+        """Ask for a yes without which the command cannot go on; raises UsageError that says what did not happen."""
+        if not self.confirm(question, is_yes=is_yes):
+            raise UsageError(f"not confirmed; {otherwise}")
 
     def has_color(self, stream_is_terminal: bool) -> bool:
         """Return whether to colour a stream: `--color`, then NO_COLOR and TERM, then the stream."""

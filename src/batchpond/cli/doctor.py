@@ -11,7 +11,7 @@ import click
 from batchpond import __version__
 from batchpond.cli import output
 from batchpond.cli.formats import Format
-from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
+from batchpond.cli.frame import Invocation, format_option, pond_command
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ ENGINES = ("duckdb", "polars", "pyarrow", "httpx")
 @click.option("--fix", "is_fix", is_flag=True, help="Write the views anew; facts are never touched.")
 @click.option("--lost", "lost", multiple=True, metavar="FILE", help="This file of raw lines is gone for good.")
 @format_option
-@pass_invocation
 def command(invocation: Invocation, is_deep: bool, is_fix: bool, lost: tuple[str, ...], form: Format) -> ExitCode:
     """Check versions, keys, the lake's files, views, rights and disk, and what waits for you.
 
@@ -45,7 +44,7 @@ def command(invocation: Invocation, is_deep: bool, is_fix: bool, lost: tuple[str
         doctor.rebuild_lens(store)
     findings = [*_environment(), *doctor.examine(store, is_deep=is_deep)]
     rows = [(f.check, f.level, f.message, f.hint) for f in findings]
-    if form is Format.TABLE and output.is_terminal():
+    if form is Format.TABLE:
         output.text("\n".join(_lines(findings)))
     else:
         output.records(("check", "level", "message", "hint"), rows, form)
@@ -89,7 +88,6 @@ NAMES = ("provider", "variable", "is_found", "host", "scope", "problem")
 @click.argument("provider", required=False)
 @click.option("--check", "is_check", is_flag=True, help="One free call to each provider whose key is set.")
 @format_option
-@pass_invocation
 def keys(invocation: Invocation, provider: str | None, is_check: bool, form: Format) -> ExitCode:
     """Show for each provider which variable holds its key and which host it goes to.
 

@@ -8,7 +8,7 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import plural
-from batchpond.cli.frame import Invocation, force_option, json_option, pass_invocation, pond_command
+from batchpond.cli.frame import Invocation, force_option, json_option, pond_command
 from batchpond.errors import UsageError
 
 KINDS = ("parquet", "csv", "jsonl")
@@ -33,7 +33,6 @@ LAYOUTS = ("pairwisellm", "speceval", "sycobench")
               help="In csv, leave text that a spreadsheet would run as it is.")  # fmt: skip
 @force_option
 @json_option
-@pass_invocation
 def command(
     invocation: Invocation,
     destination: Path,

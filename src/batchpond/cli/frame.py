@@ -88,7 +88,7 @@ class Invocation:
         return self.diagnostics.has_color(sys.stdout.isatty())
 
 
-pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
+_pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
 
 
 def _sets_diagnostics(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
@@ -146,10 +146,10 @@ class PondCommand(click.Command):
 
 
 def pond_command(name: str, *examples: str) -> Callable[[_F], PondCommand]:
-    """Make a function a command; the examples end its help."""
+    """Make a function of an invocation a command; the examples end its help."""
 
     def decorate(function: _F) -> PondCommand:
-        decorated = click.command(name, cls=PondCommand, examples=examples)(function)
+        decorated = click.command(name, cls=PondCommand, examples=examples)(_pass_invocation(function))
         assert isinstance(decorated, PondCommand)  # noqa: S101 - tells the type checker what cls= made
         return decorated
 
@@ -214,7 +214,7 @@ def format_option(function: _F) -> _F:
         "form",
         type=click.Choice([form.value for form in Format]),
         callback=_pick_format,
-        help="How to print rows (a table on a terminal, tab-separated in a pipe).",
+        help="How to print rows: a table on a terminal, tab-separated values in a pipe unless you say.",
     )(function)
     return click.option(
         "--json", "is_json", is_flag=True, is_eager=True, expose_value=False, callback=_remember_json,
@@ -231,7 +231,7 @@ def _pick_format(ctx: click.Context, _parameter: click.Parameter, value: str | N
         if value not in (None, Format.JSON):
             raise click.UsageError("--json and --format ask for different things", ctx)
         return Format.JSON
-    return Format(value or Format.TABLE)
+    return Format(value or (Format.TABLE if sys.stdout.isatty() else Format.TSV))
 
 
 def json_option(function: _F) -> _F:
@@ -377,19 +377,6 @@ def providers(store: Store) -> Providers:
     from batchpond.run.session import Providers
 
     return Providers.of_environment(store.clock, store.path)
-
-
-def show_note(diagnostics: Diagnostics, note: Note) -> None:
-    """Say one note of a pass when it comes up."""
-    from batchpond.run.session import Severity
-
-    match note.severity:
-        case Severity.INFO:
-            diagnostics.note(note.message, hint=note.hint)
-        case Severity.WARNING:
-            diagnostics.warning(note.message, hint=note.hint)
-        case Severity.ERROR:
-            diagnostics.problem(note.message, hint=note.hint)
 
 
 def picked(report: object, *names: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import plural
-from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
+from batchpond.cli.frame import Invocation, json_option, pond_command
 from batchpond.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ def command() -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--study", help="The study to file them under, where the file has no such column.")
 @json_option
-@pass_invocation
 def judgments(invocation: Invocation, file: Path, study: str | None, is_json: bool) -> None:
     """Import pairwise judgments from a CSV or Parquet FILE.
 
@@ -87,7 +86,6 @@ def _of_tool(name: str, *examples: str, says: str) -> click.Command:
     @pond_command(name, *examples)
     @_source
     @foreign_options
-    @pass_invocation
     def imported(invocation: Invocation, /, paths: tuple[Path, ...], is_json: bool, **given: Any) -> None:
         read: Reader = import_module(f"batchpond.interop.{name}").read
         _import(invocation, read, paths, is_json=is_json, **given)
@@ -147,7 +145,6 @@ sycobench = _of_tool(
 @click.option("--rules", "rules_path", metavar="STUDY", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="A study file whose answer rules read the answers; each task's usual rule otherwise.")  # fmt: skip
 @foreign_options
-@pass_invocation
 def rows(invocation: Invocation, /, paths: tuple[Path, ...], provider: str, is_json: bool, **given: Any) -> None:
     """Import a provider's output JSONL by a map, or a pattern, of its custom_ids.
 

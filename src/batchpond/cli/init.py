@@ -9,7 +9,7 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import Format
-from batchpond.cli.frame import Invocation, format_option, json_option, pass_invocation, pond_command
+from batchpond.cli.frame import Invocation, format_option, json_option, pond_command
 from batchpond.errors import UsageError
 
 STUDY = "study.toml"
@@ -27,7 +27,6 @@ IGNORED = "lake/\ntrial/\nsimulator/\n.env\n"
 @click.option("--commented", "is_commented", is_flag=True, help="A study file that explains every key there is.")
 @click.option("--schema", "is_schema", is_flag=True, help="Print the JSON Schema of study files; write nothing.")
 @json_option
-@pass_invocation
 def command(
     invocation: Invocation, folder: Path, example: str | None, is_commented: bool, is_schema: bool, is_json: bool
 ) -> None:
@@ -98,7 +97,6 @@ def _write(path: Path, text: str) -> bool:
 @click.option("--rubrics", "is_rubrics", is_flag=True, help="The built-in rubrics instead.")
 @click.option("--task", "task", metavar="TASK", help="Only the templates of a task, such as ranking.")
 @format_option
-@pass_invocation
 def templates(invocation: Invocation, name: str | None, is_rubrics: bool, task: str | None, form: Format) -> None:
     """List the built-in prompt templates by task with their hashes, or show the text of one.
 
@@ -119,7 +117,7 @@ def templates(invocation: Invocation, name: str | None, is_rubrics: bool, task: 
         rows = [
             (t.template_id, t.template_hash, of, t.text) for of in _tasks(task) for t in templates.builtin(of).values()
         ]
-    if form is Format.TABLE and output.is_terminal():
+    if form is Format.TABLE:
         names, rows = names[:3], [row[:3] for row in rows]  # type: ignore[misc]
         invocation.diagnostics.note("`batchpond templates NAME` shows the text of one")
     output.records(names, rows, form, has_color=invocation.color_stdout())

@@ -14,10 +14,8 @@ from batchpond.cli.frame import (
     Invocation,
     json_option,
     notes_documents,
-    pass_invocation,
     picked,
     pond_command,
-    show_note,
 )
 from batchpond.errors import ExitCode
 
@@ -44,7 +42,6 @@ SHOW_EVERY_S = 0.5
 @click.option("--on-doubt", type=click.Choice(["again", "hold"]),
               help="A call that may have been answered unseen: ask again, or leave it to you.")  # fmt: skip
 @json_option
-@pass_invocation
 def command(
     invocation: Invocation,
     studies: tuple[str, ...],
@@ -81,7 +78,7 @@ def ask(invocation: Invocation, studies: Sequence[str], **forced: Any) -> LiveRe
         studies=studies,
         settings=settings.load(store.path).over(**forced),
         connect=lambda name, n_calls: registry.connect_live(name, store.clock, max_connections=n_calls),
-        on_note=lambda note: show_note(diagnostics, note),
+        on_note=diagnostics.told,
         on_progress=ticker.show,
     )
     report = run.run(store, options)

@@ -9,7 +9,7 @@ import click
 
 from batchpond.cli import formats, output
 from batchpond.cli.formats import plural, provider_text, usd
-from batchpond.cli.frame import Invocation, json_option, pass_invocation, pond_command
+from batchpond.cli.frame import Invocation, json_option, pond_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,6 @@ CELL_COLUMNS = ("template", "rubric", "model", "thinking", "to ask", "expected")
 @pond_command("plan", "batchpond plan study.toml", "batchpond plan study.toml --json | jq .cost.expected_usd")
 @click.argument("study", type=click.Path(dir_okay=False, path_type=Path), default=Path("study.toml"))
 @json_option
-@pass_invocation
 def command(invocation: Invocation, study: Path, is_json: bool) -> None:
     """Work out what the STUDY file asks, store it in the lake, and show a rough cost.
 

@@ -14,7 +14,7 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import Format
-from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
+from batchpond.cli.frame import Invocation, format_option, pond_command
 from batchpond.errors import ExitCode, UsageError
 
 SQL_BYTES_MAX = 1_000_000
@@ -32,7 +32,6 @@ ADDRESS_SPACE_BYTES = 3 << 30
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=60.0, metavar="SECONDS",
               show_default=True, help="Give up after this long.")  # fmt: skip
 @format_option
-@pass_invocation
 def command(invocation: Invocation, sql: str, timeout_s: float, form: Format) -> None:
     """Run one SELECT over the lake's views and print its rows.
 
@@ -109,7 +108,6 @@ WIDE = 160
 )
 @click.option("--ddl", "is_ddl", is_flag=True, help="Print the script that makes them, for plain DuckDB.")
 @format_option
-@pass_invocation
 def views(invocation: Invocation, is_ddl: bool, form: Format) -> None:
     """List the views that SQL can ask, in the order in which they build on each other.
 
@@ -123,7 +121,7 @@ def views(invocation: Invocation, is_ddl: bool, form: Format) -> None:
         return
     names: tuple[str, ...] = ("view", "stage", "grain", "question")
     rows = [(view.name, view.stage, view.grain, view.question) for view in views.views()]
-    if form is Format.TABLE and output.is_terminal() and output.width() < WIDE:
+    if form is Format.TABLE and output.width() < WIDE:
         names, rows = ("view", "question"), [(row[0], row[3]) for row in rows]  # type: ignore[misc]
     output.records(names, rows, form, has_color=invocation.color_stdout())
 
@@ -154,7 +152,6 @@ LEFT_OUT = frozenset({"rubric_id", "thinking"})
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most this many rows.")
 @click.option("--all-columns", is_flag=True, help="On a terminal, all columns too.")
 @format_option
-@pass_invocation
 def results(invocation: Invocation, study: str | None, limit: int | None, all_columns: bool, form: Format) -> None:
     """Print one row per planned request: who won, or why nobody did.
 
@@ -163,7 +160,7 @@ def results(invocation: Invocation, study: str | None, limit: int | None, all_co
     from batchpond.views.read import answer, arrow, stream
 
     store = invocation.store()
-    is_short = form is Format.TABLE and output.is_terminal() and not all_columns
+    is_short = form is Format.TABLE and not all_columns
     columns = _terminal_columns() if is_short else None
     read = arrow if form is Format.PARQUET else answer
     with stream(store.path, "results", read, columns=columns, study=study, order=ORDER, limit=limit) as rows:

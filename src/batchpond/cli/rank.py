@@ -8,7 +8,7 @@ import click
 
 from batchpond.cli import linear_algebra, output
 from batchpond.cli.formats import Format
-from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
+from batchpond.cli.frame import Invocation, format_option, pond_command
 from batchpond.model import CELL_COLUMNS
 
 TERMINAL_COLUMNS = ("item", "rank", "rank_lo", "rank_hi", "tied_group", "theta", "theta_lo", "theta_hi",
@@ -36,7 +36,6 @@ TERMINAL_COLUMNS = ("item", "rank", "rank_lo", "rank_hi", "tied_group", "theta",
               "ties, reliability, circles.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For the drawn rank intervals.")
 @format_option
-@pass_invocation
 def command(
     invocation: Invocation,
     study: str | None,
@@ -66,7 +65,7 @@ def command(
     request = rank.Request(study=study, by=columns, what=What(what), options=options)
     report = rank.rank(invocation.store().path, request)
     table = report.rankings if summary else report.items
-    if not summary and form is Format.TABLE and output.is_terminal():
+    if not summary and form is Format.TABLE:
         varied = [name for name in SCOPE if len(table[name].unique()) > 1]
         table = table.select([*varied, *TERMINAL_COLUMNS])
     invocation.note_left_out(output.table(table, form, has_color=invocation.color_stdout()))

@@ -13,11 +13,9 @@ from batchpond.cli.frame import (
     Invocation,
     json_option,
     notes_documents,
-    pass_invocation,
     picked,
     pond_command,
     providers,
-    show_note,
 )
 from batchpond.errors import ExitCode
 
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 @click.argument("study", type=click.Path(dir_okay=False, path_type=Path), default=Path("study.toml"))
 @submit.limit_option
 @json_option
-@pass_invocation
 def command(invocation: Invocation, study: Path, limit: int | None, is_json: bool) -> ExitCode:
     """Make a lost lake again of the STUDY file and of what its providers still have.
 
@@ -61,9 +58,7 @@ def run(invocation: Invocation, study: str, *, limit: int | None, is_json: bool)
 
     store, diagnostics = invocation.store(), invocation.diagnostics
     with providers(store) as connected:
-        report = recover(
-            store, study, providers=connected, sample=limit, on_note=lambda note: show_note(diagnostics, note)
-        )
+        report = recover(store, study, providers=connected, sample=limit, on_note=diagnostics.told)
     if is_json:
         output.document(document(report))
     diagnostics.note(summary(report), hint=_next(report))

@@ -9,7 +9,7 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import plural
-from batchpond.cli.frame import Invocation, force_option, json_option, pass_invocation, pond_command
+from batchpond.cli.frame import Invocation, force_option, json_option, pond_command
 from batchpond.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ FORMS = ("html", "md")
 @click.option("--open", "is_shown", is_flag=True, help="Show the page in a browser.")
 @force_option
 @json_option
-@pass_invocation
 def command(
     invocation: Invocation,
     study: str | None,

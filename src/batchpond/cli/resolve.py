@@ -11,10 +11,8 @@ from batchpond.cli import formats, output
 from batchpond.cli.frame import (
     Invocation,
     json_option,
-    pass_invocation,
     pond_command,
     providers,
-    show_note,
     yes_option,
 )
 from batchpond.errors import UsageError
@@ -45,7 +43,6 @@ RISKS = {
 @click.option("--take", type=click.Choice(["first", "second", "none"]), help="Which of two answers that differ counts.")
 @yes_option
 @json_option
-@pass_invocation
 def command(
     invocation: Invocation,
     attempt: str,
@@ -80,8 +77,8 @@ def command(
     store = invocation.store()
     check_names(store, [attempt])
     risk = RISKS.get(chosen[0])
-    if risk and not is_yes and not invocation.diagnostics.confirm(risk, flag="--yes"):
-        raise UsageError("not confirmed; nothing was recorded")
+    if risk:
+        invocation.diagnostics.insist(risk, is_yes=is_yes, otherwise="nothing was recorded")
     with providers(store) as connected:
         settled = resolve(store, attempt, chosen[0], providers=connected, batch_id=batch_id)
     if is_json:
@@ -101,7 +98,6 @@ def document(settled: Attempt) -> dict[str, Any]:
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only show what would change.")
 @yes_option
 @json_option
-@pass_invocation
 def reread(invocation: Invocation, study: str, is_dry_run: bool, is_yes: bool, is_json: bool) -> None:
     """Read the answers of a STUDY by this version's rules, after showing what that changes.
 
@@ -114,12 +110,12 @@ def reread(invocation: Invocation, study: str, is_dry_run: bool, is_yes: bool, i
     with providers(store) as connected:
         found = verb.read_beside(store, study, providers=connected)
     for note in found.notes:
-        show_note(diagnostics, note)
+        diagnostics.told(note)
     if not is_json:
         diagnostics.say(readings_text(found))
     if not is_dry_run and found.reader_before < found.reader:
-        if not is_yes and not diagnostics.confirm(f"Read it by reader {found.reader} from now on?", flag="--yes"):
-            raise UsageError("not confirmed; the study is read as before")
+        question = f"Read it by reader {found.reader} from now on?"
+        diagnostics.insist(question, is_yes=is_yes, otherwise="the study is read as before")
         verb.reread(store, study)
         diagnostics.note(f"study {study} is read by reader {found.reader}")
     if is_json:

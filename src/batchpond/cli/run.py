@@ -13,10 +13,8 @@ from batchpond.cli import live, output, plan, status, submit, sync
 from batchpond.cli.frame import (
     Invocation,
     json_option,
-    pass_invocation,
     pond_command,
     providers,
-    show_note,
     yes_option,
 )
 from batchpond.errors import ExitCode, UsageError
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 @sync.interval_option("Wait")
 @sync.timeout_option("Stop")
 @json_option
-@pass_invocation
 def command(
     invocation: Invocation,
     study: Path,
@@ -99,7 +96,7 @@ def _submitted(
             limit=limit,
             confirm=confirm,
             providers=connected,
-            on_note=lambda note: show_note(diagnostics, note),
+            on_note=diagnostics.told,
         )
     if report.counts is None and report.preview.n_requests:
         raise UsageError("not confirmed; nothing was sent", hint="`batchpond run` asks again")

@@ -15,7 +15,7 @@ import click
 
 from batchpond.cli import formats, output
 from batchpond.cli.formats import plural
-from batchpond.cli.frame import Invocation, pass_invocation, pond_command
+from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ def _list_faults(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None
 )
 @click.option("--faults", is_flag=True, is_eager=True, expose_value=False, callback=_list_faults,
               help="List the faults that --fault takes, and stop.")  # fmt: skip
-@pass_invocation
 def command(
     invocation: Invocation,
     program: tuple[str, ...],

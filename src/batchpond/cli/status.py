@@ -9,7 +9,7 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import Format, age, plural, usd
-from batchpond.cli.frame import Invocation, format_option, pass_invocation, pond_command
+from batchpond.cli.frame import Invocation, format_option, pond_command
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import Mode, Origin
 
@@ -37,7 +37,6 @@ BATCH_HEADS = ("study", "model", "batch", "state", "done", "of", "age", "ends in
 @click.option("--exit-code", "is_exit_code", is_flag=True,
               help="8 while something is pending, 3 when requests failed.")  # fmt: skip
 @format_option
-@pass_invocation
 def command(
     invocation: Invocation, study: str | None, is_batches: bool, is_stages: bool, is_exit_code: bool, form: Format
 ) -> ExitCode:
@@ -70,7 +69,7 @@ def command(
         output.records(*_stage_rows(found), form, has_color=color)
     elif form is Format.JSON:
         output.document({"models": models, "batches": live, "stages": found})
-    elif form is Format.TABLE and output.is_terminal():
+    elif form is Format.TABLE:
         _show(models, live, has_color=color, now_s=store.clock.now().timestamp())
         _show_stages(found, has_color=color)
     else:
@@ -266,7 +265,6 @@ AUDIT_COLUMNS = (
 @pond_command("audit", "batchpond audit", "batchpond audit my-study --json")
 @click.argument("study", required=False)
 @format_option
-@pass_invocation
 def audit(invocation: Invocation, study: str | None, form: Format) -> ExitCode:
     """Show for each batch: sent = succeeded + errored + expired + cancelled + missing.
 
@@ -276,7 +274,7 @@ def audit(invocation: Invocation, study: str | None, form: Format) -> ExitCode:
     from batchpond.views.read import rows
 
     found = rows(invocation.store().path, "audit", order=("study", "attempt_id"), study=study)
-    if form is Format.TABLE and output.is_terminal():
+    if form is Format.TABLE:
         output.records(AUDIT_HEADS, [_short(row) for row in found], form, has_color=invocation.color_stdout())
     else:
         names = list(found[0]) if found else AUDIT_COLUMNS

@@ -15,11 +15,9 @@ from batchpond.cli.frame import (
     counts_document,
     json_option,
     notes_documents,
-    pass_invocation,
     picked,
     pond_command,
     providers,
-    show_note,
     yes_option,
 )
 from batchpond.errors import ExitCode, UsageError
@@ -61,7 +59,6 @@ fresh_option = click.option(
 @click.option("--again", is_flag=True, help="Ask what was asked before once more; it is paid once more, too.")
 @fresh_option
 @json_option
-@pass_invocation
 def command(
     invocation: Invocation,
     study: str,
@@ -95,7 +92,7 @@ def command(
             limit=limit,
             confirm=None if dry_run else asked(invocation, study, is_yes=is_yes, is_json=is_json, is_fresh=is_fresh),
             providers=connected,
-            on_note=lambda note: show_note(diagnostics, note),
+            on_note=diagnostics.told,
             again=Again() if again else None,
         )
     if report.counts is None and report.preview.n_requests and not dry_run:
@@ -129,9 +126,8 @@ def is_confirmed(diagnostics: Diagnostics, preview: SubmitPreview, text: str, *,
     """Show what would be sent, where a text says it, and return whether it may be."""
     if text:
         diagnostics.say(text)
-    return is_yes or diagnostics.confirm(
-        f"Send {plural(preview.n_requests, 'request')} for at most {usd(preview.cost_max_usd)}?", flag="--yes"
-    )
+    question = f"Send {plural(preview.n_requests, 'request')} for at most {usd(preview.cost_max_usd)}?"
+    return diagnostics.confirm(question, is_yes=is_yes)
 
 
 def preview_text(preview: SubmitPreview) -> str:
@@ -231,7 +227,6 @@ FAILURE_COLUMNS = ("provider", "model", "failure", "requests", "asked again", "o
 @click.option("--dry-run", is_flag=True, help="Show what would be asked again and its cost; send nothing.")
 @max_cost_option
 @json_option
-@pass_invocation
 def retry(
     invocation: Invocation,
     study: str,
@@ -265,7 +260,7 @@ def retry(
             max_cost_usd=max_cost_usd,
             confirm=None if dry_run else confirm,
             providers=connected,
-            on_note=lambda note: show_note(diagnostics, note),
+            on_note=diagnostics.told,
         )
     submitted = report.submitted
     if submitted.counts is None and submitted.preview.n_requests and not dry_run:

@@ -19,11 +19,9 @@ from batchpond.cli.frame import (
     counts_document,
     json_option,
     notes_documents,
-    pass_invocation,
     picked,
     pond_command,
     providers,
-    show_note,
 )
 from batchpond.errors import BusyError, ExitCode, UsageError
 from batchpond.model import Origin
@@ -97,7 +95,6 @@ class Watch:
 @click.option("--no-submit", is_flag=True, help="Create no batch: no further waves, no retries.")
 @click.option("--exit-code", "is_exit_code", is_flag=True, help="8 while batches are pending.")
 @json_option
-@pass_invocation
 def command(
     invocation: Invocation,
     is_watch: bool,
@@ -171,7 +168,7 @@ def _one_pass(diagnostics: Diagnostics, watch: Watch, deadline_s: float, store: 
                     store,
                     providers=connected,
                     submit_due=watch.submit_due,
-                    on_note=lambda note: show_note(diagnostics, note),
+                    on_note=diagnostics.told,
                 )
         except BusyError as error:
             if not watch.is_on or time.monotonic() + watch.interval_s > deadline_s:
