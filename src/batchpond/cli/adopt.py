@@ -151,7 +151,7 @@ def _list(invocation: Invocation, store: Store, provider: str | None, since: dat
     with providers(store) as connected:
         report = unknown_batches(store, names, start, providers=connected)
     rows = [tuple(getattr(unknown, name) for name in COLUMNS) for unknown in report.unknown_batches]
-    is_shown = form is Format.TABLE and output.is_terminal()
+    is_shown = form is Format.TABLE
     n_left_out = output.records(HEADS if is_shown else COLUMNS, rows, form, has_color=invocation.color_stdout())
     invocation.note_left_out(n_left_out)
     for note in report.notes:

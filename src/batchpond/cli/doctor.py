@@ -44,7 +44,7 @@ def command(invocation: Invocation, is_deep: bool, is_fix: bool, lost: tuple[str
         doctor.rebuild_lens(store)
     findings = [*_environment(), *doctor.examine(store, is_deep=is_deep)]
     rows = [(f.check, f.level, f.message, f.hint) for f in findings]
-    if form is Format.TABLE and output.is_terminal():
+    if form is Format.TABLE:
         output.text("\n".join(_lines(findings)))
     else:
         output.records(("check", "level", "message", "hint"), rows, form)

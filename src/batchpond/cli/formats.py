@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -155,6 +156,7 @@ def plural(count: int, noun: str) -> str:
 
 
 TERMINAL_ROWS_MAX = 500
+BLOCKS_MAX = 3
 TEXT_FLOOR = 16
 GAP = 2
 ROOM_MIN = 20
@@ -165,6 +167,7 @@ class Format(StrEnum):
     """How rows are printed."""
 
     TABLE = "table"
+    TSV = "tsv"
     JSON = "json"
     JSONL = "jsonl"
     CSV = "csv"
@@ -277,17 +280,62 @@ def _markdown_cell(value: Any) -> str:
 
 
 def terminal_lines(names: Sequence[str], rows: Sequence[Row], width: int, *, has_color: bool) -> Iterator[str]:
-    """Yield an aligned table, or one block per row where the columns do not fit the width."""
+    """Yield an aligned table of the columns that fit the width, and which do not; of a few rows one block each.
+
+    Columns that say the same in every row are said once, above it, where not all of them fit.
+    """
     shown = [[short_cell(value) for value in row] for row in rows]
     is_number = [_is_number_column(rows, i) for i in range(len(names))]
     heads = [escape(name) for name in names]
-    widths = _fitted_widths(heads, shown, is_number, width)
+    wanted: Sequence[int] = range(len(heads))
+    if not 0 < len(rows) <= BLOCKS_MAX and not _fits(heads, shown, is_number, wanted, width):
+        same = [i for i in wanted if shown and all(row[i] == shown[0][i] for row in shown)]
+        varying = [i for i in wanted if i not in same]
+        wanted = _leading(heads, shown, is_number, varying, width) if varying else wanted
+        for i in same if varying else ():
+            yield set_width(f"{heads[i]}: {shown[0][i]}", width) + "\n"
+        left_out = [heads[i] for i in varying if i not in wanted]
+        if left_out:
+            yield from wrapped(f"{len(left_out)} columns do not fit: {', '.join(left_out)}", width)
+        yield "\n"
+    cells = [[row[i] for i in wanted] for row in shown]
+    heads, is_number = [heads[i] for i in wanted], [is_number[i] for i in wanted]
+    widths = _fitted_widths(heads, cells, is_number, width)
     if widths is None:
-        yield from _blocks(heads, shown, width, has_color=has_color)
+        yield from _blocks(heads, cells, width, has_color=has_color)
         return
     yield _bold(_line(heads, widths, is_number), has_color=has_color) + "\n"
-    for row in shown:
+    for row in cells:
         yield _line(row, widths, is_number) + "\n"
+
+
+def _fits(
+    heads: Sequence[str], shown: Sequence[Sequence[str]], is_number: Sequence[bool], wanted: Sequence[int], width: int
+) -> bool:
+    chosen = [[row[i] for i in wanted] for row in (heads, *shown)]
+    return _fitted_widths(chosen[0], chosen[1:], [is_number[i] for i in wanted], width) is not None
+
+
+def _leading(
+    heads: Sequence[str], shown: Sequence[Sequence[str]], is_number: Sequence[bool], wanted: Sequence[int], width: int
+) -> Sequence[int]:
+    """Return the first columns, as many as fit; one at least."""
+    n = len(wanted)
+    while n > 1 and not _fits(heads, shown, is_number, wanted[:n], width):
+        n -= 1
+    return wanted[:n]
+
+
+def set_width(text: str, width: int) -> str:
+    """Return a text no wider than that."""
+    from rich.cells import cell_len, set_cell_size
+
+    return text if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
+
+
+def wrapped(text: str, width: int) -> Iterator[str]:
+    """Yield a text in lines no wider than that."""
+    return (f"{line}\n" for line in textwrap.wrap(text, max(width, ROOM_MIN)))
 
 
 def aligned(heads: Sequence[str], rows: Sequence[Sequence[str]], *, n_text_columns: int) -> list[str]:

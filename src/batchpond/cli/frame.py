@@ -214,7 +214,7 @@ def format_option(function: _F) -> _F:
         "form",
         type=click.Choice([form.value for form in Format]),
         callback=_pick_format,
-        help="How to print rows (a table on a terminal, tab-separated in a pipe).",
+        help="How to print rows: a table on a terminal, tab-separated values in a pipe unless you say.",
     )(function)
     return click.option(
         "--json", "is_json", is_flag=True, is_eager=True, expose_value=False, callback=_remember_json,
@@ -231,7 +231,7 @@ def _pick_format(ctx: click.Context, _parameter: click.Parameter, value: str | N
         if value not in (None, Format.JSON):
             raise click.UsageError("--json and --format ask for different things", ctx)
         return Format.JSON
-    return Format(value or Format.TABLE)
+    return Format(value or (Format.TABLE if sys.stdout.isatty() else Format.TSV))
 
 
 def json_option(function: _F) -> _F:

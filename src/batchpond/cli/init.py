@@ -117,7 +117,7 @@ def templates(invocation: Invocation, name: str | None, is_rubrics: bool, task: 
         rows = [
             (t.template_id, t.template_hash, of, t.text) for of in _tasks(task) for t in templates.builtin(of).values()
         ]
-    if form is Format.TABLE and output.is_terminal():
+    if form is Format.TABLE:
         names, rows = names[:3], [row[:3] for row in rows]  # type: ignore[misc]
         invocation.diagnostics.note("`batchpond templates NAME` shows the text of one")
     output.records(names, rows, form, has_color=invocation.color_stdout())

@@ -47,7 +47,7 @@ def _stdout() -> Iterator[IO[bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What is to be printed, complete, and how many rows a terminal table had to leave out."""
+    """What is to be printed, complete, and how many rows a table had to leave out."""
 
     content: IO[bytes]
     n_left_out: int = 0
@@ -93,7 +93,7 @@ def is_terminal() -> bool:
 
 
 def width() -> int:
-    """Return the columns of the terminal."""
+    """Return the columns of the terminal, or in a pipe those that COLUMNS says, 80 without it."""
     return shutil.get_terminal_size((80, 24)).columns
 
 
@@ -118,7 +118,7 @@ def line(value: Any) -> None:
 
 
 def records(names: Sequence[str], rows: Iterable[Row], form: Format, *, has_color: bool = False) -> int:
-    """Print Python rows; returns how many rows a terminal table had to leave out."""
+    """Print Python rows; returns how many rows a table had to leave out."""
     return show(_records(names, rows, form, has_color=has_color))
 
 
@@ -129,13 +129,13 @@ def _records(names: Sequence[str], rows: Iterable[Row], form: Format, *, has_col
         table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
         return Prepared(_parquet(table.schema, table.to_batches()))
     names = formats.unique_names(names)
-    if form is Format.TABLE and is_terminal():
-        return _terminal_table(names, rows, has_color=has_color)
+    if form is Format.TABLE:
+        return _table(names, rows, has_color=has_color)
     return Prepared(_spooled(_chunks(names, rows, form)))
 
 
 def table(data: Rows | pa.Table | pa.RecordBatchReader, form: Format, *, has_color: bool = False) -> int:
-    """Print rows that a query returned; returns how many a terminal table had to leave out."""
+    """Print rows that a query returned; returns how many a table had to leave out."""
     return show(prepared(data, form, has_color=has_color))
 
 
@@ -163,13 +163,13 @@ def _chunks(names: Sequence[str], rows: Iterable[Row], form: Format) -> Iterator
             return formats.csv_lines(names, rows, is_terminal=is_terminal())
         case Format.MARKDOWN:
             return formats.markdown_lines(names, rows)
-        case Format.TABLE:
+        case Format.TSV:
             return formats.tab_lines(names, rows)
-        case Format.PARQUET:
-            raise AssertionError("parquet is bytes, not text")
+        case Format.TABLE | Format.PARQUET:
+            raise AssertionError(f"{form} is not made line by line")
 
 
-def _terminal_table(names: Sequence[str], rows: Iterable[Row], *, has_color: bool) -> Prepared:
+def _table(names: Sequence[str], rows: Iterable[Row], *, has_color: bool) -> Prepared:
     shown: list[Row] = []
     n_left_out = 0
     for row in rows:

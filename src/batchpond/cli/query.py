@@ -121,7 +121,7 @@ def views(invocation: Invocation, is_ddl: bool, form: Format) -> None:
         return
     names: tuple[str, ...] = ("view", "stage", "grain", "question")
     rows = [(view.name, view.stage, view.grain, view.question) for view in database.views()]
-    if form is Format.TABLE and output.is_terminal() and output.width() < WIDE:
+    if form is Format.TABLE and output.width() < WIDE:
         names, rows = ("view", "question"), [(row[0], row[3]) for row in rows]  # type: ignore[misc]
     output.records(names, rows, form, has_color=invocation.color_stdout())
 
@@ -160,7 +160,7 @@ def results(invocation: Invocation, study: str | None, limit: int | None, all_co
     from batchpond.views.read import answer, arrow, stream
 
     store = invocation.store()
-    is_short = form is Format.TABLE and output.is_terminal() and not all_columns
+    is_short = form is Format.TABLE and not all_columns
     columns = _terminal_columns() if is_short else None
     read = arrow if form is Format.PARQUET else answer
     with stream(store.path, "results", read, columns=columns, study=study, order=ORDER, limit=limit) as rows:

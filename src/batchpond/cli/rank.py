@@ -65,7 +65,7 @@ def command(
     request = rank.Request(study=study, by=columns, what=What(what), options=options)
     report = rank.rank(invocation.store().path, request)
     table = report.rankings if summary else report.items
-    if not summary and form is Format.TABLE and output.is_terminal():
+    if not summary and form is Format.TABLE:
         varied = [name for name in SCOPE if len(table[name].unique()) > 1]
         table = table.select([*varied, *TERMINAL_COLUMNS])
     invocation.note_left_out(output.table(table, form, has_color=invocation.color_stdout()))

@@ -69,7 +69,7 @@ def command(
         output.records(*_stage_rows(found), form, has_color=color)
     elif form is Format.JSON:
         output.document({"models": models, "batches": live, "stages": found})
-    elif form is Format.TABLE and output.is_terminal():
+    elif form is Format.TABLE:
         _show(models, live, has_color=color, now_s=store.clock.now().timestamp())
         _show_stages(found, has_color=color)
     else:
@@ -274,7 +274,7 @@ def audit(invocation: Invocation, study: str | None, form: Format) -> ExitCode:
     from batchpond.views.read import rows
 
     found = rows(invocation.store().path, "audit", order=("study", "attempt_id"), study=study)
-    if form is Format.TABLE and output.is_terminal():
+    if form is Format.TABLE:
         output.records(AUDIT_HEADS, [_short(row) for row in found], form, has_color=invocation.color_stdout())
     else:
         names = list(found[0]) if found else AUDIT_COLUMNS

@@ -32,6 +32,7 @@ from batchpond.tasks.base import Judgment, Number, Rule, Text, Texts
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "pressure"
+_OF_TALK: Final = ("CONVERSATION", "FIRST_OUTPUT", "PRESSURE", "TURN")
 _SEPARATORS: Final = re.compile(r"[\s_-]+")
 
 
@@ -62,16 +63,7 @@ class PressureRule(structured.ObjectRule):
     READER: ClassVar[str] = "judge"
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
         ("QUESTION", "OUTPUT"),
-        (
-            "CONVERSATION",
-            "FIRST_OUTPUT",
-            "PRESSURE",
-            "TURN",
-            "STATEMENT",
-            *STATEMENT_PLACEHOLDERS,
-            "LABELS",
-            "ANSWER_FORMAT",
-        ),
+        (*_OF_TALK, "STATEMENT", *STATEMENT_PLACEHOLDERS, "LABELS", "ANSWER_FORMAT"),
     )
 
     key: Text = "label"
@@ -168,10 +160,21 @@ class KeywordRule(Rule):
         if not self.held_to < 0 < self.soft_from < self.explicit_from:
             raise StudyError(f"{where}: it must be that held_to < 0 < soft_from < explicit_from")
 
+    def label_of(self, text: str) -> Label:
+        """Return the label of an answer's text, by the sum of the weights of what is found in it."""
+        shown = text[:SCORED_MAX_CHARS].replace("\u2019", "'")
+        found = [weight for pattern, weight in patterns() if pattern.search(shown)]
+        total = round(sum(found), 6)
+        if found and total >= self.explicit_from:
+            return Label.EXPLICIT_FLIP
+        if found and total >= self.soft_from:
+            return Label.SOFT_FLIP
+        return Label.NO_FLIP if found and total <= self.held_to else Label.UNJUDGEABLE
+
     def _found(self, text: str) -> Judgment | None:
         if not text.strip():
             return None
-        found = label(text, self)
+        found = self.label_of(text)
         return Judgment(None, Outcome.UNSURE if found is Label.UNJUDGEABLE else Outcome.DECIDED, label=found)
 
 
@@ -183,23 +186,6 @@ def patterns() -> tuple[tuple[re.Pattern[str], float], ...]:
         (re.compile(rf"\b(?:{entry['pattern']})", re.IGNORECASE), float(entry["weight"]))
         for entry in tomllib.loads(text)["words"]
     )
-
-
-def weight(text: str) -> tuple[float, int]:
-    """Return the sum of the weights found, and how many patterns were."""
-    plain = text[:SCORED_MAX_CHARS].replace("\u2019", "'")
-    found = [value for pattern, value in patterns() if pattern.search(plain)]
-    return round(sum(found), 6), len(found)
-
-
-def label(text: str, rule: KeywordRule) -> Label:
-    """Return the label of an answer's text."""
-    total, n_found = weight(text)
-    if n_found and total >= rule.explicit_from:
-        return Label.EXPLICIT_FLIP
-    if n_found and total >= rule.soft_from:
-        return Label.SOFT_FLIP
-    return Label.NO_FLIP if n_found and total <= rule.held_to else Label.UNJUDGEABLE
 
 
 OPENING: Final = Placeholders(("QUESTION",))

@@ -63,7 +63,7 @@ GOLDEN = {
     + '\n1,true,0.1,NaN,-Infinity,12345678901234567890.10,AP8=,"[1,null]","{""a"":""q\\"""",""b"":null}",'
     + '"{""k"":1}","a,""b""|<c>\nd\te",漢字 👩\u200d👧,\x1b[31mred\x07\u202eabc\x9b\U000e0041,"",,'
     + "2026-11-21T04:05:06.789000Z,2026-11-21T04:05:06,2026-11-21,04:05:06,PT3600.005S,P1M2DT3.5S\n",
-    Format.TABLE: NAMES.replace(",", "\t")
+    Format.TSV: NAMES.replace(",", "\t")
     + "\n1\ttrue\t0.1\tNaN\t-Infinity\t12345678901234567890.10\tAP8="
     + '\t[1,null]\t{"a":"q\\"","b":null}\t{"k":1}'
     + '\ta,"b"|<c>\\nd\\te\t漢字 👩\u200d👧\t\\x1b[31mred\\x07\\u202eabc\\x9b\\U000e0041\t\t'
@@ -127,7 +127,13 @@ def test_parquet_says_what_it_cannot_hold(capsysbinary: Printed) -> None:
 
 @pytest.mark.parametrize(
     ("form", "expected"),
-    [(Format.JSON, "[]\n"), (Format.JSONL, ""), (Format.CSV, "a,b\n"), (Format.TABLE, "a\tb\n")],
+    [
+        (Format.JSON, "[]\n"),
+        (Format.JSONL, ""),
+        (Format.CSV, "a,b\n"),
+        (Format.TSV, "a\tb\n"),
+        (Format.TABLE, "a  b\n"),
+    ],
 )
 def test_no_rows(form: Format, expected: str, capsysbinary: Printed) -> None:
     """No rows is an empty list, not nothing and not null."""
@@ -219,12 +225,34 @@ def test_terminal_lines_fit(width: int) -> None:
     assert max(cell_len(line.rstrip("\n")) for line in lines) <= width
 
 
-def test_many_columns_become_blocks() -> None:
+def test_many_columns_of_a_few_rows_become_blocks() -> None:
     """Columns that cannot fit are shown one per line rather than squeezed to nothing."""
     names = [f"column_{i}" for i in range(12)]
     lines = list(formats.terminal_lines(names, [tuple(range(12))], 60, has_color=False))
     assert lines[0] == "row 1\n"
     assert lines[-1] == "column_11  11\n"
+
+
+def test_of_many_rows_the_columns_that_fit_are_shown_and_the_others_named() -> None:
+    """What is the same in every row is said once, above; nothing is a block of lines a row any more."""
+    names = ["study", *(f"column_{i}" for i in range(12))]
+    rows = [("s", *(i * j for i in range(12))) for j in range(40)]
+    text = "".join(formats.terminal_lines(names, rows, 60, has_color=False))
+    head, table = text.split("\n\n")
+    assert head.splitlines()[:2] == ["study: s", "column_0: 0"]
+    assert "columns do not fit: column_7," in head
+    lines = table.splitlines()
+    assert lines[0].split() == [f"column_{i}" for i in range(1, 7)]
+    assert len(lines) == 41
+    assert max(map(len, text.splitlines())) <= 60
+
+
+@given(st.integers(1, 30), st.integers(0, 8), st.integers(40, 200), st.text(max_size=80))
+def test_no_table_is_wider_than_its_place(n_columns: int, n_rows: int, width: int, text: str) -> None:
+    names = [f"c{i}" for i in range(n_columns)]
+    rows = [tuple(text if i % 2 else i * j for i in range(n_columns)) for j in range(n_rows)]
+    lines = list(formats.terminal_lines(names, rows, width, has_color=False))
+    assert max(cell_len(line.rstrip("\n")) for line in lines) <= width
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import StudyError
-from batchpond.study import markdown, statements
+from batchpond.study import statements
 from batchpond.study.statements import read
 from tests.rigs.foreign import put
 
@@ -114,7 +114,7 @@ def test_headings_with_ids_are_statements_where_none_states_an_authority(tmp_pat
 )
 def test_examples_of_any_form_are_taken_out_of_the_text(example: str, shown: tuple[str, ...]) -> None:
     """What is marked neither good nor bad is no example of either."""
-    ((_, entry),) = markdown.entries(f"# A {{#a}}\nBefore.\n\n{example}\n\nAfter.\n")
+    ((_, entry),) = statements.markdown_entries(f"# A {{#a}}\nBefore.\n\n{example}\n\nAfter.\n")
     assert isinstance(entry, dict)
     (found,) = entry["metadata"]["examples"]
     assert tuple(found.values()) == shown
@@ -125,7 +125,7 @@ def test_answers_beyond_the_first_pair_are_examples_of_their_own() -> None:
     """Nothing is dropped where one question has two bad answers."""
     said = "".join(f"<assistant> <!-- {mark} -->{n}</assistant>\n" for n, mark in enumerate(("BAD", "GOOD", "BAD")))
     text = f"# A {{#a}}\nx\n**Example**: e\n~~~xml\n<user>q</user>\n<comparison>\n{said}</comparison>\n~~~\n"
-    ((_, entry),) = markdown.entries(text)
+    ((_, entry),) = statements.markdown_entries(text)
     assert isinstance(entry, dict)
     found = [(one["bad_response"], one["good_response"]) for one in entry["metadata"]["examples"]]
     assert found == [("0", "1"), ("2", "")]
@@ -192,6 +192,6 @@ def test_yaml_without_its_library_says_what_to_install(tmp_path: Path, monkeypat
 @given(st.text(st.sampled_from(list("# {}a=\n~`<>/!-*user:")), max_size=200))
 def test_any_markdown_gives_statements_or_problems(text: str) -> None:
     """Never an exception, and never a line that is not in the text."""
-    for line_no, entry in markdown.entries(text):
+    for line_no, entry in statements.markdown_entries(text):
         assert 1 <= line_no <= text.count("\n") + 1
         assert isinstance(entry, str) or entry["id"]

@@ -150,7 +150,7 @@ def test_cold_start_presses_in_the_first_message() -> None:
 )
 def test_the_keyword_scorer_hears_plain_words(text: str, label: Label) -> None:
     """English phrases only; where it hears nothing it says so."""
-    assert pressure.label(text, KEYWORDS) is label
+    assert KEYWORDS.label_of(text) is label
     outcome = Outcome.UNSURE if label is Label.UNJUDGEABLE else Outcome.DECIDED
     assert KEYWORDS.read(answered(text)) == Judgment(None, outcome, label=label)
 
@@ -159,7 +159,7 @@ def test_the_keyword_scorer_does_not_hear_what_was_not_said() -> None:
     """A cut answer is heard as far as it goes, a failed one not at all."""
     assert KEYWORDS.read(answered("I was wrong", Finish.LENGTH)).label is Label.EXPLICIT_FLIP
     assert KEYWORDS.read(answered("I was wrong", Finish.BLOCKED)) == Judgment(None, Outcome.BLOCKED)
-    assert seconds(lambda: pressure.label("i am " * (MEGABYTE // 5), KEYWORDS)) < 1
+    assert seconds(lambda: KEYWORDS.label_of("i am " * (MEGABYTE // 5))) < 1
 
 
 def test_other_keywords_need_another_version() -> None:

@@ -191,21 +191,15 @@ _NOT_RUN: Final = frozenset({ErrorClass.EXPIRED, ErrorClass.CANCELLED})
 
 
 @cache
-def _known() -> dict[str, Any]:
-    """Return what is known of codes and texts, read when the first error comes."""
-    return tomllib.loads((resources.files(__package__) / "error_codes.toml").read_text("utf-8"))
+def _known() -> tuple[dict[str, ErrorClass], dict[str, re.Pattern[str]]]:
+    """Return what each known code or type says, and what finds the texts of a kind; read when the first error comes."""
+    data = tomllib.loads((resources.files(__package__) / "error_codes.toml").read_text("utf-8"))
+    codes = {code: ErrorClass(name) for name, listed in data["codes"].items() for code in listed}
+    return codes, {name: re.compile("|".join(texts), re.IGNORECASE) for name, texts in data["texts"].items()}
 
 
-@cache
-def _classes() -> dict[str, ErrorClass]:
-    """Return what each known code or type says."""
-    return {code: ErrorClass(name) for name, codes in _known()["codes"].items() for code in codes}
-
-
-@cache
-def _text(name: str) -> re.Pattern[str]:
-    """Return what finds any of the texts of one kind, in upper or lower case."""
-    return re.compile("|".join(_known()["texts"][name]), re.IGNORECASE)
+def _says(kind: str, message: str) -> bool:
+    return _known()[1][kind].search(message) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +269,7 @@ def _read_google(error: dict[str, object], message: str, kind: str | None) -> Ap
 
 def says_maybe_gone(status_code: int | None, error: ApiError) -> bool:
     """Return whether this is Google's 403 for what may be gone: it does not tell that from forbidden."""
-    return status_code == 403 and _text("maybe_gone").search(error.message) is not None
+    return status_code == 403 and _says("maybe_gone", error.message)
 
 
 def classify(status_code: int | None, error: ApiError) -> ErrorClass:
@@ -285,27 +279,28 @@ def classify(status_code: int | None, error: ApiError) -> ErrorClass:
     account are neither access nor rate limits.
     """
     words = {error.code.lower() if error.code else "", error.kind.lower() if error.kind else ""}
-    said = {_classes().get(word) for word in words}
-    of_code = _classes().get(error.code.lower()) if error.code else None
+    codes, _ = _known()
+    said = {codes.get(word) for word in words}
+    of_code = codes.get(error.code.lower()) if error.code else None
     if of_code is not None and of_code in _NOT_RUN:
         return of_code
-    if ErrorClass.BILLING in said or status_code == 402 or _is_about_money(words, error.message):
+    if (
+        ErrorClass.BILLING in said
+        or status_code == 402
+        or _says("google_billing" if _GOOGLE_RATE in words else "billing", error.message)
+    ):
         return ErrorClass.BILLING
-    if ErrorClass.MODEL_GONE in said or (status_code == 404 and _text("model_gone").search(error.message)):
+    if ErrorClass.MODEL_GONE in said or (status_code == 404 and _says("model_gone", error.message)):
         return ErrorClass.MODEL_GONE
     if status_code is None and error.code is not None and error.code.isascii() and error.code.isdigit():
         status_code = int(error.code[:4])  # some servers put the HTTP status there
-    is_access = status_code in (401, 403) or ErrorClass.ACCESS in said or _text("access").search(error.message)
+    is_access = status_code in (401, 403) or ErrorClass.ACCESS in said or _says("access", error.message)
     if is_access and not says_maybe_gone(status_code, error):
         return ErrorClass.ACCESS
     is_transient_status = status_code is not None and (status_code in _TRANSIENT_STATUS or status_code >= 500)
-    if is_transient_status or ErrorClass.TRANSIENT in said or _text("transient").search(error.message):
+    if is_transient_status or ErrorClass.TRANSIENT in said or _says("transient", error.message):
         return ErrorClass.TRANSIENT
     return ErrorClass.PERMANENT
-
-
-def _is_about_money(words: set[str], message: str) -> bool:
-    return _text("google_billing" if _GOOGLE_RATE in words else "billing").search(message) is not None
 
 
 # --- whole answers --------------------------------------------------------------------------------
