@@ -146,32 +146,21 @@ measured AS (
     CASE WHEN n_rubrics_labelled >= 5 AND n_labelled >= 5 THEN n_rubrics_labelled - 1 END AS labelled_df
   FROM cells
 ),
-variances AS (
-  SELECT
-    *,
-    greatest(0.0, least(1.0, ppi)) AS ppi_inside,
-    compliance * (1 - compliance) / n_judged AS judge_drawn,
-    people * (1 - people) / n_labelled AS people_drawn,
-    ppi_se * ppi_se AS ppi_drawn,
-    rg_se * rg_se AS rg_drawn,
-    cr1 * people_squares AS people_clustered,
-    cr1 * ppi_squares AS ppi_clustered,
-    cr1 * rg_squares AS rg_clustered,
-    t_two_sided_quantile(0.05, judge_df) AS judge_t,
-    t_two_sided_quantile(0.05, labelled_df) AS t
-  FROM measured
-),
 errors AS (
   SELECT
     *,
+    greatest(0.0, least(1.0, ppi)) AS ppi_inside,
     CASE WHEN judge_clustered IS NOT NULL
-         THEN sqrt(clustered_variance(judge_clustered, judge_drawn, 1)) END AS compliance_se,
-    CASE WHEN cr1 IS NOT NULL THEN sqrt(clustered_variance(people_clustered, people_drawn, 1)) END AS people_se,
-    CASE WHEN cr1 IS NOT NULL THEN sqrt(clustered_variance(ppi_clustered, ppi_drawn, 1)) END AS ppi_general_se,
-    CASE WHEN cr1 * rg_clustered IS NOT NULL
-         THEN sqrt(clustered_variance(rg_clustered, rg_drawn, 1)) END AS rg_general_se,
-    CASE WHEN ppi > 0 AND ppi < 1 AND ppi_drawn > 0 THEN n_judged ELSE n_labelled END AS ppi_size_max
-  FROM variances
+         THEN sqrt(clustered_variance(judge_clustered, compliance * (1 - compliance) / n_judged, 1)) END AS compliance_se,
+    CASE WHEN cr1 IS NOT NULL
+         THEN sqrt(clustered_variance(cr1 * people_squares, people * (1 - people) / n_labelled, 1)) END AS people_se,
+    CASE WHEN cr1 IS NOT NULL THEN sqrt(clustered_variance(cr1 * ppi_squares, ppi_se * ppi_se, 1)) END AS ppi_general_se,
+    CASE WHEN cr1 * rg_squares IS NOT NULL
+         THEN sqrt(clustered_variance(cr1 * rg_squares, rg_se * rg_se, 1)) END AS rg_general_se,
+    CASE WHEN ppi > 0 AND ppi < 1 AND ppi_se > 0 THEN n_judged ELSE n_labelled END AS ppi_size_max,
+    t_two_sided_quantile(0.05, judge_df) AS judge_t,
+    t_two_sided_quantile(0.05, labelled_df) AS t
+  FROM measured
 ),
 sized AS (
   SELECT

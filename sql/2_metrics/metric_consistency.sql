@@ -79,28 +79,20 @@ rates AS (
     (n_primacy + n_recency) / nullif(n_both, 0) AS conflict_rate,
     n_consistent_win + n_consistent_tie AS n_consistent,
     n_undecided + n_missing_reverse AS n_open,
-    n_primacy + n_recency AS n_conflicts
-  FROM counts
-),
-variances AS (
-  SELECT
-    *,
     decided_squares * (n_clusters - 1) / n_clusters AS decided_jack,
     all_squares * (n_clusters - 1) / n_clusters AS all_jack,
     conflict_squares * (n_clusters - 1) / n_clusters AS conflict_jack,
-    consistency_decided * (1 - consistency_decided) / n_decided AS decided_pairs,
-    consistency_all * (1 - consistency_all) / n_both AS all_pairs,
-    conflict_rate * (1 - conflict_rate) / n_both AS conflict_pairs
-  FROM rates
+    n_primacy + n_recency AS n_conflicts
+  FROM counts
 ),
 errors AS (
   SELECT
     *,
-    sqrt(clustered_variance(decided_jack, decided_pairs, n_sides)) AS consistency_decided_se,
-    sqrt(clustered_variance(all_jack, all_pairs, n_sides)) AS consistency_all_se,
-    sqrt(clustered_variance(conflict_jack, conflict_pairs, n_sides)) AS conflict_rate_se,
+    sqrt(clustered_variance(decided_jack, consistency_decided * (1 - consistency_decided) / n_decided, n_sides)) AS consistency_decided_se,
+    sqrt(clustered_variance(all_jack, consistency_all * (1 - consistency_all) / n_both, n_sides)) AS consistency_all_se,
+    sqrt(clustered_variance(conflict_jack, conflict_rate * (1 - conflict_rate) / n_both, n_sides)) AS conflict_rate_se,
     CASE WHEN n_clusters >= 5 THEN t_two_sided_quantile(0.05, n_clusters - 1) END AS t
-  FROM variances
+  FROM rates
 ),
 sized AS (
   SELECT

@@ -86,17 +86,11 @@ sized AS (
     t_two_sided_quantile(0.05, df) AS t_ends
   FROM measured
 ),
-scored AS (
-  SELECT
-    *,
-    (2 * win_rate_half - 1) * sqrt(n_effective) AS t
-  FROM sized
-),
 tested AS (
   SELECT
     *,
-    t_two_sided(t, df) AS p_win_rate
-  FROM scored
+    t_two_sided((2 * win_rate_half - 1) * sqrt(n_effective), df) AS p_win_rate
+  FROM sized
 ),
 ranked AS (
   SELECT

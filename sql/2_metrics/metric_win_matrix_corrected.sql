@@ -113,23 +113,15 @@ measured AS (
     CASE WHEN n_rubrics_labelled >= 5 AND n_labelled >= 5 THEN n_rubrics_labelled - 1 END AS labelled_df
   FROM cells
 ),
-variances AS (
-  SELECT
-    *,
-    greatest(0.0, least(1.0, ppi)) AS ppi_inside,
-    ppi_se * ppi_se AS ppi_drawn,
-    cr1 * people_squares AS people_clustered,
-    cr1 * ppi_squares AS ppi_clustered,
-    t_two_sided_quantile(0.05, labelled_df) AS t
-  FROM measured
-),
 errors AS (
   SELECT
     *,
-    CASE WHEN cr1 IS NOT NULL THEN sqrt(clustered_variance(people_clustered, people_drawn, 1)) END AS people_se,
-    CASE WHEN cr1 IS NOT NULL THEN sqrt(clustered_variance(ppi_clustered, ppi_drawn, 1)) END AS ppi_general_se,
-    CASE WHEN ppi > 0 AND ppi < 1 AND ppi_drawn > 0 THEN n_both ELSE n_labelled END AS ppi_size_max
-  FROM variances
+    greatest(0.0, least(1.0, ppi)) AS ppi_inside,
+    CASE WHEN cr1 IS NOT NULL THEN sqrt(clustered_variance(cr1 * people_squares, people_drawn, 1)) END AS people_se,
+    CASE WHEN cr1 IS NOT NULL THEN sqrt(clustered_variance(cr1 * ppi_squares, ppi_se * ppi_se, 1)) END AS ppi_general_se,
+    CASE WHEN ppi > 0 AND ppi < 1 AND ppi_se > 0 THEN n_both ELSE n_labelled END AS ppi_size_max,
+    t_two_sided_quantile(0.05, labelled_df) AS t
+  FROM measured
 ),
 sized AS (
   SELECT *, effective_size(ppi_inside, ppi_size_max, ppi_general_se) AS ppi_size
