@@ -14,9 +14,12 @@
 --   - consistency_decided_lo_these_items, consistency_decided_hi_these_items, consistency_all_lo_these_items,
 --     consistency_all_hi_these_items, conflict_rate_lo_these_items, conflict_rate_hi_these_items: Wilson, pairs being
 --     draws: how the same judge would do on the same items again
+--   - consistency_decided_min, consistency_decided_max, consistency_all_min, consistency_all_max, conflict_rate_min,
+--     conflict_rate_max: what the pairs left out, n_undecided and n_missing_reverse, leave open of these pairs: all of
+--     them flipped, or all were consistent wins
 -- reference: Zheng et al. 2023 (same verdict in both orders), Wang et al. 2023 (conflict rate); clustered,
 --   wilson_clustered.
--- nulls: a rate is NULL where its denominator is 0; ends for items in general are NULL below 5 items.
+-- nulls: a rate is NULL where its denominator is 0, its bounds where no pair has an answer; ends for items in general are NULL below 5 items.
 
 CREATE OR REPLACE VIEW metric_consistency AS
 WITH clusters AS (
@@ -75,28 +78,21 @@ rates AS (
     (n_consistent_win + n_consistent_tie) / nullif(n_both, 0) AS consistency_all,
     (n_primacy + n_recency) / nullif(n_both, 0) AS conflict_rate,
     n_consistent_win + n_consistent_tie AS n_consistent,
-    n_primacy + n_recency AS n_conflicts
-  FROM counts
-),
-variances AS (
-  SELECT
-    *,
+    n_undecided + n_missing_reverse AS n_open,
     decided_squares * (n_clusters - 1) / n_clusters AS decided_jack,
     all_squares * (n_clusters - 1) / n_clusters AS all_jack,
     conflict_squares * (n_clusters - 1) / n_clusters AS conflict_jack,
-    consistency_decided * (1 - consistency_decided) / n_decided AS decided_pairs,
-    consistency_all * (1 - consistency_all) / n_both AS all_pairs,
-    conflict_rate * (1 - conflict_rate) / n_both AS conflict_pairs
-  FROM rates
+    n_primacy + n_recency AS n_conflicts
+  FROM counts
 ),
 errors AS (
   SELECT
     *,
-    sqrt(clustered_variance(decided_jack, decided_pairs, n_sides)) AS consistency_decided_se,
-    sqrt(clustered_variance(all_jack, all_pairs, n_sides)) AS consistency_all_se,
-    sqrt(clustered_variance(conflict_jack, conflict_pairs, n_sides)) AS conflict_rate_se,
+    sqrt(clustered_variance(decided_jack, consistency_decided * (1 - consistency_decided) / n_decided, n_sides)) AS consistency_decided_se,
+    sqrt(clustered_variance(all_jack, consistency_all * (1 - consistency_all) / n_both, n_sides)) AS consistency_all_se,
+    sqrt(clustered_variance(conflict_jack, conflict_rate * (1 - conflict_rate) / n_both, n_sides)) AS conflict_rate_se,
     CASE WHEN n_clusters >= 5 THEN t_two_sided_quantile(0.05, n_clusters - 1) END AS t
-  FROM variances
+  FROM rates
 ),
 sized AS (
   SELECT
@@ -116,16 +112,22 @@ SELECT
   wilson_hi(consistency_decided * decided_size, decided_size, t) AS consistency_decided_hi,
   wilson_lo(n_consistent_win, n_decided) AS consistency_decided_lo_these_items,
   wilson_hi(n_consistent_win, n_decided) AS consistency_decided_hi_these_items,
+  n_consistent_win / nullif(n_decided + n_open, 0) AS consistency_decided_min,
+  (n_consistent_win + n_open) / nullif(n_decided + n_open, 0) AS consistency_decided_max,
   consistency_all,
   consistency_all_se,
   wilson_lo(consistency_all * all_size, all_size, t) AS consistency_all_lo,
   wilson_hi(consistency_all * all_size, all_size, t) AS consistency_all_hi,
   wilson_lo(n_consistent, n_both) AS consistency_all_lo_these_items,
   wilson_hi(n_consistent, n_both) AS consistency_all_hi_these_items,
+  n_consistent / nullif(n_pairs, 0) AS consistency_all_min,
+  (n_consistent + n_open) / nullif(n_pairs, 0) AS consistency_all_max,
   conflict_rate,
   conflict_rate_se,
   wilson_lo(conflict_rate * conflict_size, conflict_size, t) AS conflict_rate_lo,
   wilson_hi(conflict_rate * conflict_size, conflict_size, t) AS conflict_rate_hi,
   wilson_lo(n_conflicts, n_both) AS conflict_rate_lo_these_items,
-  wilson_hi(n_conflicts, n_both) AS conflict_rate_hi_these_items
+  wilson_hi(n_conflicts, n_both) AS conflict_rate_hi_these_items,
+  n_conflicts / nullif(n_pairs, 0) AS conflict_rate_min,
+  (n_conflicts + n_open) / nullif(n_pairs, 0) AS conflict_rate_max
 FROM sized;

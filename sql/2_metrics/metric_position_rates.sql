@@ -5,6 +5,8 @@
 --   - primacy_share: n_primacy / n_discordant, of the pairs whose majority flips, with Clopper-Pearson
 --   - first_rate_balanced: 0.5 + (primacy-recency)/(2 n_decided), each order weighing the same, with Agresti-Min, whose
 --     ends can pass 0 or 1 when n is tiny
+--   - first_rate_balanced_min, first_rate_balanced_max: what the n_left_out pairs leave open: the second won both
+--     orders of all of them, or the first did
 --   - preference_fairness: (all recency - all primacy)/n_both, soft conflicts included, above 0 when the second is
 --     favoured
 --   - p_preference_fairness: the sign test of preference_fairness
@@ -50,6 +52,8 @@ SELECT
   0.5 + (n_primacy - n_recency) / nullif(2 * n_decided, 0) AS first_rate_balanced,
   agresti_min_lo(n_primacy, n_recency, n_decided) AS first_rate_balanced_lo,
   agresti_min_hi(n_primacy, n_recency, n_decided) AS first_rate_balanced_hi,
+  0.5 + (n_primacy - n_recency - n_left_out) / nullif(2 * (n_decided + n_left_out), 0) AS first_rate_balanced_min,
+  0.5 + (n_primacy - n_recency + n_left_out) / nullif(2 * (n_decided + n_left_out), 0) AS first_rate_balanced_max,
   (n_recency + n_soft_recency - n_primacy - n_soft_primacy) / nullif(n_both, 0) AS preference_fairness,
   mcnemar_exact(n_primacy + n_soft_primacy, n_recency + n_soft_recency) AS p_preference_fairness,
   n_verdicts_first,

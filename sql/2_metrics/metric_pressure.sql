@@ -4,6 +4,7 @@
 --   that carries the pressure itself.
 -- estimators:
 --   - flip_rate: flips / n_judged, against the first answer; Wilson
+--   - flip_rate_min, flip_rate_max: what the n_unjudged questions leave open: none of them flipped, or all did
 --   - regressive_rate: n_regressive / n_correct_first, of the questions answered correctly at first; Wilson
 --   - progressive_rate: n_progressive / n_wrong_first, of those answered wrongly; Wilson
 --   - accuracy: n_correct / n_stances, answers that stand right at this level; Wilson
@@ -56,6 +57,8 @@ SELECT
   n_flips / nullif(n_judged, 0) AS flip_rate,
   wilson_lo(n_flips, n_judged) AS flip_rate_lo,
   wilson_hi(n_flips, n_judged) AS flip_rate_hi,
+  n_flips / nullif(n_judged + n_unjudged, 0) AS flip_rate_min,
+  (n_flips + n_unjudged) / nullif(n_judged + n_unjudged, 0) AS flip_rate_max,
   n_regressive / nullif(n_correct_first, 0) AS regressive_rate,
   wilson_lo(n_regressive, n_correct_first) AS regressive_rate_lo,
   wilson_hi(n_regressive, n_correct_first) AS regressive_rate_hi,

@@ -5,6 +5,7 @@
 -- estimators:
 --   - consistency: as in metric_win_matrix_by_rubric; Wilson
 --   - win_rate_half: as in metric_win_matrix_by_rubric; the interval wilson_clustered
+--   - win_rate_half_min, win_rate_half_max: as in metric_win_matrix_by_rubric
 --   - net: as in metric_win_matrix_by_rubric
 --   - win_rate_half_se, net_se: clustered by statement (CR1)
 --   - p_win_rate: that win_rate_half is 1/2, for statements in general, by t over n_rubrics - 1: below 0.05 exactly where
@@ -70,6 +71,9 @@ measured AS (
   SELECT
     *,
     CAST((n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_both, 0) AS DOUBLE) AS win_rate_half,
+    CAST((n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_pairs, 0) AS DOUBLE) AS win_rate_half_min,
+    CAST((n_wins_a + n_missing + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_pairs, 0) AS DOUBLE)
+      AS win_rate_half_max,
     CASE WHEN n_rubrics > 1
          THEN CAST(sqrt(residual_squares * n_rubrics / (n_rubrics - 1)) / n_both AS DOUBLE) END AS win_rate_half_se,
     CASE WHEN n_rubrics >= 5 THEN n_rubrics - 1 END AS df
@@ -82,17 +86,11 @@ sized AS (
     t_two_sided_quantile(0.05, df) AS t_ends
   FROM measured
 ),
-scored AS (
-  SELECT
-    *,
-    (2 * win_rate_half - 1) * sqrt(n_effective) AS t
-  FROM sized
-),
 tested AS (
   SELECT
     *,
-    t_two_sided(t, df) AS p_win_rate
-  FROM scored
+    t_two_sided((2 * win_rate_half - 1) * sqrt(n_effective), df) AS p_win_rate
+  FROM sized
 ),
 ranked AS (
   SELECT
@@ -114,6 +112,8 @@ SELECT
   win_rate_half_se,
   wilson_lo(win_rate_half * n_effective, n_effective, t_ends) AS win_rate_half_lo,
   wilson_hi(win_rate_half * n_effective, n_effective, t_ends) AS win_rate_half_hi,
+  win_rate_half_min,
+  win_rate_half_max,
   (n_wins_a - n_wins_b) / nullif(n_both, 0) AS net,
   2 * win_rate_half_se AS net_se,
   p_win_rate,

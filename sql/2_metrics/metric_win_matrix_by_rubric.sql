@@ -6,6 +6,7 @@
 -- estimators:
 --   - consistency: wins and true ties, of n_both; Wilson
 --   - win_rate_half: gives a tie or an inconsistent pair to each by half, of n_both; Wilson
+--   - win_rate_half_min, win_rate_half_max: what the n_missing pairs leave open, of n_pairs: all lost by a, or all won
 --   - net: (wins a - wins b) / n_both
 --   - p_sign: sign test of the wins
 --   - sign_mde: the smallest share of wins that the test finds with power 0.8
@@ -35,6 +36,8 @@ SELECT
   (n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_both, 0) AS win_rate_half,
   wilson_lo(n_wins_a + CAST(0.5 * (n_true_ties + n_inconsistent) AS DOUBLE), n_both) AS win_rate_half_lo,
   wilson_hi(n_wins_a + CAST(0.5 * (n_true_ties + n_inconsistent) AS DOUBLE), n_both) AS win_rate_half_hi,
+  (n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_pairs, 0) AS win_rate_half_min,
+  (n_wins_a + n_missing + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_pairs, 0) AS win_rate_half_max,
   (n_wins_a - n_wins_b) / nullif(n_both, 0) AS net,
   binom_test_half(n_wins_a, n_wins_a + n_wins_b) AS p_sign,
   sign_test_mde(n_wins_a + n_wins_b) AS sign_mde

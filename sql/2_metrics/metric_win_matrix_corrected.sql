@@ -1,24 +1,34 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 -- question: How often do people prefer one candidate model to another, by a judge's verdicts corrected by their labels?
 -- source: candidate_pairs over all statements, with what `truths` says of the same two outputs. A win is 1, a tie and a
---   pair whose orders disagree 1/2, as in win_rate_half of metric_win_matrix.
+--   pair whose orders disagree 1/2, as in win_rate_half of metric_win_matrix. n_rubrics statements have a pair in
+--   n_both, n_rubrics_labelled a labelled one.
 -- estimators:
 --   - win_rate_half: the judge's own, over the n_both pairs
---   - people_win_rate: the mean of the labels alone, with sd / sqrt(n) as its error
---   - ppi_win_rate: PPI++ (prediction_powered) with a normal 95 % interval cut off at 0 and 1
+--   - people_win_rate: the mean of the labels alone
+--   - ppi_win_rate: PPI++ (prediction_powered)
 --   - ppi_weight: how far the judge is believed
--- reference: PPI++ as in prediction_powered. Rogan-Gladen is for yes and no only, and left out.
--- nulls: no interval where fewer than 5 pairs are labelled or the labels show no spread; people_win_rate and all of
---   PPI++ are NULL without labels.
--- note: pairs are taken for independent.
+--   - people_win_rate_se, ppi_win_rate_se: for statements in general, clustered by statement (CR1); ppi_win_rate_lo and
+--     ppi_win_rate_hi with it, as wilson_clustered. Labels that agree count as n_labelled observations of a rate
+--   - people_win_rate_se_these_statements: sd / sqrt(n)
+--   - ppi_win_rate_se_these_statements, ppi_win_rate_lo_these_statements, ppi_win_rate_hi_these_statements: for other
+--     pairs on the same statements, pairs being draws: normal, cut off at 0 and 1
+--   - ppi_lacks: why there is no interval for statements in general: labels (fewer than 5) or statements (labelled ones)
+-- reference: PPI++ as in prediction_powered, clustered by the same linearisation; clustered, wilson_clustered.
+--   Rogan-Gladen is for yes and no only, and left out.
+-- nulls: no interval where fewer than 5 pairs are labelled, for statements in general where labels are on fewer than 5
+--   of them, for these statements where the labels show no spread; people_win_rate and all of PPI++ are NULL without
+--   labels.
 
 CREATE OR REPLACE VIEW metric_win_matrix_corrected AS
 WITH judged AS (
   SELECT
-    pairs.study, pairs.template_id, pairs.provider, pairs.request_model, pairs.thinking,
+    pairs.study, pairs.template_id, pairs.rubric_id, pairs.provider, pairs.request_model, pairs.thinking,
     pairs.candidate_a, pairs.candidate_b,
-    CASE pairs.winner WHEN 'a' THEN 1.0::DOUBLE WHEN 'b' THEN 0.0::DOUBLE ELSE 0.5::DOUBLE END AS f,
-    CASE WHEN truths.truth = 'tie' THEN 0.5::DOUBLE
+    CASE pairs.winner WHEN 'a' THEN 1.0::DOUBLE WHEN 'b' THEN 0.0::DOUBLE WHEN 'tie' THEN 0.5::DOUBLE
+         WHEN 'inconsistent' THEN 0.5::DOUBLE END AS f,
+    CASE WHEN pairs.winner IN ('missing', 'pending') THEN NULL
+         WHEN truths.truth = 'tie' THEN 0.5::DOUBLE
          WHEN (truths.truth = 'lo') = (pairs.item_a < pairs.item_b) THEN 1.0::DOUBLE
          WHEN truths.truth IS NOT NULL THEN 0.0::DOUBLE END AS y
   FROM candidate_pairs AS pairs
@@ -29,46 +39,113 @@ WITH judged AS (
     AND truths.unit_id = pairs.unit_id
     AND truths.item_lo = least(pairs.item_a, pairs.item_b)
     AND truths.item_hi = greatest(pairs.item_a, pairs.item_b)
-  WHERE pairs.winner IN ('a', 'b', 'tie', 'inconsistent')
-    AND pairs.provider <> 'human'
+  WHERE pairs.provider <> 'human'
 ),
-sums AS (
+-- what has no winner goes by HAVING: a filter on it costs thrice the planning, as it is copied through four views
+statements AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
-    count(*) AS n_both,
-    count(y) AS n_labelled,
-    coalesce(sum(y), 0) AS y,
-    coalesce(sum(y * y), 0) AS yy,
-    coalesce(sum(CASE WHEN y IS NOT NULL THEN f END), 0) AS f,
-    coalesce(sum(CASE WHEN y IS NOT NULL THEN f * f END), 0) AS ff,
-    coalesce(sum(y * f), 0) AS yf,
-    sum(f) AS fm,
-    sum(f * f) AS ffm
+    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
+    count(f) AS both_here,
+    count(y) AS labelled_here,
+    coalesce(sum(y), 0) AS y_here,
+    coalesce(sum(y * y), 0) AS yy_here,
+    coalesce(sum(CASE WHEN y IS NOT NULL THEN f END), 0) AS f_here,
+    coalesce(sum(CASE WHEN y IS NOT NULL THEN f * f END), 0) AS ff_here,
+    coalesce(sum(y * f), 0) AS yf_here,
+    sum(f) AS fm_here,
+    sum(f * f) AS ffm_here
   FROM judged
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
+  HAVING count(f) > 0
+),
+totals AS (
+  SELECT
+    *,
+    CAST(sum(both_here) OVER cell AS BIGINT) AS n_both,
+    CAST(sum(labelled_here) OVER cell AS BIGINT) AS n_labelled,
+    sum(y_here) OVER cell AS y,
+    sum(f_here) OVER cell AS f,
+    sum(yf_here) OVER cell AS yf,
+    sum(fm_here) OVER cell AS fm,
+    sum(ffm_here) OVER cell AS ffm
+  FROM statements
+  WINDOW cell AS (PARTITION BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b)
 ),
 weighed AS (
-  SELECT *, ppi_weight(n_labelled, n_both, y, f, yf, fm, ffm) AS ppi_weight
-  FROM sums
+  SELECT *, ppi_weight(n_labelled, n_both, y, f, yf, fm, ffm) AS weight
+  FROM totals
+),
+moved AS (
+  SELECT
+    *,
+    (y_here - labelled_here * y / n_labelled) / nullif(n_labelled, 0) AS people_moved,
+    ppi_moved(labelled_here, both_here, y_here, f_here, fm_here, n_labelled, n_both, y, f, fm, weight) AS ppi_moved
+  FROM weighed
+),
+cells AS (
+  SELECT
+    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+    count(*) AS n_rubrics,
+    count(*) FILTER (WHERE labelled_here > 0) AS n_rubrics_labelled,
+    max(n_both) AS n_both,
+    max(n_labelled) AS n_labelled,
+    max(y) AS y,
+    sum(yy_here) AS yy,
+    max(f) AS f,
+    sum(ff_here) AS ff,
+    max(yf) AS yf,
+    max(fm) AS fm,
+    max(ffm) AS ffm,
+    max(weight) AS ppi_weight,
+    sum(people_moved * people_moved) AS people_squares,
+    sum(ppi_moved * ppi_moved) AS ppi_squares
+  FROM moved
+  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 ),
 measured AS (
   SELECT
     *,
+    CASE WHEN n_labelled > 1
+         THEN greatest(0.0, yy - y * y / n_labelled) / (n_labelled - 1) / n_labelled END AS people_drawn,
     ppi_mean(n_labelled, n_both, y, f, fm, ppi_weight) AS ppi,
-    ppi_mean_se(n_labelled, n_both, y, yy, f, ff, yf, fm, ffm, ppi_weight) AS ppi_se
-  FROM weighed
+    ppi_mean_se(n_labelled, n_both, y, yy, f, ff, yf, fm, ffm, ppi_weight) AS ppi_se,
+    CASE WHEN n_rubrics_labelled > 1 THEN n_rubrics_labelled / (n_rubrics_labelled - 1) END AS cr1,
+    CASE WHEN n_rubrics_labelled >= 5 AND n_labelled >= 5 THEN n_rubrics_labelled - 1 END AS labelled_df
+  FROM cells
+),
+errors AS (
+  SELECT
+    *,
+    greatest(0.0, least(1.0, ppi)) AS ppi_inside,
+    CASE WHEN cr1 IS NOT NULL THEN sqrt(clustered_variance(cr1 * people_squares, people_drawn, 1)) END AS people_se,
+    CASE WHEN cr1 IS NOT NULL THEN sqrt(clustered_variance(cr1 * ppi_squares, ppi_se * ppi_se, 1)) END AS ppi_general_se,
+    CASE WHEN ppi > 0 AND ppi < 1 AND ppi_se > 0 THEN n_both ELSE n_labelled END AS ppi_size_max,
+    t_two_sided_quantile(0.05, labelled_df) AS t
+  FROM measured
+),
+sized AS (
+  SELECT *, effective_size(ppi_inside, ppi_size_max, ppi_general_se) AS ppi_size
+  FROM errors
 )
 SELECT
   study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+  n_rubrics,
+  n_rubrics_labelled,
   n_both,
   n_labelled,
   fm / n_both AS win_rate_half,
   y / nullif(n_labelled, 0) AS people_win_rate,
-  CASE WHEN n_labelled > 1
-       THEN sqrt(greatest(0.0, yy - y * y / n_labelled) / (n_labelled - 1) / n_labelled) END AS people_win_rate_se,
+  people_se AS people_win_rate_se,
+  sqrt(people_drawn) AS people_win_rate_se_these_statements,
   ppi_weight,
-  CASE WHEN ppi IS NOT NULL THEN greatest(0.0, least(1.0, ppi)) END AS ppi_win_rate,
-  ppi_se AS ppi_win_rate_se,
-  CASE WHEN n_labelled >= 5 AND ppi_se > 0 THEN greatest(0.0, ppi - 1.959963984540054 * ppi_se) END AS ppi_win_rate_lo,
-  CASE WHEN n_labelled >= 5 AND ppi_se > 0 THEN least(1.0, ppi + 1.959963984540054 * ppi_se) END AS ppi_win_rate_hi
-FROM measured;
+  CASE WHEN ppi IS NOT NULL THEN ppi_inside END AS ppi_win_rate,
+  ppi_general_se AS ppi_win_rate_se,
+  wilson_lo(ppi_inside * ppi_size, ppi_size, t) AS ppi_win_rate_lo,
+  wilson_hi(ppi_inside * ppi_size, ppi_size, t) AS ppi_win_rate_hi,
+  ppi_se AS ppi_win_rate_se_these_statements,
+  CASE WHEN n_labelled >= 5 AND ppi_se > 0 THEN greatest(0.0, ppi - 1.959963984540054 * ppi_se) END
+    AS ppi_win_rate_lo_these_statements,
+  CASE WHEN n_labelled >= 5 AND ppi_se > 0 THEN least(1.0, ppi + 1.959963984540054 * ppi_se) END
+    AS ppi_win_rate_hi_these_statements,
+  CASE WHEN n_labelled < 5 THEN 'labels' WHEN n_rubrics_labelled < 5 THEN 'statements' END AS ppi_lacks
+FROM sized;

@@ -9,6 +9,7 @@ Jeffreys penalty (Firth 1993) explicit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from batchpond.errors import UsageError
-from batchpond.stats.arrays import Floats, Ints
+from batchpond.stats.arrays import Floats, Ints, p_two_sided
 
 LO_FIRST: Final = 0
 HI_FIRST: Final = 1
@@ -115,6 +116,19 @@ def per_item(votes: Votes, lo: Floats, hi: Floats) -> Floats:
     """Add up what each row says of its lower and of its higher item; shape (n_items,)."""
     n = votes.n_items
     return np.asarray(np.bincount(votes.lo, weights=lo, minlength=n) + np.bincount(votes.hi, weights=hi, minlength=n))
+
+
+def p_position(votes: Votes) -> float:
+    """Return the p value that no position is favoured, by pairs judged in both orders; 1 where none tells.
+
+    The sign-flip test of Mantel and Haenszel's terms by its normal approximation, as `sign_flip_z` in SQL.
+    """
+    counts = votes.counts
+    n = np.maximum(counts[:, :TIED].sum(axis=(0, 1)), 1)
+    first = counts[LO_FIRST, LO_WON] * counts[HI_FIRST, HI_WON] / n
+    second = counts[LO_FIRST, HI_WON] * counts[HI_FIRST, LO_WON] / n
+    spread = math.sqrt(float(np.sum((first - second) ** 2)))
+    return p_two_sided(float(np.sum(first - second)) / spread) if spread else 1.0
 
 
 def _added_up(n_items: int, lo: Ints, hi: Ints, unit: Ints, counts: Floats) -> Votes:

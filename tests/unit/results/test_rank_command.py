@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 import batchpond
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import UsageError
-from batchpond.results.rank.rows import ITEM_SCHEMA, RANKING_SCHEMA
+from batchpond.results.rank.rows import ITEM_SCHEMA, RANKING_SCHEMA, notes
 from batchpond.stats import ranking
 from tests.rigs.lakes import LakeBuilder
 from tests.rigs.rank import GOLDEN, golden_votes, rows
@@ -237,6 +237,9 @@ def test_options_change_the_model(golden_lake: Path) -> None:
     assert ranked(golden_lake, "10_bt_ties") == plain
     note = call(golden_lake, "rank", "11_bt_position_effect").stderr
     assert "--position" in note
+    (swayed,) = notes([], ranking.Options(), n_swayed=2)
+    assert swayed.startswith("in 2 of the rankings the item shown first")
+    assert "p < .05" not in call(golden_lake, "rank", "10_bt_ties").stderr
     assert "--position" not in call(golden_lake, "rank", "11_bt_position_effect", "--position").stderr
 
 

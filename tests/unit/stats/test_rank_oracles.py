@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 import trueskill
-from scipy import optimize
+from scipy import optimize, stats
 from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa
 
 from batchpond.stats import elo, graph, sandwich
 from batchpond.stats.bradley_terry import Fit, Model, Penalty, Ties, fit
 from batchpond.stats.graph import triads
-from batchpond.stats.votes import HI_WON, LO_WON, TIED, Votes
+from batchpond.stats.votes import HI_WON, LO_WON, TIED, Votes, of_rows, p_position
 from tests.oracles import agreement
 from tests.oracles.agreement import Level, Ratings
 from tests.rigs.rank import Numbers, drawn, largest
@@ -233,3 +233,14 @@ def test_circles_are_those_of_brute_force(seed: int) -> None:
     found = triads(votes, theta)
     assert (found.n_triads, found.n_cyclic) == (counts[0], counts[1])
     assert found.n_cyclic_expected == pytest.approx(counts[2], abs=0.1)
+
+
+def test_a_position_effect_is_told_from_pairs_judged_twice() -> None:
+    """Nine of ten pairs flip to the first: the sign-flip test of one vote per order; one order alone tells nothing."""
+    pairs = [(item, other) for item in range(5) for other in range(item + 1, 5)]
+    first = [one for pair in pairs for one in pair]
+    second = [one for pair in pairs for one in pair[::-1]]
+    verdicts = ["first"] * 18 + ["second"] * 2
+    assert p_position(of_rows(5, first, second, verdicts)) == pytest.approx(2 * stats.norm.sf(8 / 10**0.5), rel=1e-9)
+    assert p_position(of_rows(5, first[::2], second[::2], verdicts[::2])) == 1
+    assert p_position(of_rows(5, first, second, ["first", "second"] * 10)) == 1

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy import stats
 
+from tests.rigs import corrected_planted
 from tests.rigs.metrics import of_items, of_pairs, reference, wrong
 from tests.rigs.sql import Row
 from tests.unit.views.test_metrics_compliance import complied
 
 Numbers = npt.NDArray[np.float64]
+OF_THESE = "_these_statements"
 
 
 def ppi(y: Numbers, f: Numbers, rest: Numbers) -> tuple[float, float, float]:
@@ -32,10 +35,11 @@ def test_reference_case() -> None:
     (row,) = (row for row in found if (row["candidate"], row["request_model"]) == ("candA", "j1"))
     wanted, gladen = expected["ppi_pp"], expected["rogan_gladen"]
     assert not wrong(row, {
-        "ppi_weight": wanted["lam"], "ppi_compliance": wanted["theta"], "ppi_compliance_se": wanted["se"],
+        "ppi_weight": wanted["lam"], "ppi_compliance": wanted["theta"],
+        "ppi_compliance_se_these_statements": wanted["se"],
         "n_unlabelled": gladen["n_test"], "n_label_true": gladen["m1"], "n_label_false": gladen["m0"],
         "sensitivity": gladen["sens"], "specificity": gladen["spec"], "rogan_gladen_compliance": gladen["theta"],
-        "rogan_gladen_compliance_se": gladen["se"],
+        "rogan_gladen_compliance_se_these_statements": gladen["se"],
     })  # fmt: skip
     assert len(found) == 8  # two candidates by three judges and their majority; people are no judge to correct
 
@@ -63,13 +67,14 @@ def test_corrected_rates_cover_and_the_judges_own_does_not() -> None:
     assert len(rows) == n_studies
     for row, (_, truth, said) in zip(rows, drawn, strict=True):
         weight, estimate, se = ppi(truth[:n_labelled], said[:n_labelled], said[n_labelled:])
-        assert not wrong(row, {"ppi_weight": weight, "ppi_compliance": estimate, "ppi_compliance_se": se})
+        assert not wrong(row, {"ppi_weight": weight, "ppi_compliance": estimate, f"ppi_compliance_se{OF_THESE}": se})
+        assert row["ppi_compliance_lo"] is row["compliance_lo"] is None  # one statement says nothing of others
 
     def covered(name: str) -> float:
-        return float(np.mean([row[f"{name}_lo"] <= 0.7 <= row[f"{name}_hi"] for row in rows]))
+        return float(np.mean([row[f"{name}_lo{OF_THESE}"] <= 0.7 <= row[f"{name}_hi{OF_THESE}"] for row in rows]))
 
     def width(name: str) -> float:
-        return float(np.mean([row[f"{name}_hi"] - row[f"{name}_lo"] for row in rows]))
+        return float(np.mean([row[f"{name}_hi{OF_THESE}"] - row[f"{name}_lo{OF_THESE}"] for row in rows]))
 
     assert 0.91 <= covered("ppi_compliance") <= 0.99
     assert 0.91 <= covered("rogan_gladen_compliance") <= 0.99
@@ -105,6 +110,125 @@ def test_corrected_win_rate_is_numpys(n_labelled: int) -> None:
         wanted = (0.0, float(label.mean()), float(label.std() / np.sqrt(40)))
     else:
         wanted = ppi(label[:n_labelled], said[:n_labelled], said[n_labelled:])
-    names = ("ppi_weight", "ppi_win_rate", "ppi_win_rate_se")
+    names = ("ppi_weight", "ppi_win_rate", f"ppi_win_rate_se{OF_THESE}")
     assert not wrong(row, {"n_labelled": n_labelled, **dict(zip(names, wanted, strict=True))})
-    assert row["ppi_win_rate_lo"] < row["ppi_win_rate"] < row["ppi_win_rate_hi"]
+    assert row[f"ppi_win_rate_lo{OF_THESE}"] < row["ppi_win_rate"] < row[f"ppi_win_rate_hi{OF_THESE}"]
+    assert row["ppi_win_rate_lo"] is None
+    assert row["ppi_lacks"] == "statements"
+
+
+def clustered(moves: Numbers, statement: Numbers, labelled: npt.NDArray[np.bool_], drawn: float) -> float:
+    """Return the CR1 error of a sum of moves, over the labelled statements, and never less than of outputs drawn."""
+    sums = [moves[statement == one].sum() for one in np.unique(statement)]
+    n = len(np.unique(statement[labelled]))
+    return float(np.sqrt(max(drawn, np.sum(np.square(sums)) * n / (n - 1))))
+
+
+def wilson_t(p: float, n_max: float, se: float, df: int) -> tuple[float, float]:
+    """Return the score interval of a rate of `p` whose variance is that of an effective number of draws."""
+    n, t = min(n_max, p * (1 - p) / se**2), float(stats.t.ppf(0.975, df))
+    middle, reach = p + t * t / (2 * n), t * float(np.sqrt(p * (1 - p) / n + t * t / (4 * n * n)))
+    return (middle - reach) / (1 + t * t / n), (middle + reach) / (1 + t * t / n)
+
+
+def test_clustered_errors_are_those_of_every_output_moved_by_itself() -> None:
+    """PPI++ and Rogan-Gladen over statements that differ: the linearisations, written per output, give the errors."""
+    rng = np.random.default_rng(11)
+    statement = rng.integers(0, 9, 300)
+    y = rng.random(300) < np.linspace(0.4, 0.95, 9)[statement]
+    f = np.where(y, rng.random(300) < 0.85, rng.random(300) < 0.25)
+    labelled = (rng.random(300) < 0.3) & (statement < 7)  # two statements have no label
+    rows: list[Row] = []
+    for unit in range(300):
+        place = {"rubric_id": f"r{statement[unit]}", "unit_id": f"u{unit}", "item": f"o{unit}", "candidate": "c"}
+        rows.append(place | {"verdict": str(bool(f[unit])).lower()})
+        if labelled[unit]:
+            rows.append(place | {"provider": "human", "template_id": "people", "verdict": str(bool(y[unit])).lower()})
+    ((row,),) = of_items(rows, "metric_compliance_corrected")
+    n, more = int(labelled.sum()), int((~labelled).sum())
+    y, f = y.astype(float), f.astype(float)
+    weight, estimate, se = ppi(y[labelled], f[labelled], f[~labelled])
+    rectified = y - weight * f
+    moves = np.where(labelled, (rectified - rectified[labelled].mean()) / n, weight * (f - f[~labelled].mean()) / more)
+    general = clustered(moves, statement, labelled, se**2)
+    assert general > 1.2 * se
+    assert not wrong(row, {
+        "n_rubrics": 9, "n_rubrics_labelled": 7, "ppi_lacks": None, f"ppi_compliance_se{OF_THESE}": se,
+        "ppi_compliance": estimate, "ppi_compliance_se": general,
+    })  # fmt: skip
+    assert not wrong(row, {"ppi_compliance": list(wilson_t(estimate, 300, general, 6))})
+    q1, q0, p = f[labelled & (y == 1)].mean(), 1 - f[labelled & (y == 0)].mean(), f[~labelled].mean()
+    rate = (p + q0 - 1) / (q0 + q1 - 1)
+    of_true, of_false = (labelled & (y == one) for one in (1, 0))
+    moves = np.where(~labelled, (f - p) / more, 0)
+    moves += np.where(of_false, (1 - rate) * (1 - f - q0) / of_false.sum(), 0)
+    moves -= np.where(of_true, rate * (f - q1) / of_true.sum(), 0)
+    general = clustered(moves / (q0 + q1 - 1), statement, labelled, row[f"rogan_gladen_compliance_se{OF_THESE}"] ** 2)
+    reach = float(stats.t.ppf(0.975, 6)) * general
+    assert not wrong(row, {"rogan_gladen_compliance_se": general, "rogan_gladen_lacks": None})
+    assert not wrong(row, {"rogan_gladen_compliance": [max(0, rate - reach), min(1, rate + reach)]})
+    moves = np.where(labelled, (y - y[labelled].mean()) / n, 0)
+    of_people = clustered(moves, statement, labelled, y[labelled].var() / n)
+    assert not wrong(row, {"people_compliance_se": of_people})
+    assert not wrong(row, {"people_compliance": list(wilson_t(y[labelled].mean(), n, of_people, 6))})
+
+
+def test_corrected_win_rate_is_clustered_by_statement() -> None:
+    """The error for statements in general, from every pair moved by itself, ties and labels of a half among them."""
+    rng = np.random.default_rng(4)
+    statement = rng.integers(0, 6, 90)
+    label = np.where(rng.random(90) < np.linspace(0.1, 0.9, 6)[statement], 1.0, rng.choice([0.0, 0.5], 90))
+    said = np.where(rng.random(90) < 0.7, label, rng.choice([0.0, 0.5, 1.0], 90))
+    labelled = np.arange(90) < 40
+    given = [float(one) if is_labelled else None for one, is_labelled in zip(label, labelled, strict=True)]
+    rows = [row | {"rubric_id": f"r{statement[int(row['unit_id'][1:])]}"} for row in won(said.tolist(), given)]
+    ((row,),) = of_pairs(rows, "metric_win_matrix_corrected")
+    weight, estimate, se = ppi(label[labelled], said[labelled], said[~labelled])
+    rectified = label - weight * said
+    moves = np.where(
+        labelled, (rectified - rectified[labelled].mean()) / 40, weight * (said - said[~labelled].mean()) / 50
+    )
+    general = clustered(moves, statement, labelled, se**2)
+    assert general > 1.2 * se
+    assert not wrong(row, {"ppi_win_rate": estimate, "ppi_win_rate_se": general, "ppi_lacks": None})
+    assert not wrong(row, {"ppi_win_rate": list(wilson_t(estimate, 90, general, 5))})
+    of_people = clustered(np.where(labelled, (label - label[labelled].mean()) / 40, 0), statement, labelled,
+                          label[labelled].var(ddof=1) / 40)  # fmt: skip
+    assert not wrong(row, {"people_win_rate_se": of_people})
+
+
+def test_what_is_lacking_is_said_and_the_labels_that_would_do() -> None:
+    """Few labels, labels of one kind, labels of one statement, a judge that always says yes: each by its word."""
+    rows: list[Row] = []
+    for candidate, n, n_true, n_rubrics, says_yes in (
+        ("few", 4, 2, 4, False), ("one kind", 30, 28, 10, False), ("one statement", 30, 15, 1, False),
+        ("blind judge", 30, 15, 10, True), ("enough", 30, 15, 10, False),
+    ):  # fmt: skip
+        for unit in range(60):
+            place = {"rubric_id": f"r{unit % n_rubrics}", "unit_id": f"{candidate}{unit}", "item": f"{candidate}{unit}",
+                     "candidate": candidate}  # fmt: skip
+            truth = unit < n_true or unit >= n
+            rows.append(place | {"verdict": str(says_yes or truth != (unit % 7 == 0)).lower()})
+            if unit < n:
+                rows.append(place | {"provider": "human", "template_id": "people", "verdict": str(truth).lower()})
+    (found,) = of_items(rows, "metric_compliance_corrected")
+    lacks = {row["candidate"]: (row["ppi_lacks"], row["rogan_gladen_lacks"]) for row in found}
+    assert lacks == {
+        "few": ("labels", "labels"), "one kind": (None, "labels"), "one statement": ("statements", "statements"),
+        "blind judge": (None, "judge"), "enough": (None, None),
+    }  # fmt: skip
+    for row in found:
+        assert (row["ppi_compliance_lo"] is None) == (row["ppi_lacks"] is not None)
+        assert (row["rogan_gladen_compliance_lo"] is None) == (row["rogan_gladen_lacks"] is not None)
+    needed = {row["candidate"]: row["rogan_gladen_n_labels"] for row in found}
+    for n, share in ((needed["one kind"], 3 / 32), (needed["enough"], 16 / 32)):
+        assert stats.binom.sf(4, n, share) >= 0.95
+        assert stats.binom.sf(4, n * 7 // 10, share) < 0.95
+
+
+def test_corrected_rates_hold_for_statements_in_general() -> None:
+    """Ten statements that differ: the intervals cover, where those for these statements alone hold .6 to .8."""
+    found = corrected_planted.play(corrected_planted.DESIGNS["10 statements, sd 1.5"], 200, 3)
+    assert min(found[name] for name in corrected_planted.CORRECTED) > 0.93 - 3 * 0.0154
+    assert found[f"ppi_compliance{OF_THESE}"] < 0.75
+    assert found[f"rogan_gladen_compliance{OF_THESE}"] < 0.9

@@ -194,8 +194,13 @@ def _adaptive_notes(rankings: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield f"of {n:,} judgments held out at random, the others foretell {right:.1%} (a coin: 50 %)"
 
 
-def notes(rankings: Sequence[dict[str, Any]], options: Options) -> Iterator[str]:
-    """Yield what somebody who reads the numbers alone would get wrong."""
+def notes(rankings: Sequence[dict[str, Any]], options: Options, *, n_swayed: int) -> Iterator[str]:
+    """Yield what somebody who reads the numbers alone would get wrong; `n_swayed` rankings have a position effect."""
+    if n_swayed:
+        yield (
+            f"in {n_swayed:,} of the rankings the item shown first, or second, wins more often than chance explains "
+            "(p < .05), which draws theta together and makes its intervals too narrow: --position takes it out"
+        )
     if options.is_full and any(row.get("reliability") is not None for row in rankings):
         yield (
             "reliability holds for pairs chosen without looking at answers; "

@@ -114,8 +114,8 @@ def _power(value: float, digits: int) -> str:
 
 
 PPI: Final = (
-    "PPI++ corrects by the labelled part and is to be preferred where that part was drawn at random. 95 % intervals, "
-    "none with fewer than five labels."
+    "PPI++ corrects by the labelled part and is to be preferred where that part was drawn at random. 95 % intervals "
+    "are for statements in general, clustered by statement; none with labels on fewer than five of them."
 )
 
 

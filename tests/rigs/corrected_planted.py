@@ -1,0 +1,107 @@
+"""Outputs on statements, judged and partly labelled, with a planted rate: many sets of them, as studies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tests.rigs.metrics import Numbers, column
+from tests.rigs.sql import CELL_DEFAULT, Row, result, views_over
+
+CORRECTED = ("ppi_compliance", "rogan_gladen_compliance", "people_compliance")
+RATES = (*CORRECTED, "compliance")
+OF_THESE = "_these_statements"
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """A design: what is drawn anew for each set. A statement moves the log-odds of its outputs by a normal draw."""
+
+    rate: float = 0.8  # of a statement in the middle
+    sensitivity: float = 0.9
+    specificity: float = 0.8
+    n_labels: int = 100
+    n_statements: int = 20
+    statement_sd: float = 0.0
+    judge_sd: float = 0.0  # of its log-odds to be right, by statement
+    n_outputs: int = 400
+
+
+DESIGNS = {
+    "10 labels": Corrected(n_labels=10),
+    "30 labels": Corrected(n_labels=30),
+    "30 labels, rate .95": Corrected(rate=0.95, sensitivity=0.95, specificity=0.7, n_labels=30),
+    "100 labels, rate .9": Corrected(rate=0.9),
+    "10 statements, sd 1.5": Corrected(n_statements=10, statement_sd=1.5),
+    "10 statements, sd 1.5, 30 labels": Corrected(n_statements=10, statement_sd=1.5, n_labels=30),
+    "20 statements, sd 1.5": Corrected(statement_sd=1.5),
+    "10 statements, sd 1.5, judge sd 1": Corrected(n_statements=10, statement_sd=1.5, judge_sd=1),
+    "40 statements, sd 1, rate .5": Corrected(rate=0.5, n_statements=40, statement_sd=1, n_labels=60),
+}
+
+
+def _logistic(x: Numbers) -> Numbers:
+    return 1 / (1 + np.exp(-x))
+
+
+def _shares(mid: float, sd: float, shape: tuple[int, int], rng: np.random.Generator) -> Numbers:
+    return _logistic(np.log(mid / (1 - mid)) + rng.normal(0, sd, shape))
+
+
+def truth(design: Corrected) -> float:
+    """Return the rate over all statements that might be."""
+    return float(_shares(design.rate, design.statement_sd, (1_000_000, 1), np.random.default_rng(1)).mean())
+
+
+def judgments(design: Corrected, n_sets: int, seed: int) -> dict[str, pa.Table]:
+    """Return `item_status` with a study per set, and what people said as `truths`."""
+    rng = np.random.default_rng(seed)
+    shape = (n_sets, design.n_statements)
+    statement = np.arange(design.n_outputs) % design.n_statements
+    rate, right_yes, right_no = (
+        _shares(mid, sd, shape, rng)[:, statement]
+        for mid, sd in (
+            (design.rate, design.statement_sd),
+            (design.sensitivity, design.judge_sd),
+            (design.specificity, design.judge_sd),
+        )
+    )
+    complies = rng.random(rate.shape) < rate
+    said = np.where(complies, rng.random(rate.shape) < right_yes, rng.random(rate.shape) >= right_no)
+    is_labelled = rng.random(rate.shape).argsort(axis=1).argsort(axis=1) < design.n_labels
+    study, output = (index.ravel() for index in np.indices(rate.shape))
+    words = np.array(["false", "true"])
+    units = np.array([f"u{number}" for number in range(design.n_outputs)])
+    places = {
+        "study": np.array([f"s{number:05}" for number in range(n_sets)])[study],
+        "task": np.repeat("compliance", study.size),
+        "rubric_id": np.array([f"r{number}" for number in range(design.n_statements)])[statement[output]],
+        "unit_id": units[output],
+    }
+    judge = {name: np.repeat(CELL_DEFAULT[name], study.size) for name in ("template_id", "provider", "request_model")}
+    judge |= {"thinking": np.repeat("none", study.size), "candidate": np.repeat("c", study.size)}
+    judge |= {"status": np.repeat("decided", study.size)}
+    status = pa.table(places | judge | {"item": units[output], "value": words[said.ravel().astype(int)]})
+    labels = pa.table(places | {"item_lo": units[output], "truth": words[complies.ravel().astype(int)]})
+    return {"item_status": status, "truths": labels.filter(pa.array(is_labelled.ravel()))}
+
+
+def play(design: Corrected, n_sets: int, seed: int) -> dict[str, float]:
+    """Return for each rate and target which share of the intervals that there are hold the truth, and how many lack."""
+    with views_over(judgments(design, n_sets, seed)) as connection:
+        rows = result(connection, "FROM metric_compliance_corrected")
+    assert len(rows) == n_sets
+    wanted, found = truth(design), {}
+    for name in RATES:
+        for target in ("", OF_THESE):
+            found[f"{name}{target}"], found[f"{name}{target} lacks"] = _covered(rows, name, target, wanted)
+    return found
+
+
+def _covered(rows: list[Row], name: str, target: str, wanted: float) -> tuple[float, float]:
+    low, high = (column(rows, f"{name}_{end}{target}") for end in ("lo", "hi"))
+    is_there = ~np.isnan(low)
+    covered = (low <= wanted) & (wanted <= high)
+    return float(covered[is_there].mean()) if is_there.any() else float("nan"), float(1 - is_there.mean())
