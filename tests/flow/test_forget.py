@@ -15,8 +15,10 @@ from batchpond.doctor import Level, examine
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake import disk
 from batchpond.lake.erase import without_texts
-from batchpond.lake.schemas import TABLES
+from batchpond.lake.schemas import IMPORTED_JUDGMENTS, TABLES
+from batchpond.lake.store import Store
 from batchpond.run.forget import ForgetReport, Target, forget
+from batchpond.run.session import Providers
 from batchpond.views.sandbox import run_query
 from tests.rigs import live_study
 from tests.rigs.live_study import Asked, live_rig
@@ -145,6 +147,30 @@ def test_whoever_dies_anywhere_leaves_a_lake_that_the_next_one_finishes(tmp_path
     assert text not in said(rig.lake)
     assert not [finding for finding in examine(rig.store(), is_deep=True) if finding.level is not Level.OK]
     rig.world.close()
+
+
+def test_what_was_imported_of_an_item_or_as_a_study_is_forgotten(tmp_path: Path) -> None:
+    store = Store.init(tmp_path / "lake")
+    empty = dict.fromkeys(IMPORTED_JUDGMENTS.schema.names)
+    rows = [
+        empty
+        | {
+            "import_key": key,
+            "study": study,
+            "item_first": item,
+            "item_second": "z",
+            "explanation": f"canary of {item}",
+        }
+        for key, study, item in (("1", "s", "a"), ("2", "s", "b"), ("3", "t", "c"))
+    ]
+    store.publish(IMPORTED_JUDGMENTS, "three", rows)
+    providers = Providers(pytest.fail)
+    assert forget(store, Target(item="a"), providers=providers).exit_code is ExitCode.DONE
+    left = [row["item_first"] for path in store.files("imported_judgments") for row in pq.read_table(path).to_pylist()]
+    assert left == ["b", "c"]
+    assert forget(store, Target(study="t"), providers=providers).exit_code is ExitCode.DONE
+    assert "canary of b" in said(store.path)
+    assert not [item for item in ("a", "c") if f"canary of {item}" in said(store.path)]
 
 
 def test_answers_of_live_calls_are_forgotten_too(tmp_path: Path) -> None:

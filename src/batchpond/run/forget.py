@@ -134,12 +134,17 @@ def _check_known(connection: Any, lake_state: LakeState, target: Target, request
         imported = connection.execute("SELECT DISTINCT study FROM imported_judgments").fetchall()
         if (target.study,) not in imported:
             versions.planned_version(lake_state, target.study)
-    elif not request_ids:
+    elif not request_ids and not _is_imported(connection, target):
         known = [row[0] for row in connection.execute("SELECT DISTINCT item_first FROM plan").fetchall() if row[0]]
         found = did_you_mean(target.item, known, "`batchpond query` finds ids in plan_current") if target.item else None
         raise UsageError(f"no plan in this lake names {target.name}", hint=found)
     elif len(request_ids) > REQUESTS_MAX:
         raise UsageError(f"{target.name} has {len(request_ids):,} requests; forget the study that asks them")
+
+
+def _is_imported(connection: Any, target: Target) -> bool:
+    found = connection.execute(f"SELECT count(*) FROM imported_judgments WHERE {_ITEM}", {"item": target.item or "\0"})
+    return bool(found.fetchall()[0][0])
 
 
 def _check_whole(connection: Any, lake_state: LakeState, target: Target, request_ids: tuple[str, ...]) -> None:
