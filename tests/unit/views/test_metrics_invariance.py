@@ -138,8 +138,9 @@ def test_swapping_positions_flips_the_bias_and_nothing_else() -> None:
         "n_primacy", "n_recency", "n_soft_primacy", "n_soft_recency", "primacy_share", "primacy_share_lo",
         "primacy_share_hi", "position_logodds", "position_logodds_lo", "position_logodds_hi",
         "position_logodds_lo_these_items", "position_logodds_hi_these_items", "first_rate_balanced",
-        "first_rate_balanced_lo", "first_rate_balanced_hi", "preference_fairness", "n_verdicts_first",
-        "n_verdicts_second", "first_rate_raw", "first_rate_raw_lo", "first_rate_raw_hi",
+        "first_rate_balanced_min", "first_rate_balanced_max", "first_rate_balanced_lo",
+        "first_rate_balanced_hi", "preference_fairness", "n_verdicts_first", "n_verdicts_second",
+        "first_rate_raw", "first_rate_raw_lo", "first_rate_raw_hi",
         "total_pos1_wins", "n_inconsistent_pos1_bias", "n_inconsistent_pos2_bias",
     }  # fmt: skip
     assert moved(before, after) <= flips
@@ -150,6 +151,7 @@ def test_swapping_positions_flips_the_bias_and_nothing_else() -> None:
     for old, new in zip(before["metric_position_rates"], after["metric_position_rates"], strict=True):
         assert not differs(new["primacy_share_hi"], 1 - old["primacy_share_lo"])
         assert not differs(new["first_rate_balanced_lo"], 1 - old["first_rate_balanced_hi"])
+        assert not differs(new["first_rate_balanced_min"], 1 - old["first_rate_balanced_max"])
         assert not differs(new["preference_fairness"], -old["preference_fairness"])
 
 

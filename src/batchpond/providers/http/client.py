@@ -221,7 +221,13 @@ class HttpClient:
         return self._final(self._repeated(call, f"{method} {path}", allow), f"{method} {path}", allow, shape)
 
     def ask(
-        self, path: str, body: bytes | JsonStream, deadline_s: float, headers: Mapping[str, str] | None = None
+        self,
+        path: str,
+        body: bytes | JsonStream,
+        deadline_s: float,
+        headers: Mapping[str, str] | None = None,
+        *,
+        may_be_silent: bool = True,
     ) -> Answer | Again | Fault:
         """Send exactly one POST of JSON and return the whole answer, or what kept it from arriving; for many threads.
 
@@ -229,9 +235,11 @@ class HttpClient:
         what the network or the server does; what making a `JsonStream` raises comes out as it is. The answer's body is
         exactly what arrived. Nothing reached the server where the reason is CONNECT, or NO_TURN: too few connections
         here for so many callers. A `Fault` that is not of the answer is of the connection as such, and no other call
-        would fare better. `headers` replace those of the same name. `path` begins with one slash.
+        would fare better. `headers` replace those of the same name. `path` begins with one slash. A model may think
+        for as long as the deadline without a word; where the server may not be silent, it is left sooner.
         """
-        limits = {"connect": self._limits.connect_s, "read": deadline_s, "write": deadline_s, "pool": deadline_s}
+        idle_s = deadline_s if may_be_silent else self._limits.idle_s
+        limits = {"connect": self._limits.connect_s, "read": idle_s, "write": idle_s, "pool": idle_s}
         sent = {**(self._asking or _ASKING | _revealed(self._auth)), **(headers or {})}
         if isinstance(body, JsonStream):
             sent["Content-Length"] = str(body.size_bytes)

@@ -189,7 +189,8 @@ class BatchClient(ProviderClient, BatchProvider):
             raise ProviderError(f"a batch of {self.descriptor.name} is made of an uploaded file, and none was given")
         order = self.order(spec)
         body = order.payload if isinstance(order.payload, JsonStream) else orjson.dumps(order.payload)
-        result = self._http.ask(order.path, body, self.descriptor.create_deadline_s, order.headers)
+        deadline_s = self.descriptor.create_deadline_s
+        result = self._http.ask(order.path, body, deadline_s, order.headers, may_be_silent=False)
         answer = judge_create(result, self.ack)
         if isinstance(answer, Unclear):
             return answer
