@@ -37,7 +37,7 @@ PROGRAM = "batchpond"
 DEFAULT_LAKE = Path("lake")
 # By what one wants to do; within each in the order in which a study flows through them.
 GROUPS = {
-    "Begin": ("init", "demo", "templates", "keys", "simulate"),
+    "Begin": ("init", "demo", "guide", "templates", "keys", "simulate"),
     "Ask": ("run", "plan", "submit", "live", "sync", "status", "retry", "cancel"),
     "See what came": ("results", "rank", "report", "query", "views", "export"),
     "Bring in": ("import", "adopt", "recover", "reread"),
@@ -49,6 +49,30 @@ TOGETHER = {
     "retry": "submit", "views": "query", "results": "query", "templates": "init", "keys": "doctor",
     "audit": "status", "tidy": "cancel", "forget": "cancel", "reread": "resolve",
 }  # fmt: skip
+# The guides, in the order in which to read them, and the commands whose help ends with the name of each.
+GUIDES = {
+    "tutorial": ("init", "demo", "run", "results", "simulate"),
+    "study": ("plan",),
+    "tasks": ("templates",),
+    "stages": (),
+    "adaptive": (),
+    "costs": ("submit",),
+    "providers": ("keys",),
+    "live": ("live",),
+    "files": (),
+    "report": ("report",),
+    "reading": ("rank",),
+    "sql": ("query", "views"),
+    "python": (),
+    "cron": ("sync", "status"),
+    "trouble": ("retry", "cancel", "resolve", "adopt", "recover", "reread", "audit", "doctor", "tidy", "forget"),
+    "from-pairwisellm": ("import", "export", "pairwisellm"),
+    "from-speceval": ("speceval",),
+    "from-sycobench": ("sycobench",),
+    "promises": (),
+    "commands": ("guide",),
+    "figures": (),
+}
 JSON_FLAGS = ("--json", "--format json", "--format=json", "--format jsonl", "--format=jsonl")
 SAFE_TO_STOP = (
     "interrupted. What was recorded is safe, and batches that were sent go on at the providers; "
@@ -141,6 +165,9 @@ class PondCommand(click.Command):
         kwargs.setdefault("context_settings", _CONTEXT)
         kwargs.setdefault("epilog", "\b\nExamples:\n" + "\n".join(f"  {example}" for example in examples))
         super().__init__(*args, **kwargs)
+        guide = next((guide for guide, names in GUIDES.items() if self.name in names), None)
+        if guide is not None:
+            self.epilog = f"{self.epilog}\n\nGuide: batchpond guide {guide}"
         self.examples = tuple(examples)
         self.params.extend(_common_options(is_group=False))
 
