@@ -386,6 +386,9 @@ def _end(diagnostics: Diagnostics, error: BaseException, *, was_interrupted: boo
             code, hint = error.exit_code, error.hint
         case click.ClickException():
             code, message, hint = ExitCode.USAGE, error.format_message(), _usage_hint(error)
+        case MemoryError():
+            message = "the machine has no memory left for this"
+            hint = "what was recorded before is intact: end other programs, or allow more, and run it again"
         case _:
             message = f"unexpected {type(error).__name__}: {error}"
             hint = "this is a defect; `batchpond -v ...` shows where. What was recorded before is intact"
