@@ -131,7 +131,7 @@ class Desk:
 
 
 def _at_a_terminal(command: list[str], folder: Path, variables: Mapping[str, str]) -> tuple[int, str, str]:
-    """Run a program whose stdin and stderr are a terminal; returns its code, its stdout, and what the terminal shows."""
+    """Run a program whose stdin and stderr are a terminal; returns its code, its stdout, what the terminal shows."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(command, cwd=folder, env=variables, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE)
     os.close(theirs)
@@ -169,13 +169,8 @@ def providers() -> Iterator[dict[str, str]]:
         yield environment(simulator)
 
 
-def desk(folder: Path, simulated: Mapping[str, str]) -> Desk:
-    """Return an empty desk in a folder, with this checkout's program on its PATH."""
-    tools = folder.parent / f"{folder.name}-bin"
-    tools.mkdir()
-    program = tools / "batchpond"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m batchpond "$@"\n')
-    program.chmod(0o755)
-    own = {"PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder), "TERM": "dumb"}
+def desk(folder: Path, tools: Path, simulated: Mapping[str, str]) -> Desk:
+    """Return an empty desk in a folder, with the program of a folder on its PATH."""
+    own = {"PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}", "TERM": "dumb"}
     left = {name: value for name, value in os.environ.items() if not name.startswith("BATCHPOND_")}
     return Desk(folder, left | dict(simulated) | own)

@@ -158,6 +158,12 @@ def _common_options(*, is_group: bool) -> list[click.Parameter]:
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
+def guide_line(name: str | None) -> str:
+    """Return the line that ends a command's help: which guide to read, if there is one."""
+    guide = next((guide for guide, names in GUIDES.items() if name in names), None)
+    return f"Guide: batchpond guide {guide}" if guide else ""
+
+
 class PondCommand(click.Command):
     """A command that also takes the global options, wherever they are typed."""
 
@@ -165,9 +171,7 @@ class PondCommand(click.Command):
         kwargs.setdefault("context_settings", _CONTEXT)
         kwargs.setdefault("epilog", "\b\nExamples:\n" + "\n".join(f"  {example}" for example in examples))
         super().__init__(*args, **kwargs)
-        guide = next((guide for guide, names in GUIDES.items() if self.name in names), None)
-        if guide is not None:
-            self.epilog = f"{self.epilog}\n\nGuide: batchpond guide {guide}"
+        self.epilog = f"{self.epilog}\n\n{guide_line(self.name)}"
         self.examples = tuple(examples)
         self.params.extend(_common_options(is_group=False))
 
