@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -45,7 +46,7 @@ def program(folder: Path) -> Iterator[Path]:
     variables = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "tests.rigs.forked", str(path)]
     root = Path(__file__).parents[2]
-    with subprocess.Popen(command, cwd=root, env=variables, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(command, cwd=root, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         tool = folder / "batchpond"
@@ -54,11 +55,11 @@ def program(folder: Path) -> Iterator[Path]:
         try:
             yield folder
         finally:
-            process.terminate()
+            process.communicate()
 
 
 def serve(path: str) -> None:
-    """Fork a child for every request on a socket, until killed."""
+    """Fork a child for every request on a socket, until whoever started this closes stdin, or dies."""
     spare()
     for name in LOADED:
         importlib.import_module(name)
@@ -67,7 +68,7 @@ def serve(path: str) -> None:
         listening.bind(path)
         listening.listen(64)
         os.write(1, b"ready\n")
-        while True:
+        while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
             asked, _ = listening.accept()
             with asked:
                 if os.fork() == 0:
