@@ -40,7 +40,7 @@ GROUPS = {
     "Begin": ("init", "demo", "templates", "keys", "simulate"),
     "Ask": ("run", "plan", "submit", "live", "sync", "status", "retry", "cancel"),
     "See what came": ("results", "rank", "report", "query", "views", "export"),
-    "Bring in": ("import", "adopt", "recover", "reread"),
+    "Bring in": ("label", "import", "adopt", "recover", "reread"),
     "Keep in order": ("audit", "doctor", "resolve", "tidy", "forget"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
