@@ -22,7 +22,6 @@ SAMPLE_MAX = 10_000
     "label",
     "batchpond label my-study",
     "batchpond label my-study --sample 200 -o sheet.html",
-    "batchpond import labels labels-anna.csv --rater anna",
 )
 @click.argument("study")
 @click.option("--sample", "n", type=click.IntRange(1, SAMPLE_MAX), default=SAMPLE, show_default=True, metavar="N",
