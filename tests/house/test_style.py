@@ -9,9 +9,10 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 import batchpond
-from batchpond.cli.frame import COMMANDS, TOGETHER, PondCommand, root
+from batchpond.cli.frame import COMMANDS, GROUPS, TOGETHER, PondCommand, root
 from batchpond.providers import registry
 
 ROOT = Path(__file__).parents[2]
@@ -180,6 +181,13 @@ def test_every_command_has_help_and_examples() -> None:
             assert isinstance(command, PondCommand), name
             assert command.examples, name
             assert all(example.startswith(f"batchpond {name}") for example in command.examples), name
+
+
+def test_the_list_of_commands_says_each_in_a_line_that_ends() -> None:
+    """On a terminal of 80 columns: no sentence is cut off there."""
+    lines = CliRunner().invoke(root, ["--help"], terminal_width=80).stdout.splitlines()
+    for name, words in (pair for group in GROUPS.values() for pair in group.items()):
+        assert any(line.split(maxsplit=1) == [name, words] for line in lines), name
 
 
 def test_every_option_has_help() -> None:

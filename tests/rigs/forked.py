@@ -21,7 +21,7 @@ from pathlib import Path
 from batchpond.cli import main, spare
 
 LOADED = (
-    "altair", "duckdb", "genai_prices", "httpx", "jinja2", "msgspec", "numpy", "pyarrow.parquet", "tenacity",
+    "duckdb", "genai_prices", "httpx", "jinja2", "msgspec", "numpy", "pyarrow.parquet", "tenacity",
     "batchpond.cli.run", "batchpond.cli.query", "batchpond.cli.rank", "batchpond.cli.report", "batchpond.cli.simulate",
     "batchpond.interop.imports", "batchpond.plan.verb", "batchpond.results.report.build", "batchpond.run.live.run",
     "batchpond.run.submit", "batchpond.run.sync", "batchpond.study.file", "batchpond.views.read",

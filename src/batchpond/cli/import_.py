@@ -63,6 +63,27 @@ def judgments(invocation: Invocation, file: Path, study: str | None, is_json: bo
     )
 
 
+@pond_command(
+    "labels",
+    "batchpond import labels my-study-labels.csv --rater anna",
+    "batchpond import labels labels-anna.csv labels-ben.csv",
+)
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True,
+                type=click.Path(exists=True, dir_okay=False, path_type=Path))  # fmt: skip
+@click.option("--rater", metavar="NAME", help="Who filled it in, where the file does not say.")
+@json_option
+def labels(invocation: Invocation, paths: tuple[Path, ...], rater: str | None, is_json: bool) -> None:
+    """Import what people wrote in sheets that `label` drew.
+
+    Rows without a label are left out. Corrected rates, calibration and agreement count the labels at
+    once; with two raters on the same rows, `metric_agreement` has theirs with each other.
+    """
+    from batchpond.interop.labels import reader
+
+    read = reader(invocation.store().path, rater)
+    _import(invocation, read, paths, study=None, defaults=(), accepted=(), is_strict=False, is_json=is_json)
+
+
 def foreign_options(function: _F) -> _F:
     """Add what all importers of other tools' files take."""
     function = click.option("--study", help="The study to file judgments under, where the files name none.")(function)
@@ -239,5 +260,5 @@ def _counts(report: ForeignReport) -> Iterator[str]:
         yield f"{task}: " + ", ".join(f"{n:,} {outcome}" for outcome, n in outcomes.items())
 
 
-for _each in (judgments, pairwisellm, speceval, sycobench, rows):
+for _each in (judgments, labels, pairwisellm, speceval, sycobench, rows):
     command.add_command(_each)

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from batchpond.cli import adopt, cancel, formats, live, recover, resolve, submit, sync
+from batchpond.cli import adopt, cancel, formats, label, live, recover, resolve, submit, sync
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import ExitCode, UsageError
+from batchpond.interop.labels import Sheet
 from batchpond.lake.attempts import Attempt
 from batchpond.lake.events import EventLog
 from batchpond.lake.records import Approval, Created, Event, Intent, Planned, Sent, Unknown
@@ -194,6 +195,7 @@ def shown() -> dict[str, set[str]]:
         "sync": set(sync.document(Counts(), synced)),
         "reread": set(resolve.readings_document(Readings("s", 1, 2, 0, (), ()))),
         "forget": set(cancel.forget_document(ForgetReport(0, 0, 0, (), ExitCode.DONE))),
+        "label": set(label.document(Sheet("s", [], 0, 0, {}), Path())),
         "tidy": set(cancel.tidy_document(TidyReport(0, 0, (), ExitCode.DONE))),
         "cancel": set(cancel.document(CancelReport((), (), ExitCode.DONE))),
         "resolve": set(resolve.document(Attempt(fact(Intent)))),
