@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from batchpond import ids
 from batchpond.errors import ExitCode
@@ -26,7 +26,7 @@ from batchpond.lake.attempts import (
 )
 from batchpond.lake.records import MissingRemote, NotFound, Resolution, Resolved, Status
 from batchpond.lake.store import Store
-from batchpond.model import Mode, RemoteBatch
+from batchpond.model import EPOCH, Mode, RemoteBatch
 from batchpond.plan import versions
 from batchpond.providers.base import BatchProvider
 from batchpond.run import account
@@ -173,7 +173,6 @@ COUNTS_EVERY = timedelta(hours=1)
 NOT_FOUND_EVERY = timedelta(hours=1)
 CLOCK_SKEW = timedelta(hours=1)
 GETS_MAX = 500
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def poll_open(session: Session) -> dict[str, RemoteBatch]:
@@ -256,7 +255,7 @@ def _listed(provider: BatchProvider, waiting: dict[str, Attempt]) -> Iterator[Re
     for _ in range(PAGES_MAX):
         page = provider.list_page(cursor)
         yield from page.batches
-        newest = max((batch.created_at or _EPOCH for batch in page.batches), default=_EPOCH)
+        newest = max((batch.created_at or EPOCH for batch in page.batches), default=EPOCH)
         cursor = page.next_cursor
         if not waiting or cursor is None or cursor in cursors or newest < oldest - CLOCK_SKEW:
             return
