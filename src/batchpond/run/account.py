@@ -26,7 +26,7 @@ from batchpond.providers.http import keys
 from batchpond.providers.shared.files import RECENT
 from batchpond.providers.shared.folder import HOST_MARK, Folder
 from batchpond.run.find import list_since
-from batchpond.run.session import Note, Providers, Session, Severity, worst_exit_code
+from batchpond.run.session import Note, Providers, Report, Session, Severity
 
 _NAMES: Final = ("display_name", "displayName")
 _NAME_CHARS: Final = 200
@@ -57,16 +57,11 @@ class UnknownBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class AccountReport:
+class AccountReport(Report):
     """What the accounts hold that the lake does not know, newest first, and what went wrong with others."""
 
     unknown_batches: tuple[UnknownBatch, ...]
     notes: tuple[Note, ...]
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """What the notes add up to."""
-        return worst_exit_code(self.notes)
 
 
 def providers_with_keys(environ: Mapping[str, str]) -> list[str]:

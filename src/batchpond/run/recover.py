@@ -22,7 +22,7 @@ from batchpond.run import adopt, strangers
 from batchpond.run.batch_map import BatchMap
 from batchpond.run.dispatch import finish_adoptions
 from batchpond.run.find import list_since
-from batchpond.run.session import Note, Providers, Session, Severity
+from batchpond.run.session import Note, Providers, Report, Session, Severity
 from batchpond.run.stages import open_due
 from batchpond.run.strangers import Lines, Stranger
 from batchpond.run.sync import bring_in
@@ -68,7 +68,7 @@ class FoundBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class RecoverReport:
+class RecoverReport(Report):
     """What was found, and what the lake holds of the study by now.
 
     Of `n_requests` planned so far `n_held` are in batches and `n_answered` have an answer; `n_live` were asked by live
@@ -86,7 +86,6 @@ class RecoverReport:
     cost_usd: float
     n_cost_unknown: int
     notes: tuple[Note, ...]
-    exit_code: ExitCode
 
     def count(self, fate: Fate) -> int:
         """Return how many batches came to this."""
@@ -295,5 +294,4 @@ def _report(search: _Search) -> RecoverReport:
         cost_usd=float(cost_usd or 0.0),
         n_cost_unknown=n_unknown,
         notes=tuple(session.notes),
-        exit_code=session.worst_exit_code(),
     )

@@ -41,7 +41,7 @@ from batchpond.run.find import (
     tell_duplicates,
 )
 from batchpond.run.rules import answered
-from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Session, Severity
+from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Report, Session, Severity
 from batchpond.run.told import tell_concerns, tell_failures
 from batchpond.views.refresh import refresh
 
@@ -49,7 +49,7 @@ PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, 
 
 
 @dataclass(frozen=True, slots=True)
-class SyncReport:
+class SyncReport(Report):
     """What a pass did and what is left; `n_pending` counts batches that will still change or be sent.
 
     `n_live` requests wait for `batchpond live`, and `n_unsent` that are approved are in no batch yet.
@@ -61,7 +61,6 @@ class SyncReport:
     n_live: int
     n_unsent: int
     notes: tuple[Note, ...]
-    exit_code: ExitCode
 
 
 def sync_once(
@@ -109,7 +108,6 @@ def sync_once(
         n_live=session.n_live,
         n_unsent=n_unsent,
         notes=tuple(session.notes),
-        exit_code=session.worst_exit_code(),
     )
 
 
