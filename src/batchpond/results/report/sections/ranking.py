@@ -65,7 +65,8 @@ def section(source: Source) -> Section | None:
         return None
     by = _by(source)
     try:
-        found = rank.rank(source.lake_path, rank.Request(study=source.study, by=by, options=_options(source)))
+        request = rank.Request(study=source.study, by=by, options=_options(source))
+        found = rank.ranked(source.reading("pair_judgments"), request)
     except UsageError as error:  # nothing to rank, or more items than a ranking can hold
         return Section("ranking", "Ranking", (f"No ranking is shown: {error.message}.",), ())
     command = f"batchpond rank {shlex.quote(source.study)} --by {by[0] if by else 'study'}"
