@@ -198,6 +198,13 @@ def test_every_option_has_help() -> None:
                 assert parameter.help, (name, parameter.name)
 
 
+def test_no_two_options_of_a_command_are_one_parameter() -> None:
+    """Where two share a name, one is read as the other; words for one choice, each with its value, may."""
+    for name, command in commands():
+        names = [one.name for one in command.params if not isinstance(getattr(one, "flag_value", None), str)]
+        assert len(names) == len(set(names)), name
+
+
 def test_every_command_file_is_a_command() -> None:
     """No command file is left out of the list, and none is missing."""
     frame = {"__init", "frame", "formats", "output", "diagnostics"}

@@ -41,6 +41,7 @@ GROUPS = {
     "Begin": {
         "init": "write a short study and sample texts, ready to run",
         "demo": "the whole flow against simulated providers, with a report",
+        "guide": "the documentation: what there is to read, or one page",
         "templates": "the built-in prompts, with their tasks and hashes",
         "keys": "which providers have a key, and what is known of each",
         "simulate": "run the providers on this machine, with faults on demand",
@@ -84,6 +85,30 @@ TOGETHER = {
     "retry": "submit", "views": "query", "results": "query", "templates": "init", "keys": "doctor",
     "audit": "status", "tidy": "cancel", "forget": "cancel", "reread": "resolve",
 }  # fmt: skip
+# The guides, in the order in which to read them, and the commands whose help ends with the name of each.
+GUIDES = {
+    "tutorial": ("init", "demo", "run", "results", "simulate"),
+    "study": ("plan",),
+    "tasks": ("templates",),
+    "stages": (),
+    "adaptive": (),
+    "costs": ("submit",),
+    "providers": ("keys",),
+    "live": ("live",),
+    "files": (),
+    "report": ("report",),
+    "reading": ("rank", "label", "labels"),
+    "sql": ("query", "views"),
+    "python": (),
+    "cron": ("sync", "status"),
+    "trouble": ("retry", "cancel", "resolve", "adopt", "recover", "reread", "audit", "doctor", "tidy", "forget"),
+    "from-pairwisellm": ("import", "export", "pairwisellm"),
+    "from-speceval": ("speceval",),
+    "from-sycobench": ("sycobench",),
+    "promises": (),
+    "commands": ("guide",),
+    "figures": (),
+}
 JSON_FLAGS = ("--json", "--format json", "--format=json", "--format jsonl", "--format=jsonl")
 SAFE_TO_STOP = (
     "interrupted. What was recorded is safe, and batches that were sent go on at the providers; "
@@ -169,6 +194,12 @@ def _common_options(*, is_group: bool) -> list[click.Parameter]:
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
+def guide_line(name: str | None) -> str:
+    """Return the line that ends a command's help: which guide to read, if there is one."""
+    guide = next((guide for guide, names in GUIDES.items() if name in names), None)
+    return f"Guide: batchpond guide {guide}" if guide else ""
+
+
 class PondCommand(click.Command):
     """A command that also takes the global options, wherever they are typed."""
 
@@ -176,6 +207,7 @@ class PondCommand(click.Command):
         kwargs.setdefault("context_settings", _CONTEXT)
         kwargs.setdefault("epilog", "\b\nExamples:\n" + "\n".join(f"  {example}" for example in examples))
         super().__init__(*args, **kwargs)
+        self.epilog = f"{self.epilog}\n\n{guide_line(self.name)}"
         self.examples = tuple(examples)
         self.params.extend(_common_options(is_group=False))
 

@@ -12,7 +12,7 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import plural
-from batchpond.cli.frame import Invocation, json_option, pond_command
+from batchpond.cli.frame import Invocation, guide_line, json_option, pond_command
 from batchpond.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _source = click.argument(
 )
 
 
-@click.group("import", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("import", context_settings={"help_option_names": ["-h", "--help"]}, epilog=guide_line("import"))
 def command() -> None:
     """Bring in what was judged or written elsewhere; it stays marked as imported."""
 
