@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""Before anything that has a date."""
 
 # What a cell is within its study; metrics speak of cells, and name them by these columns in this order.
 CELL_COLUMNS: Final = ("template_id", "rubric_id", "provider", "request_model", "thinking")
@@ -283,6 +286,11 @@ class RemoteBatch:
     endpoint: str | None = None
     token: str | None = None
     errors: tuple[BatchError, ...] = ()
+
+    @property
+    def age_key(self) -> tuple[datetime, str]:
+        """What sorts batches by age, the oldest first; those without a date come before all others."""
+        return self.created_at or EPOCH, self.batch_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -656,18 +656,18 @@ def test_the_list_shows_what_the_lake_does_not_know_and_whose_it_seems(rig: Rig,
     (ours,) = set(rig.world.ledger.batches) - {theirs, lake, maybe}
     report = listed(rig)
     attempt_id = rig.only().attempt_id
-    assert {(s.batch_id, s.ownership, s.attempt_id, s.n_requests) for s in report.unknown_batches} == {
+    assert {(s.batch.batch_id, s.ownership, s.attempt_id, s.batch.n_total) for s in report.unknown_batches} == {
         (theirs, Ownership.FOREIGN, None, 3),
         (lake, Ownership.OTHER_LAKE, None, 1),
         (maybe, Ownership.MAYBE, attempt_id, N),
         (ours, Ownership.IN_DOUBT, attempt_id, N),
     }
-    assert next(s.name for s in report.unknown_batches if s.batch_id == theirs) == "job=pilot"
-    created = [s.created_at for s in report.unknown_batches]
+    assert next(s.name for s in report.unknown_batches if s.batch.batch_id == theirs) == "job=pilot"
+    created = [s.batch.created_at for s in report.unknown_batches]
     assert created == sorted(created, key=lambda at: at or START, reverse=True)
     own(rig, ours)
     adopt(rig, theirs, write_map(rig, rows[:3], ["slot"]), is_forced=True)
-    assert {s.batch_id for s in listed(rig).unknown_batches} == {lake, maybe}
+    assert {s.batch.batch_id for s in listed(rig).unknown_batches} == {lake, maybe}
     assert report.exit_code is ExitCode.DONE
 
 
@@ -675,8 +675,8 @@ def test_the_list_goes_back_as_far_as_asked(rig: Rig, elsewhere: Elsewhere) -> N
     old = ask_elsewhere(elsewhere, planned(rig))
     rig.clock.advance(40 * 86_400)
     new = ask_elsewhere(elsewhere, planned(rig))
-    assert [s.batch_id for s in listed(rig).unknown_batches] == [new]
-    assert [s.batch_id for s in listed(rig, days=60).unknown_batches] == [new, old]
+    assert [s.batch.batch_id for s in listed(rig).unknown_batches] == [new]
+    assert [s.batch.batch_id for s in listed(rig, days=60).unknown_batches] == [new, old]
 
 
 def test_an_account_that_cannot_be_asked_hides_no_other(rig: Rig, elsewhere: Elsewhere) -> None:
@@ -685,7 +685,7 @@ def test_an_account_that_cannot_be_asked_hides_no_other(rig: Rig, elsewhere: Els
     with pytest.raises(AccessError):
         listed(rig)
     report = listed(rig, ["nonsense", "openai"])
-    assert [s.batch_id for s in report.unknown_batches] == [batch_id]
+    assert [s.batch.batch_id for s in report.unknown_batches] == [batch_id]
     assert (len(report.notes), report.exit_code) == (1, ExitCode.USAGE)
 
 

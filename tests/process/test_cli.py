@@ -256,6 +256,7 @@ def test_every_example_is_planned_as_it_is_written(tmp_path: Path) -> None:
         assert run("init", "--example", example, str(folder), cwd=tmp_path).returncode == 0
         planned = json.loads(run("plan", "--json", cwd=folder).stdout)
         assert planned["n_to_ask"] > 0
+    assert "to ask: 132 one by one;" in run("plan", cwd=tmp_path / "live").stdout
     for example in COMMENTED:
         folder = tmp_path / f"{example}-commented"
         assert run("init", "--example", example, "--commented", str(folder), cwd=tmp_path).returncode == 0

@@ -23,6 +23,7 @@ from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from batchpond.lake.store import Store
+    from batchpond.run.account import UnknownBatch
     from batchpond.run.adopt import Adoption, AdoptPreview, MapOrder
 
 LISTED_DAYS = 30
@@ -150,7 +151,7 @@ def _list(invocation: Invocation, store: Store, provider: str | None, since: dat
         raise UsageError("no key is set, so there is no account to look into", hint="`batchpond keys` shows them")
     with providers(store) as connected:
         report = unknown_batches(store, names, start, providers=connected)
-    rows = [tuple(getattr(unknown, name) for name in COLUMNS) for unknown in report.unknown_batches]
+    rows = [_row(unknown) for unknown in report.unknown_batches]
     is_shown = form is Format.TABLE
     n_left_out = output.records(HEADS if is_shown else COLUMNS, rows, form, has_color=invocation.color_stdout())
     invocation.note_left_out(n_left_out)
@@ -161,6 +162,14 @@ def _list(invocation: Invocation, store: Store, provider: str | None, since: dat
         hint="`batchpond adopt BATCH` takes one in" if rows else None,
     )
     return report.exit_code
+
+
+def _row(unknown: UnknownBatch) -> tuple[object, ...]:
+    """Return a batch's values of `COLUMNS`."""
+    batch = unknown.batch
+    counts = batch.n_total, batch.n_completed, batch.n_failed
+    whose = unknown.name, unknown.ownership, unknown.attempt_id
+    return unknown.provider, batch.batch_id, batch.state, batch.created_at, *counts, batch.endpoint, *whose
 
 
 def _by_itself(store: Store, batch_id: str, name: str, study: str | None) -> Adoption:

@@ -80,7 +80,7 @@ def tidy(invocation: Invocation, study: str | None, is_yes: bool, is_json: bool)
 
     diagnostics, store = invocation.diagnostics, invocation.store()
     n_files = count(store, study)
-    report = TidyReport(0, 0, (), ExitCode.DONE)
+    report = TidyReport(0, 0, ())
     if n_files:
         question = f"Delete {plural(n_files, 'uploaded file')} at the providers?"
         diagnostics.insist(question, is_yes=is_yes, otherwise="nothing was deleted")

@@ -18,7 +18,7 @@ import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -52,7 +52,7 @@ from batchpond.lake.store import (
     relative,
     uncovered,
 )
-from batchpond.model import BatchState, ErrorClass, FileRole, Mode, Origin, ShardKind
+from batchpond.model import EPOCH, BatchState, ErrorClass, FileRole, Mode, Origin, ShardKind
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -200,7 +200,6 @@ def in_order(ords: list[int], event_ids: list[str]) -> list[int]:
 
 COMPACT_ABOVE_FILES = 64
 MEMO = ".events"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _TIMES: Final = frozenset(name for name, kind in EVENTS.columns if kind == "timestamp")
 _LAYOUT: Final = hashlib.sha256(repr(EVENTS.columns).encode()).hexdigest()
@@ -428,7 +427,7 @@ def _remembered(events: Sequence[Event]) -> dict[str, list[Any]]:
     """Return the columns of events that have any value, times as microseconds."""
     found = {name: values for name, values in to_columns(events).items() if set(values) != {None}}
     for name in _TIMES & found.keys():
-        found[name] = [None if moment is None else (moment - _EPOCH) // _MICROSECOND for moment in found[name]]
+        found[name] = [None if moment is None else (moment - EPOCH) // _MICROSECOND for moment in found[name]]
     return found
 
 
@@ -448,7 +447,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _moments(microseconds: Iterable[int | None]) -> list[datetime | None]:
-    return [None if us is None else _EPOCH + timedelta(microseconds=us) for us in microseconds]
+    return [None if us is None else EPOCH + timedelta(microseconds=us) for us in microseconds]
 
 
 def _aligned(rows: pa.Table) -> pa.Table:

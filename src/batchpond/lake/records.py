@@ -7,13 +7,13 @@ table keeps a field under another name, `columns` says so.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
-from batchpond.model import BatchState, ErrorClass, FileRole, Mode, Origin, ShardKind, Take, client_name
+from batchpond.model import EPOCH, BatchState, ErrorClass, FileRole, Mode, Origin, ShardKind, Take, client_name
 
-UNRECORDED: Final = datetime(1970, 1, 1, tzinfo=UTC)
+UNRECORDED: Final = EPOCH
 """When a fact was recorded that is not yet."""
 
 SETTLED: Final = "settled"

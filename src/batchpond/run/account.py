@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -20,17 +20,16 @@ from batchpond.errors import BatchpondError, ExitCode
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, fold
 from batchpond.lake.events import read
 from batchpond.lake.store import Store
-from batchpond.model import BatchState, Mode, RemoteBatch
+from batchpond.model import Mode, RemoteBatch
 from batchpond.providers import registry
 from batchpond.providers.http import keys
 from batchpond.providers.shared.files import RECENT
 from batchpond.providers.shared.folder import HOST_MARK, Folder
 from batchpond.run.find import list_since
-from batchpond.run.session import Note, Providers, Session, Severity, worst_exit_code
+from batchpond.run.session import Note, Providers, Report, Session, Severity
 
 _NAMES: Final = ("display_name", "displayName")
 _NAME_CHARS: Final = 200
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Ownership(StrEnum):
@@ -51,29 +50,18 @@ class UnknownBatch:
     """
 
     provider: str
-    batch_id: str
-    state: BatchState
-    created_at: datetime | None
-    n_requests: int | None
-    n_completed: int | None
-    n_failed: int | None
-    endpoint: str | None
+    batch: RemoteBatch
     name: str | None
     ownership: Ownership
     attempt_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class AccountReport:
+class AccountReport(Report):
     """What the accounts hold that the lake does not know, newest first, and what went wrong with others."""
 
     unknown_batches: tuple[UnknownBatch, ...]
     notes: tuple[Note, ...]
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """What the notes add up to."""
-        return worst_exit_code(self.notes)
 
 
 def providers_with_keys(environ: Mapping[str, str]) -> list[str]:
@@ -114,21 +102,9 @@ def _of_provider(
         notes.append(Note(Severity.WARNING, text, "run it again", ExitCode.ATTENTION))
     known = {attempt.batch_id for attempt in lake_state.attempts.values() if attempt.provider == name}
     fresh = {b.batch_id: b for b in listing.batches if b.batch_id not in known and (b.created_at or since) >= since}
-    for batch in sorted(fresh.values(), key=lambda b: b.created_at or _EPOCH, reverse=True):
+    for batch in sorted(fresh.values(), key=lambda b: b.age_key[0], reverse=True):
         ownership, attempt = ownership_of(lake_state, store.lake_id, name, batch)
-        yield UnknownBatch(
-            provider=name,
-            batch_id=batch.batch_id,
-            state=batch.state,
-            created_at=batch.created_at,
-            n_requests=batch.n_total,
-            n_completed=batch.n_completed,
-            n_failed=batch.n_failed,
-            endpoint=batch.endpoint,
-            name=_name(batch),
-            ownership=ownership,
-            attempt_id=attempt.attempt_id if attempt else None,
-        )
+        yield UnknownBatch(name, batch, _name(batch), ownership, attempt.attempt_id if attempt else None)
 
 
 def ownership_of(

@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ from batchpond.lake.records import (
     Possible,
     Unknown,
 )
-from batchpond.model import RemoteBatch, ShardKind
+from batchpond.model import EPOCH, RemoteBatch, ShardKind
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
 from batchpond.run.session import Listing, Session, Severity
@@ -142,8 +142,12 @@ def _tell_of_a_candidate(session: Session, attempt: Attempt, batch: RemoteBatch)
 
 
 PAGES_MAX = 10_000
-WINDOW = timedelta(days=1)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WINDOW = timedelta(days=1)
+
+
+def day_before(moment: datetime) -> datetime:
+    """Return when a listing begins that is to show what was made since a moment, though clocks differ."""
+    return max(moment, EPOCH + _WINDOW) - _WINDOW
 
 
 def list_since(provider: BatchProvider, since: datetime) -> Listing:
@@ -231,8 +235,8 @@ def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt])
         return
     elapsed_s = {attempt.attempt_id: _elapsed_s(session, attempt) for attempt in attempts}
     # Only the provider's own clock dates its batches; without a date of its own, all are listed.
-    oldest = min(attempt.uploaded_at or attempt.intent.newest_batch_at or _EPOCH for attempt in attempts)
-    listing = list_since(provider, max(oldest, _EPOCH + WINDOW) - WINDOW)
+    oldest = min(attempt.uploaded_at or attempt.intent.newest_batch_at or EPOCH for attempt in attempts)
+    listing = list_since(provider, day_before(oldest))
     failpoints.reach("Y1")
     for attempt in attempts:
         found = matches(session, provider, attempt, listing.batches)
@@ -251,12 +255,8 @@ def _is_found_by_token(session: Session, provider: BatchProvider, attempt: Attem
     found = provider.find_batches(attempt.token)
     if found:
         failpoints.reach("Y1")
-        adopt(session, attempt, sorted(found, key=_by_age))
+        adopt(session, attempt, sorted(found, key=lambda batch: batch.age_key))
     return bool(found)
-
-
-def _by_age(batch: RemoteBatch) -> tuple[datetime, str]:
-    return batch.created_at or _EPOCH, batch.batch_id
 
 
 def matches(
@@ -271,7 +271,7 @@ def matches(
     fitting = [batch for batch in named.values() if _is_alike(attempt, batch)]
     own_file = attempt.sent.file_id if attempt.sent else None
     if own_file is not None and any(batch.input_file_id not in {None, own_file} for batch in fitting):
-        name, since = f"{attempt.token}.jsonl", max(attempt.uploaded_at or _EPOCH, _EPOCH + WINDOW) - WINDOW
+        name, since = f"{attempt.token}.jsonl", day_before(attempt.uploaded_at or EPOCH)
         uploads = (file for file in provider.find_uploads(name, since) if file.size_bytes == attempt.intent.size_bytes)
         known = {None, own_file, *(file.file_id for file in uploads)}
         fitting = [batch for batch in fitting if batch.input_file_id in known]
@@ -284,7 +284,7 @@ def matches(
                 hint="somebody made it from what this account shows; `batchpond adopt --list` shows it",
                 exit_code=ExitCode.ATTENTION,
             )
-    return sorted(fitting, key=_by_age)
+    return sorted(fitting, key=lambda batch: batch.age_key)
 
 
 def _is_alike(attempt: Attempt, batch: RemoteBatch) -> bool:
@@ -354,7 +354,7 @@ def tell_duplicates(session: Session) -> None:
         running = [one for one in (first, attempt) if one.batch_id is not None and not _has_ended(one)]
         known = f"`batchpond resolve {attempt.batch_id} --known` settles it"
         if running:
-            later = max(running, key=lambda one: (one.created_at or _EPOCH, one.known_batch_id))
+            later = max(running, key=lambda one: (one.created_at or EPOCH, one.known_batch_id))
             hint = f"`batchpond cancel {later.batch_id}` stops the later one that still runs; then {known}"
         else:
             hint = f"both have ended: nothing can be stopped; {known}"
@@ -426,7 +426,7 @@ def _control(session: Session, provider: BatchProvider, attempt: Attempt, listin
         if attempt.intent.scope and "-" not in attempt.intent.scope.split("/"):
             return attempt.intent.scope == session.scope(provider)
         return any(batch.batch_id in session.lake_state.batch_ids for batch in listing.batches)
-    since = max(attempt.uploaded_at or _EPOCH, _EPOCH + WINDOW) - WINDOW
+    since = day_before(attempt.uploaded_at or EPOCH)
     uploads = provider.find_uploads(f"{attempt.intent.token}.jsonl", since)
     if any(file.file_id == attempt.file_id for file in uploads):
         return True

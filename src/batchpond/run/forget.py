@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from batchpond.answers import derive
-from batchpond.errors import ExitCode, UsageError
+from batchpond.errors import UsageError
 from batchpond.lake import erase, failpoints, tables
 from batchpond.lake.attempts import SETTLED_PHASES, Attempt, LakeState
 from batchpond.lake.jsonl import RawFile, part_paths, shard_lines
@@ -41,7 +41,7 @@ from batchpond.plan import versions
 from batchpond.run.collect import read_what_is_unread, source_of
 from batchpond.run.find import check_host
 from batchpond.run.rules import MEMO, Rules, answered
-from batchpond.run.session import Note, Providers, Session
+from batchpond.run.session import Note, Providers, Report, Session
 from batchpond.text import did_you_mean
 from batchpond.views.refresh import STAMP, refresh
 
@@ -82,14 +82,13 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetReport:
+class ForgetReport(Report):
     """How many requests and raw lines were emptied, how many files were deleted at providers, and what hindered it."""
 
     n_requests: int
     n_lines: int
     n_deleted: int
     notes: tuple[Note, ...]
-    exit_code: ExitCode
 
 
 def look(store: Store, lake_state: LakeState, target: Target) -> Scope:
@@ -179,7 +178,7 @@ def forget(store: Store, target: Target | None, *, providers: Providers, is_loca
             n_lines += _Forgetting(session, event).run()
             session.record(Forgotten(forget_id=event.event_id))
         refresh(store)
-    return ForgetReport(n_requests, n_lines, n_deleted, tuple(session.notes), session.worst_exit_code())
+    return ForgetReport(n_requests, n_lines, n_deleted, tuple(session.notes))
 
 
 def _answers(custom_ids: set[str], read: Callable[[bytes], Response]) -> Callable[[bytes], bool]:

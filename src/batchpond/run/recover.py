@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
@@ -16,20 +15,19 @@ from batchpond.errors import ExitCode, UsageError
 from batchpond.lake import tables
 from batchpond.lake.attempts import Attempt
 from batchpond.lake.store import Store
-from batchpond.model import Mode, RemoteBatch
+from batchpond.model import EPOCH, Mode, RemoteBatch
 from batchpond.plan import versions
 from batchpond.providers.base import Descriptor
 from batchpond.run import adopt, strangers
 from batchpond.run.batch_map import BatchMap
 from batchpond.run.dispatch import finish_adoptions
 from batchpond.run.find import list_since
-from batchpond.run.session import Note, Providers, Session, Severity
+from batchpond.run.session import Note, Providers, Report, Session, Severity
 from batchpond.run.stages import open_due
 from batchpond.run.strangers import Lines, Stranger
 from batchpond.run.sync import bring_in
 from batchpond.views.refresh import refresh
 
-_EVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIGURES: Final = """
 WITH wanted AS (
   SELECT request_id, bool_and(mode = $live) AS is_live
@@ -70,7 +68,7 @@ class FoundBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class RecoverReport:
+class RecoverReport(Report):
     """What was found, and what the lake holds of the study by now.
 
     Of `n_requests` planned so far `n_held` are in batches and `n_answered` have an answer; `n_live` were asked by live
@@ -88,7 +86,6 @@ class RecoverReport:
     cost_usd: float
     n_cost_unknown: int
     notes: tuple[Note, ...]
-    exit_code: ExitCode
 
     def count(self, fate: Fate) -> int:
         """Return how many batches came to this."""
@@ -191,7 +188,7 @@ class _Search:
         left = self._left()
         for stranger, mapped in strangers.of_shards(self.session, self.study, self.version, left):
             self._take(stranger, mapped)
-        for stranger in sorted(self._lines.of_study(self.study, self._left()), key=lambda one: one.age_key):
+        for stranger in sorted(self._lines.of_study(self.study, self._left()), key=lambda one: one.batch.age_key):
             self._take_by_lines(stranger)
 
     def settle(self) -> None:
@@ -215,7 +212,7 @@ class _Search:
             self._listed[name] = []
             with session.isolated(name, f"listing the batches at {name}"):
                 provider = session.providers.get(name)
-                listing = list_since(provider, _EVER)
+                listing = list_since(provider, EPOCH)
                 if not listing.is_complete:
                     text = f"{name} did not list its batches to the end: there may be more than were found"
                     session.note(Severity.WARNING, text, hint="run it again", exit_code=ExitCode.ATTENTION)
@@ -297,5 +294,4 @@ def _report(search: _Search) -> RecoverReport:
         cost_usd=float(cost_usd or 0.0),
         n_cost_unknown=n_unknown,
         notes=tuple(session.notes),
-        exit_code=session.worst_exit_code(),
     )

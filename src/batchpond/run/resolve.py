@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from batchpond.errors import ExitCode, UsageError
+from batchpond.errors import UsageError
 from batchpond.lake import events
 from batchpond.lake.attempts import LOSABLE_PHASES, UNCLEAR_PHASES, Attempt, LakeState, Phase, fold, seen_as
 from batchpond.lake.records import (
@@ -24,7 +24,7 @@ from batchpond.lake.records import (
 from batchpond.lake.store import Store
 from batchpond.model import Mode, RemoteBatch
 from batchpond.run.find import Proof, check_host, prove
-from batchpond.run.session import Note, Providers, Session, Severity
+from batchpond.run.session import Note, Providers, Report, Session, Severity
 from batchpond.text import did_you_mean
 from batchpond.views.refresh import refresh
 
@@ -147,12 +147,11 @@ def _adoptable(session: Session, attempt: Attempt, batch_id: str | None) -> Remo
 
 
 @dataclass(frozen=True, slots=True)
-class CancelReport:
+class CancelReport(Report):
     """Which batches were asked to stop, and what the provider said of the others."""
 
     asked: tuple[str, ...]
     notes: tuple[Note, ...]
-    exit_code: ExitCode
 
 
 def check_names(store: Store, wanted: Sequence[str]) -> None:
@@ -191,7 +190,7 @@ def cancel(store: Store, wanted: Sequence[str], *, providers: Providers) -> Canc
                 else:
                     asked.append(batch_id)
         refresh(store)
-    return CancelReport(tuple(asked), tuple(session.notes), session.worst_exit_code())
+    return CancelReport(tuple(asked), tuple(session.notes))
 
 
 def _cancel_live(session: Session, attempt: Attempt, asked: list[str]) -> None:

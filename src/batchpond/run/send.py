@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -28,7 +28,7 @@ from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteBatch, R
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
 from batchpond.run import find
-from batchpond.run.find import WINDOW, adopt, check_host, list_since, matches, record_doubt, search
+from batchpond.run.find import adopt, check_host, day_before, list_since, matches, record_doubt, search
 from batchpond.run.session import Listing, Session, Severity
 
 SEND_LEASE_S = 60.0
@@ -393,14 +393,12 @@ def _unclear(session: Session, attempt: Attempt, answer: Unclear) -> Sending:
 
 PEEKS_MAX: Final = 200
 AHEAD_MAX: Final = 8
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def planned_since(session: Session, study: str) -> datetime:
     """Return from when on a copy may have sent a study's requests: a day before it was first planned."""
     planned = (event for event in session.log.events if isinstance(event, Planned) and event.study == study)
-    first = min((event.occurred_at for event in planned), default=_EPOCH)
-    return max(first, _EPOCH + WINDOW) - WINDOW
+    return day_before(min((event.occurred_at for event in planned), default=model.EPOCH))
 
 
 def take_in(session: Session, provider: BatchProvider, attempt: Attempt) -> bool:
@@ -436,7 +434,7 @@ def _made(session: Session, provider: BatchProvider, attempt: Attempt, unknown: 
         return _by_results(session, provider, attempt, unknown)
     marks = {attempt.intent.token, attempt.file_id} - {None}
     made = {batch.batch_id: batch for batch in unknown if marks & {batch.token, batch.input_file_id}}
-    return sorted(made.values(), key=lambda batch: (batch.created_at or _EPOCH, batch.batch_id))
+    return sorted(made.values(), key=lambda batch: batch.age_key)
 
 
 def _listed(session: Session, provider: BatchProvider, attempt: Attempt) -> tuple[RemoteBatch, ...]:
@@ -528,7 +526,7 @@ def _by_results(
             found.append(batch)
         elif head is None:
             _tell_of_a_double(session, attempt, batch)
-    return sorted(found, key=lambda batch: (batch.created_at or _EPOCH, batch.batch_id))
+    return sorted(found, key=lambda batch: batch.age_key)
 
 
 def _tell_of_a_double(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -78,11 +78,18 @@ class Counts:
         return self.n_created + self.n_adopted
 
 
-def worst_exit_code(notes: Iterable[Note]) -> ExitCode:
-    """Return the exit code that notes add up to."""
-    order = [ExitCode.LAKE, ExitCode.ACCESS, ExitCode.ATTENTION, ExitCode.USAGE, ExitCode.FAILED]
-    seen = {note.exit_code for note in notes}
-    return next((code for code in order if code in seen), ExitCode.DONE)
+class Report:
+    """What a verb did; each kind has the `notes` of its pass."""
+
+    __slots__ = ()
+    notes: tuple[Note, ...]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What the notes add up to."""
+        order = [ExitCode.LAKE, ExitCode.ACCESS, ExitCode.ATTENTION, ExitCode.USAGE, ExitCode.FAILED]
+        seen = {note.exit_code for note in self.notes}
+        return next((code for code in order if code in seen), ExitCode.DONE)
 
 
 class Providers:
@@ -295,10 +302,6 @@ class Session:
             if self.store.clock.now() < event.retry_at and not self.providers.is_out(name):
                 text = f"{name} asked not to be called before {event.retry_at:%Y-%m-%d %H:%M:%S} UTC"
                 self.providers.put_out(name, PutOffError(text, hint="`batchpond sync` goes on with it after that"))
-
-    def worst_exit_code(self) -> ExitCode:
-        """Return the exit code that the notes of this pass add up to."""
-        return worst_exit_code(self.notes)
 
     def settle_s(self, provider: BatchProvider) -> float:
         """Return how long an unclear create must stay invisible; shorter only against loopback."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from batchpond import fields, ids
@@ -30,11 +30,9 @@ from batchpond.providers.base import BatchProvider, Descriptor
 from batchpond.run import due
 from batchpond.run.account import folder_of
 from batchpond.run.batch_map import TABLES, BatchMap, LineRows, MapReader, Target
-from batchpond.run.find import WINDOW, ids_at_head, ids_of
+from batchpond.run.find import day_before, ids_at_head, ids_of
 from batchpond.run.send import AHEAD_MAX, listed, planned_since
 from batchpond.run.session import Providers, Session, Severity
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +41,6 @@ class Stranger:
 
     client_name: str
     batch: RemoteBatch
-
-    @property
-    def age_key(self) -> tuple[datetime, str]:
-        """What sorts batches by age, the oldest first."""
-        return self.batch.created_at or _EPOCH, self.batch.batch_id
 
     def is_named(self, study: str) -> bool:
         """Whether its maker called it after the study."""
@@ -283,7 +276,7 @@ def _listed_of_study(session: Session, study: str, name: str, provider: BatchPro
     if folder is not None and not os.path.isdir(folder.outbox):
         return ()
     kept = timedelta(days=provider.descriptor.results_retention_days)
-    since = min(planned_since(session, study), max(session.store.clock.now() - kept, _EPOCH + WINDOW) - WINDOW)
+    since = min(planned_since(session, study), day_before(session.store.clock.now() - kept))
     try:
         return listed(session, provider, (name, study), since)
     except ForbiddenError as error:
@@ -305,7 +298,7 @@ def _of_study(session: Session, study: str, version: str, candidates: Sequence[S
     sizes = {(shard.client_name, shard.n_requests) for shard in shards}
     rest = sorted(
         (one for one in candidates if one not in found),
-        key=lambda one: ((one.client_name, one.batch.n_total) not in sizes, -one.age_key[0].timestamp()),
+        key=lambda one: ((one.client_name, one.batch.n_total) not in sizes, -one.batch.age_key[0].timestamp()),
     )
     lines = Lines(session)
     for name in sorted({one.client_name for one in rest}):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from batchpond import ids
-from batchpond.errors import ExitCode, UsageError
+from batchpond.errors import UsageError
 from batchpond.lake import failpoints
 from batchpond.lake.attempts import UNCLEAR_PHASES, LakeState, Phase, fold
 from batchpond.lake.events import read
@@ -26,7 +26,7 @@ from batchpond.run import account, due
 from batchpond.run.dispatch import Readiness, Trigger, candidates, finish_adoptions, look_before, readiness, send_due
 from batchpond.run.due import FailureCount
 from batchpond.run.find import resolve_unknowns
-from batchpond.run.session import Counts, Note, Providers, Session
+from batchpond.run.session import Counts, Note, Providers, Report, Session
 from batchpond.study.file import from_config, spec_of_plain
 from batchpond.study.spec import Unsupported
 from batchpond.views.refresh import refresh
@@ -86,7 +86,7 @@ class SubmitPreview:
 
 
 @dataclass(frozen=True, slots=True)
-class SubmitReport:
+class SubmitReport(Report):
     """What `submit` did; `counts` is None when nothing was approved, `n_live` requests wait for `live`."""
 
     preview: SubmitPreview
@@ -94,7 +94,6 @@ class SubmitReport:
     counts: Counts | None
     n_live: int
     notes: tuple[Note, ...]
-    exit_code: ExitCode
 
 
 def _total(costs: list[float | None]) -> float | None:
@@ -186,7 +185,7 @@ def submit(
     max_cost_usd = min((usd for usd in limits_usd if usd is not None), default=None)
     _check_money(shown, max_cost_usd)
     if confirm is None or not shown.n_requests or not confirm(shown):
-        return SubmitReport(shown, is_approved=False, counts=None, n_live=0, notes=(), exit_code=ExitCode.DONE)
+        return SubmitReport(shown, is_approved=False, counts=None, n_live=0, notes=())
     with store.lock(f"submit {study}"):
         session = Session.begin(store, providers, on_note)
         failpoints.reach("S0")
@@ -201,7 +200,7 @@ def submit(
         account.tell_waiting(session)
         session.log.compact(lambda: refresh(store))
         refresh(store)
-    return SubmitReport(shown, True, session.counts, session.n_live, tuple(session.notes), session.worst_exit_code())
+    return SubmitReport(shown, True, session.counts, session.n_live, tuple(session.notes))
 
 
 def _check_part(store: Store, lake_state: LakeState, study: str) -> None:

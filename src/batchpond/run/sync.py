@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from batchpond import ids
 from batchpond.errors import ExitCode
@@ -26,7 +26,7 @@ from batchpond.lake.attempts import (
 )
 from batchpond.lake.records import MissingRemote, NotFound, Resolution, Resolved, Status
 from batchpond.lake.store import Store
-from batchpond.model import Mode, RemoteBatch
+from batchpond.model import EPOCH, Mode, RemoteBatch
 from batchpond.plan import versions
 from batchpond.providers.base import BatchProvider
 from batchpond.run import account
@@ -41,7 +41,7 @@ from batchpond.run.find import (
     tell_duplicates,
 )
 from batchpond.run.rules import answered
-from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Session, Severity
+from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Report, Session, Severity
 from batchpond.run.told import tell_concerns, tell_failures
 from batchpond.views.refresh import refresh
 
@@ -49,7 +49,7 @@ PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, 
 
 
 @dataclass(frozen=True, slots=True)
-class SyncReport:
+class SyncReport(Report):
     """What a pass did and what is left; `n_pending` counts batches that will still change or be sent.
 
     `n_live` requests wait for `batchpond live`, and `n_unsent` that are approved are in no batch yet.
@@ -61,7 +61,6 @@ class SyncReport:
     n_live: int
     n_unsent: int
     notes: tuple[Note, ...]
-    exit_code: ExitCode
 
 
 def sync_once(
@@ -109,7 +108,6 @@ def sync_once(
         n_live=session.n_live,
         n_unsent=n_unsent,
         notes=tuple(session.notes),
-        exit_code=session.worst_exit_code(),
     )
 
 
@@ -173,7 +171,6 @@ COUNTS_EVERY = timedelta(hours=1)
 NOT_FOUND_EVERY = timedelta(hours=1)
 CLOCK_SKEW = timedelta(hours=1)
 GETS_MAX = 500
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def poll_open(session: Session) -> dict[str, RemoteBatch]:
@@ -256,7 +253,7 @@ def _listed(provider: BatchProvider, waiting: dict[str, Attempt]) -> Iterator[Re
     for _ in range(PAGES_MAX):
         page = provider.list_page(cursor)
         yield from page.batches
-        newest = max((batch.created_at or _EPOCH for batch in page.batches), default=_EPOCH)
+        newest = max((batch.created_at or EPOCH for batch in page.batches), default=EPOCH)
         cursor = page.next_cursor
         if not waiting or cursor is None or cursor in cursors or newest < oldest - CLOCK_SKEW:
             return

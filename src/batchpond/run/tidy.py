@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from batchpond.errors import ExitCode
 from batchpond.lake import failpoints
 from batchpond.lake.attempts import READ_PHASES, Attempt, LakeState, fold
 from batchpond.lake.events import read
@@ -18,17 +17,16 @@ from batchpond.lake.store import Store
 from batchpond.model import Mode
 from batchpond.plan import versions
 from batchpond.run.find import check_host
-from batchpond.run.session import Note, Providers, Session
+from batchpond.run.session import Note, Providers, Report, Session
 
 
 @dataclass(frozen=True, slots=True)
-class TidyReport:
+class TidyReport(Report):
     """How many input files were deleted, how many were gone already, and what hindered the rest."""
 
     n_deleted: int
     n_gone: int
     notes: tuple[Note, ...]
-    exit_code: ExitCode
 
 
 def count(store: Store, study: str | None) -> int:
@@ -56,7 +54,7 @@ def tidy(store: Store, study: str | None, *, providers: Providers) -> TidyReport
                 failpoints.reach("T1")
                 n_deleted += is_deleted
                 n_gone += not is_deleted
-    return TidyReport(n_deleted, n_gone, tuple(session.notes), session.worst_exit_code())
+    return TidyReport(n_deleted, n_gone, tuple(session.notes))
 
 
 def _due(lake_state: LakeState, uploads: Iterator[Uploaded], study: str | None) -> list[tuple[Attempt, str]]:

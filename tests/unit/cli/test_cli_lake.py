@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from batchpond.cli import adopt, cancel, formats, label, live, recover, resolve, submit, sync
 from batchpond.cli.frame import Invocation, root
-from batchpond.errors import ExitCode, UsageError
+from batchpond.errors import UsageError
 from batchpond.interop.labels import Sheet
 from batchpond.lake.attempts import Attempt
 from batchpond.lake.events import EventLog
@@ -185,21 +185,21 @@ def documented() -> dict[str, set[str]]:
 def shown() -> dict[str, set[str]]:
     """Return the fields that each command's document has."""
     preview = SubmitPreview("s", "v", (), ())
-    submitted = SubmitReport(preview, is_approved=False, counts=None, n_live=0, notes=(), exit_code=ExitCode.DONE)
-    synced = SyncReport(Counts(), 0, 0, 0, 0, (), ExitCode.DONE)
+    submitted = SubmitReport(preview, is_approved=False, counts=None, n_live=0, notes=())
+    synced = SyncReport(Counts(), 0, 0, 0, 0, ())
     return {
         "plan": {field.name for field in dataclasses.fields(PlanReport)},
         "submit": set(submit.document(submitted)),
         "retry": set(submit.retry_document(RetryReport((), submitted))),
-        "live": set(live.document(LiveReport((), 0, (), ExitCode.DONE))),
+        "live": set(live.document(LiveReport((), 0, ()))),
         "sync": set(sync.document(Counts(), synced)),
         "reread": set(resolve.readings_document(Readings("s", 1, 2, 0, (), ()))),
-        "forget": set(cancel.forget_document(ForgetReport(0, 0, 0, (), ExitCode.DONE))),
+        "forget": set(cancel.forget_document(ForgetReport(0, 0, 0, ()))),
+        "tidy": set(cancel.tidy_document(TidyReport(0, 0, ()))),
+        "cancel": set(cancel.document(CancelReport((), ()))),
         "label": set(label.document(Sheet("s", [], 0, 0, {}), Path())),
-        "tidy": set(cancel.tidy_document(TidyReport(0, 0, (), ExitCode.DONE))),
-        "cancel": set(cancel.document(CancelReport((), (), ExitCode.DONE))),
         "resolve": set(resolve.document(Attempt(fact(Intent)))),
-        "recover": set(recover.document(RecoverReport("s", "v", (), 0, 0, 0, 0, 0.0, 0, (), ExitCode.DONE))),
+        "recover": set(recover.document(RecoverReport("s", "v", (), 0, 0, 0, 0, 0.0, 0, ()))),
         "adopt": set(adopt.document(Adoption(Attempt(fact(Intent)), is_new=True))),
     }
 

@@ -45,7 +45,7 @@ from batchpond.run.live.calls import CallCounts, CallRules, Calls, OnDoubt
 from batchpond.run.live.pace import Pace, PaceSettings
 from batchpond.run.live.seal import LOCK_RETRY_S, end, items_left, left_of, live_lock, open_attempt, recover, seal
 from batchpond.run.live.spool import Spool
-from batchpond.run.session import Note, Providers, Session, Severity, worst_exit_code
+from batchpond.run.session import Note, Providers, Report, Session, Severity
 from batchpond.study import config_file, typed
 from batchpond.study.typed import Table, between
 from batchpond.text import did_you_mean
@@ -204,13 +204,12 @@ class LaneProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class LiveReport:
+class LiveReport(Report):
     """What a run of live calls did; `n_left` requests are still without an answer."""
 
     lanes: tuple[LaneProgress, ...]
     n_left: int
     notes: tuple[Note, ...]
-    exit_code: ExitCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,7 +413,7 @@ class LiveRun:
                 )
             )
         n_left = sum(lane.n_requests - lane.n_answered for lane in lanes)
-        return LiveReport(lanes, n_left, tuple(self._notes), worst_exit_code(self._notes))
+        return LiveReport(lanes, n_left, tuple(self._notes))
 
 
 def _begun(session: Session, study: str) -> Iterator[Sharded]:
