@@ -122,9 +122,18 @@ class Lake:
         Its time and memory are DuckDB's to keep, inside this process: an expression such as `repeat('a', 2000000000)`
         heeds neither, and only `batchpond query`, which is a process of its own, ends it whatever it is.
         """
+        import pyarrow as pa
+
         from batchpond.views import sandbox
 
-        return _frame(sandbox.run_query(self._store().path, query))
+        found = sandbox.run_query(self._store().path, query)
+        for column in found.schema:
+            if pa.types.is_interval(column.type):
+                raise UsageError(
+                    f"column {column.name} is an INTERVAL, and polars has no type for one",
+                    hint="date_diff('second', BEGIN, END) is a number",
+                )
+        return _frame(found)
 
     def scan(self, table: str) -> pl.LazyFrame:
         """Return a table's published files as a lazy frame; a snapshot of the list of files."""

@@ -108,6 +108,15 @@ def test_sql_returns_polars_and_stays_in_the_sandbox(store: Store) -> None:
             lake.sql(attack)
 
 
+def test_an_interval_is_a_usage_error_that_says_what_to_ask(store: Store) -> None:
+    """Polars has no such type; a number of seconds it has."""
+    with pytest.raises(UsageError, match="column t is an INTERVAL") as caught:
+        batchpond.Lake(store.path).sql("select interval 1 day as t")
+    assert "date_diff" in (caught.value.hint or "")
+    asked = "select date_diff('second', now(), now() + interval 1 day) as t"
+    assert batchpond.Lake(store.path).sql(asked).item() == 86_400
+
+
 def test_views_are_lazy_and_pushed_down(store: Store) -> None:
     """A view's frame takes filters, columns and limits, can be joined with itself and read twice."""
     for name, study, verdict in (("k1", "s1", "first"), ("k2", "s1", "second"), ("k3", "s2", None)):
