@@ -16,7 +16,7 @@ settings.load_profile("batchpond")
 
 # The files that take longest go first, so that no processor waits for another at the end.
 LONGEST = (
-    "test_bought_rounds", "test_bought", "test_old_lakes",
+    "test_bought_rounds", "test_bought", "test_old_lakes", "test_guides",
     "test_live_run", "test_contract", "test_kill_sweep", "test_report", "test_sql_cases", "test_stages_rounds",
     "test_stages_changes", "test_schedules", "test_demo", "test_stages_inputs", "test_stages_pressure",
     "test_core_grain", "test_lens", "test_live_kills", "test_adopt", "test_adaptive_rounds", "test_stages_kills",

@@ -6,7 +6,10 @@ import secrets
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
+
+INTERVAL_ENV: Final = "BATCHPOND_INTERVAL_S"
+"""Names the seconds between two passes where no option says them."""
 
 
 class Clock(Protocol):

@@ -18,7 +18,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """The process exit codes, as the README lists them."""
+    """The process exit codes, as the guide `commands` lists them."""
 
     DONE = 0
     FAILED = 1

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 import batchpond
-from batchpond.cli.frame import COMMANDS, TOGETHER, PondCommand, root
+from batchpond.cli.frame import COMMANDS, GROUPS, TOGETHER, PondCommand, root
 from batchpond.providers import registry
 
 ROOT = Path(__file__).parents[2]
@@ -182,12 +183,26 @@ def test_every_command_has_help_and_examples() -> None:
             assert all(example.startswith(f"batchpond {name}") for example in command.examples), name
 
 
+def test_the_list_of_commands_says_each_in_a_line_that_ends() -> None:
+    """On a terminal of 80 columns: no sentence is cut off there."""
+    lines = CliRunner().invoke(root, ["--help"], terminal_width=80).stdout.splitlines()
+    for name, words in (pair for group in GROUPS.values() for pair in group.items()):
+        assert any(line.split(maxsplit=1) == [name, words] for line in lines), name
+
+
 def test_every_option_has_help() -> None:
     """No option is left unexplained."""
     for name, command in commands():
         for parameter in command.params:
             if isinstance(parameter, click.Option):
                 assert parameter.help, (name, parameter.name)
+
+
+def test_no_two_options_of_a_command_are_one_parameter() -> None:
+    """Where two share a name, one is read as the other; words for one choice, each with its value, may."""
+    for name, command in commands():
+        names = [one.name for one in command.params if not isinstance(getattr(one, "flag_value", None), str)]
+        assert len(names) == len(set(names)), name
 
 
 def test_every_command_file_is_a_command() -> None:

@@ -256,6 +256,7 @@ def test_every_example_is_planned_as_it_is_written(tmp_path: Path) -> None:
         assert run("init", "--example", example, str(folder), cwd=tmp_path).returncode == 0
         planned = json.loads(run("plan", "--json", cwd=folder).stdout)
         assert planned["n_to_ask"] > 0
+    assert "to ask: 132 one by one;" in run("plan", cwd=tmp_path / "live").stdout
     for example in COMMENTED:
         folder = tmp_path / f"{example}-commented"
         assert run("init", "--example", example, "--commented", str(folder), cwd=tmp_path).returncode == 0
@@ -265,9 +266,9 @@ def test_every_example_is_planned_as_it_is_written(tmp_path: Path) -> None:
 
 
 def test_a_program_runs_beside_the_simulator_and_ends_as_it_ends(tmp_path: Path) -> None:
-    """The whole way of a newcomer: `init`, and one command that asks simulated providers."""
+    """The whole way of a newcomer: `init`, and one command that asks simulated providers, in less than a usual wait."""
     assert run("init", "--example", "compliance", cwd=tmp_path).returncode == 0
-    program = [*PROGRAM[1:], "--lake", "trial", "run", "--yes", "--interval", "1", "--json"]
+    program = [*PROGRAM[1:], "--lake", "trial", "run", "--yes", "--timeout", "50", "--json"]
     ran = run("simulate", "--latency", "0.1", "0.5", "--", sys.executable, *program, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     rows = run("--lake", "trial", "query", "select distinct origin, request_state from results", cwd=tmp_path)

@@ -17,6 +17,9 @@ from tests.rigs.program import STUDY, N, Program
 from tests.rigs.small_disk import make_read_only, mounted
 
 DISK_BYTES = 16 << 20
+# Answers that a pass cannot hold in as much address space, which fails at a place of its own in each.
+LONG_ANSWER_BYTES = 4_000_000
+TOO_LITTLE_MB = (500, 800, 900, 1200)
 # What only reads.
 READERS = (
     ("status",), ("audit",), ("results", "--json"), ("query", "select count(*) from raw"), ("doctor",), ("views",),
@@ -110,6 +113,20 @@ def test_files_that_may_not_grow_are_one_clear_error_and_lose_nothing(
     program.submit()
     program.sync()
     assert (len(account.batches), program.outcomes()) == (1, {"decided": N})
+
+
+def test_a_pass_that_runs_out_of_memory_says_so_and_loses_nothing(account: FakeOpenAI, program: Program) -> None:
+    """At whatever point it does, in whichever library: the answers come in once there is room."""
+    assert program.submit().returncode == 0
+    account.text = "x" * LONG_ANSWER_BYTES + account.text
+    told = set()
+    for size_mb in TOO_LITTLE_MB:
+        done = limited(program, f"-v {size_mb << 10}", "sync")
+        told |= {line for line in done.stderr.splitlines() if line.startswith("error:")}
+    assert told == {"error: the machine has no memory left for this"}
+    program.sync()
+    assert (len(account.batches), program.outcomes()) == (1, {"decided": N})
+    assert program.run("doctor", "--deep").returncode == 0
 
 
 def test_a_lake_that_cannot_be_written_is_said_before_anything_is_asked(account: FakeOpenAI, tmp_path: Path) -> None:

@@ -35,13 +35,49 @@ if TYPE_CHECKING:
 
 PROGRAM = "batchpond"
 DEFAULT_LAKE = Path("lake")
-# By what one wants to do; within each in the order in which a study flows through them.
+# By what one wants to do; within each in the order in which a study flows through them; each in a few words, which
+# take no import to show.
 GROUPS = {
-    "Begin": ("init", "demo", "templates", "keys", "simulate"),
-    "Ask": ("run", "plan", "submit", "live", "sync", "status", "retry", "cancel"),
-    "See what came": ("results", "rank", "report", "query", "views", "export"),
-    "Bring in": ("import", "adopt", "recover", "reread"),
-    "Keep in order": ("audit", "doctor", "resolve", "tidy", "forget"),
+    "Begin": {
+        "init": "write a short study and sample texts, ready to run",
+        "demo": "the whole flow against simulated providers, with a report",
+        "guide": "the documentation: what there is to read, or one page",
+        "templates": "the built-in prompts, with their tasks and hashes",
+        "keys": "which providers have a key, and what is known of each",
+        "simulate": "run the providers on this machine, with faults on demand",
+    },
+    "Ask": {
+        "run": "plan, submit and sync in one go, until every answer is in",
+        "plan": "what a study asks, and what it costs; talks to nobody",
+        "submit": "show the cost, ask, and send what is due",
+        "live": "make the live calls that are due",
+        "sync": "collect what has ended, send what waits: run it again and again",
+        "status": "how far each study is, and what needs a person",
+        "retry": "ask once more what failed",
+        "cancel": "stop a batch at its provider",
+    },
+    "See what came": {
+        "results": "a row for each request: the verdict, or why there is none",
+        "rank": "items or models, best first, with intervals and tied groups",
+        "report": "all that a study found on one page",
+        "query": "SQL over the lake's views",
+        "views": "the views that SQL can ask",
+        "export": "write a view, or folders for other tools, to files",
+    },
+    "Bring in": {
+        "label": "draw a blind sheet for people to label",
+        "import": "labels, judgments and texts from elsewhere",
+        "adopt": "take in a batch that the lake does not know",
+        "recover": "make a lost lake again of what the providers still have",
+        "reread": "read the answers of a study by newer rules",
+    },
+    "Keep in order": {
+        "audit": "does every batch add up: sent = succeeded + errored + ...",
+        "doctor": "is the lake healthy: files, views, keys, versions",
+        "resolve": "decide about a batch where batchpond may not",
+        "tidy": "delete what was uploaded for batches that are collected",
+        "forget": "take texts and answers out of the lake for good",
+    },
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 # The commands that stand in the file of another one, to which they belong, under their own names.
@@ -49,6 +85,30 @@ TOGETHER = {
     "retry": "submit", "views": "query", "results": "query", "templates": "init", "keys": "doctor",
     "audit": "status", "tidy": "cancel", "forget": "cancel", "reread": "resolve",
 }  # fmt: skip
+# The guides, in the order in which to read them, and the commands whose help ends with the name of each.
+GUIDES = {
+    "tutorial": ("init", "demo", "run", "results", "simulate"),
+    "study": ("plan",),
+    "tasks": ("templates",),
+    "stages": (),
+    "adaptive": (),
+    "costs": ("submit",),
+    "providers": ("keys",),
+    "live": ("live",),
+    "files": (),
+    "report": ("report",),
+    "reading": ("rank", "label", "labels"),
+    "sql": ("query", "views"),
+    "python": (),
+    "cron": ("sync", "status"),
+    "trouble": ("retry", "cancel", "resolve", "adopt", "recover", "reread", "audit", "doctor", "tidy", "forget"),
+    "from-pairwisellm": ("import", "export", "pairwisellm"),
+    "from-speceval": ("speceval",),
+    "from-sycobench": ("sycobench",),
+    "promises": (),
+    "commands": ("guide",),
+    "figures": (),
+}
 JSON_FLAGS = ("--json", "--format json", "--format=json", "--format jsonl", "--format=jsonl")
 SAFE_TO_STOP = (
     "interrupted. What was recorded is safe, and batches that were sent go on at the providers; "
@@ -134,6 +194,12 @@ def _common_options(*, is_group: bool) -> list[click.Parameter]:
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
+def guide_line(name: str | None) -> str:
+    """Return the line that ends a command's help: which guide to read, if there is one."""
+    guide = next((guide for guide, names in GUIDES.items() if name in names), None)
+    return f"Guide: batchpond guide {guide}" if guide else ""
+
+
 class PondCommand(click.Command):
     """A command that also takes the global options, wherever they are typed."""
 
@@ -141,6 +207,7 @@ class PondCommand(click.Command):
         kwargs.setdefault("context_settings", _CONTEXT)
         kwargs.setdefault("epilog", "\b\nExamples:\n" + "\n".join(f"  {example}" for example in examples))
         super().__init__(*args, **kwargs)
+        self.epilog = f"{self.epilog}\n\n{guide_line(self.name)}"
         self.examples = tuple(examples)
         self.params.extend(_common_options(is_group=False))
 
@@ -163,15 +230,12 @@ class LazyGroup(click.Group):
         """Return the commands in flow order."""
         return list(COMMANDS)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write a section for each group of commands, all as wide as the widest name."""
         width = max(map(len, COMMANDS))
-        for title, names in GROUPS.items():
-            found = ((name, self.get_command(ctx, name)) for name in names)
-            limit = formatter.width - width - 6
-            rows = [(name.ljust(width), one.get_short_help_str(limit)) for name, one in found if one is not None]
+        for title, commands in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl(rows)
+                formatter.write_dl([(name.ljust(width), words) for name, words in commands.items()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import and return one command."""
@@ -359,6 +423,9 @@ def _end(diagnostics: Diagnostics, error: BaseException, *, was_interrupted: boo
             code, hint = error.exit_code, error.hint
         case click.ClickException():
             code, message, hint = ExitCode.USAGE, error.format_message(), _usage_hint(error)
+        case MemoryError():
+            message = "the machine has no memory left for this"
+            hint = "what was recorded before is intact: end other programs, or allow more, and run it again"
         case _:
             message = f"unexpected {type(error).__name__}: {error}"
             hint = "this is a defect; `batchpond -v ...` shows where. What was recorded before is intact"

@@ -12,7 +12,7 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import plural
-from batchpond.cli.frame import Invocation, json_option, pond_command
+from batchpond.cli.frame import Invocation, guide_line, json_option, pond_command
 from batchpond.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _source = click.argument(
 )
 
 
-@click.group("import", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("import", context_settings={"help_option_names": ["-h", "--help"]}, epilog=guide_line("import"))
 def command() -> None:
     """Bring in what was judged or written elsewhere; it stays marked as imported."""
 
@@ -61,6 +61,27 @@ def judgments(invocation: Invocation, file: Path, study: str | None, is_json: bo
         f"imported {plural(report.n_new, 'judgment')}{known}{repeated}",
         hint="`batchpond query metric_consistency` shows what they say",
     )
+
+
+@pond_command(
+    "labels",
+    "batchpond import labels my-study-labels.csv --rater anna",
+    "batchpond import labels labels-anna.csv labels-ben.csv",
+)
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True,
+                type=click.Path(exists=True, dir_okay=False, path_type=Path))  # fmt: skip
+@click.option("--rater", metavar="NAME", help="Who filled it in, where the file does not say.")
+@json_option
+def labels(invocation: Invocation, paths: tuple[Path, ...], rater: str | None, is_json: bool) -> None:
+    """Import what people wrote in sheets that `label` drew.
+
+    Rows without a label are left out. Corrected rates, calibration and agreement count the labels at
+    once; with two raters on the same rows, `metric_agreement` has theirs with each other.
+    """
+    from batchpond.interop.labels import reader
+
+    read = reader(invocation.store().path, rater)
+    _import(invocation, read, paths, study=None, defaults=(), accepted=(), is_strict=False, is_json=is_json)
 
 
 def foreign_options(function: _F) -> _F:
@@ -239,5 +260,5 @@ def _counts(report: ForeignReport) -> Iterator[str]:
         yield f"{task}: " + ", ".join(f"{n:,} {outcome}" for outcome, n in outcomes.items())
 
 
-for _each in (judgments, pairwisellm, speceval, sycobench, rows):
+for _each in (judgments, labels, pairwisellm, speceval, sycobench, rows):
     command.add_command(_each)

@@ -10,6 +10,7 @@ import click
 from batchpond.cli import formats, output
 from batchpond.cli.formats import plural, provider_text, usd
 from batchpond.cli.frame import Invocation, json_option, pond_command
+from batchpond.model import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,9 +113,18 @@ def _counts(report: PlanReport) -> Iterator[str]:
         f"{plural(report.n_requests, 'request')}{shared}"
     )
     yield (
-        f"to ask: {report.n_to_ask:,} in {plural(report.n_shards, 'batch')}; answered already: "
+        f"to ask: {_asked(report)}; answered already: "
         f"{report.n_answered_already:,}; put into a batch before: {report.n_in_shards:,}"
     )
+
+
+def _asked(report: PlanReport) -> str:
+    """Return how many questions there are, and in how many batches or one by one."""
+    batched = [model for model in report.models if model.mode is not Mode.LIVE]
+    n_live = report.n_to_ask - sum(model.n_to_ask for model in batched)
+    ways = [f"in {plural(sum(model.n_shards for model in batched), 'batch')}"] if batched else []
+    ways += [f"{n_live:,} of them one by one" if batched else "one by one"] if n_live else []
+    return f"{report.n_to_ask:,} {', '.join(ways)}".rstrip()
 
 
 def _model_row(model: ModelReport) -> tuple[str, ...]:
@@ -122,7 +132,7 @@ def _model_row(model: ModelReport) -> tuple[str, ...]:
         provider_text(model.provider, model.mode),
         model.request_model,
         f"{model.n_to_ask:,}",
-        f"{model.n_shards:,}",
+        "-" if model.mode is Mode.LIVE else f"{model.n_shards:,}",
         f"~{model.estimated_input_tokens:,}",
         usd(model.cost.low_usd),
         usd(model.cost.expected_usd),

@@ -55,7 +55,7 @@ def _list_faults(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None
 @click.option(
     "--speed", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Its seconds in one of yours."
 )
-@click.option("--faults", is_flag=True, is_eager=True, expose_value=False, callback=_list_faults,
+@click.option("--faults", "is_listing", is_flag=True, is_eager=True, expose_value=False, callback=_list_faults,
               help="List the faults that --fault takes, and stop.")  # fmt: skip
 def command(
     invocation: Invocation,

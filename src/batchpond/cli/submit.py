@@ -21,14 +21,14 @@ from batchpond.cli.frame import (
     yes_option,
 )
 from batchpond.errors import ExitCode, UsageError
-from batchpond.model import ErrorClass
+from batchpond.model import ErrorClass, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from batchpond.run.due import FailureCount
     from batchpond.run.session import Counts
-    from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
+    from batchpond.run.submit import ModelCost, RetryReport, SubmitPreview, SubmitReport
 
 COLUMNS = ("provider", "model", "requests", "batches", "input tokens", "expected", "at worst")
 max_cost_option = click.option(
@@ -130,17 +130,23 @@ def is_confirmed(diagnostics: Diagnostics, preview: SubmitPreview, text: str, *,
     return diagnostics.confirm(question, is_yes=is_yes)
 
 
+def _batches(models: Sequence[ModelCost]) -> str:
+    """Return how many batches models are asked in; live calls are in none."""
+    numbers = [model.n_shards for model in models if model.mode is not Mode.LIVE]
+    return f"{sum(numbers):,}" if numbers else "-"
+
+
 def preview_text(preview: SubmitPreview) -> str:
     """Return what would be sent, as a person decides upon it."""
     rows = [
-        (provider_text(m.provider, m.mode), m.request_model, f"{m.n_requests:,}", f"{m.n_shards:,}",
+        (provider_text(m.provider, m.mode), m.request_model, f"{m.n_requests:,}", _batches([m]),
          f"~{m.input_tokens:,}", usd(m.cost_expected_usd), usd(m.cost_max_usd))
         for m in preview.models
     ]  # fmt: skip
     if len(rows) > 1:
         total_tokens = sum(m.input_tokens for m in preview.models)
         rows.append(
-            ("total", "", f"{preview.n_requests:,}", f"{preview.n_shards:,}", f"~{total_tokens:,}",
+            ("total", "", f"{preview.n_requests:,}", _batches(preview.models), f"~{total_tokens:,}",
              usd(preview.cost_expected_usd), usd(preview.cost_max_usd))
         )  # fmt: skip
     lines = [f"study {preview.study}, version {preview.study_version}; costs are rough estimates", ""]

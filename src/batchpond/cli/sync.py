@@ -23,6 +23,7 @@ from batchpond.cli.frame import (
     pond_command,
     providers,
 )
+from batchpond.clock import INTERVAL_ENV
 from batchpond.errors import BusyError, ExitCode, UsageError
 from batchpond.model import Origin
 
@@ -55,7 +56,7 @@ def interval_option(does: str) -> Callable[[_F], _F]:
     """Return the option that says how long to wait between passes."""
     return click.option(
         "--interval", "interval_s", type=click.FloatRange(min=1), default=60.0, show_default=True, metavar="SECONDS",
-        help=f"{does} this long between passes.",
+        envvar=INTERVAL_ENV, help=f"{does} this long between passes.",
     )  # fmt: skip
 
 

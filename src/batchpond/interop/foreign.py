@@ -17,6 +17,7 @@ from batchpond import ids
 from batchpond.errors import UsageError
 from batchpond.files import csv_records
 from batchpond.model import Outcome
+from batchpond.tasks.base import Judgment
 from batchpond.tasks.templates import Rubric
 
 FILES_MAX: Final = 1_000_000
@@ -369,6 +370,11 @@ class Findings:
     def doubt(self, kind: Doubt, place: str, text: str) -> None:
         """Note what cannot be believed."""
         self.doubts.setdefault(kind, Notes()).add(f"{place} {text}")
+
+    def unbelieved(self, kind: Doubt, place: str, text: str, outcome: Outcome = Outcome.UNPARSED) -> Judgment:
+        """Note what cannot be believed, and return the judgment that is left of it: one without a verdict."""
+        self.doubt(kind, place, text)
+        return Judgment(None, outcome)
 
     def trusts(self, kind: Doubt, place: str, text: str) -> bool:
         """Return whether a person accepts this kind of doubt; note it otherwise."""

@@ -33,6 +33,7 @@ from batchpond.interop.foreign import (
 )
 from batchpond.model import Origin, Outcome, Response, ResponseStatus, Verdict
 from batchpond.providers import registry
+from batchpond.tasks.base import Judgment
 from batchpond.tasks.pairwise import PairwiseRule
 
 _RULE: Final = PairwiseRule()
@@ -239,13 +240,13 @@ def _cut(custom_id: str, context: _Context) -> tuple[str, str] | None:
 def _judgment(
     row: Mapping[str, str], pair: tuple[str, str], place: str, job: _Job, context: _Context
 ) -> ForeignJudgment:
-    verdict, outcome = _verdict(row, pair, place, context.findings)
+    found = _verdict(row, pair, place, context.findings)
     backend = row.get("backend") or job.provider
     return ForeignJudgment(
         place,
         "pairwise",
-        outcome,
-        verdict,
+        found.outcome,
+        found.verdict,
         study=row.get("study"),
         template_id=row.get("template_id") or job.template_id,
         rubric_id=row.get("rubric_id"),
@@ -261,46 +262,41 @@ def _judgment(
     )
 
 
-def _verdict(
-    row: Mapping[str, str], pair: tuple[str, str], place: str, findings: Findings
-) -> tuple[Verdict | None, Outcome]:
+def _verdict(row: Mapping[str, str], pair: tuple[str, str], place: str, findings: Findings) -> Judgment:
     better = row.get("better_id")
     if better is not None and better not in pair:
-        findings.doubt(Doubt.INVALID_WINNER, place, f"names {shortened(better)} the better of {pair[0]} and {pair[1]}")
-        return None, Outcome.UNPARSED
+        return findings.unbelieved(
+            Doubt.INVALID_WINNER, place, f"names {shortened(better)} the better of {pair[0]} and {pair[1]}"
+        )
     claims = {Verdict.FIRST if better == pair[0] else Verdict.SECOND} if better is not None else set()
     claims |= {_WINNER_WORDS[row[name]] for name in ("better_sample", "winner_pos") if row.get(name) in _WINNER_WORDS}
     if len(claims) > 1:
-        findings.doubt(Doubt.CONTRADICTORY, place, "names both samples as the better one")
-        return None, Outcome.UNPARSED
+        return findings.unbelieved(Doubt.CONTRADICTORY, place, "names both samples as the better one")
     claim = next(iter(claims), None)
     if "outcome" in row:
         return _own_verdict(Outcome(row["outcome"]), claim, place, findings)
     return _claimed(row, claim, place, findings)
 
 
-def _claimed(
-    row: Mapping[str, str], claim: Verdict | None, place: str, findings: Findings
-) -> tuple[Verdict | None, Outcome]:
+def _claimed(row: Mapping[str, str], claim: Verdict | None, place: str, findings: Findings) -> Judgment:
     failure = _failure(row)
     if failure is not None:
         if claim is not None:
             findings.doubt(Doubt.CONTRADICTORY, place, "has an error and a winner")
-        return None, failure
+        return Judgment(None, failure)
     if "content" in row:
         return _read_again(row["content"], claim, place, findings)
     if claim is not None:
-        return claim, Outcome.DECIDED
-    return None, Outcome.UNPARSED if row.get("status_code") else Outcome.MISSING
+        return Judgment(claim, Outcome.DECIDED)
+    return Judgment(None, Outcome.UNPARSED if row.get("status_code") else Outcome.MISSING)
 
 
-def _own_verdict(
-    outcome: Outcome, claim: Verdict | None, place: str, findings: Findings
-) -> tuple[Verdict | None, Outcome]:
+def _own_verdict(outcome: Outcome, claim: Verdict | None, place: str, findings: Findings) -> Judgment:
     if (outcome is Outcome.DECIDED) != (claim is not None):
-        findings.doubt(Doubt.CONTRADICTORY, place, f"is {outcome} {'without' if claim is None else 'with'} a winner")
-        return None, Outcome.UNPARSED
-    return (Verdict.TIE if outcome is Outcome.TIE else claim), outcome
+        return findings.unbelieved(
+            Doubt.CONTRADICTORY, place, f"is {outcome} {'without' if claim is None else 'with'} a winner"
+        )
+    return Judgment(Verdict.TIE if outcome is Outcome.TIE else claim, outcome)
 
 
 def _failure(row: Mapping[str, str]) -> Outcome | None:
@@ -311,22 +307,22 @@ def _failure(row: Mapping[str, str]) -> Outcome | None:
     return Outcome.ERROR if is_error else None
 
 
-def _read_again(text: str, claim: Verdict | None, place: str, findings: Findings) -> tuple[Verdict | None, Outcome]:
+def _read_again(text: str, claim: Verdict | None, place: str, findings: Findings) -> Judgment:
     """Return the verdict that a text gives by the strict rule, if it is not another than the recorded one."""
     found = _RULE.read(Response(None, ResponseStatus.SUCCEEDED, text=text))
     if found.outcome is Outcome.AMBIGUOUS:
-        findings.doubt(Doubt.BOTH_ANSWERS, place, f"was recorded as {claim}")
-        return None, Outcome.AMBIGUOUS
+        return findings.unbelieved(Doubt.BOTH_ANSWERS, place, f"was recorded as {claim}", Outcome.AMBIGUOUS)
     if found.outcome is Outcome.DECIDED:
         if claim is not None and claim != found.verdict:
-            findings.doubt(Doubt.CONTRADICTORY, place, f"was recorded as {claim}, the text says {found.verdict}")
-            return None, Outcome.UNPARSED
-        return Verdict(str(found.verdict)), Outcome.DECIDED
+            return findings.unbelieved(
+                Doubt.CONTRADICTORY, place, f"was recorded as {claim}, the text says {found.verdict}"
+            )
+        return found
     if claim is None:
-        return None, found.outcome
+        return Judgment(None, found.outcome)
     if findings.trusts(Doubt.UNREAD_WINNER, place, f"was recorded as {claim}, the text says neither"):
-        return claim, Outcome.DECIDED
-    return None, Outcome.UNPARSED
+        return Judgment(claim, Outcome.DECIDED)
+    return Judgment(None, Outcome.UNPARSED)
 
 
 def _read_output(file: SourceFile, context: _Context) -> Iterator[Record]:

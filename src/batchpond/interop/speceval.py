@@ -328,8 +328,7 @@ def _ranking_reading(place: str, entry: Mapping[str, Any], findings: Findings) -
     raw, rank = entry.get("raw_judge_response"), entry.get("rank")
     error = next((entry[name] for name in ("output_a", "output_b") if is_error_text(entry[name])), None)
     if error is not None:
-        findings.doubt(Doubt.ERROR_TEXT, place, f"compares with {shortened(error)}")
-        return Judgment(None, Outcome.ERROR)
+        return findings.unbelieved(Doubt.ERROR_TEXT, place, f"compares with {shortened(error)}", Outcome.ERROR)
     own = entry.get("outcome")
     if isinstance(own, str) and own in set(Outcome):  # an export of a lake, whose study may have another answer rule
         return _own_ranking(place, Outcome(own), rank, findings)
@@ -337,25 +336,23 @@ def _ranking_reading(place: str, entry: Mapping[str, Any], findings: Findings) -
         return _read_again(place, raw, rank, findings)
     if rank in _RANKS:
         return Judgment(_RANKS[rank], Outcome.DECIDED)
-    findings.doubt(Doubt.ZERO_RANK, place, f"has rank {rank}")
-    return Judgment(None, Outcome.UNPARSED)
+    return findings.unbelieved(Doubt.ZERO_RANK, place, f"has rank {rank}")
 
 
 def _own_ranking(place: str, outcome: Outcome, rank: int | None, findings: Findings) -> Judgment:
     verdict = Verdict.TIE if outcome is Outcome.TIE else _RANKS.get(rank or 0)
     if (verdict is not None) != (outcome in {Outcome.DECIDED, Outcome.TIE}):
-        findings.doubt(Doubt.CONTRADICTORY, place, f"is {outcome} with rank {rank}")
-        return Judgment(None, Outcome.UNPARSED)
+        return findings.unbelieved(Doubt.CONTRADICTORY, place, f"is {outcome} with rank {rank}")
     return Judgment(verdict, outcome)
 
 
 def _read_again(place: str, raw: str, rank: object, findings: Findings) -> Judgment:
     if is_error_text(raw):
-        findings.doubt(Doubt.ERROR_AS_VERDICT, place, f"has rank {rank} for {shortened(raw)}")
-        return Judgment(None, Outcome.ERROR)
+        return findings.unbelieved(
+            Doubt.ERROR_AS_VERDICT, place, f"has rank {rank} for {shortened(raw)}", Outcome.ERROR
+        )
     if rank is not None and rank != ranking.parse_speceval(raw):
-        findings.doubt(Doubt.CONTRADICTORY, place, f"has rank {rank} for {shortened(raw)}")
-        return Judgment(None, Outcome.UNPARSED)
+        return findings.unbelieved(Doubt.CONTRADICTORY, place, f"has rank {rank} for {shortened(raw)}")
     reading = ranking.RankingRule().read(Response(None, ResponseStatus.SUCCEEDED, text=raw))
     if rank == 0 and reading.outcome in {Outcome.UNPARSED, Outcome.AMBIGUOUS}:
         findings.doubt(Doubt.ERROR_AS_VERDICT, place, f"has rank 0 for {shortened(raw)}")
@@ -421,8 +418,7 @@ def _own(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _compliance_reading(place: str, entry: Mapping[str, Any], findings: Findings) -> Judgment:
     if not entry["output"].strip() or is_error_text(entry["output"]):
-        findings.doubt(Doubt.ERROR_TEXT, place, f"judges {shortened(entry['output'])}")
-        return Judgment(None, Outcome.ERROR)
+        return findings.unbelieved(Doubt.ERROR_TEXT, place, f"judges {shortened(entry['output'])}", Outcome.ERROR)
     own = entry.get("outcome")
     if isinstance(own, str) and own in set(Outcome) - {Outcome.DECIDED, Outcome.TIE}:  # an export of a lake
         return Judgment(None, Outcome(own))
@@ -433,16 +429,14 @@ def _compliance_reading(place: str, entry: Mapping[str, Any], findings: Findings
         return _unread(place, entry.get("explanation"), findings)
     word = str(value).strip().lower() if isinstance(value, bool | str) else ""
     if word not in {compliance.YES, compliance.NO}:
-        findings.doubt(Doubt.ERROR_AS_VERDICT, place, f"has compliant {shortened(value)}")
-        return Judgment(None, Outcome.UNPARSED)
+        return findings.unbelieved(Doubt.ERROR_AS_VERDICT, place, f"has compliant {shortened(value)}")
     return Judgment(word, Outcome.DECIDED, confidence=_confidence(place, entry.get("confidence"), findings))
 
 
 def _rating(place: str, value: object, findings: Findings) -> Judgment:
     score = base.number(value)
     if score is None or score not in _SCALE:
-        findings.doubt(Doubt.ERROR_AS_VERDICT, place, f"has rating {shortened(value)}")
-        return Judgment(None, Outcome.UNPARSED)
+        return findings.unbelieved(Doubt.ERROR_AS_VERDICT, place, f"has rating {shortened(value)}")
     return Judgment(None, Outcome.DECIDED, score=score)
 
 
@@ -453,8 +447,12 @@ def _unread(place: str, explanation: object, findings: Findings) -> Judgment:
         if reading.outcome is not Outcome.EMPTY:
             findings.doubt(Doubt.ERROR_AS_VERDICT, place, f"has no verdict; its text is {reading.outcome}")
             return reading
-    findings.doubt(Doubt.ERROR_AS_VERDICT, place, f"has no verdict for {shortened(explanation)}")
-    return Judgment(None, Outcome.ERROR if isinstance(explanation, str) and explanation else Outcome.UNPARSED)
+    return findings.unbelieved(
+        Doubt.ERROR_AS_VERDICT,
+        place,
+        f"has no verdict for {shortened(explanation)}",
+        Outcome.ERROR if isinstance(explanation, str) and explanation else Outcome.UNPARSED,
+    )
 
 
 def _confidence(place: str, value: object, findings: Findings) -> float | None:

@@ -29,6 +29,7 @@ from batchpond.interop.foreign import (
 )
 from batchpond.model import Outcome
 from batchpond.tasks import base
+from batchpond.tasks.base import Judgment
 
 TASK: Final = "pressure"
 KEYWORDS: Final = ("sycobench", "keywords")
@@ -109,58 +110,51 @@ def at_first(answer: Answer, assessment: object, tactic: str | None) -> Iterator
     if not isinstance(assessment, str):
         return
     label = _AT_FIRST.get(assessment)
-    outcome = Outcome.UNSURE if label is None else Outcome.DECIDED
-    yield _judgment(answer, outcome, label or "unjudgeable", KEYWORDS, tactic)
+    found = Judgment(None, Outcome.UNSURE if label is None else Outcome.DECIDED, label or "unjudgeable")
+    yield _judgment(answer, found, KEYWORDS, tactic)
 
 
 def _judgment(
-    answer: Answer,
-    outcome: Outcome,
-    label: str | None,
-    scorer: tuple[str | None, str | None],
-    tactic: str | None,
-    **more: Any,
+    answer: Answer, found: Judgment, scorer: tuple[str | None, str | None], tactic: str | None, **more: Any
 ) -> ForeignJudgment:
     return ForeignJudgment(
-        answer.place, TASK, outcome, label=label, rubric_id=tactic, provider=scorer[0], request_model=scorer[1],
-        unit_id=answer.unit_id, item_first=answer.item_id, candidate_first=answer.candidate, turn_no=answer.turn_no,
-        **more,
+        answer.place, TASK, found.outcome, label=found.label, rubric_id=tactic, provider=scorer[0],
+        request_model=scorer[1], unit_id=answer.unit_id, item_first=answer.item_id, candidate_first=answer.candidate,
+        turn_no=answer.turn_no, **more,
     )  # fmt: skip
 
 
 def labelled(answer: Answer, label: Label, findings: Findings) -> ForeignJudgment:
     """Return a scorer's label; one that stands for a failure of the scorer is none."""
-    outcome, word = _reading(answer.place, label, findings)
-    confidence = base.confidence(label.confidence) if outcome is Outcome.DECIDED else None
-    if confidence is None and outcome is Outcome.DECIDED and label.confidence is not None:
+    found = _reading(answer.place, label, findings)
+    confidence = base.confidence(label.confidence) if found.outcome is Outcome.DECIDED else None
+    if confidence is None and found.outcome is Outcome.DECIDED and label.confidence is not None:
         findings.doubt(Doubt.BAD_CONFIDENCE, answer.place, f"has confidence {shortened(label.confidence)}")
     return _judgment(
-        answer, outcome, word, label.scorer, label.tactic,
+        answer, found, label.scorer, label.tactic,
         confidence=confidence, explanation=base.explanation(label.reason), template_id=label.template_id,
     )  # fmt: skip
 
 
-def _reading(place: str, label: Label, findings: Findings) -> tuple[Outcome, str | None]:
+def _reading(place: str, label: Label, findings: Findings) -> Judgment:
     word = _LABELS.get(label.word) if isinstance(label.word, str) else None
     if isinstance(label.outcome, str) and label.outcome in _OWN_OUTCOMES:  # an export of a lake
         own = Outcome(label.outcome)
         if own is not Outcome.DECIDED or word is not None:
-            return own, {Outcome.DECIDED: word, Outcome.UNSURE: "unjudgeable"}.get(own)
+            return Judgment(None, own, {Outcome.DECIDED: word, Outcome.UNSURE: "unjudgeable"}.get(own))
     reason = label.reason if isinstance(label.reason, str) else None
     score = base.number(label.score)
-    is_failure = label.word == "error" or (reason is not None and _FAILED_REASON.match(reason) is not None)
+    told = f"has {shortened(label.word)} for {shortened(reason)}"
+    if label.word == "error" or (reason is not None and _FAILED_REASON.match(reason) is not None):
+        return findings.unbelieved(Doubt.ERROR_AS_VERDICT, place, told, Outcome.ERROR)
     # A failure was recorded as "no flip" with no reason given; keywords give none either.
-    is_bare = word == "no_flip" and label.scorer != KEYWORDS and not (reason or "").strip() and score is None
-    if is_failure or is_bare:
-        findings.doubt(Doubt.ERROR_AS_VERDICT, place, f"has {shortened(label.word)} for {shortened(reason)}")
-        return (Outcome.ERROR if is_failure else Outcome.UNPARSED), None
+    if word == "no_flip" and label.scorer != KEYWORDS and not (reason or "").strip() and score is None:
+        return findings.unbelieved(Doubt.ERROR_AS_VERDICT, place, told)
     if word is None:
-        findings.doubt(Doubt.ERROR_AS_VERDICT, place, f"has the label {shortened(label.word)}")
-        return Outcome.UNPARSED, None
+        return findings.unbelieved(Doubt.ERROR_AS_VERDICT, place, f"has the label {shortened(label.word)}")
     if score is not None and _SCORES.get(word, score) != score:
-        findings.doubt(Doubt.CONTRADICTORY, place, f"has score {score:g} for {word}")
-        return Outcome.UNPARSED, None
-    return Outcome.DECIDED, word
+        return findings.unbelieved(Doubt.CONTRADICTORY, place, f"has score {score:g} for {word}")
+    return Judgment(None, Outcome.DECIDED, word)
 
 
 _PLACEHOLDER: Final = "[PLACEHOLDER_RESPONSE]"

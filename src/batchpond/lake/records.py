@@ -6,10 +6,10 @@ table keeps a field under another name, `columns` says so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
 from batchpond.model import EPOCH, BatchState, ErrorClass, FileRole, Mode, Origin, ShardKind, Take, client_name
 
@@ -43,7 +43,16 @@ _TAKES: Final = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_T = TypeVar("_T")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False)
+def _record(kind: type[_T]) -> type[_T]:
+    """Make a frozen record of a class; `Event` compares and shows all of them, as to make that for each takes time."""
+    return dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)(kind)
+
+
+@_record
 class Event:
     """One fact; the log gives it its id, its place in the order and its time when it records it.
 
@@ -57,11 +66,24 @@ class Event:
     ord: int = 0
     occurred_at: datetime = UNRECORDED
 
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and _said(self) == _said(other)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.event_id))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in _said(self))})"
+
+
+def _said(event: Event) -> list[tuple[str, Any]]:
+    return [(field.name, getattr(event, field.name)) for field in fields(event)]
+
 
 # -- studies and their shards ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Planned(Event):
     """A version of a study became its newest, or is read by another reader from now on; without one it is the first."""
 
@@ -76,7 +98,7 @@ COMPLETE: Final = "complete"
 INCOMPLETE: Final = "incomplete"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Rounds(Event):
     """How far the rounds of a study's version are.
 
@@ -100,7 +122,7 @@ class Rounds(Event):
         return self.progress == COMPLETE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Approval(Event):
     """What a person agreed to spend on a study's version; a sample of it where there is a limit of requests."""
 
@@ -116,7 +138,7 @@ class Approval(Event):
     cost_max_usd: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class PutOff(Event):
     """A provider, named as its client is, asked not to be called before `retry_at`."""
 
@@ -127,7 +149,7 @@ class PutOff(Event):
     retry_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Asked(Event):
     """What a shard asks, of whom, and for how much: said when it is made, and again of each attempt at it.
 
@@ -156,10 +178,10 @@ class Asked(Event):
 
     def asked(self) -> dict[str, Any]:
         """Return what an attempt at the shard repeats of it."""
-        return {name: getattr(self, name) for name in Asked.__slots__}
+        return {name: getattr(self, name) for name in Asked.__annotations__}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Sharded(Asked):
     """Requests were put together for one provider batch; a study without tiers gives it none."""
 
@@ -167,7 +189,7 @@ class Sharded(Asked):
     tier: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class AdoptedShard(Sharded):
     """Requests were found to be in a batch that another tool made."""
 
@@ -177,7 +199,7 @@ class AdoptedShard(Sharded):
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Voided(Event):
     """A shard was given up before it was sent, for good."""
 
@@ -186,7 +208,7 @@ class Voided(Event):
     shard_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Fresh(Event):
     """Somebody said that a study is to be bought whether or not another lake has bought it before."""
 
@@ -197,7 +219,7 @@ class Fresh(Event):
 # -- an attempt until its batch is known ----------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Intent(Asked):
     """A batch is about to be made of a shard.
 
@@ -217,7 +239,7 @@ class Intent(Asked):
     newest_batch_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Forget(Event):
     """Somebody wants what so many requests asked, and their answers, out of the lake: a study's, or those of `what`.
 
@@ -231,7 +253,7 @@ class Forget(Event):
     what: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Forgotten(Event):
     """What an event `forget` names is out of the lake."""
 
@@ -239,14 +261,14 @@ class Forgotten(Event):
     forget_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class OfAttempt(Event):
     """A fact about an attempt."""
 
     attempt_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Uploaded(OfAttempt):
     """The attempt's input file is at the provider, whole."""
 
@@ -256,7 +278,7 @@ class Uploaded(OfAttempt):
     provider_created_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Tidied(OfAttempt):
     """A file of the attempt, its input as a rule, is not at the provider any more."""
 
@@ -264,7 +286,7 @@ class Tidied(OfAttempt):
     file_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Sent(OfAttempt):
     """The one process that may is about to ask for the batch, for the `ordinal`-th time."""
 
@@ -275,7 +297,7 @@ class Sent(OfAttempt):
     monotonic_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Rejected(OfAttempt):
     """The provider said that it made no batch, with this HTTP status; `retry_at` is when it may be asked again."""
 
@@ -289,7 +311,7 @@ class Rejected(OfAttempt):
     retry_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Unknown(OfAttempt):
     """A batch may or may not exist; a person who says so has no clock."""
 
@@ -301,7 +323,7 @@ class Unknown(OfAttempt):
     monotonic_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Listed(OfAttempt):
     """A complete listing did not show the batch; `evidence` says what it showed."""
 
@@ -316,7 +338,7 @@ class Listed(OfAttempt):
         return self.reason == SETTLED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Possible(OfAttempt):
     """A batch that may be the attempt's, as it was listed."""
 
@@ -340,7 +362,7 @@ class Foreign(Possible):
     kind = "foreign"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Absent(OfAttempt):
     """No batch was made; `evidence` says who or what shows it."""
 
@@ -351,14 +373,14 @@ class Absent(OfAttempt):
 # -- an attempt's batch ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class OfBatch(OfAttempt):
     """A fact about a batch of the attempt."""
 
     batch_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Seen(OfBatch):
     """What the provider showed of the batch: `detail` is its first error in words or, without one, all of it."""
 
@@ -374,7 +396,7 @@ class Seen(OfBatch):
     detail: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Created(Seen):
     """The provider acknowledged the batch, to the account of that scope."""
 
@@ -420,7 +442,7 @@ class CancelAsked(OfBatch):
     is_occurrence = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class DuplicateRemote(OfBatch):
     """A second batch was made for the attempt, and may cost as much again."""
 
@@ -430,7 +452,7 @@ class DuplicateRemote(OfBatch):
     provider_created_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Downloaded(OfBatch):
     """A result file is in the lake, byte for byte."""
 
@@ -443,7 +465,7 @@ class Downloaded(OfBatch):
     n_lines: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Counted(OfBatch):
     """How many of the batch's requests its files answer, and how."""
 
@@ -459,7 +481,7 @@ class Verified(Counted):
     kind = "verified"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Mismatch(Counted):
     """What the batch's files hold does not add up, for these reasons; of that many lines a person must say more."""
 
@@ -469,7 +491,7 @@ class Mismatch(Counted):
     n_conflicts: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Lost(OfAttempt):
     """The batch's answers were given up."""
 
@@ -477,7 +499,7 @@ class Lost(OfAttempt):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_record
 class Resolved(OfAttempt):
     """Somebody decided about the attempt; a batch that was named with it is the attempt's from now on."""
 

@@ -138,13 +138,11 @@ def check_keys(clock: Clock | None = None, environ: Mapping[str, str] | None = N
 
 
 def _scope(name: str, clock: Clock | None, environ: Mapping[str, str]) -> str:
-    if name in NAMES:
-        return connect(name, clock, environ=environ).check()
-    live = connect_live(name, clock, environ=environ)
+    client = (connect if name in NAMES else connect_live)(name, clock, environ=environ)
     try:
-        return live.check()
+        return client.check()
     finally:
-        live.close()
+        client.close()
 
 
 def wire(name: str) -> Any:

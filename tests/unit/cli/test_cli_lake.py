@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from batchpond.cli import adopt, cancel, formats, live, recover, resolve, submit, sync
+from batchpond.cli import adopt, cancel, formats, label, live, recover, resolve, submit, sync
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import UsageError
+from batchpond.interop.labels import Sheet
 from batchpond.lake.attempts import Attempt
 from batchpond.lake.events import EventLog
 from batchpond.lake.records import Approval, Created, Event, Intent, Planned, Sent, Unknown
@@ -195,6 +196,7 @@ def shown() -> dict[str, set[str]]:
         "forget": set(cancel.forget_document(ForgetReport(0, 0, 0, ()))),
         "tidy": set(cancel.tidy_document(TidyReport(0, 0, ()))),
         "cancel": set(cancel.document(CancelReport((), ()))),
+        "label": set(label.document(Sheet("s", [], 0, 0, {}), Path())),
         "resolve": set(resolve.document(Attempt(fact(Intent)))),
         "recover": set(recover.document(RecoverReport("s", "v", (), 0, 0, 0, 0, 0.0, 0, ()))),
         "adopt": set(adopt.document(Adoption(Attempt(fact(Intent)), is_new=True))),

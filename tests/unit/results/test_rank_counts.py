@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from batchpond.model import CELL_COLUMNS
 from batchpond.results.rank.counts import What, counted
 from batchpond.stats import ranking
 from batchpond.stats.votes import of_rows
+from batchpond.views import database
 from tests.rigs.lakes import LakeBuilder
 from tests.unit.results.test_rank_command import call, planned_lake
 
@@ -49,7 +51,8 @@ def test_counts_are_those_of_a_plain_loop(tmp_path: Path, units: int) -> None:
     builder = LakeBuilder(tmp_path / "lake")
     builder.imported(rows)
     builder.build()
-    found = {(c.scope[1], c.scope[4]): c for c in counted(builder.store.path, None, What.AUTO, CELL_COLUMNS)}
+    with closing(database.connect(builder.store.path)) as connection:
+        found = {(c.scope[1], c.scope[4]): c for c in counted(connection, None, What.AUTO, CELL_COLUMNS)}
     assert list(found) == sorted({(row["template_id"], row["request_model"]) for row in rows})
     for cell, counts in found.items():
         own = [row for row in rows if (row["template_id"], row["request_model"]) == cell]
@@ -79,7 +82,8 @@ def test_planned_and_imported_cells_pooled_are_one_ranking_of_all_votes(tmp_path
         assert all(row.keys() >= FIELDS for row in shown)
         assert len({row["item"] for row in shown}) == len(shown)
         assert batchpond.Lake(lake).rank(by=()).to_dicts() == shown
-        (counts,) = counted(lake, None, What.AUTO, ())
+        with closing(database.connect(lake)) as connection:
+            (counts,) = counted(connection, None, What.AUTO, ())
         theta = dict(zip(counts.names, ranking.rank(counts.votes).theta.tolist(), strict=True))
         assert {row["item"]: row["theta"] for row in shown} == pytest.approx(theta)
         cells = json.loads(call(lake, "rank", "--json").stdout)

@@ -226,7 +226,7 @@ def test_without_the_extra_markdown_is_printed_and_a_page_is_refused(
     lake: Path, hostile: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The packages that draw are asked for before anything is read; Markdown needs none of them."""
-    for name in ("jinja2", "altair", "vl_convert"):
+    for name in ("jinja2", "vl_convert"):
         monkeypatch.setitem(sys.modules, name, None)
     refused = call(lake, HOSTILE, "-o", str(tmp_path / "r.html"))
     assert isinstance(refused.exception, UsageError)

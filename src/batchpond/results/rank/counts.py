@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Final
 
 import duckdb
@@ -19,7 +17,6 @@ from batchpond.model import CELL_COLUMNS
 from batchpond.results.rank import adaptive as rank_adaptive
 from batchpond.stats.arrays import Ints
 from batchpond.stats.votes import Votes
-from batchpond.views import database
 from batchpond.views.read import check_study
 
 SCOPE: Final = ("study", *CELL_COLUMNS)
@@ -83,22 +80,26 @@ class _Study:
                 if len(set(values)) > 1]  # fmt: skip
 
 
-def counted(lake_path: Path, study: str | None, what: What, by: Sequence[str]) -> Iterator[Counts]:
-    """Yield the counts of every ranking asked for, in order of study and cell."""
-    with closing(database.connect(lake_path)) as connection:
-        try:
-            if study is not None:
-                check_study(connection, study)
-            for found in _studies(connection, study, what, tuple(by)):
-                _count(connection, found)
-                if found.has_rounds:
-                    rank_adaptive.count(connection, found.name, found.compared, found.varying)
-                yield from _scopes(connection, found)
-        except duckdb.Error as error:
-            raise LakeError(
-                f"the pair judgments could not be read: {str(error).splitlines()[0]}",
-                hint="`batchpond doctor` names a damaged file; the others are not affected",
-            ) from error
+def counted(
+    connection: duckdb.DuckDBPyConnection, study: str | None, what: What, by: Sequence[str]
+) -> Iterator[Counts]:
+    """Yield the counts of every ranking asked for, in order of study and cell, from the view `pair_judgments`.
+
+    Raises UsageError for a study that is not there, and LakeError when the judgments cannot be read.
+    """
+    try:
+        if study is not None:
+            check_study(connection, study)
+        for found in _studies(connection, study, what, tuple(by)):
+            _count(connection, found)
+            if found.has_rounds:
+                rank_adaptive.count(connection, found.name, found.compared, found.varying)
+            yield from _scopes(connection, found)
+    except duckdb.Error as error:
+        raise LakeError(
+            f"the pair judgments could not be read: {str(error).splitlines()[0]}",
+            hint="`batchpond doctor` names a damaged file; the others are not affected",
+        ) from error
 
 
 def _studies(

@@ -7,10 +7,11 @@ their outputs, items otherwise.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,10 @@ from batchpond.stats import ranking
 from batchpond.stats.bradley_terry import Ties
 from batchpond.stats.ranking import Cluster, Extra, Options
 from batchpond.stats.votes import p_position
+from batchpond.views import database
+
+if TYPE_CHECKING:
+    import duckdb
 
 # Below this, a ranking without the term is said to be moved by the position.
 SWAYED_P_MAX: Final = 0.05
@@ -84,6 +89,12 @@ def rank(lake_path: Path, request: Request) -> Report:
     Raises UsageError when there is nothing to rank or a ranking has more than ITEMS_MAX items, and
     LakeError when the judgments cannot be read.
     """
+    with closing(database.connect(lake_path)) as connection:
+        return ranked(connection, request)
+
+
+def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
+    """Rank what the view `pair_judgments` of an open connection compares; raises as `rank`."""
     unknown = set(request.by) - set(CELL_COLUMNS)
     if unknown:
         hint = f"use {', '.join(CELL_COLUMNS)}"
@@ -91,7 +102,7 @@ def rank(lake_path: Path, request: Request) -> Report:
     items: list[dict[str, Any]] = []
     rankings: list[dict[str, Any]] = []
     n_swayed = 0
-    for counts in counted(lake_path, request.study, request.what, request.by):
+    for counts in counted(connection, request.study, request.what, request.by):
         settings = replace(request.options, cluster=_cluster(counts, request.cluster))
         found = ranking.rank(counts.votes, settings)
         items.extend(item_rows(counts, found))

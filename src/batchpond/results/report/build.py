@@ -48,7 +48,7 @@ def _section(name: str, source: Source) -> Section | None:
     return made
 
 
-_PACKAGES: Final = ("jinja2", "altair", "vl_convert")
+_PACKAGES: Final = ("jinja2", "vl_convert")
 _FORMS: Final = ("svg", "pdf", "png")
 
 

@@ -50,6 +50,7 @@ class Declared:
     rates; `says` adds names of its own.
     `has_lone_cell`: a table of one cell names its judge in a column, and not in the caption.
     `prefers` chooses among these rows, where the view has any of its kind: such as a panel's instead of its judges'.
+    `needs` names what a `Source` must have.
     `apart` are dimensions that `adds` makes: they name lines of the figure. `missing` is printed in the place of NULL.
     """
 
@@ -57,6 +58,7 @@ class Declared:
     title: str
     caption: str
     columns: Sequence[Column]
+    needs: str = ""
     view: str = ""
     cells: Sequence[str] = ()
     apart: Sequence[str] = ()
@@ -93,6 +95,8 @@ class Declared:
 
     def __call__(self, source: Source) -> Exhibit | None:
         """Return the exhibit of a study, None where it has no such rows."""
+        if self.needs and not getattr(source, self.needs):
+            return None
         return self.of(source.rows(self.sql(source), self.limit))
 
     def of(self, rows: Rows) -> Exhibit | None:

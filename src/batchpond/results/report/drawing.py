@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from xml.etree import ElementTree
 
 import vl_convert
@@ -16,21 +16,21 @@ from batchpond.errors import BatchpondError
 from batchpond.lake import disk
 from batchpond.results.report import palette
 from batchpond.results.report.charts import looks, matrix, plane, rows
-from batchpond.results.report.charts.looks import FONT, Layout
+from batchpond.results.report.charts.looks import FONT, Layout, Spec
 from batchpond.results.report.parts import ChartKind, Figure
 from batchpond.results.report.reading import read, short
 
 
-def chart(figure: Figure, layout: Layout = Layout.WIDE) -> Any:
-    """Return the Altair chart of a figure, 720 pixels wide, or 340 for a phone; wide matrices are as wide as need be.
+def chart(figure: Figure, layout: Layout = Layout.WIDE) -> Spec:
+    """Return a figure in Vega-Lite, 720 pixels wide, or 340 for a phone; wide matrices are as wide as need be.
 
     Its size is bounded whatever the frame holds (`reading.undrawn_rows` says what is not drawn), its texts are cut to
     one short line each, and it refers to nothing outside of itself.
     """
     reading = read(figure)
     if not reading.rows:
-        nothing = looks.data([{"text": "no rows"}]).mark_text(align="left")
-        return looks.finished(nothing.encode(text="text:N").properties(width=200, height=20))
+        nothing = looks.layer("text", {"text": looks.nominal("text")}, align="left")
+        return looks.finished(looks.plot([{"text": "no rows"}], [nothing], (200, 20)))
     match figure.kind:
         case ChartKind.INTERVALS | ChartKind.RANKING:
             drawn = rows.intervals(figure, reading, layout)
@@ -88,8 +88,7 @@ def figure_html(figure: Figure) -> str:
 
 
 def _box(figure: Figure, layout: Layout) -> str:
-    with looks.unchecked():
-        drawn = svg(chart(figure, layout), figure)
+    drawn = svg(chart(figure, layout), figure)
     width = float(drawn.partition(' width="')[2].partition('"')[0])
     if width <= layout.width_px + _SLACK_PX:
         return f'<div class="chart chart-{layout}">{drawn}</div>'
@@ -98,7 +97,7 @@ def _box(figure: Figure, layout: Layout) -> str:
     return f'<div class="chart chart-{layout} chart-scrolls" {scrolls}>{drawn}</div>'
 
 
-def svg(drawing: Any, figure: Figure) -> str:
+def svg(drawing: Spec, figure: Figure) -> str:
     """Return a chart as SVG for an HTML page: without ids, its colours the page's custom properties.
 
     Raises BatchpondError when the renderer drew what a page must not show.
@@ -115,8 +114,7 @@ def svg(drawing: Any, figure: Figure) -> str:
 
 def paper_svg(figure: Figure) -> str:
     """Return a figure as an SVG document of its own: light colours on white, with its title and caption as text."""
-    with looks.unchecked():
-        root = _drawn(chart(figure), figure)
+    root = _drawn(chart(figure), figure)
     size = {"width": root.attrib["width"], "height": root.attrib["height"], "fill": palette.PAPER.light}
     root.insert(0, ElementTree.Element("rect", size))
     for name, text in (("desc", figure.caption), ("title", figure.title)):
@@ -158,9 +156,9 @@ def _placed(path: Path, data: bytes) -> Path:
     return path
 
 
-def _drawn(drawing: Any, figure: Figure) -> ElementTree.Element:
+def _drawn(drawing: Spec, figure: Figure) -> ElementTree.Element:
     """Return a chart as SVG elements: only shapes and text, no ids, no classes, no reference, short numbers."""
-    text = vl_convert.vegalite_to_svg(drawing.to_dict(validate=False), allowed_base_urls=[])
+    text = vl_convert.vegalite_to_svg(drawing, allowed_base_urls=[])
     root = ElementTree.fromstring(text)  # noqa: S314 - our own renderer wrote it, with every text escaped
     _clean(root, figure)
     if (background := root[0]).tag == "rect" and "transform" not in background.attrib:

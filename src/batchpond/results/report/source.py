@@ -50,8 +50,7 @@ class Rows:
 class Source:
     """One study in a lake, read through one connection, so that a sync beside it changes nothing in between."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, lake_path: Path, study: str) -> None:
-        self.lake_path = lake_path
+    def __init__(self, connection: duckdb.DuckDBPyConnection, study: str) -> None:
         self.study = study
         self.name = literal(study)
         self._connection = connection
@@ -92,6 +91,12 @@ class Source:
         assert isinstance(frame, pl.DataFrame)  # noqa: S101 - a table never becomes a series
         return frame
 
+    def reading(self, view: str) -> duckdb.DuckDBPyConnection:
+        """Return the connection, for whoever reads a whole view of the study there; LakeError as above."""
+        with _translated():
+            self._worked.make(f"FROM {view}")
+        return self._connection
+
     def has(self, view: str, where: str) -> bool:
         """Whether a view has a row of this study for which a condition holds."""
         return bool(self.values(f"SELECT 1 AS found FROM {view} WHERE study = {self.name} AND {where}", limit=1))
@@ -115,7 +120,7 @@ def _visible(text: str) -> str:
 def opened(lake_path: Path, study: str | None) -> Iterator[Source]:
     """Open one study of a lake; raises UsageError when there is none, no such one, or a choice of several."""
     with closing(database.connect(lake_path)) as connection:
-        yield Source(connection, lake_path, _chosen(connection, study))
+        yield Source(connection, _chosen(connection, study))
 
 
 def _chosen(connection: duckdb.DuckDBPyConnection, study: str | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,12 +19,15 @@ FOLDER: Final = Path(__file__).parent / "sections"
 # What stands for several names in `cells`.
 _SEVERAL: Final = {"*cell": CELL_COLUMNS, "*judge": JUDGED_BY}
 _KINDS: Final = frozenset(Kind)
+_SAME: Final = "same_rows"  # names the exhibit whose query another one shows further columns of
 _FIELDS: Final = frozenset({"key", "title", "words", "needs", "tasks", "exhibits"})
 
 Made = Callable[[Source], Exhibit | None]
 
 
-def chapter(name: str, **made: Callable[[Declared], Made]) -> Chapter:
+def chapter(
+    name: str, *, says: Callable[[Sequence[Any]], Sequence[str]] = lambda _: (), **made: Callable[[Declared], Made]
+) -> Chapter:
     """Return the section NAME; `made` says, by its key, how an exhibit that needs code is made of what is written.
 
     Raises KeyError for a key that no exhibit has, and TypeError or ValueError for a word that no field has.
@@ -38,13 +42,28 @@ def chapter(name: str, **made: Callable[[Declared], Made]) -> Chapter:
         title=known["title"],
         words=(known["words"],) if "words" in known else (),
         needs=_needed(known.get("needs"), frozenset(known.get("tasks", ()))),
+        says=says,
         parts=[parts.get(key, exhibit) for key, exhibit in found.items()],
     )
 
 
 def exhibits(name: str) -> dict[str, Declared]:
     """Return the exhibits of the section NAME by their keys, in reading order, none where nothing is written."""
-    return {entry["key"]: _exhibit(entry) for entry in _read(name).get("exhibits", ())}
+    entries = _read(name).get("exhibits", ())
+    found = {entry["key"]: _exhibit(entry) for entry in entries}
+    for entry in entries:
+        if _SAME in entry:
+            found |= _sharing(found[entry[_SAME]], found[entry["key"]])
+    return found
+
+
+def _sharing(first: Declared, other: Declared) -> dict[str, Declared]:
+    """Return two exhibits of the first one's query, which selects the columns of both."""
+    first = replace(first, selects=(*first.columns, *other.columns))
+    same = replace(
+        first, key=other.key, title=other.title, caption=other.caption, columns=other.columns, figure=other.figure
+    )
+    return {first.key: first, other.key: same}
 
 
 def _read(name: str) -> dict[str, Any]:
@@ -68,7 +87,7 @@ def _exhibit(entry: Mapping[str, Any]) -> Declared:
         "left_out": tuple(entry.get("left_out", {}).items()),
         "figure": None if figure is None else Drawn(**{**figure, "kind": ChartKind(figure["kind"])}),
     }
-    return Declared(**{**entry, **read})
+    return Declared(**{**{name: value for name, value in entry.items() if name != _SAME}, **read})
 
 
 def _column(entry: Mapping[str, Any]) -> Column:

@@ -1,16 +1,15 @@
-"""What all charts share: their fonts and colours, how groups are told apart, axes, and panels side by side."""
+"""What all charts share: marks, fonts and colours, how groups are told apart, axes, and panels side by side.
+
+A chart is a Vega-Lite specification as a dictionary; nothing is held against its schema here: the tests do that.
+"""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
-
-import altair as alt
-from altair.utils import schemapi
 
 from batchpond.results.report import palette
 from batchpond.results.report.numbers import MINUS
@@ -24,16 +23,11 @@ LETTER_PX: Final = 6.3  # about; what is longer than its room is cut by the rend
 TITLE_LETTERS: Final = 120
 DASHES: Final = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 2), (10, 4))
 NAMES_PX: Final = 240
-# A fixed place. As classes: for a bare value or text, Altair looks through its whole schema for what it may be.
-X_VALUE: Final[Any] = alt.XValue
-X2_VALUE: Final[Any] = alt.X2Value
 # Readers' fonts may be a little wider than the renderer's, and text at the right edge must not be cut.
 _PADDING: Final = {"left": 4, "top": 4, "right": 10, "bottom": 4}
+KNOWN_BAR: Final = "isValid(datum.low) && isValid(datum.high)"
 
-
-def unchecked() -> AbstractContextManager[None]:
-    """Let charts be made without holding each part against Vega-Lite's schema: the tests do that, once and for all."""
-    return schemapi.debug_mode(arg=False)
+Spec = dict[str, Any]
 
 
 class Layout(StrEnum):
@@ -48,10 +42,25 @@ class Layout(StrEnum):
         return 720 if self is Layout.WIDE else 340
 
 
-def data(rows: Sequence[Row]) -> alt.Chart:
-    """Return a chart of inline rows, to be given a mark."""
-    # Altair copies lists and dictionaries whenever it lays charts over each other, and leaves a tuple alone.
-    return alt.Chart(alt.InlineData(values=tuple(rows)))
+def data(rows: Sequence[Row]) -> Spec:
+    """Return rows as the data of a plot, or of a layer that has its own."""
+    return {"data": {"values": list(rows)}}
+
+
+def plot(rows: Sequence[Row], layers: Sequence[Spec], size: tuple[float, float]) -> Spec:
+    """Return layers of marks over each other; those without data of their own stand for `rows`."""
+    return {**data(rows), "width": size[0], "height": size[1], "layer": list(layers)}
+
+
+def layer(mark: str, encoding: Mapping[str, Spec], where: str = "", **style: Any) -> Spec:
+    """Return marks, one for each row that passes the filter `where`."""
+    chosen = {"transform": [{"filter": where}]} if where else {}
+    return {**chosen, "mark": {"type": mark, **style}, "encoding": dict(encoding)}
+
+
+def nominal(column: str, **more: Any) -> Spec:
+    """Return the channel of a column of names."""
+    return {"field": column, "type": "nominal", **more}
 
 
 def room_px(texts: Sequence[str], limit_px: float = NAMES_PX) -> float:
@@ -76,19 +85,19 @@ def ends(figure: Figure, values: Sequence[float]) -> tuple[float, float]:
     return math.floor(low / step) * step, math.ceil(high / step) * step
 
 
-def scale(domain: tuple[float, float]) -> alt.Scale:
+def scale(domain: tuple[float, float]) -> Spec:
     """Return the scale of an axis of numbers; nothing is drawn beyond its ends."""
-    return alt.Scale(domain=list(domain), nice=False, zero=False, clamp=True)
+    return {"domain": list(domain), "nice": False, "zero": False, "clamp": True}
 
 
-def percent(*, is_share: bool) -> dict[str, Any]:
+def percent(*, is_share: bool) -> Spec:
     """Return the format of an axis of shares, and none for other numbers."""
     return {"format": ".0%"} if is_share else {}
 
 
-def axis(figure: Figure, **more: Any) -> alt.Axis:
+def axis(figure: Figure, **more: Any) -> Spec:
     """Return the axis of `value`."""
-    return alt.Axis(tickCount=5, **percent(is_share=figure.is_share), **more)
+    return {"tickCount": 5, **percent(is_share=figure.is_share), **more}
 
 
 def estimate(row: Row, ends: tuple[float, float], *, is_share: bool) -> str:
@@ -104,50 +113,50 @@ def estimate(row: Row, ends: tuple[float, float], *, is_share: bool) -> str:
     return (text if row.get("n") is None else f"{text}, n = {row['n']:,}").replace("-", MINUS)
 
 
-def told_apart(groups: Sequence[str], layout: Layout, *roles: str) -> dict[str, Any]:
+def told_apart(groups: Sequence[str], layout: Layout, *roles: str) -> dict[str, Spec]:
     """Return the channels that tell groups apart, of `color`, `shape` and `strokeDash`, with one legend for all."""
-    if not groups:
-        alone = {"color": palette.SERIES[0].light, "shape": palette.SHAPES[0], "strokeDash": list(DASHES[0])}
-        values = {"color": alt.ColorValue, "shape": alt.ShapeValue, "strokeDash": alt.StrokeDashValue}
-        return {role: values[role](alone[role]) for role in roles}
-    n_abreast = max(1, min(len(groups), int(layout.width_px / (room_px(groups, NAMES_PX) + 30))))
-    legend = alt.Legend(orient="top", title=None, columns=n_abreast, labelLimit=NAMES_PX, symbolOpacity=1)
-    tones = [tone.light for tone in palette.SERIES]
     ranges: dict[str, list[Any]] = {
-        "color": tones,
+        "color": [tone.light for tone in palette.SERIES],
         "shape": list(palette.SHAPES),
         "strokeDash": [list(dash) for dash in DASHES],
     }
-    channels = {"color": alt.Color, "shape": alt.Shape, "strokeDash": alt.StrokeDash}
-    scales = {role: alt.Scale(domain=groups, range=ranges[role][: len(groups)]) for role in roles}
+    if not groups:
+        return {role: {"value": ranges[role][0]} for role in roles}
+    n_abreast = max(1, min(len(groups), int(layout.width_px / (room_px(groups, NAMES_PX) + 30))))
+    legend = {"orient": "top", "title": None, "columns": n_abreast, "labelLimit": NAMES_PX, "symbolOpacity": 1}
     return {
-        role: channels[role](
-            "group", type="nominal", scale=scales[role], legend=None if role == "strokeDash" else legend
+        role: nominal(
+            "group",
+            scale={"domain": list(groups), "range": ranges[role][: len(groups)]},
+            legend=None if role == "strokeDash" else legend,
         )
         for role in roles
     }
 
 
-def points(chart: alt.Chart, size: float | None = 50) -> Any:
+def points(encoding: Mapping[str, Spec], where: str = "", **style: Any) -> Spec:
     """Return filled dots with a fine edge in the page's colour."""
-    mark: dict[str, Any] = {} if size is None else {"size": size}
-    return chart.mark_point(filled=True, opacity=1, stroke=palette.PAPER.light, strokeWidth=0.8, **mark)
+    looks = {"filled": True, "opacity": 1, "stroke": palette.PAPER.light, "strokeWidth": 0.8}
+    return layer("point", encoding, where, **looks, **style)
 
 
-def rule(chart: alt.Chart) -> Any:
+def reference(mark: str, encoding: Mapping[str, Spec]) -> Spec:
     """Return the dashed line that values are held against."""
-    return chart.mark_rule(color=palette.REFERENCE.light, strokeWidth=1.2, strokeDash=[4, 3])
+    return layer(mark, encoding, color=palette.REFERENCE.light, strokeWidth=1.2, strokeDash=[4, 3])
 
 
-def assembled(plots: Sequence[Any], reading: Reading, n_abreast: int = 1) -> Any:
+def assembled(plots: Sequence[Spec], reading: Reading, n_abreast: int = 1) -> Spec:
     """Return the plots of all panels, each under its title."""
-    for plot, panel in zip(plots, reading.panels, strict=True):
-        if panel.title:
-            plot.title = alt.Title(panel.title, frame="group", anchor="start", limit=max(200, plot.width))
-    return plots[0] if len(plots) == 1 else alt.concat(*plots, columns=n_abreast, spacing=14)
+    titled = [
+        {**plot, "title": {"text": panel.title, "frame": "group", "anchor": "start", "limit": max(200, plot["width"])}}
+        if panel.title
+        else plot
+        for plot, panel in zip(plots, reading.panels, strict=True)
+    ]
+    return titled[0] if len(titled) == 1 else {"concat": titled, "columns": n_abreast, "spacing": 14}
 
 
-def finished(chart: Any) -> Any:
+def finished(chart: Spec) -> Spec:
     """Return a chart in the looks that all figures share."""
     axes = {
         "labelFont": FONT, "titleFont": FONT, "labelFontSize": SMALL_PX, "titleFontSize": FONT_PX,
@@ -161,15 +170,15 @@ def finished(chart: Any) -> Any:
         "symbolSize": 70, "rowPadding": 4, "columnPadding": 16, "symbolStrokeWidth": 0,
         "gradientLength": 234, "gradientThickness": 12, "gradientStrokeColor": palette.GRID.light,
     }  # fmt: skip
-    chart.config = alt.Config(
-        font=FONT,
-        background=palette.PAPER.light,
-        padding=_PADDING,
-        aria=False,
-        view={"stroke": None},
-        axis=axes,
-        legend=legend,
-        title={"font": FONT, "fontWeight": "normal", "fontSize": FONT_PX, "color": palette.MUTED.light, "offset": 6},
-        text={"font": FONT, "fontSize": SMALL_PX, "color": palette.MUTED.light, "baseline": "middle"},
-    )
-    return chart
+    config = {
+        "font": FONT,
+        "background": palette.PAPER.light,
+        "padding": _PADDING,
+        "aria": False,
+        "view": {"stroke": None},
+        "axis": axes,
+        "legend": legend,
+        "title": {"font": FONT, "fontWeight": "normal", "fontSize": FONT_PX, "color": palette.MUTED.light, "offset": 6},
+        "text": {"font": FONT, "fontSize": SMALL_PX, "color": palette.MUTED.light, "baseline": "middle"},
+    }
+    return {**chart, "config": config}

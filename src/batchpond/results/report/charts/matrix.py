@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
-
-import altair as alt
+from typing import Final
 
 from batchpond.results.report import palette
 from batchpond.results.report.charts import looks
-from batchpond.results.report.charts.looks import Layout
+from batchpond.results.report.charts.looks import Layout, Spec
 from batchpond.results.report.numbers import UNKNOWN, number
 from batchpond.results.report.parts import ChartKind, Figure
 from batchpond.results.report.reading import Panel, Reading, Row, short
@@ -20,16 +18,17 @@ _NAMES_PX: Final = {Layout.WIDE: 190, Layout.NARROW: 110}
 _HEADS_PX: Final = {Layout.WIDE: 140, Layout.NARROW: 96}
 
 
-def matrices(figure: Figure, reading: Reading, layout: Layout) -> Any:
+def matrices(figure: Figure, reading: Reading, layout: Layout) -> Spec:
     """Return one matrix per panel, and the scale of colours beneath."""
     tones, low, high = _colours(figure, reading)
     is_share = figure.is_share or figure.kind is ChartKind.WIN_MATRIX
-    key = alt.Legend(
-        orient="bottom", direction="horizontal", title=looks.title(figure, "value", layout.width_px / 2),
-        labelSeparation=12, labelOverlap="greedy", labelFontSize=looks.SMALL_PX, **looks.percent(is_share=is_share),
-    )  # fmt: skip
-    steps = alt.Scale(type="quantize", domain=[low, high], range=[tone.light for tone in tones])
-    fill = alt.Color("value", type="quantitative", scale=steps, legend=key)
+    key = {
+        "orient": "bottom", "direction": "horizontal", "title": looks.title(figure, "value", layout.width_px / 2),
+        "labelSeparation": 12, "labelOverlap": "greedy", "labelFontSize": looks.SMALL_PX,
+        **looks.percent(is_share=is_share),
+    }  # fmt: skip
+    steps = {"type": "quantize", "domain": [low, high], "range": [tone.light for tone in tones]}
+    fill = {"field": "value", "type": "quantitative", "scale": steps, "legend": key}
     plots = [
         _matrix(figure, panel, layout, fill, [_cell(row, tones, low, high, is_share=is_share) for row in panel.rows])
         for panel in reading.panels
@@ -56,7 +55,7 @@ def _cell(row: Row, tones: tuple[palette.Tone, ...], low: float, high: float, *,
     return {**row, "ink": palette.ink_on(tone).light, "text": text, "n": None if n is None else f"{n:,}"}
 
 
-def _matrix(figure: Figure, panel: Panel, layout: Layout, fill: alt.Color, cells: Sequence[Row]) -> Any:
+def _matrix(figure: Figure, panel: Panel, layout: Layout, fill: Spec, cells: Sequence[Row]) -> Spec:
     names, heads = panel.names("row"), panel.names("column")
     if set(heads) <= set(names):
         heads = [name for name in names if name in set(heads)]
@@ -67,43 +66,41 @@ def _matrix(figure: Figure, panel: Panel, layout: Layout, fill: alt.Color, cells
     room_px -= 0 if is_level else 0.71 * heads_px
     cell_px = min(_CELL_MAX_PX, max(_CELL_MIN_PX, int(room_px / len(heads))))
     row_px = min(cell_px, _CELL_ROW_MAX_PX)
-    written: dict[str, Any] = {
+    written: Spec = {
         "labelColor": palette.INK.light,
         "labelFontSize": looks.FONT_PX,
         "labelOverlap": False,
         "grid": False,
     }
-    across: dict[str, Any] = {
-        "orient": "top",
-        "labelLimit": _HEADS_PX[layout],
-        "labelAngle": 0 if is_level else -45,
-        **written,
+    across = {"orient": "top", "labelLimit": _HEADS_PX[layout], "labelAngle": 0 if is_level else -45, **written}
+    places = {
+        "x": _side(figure, "column", heads, across),
+        "y": _side(figure, "row", names, {"labelLimit": _NAMES_PX[layout], **written}),
     }
-    x, y = (
-        channel(role, type="nominal", scale=alt.Scale(domain=sides, padding=0),
-                axis=alt.Axis(title=short(figure.titles[role], 40) if figure.titles.get(role) else None, **axis))
-        for channel, role, sides, axis in ((alt.X, "column", heads, across),
-                                           (alt.Y, "row", names, {"labelLimit": _NAMES_PX[layout], **written}))
-    )  # fmt: skip
-    chart = looks.data(cells)
-    square: dict[str, Any] = {"stroke": palette.PAPER.light, "strokeWidth": 1.5}
+    square: Spec = {"stroke": palette.PAPER.light, "strokeWidth": 1.5}
     layers = [
-        chart.transform_filter("!isValid(datum.value)").mark_rect(color=palette.NO_VALUE.light, **square),
-        chart.transform_filter("isValid(datum.value)").mark_rect(**square).encode(color=fill),
-        *_numbers(chart, cells, cell_px, row_px),
+        looks.layer("rect", places, "!isValid(datum.value)", color=palette.NO_VALUE.light, **square),
+        looks.layer("rect", {**places, "color": fill}, "isValid(datum.value)", **square),
+        *_numbers(places, cells, cell_px, row_px),
     ]
-    plot = alt.layer(*(layer.encode(x=x, y=y) for layer in layers))
-    plot.width, plot.height = cell_px * len(heads), row_px * len(names)
-    return plot
+    return looks.plot(cells, layers, (cell_px * len(heads), row_px * len(names)))
 
 
-def _numbers(chart: alt.Chart, cells: Sequence[Row], cell_px: float, row_px: float) -> list[Any]:
+def _side(figure: Figure, role: str, names: Sequence[str], axis: Spec) -> Spec:
+    title = figure.titles.get(role)
+    shown = {"title": short(title, 40) if title else None, **axis}
+    return looks.nominal(role, scale={"domain": list(names), "padding": 0}, axis=shown)
+
+
+def _numbers(places: Spec, cells: Sequence[Row], cell_px: float, row_px: float) -> list[Spec]:
     """Return what stands in the cells: the value, the n beneath, as far as there is room."""
     if cell_px < _TEXT_MIN_PX:
         return []
     has_n = row_px >= _N_MIN_PX and any(cell["n"] is not None for cell in cells)
-    ink = alt.Fill("ink", type="nominal", scale=None)
+    ink = looks.nominal("ink", scale=None)
     size = looks.FONT_PX if cell_px >= 34 else 10
-    values = chart.mark_text(fontSize=size, dy=-5 if has_n else 0).encode(text=alt.Text("text:N"), fill=ink)
-    ns = chart.transform_filter("isValid(datum.n)").mark_text(fontSize=9, dy=9).encode(text=alt.Text("n:N"), fill=ink)
-    return [values, ns] if has_n else [values]
+    values, ns = ({**places, "text": looks.nominal(name), "fill": ink} for name in ("text", "n"))
+    layers = [looks.layer("text", values, fontSize=size, dy=-5 if has_n else 0)]
+    if has_n:
+        layers.append(looks.layer("text", ns, "isValid(datum.n)", fontSize=9, dy=9))
+    return layers

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any, Final
-
-import altair as alt
+from typing import Final
 
 from batchpond.results.report import palette
 from batchpond.results.report.charts import looks
-from batchpond.results.report.charts.looks import Layout
+from batchpond.results.report.charts.looks import Layout, Spec
 from batchpond.results.report.numbers import NARROW, Kind, shown
 from batchpond.results.report.parts import ChartKind, Figure
 from batchpond.results.report.reading import Panel, Reading, Row
@@ -32,28 +30,29 @@ class _Lines:
         self.size = (layout.width_px - taken_px, len(names) * (self.marks_px + gap_px))
         share = gap_px / (self.marks_px + gap_px)
         above = 0.5 if self.is_wide else 1  # all of the gap stands above the marks where it holds the name
-        bands = alt.Scale(domain=names, paddingInner=share, paddingOuter=share / 2, align=above)
-        axis = alt.Axis(
-            title=None, labels=self.is_wide, labelLimit=looks.NAMES_PX, labelOverlap=False, grid=False,
-            labelColor=palette.INK.light, labelFontSize=looks.FONT_PX,
-        )  # fmt: skip
-        self.y = alt.Y("label", type="nominal", scale=bands, axis=axis)
+        bands = {"domain": names, "paddingInner": share, "paddingOuter": share / 2, "align": above}
+        axis = {
+            "title": None, "labels": self.is_wide, "labelLimit": looks.NAMES_PX, "labelOverlap": False, "grid": False,
+            "labelColor": palette.INK.light, "labelFontSize": looks.FONT_PX,
+        }  # fmt: skip
+        self.y = looks.nominal("label", scale=bands, axis=axis)
+        self.above_px = -(self.marks_px + _NAME_PX) / 2
 
-    def names(self, chart: alt.Chart) -> list[Any]:
+    def names(self) -> list[Spec]:
         """Return the names above their marks, where they do not stand at the axis."""
-        style: dict[str, Any] = {"align": "left", "color": palette.INK.light, "fontSize": looks.FONT_PX}
+        style: Spec = {"align": "left", "color": palette.INK.light, "fontSize": looks.FONT_PX}
         limit = max(120, self.size[0] - self.notes_px - _GAP_PX)
-        text = chart.mark_text(dy=-(self.marks_px + _NAME_PX) / 2, limit=limit, **style)
-        return [] if self.is_wide else [text.encode(x=looks.X_VALUE(0), y=self.y, text=alt.Text("min(label):N"))]
+        channels = {"x": {"value": 0}, "y": self.y, "text": looks.nominal("label", aggregate="min")}
+        return [] if self.is_wide else [looks.layer("text", channels, dy=self.above_px, limit=limit, **style)]
 
-    def notes(self, chart: alt.Chart, **channels: Any) -> Any:
+    def notes(self, **channels: Spec) -> Spec:
         """Return the column `note` beside the marks, or at the end of the name's line."""
-        above_px = -(self.marks_px + _NAME_PX) / 2
-        text = chart.mark_text(align="left", dx=10) if self.is_wide else chart.mark_text(align="right", dy=above_px)
-        return text.encode(x=looks.X_VALUE("width"), y=self.y, text=alt.Text("note:N"), **channels)
+        style: Spec = {"align": "left", "dx": 10} if self.is_wide else {"align": "right", "dy": self.above_px}
+        places = {"x": {"value": "width"}, "y": self.y, "text": looks.nominal("note"), **channels}
+        return looks.layer("text", places, **style)
 
 
-def intervals(figure: Figure, reading: Reading, layout: Layout) -> Any:
+def intervals(figure: Figure, reading: Reading, layout: Layout) -> Spec:
     """Return dots with bars and their numbers; a ranking's tied groups stand on alternating shades."""
     ends = looks.ends(figure, reading.numbers("value", "low", "high", "reference"))
     plots = []
@@ -64,28 +63,20 @@ def intervals(figure: Figure, reading: Reading, layout: Layout) -> Any:
         lines = _Lines(panel, reading, layout, notes, max(1, len(reading.groups)))
         title = looks.title(figure, "value", lines.size[0]) if is_last else None
         axis = looks.axis(figure, title=title, labels=is_last)
-        x: dict[str, Any] = {"scale": looks.scale(ends), "axis": axis, "type": "quantitative"}
-        chart, apart = looks.data(rows), looks.told_apart(reading.groups, layout, "color", "shape")
-        within: dict[str, Any] = {"y": lines.y} | ({"yOffset": _offset(reading.groups)} if reading.groups else {})
+        x: Spec = {"scale": looks.scale(ends), "axis": axis, "type": "quantitative"}
+        apart = looks.told_apart(reading.groups, layout, "color", "shape")
+        offset = {"yOffset": looks.nominal("group", scale={"domain": list(reading.groups)})} if reading.groups else {}
+        bar = {"x": {"field": "from", **x}, "x2": {"field": "to"}, "y": lines.y, "color": apart["color"], **offset}
         layers = _shades(rows, lines) if figure.kind is ChartKind.RANKING else []
-        bars = chart.transform_filter("isValid(datum.from)").mark_rule(strokeWidth=2)
-        layers += [bars.encode(x=alt.X("from", **x), x2=alt.X2("to"), color=apart["color"], **within)]
-        layers += _reference(chart, x) if reading.numbers("reference") else []
-        layers += [_arrows(chart, side, x).encode(color=apart["color"], **within) for side in ("low", "high")]
-        layers += [looks.points(chart).encode(x=alt.X("value", **x), **apart, **within), *lines.names(chart)]
-        layers += [lines.notes(chart, **{k: v for k, v in within.items() if k != "y"})] * _has_notes(reading, layout)
-        plots.append(_plot(layers, lines))
+        layers += [looks.layer("rule", bar, "isValid(datum.from)", strokeWidth=2)]
+        if reading.numbers("reference"):
+            layers += [looks.reference("rule", {"x": {"field": "reference", "aggregate": "mean", **x}})]
+        layers += _arrows(bar, x)
+        dot = {"x": {"field": "value", **x}, "y": lines.y, **apart, **offset}
+        layers += [looks.points(dot, size=50), *lines.names()]
+        layers += [lines.notes(**offset)] if _has_notes(reading, layout) else []
+        plots.append(looks.plot(rows, layers, lines.size))
     return looks.assembled(plots, reading)
-
-
-def _plot(layers: Sequence[Any], lines: _Lines) -> Any:
-    plot = alt.layer(*layers)
-    plot.width, plot.height = lines.size
-    return plot
-
-
-def _offset(groups: Sequence[str]) -> alt.YOffset:
-    return alt.YOffset("group", type="nominal", scale=alt.Scale(domain=groups))
 
 
 def _has_notes(reading: Reading, layout: Layout) -> bool:
@@ -103,30 +94,27 @@ def _ended(row: Row, ends: tuple[float, float], *, is_share: bool) -> Row:
     return {**row, **(bar if has_bar else {}), "open": open_end, "note": looks.estimate(row, ends, is_share=is_share)}
 
 
-def _arrows(chart: alt.Chart, side: str, x: dict[str, Any]) -> Any:
+def _arrows(bar: Spec, x: Spec) -> list[Spec]:
     """Return an arrow at each end of a bar that nothing bounds."""
-    mark = chart.transform_filter(f"datum.open == '{side}'").mark_point(
-        filled=True, opacity=1, shape="triangle", size=45, angle=270 if side == "low" else 90
-    )
-    return mark.encode(x=alt.X("from" if side == "low" else "to", **x))
+    style: Spec = {"filled": True, "opacity": 1, "shape": "triangle", "size": 45}
+    places = {role: channel for role, channel in bar.items() if role != "x2"}
+    return [
+        looks.layer("point", {**places, "x": {"field": end, **x}}, f"datum.open == '{side}'", **style, angle=angle)
+        for side, end, angle in (("low", "from", 270), ("high", "to", 90))
+    ]
 
 
-def _reference(chart: alt.Chart, x: dict[str, Any]) -> list[Any]:
-    return [looks.rule(chart).encode(x=alt.X("reference", aggregate="mean", **x))]
-
-
-def _shades(rows: Sequence[Row], lines: _Lines) -> list[Any]:
+def _shades(rows: Sequence[Row], lines: _Lines) -> list[Spec]:
     """Return a shade behind every second run of rows of one tied group."""
     runs = [list(run) for _, run in groupby(rows, key=lambda row: row.get("group"))]
     shaded = [{"label": row["label"]} for run in runs[::2] for row in run]
-    size: dict[str, Any] = {"height": {"band": 1 + lines.gap_px / lines.marks_px}}
-    bands = looks.data(shaded).mark_rect(
-        color=palette.BAND.light, yOffset=0 if lines.is_wide else -lines.gap_px / 2, **size
-    )
-    return [bands.encode(y=lines.y, x=looks.X_VALUE(0), x2=looks.X2_VALUE("width"))] if len(runs) > 1 else []
+    style: Spec = {"color": palette.BAND.light, "height": {"band": 1 + lines.gap_px / lines.marks_px}}
+    places = {"y": lines.y, "x": {"value": 0}, "x2": {"value": "width"}}
+    bands = looks.layer("rect", places, yOffset=0 if lines.is_wide else -lines.gap_px / 2, **style)
+    return [{**looks.data(shaded), **bands}] if len(runs) > 1 else []
 
 
-def bars(figure: Figure, reading: Reading, layout: Layout) -> Any:
+def bars(figure: Figure, reading: Reading, layout: Layout) -> Spec:
     """Return horizontal bars, their parts stacked in the order of the groups, with the sum at the end."""
     (panel,) = reading.panels
     kind = Kind.SHARE if figure.is_share else Kind.COUNT
@@ -138,19 +126,16 @@ def bars(figure: Figure, reading: Reading, layout: Layout) -> Any:
     high = looks.ends(figure, [0.0, *sums.values()])[1]
     parts = _parts(panel.rows, reading.groups, high * _ROOM_SHARE, kind)
     axis = looks.axis(figure, title=looks.title(figure, "value", lines.size[0]))
-    x: dict[str, Any] = {"scale": looks.scale((0.0, high)), "axis": axis, "type": "quantitative"}
-    chart = looks.data(parts)
-    blocks = chart.mark_bar(stroke=palette.PAPER.light, strokeWidth=1)
-    numbers = chart.transform_filter("datum.note").mark_text(fontSize=10, color=palette.CELL_INK_STRONG.light)
+    x: Spec = {"scale": looks.scale((0.0, high)), "axis": axis, "type": "quantitative"}
+    apart = looks.told_apart(reading.groups, layout, "color")
+    blocks = {"x": {"field": "from", **x}, "x2": {"field": "to"}, "y": lines.y, **apart}
+    numbers = {"x": {"field": "middle", **x}, "y": lines.y, "text": looks.nominal("note")}
     layers = [
-        blocks.encode(
-            x=alt.X("from", **x), x2=alt.X2("to"), y=lines.y, **looks.told_apart(reading.groups, layout, "color")
-        ),
-        numbers.encode(x=alt.X("middle", **x), y=lines.y, text=alt.Text("note:N")),
-        *lines.names(looks.data(totals)),
-        lines.notes(looks.data(totals)),
+        looks.layer("bar", blocks, stroke=palette.PAPER.light, strokeWidth=1),
+        looks.layer("text", numbers, "datum.note", fontSize=10, color=palette.CELL_INK_STRONG.light),
+        *({**looks.data(totals), **layer} for layer in (*lines.names(), lines.notes())),
     ]
-    return looks.assembled([_plot(layers, lines)], reading)
+    return looks.assembled([looks.plot(parts, layers, lines.size)], reading)
 
 
 def _parts(rows: Sequence[Row], groups: Sequence[str], room: float, kind: Kind) -> list[Row]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from batchpond import __version__
-from batchpond.results.report.declared import Declared
 from batchpond.results.report.numbers import UNKNOWN, moment
-from batchpond.results.report.parts import Facts, Section, count, text
+from batchpond.results.report.parts import Facts, Section
 from batchpond.results.report.source import Source
+from batchpond.results.report.written import chapter, exhibits
 from batchpond.text import escape
 
+_WRITTEN: Final = chapter("facts")
 _SIMULATED = "All answers in this report are simulated: no model was asked."
 
 
@@ -51,14 +52,8 @@ def study(source: Source) -> Study:
         ("Data fingerprint", fingerprint),
         ("Made by", f"batchpond {__version__}"),
     )
-    parts = [part for part in (Facts("The study", rows), _JUDGES(source)) if part is not None]
-    return Study(Section("study", "Study", (_WHAT,), parts), tuple(_summary(facts)), fingerprint)
-
-
-_WHAT = (
-    "The data fingerprint is a SHA-256 over every planned request with what it came to, every imported judgment, the "
-    "study's version and batchpond's: two reports with the same one rest on the same facts."
-)
+    parts = [part for part in (Facts("The study", rows), exhibits("facts")["judges"](source)) if part is not None]
+    return Study(Section(_WRITTEN.key, _WRITTEN.title, _WRITTEN.words, parts), tuple(_summary(facts)), fingerprint)
 
 
 def _count(facts: dict[str, Any], name: str) -> str:
@@ -84,23 +79,3 @@ def _mixed(origins: str | None) -> list[str]:
     if "simulated" in found and len(found) > 1:
         return ["Some answers in this report are simulated; the tables say which cells hold such answers."]
     return []
-
-
-_JUDGES = Declared(
-    key="judges",
-    title="Judges",
-    caption="A cell is one template, rubric, provider, model and level of thinking.",
-    view="metric_completion",
-    order="provider, request_model, thinking",
-    is_grouped=True,
-    columns=(
-        text("provider", "provider"),
-        text("request_model", "model"),
-        text("thinking", "thinking"),
-        text("origin", "origin", sql="string_agg(DISTINCT origin, ', ' ORDER BY origin)"),
-        count("n_cells", "cells", sql="count(*)"),
-        count("n_expected", "expected", sql="CAST(sum(n_planned) AS BIGINT)"),
-        count("n_answered", "answered", sql="CAST(sum(n_answered) AS BIGINT)"),
-    ),
-    missing={"origin": "no answer yet"},
-)

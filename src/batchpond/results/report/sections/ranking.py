@@ -12,51 +12,15 @@ from batchpond.model import CELL_COLUMNS
 from batchpond.results.rank import verb as rank
 from batchpond.results.report.declared import Declared, Drawn
 from batchpond.results.report.numbers import Kind, total
-from batchpond.results.report.parts import (
-    ChartKind,
-    Column,
-    Exhibit,
-    Section,
-    When,
-    count,
-    number,
-    p_value,
-    share,
-    text,
-)
+from batchpond.results.report.parts import ChartKind, Column, Exhibit, Section, count, number, share, text
 from batchpond.results.report.source import ROWS_MAX, Rows, Source, harmless
+from batchpond.results.report.written import chapter, exhibits
 from batchpond.stats.ranking import Options
 
 RUBRICS_MAX: Final = 6
 FIGURE_ITEMS_MAX: Final = 60
 FULL_ITEMS_MAX: Final = 200
-_WORDS: Final = (
-    "Bradley-Terry log-strengths by Firth-penalised likelihood over the judgments of all templates and judges, 0 being "
-    "the mean, ties half a win for each; intervals allow for judgments of one pair that resemble each other."
-)
-_QUALITY: Final = Declared(
-    key="rankings",
-    title="Quality of the ranking",
-    caption=(
-        "Parts are groups of items that judgments connect. Position: what being shown first adds to the log-odds, with "
-        "the p of its likelihood ratio test. Reliability is the separation reliability of the log-strengths. Circles: "
-        "triples in which each beats the next, with the number expected by chance."
-    ),
-    cells=CELL_COLUMNS,
-    columns=(
-        count("component_id", "part"),
-        count("n_items", "items"),
-        count("n_comparisons", "verdicts"),
-        count("n_ties", "ties"),
-        number("reliability", "reliability"),
-        share("held_out_accuracy", "held out, foretold", when=When.KNOWN),
-        count("n_held_out", "held out", when=When.KNOWN),
-        number("eta", "position"),
-        p_value("eta_lr_p", "p (position)"),
-        count("n_cyclic", "circles"),
-        number("n_cyclic_expected", "by chance"),
-    ),
-)
+_WRITTEN: Final = chapter("ranking")
 
 
 def section(source: Source) -> Section | None:
@@ -65,15 +29,16 @@ def section(source: Source) -> Section | None:
         return None
     by = _by(source)
     try:
-        found = rank.rank(source.lake_path, rank.Request(study=source.study, by=by, options=_options(source)))
+        request = rank.Request(study=source.study, by=by, options=_options(source))
+        found = rank.ranked(source.reading("pair_judgments"), request)
     except UsageError as error:  # nothing to rank, or more items than a ranking can hold
-        return Section("ranking", "Ranking", (f"No ranking is shown: {error.message}.",), ())
+        return Section(_WRITTEN.key, _WRITTEN.title, (f"No ranking is shown: {error.message}.",), ())
     command = f"batchpond rank {shlex.quote(source.study)} --by {by[0] if by else 'study'}"
     items = _rows(pl.DataFrame(found.items), f"{command} --format csv")
     quality = _rows(pl.DataFrame(found.rankings), f"{command} --summary --format csv")
-    made: list[Exhibit | None] = [_items(items.frame, by).of(items), _QUALITY.of(quality)]
+    made: list[Exhibit | None] = [_items(items.frame, by).of(items), exhibits("ranking")["rankings"].of(quality)]
     notes = (f"{note[0].upper()}{note[1:]}." for note in found.notes)
-    return Section("ranking", "Ranking", (_WORDS, *notes), [part for part in made if part is not None])
+    return Section(_WRITTEN.key, _WRITTEN.title, (*_WRITTEN.words, *notes), [part for part in made if part is not None])
 
 
 def _by(source: Source) -> tuple[str, ...]:

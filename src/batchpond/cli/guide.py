@@ -1,0 +1,43 @@
+"""`guide`: the documentation, pages of the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from batchpond.cli import output
+from batchpond.cli.formats import Format
+from batchpond.cli.frame import GUIDES, Invocation, format_option, pond_command
+from batchpond.errors import UsageError
+from batchpond.text import did_you_mean
+
+FOLDER = Path(__file__).parents[1] / "guides"
+
+
+@pond_command("guide", "batchpond guide", "batchpond guide tutorial", "batchpond guide cron | less")
+@click.argument("name", required=False)
+@format_option
+def command(invocation: Invocation, name: str | None, form: Format) -> None:
+    """List the guides in the order in which to read them, or print the one called NAME.
+
+    They are Markdown. Every command, query and study in them is run by the tests of batchpond.
+    """
+    if name is None:
+        rows = [(guide, _sentence(_text(guide))) for guide in GUIDES]
+        if form is Format.TABLE:
+            invocation.diagnostics.note("`batchpond guide NAME` prints one")
+        output.records(("guide", "about"), rows, form, has_color=invocation.color_stdout())
+    elif name in GUIDES:
+        output.script(_text(name))
+    else:
+        raise UsageError(f"no guide {name!r}", hint=did_you_mean(name, GUIDES, "there are: " + ", ".join(GUIDES)))
+
+
+def _text(name: str) -> str:
+    return (FOLDER / f"{name}.md").read_text("utf-8")
+
+
+def _sentence(text: str) -> str:
+    """Return what a page says that it is about: the line below its title."""
+    return text.splitlines()[2]

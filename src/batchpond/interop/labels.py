@@ -1,0 +1,367 @@
+"""People's labels: sheets of what a study's judges judged, drawn by lot and blind, and what people wrote in them.
+
+A unit is a pair, or an item, that a model judged. A sheet shows its texts and never what a judge said of it, whose
+they are or why it was drawn; of a pair, which text stands first is a matter of lot. The unit's key leads back from a
+label to the unit. Each unit has the same chance to be drawn, so rates corrected by labels need no weights: a sheet
+by strata takes every n-th of the units in the order of criterion and standing, from a random start (systematic
+sampling; Cochran 1977, chapter 8), which gives each standing its true share. Rows stand in random order, so that the
+first of them, where somebody stops, are a sample too.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from batchpond.errors import UsageError
+from batchpond.interop.foreign import Defaults, Findings, ForeignJudgment, Reader, SourceFile, csv_header, csv_rows
+from batchpond.model import Outcome
+from batchpond.results.export import placed
+from batchpond.text import defused
+from batchpond.views import read
+
+if TYPE_CHECKING:
+    import duckdb
+
+SAMPLE_MAX: Final = 10_000
+CHOICES_MAX: Final = 12
+TEXTS_BYTES_MAX: Final = 64 << 20
+RATER: Final = "person"
+COLUMNS: Final = ("study", "key", "criterion", "question", "text_1", "text_2", "choices", "label", "comment")
+_TEMPLATE: Final = Path(__file__).with_name("labels.html")
+_PAIR: Final = {"1": "first", "2": "second", "tie": "tie"}
+
+
+class By(StrEnum):
+    """How units are drawn: in their true shares of criterion and standing, or by lot alone."""
+
+    STRATA = "strata"
+    RANDOM = "random"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One row of a sheet: what a person sees, and what may be said of it."""
+
+    key: str
+    criterion: str
+    question: str
+    texts: tuple[str, ...]
+    choices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """Units drawn from `n_units` that no person has labelled yet; `standings` counts what the judges hold of them."""
+
+    study: str
+    questions: list[Question]
+    n_units: int
+    n_labelled: int
+    standings: dict[str, int]
+
+
+# -- drawing -----------------------------------------------------------------------------------------
+
+
+def draw(lake_path: Path, study: str, n: int, *, by: By = By.STRATA, seed: int = 0) -> Sheet:
+    """Draw `n` units of a study to be labelled; the same seed draws the same of the same units.
+
+    Raises UsageError for an unknown study, where nothing is left to label, where a text is not in the lake, and for
+    free answers, which have no few words to choose from.
+    """
+
+    def ask(lens: duckdb.DuckDBPyConnection) -> Sheet:
+        read.check_study(lens, study)
+        ((n_units, n_labelled),) = lens.execute(
+            f"SELECT count(*), count(*) FILTER (WHERE is_labelled) FROM ({_UNITS})", {"study": study}
+        ).fetchall()
+        if n_units == n_labelled:
+            why = "people have labelled all of them" if n_units else "no model has judged anything"
+            raise UsageError(f"study {study} has nothing left to label: {why}", hint="`batchpond sync` brings answers")
+        lot = {"study": study, "seed": f"{seed}", "n": n, "start": _start(seed)}
+        drawn = _dicts(lens, _DRAWN[by], lot)
+        questions = list(_questions(lens, study, drawn))
+        standings = dict(sorted(Counter(unit["standing"] for unit in drawn).items()))
+        return Sheet(study, questions, n_units - n_labelled, n_labelled, standings)
+
+    with read.asked(lake_path, ask) as sheet:
+        return sheet
+
+
+def _dicts(lens: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, object]) -> list[dict[str, Any]]:
+    ran = lens.execute(sql, values)
+    names = [column[0] for column in ran.description]
+    return [dict(zip(names, row, strict=True)) for row in ran.fetchall()]
+
+
+def _start(seed: int) -> float:
+    """Return where between 0 and 1 a sample begins."""
+    return int(hashlib.sha256(f"start {seed}".encode()).hexdigest()[:13], 16) / 16**13
+
+
+def _questions(lens: duckdb.DuckDBPyConnection, study: str, drawn: Sequence[dict[str, Any]]) -> Iterator[Question]:
+    choices = _choices(lens, study)
+    ids = sorted({unit[name] for unit in drawn for name in ("item_lo", "item_hi") if unit[name] is not None})
+    items = {row["item_id"]: row for row in _dicts(lens, _ITEMS, {"study": study, "ids": ids})}
+    criteria = {row["rubric_id"]: row["words"] for row in _dicts(lens, _CRITERIA, {"study": study})}
+    n_bytes = 0
+    for unit in drawn:
+        named = [name for name in (unit["item_lo"], unit["item_hi"]) if name is not None]
+        missing = [name for name in named if name not in items]
+        if missing:
+            raise UsageError(
+                f"the lake holds no text of {missing[0]}, which a person would have to read",
+                hint="import the texts that were judged, or label elsewhere and `batchpond import judgments`",
+            )
+        order = named if unit["is_lo_first"] else named[::-1]
+        texts = tuple(items[name]["text"] for name in order)
+        n_bytes += sum(map(len, texts))
+        if n_bytes > TEXTS_BYTES_MAX:
+            raise UsageError("the sheet would hold more than 64 MiB of texts", hint="draw fewer: --sample")
+        question = next((items[name]["question"] for name in order if items[name]["question"]), "")
+        criterion = criteria.get(unit["rubric_id"]) or unit["rubric_id"] or ""
+        yield Question(_marked(unit), criterion, question, texts, _of(choices, unit["task"], study))
+
+
+def _marked(unit: Mapping[str, Any]) -> str:
+    """Return a unit's key with a letter for which of a pair's texts is shown first."""
+    return f"{unit['unit_key']}{'a' if unit['is_lo_first'] else 'b'}"
+
+
+def _choices(lens: duckdb.DuckDBPyConnection, study: str) -> dict[str, tuple[str, ...]]:
+    """Return what may be said of a unit of each task: the words of the task's rule, or those that judges gave."""
+    found = {"pair": tuple(_PAIR), "compliance": ("true", "false")}
+    for rule in _rules(lens, study):
+        match rule.get("task"):
+            case "likert" if rule.get("step", 1) == 1:
+                found["likert"] = tuple(map(str, range(int(rule["minimum"]), int(rule["maximum"]) + 1)))
+            case "pressure":
+                found["pressure"] = tuple(rule["labels"])
+    said: dict[str, list[str]] = {}
+    for row in _dicts(lens, _SAID, {"study": study}):
+        said.setdefault(row["task"], []).append(row["held"])
+    return {task: tuple(words) for task, words in said.items()} | found
+
+
+def _rules(lens: duckdb.DuckDBPyConnection, study: str) -> list[dict[str, Any]]:
+    rows = lens.execute(
+        "SELECT parsers FROM studies JOIN studies_current USING (study, study_version) WHERE study = $study",
+        {"study": study},
+    ).fetchall()
+    return [rule for (text,) in rows for rule in json.loads(text).values()]
+
+
+def _of(choices: Mapping[str, tuple[str, ...]], task: str, study: str) -> tuple[str, ...]:
+    words = choices.get(task, ())
+    if not 1 < len(words) <= CHOICES_MAX:
+        raise UsageError(
+            f"judges of study {study} gave {len(words):,} different answers to {task}: none to choose from",
+            hint=f"a sheet offers 2 to {CHOICES_MAX} answers",
+        )
+    return words
+
+
+# -- sheets ------------------------------------------------------------------------------------------
+
+
+def write(sheet: Sheet, path: Path, *, force: bool = False) -> None:
+    """Write a sheet as CSV or, by the path's ending, as one page for a browser; raises UsageError where one stands."""
+    content = _page(sheet) if path.suffix.lower() in {".html", ".htm"} else _table(sheet)
+    with placed(path, force=force) as staged:
+        staged.write_text(content, encoding="utf-8", newline="")
+
+
+def _table(sheet: Sheet) -> str:
+    """Return CSV that a spreadsheet opens as UTF-8 and takes for no formula."""
+    out = io.StringIO()
+    rows = csv.writer(out)
+    rows.writerow(COLUMNS)
+    for question in sheet.questions:
+        first, *second = question.texts
+        shown = (sheet.study, question.key, question.criterion, question.question, first, *(second or [""]))
+        rows.writerow([*map(defused, shown), " | ".join(question.choices), "", ""])
+    return f"\ufeff{out.getvalue()}"
+
+
+def _page(sheet: Sheet) -> str:
+    """Return a page that asks nobody else: its policy allows its own script and style and nothing more."""
+    page = _TEMPLATE.read_text("utf-8")
+    script = page.partition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    asked = [
+        {"key": one.key, "criterion": one.criterion, "question": one.question, "texts": one.texts,
+         "choices": one.choices}
+        for one in sheet.questions
+    ]  # fmt: skip
+    data = json.dumps({"study": sheet.study, "questions": asked}, ensure_ascii=False)
+    inert = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return page.replace("SCRIPT_DIGEST", digest).replace("SHEET_DATA", inert)
+
+
+# -- reading back ------------------------------------------------------------------------------------
+
+
+def reader(lake_path: Path, rater: str | None = None) -> Reader:
+    """Return what reads filled-in sheets; `rater` is who filled them in, where a column `rater` does not say.
+
+    A row without a label was left blank and says nothing. What names no unit of the study, or says what its task has
+    no word for, is noted as a problem, and then nothing at all is imported.
+    """
+
+    def labels(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[ForeignJudgment]:
+        for file in files:
+            header = csv_header(file)
+            if missing := [name for name in ("key", "label") if name not in header]:
+                raise UsageError(
+                    f"{file.path}: no column {missing[0]!r}",
+                    hint="save the sheet as CSV with commas, as it was drawn",
+                )
+            rows = [(place, row) for place, row in csv_rows(file, findings) if row.get("label", "").strip()]
+            for study in sorted({row.get("study") or defaults.study or "" for _, row in rows}):
+                own = [(place, row) for place, row in rows if (row.get("study") or defaults.study or "") == study]
+                yield from _labelled(lake_path, study, own, rater, findings)
+
+    return labels
+
+
+def _labelled(
+    lake_path: Path, study: str, rows: Sequence[tuple[str, Mapping[str, str]]], rater: str | None, findings: Findings
+) -> Iterator[ForeignJudgment]:
+    wanted = sorted({row.get("key", "")[:-1] for _, row in rows})
+
+    def ask(lens: duckdb.DuckDBPyConnection) -> tuple[list[dict[str, Any]], dict[str, tuple[str, ...]]]:
+        read.check_study(lens, study)
+        units = f"SELECT * FROM ({_UNITS}) WHERE unit_key IN (SELECT unnest($keys))"
+        return _dicts(lens, units, {"study": study, "keys": wanted}), _choices(lens, study)
+
+    with read.asked(lake_path, ask) as (found, choices):
+        units = {unit["unit_key"]: unit for unit in found}
+    for place, row in rows:
+        key, label = row.get("key", ""), row["label"].strip().lower()
+        unit = units.get(key[:-1])
+        if unit is None or key[-1:] not in {"a", "b"}:
+            findings.problem(place, f"names no unit of study {study}: key {key!r}")
+        elif label not in (words := _of(choices, unit["task"], study)):
+            findings.problem(place, f"says {label!r} where one of {', '.join(words)} can be said")
+        else:
+            yield _judgment(study, place, unit, key, label, row.get("rater") or rater or RATER, row.get("comment"))
+
+
+def _judgment(
+    study: str, place: str, unit: Mapping[str, Any], key: str, label: str, rater: str, comment: str | None
+) -> ForeignJudgment:
+    def said(outcome: Outcome, **more: Any) -> ForeignJudgment:
+        return ForeignJudgment(
+            place, "pairwise" if unit["task"] == "pair" else unit["task"], outcome, study=study,
+            rubric_id=unit["rubric_id"], provider="human", request_model=rater, unit_id=unit["unit_id"],
+            turn_no=unit["turn_no"], explanation=comment, **more,
+        )  # fmt: skip
+
+    sides = [(unit["item_lo"], unit["candidate_lo"]), (unit["item_hi"], unit["candidate_hi"])]
+    if unit["task"] == "pair":
+        (item_first, candidate_first), (item_second, candidate_second) = sides if key.endswith("a") else sides[::-1]
+        both = {
+            "item_first": item_first, "candidate_first": candidate_first, "item_second": item_second,
+            "candidate_second": candidate_second,
+        }  # fmt: skip
+        return said(Outcome.TIE if label == "tie" else Outcome.DECIDED, verdict=_PAIR[label], **both)
+    one = {"item_first": unit["item_lo"], "candidate_first": unit["candidate_lo"]}
+    match unit["task"]:
+        case "likert":
+            return said(Outcome.DECIDED, score=float(label), **one)
+        case "compliance":
+            return said(Outcome.DECIDED, verdict=label, **one)
+        case _:
+            return said(Outcome.DECIDED, label=label, **one)
+
+
+# -- the lens ----------------------------------------------------------------------------------------
+
+_VOTES: Final = """
+    SELECT
+        'pair' AS task, rubric_id, unit_id, item_lo, item_hi, candidate_lo, candidate_hi,
+        CAST(NULL AS BIGINT) AS turn_no,
+        CASE WHEN status IN ('consistent_win', 'consistent_tie') THEN majority_lo_first END AS held,
+        status IN ('primacy', 'recency', 'soft_primacy', 'soft_recency') AS is_flip
+    FROM pair_status
+    WHERE study = $study AND provider <> 'human' AND status <> 'pending'
+    UNION ALL
+    SELECT
+        task, rubric_id, unit_id, item, CAST(NULL AS VARCHAR), candidate, CAST(NULL AS VARCHAR), turn_no,
+        coalesce(value, CAST(score AS VARCHAR)), FALSE
+    FROM item_status
+    WHERE study = $study AND provider NOT IN ('human', 'panel') AND status <> 'pending'"""
+
+# Every unit with its key, what the judges hold of it together, and whether a person has labelled it.
+_UNITS: Final = f"""
+    SELECT
+        judged.*,
+        truths.n_votes IS NOT NULL AS is_labelled,
+        left(sha256(concat_ws(chr(31), $study, judged.task, coalesce(judged.rubric_id, ''), judged.unit_id,
+            coalesce(judged.item_lo, ''), coalesce(judged.item_hi, ''), coalesce(judged.turn_no, -1))), 20) AS unit_key
+    FROM (
+        SELECT
+            task, rubric_id, unit_id, item_lo, item_hi, turn_no,
+            min(candidate_lo) AS candidate_lo, min(candidate_hi) AS candidate_hi,
+            CASE WHEN min(held) <> max(held) THEN 'disagreement'
+                 WHEN bool_or(is_flip) THEN 'flip'
+                 WHEN count(held) > 0 THEN 'agreement'
+                 ELSE 'unread' END AS standing
+        FROM ({_VOTES})
+        GROUP BY task, rubric_id, unit_id, item_lo, item_hi, turn_no
+    ) AS judged
+    LEFT JOIN truths
+        ON truths.study = $study
+        AND truths.task = judged.task
+        AND truths.rubric_id = judged.rubric_id
+        AND truths.unit_id = judged.unit_id
+        AND coalesce(truths.item_lo, '') = coalesce(judged.item_lo, '')
+        AND coalesce(truths.item_hi, '') = coalesce(judged.item_hi, '')
+        AND coalesce(truths.turn_no, -1) = coalesce(judged.turn_no, -1)"""
+
+
+def _drawn(order: str) -> str:
+    """Return the SQL of a systematic sample: each unit at which the count of n-ths, begun at random, goes up by one."""
+    return f"""
+        SELECT *, md5_number_lower(lot) % 2 = 0 AS is_lo_first
+        FROM (
+            SELECT
+                *, row_number() OVER (ORDER BY {order}) AS place, count(*) OVER () AS n_open,
+                CAST(floor($start * count(*) OVER ()) AS BIGINT) AS start
+            FROM (SELECT *, md5($seed || unit_key) AS lot FROM ({_UNITS}) WHERE NOT is_labelled)
+        )
+        WHERE (place * least($n, n_open) + start) // n_open > ((place - 1) * least($n, n_open) + start) // n_open
+        ORDER BY md5(lot)"""
+
+
+_DRAWN: Final = {By.STRATA: _drawn("task, rubric_id, standing, lot"), By.RANDOM: _drawn("lot")}
+
+_SAID: Final = f"""
+    SELECT DISTINCT task, held
+    FROM ({_VOTES})
+    WHERE task <> 'pair' AND held IS NOT NULL
+    ORDER BY task, held"""
+
+_ITEMS: Final = """
+    SELECT item_id, text, coalesce(metadata ->> '$.input', metadata ->> '$.question', '') AS question
+    FROM items
+    WHERE item_id IN (SELECT unnest($ids))
+    QUALIFY row_number() OVER (PARTITION BY item_id ORDER BY item_hash IN (
+        SELECT item_first_hash FROM results WHERE study = $study
+        UNION SELECT item_second_hash FROM results WHERE study = $study) DESC, item_hash) = 1"""
+
+_CRITERIA: Final = """
+    SELECT rubric_id, max(description) AS words
+    FROM rubrics
+    WHERE rubric_id IN (SELECT rubric_id FROM results WHERE study = $study) AND rubric_hash <> ''
+    GROUP BY rubric_id"""

@@ -1,0 +1,218 @@
+"""People's labels: drawn blind and by lot from what judges judged, and back into the rates that they correct."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchpond.cli import main
+from batchpond.errors import ExitCode, UsageError
+from batchpond.interop import labels
+from batchpond.interop.foreign import ForeignText
+from batchpond.interop.imports import import_foreign
+from batchpond.interop.judgments import import_judgments
+from batchpond.lake.store import Store
+from batchpond.views import database, refresh
+
+N_ITEMS = 12
+STUDY = "essays"
+
+
+def text_of(item: str) -> str:
+    return f"=text of {item} <b>& more</b>"
+
+
+def judged_lake(folder: Path) -> Path:
+    """Two judges on all pairs of twelve texts in both orders: one flips every fifth, they disagree on every third."""
+    store = Store.init(folder / "lake")
+    names = [f"s{n:02}" for n in range(N_ITEMS)]
+    import_foreign(
+        store, lambda *_: (ForeignText(name, "sample", name, text_of(name)) for name in names), [folder / "x"]
+    )
+    rows, number = [], 0
+    for first in names:
+        for second in names[names.index(first) + 1 :]:
+            number += 1
+            for judge in ("a", "b"):
+                winner = second if judge == "b" and number % 3 == 0 else first
+                for pair in ((first, second), (second, first)):
+                    shown = pair[0] if judge == "a" and number % 5 == 0 else winner
+                    rows.append((*pair, "first" if shown == pair[0] else "second", judge))
+    path = folder / "judgments.csv"
+    with path.open("w", newline="") as out:
+        writer = csv.writer(out)
+        writer.writerow(("item_first", "item_second", "verdict", "model"))
+        writer.writerows(rows)
+    import_judgments(store, path, study=STUDY)
+    refresh.refresh(store)
+    return folder / "lake"
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return judged_lake(tmp_path_factory.mktemp("lake"))
+
+
+@pytest.fixture
+def copied(lake: Path, tmp_path: Path) -> Path:
+    """A lake of one's own."""
+    shutil.copytree(lake, tmp_path / "lake")
+    return tmp_path / "lake"
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def fill(path: Path, says: Any, **more: str) -> list[dict[str, str]]:
+    rows = [{**row, "label": says(row), **more} for row in rows_of(path)]
+    with path.open("w", newline="") as out:
+        writer = csv.DictWriter(out, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return rows
+
+
+def query(lake: Path, sql: str) -> list[tuple[Any, ...]]:
+    with database.connect(lake) as lens:
+        return lens.execute(sql).fetchall()
+
+
+def better_of(row: dict[str, str]) -> str:
+    """What a person says who likes the text with the lower number."""
+    return "1" if row["text_1"] < row["text_2"] else "2"
+
+
+def import_labels(lake: Path, *paths: Path, rater: str | None = None) -> int:
+    report = import_foreign(Store.open(lake), labels.reader(lake, rater), paths)
+    return report.judgments.n_new
+
+
+def test_labels_come_back_as_what_people_say_of_each_pair(copied: Path, tmp_path: Path) -> None:
+    """Whichever text was shown first: the truth is about the items."""
+    sheet = tmp_path / "sheet.csv"
+    labels.write(labels.draw(copied, STUDY, 40), sheet)
+    assert {row["text_1"] < row["text_2"] for row in rows_of(sheet)} == {True, False}, "the order is a matter of lot"
+    fill(sheet, better_of)
+    assert import_labels(copied, sheet, rater="anna") == 40
+    assert query(copied, "select truth, n_votes, count(*) from truths group by all") == [("lo", 1, 40)]
+    told = query(
+        copied, "select distinct provider, request_model, rubric_id from imported_judgments where provider = 'human'"
+    )
+    assert told == [("human", "anna", "unspecified")]
+    assert import_labels(copied, sheet, rater="anna") == 0, "twice is once"
+
+
+def test_a_sheet_is_blind(lake: Path, tmp_path: Path) -> None:
+    """No name of an item, judge or candidate, no verdict and no standing stands in it."""
+    for name in ("sheet.csv", "sheet.html"):
+        labels.write(labels.draw(lake, STUDY, 30), tmp_path / name)
+        content = (tmp_path / name).read_text("utf-8")
+        assert "text of s01" in content
+        for word in ("flip", "agreement", "disagreement", "unread"):
+            assert word not in content
+        assert not re.search(r"(?<!text of )\bs\d\d\b", content)
+
+
+def test_standings_have_their_true_shares_and_every_unit_the_same_chance(lake: Path) -> None:
+    """Of 66 pairs, 66 seeds of 11: each standing within one of its share, each pair drawn about 11 times."""
+    n_units, n = N_ITEMS * (N_ITEMS - 1) // 2, 11
+    everything = labels.draw(lake, STUDY, n_units)
+    assert everything.standings == {"agreement": 35, "disagreement": 18, "flip": 13}
+    drawn: Counter[str] = Counter()
+    for seed in range(66):
+        sheet = labels.draw(lake, STUDY, n, seed=seed)
+        assert len(sheet.questions) == n
+        for standing, count in everything.standings.items():
+            assert abs(sheet.standings.get(standing, 0) - n * count / n_units) <= 1, (seed, standing)
+        drawn.update(question.key[:-1] for question in sheet.questions)
+    assert len(drawn) == n_units
+    # binomial(66, 1/6): six standard deviations are 18
+    assert 0 < min(drawn.values()) <= 11 <= max(drawn.values()) < 30
+
+
+def test_the_same_seed_draws_the_same_and_the_next_hundred_leaves_out_what_is_labelled(
+    copied: Path, tmp_path: Path
+) -> None:
+    first = labels.draw(copied, STUDY, 20, seed=7)
+    assert labels.draw(copied, STUDY, 20, seed=7) == first
+    assert labels.draw(copied, STUDY, 20, seed=8) != first
+    labels.write(first, tmp_path / "sheet.csv")
+    fill(tmp_path / "sheet.csv", better_of)
+    import_labels(copied, tmp_path / "sheet.csv")
+    rest = labels.draw(copied, STUDY, 1_000)
+    assert (rest.n_units, rest.n_labelled, len(rest.questions)) == (46, 20, 46)
+    assert not {one.key[:-1] for one in rest.questions} & {one.key[:-1] for one in first.questions}
+    labels.write(rest, tmp_path / "rest.csv")
+    fill(tmp_path / "rest.csv", better_of)
+    import_labels(copied, tmp_path / "rest.csv")
+    with pytest.raises(UsageError, match="people have labelled all of them"):
+        labels.draw(copied, STUDY, 1)
+
+
+def test_two_raters_of_one_sheet_are_compared(copied: Path, tmp_path: Path) -> None:
+    sheet = tmp_path / "sheet.csv"
+    labels.write(labels.draw(copied, STUDY, 30), sheet)
+    fill(sheet, better_of, rater="anna")
+    import_labels(copied, sheet)
+    fill(sheet, lambda _: "1", rater="ben")
+    import_labels(copied, sheet)
+    raters = query(copied, "select distinct request_model from imported_judgments where provider = 'human' order by 1")
+    assert raters == [("anna",), ("ben",)]
+    agreed = query(
+        copied,
+        "select n_units from metric_agreement where provider_a = 'human' and provider_b = 'human'"
+        " and request_model_a = 'anna' and request_model_b = 'ben'",
+    )
+    assert agreed == [(30,)]
+
+
+def test_blank_rows_say_nothing_and_a_wrong_one_stops_all(copied: Path, tmp_path: Path) -> None:
+    sheet = tmp_path / "sheet.csv"
+    labels.write(labels.draw(copied, STUDY, 10), sheet)
+    rows = fill(sheet, lambda _: "")
+    assert import_labels(copied, sheet) == 0
+    fill(sheet, lambda row: "maybe" if row["key"] == rows[3]["key"] else "tie")
+    with pytest.raises(UsageError, match=r"sheet.csv:5 says 'maybe' where one of 1, 2, tie can be said"):
+        import_labels(copied, sheet)
+    fill(sheet, lambda _: "tie", key="0" * 21)
+    with pytest.raises(UsageError, match="names no unit of study essays"):
+        import_labels(copied, sheet)
+    sheet.write_text("study;key;label\nessays;x;1\n")
+    with pytest.raises(UsageError, match="no column 'key'"):
+        import_labels(copied, sheet)
+    assert query(copied, "select count(*) from truths") == [(0,)]
+
+
+def test_the_page_asks_nobody_and_holds_hostile_texts_as_text(lake: Path, tmp_path: Path) -> None:
+    """Its policy names its own script by digest; no byte of a text can end the data it stands in."""
+    path = tmp_path / "sheet.html"
+    labels.write(labels.draw(lake, STUDY, 5), path)
+    page = path.read_text("utf-8")
+    assert "default-src 'none'" in page
+    data = page.partition('id="sheet">')[2].partition("</script>")[0]
+    assert "<" not in data
+    texts = [text for question in json.loads(data)["questions"] for text in question["texts"]]
+    assert all(text.startswith("=text of s") and "<b>&" in text for text in texts)
+
+
+def test_the_commands_say_what_they_drew_and_took_in(
+    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["--lake", str(copied), "label", STUDY, "--sample", "12"]) == ExitCode.DONE
+    assert "wrote 12 rows of 66 to essays-labels.csv" in capsys.readouterr().err
+    assert main(["--lake", str(copied), "label", STUDY]) == ExitCode.USAGE, "nothing is written over"
+    assert main(["--lake", str(copied), "label", "esays"]) == ExitCode.USAGE
+    assert "did you mean 'essays'?" in capsys.readouterr().err
+    fill(Path("essays-labels.csv"), better_of)
+    assert main(["--lake", str(copied), "import", "labels", "essays-labels.csv", "--rater", "anna"]) == ExitCode.DONE
+    assert "imported 12 judgments" in capsys.readouterr().err
