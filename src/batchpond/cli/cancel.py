@@ -20,8 +20,7 @@ from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from batchpond.run.forget import ForgetReport
-    from batchpond.run.resolve import CancelReport
-    from batchpond.run.tidy import TidyReport
+    from batchpond.run.resolve import CancelReport, TidyReport
 
 
 @pond_command(
@@ -76,10 +75,10 @@ def tidy(invocation: Invocation, study: str | None, is_yes: bool, is_json: bool)
 
     Results are not touched, here or there, and what is open keeps its files. Run it as often as you like.
     """
-    from batchpond.run.tidy import TidyReport, count, tidy
+    from batchpond.run.resolve import TidyReport, count_uploads, tidy
 
     diagnostics, store = invocation.diagnostics, invocation.store()
-    n_files = count(store, study)
+    n_files = count_uploads(store, study)
     report = TidyReport(0, 0, ())
     if n_files:
         question = f"Delete {plural(n_files, 'uploaded file')} at the providers?"

@@ -23,7 +23,7 @@ import orjson
 from batchpond import ids
 from batchpond.clock import Clock, SystemClock, random_hex
 from batchpond.errors import LakeError, UsageError
-from batchpond.lake import disk, formats
+from batchpond.lake import disk
 from batchpond.lake.schemas import FORMAT_VERSION, TABLES, Table
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class Store:
                 f"{path} has lake format {version}; this batchpond reads up to {FORMAT_VERSION}",
                 hint="install a newer batchpond; the Parquet files stay readable without it",
             )
-        outdated = formats.outdated(path) if version < FORMAT_VERSION else None
+        outdated = _outdated(path) if version < FORMAT_VERSION else None
         return cls(path, lake_id, secret, clock or SystemClock(), outdated)
 
     def files(self, table: str) -> list[Path]:
@@ -282,6 +282,38 @@ class Store:
 
 def _marker(lake_id: str) -> bytes:
     return json.dumps({"format": FORMAT_VERSION, "lake_id": lake_id}).encode() + b"\n"
+
+
+def _outdated(lake_path: Path) -> list[Path]:
+    """Return the derived files of an earlier format that are to be dropped, for a pass makes them again.
+
+    `FORMATS.md` beside this file has a line for each format; the number in the marker is raised when a table gains
+    columns. Files of facts are never written anew: what they lack is NULL in them (`Table.later`), or the lake is
+    refused.
+
+    Raises LakeError where facts lack a column that this version cannot do without.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found = []
+    for name, table in TABLES.items():
+        for path in disk.parquet_files(lake_path / name):
+            try:
+                written = pq.read_schema(path).names
+            except (pa.ArrowException, OSError):
+                continue  # damaged: whoever reads it says so
+            lacks = sorted({*table.schema.names} - {*written} - table.later)
+            if lacks and not table.is_derived:
+                raise LakeError(
+                    f"{lake_path} was written by a version too early for this one: "
+                    f"its table {name} lacks {', '.join(lacks)}",
+                    hint="collect its open batches with the version that wrote it; then `batchpond plan` the study in "
+                    "a new lake and `batchpond adopt` its batches there, so that nothing is bought again",
+                )
+            if lacks:
+                found.append(Path(path))
+    return found
 
 
 def _written(staged: Path) -> pa.Schema:

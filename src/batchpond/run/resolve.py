@@ -1,16 +1,26 @@
-"""The verbs `resolve` and `cancel`: a person decides about an attempt that batchpond may not decide about.
+"""The verbs `resolve`, `cancel` and `tidy`: what a person decides about attempts, and batchpond may not.
 
-`cancel` asks a provider to stop a batch; whatever it finished is still collected.
+`cancel` asks a provider to stop a batch; whatever it finished is still collected. `tidy` has the input files of
+batches that are read deleted at their providers, which keep what was sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from batchpond.errors import UsageError
-from batchpond.lake import events
-from batchpond.lake.attempts import LOSABLE_PHASES, UNCLEAR_PHASES, Attempt, LakeState, Phase, fold, seen_as
+from batchpond.lake import events, failpoints
+from batchpond.lake.attempts import (
+    LOSABLE_PHASES,
+    READ_PHASES,
+    UNCLEAR_PHASES,
+    Attempt,
+    LakeState,
+    Phase,
+    fold,
+    seen_as,
+)
 from batchpond.lake.records import (
     Absent,
     Adopted,
@@ -19,10 +29,13 @@ from batchpond.lake.records import (
     Lost,
     Resolution,
     Resolved,
+    Tidied,
     Unknown,
+    Uploaded,
 )
 from batchpond.lake.store import Store
 from batchpond.model import Mode, RemoteBatch
+from batchpond.plan import versions
 from batchpond.run.find import Proof, check_host, prove
 from batchpond.run.session import Note, Providers, Report, Session, Severity
 from batchpond.text import did_you_mean
@@ -211,3 +224,57 @@ def _target(session: Session, wanted: str) -> tuple[str, str]:
             hint="`batchpond sync` looks for it",
         )
     return attempt.attempt_id, attempt.batch_id
+
+
+@dataclass(frozen=True, slots=True)
+class TidyReport(Report):
+    """How many input files were deleted, how many were gone already, and what hindered the rest."""
+
+    n_deleted: int
+    n_gone: int
+    notes: tuple[Note, ...]
+
+
+def count_uploads(store: Store, study: str | None) -> int:
+    """Return how many input files there are to delete; reads only. Raises UsageError for a study without a plan."""
+    recorded = list(events.read(store))
+    lake_state = fold(recorded)
+    if study is not None:
+        versions.planned_version(lake_state, study)
+    return len(_unneeded(lake_state, (event for event in recorded if isinstance(event, Uploaded)), study))
+
+
+def tidy(store: Store, study: str | None, *, providers: Providers) -> TidyReport:
+    """Delete the input files of a study's batches that are read, or of all; one that fails stops no other.
+
+    Each deletion is on record, so that no later one asks again; who dies in between finds the file gone, and records
+    that. Results, and the batches themselves, stay where they are.
+    """
+    n_deleted = n_gone = 0
+    with store.lock("tidy"):
+        session = Session.begin(store, providers)
+        uploads = (event for event in list(session.log.events) if isinstance(event, Uploaded))
+        for attempt, file_id in _unneeded(session.lake_state, uploads, study):
+            with session.isolated(attempt.client_name, f"deleting file {file_id} at {attempt.provider}"):
+                provider = session.providers.get(attempt.client_name)
+                check_host(attempt, provider)
+                is_deleted = provider.drop_upload(file_id)
+                failpoints.reach("T0")
+                session.record(Tidied(attempt_id=attempt.attempt_id, file_id=file_id))
+                failpoints.reach("T1")
+                n_deleted += is_deleted
+                n_gone += not is_deleted
+    return TidyReport(n_deleted, n_gone, tuple(session.notes))
+
+
+def _unneeded(lake_state: LakeState, uploads: Iterator[Uploaded], study: str | None) -> list[tuple[Attempt, str]]:
+    """Return the input files to delete, with their attempts: a second batch of one must be read as well."""
+    unread = {a.intent.token for a in lake_state.attempts.values() if a.phase not in READ_PHASES}
+    due: dict[tuple[str, str], tuple[Attempt, str]] = {}
+    for event in uploads:
+        attempt = lake_state.attempts[event.attempt_id]
+        is_over = attempt.phase in READ_PHASES and attempt.intent.token not in unread
+        is_wanted = study in {None, attempt.intent.study} and attempt.mode is Mode.BATCH
+        if is_over and is_wanted and event.file_id not in attempt.tidied:
+            due[attempt.attempt_id, event.file_id] = attempt, event.file_id
+    return list(due.values())

@@ -26,11 +26,10 @@ from batchpond.run.forget import ForgetReport
 from batchpond.run.live.run import LiveReport
 from batchpond.run.recover import RecoverReport
 from batchpond.run.reread import Readings
-from batchpond.run.resolve import CancelReport
+from batchpond.run.resolve import CancelReport, TidyReport
 from batchpond.run.session import Counts
 from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
 from batchpond.run.sync import SyncReport
-from batchpond.run.tidy import TidyReport
 from tests.rigs.events import fact
 
 README = Path(formats.__file__).with_name("README.md")
