@@ -179,7 +179,10 @@ def test_blank_rows_say_nothing_and_a_wrong_one_stops_all(copied: Path, tmp_path
     sheet = tmp_path / "sheet.csv"
     labels.write(labels.draw(copied, STUDY, 10), sheet)
     rows = fill(sheet, lambda _: "")
-    assert import_labels(copied, sheet) == 0
+    with pytest.raises(UsageError, match="no row has a label"):
+        import_labels(copied, sheet)
+    fill(sheet, lambda row: "tie" if row["key"] == rows[3]["key"] else "")
+    assert import_labels(copied, sheet) == 1
     fill(sheet, lambda row: "maybe" if row["key"] == rows[3]["key"] else "tie")
     with pytest.raises(UsageError, match=r"sheet.csv:5 says 'maybe' where one of 1, 2, tie can be said"):
         import_labels(copied, sheet)
@@ -187,9 +190,9 @@ def test_blank_rows_say_nothing_and_a_wrong_one_stops_all(copied: Path, tmp_path
     with pytest.raises(UsageError, match="names no unit of study essays"):
         import_labels(copied, sheet)
     sheet.write_text("study;key;label\nessays;x;1\n")
-    with pytest.raises(UsageError, match="no column 'key'"):
+    with pytest.raises(UsageError, match="no column 'study'"):
         import_labels(copied, sheet)
-    assert query(copied, "select count(*) from truths") == [(0,)]
+    assert query(copied, "select count(*) from truths") == [(1,)]
 
 
 def test_the_page_asks_nobody_and_holds_hostile_texts_as_text(lake: Path, tmp_path: Path) -> None:

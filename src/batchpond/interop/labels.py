@@ -218,17 +218,19 @@ def reader(lake_path: Path, rater: str | None = None) -> Reader:
     no word for, is noted as a problem, and then nothing at all is imported.
     """
 
-    def labels(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[ForeignJudgment]:
+    def labels(files: Sequence[SourceFile], _: Defaults, findings: Findings) -> Iterator[ForeignJudgment]:
         for file in files:
             header = csv_header(file)
-            if missing := [name for name in ("key", "label") if name not in header]:
+            if missing := [name for name in ("study", "key", "label") if name not in header]:
                 raise UsageError(
                     f"{file.path}: no column {missing[0]!r}",
                     hint="save the sheet as CSV with commas, as it was drawn",
                 )
             rows = [(place, row) for place, row in csv_rows(file, findings) if row.get("label", "").strip()]
-            for study in sorted({row.get("study") or defaults.study or "" for _, row in rows}):
-                own = [(place, row) for place, row in rows if (row.get("study") or defaults.study or "") == study]
+            if not rows and not findings.problems.n:
+                raise UsageError(f"{file.path}: no row has a label", hint="fill in the column label, and save the file")
+            for study in sorted({row.get("study", "") for _, row in rows}):
+                own = [(place, row) for place, row in rows if row.get("study", "") == study]
                 yield from _labelled(lake_path, study, own, rater, findings)
 
     return labels
