@@ -190,7 +190,7 @@ class _Table:
                 f"a ranking of more than {ITEMS_MAX:,} items has no intervals that fit in memory",
                 hint="`--by` tells cells apart; SQL over pair_status counts wins for any number of items",
             )
-        self.columns.append(texts + [batch.column(place).to_numpy() for place in range(n_texts, batch.num_columns)])
+        self.columns.append(texts + [np.from_dlpack(batch.column(place)) for place in range(n_texts, batch.num_columns)])
 
     def counts(self, scope: tuple[str | None, ...], what: What) -> Counts:
         """Add both orders of a pair up, items and units numbered in order of their names."""
@@ -216,7 +216,7 @@ def _numbers(column: pa.Array, known: dict[Any, int]) -> _Column:
     """Return a text column as numbers, adding texts that are new to those known."""
     encoded = column.dictionary_encode("encode")
     own = np.array([known.setdefault(text, len(known)) for text in encoded.dictionary.to_pylist()], dtype=np.int32)
-    return np.asarray(own[encoded.indices.to_numpy()])
+    return np.asarray(own[np.from_dlpack(encoded.indices)])
 
 
 def _ordered(known: dict[Any, int]) -> tuple[list[Any], Ints]:

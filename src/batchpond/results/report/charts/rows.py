@@ -40,10 +40,14 @@ class _Lines:
 
     def names(self) -> list[Spec]:
         """Return the names above their marks, where they do not stand at the axis."""
+        if self.is_wide:
+            return []
         style: Spec = {"align": "left", "color": palette.INK.light, "fontSize": looks.FONT_PX}
         limit = max(120, self.size[0] - self.notes_px - _GAP_PX)
-        channels = {"x": {"value": 0}, "y": self.y, "text": looks.nominal("label", aggregate="min")}
-        return [] if self.is_wide else [looks.layer("text", channels, dy=self.above_px, limit=limit, **style)]
+        # The renderer cuts a text by measuring ever shorter ones, which takes longer than to draw the figure.
+        cut = {"calculate": f"truncate(datum.label, {int(limit / looks.LETTER_PX)})", "as": "name"}
+        channels = {"x": {"value": 0}, "y": self.y, "text": looks.nominal("name", aggregate="min")}
+        return [{"transform": [cut], **looks.layer("text", channels, dy=self.above_px, limit=limit, **style)}]
 
     def notes(self, **channels: Spec) -> Spec:
         """Return the column `note` beside the marks, or at the end of the name's line."""
