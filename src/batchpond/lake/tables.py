@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from batchpond.errors import LakeError
+from batchpond.lake import manifest
 from batchpond.lake.schemas import TABLES, Table
 from batchpond.lake.store import Store
 
@@ -23,7 +25,10 @@ _TYPES = {"string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "double": 
 
 @contextmanager
 def connect(store: Store, tables: Sequence[str]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a connection with one view per named table; an empty table is an empty view."""
+    """Open a connection with one view per named table; an empty table is an empty view.
+
+    Raises LakeError where a file that was published is gone or damaged: what follows decides what is bought.
+    """
     import duckdb  # an idle pass asks nothing of it
 
     # A folder of its own: two processes that spill into one overwrite each other's blocks.
@@ -35,11 +40,25 @@ def connect(store: Store, tables: Sequence[str]) -> Iterator[duckdb.DuckDBPyConn
     }
     try:
         with duckdb.connect(":memory:", config=config) as connection:
+            manifest.require(store, manifest.GUARDED.intersection(tables))
             for name in tables:
-                connection.execute(f"CREATE VIEW {name} AS {_select(store, name)}")
+                _show(connection, store, name)
             yield connection
     finally:
         shutil.rmtree(spill, ignore_errors=True)
+
+
+def _show(connection: duckdb.DuckDBPyConnection, store: Store, name: str) -> None:
+    import duckdb
+    import pyarrow as pa
+
+    try:
+        connection.execute(f"CREATE VIEW {name} AS {_select(store, name)}")
+    except (duckdb.Error, pa.ArrowException) as error:
+        raise LakeError(
+            f"the table {name} cannot be read: {str(error).splitlines()[0]}",
+            hint="`batchpond doctor` names the damaged file and what to do about it; until then nothing is sent",
+        ) from None
 
 
 def _select(store: Store, name: str) -> str:

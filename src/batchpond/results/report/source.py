@@ -54,7 +54,8 @@ class Source:
         self.study = study
         self.name = literal(study)
         self._connection = connection
-        self._worked = Worked(connection, study)
+        with _translated():
+            self._worked = Worked(connection, study)
         self._known: dict[tuple[str, int], Rows] = {}
         tasks = self.values(
             f"SELECT task FROM plan_current WHERE study = {self.name}\n"
