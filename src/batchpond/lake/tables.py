@@ -42,23 +42,30 @@ def connect(store: Store, tables: Sequence[str]) -> Iterator[duckdb.DuckDBPyConn
         with duckdb.connect(":memory:", config=config) as connection:
             manifest.require(store, manifest.GUARDED.intersection(tables))
             for name in tables:
-                _show(connection, store, name)
+                with reading(f"table {name}"):
+                    connection.execute(f"CREATE VIEW {name} AS {_select(store, name)}")
             yield connection
     finally:
         shutil.rmtree(spill, ignore_errors=True)
 
 
-def _show(connection: duckdb.DuckDBPyConnection, store: Store, name: str) -> None:
-    import duckdb
-    import pyarrow as pa
-
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Raise what DuckDB or Arrow say of a file that is gone or damaged as LakeError; `what` is what was to be read."""
     try:
-        connection.execute(f"CREATE VIEW {name} AS {_select(store, name)}")
-    except (duckdb.Error, pa.ArrowException) as error:
+        yield
+    except Exception as error:
+        import duckdb  # no reader without an error needs them here
+        import pyarrow as pa
+
+        # Arrow's readers raise OSError with DuckDB's text, and without a number of the system's.
+        is_read_error = isinstance(error, OSError) and error.errno is None
+        if not isinstance(error, (duckdb.Error, pa.ArrowException)) and not is_read_error:
+            raise
         raise LakeError(
-            f"the table {name} cannot be read: {str(error).splitlines()[0]}",
-            hint="`batchpond doctor` names the damaged file and what to do about it; until then nothing is sent",
-        ) from None
+            f"{what} could not be read: {str(error).splitlines()[0]}",
+            hint="`batchpond doctor` names a damaged file, and what to do about it; the others are not affected",
+        ) from error
 
 
 def _select(store: Store, name: str) -> str:

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from batchpond.errors import LakeError, UsageError
+from batchpond.errors import UsageError
+from batchpond.lake.tables import reading
 from batchpond.model import CELL_COLUMNS
 from batchpond.results.rank import adaptive as rank_adaptive
 from batchpond.stats.arrays import Ints
@@ -87,7 +88,7 @@ def counted(
 
     Raises UsageError for a study that is not there, and LakeError when the judgments cannot be read.
     """
-    try:
+    with reading("the pair judgments"):
         if study is not None:
             check_study(connection, study)
         for found in _studies(connection, study, what, tuple(by)):
@@ -95,11 +96,6 @@ def counted(
             if found.has_rounds:
                 rank_adaptive.count(connection, found.name, found.compared, found.varying)
             yield from _scopes(connection, found)
-    except duckdb.Error as error:
-        raise LakeError(
-            f"the pair judgments could not be read: {str(error).splitlines()[0]}",
-            hint="`batchpond doctor` names a damaged file; the others are not affected",
-        ) from error
 
 
 def _studies(
