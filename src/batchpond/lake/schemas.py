@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 ROW_GROUP_TEXT: Final = 16_384
 ROW_GROUP_NARROW: Final = 122_880
 
