@@ -174,7 +174,7 @@ def test_spliced_bodies_are_the_modules_own(is_odd: bool, text: list[str], one: 
     made = Made(study('["low"]'), [Template("t", "".join(text))], lambda _: ToyModule(is_odd=is_odd))
     items = [Item("a", one), Item("b", two)]
     for cell in made.cells:
-        assert (Bodies(cell.config).frame is None) == is_odd
+        assert (Bodies(cell.config).frame(cell.template) is None) == is_odd
     for blocks in (made.blocks(items), made.asked(items)):
         check_bodies(made, items, blocks)
 
@@ -200,7 +200,7 @@ def test_openai_bodies_are_spliced(endpoint: str, thinking: str) -> None:
     found = study(f'["{thinking}"]')
     model = replace(found.stages[0].models[0], provider="openai", model="gpt-5.4-mini", endpoint=endpoint)
     made = Made(changed(found, models=(model,)), [OWN], registry.module)
-    assert all(Bodies(cell.config).frame is not None for cell in made.cells)
+    assert all(Bodies(cell.config).frame(cell.template) is not None for cell in made.cells)
     for blocks in (made.blocks(), made.asked()):
         check_bodies(made, ITEMS, blocks)
 
