@@ -219,10 +219,12 @@ def grid_blocks(found: Round, grid: Grid, n_rows: int = BLOCK_ROWS) -> Iterator[
     """Yield all requests of a grid in slot order, at most `n_rows` of one cell at a time."""
     columns, shown = grid.columns(), grid.showings
     texts = [encoded(item.text) for item in grid.items]
+    bodies_of: dict[int, Bodies] = {}
     for cell in found.cells():
         values = {**found.stage.rule.values(), **rubric_values(cell.rubric)}
         forms = forms_of(found.stage, cell.template, values, OF_PAIR)
-        body_of, id_of = _body_of(found.stage, cell, forms, grid, texts), ids.request_ids(*cell.group)
+        makes = bodies_of.setdefault(id(cell.config), Bodies(cell.config))
+        body_of, id_of = _body_of(found.stage, cell, makes, forms, grid, texts), ids.request_ids(*cell.group)
         for start in range(0, len(grid), n_rows):
             part = slice(start, min(start + n_rows, len(grid)))
             first, second = shown.first[part].tolist(), shown.second[part].tolist()
@@ -235,9 +237,10 @@ def grid_blocks(found: Round, grid: Grid, n_rows: int = BLOCK_ROWS) -> Iterator[
             )  # fmt: skip
 
 
-def _body_of(stage: StageSpec, cell: Cell, forms: Sequence[Form], grid: Grid, texts: Sequence[Encoded]) -> BodyOf:
+def _body_of(
+    stage: StageSpec, cell: Cell, makes: Bodies, forms: Sequence[Form], grid: Grid, texts: Sequence[Encoded]
+) -> BodyOf:
     """Return the fastest way to make bodies that gives the module's own bytes for the first ask."""
-    makes = Bodies(cell.config)
     rows = [SourceRow(item.item_id, item.text) for item in grid.items]
 
     def built(first: int, second: int) -> bytes:

@@ -11,7 +11,6 @@ message. English prose comes out a little high, other scripts vary; it is a roug
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -26,6 +25,8 @@ from batchpond.tasks.templates import Rubric, Template
 BYTES_PER_TOKEN: Final = 4
 FRAME_TOKENS: Final = 8
 _SENTINELS: Final = ("batchpond-sentinel-7d1", "another \u00e9 prompt \u2028 of batchpond, longer than the first")
+# Longer than the context that is made for short prompts: Ollama's bodies say how large it is to be.
+_LONG: Final = "." * 300_000
 _MORE_MAX: Final = 200
 _CACHE_BYTES_MAX: Final = 8 << 20
 _FORMS_MAX: Final = 10_000
@@ -271,17 +272,21 @@ class Bodies:
         """What stands around a template's turns in every body, or None where that varies."""
         roles = tuple(turn.role for turn in template.turns)
         if roles not in self._frames:
-            found = {self._cut(roles, sentinel) for sentinel in _SENTINELS}
+            found = {self._cut(roles, *texts) for texts in zip(_SENTINELS, ("", _LONG), strict=True)}
             self._frames[roles] = found.pop() if len(found) == 1 else None
         return self._frames[roles]
 
-    def _cut(self, roles: Sequence[Role], sentinel: str) -> Frame | None:
+    def _cut(self, roles: Sequence[Role], sentinel: str, last: str) -> Frame | None:
         texts = [f"{sentinel} {number};" for number in range(len(roles))]
+        texts[-1] += last
         marks = [encoded(text).json for text in texts]
         body = self.built(said([Turn(role, text) for role, text in zip(roles, texts, strict=True)]))
-        pieces = re.split(b"(" + b"|".join(map(re.escape, marks)) + b")", body)
-        order = tuple(map(marks.index, pieces[1::2]))
-        return Frame(tuple(pieces[::2]), order) if sorted(order) == list(range(len(roles))) else None
+        if any(body.count(mark) != 1 for mark in marks):
+            return None
+        order, pieces = sorted(range(len(marks)), key=lambda number: body.index(marks[number])), [body]
+        for number in order:
+            pieces += pieces.pop().split(marks[number])
+        return Frame(tuple(pieces), tuple(order))
 
     def frame_for(self, template: Template, turns: Turns, prompt: Callable[[], Prompt]) -> Frame | None:
         """Return the frame where it gives the module's own bytes for the first prompt of a template, None elsewhere."""
