@@ -196,8 +196,9 @@ class Take(StrEnum):
 
 
 class Role(StrEnum):
-    """Who speaks in a conversation."""
+    """Who speaks in a conversation; the system speaks first, if at all."""
 
+    SYSTEM = "system"
     USER = "user"
     ASSISTANT = "assistant"
 

@@ -25,9 +25,11 @@ from batchpond.plan.prompts import (
     Bodies,
     Encoded,
     Form,
+    Frame,
     Prompts,
+    Turns,
     encoded,
-    form_of,
+    forms_of,
     prompt_of,
     rubric_values,
     size_bytes,
@@ -217,10 +219,12 @@ def grid_blocks(found: Round, grid: Grid, n_rows: int = BLOCK_ROWS) -> Iterator[
     """Yield all requests of a grid in slot order, at most `n_rows` of one cell at a time."""
     columns, shown = grid.columns(), grid.showings
     texts = [encoded(item.text) for item in grid.items]
+    bodies_of: dict[int, Bodies] = {}
     for cell in found.cells():
         values = {**found.stage.rule.values(), **rubric_values(cell.rubric)}
-        form = form_of(found.stage, cell.template, values, OF_PAIR)
-        body_of, id_of = _body_of(found.stage, cell, form, grid, texts), ids.request_ids(*cell.group)
+        forms = forms_of(found.stage, cell.template, values, OF_PAIR)
+        makes = bodies_of.setdefault(id(cell.config), Bodies(cell.config))
+        body_of, id_of = _body_of(found.stage, cell, makes, forms, grid, texts), ids.request_ids(*cell.group)
         for start in range(0, len(grid), n_rows):
             part = slice(start, min(start + n_rows, len(grid)))
             first, second = shown.first[part].tolist(), shown.second[part].tolist()
@@ -229,33 +233,41 @@ def grid_blocks(found: Round, grid: Grid, n_rows: int = BLOCK_ROWS) -> Iterator[
             repeat_no = shown.repeat_no[part]
             yield Block(
                 [cell], np.zeros(len(first), np.int32), columns(part), slots, repeat_no,
-                list(map(id_of, bodies, repeat_no.tolist())), bodies, _tokens(form, texts, first, second),
+                list(map(id_of, bodies, repeat_no.tolist())), bodies, _tokens(forms, texts, first, second),
             )  # fmt: skip
 
 
-def _body_of(stage: StageSpec, cell: Cell, form: Form, grid: Grid, texts: Sequence[Encoded]) -> BodyOf:
+def _body_of(
+    stage: StageSpec, cell: Cell, makes: Bodies, forms: Sequence[Form], grid: Grid, texts: Sequence[Encoded]
+) -> BodyOf:
     """Return the fastest way to make bodies that gives the module's own bytes for the first ask."""
-    makes = Bodies(cell.config)
     rows = [SourceRow(item.item_id, item.text) for item in grid.items]
 
     def built(first: int, second: int) -> bytes:
         return makes.built(prompt_of(stage, cell.template, Ask(cell.rubric, rows[first], rows[second])))
 
-    if makes.frame is None:
+    frame = makes.frame(cell.template)
+    if frame is None:
         return built
-    spliced = _spliced(form, *makes.frame, texts)
+    spliced = _spliced(forms, frame, texts)
     example = int(grid.showings.first[0]), int(grid.showings.second[0])
     return spliced if spliced(*example) == built(*example) else built
 
 
-def _spliced(form: Form, before: bytes, after: bytes, texts: Sequence[Encoded]) -> BodyOf:
-    inner = [text.json for text in form.texts]
-    inner[0], inner[-1] = before + inner[0], inner[-1] + after
+def _spliced(forms: Sequence[Form], frame: Frame, texts: Sequence[Encoded]) -> BodyOf:
+    inner: list[bytes] = [frame.pieces[0]]
+    names: list[str] = []
+    for place, piece in zip(frame.order, frame.pieces[1:], strict=True):
+        first_text, *others = (text.json for text in forms[place].texts)
+        inner[-1] += first_text
+        inner += others
+        inner[-1] += piece
+        names += forms[place].names
     json = [text.json for text in texts]
-    if form.names == ("SAMPLE_1", "SAMPLE_2"):
+    if names == ["SAMPLE_1", "SAMPLE_2"]:
         head, middle, tail = inner
         return lambda first, second: b"".join((head, json[first], middle, json[second], tail))
-    is_second = [name == "SAMPLE_2" for name in form.names]
+    is_second = [name == "SAMPLE_2" for name in names]
 
     def splice(first: int, second: int) -> bytes:
         pair = (json[first], json[second])
@@ -267,8 +279,9 @@ def _spliced(form: Form, before: bytes, after: bytes, texts: Sequence[Encoded]) 
     return splice
 
 
-def _tokens(form: Form, texts: Sequence[Encoded], first: Sequence[int], second: Sequence[int]) -> list[int]:
-    own, n_first, n_second = form.n_bytes, form.names.count("SAMPLE_1"), form.names.count("SAMPLE_2")
+def _tokens(forms: Sequence[Form], texts: Sequence[Encoded], first: Sequence[int], second: Sequence[int]) -> list[int]:
+    own, names = sum(form.n_bytes for form in forms), [name for form in forms for name in form.names]
+    n_first, n_second = names.count("SAMPLE_1"), names.count("SAMPLE_2")
     return [
         tokens_of(own + n_first * texts[f].n_bytes + n_second * texts[s].n_bytes)
         for f, s in zip(first, second, strict=True)
@@ -352,11 +365,11 @@ class AskBlocks:
                 part.tokens += [tokens_of(n_bytes + self._schema_bytes)] * repeats
                 part.request_ids += [way.id_of(body, repeat_no) for repeat_no in range(1, repeats + 1)]
 
-    def _body(self, bodies: Bodies, template: Template, ask: Ask, prompt: Encoded | None) -> tuple[bytes, int]:
-        if prompt is not None:
-            frame = bodies.frame_for(template.template_id, prompt.json, lambda: prompt_of(self._stage, template, ask))
+    def _body(self, bodies: Bodies, template: Template, ask: Ask, turns: Turns | None) -> tuple[bytes, int]:
+        if turns is not None:
+            frame = bodies.frame_for(template, turns, lambda: prompt_of(self._stage, template, ask))
             if frame is not None:
-                return prompt.json.join(frame), prompt.n_bytes
+                return frame.around(turns.json), turns.n_bytes
         text = prompt_of(self._stage, template, ask)
         return bodies.built(text), size_bytes(text)
 

@@ -1,8 +1,8 @@
 """From an ask to its prompt and body: templates are split once, texts encoded once, bodies put together from both.
 
-A body is canonical JSON. Where a provider puts the prompt into it once and unchanged, what stands before and after
-the prompt is found once per model configuration and the prompt's JSON is put between; where that cannot be shown,
-each body is built by the provider's module.
+A body is canonical JSON. Where a provider puts what each turn says into it once and unchanged, what stands around the
+turns is found once per model configuration and their JSON is put between; where that cannot be shown, each body is
+built by the provider's module.
 
 Estimated input tokens: one per four bytes of the prompt's UTF-8, rounded up, and eight for the frame of a chat
 message. English prose comes out a little high, other scripts vary; it is a rough figure.
@@ -11,9 +11,8 @@ message. English prose comes out a little high, other scripts vary; it is a roug
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final, NamedTuple
 
 from batchpond.errors import StudyError
@@ -26,6 +25,8 @@ from batchpond.tasks.templates import Rubric, Template
 BYTES_PER_TOKEN: Final = 4
 FRAME_TOKENS: Final = 8
 _SENTINELS: Final = ("batchpond-sentinel-7d1", "another \u00e9 prompt \u2028 of batchpond, longer than the first")
+# Longer than the context that is made for short prompts: Ollama's bodies say how large it is to be.
+_LONG: Final = "." * 300_000
 _MORE_MAX: Final = 200
 _CACHE_BYTES_MAX: Final = 8 << 20
 _FORMS_MAX: Final = 10_000
@@ -80,15 +81,24 @@ def _value_of_row(name: str, row: SourceRow, rule_values: Mapping[str, str]) -> 
 
 
 def prompt_of(stage: StageSpec, template: Template, ask: Ask) -> Prompt:
-    """Return what is asked: the filled template or the ask's own text, after the conversation so far."""
+    """Return what is asked: the filled template, or the ask's own text after the conversation so far.
+
+    Such a text is the last turn of its template: what stands before that comes first.
+    """
     if ask.text is not None:
-        return (*ask.history, Turn(Role.USER, ask.text)) if ask.history else ask.text
+        return said([*template.turns[:-1], *ask.history, Turn(Role.USER, ask.text)])
     placeholders, rule_values = stage.rule.placeholders, stage.rule.values()
     found = {name: value_of(name, ask, rule_values) for name in placeholders.required + placeholders.optional}
+    values = {name: value for name, value in found.items() if value is not None}
     try:
-        return placeholders.fill(template.text, {name: value for name, value in found.items() if value is not None})
+        return said([Turn(turn.role, placeholders.fill(turn.text, values)) for turn in template.turns])
     except KeyError as error:
         raise _lacks(stage, template, ask, error.args[0]) from None
+
+
+def said(turns: Sequence[Turn]) -> Prompt:
+    """Return turns as a prompt: a text where the user alone speaks."""
+    return turns[0].text if len(turns) == 1 else tuple(turns)
 
 
 def _lacks(stage: StageSpec, template: Template, ask: Ask, name: str) -> StudyError:
@@ -128,7 +138,7 @@ def encoded(text: str) -> Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A template with all that does not depend on the row filled in: texts, and between them the names of what does."""
+    """A template's turn with all that depends on no row filled in: texts, and between them the names of what does."""
 
     texts: tuple[Encoded, ...]
     names: tuple[str, ...]
@@ -139,9 +149,15 @@ class Form:
         return sum(text.n_bytes for text in self.texts)
 
 
-def form_of(stage: StageSpec, template: Template, values: Mapping[str, str], of_asks: Collection[str]) -> Form:
-    """Return a template with `values` filled in; the names of other placeholders stay, and those `of_asks`."""
-    pieces = stage.rule.placeholders.pattern.split(template.text)  # text and name by turns
+def forms_of(
+    stage: StageSpec, template: Template, values: Mapping[str, str], of_asks: Collection[str]
+) -> tuple[Form, ...]:
+    """Return a template's turns with `values` filled in; the names of other placeholders stay, and those `of_asks`."""
+    return tuple(_form_of(stage.rule.placeholders.pattern.split(turn.text), values, of_asks) for turn in template.turns)
+
+
+def _form_of(pieces: Sequence[str], values: Mapping[str, str], of_asks: Collection[str]) -> Form:
+    """Return the form of a text that is cut into text and name by turns."""
     texts, names = [pieces[0]], []
     for name, text in zip(pieces[1::2], pieces[2::2], strict=True):
         if name in values and name not in of_asks:
@@ -152,36 +168,49 @@ def form_of(stage: StageSpec, template: Template, values: Mapping[str, str], of_
     return Form(tuple(map(encoded, texts)), tuple(names))
 
 
+class Turns(NamedTuple):
+    """A prompt as the JSON of what each turn says, and its size in UTF-8."""
+
+    json: tuple[bytes, ...]
+    n_bytes: int
+
+
 class Prompts:
     """The prompts of a stage's asks as JSON; asks that are near each other share what they show."""
 
     def __init__(self, stage: StageSpec) -> None:
         self._stage = stage
         self._rule_values = stage.rule.values()
-        self._forms: dict[tuple[str, Rubric, bool, tuple[str, ...]], Form] = {}
+        self._forms: dict[tuple[str, Rubric, bool, tuple[str, ...]], tuple[Form, ...]] = {}
         self._encoded: dict[str, Encoded] = {}
         self._n_encoded_bytes = 0
 
-    def of(self, template: Template, ask: Ask) -> Encoded | None:
-        """Return the prompt of an ask, None where it is a conversation; raises StudyError for a lacking value."""
+    def of(self, template: Template, ask: Ask) -> Turns | None:
+        """Return the prompt of an ask, None after a conversation so far; raises StudyError for a lacking value."""
+        if ask.history:
+            return None
         if ask.text is not None:
-            return None if ask.history else encoded(ask.text)
-        form = self._form(template, ask)
-        first, *rest = form.texts
-        parts, n_bytes = [first.json], first.n_bytes
-        for name, text in zip(form.names, rest, strict=True):
-            value = self._value(name, template, ask)
-            parts += (value.json, text.json)
-            n_bytes += value.n_bytes + text.n_bytes
-        return Encoded(b"".join(parts), n_bytes)
+            texts = [encoded(text) for text in (*(turn.text for turn in template.turns[:-1]), ask.text)]
+            return Turns(tuple(text.json for text in texts), sum(text.n_bytes for text in texts))
+        turns, n_bytes = [], 0
+        for form in self._turns(template, ask):
+            first, *rest = form.texts
+            parts = [first.json]
+            n_bytes += first.n_bytes
+            for name, text in zip(form.names, rest, strict=True):
+                value = self._value(name, template, ask)
+                parts += (value.json, text.json)
+                n_bytes += value.n_bytes + text.n_bytes
+            turns.append(b"".join(parts))
+        return Turns(tuple(turns), n_bytes)
 
-    def _form(self, template: Template, ask: Ask) -> Form:
+    def _turns(self, template: Template, ask: Ask) -> tuple[Form, ...]:
         is_pair = ask.second is not None
         key = (template.template_id, ask.rubric, is_pair, tuple(ask.values))
         found = self._forms.get(key)
         if found is None:
             of_asks = OF_PAIR.union(ask.values) if is_pair else ask.values.keys()
-            found = form_of(self._stage, template, rubric_values(ask.rubric), of_asks)
+            found = forms_of(self._stage, template, rubric_values(ask.rubric), of_asks)
             if len(self._forms) >= _FORMS_MAX:
                 self._forms.clear()
             self._forms[key] = found
@@ -210,31 +239,58 @@ class Prompts:
         self._encoded[text] = found
 
 
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What stands in every body around what the turns say: `pieces`, and between them the turns in this `order`."""
+
+    pieces: tuple[bytes, ...]
+    order: tuple[int, ...]
+
+    def around(self, turns: Sequence[bytes]) -> bytes:
+        """Return the body in which the turns say this."""
+        if len(turns) == 1:
+            return turns[0].join(self.pieces)
+        parts = [self.pieces[0]]
+        for place, piece in zip(self.order, self.pieces[1:], strict=True):
+            parts += (turns[place], piece)
+        return b"".join(parts)
+
+
 class Bodies:
     """The bodies of one model configuration, whatever is asked."""
 
     def __init__(self, config: ModelConfig) -> None:
         self._config = config
+        self._frames: dict[tuple[Role, ...], Frame | None] = {}
         self._is_spliced: dict[str, bool] = {}
 
     def built(self, prompt: Prompt) -> bytes:
         """Return a body made by the provider's module itself."""
         return canonical(self._config.module.build_body(prompt, self._config.settings).body)
 
-    @cached_property
-    def frame(self) -> tuple[bytes, bytes] | None:
-        """What stands before and after the prompt's JSON in every body, or None where that varies."""
-        frames = set()
-        for sentinel in _SENTINELS:
-            pieces = self.built(sentinel).split(canonical(sentinel)[1:-1])
-            if len(pieces) != 2:
-                return None
-            frames.add((pieces[0], pieces[1]))
-        return frames.pop() if len(frames) == 1 else None
+    def frame(self, template: Template) -> Frame | None:
+        """What stands around a template's turns in every body, or None where that varies."""
+        roles = tuple(turn.role for turn in template.turns)
+        if roles not in self._frames:
+            found = {self._cut(roles, *texts) for texts in zip(_SENTINELS, ("", _LONG), strict=True)}
+            self._frames[roles] = found.pop() if len(found) == 1 else None
+        return self._frames[roles]
 
-    def frame_for(self, name: str, prompt_json: bytes, prompt: Callable[[], Prompt]) -> tuple[bytes, bytes] | None:
-        """Return the frame where it gives the module's own bytes for the first prompt of that name, None elsewhere."""
+    def _cut(self, roles: Sequence[Role], sentinel: str, last: str) -> Frame | None:
+        texts = [f"{sentinel} {number};" for number in range(len(roles))]
+        texts[-1] += last
+        marks = [encoded(text).json for text in texts]
+        body = self.built(said([Turn(role, text) for role, text in zip(roles, texts, strict=True)]))
+        if any(body.count(mark) != 1 for mark in marks):
+            return None
+        order, pieces = sorted(range(len(marks)), key=lambda number: body.index(marks[number])), [body]
+        for number in order:
+            pieces += pieces.pop().split(marks[number])
+        return Frame(tuple(pieces), tuple(order))
+
+    def frame_for(self, template: Template, turns: Turns, prompt: Callable[[], Prompt]) -> Frame | None:
+        """Return the frame where it gives the module's own bytes for the first prompt of a template, None elsewhere."""
+        frame, name = self.frame(template), template.template_id
         if name not in self._is_spliced:
-            frame = self.frame
-            self._is_spliced[name] = frame is not None and prompt_json.join(frame) == self.built(prompt())
-        return self.frame if self._is_spliced[name] else None
+            self._is_spliced[name] = frame is not None and frame.around(turns.json) == self.built(prompt())
+        return frame if self._is_spliced[name] else None

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from batchpond.answers import derive
 from batchpond.files import read_text
+from batchpond.model import Turn
 from batchpond.study import statements, tables
 from batchpond.study.spec import (
     CONVERSATION,
@@ -40,7 +41,16 @@ from batchpond.tasks.base import Rule
 from batchpond.tasks.generation import GenerationRule
 from batchpond.tasks.inputs import InputsRule
 from batchpond.tasks.pressure import Tactic
-from batchpond.tasks.templates import PAIRWISE, SIZE_MAX_BYTES, Rubric, Template, builtin, builtin_rubrics
+from batchpond.tasks.templates import (
+    PAIRWISE,
+    SIZE_MAX_BYTES,
+    Rubric,
+    Template,
+    builtin,
+    builtin_rubrics,
+    has_turns,
+    text_of,
+)
 
 _OF_FILE: Final = ("path", "folder", "sql", "id", "text")
 _COLUMNS: Final = ("rubric", "unit", "candidate", "tier")
@@ -92,7 +102,7 @@ def _stage(
         task=task,
         rows=_rows(table, written, earlier),
         rule=rule,
-        templates=(_FIRST_TURN,) if is_talk else _templates(table, written, rule, base_path),
+        templates=(_first_turns if is_talk else _templates)(table, written, rule, base_path),
         models=models_of(table, "models", written.models),
         rubrics=_rubrics(table, written, base_path),
         pairs=pairs_of(table.inside("pairs"), written.pairs) if task == "pairwise" else PairsSpec(),
@@ -214,6 +224,18 @@ def _templates(table: Table, written: tables.StageKeys, rule: Rule, base_path: P
     return templates(table, specs_of(table, written.templates, written.task), written.task, rule, base_path)
 
 
+def _first_turns(table: Table, written: tables.StageKeys, rule: Rule, base_path: Path) -> tuple[Template, ...]:
+    """Return how conversations begin: with the question, and what the templates' other turns say before it."""
+    if written.templates is None:
+        return (_FIRST_TURN,)
+    found = _templates(table, written, rule, base_path)
+    for place, template in enumerate(found):
+        *before, last = template.turns
+        if last.text != _FIRST_TURN.text or any(rule.placeholders.pattern.search(turn.text) for turn in before):
+            table.fail(("templates", place), "must end with {INPUT} alone, the only placeholder of a conversation")
+    return found
+
+
 def templates(
     table: Table, specs: Sequence[TemplateSpec], task: str, rule: Rule, base_path: Path
 ) -> tuple[Template, ...]:
@@ -226,7 +248,9 @@ def templates(
             template = Template(spec.template_id, spec.text)
         else:
             template = builtin(task)[spec.template_id]
-        template.check(spec.file or table.where("templates", place, "text"), rule.placeholders, spec.literal)
+        turns = [one.where() for one in table.elements("templates")[place].elements("messages")]
+        where = spec.file or table.where("templates", place, "messages" if turns else "text")
+        template.check(where, rule.placeholders, spec.literal, turns)
         found.append(template)
     return tuple(found)
 
@@ -487,7 +511,7 @@ def _template(table: Table, written: tables.TemplateTable | str, task: str) -> T
     known = sorted(builtin(task))
     if isinstance(written, str):
         return TemplateSpec(table.choose("use", written, known))
-    _one_of(table, ("use", "file", "text"))
+    _one_of(table, ("use", "file", "text", "messages"))
     if written.use is not None:
         for key in ("id", "literal"):
             if table.has(key):
@@ -495,7 +519,16 @@ def _template(table: Table, written: tables.TemplateTable | str, task: str) -> T
         return TemplateSpec(table.choose("use", written.use, known))
     if written.file is not None:
         return TemplateSpec(written.id or _name_of_file(table, written.file), None, written.file, written.literal)
-    return TemplateSpec(table.required("id"), written.text, literal=written.literal)
+    text = written.text if written.messages is None else _text_of(table, written.messages)
+    return TemplateSpec(table.required("id"), text, literal=written.literal)
+
+
+def _text_of(table: Table, messages: Sequence[tables.MessageTable]) -> str:
+    """Return the one text that a template is kept as."""
+    for one, message in zip(table.elements("messages"), messages, strict=True):
+        if has_turns(message.text):
+            one.fail("text", "has a line that begins a turn", "give each turn a message of its own")
+    return text_of([Turn(message.role, message.text) for message in messages])
 
 
 def _name_of_file(table: Table, file: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
+from batchpond.model import Role
 from batchpond.study.spec import (
     CONVERSATION,
     TIER_MAX,
@@ -99,13 +100,22 @@ class RubricsFile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MessageTable:
+    """One turn of a template."""
+
+    role: Annotated[Role, about("the system first, if at all; then user and assistant by turns, the user last")]
+    text: Annotated[str, at_most(templates.SIZE_MAX_BYTES)]
+
+
+@dataclass(frozen=True, kw_only=True)
 class TemplateTable:
-    """How to ask: exactly one of `use`, `file` and `text`."""
+    """How to ask: exactly one of `use`, `file`, `text` and `messages`."""
 
     use: Annotated[Text, about("built in; `batchpond templates` shows them")] | None = None
     id: PartName | None = None
-    file: Annotated[Text, about("a text with placeholders")] | None = None
+    file: Annotated[Text, about("a text with placeholders; lines [[system]], [[user]] cut it into turns")] | None = None
     text: Annotated[str, at_most(templates.SIZE_MAX_BYTES)] | None = None
+    messages: Annotated[tuple[MessageTable, ...], entries(100, "a text by its turns")] | None = None
     literal: Literal = ()
 
 

@@ -8,6 +8,10 @@ own, which its answer rule names.
 Any other word in braces is an error, since a paid model would read it as it stands, unless the template's
 `literal` names it. All other braces (`{"score": 1}`, `{}`) are text. There is no escape: `{{x}}` is sent with
 both its braces, so that the declaration of a word never changes what a template asks.
+
+A text whose first line is `[[system]]` or `[[user]]` is a conversation, cut at such lines before it is filled in: what
+the system says, if anything, then the user and the assistant by turns, the user last. Mistral's and Gemma's chat
+templates refuse any other order, and not every provider takes it. A text without such a line is what the user says.
 """
 
 from __future__ import annotations
@@ -15,19 +19,31 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib import resources
 from typing import Final
 
 from batchpond import ids
 from batchpond.errors import StudyError
+from batchpond.model import Role, Turn
 
 SIZE_MAX_BYTES: Final = 1_000_000
 PAIRWISE: Final = "pairwise"
 _WORD: Final = re.compile(r"\{\s*([^\W\d]\w*(?:[.-]\w+)*)\s*\}")
 _NEAR: Final = 0.6
+_MARK: Final = re.compile(r"^\[\[(system|user|assistant)\]\][ \t\r]*$", re.MULTILINE)
+_LIKE_MARK: Final = re.compile(r"^[ \t]*\[\[[ \t]*(\w+)[ \t]*\]\][ \t\r]*$", re.MULTILINE)
+_LIKE: Final = 0.8
+_FOLLOWS: Final[Mapping[Role | None, tuple[Role, ...]]] = {
+    None: (Role.SYSTEM, Role.USER),
+    Role.SYSTEM: (Role.USER,),
+    Role.USER: (Role.ASSISTANT,),
+    Role.ASSISTANT: (Role.USER,),
+}
+"""Who may speak after whom."""
+_ORDER: Final = "what the system says comes first, if at all; then user and assistant speak by turns, the user last"
 
 
 @dataclass(frozen=True)
@@ -42,11 +58,12 @@ class Placeholders:
         """What finds a placeholder, its name as the only group."""
         return re.compile(r"\{(" + "|".join(map(re.escape, self.required + self.optional)) + r")\}")
 
-    def check(self, text: str, where: str, literal: Sequence[str] = ()) -> None:
+    def check(self, text: str, where: str, literal: Sequence[str] = (), at: Callable[[int], str] | None = None) -> None:
         """Raise StudyError when a required placeholder is missing, or for a word in braces that is none.
 
-        The words of `literal`, with or without their braces, are meant as text.
+        The words of `literal`, with or without their braces, are meant as text; `at` says where a character is written.
         """
+        at = at or partial(_line, where, text)
         found, known = set(self.pattern.findall(text)), self.required + self.optional
         literal = [name.strip("{ }") for name in literal]
         if missing := [f"{{{name}}}" for name in self.required if name not in found]:
@@ -57,7 +74,7 @@ class Placeholders:
         if filled := [name for name in literal if name in known]:
             raise StudyError(f"{where}: {{{filled[0]}}} is filled in here, so it cannot be literal")
         if unknown := {match[0]: match for match in _WORD.finditer(text) if not self._is_meant(match, literal)}:
-            lines = (f"{where}: line {_line(match)}: {word} is no placeholder here" for word, match in unknown.items())
+            lines = (f"{at(match.start())}: {word} is no placeholder here" for word, match in unknown.items())
             raise StudyError("\n".join(lines), hint=_way_out([match[1] for match in unknown.values()], known))
 
     def _is_meant(self, match: re.Match[str], literal: Sequence[str]) -> bool:
@@ -73,8 +90,9 @@ class Placeholders:
         )
 
 
-def _line(match: re.Match[str]) -> int:
-    return match.string.count("\n", 0, match.start()) + 1
+def _line(where: str, text: str, offset: int) -> str:
+    number = text.count("\n", 0, offset) + 1
+    return f"{where}: line {number}"
 
 
 def _way_out(words: Sequence[str], known: Sequence[str]) -> str:
@@ -98,11 +116,68 @@ class Template:
         """The digest of id and text, so that a row of the lake is found by it alone."""
         return ids.digest("template", self.template_id, self.text)
 
-    def check(self, where: str, placeholders: Placeholders, literal: Sequence[str] = ()) -> None:
-        """Raise StudyError for a text that cannot be sent, or holds what neither placeholders nor `literal` name."""
+    @cached_property
+    def turns(self) -> tuple[Turn, ...]:
+        """Who says what, placeholders included, without the blank lines around it."""
+        ends = [mark.start() for mark in self._marks[1:]] + [len(self.text)]
+        parts = zip(self._marks, ends, strict=False)
+        found = tuple(Turn(Role(mark[1]), self.text[mark.end() : end].strip("\r\n")) for mark, end in parts)
+        return found or (Turn(Role.USER, self.text),)
+
+    @cached_property
+    def _marks(self) -> list[re.Match[str]]:
+        """The lines that begin a turn; none in a text that begins with anything else."""
+        found = list(_MARK.finditer(self.text))
+        return found if found and not self.text[: found[0].start()].strip() else []
+
+    def check(
+        self, where: str, placeholders: Placeholders, literal: Sequence[str] = (), places: Sequence[str] = ()
+    ) -> None:
+        """Raise StudyError for a text that cannot be sent, or holds what neither placeholders nor `literal` name.
+
+        `places` are where its turns are written, if not in the lines of one text.
+        """
         if len(self.text.encode("utf-8", "surrogatepass")) > SIZE_MAX_BYTES:
             raise StudyError(f"{where}: the template is larger than {SIZE_MAX_BYTES:,} bytes")
-        placeholders.check(self.text, where, literal)
+
+        def at(offset: int) -> str:
+            if not places:
+                return _line(where, self.text, offset)
+            return places[sum(mark.start() <= offset for mark in self._marks) - 1]
+
+        self._check_turns(at, literal)
+        placeholders.check(self.text, where, literal, at)
+
+    def _check_turns(self, at: Callable[[int], str], literal: Sequence[str]) -> None:
+        before: Role | None = None
+        for mark, turn in zip(self._marks, self.turns, strict=False):
+            if turn.role not in _FOLLOWS[before]:
+                raise StudyError(f"{at(mark.start())}: the {turn.role} cannot speak here", hint=_ORDER)
+            if not turn.text.strip():
+                raise StudyError(f"{at(mark.start())}: the {turn.role} says nothing", hint="write it, or leave it out")
+            before = turn.role
+        if before not in (None, Role.USER):
+            raise StudyError(f"{at(len(self.text))}: the {before} cannot speak last", hint=_ORDER)
+        known = {mark.start() for mark in self._marks}
+        for match in _LIKE_MARK.finditer(self.text):
+            word = match[0].strip()
+            is_meant = match.start() in known or word in literal
+            if not is_meant and difflib.get_close_matches(match[1].casefold(), list(Role), 1, _LIKE):
+                raise StudyError(
+                    f"{at(match.start())}: {word} begins no turn here",
+                    hint="lines [[system]], [[user]] and [[assistant]] do, in a text that begins with one;"
+                    f' what a model is to read as it stands: literal = ["{word}"]',
+                )
+
+
+def has_turns(text: str) -> bool:
+    """Return whether a line of a text is one that begins a turn."""
+    return _MARK.search(text) is not None
+
+
+def text_of(turns: Sequence[Turn]) -> str:
+    """Return the text of a template that has these turns."""
+    return "\n".join(f"[[{turn.role}]]\n" + turn.text.strip("\r\n") for turn in turns)
 
 
 @cache

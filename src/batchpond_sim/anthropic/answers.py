@@ -125,6 +125,7 @@ def check_params(params: dict[str, Any], version: str, *, is_batch: bool) -> Fam
         raise ParamsError(f"model: {params['model']}", "not_found_error")
     _check_max_tokens(params, family, is_batch)
     _check_messages(params["messages"], family, version)
+    _check_system(params.get("system"))
     _check_format(params.get("output_config"))
     kind = _check_thinking(params, family)
     if version == OLD_VERSION:
@@ -186,6 +187,18 @@ def _check_messages(messages: Any, family: Family, version: str) -> None:
     if messages[-1]["role"] == "assistant" and not family.takes_prefill:
         text = "This model does not support assistant message prefill. The conversation must end with a user message."
         raise ParamsError(text)
+
+
+def _check_system(system: Any) -> None:
+    if system is None or isinstance(system, str):
+        return
+    if not isinstance(system, list):
+        raise ParamsError("system: Input should be a valid list")
+    for i, block in enumerate(system):
+        if not isinstance(block, dict) or block.get("type") != "text":
+            raise ParamsError(f"system.{i}.type: Input should be 'text'")
+        if not block.get("text"):
+            raise ParamsError("system: text content blocks must be non-empty")
 
 
 def _check_message(i: int, message: Any, version: str) -> None:

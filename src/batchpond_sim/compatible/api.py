@@ -27,6 +27,7 @@ from batchpond_sim.judges.speech import (
     completed,
     messages_text,
     named_schema_problem,
+    stranger,
 )
 from batchpond_sim.shared.api import Api, PageError, Route, forced, routes
 from batchpond_sim.world.faults import Call, Op, Stage
@@ -133,9 +134,21 @@ def _style(model: str) -> str:
     return next((member for pattern, member in _STYLES if pattern.search(model.lower())), "")
 
 
+def _are_by_turns(messages: list[Any]) -> bool:
+    if stranger(messages, ("system", "user", "assistant")) is not None:
+        return False
+    roles = [message["role"] for message in messages]
+    spoken = roles[1:] if roles[:1] == ["system"] else roles
+    return all(role == ("assistant" if place % 2 else "user") for place, role in enumerate(spoken))
+
+
 def _refused_body(body: Any) -> Reply | None:
     if not isinstance(body, dict) or not isinstance(body.get("messages"), list):
         return _error(422, "messages: field required")
+    if not _are_by_turns(body["messages"]):
+        # Of Mistral's chat template, which vLLM and llama.cpp run; those of Gemma and Qwen are as strict.
+        text = "After the optional system message, conversation roles must alternate user/assistant/user/assistant/..."
+        return _error(400, text)
     model = body.get("model")
     if not isinstance(model, str) or model.startswith("unknown-"):
         return _error(404, f"The model `{model}` does not exist.")
@@ -144,7 +157,10 @@ def _refused_body(body: Any) -> Reply | None:
         return _error(400, f"max_tokens must be at least 1, got {limit}.")
     if body.get("reasoning_effort", "low") not in EFFORT_TOKENS:
         return _error(400, f"reasoning_effort: unknown value {body['reasoning_effort']}")
-    form = body.get("response_format")
+    return _refused_format(body.get("response_format"))
+
+
+def _refused_format(form: Any) -> Reply | None:
     if not isinstance(form, dict) or form.get("type") != "json_schema":
         return None
     wrong = named_schema_problem(form.get("json_schema"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,6 +125,17 @@ def messages_text(messages: Any) -> str:
     if isinstance(messages, str):
         return messages
     return "\n\n".join(content_text(m.get("content")) for m in messages if isinstance(m, dict))
+
+
+def stranger(messages: Any, known: Collection[str]) -> int | None:
+    """Return the place of the first message whose role is none of those known, None where there is none."""
+    if not isinstance(messages, list):
+        return None
+    for place, message in enumerate(messages):
+        is_other = isinstance(message, dict) and message.get("type", "message") != "message"
+        if not is_other and (not isinstance(message, dict) or message.get("role") not in known):
+            return place
+    return None
 
 
 def completed(asked: Asked, judged: Judgement, force: str) -> Completion:

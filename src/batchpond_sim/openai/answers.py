@@ -17,6 +17,7 @@ from batchpond_sim.judges.speech import (
     completed,
     messages_text,
     named_schema_problem,
+    stranger,
 )
 from batchpond_sim.shared.api import openai_error
 
@@ -101,6 +102,11 @@ def _forced_error(force: str) -> RowAnswer | None:
 
 # -- refusing bodies ---------------------------------------------------------------------------
 
+_ROLES = {
+    "messages": ("system", "assistant", "user", "function", "tool", "developer"),
+    "input": ("assistant", "system", "developer", "user"),
+}
+
 
 def _refused_parameters(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
     unknown = body.keys() - _KNOWN[endpoint]
@@ -110,7 +116,18 @@ def _refused_parameters(endpoint: str, body: dict[str, Any]) -> RowAnswer | None
     needed = "messages" if endpoint == CHAT else "input"
     if not isinstance(body.get(needed), list if endpoint == CHAT else list | str):
         return _bad(f"Missing required parameter: '{needed}'.", needed, "missing_required_parameter")
-    return _refused_format(endpoint, body) or _refused_values(endpoint, body)
+    return _refused_role(needed, body[needed]) or _refused_format(endpoint, body) or _refused_values(endpoint, body)
+
+
+def _refused_role(name: str, messages: Any) -> RowAnswer | None:
+    known = _ROLES[name]
+    place = stranger(messages, known)
+    if place is None:
+        return None
+    role = messages[place].get("role") if isinstance(messages[place], dict) else None
+    words = ", ".join(f"'{word}'" for word in known[:-1])
+    message = f"Invalid value: '{role}'. Supported values are: {words}, and '{known[-1]}'."
+    return _bad(message, f"{name}[{place}].role", "invalid_value")
 
 
 def _refused_format(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:

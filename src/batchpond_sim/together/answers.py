@@ -17,12 +17,14 @@ from batchpond_sim.judges.speech import (
     completed,
     messages_text,
     named_schema_problem,
+    stranger,
 )
 from batchpond_sim.shared.api import openai_error
 
 CHAT = "/v1/chat/completions"
 STOPS_MAX = 4
 _EFFORTS = ("low", "medium", "high")
+_ROLES = ("system", "user", "assistant", "tool", "function")
 _REASONS = re.compile(r"openai/gpt-oss-")
 _STOPS_WITH_EOS = re.compile(r"meta-llama/")
 
@@ -66,15 +68,21 @@ def _refused(body: dict[str, Any]) -> RowAnswer | None:
     if model.startswith(("unknown-", "nonexistent/")):
         text = f"Unable to access model {model}. Please visit https://api.together.ai/models to see what there is."
         return RowAnswer(404, openai_error(text, code="model_not_available"))
-    if not isinstance(body.get("messages"), list):
-        return _bad("missing field `messages`")
     stops = body.get("stop")
     if isinstance(stops, list) and len(stops) > STOPS_MAX:
         return _bad("Maximum four stop sequences allowed")
     effort = body.get("reasoning_effort")
     if effort is not None and effort not in _EFFORTS:
         return _bad(f"Invalid reasoning_effort: expected one of {', '.join(_EFFORTS)}")
-    return _refused_format(body.get("response_format")) or _refused_number(body)
+    return _refused_messages(body) or _refused_format(body.get("response_format")) or _refused_number(body)
+
+
+def _refused_messages(body: dict[str, Any]) -> RowAnswer | None:
+    if not isinstance(body.get("messages"), list):
+        return _bad("missing field `messages`")
+    if stranger(body["messages"], _ROLES) is not None:
+        return _bad(f"Input validation error: role must be one of {', '.join(_ROLES)}")
+    return None
 
 
 def _refused_format(form: Any) -> RowAnswer | None:

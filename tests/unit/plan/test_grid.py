@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from batchpond import ids
 from batchpond.errors import StudyError
+from batchpond.model import Mode, Role, Turn
 from batchpond.plan.asks import Ask, asks, row_of_file
 from batchpond.plan.blocks import AskBlocks, Block, Grid, Round, grid_blocks, plan_table, requests_table
 from batchpond.plan.cells import (
@@ -33,7 +34,7 @@ from batchpond.providers import registry
 from batchpond.study.file import parse_study
 from batchpond.study.spec import ItemsFrom, ItemsSpec, RowsSpec, Study
 from batchpond.tasks.pairwise import PairwiseRule
-from batchpond.tasks.templates import Template
+from batchpond.tasks.templates import Template, text_of
 from tests.rigs.toy_provider import CHAT, RESPONSES, ToyModule, modules
 
 ITEMS = [Item("a", 'quote " and {SAMPLE_2}'), Item("b", "line\nfeed \u2028 \U0001f600"), Item("c", "\x00\x1f\\u0041")]
@@ -174,7 +175,7 @@ def test_spliced_bodies_are_the_modules_own(is_odd: bool, text: list[str], one: 
     made = Made(study('["low"]'), [Template("t", "".join(text))], lambda _: ToyModule(is_odd=is_odd))
     items = [Item("a", one), Item("b", two)]
     for cell in made.cells:
-        assert (Bodies(cell.config).frame is None) == is_odd
+        assert (Bodies(cell.config).frame(cell.template) is None) == is_odd
     for blocks in (made.blocks(items), made.asked(items)):
         check_bodies(made, items, blocks)
 
@@ -200,7 +201,7 @@ def test_openai_bodies_are_spliced(endpoint: str, thinking: str) -> None:
     found = study(f'["{thinking}"]')
     model = replace(found.stages[0].models[0], provider="openai", model="gpt-5.4-mini", endpoint=endpoint)
     made = Made(changed(found, models=(model,)), [OWN], registry.module)
-    assert all(Bodies(cell.config).frame is not None for cell in made.cells)
+    assert all(Bodies(cell.config).frame(cell.template) is not None for cell in made.cells)
     for blocks in (made.blocks(), made.asked()):
         check_bodies(made, ITEMS, blocks)
 
@@ -302,3 +303,65 @@ def test_the_version_follows_the_content_only() -> None:
     assert len({of(found), *others}) == len(others) + 1
     assert "base_path" not in orjson.loads(config_json(found))
     assert orjson.loads(config_json(found))["retry"]["classes"] == ["transient", "expired"]
+
+
+WAYS = {
+    "openai": ("gpt-5.4-mini", "chat"),
+    "openai responses": ("gpt-5.4-mini", "responses"),
+    "anthropic": ("claude-haiku-4-5", None),
+    "gemini": ("gemini-2.5-flash-lite", None),
+    "vertex": ("gemini-2.5-flash-lite", None),
+    "together": ("meta-llama/Llama-3.3-70B-Instruct-Turbo", None),
+    "vllm": ("any", None),
+    "ollama": ("llama3.2", None),
+}
+SPOKEN = ["{SAMPLE_1}", "{SAMPLE_2}", "{TRAIT_NAME}", "{ANSWER_FIRST}", '"', "é\n", "{"]
+
+
+def made_of(way: str, template: Template) -> Made:
+    """Return the cells of one template asked at a provider in one way."""
+    found = study('["default"]')
+    model, endpoint = WAYS[way]
+    mode = Mode.LIVE if way in ("ollama", "vllm") else Mode.BATCH
+    spec = replace(found.stages[0].models[0], provider=way.partition(" ")[0], model=model, endpoint=endpoint, mode=mode)
+    return Made(changed(found, models=(replace(spec, parameters={}),)), [template], registry.module)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=15, deadline=None)
+@given(
+    texts=st.lists(st.lists(st.sampled_from(SPOKEN), min_size=1, max_size=4).map("".join), min_size=1, max_size=6),
+    has_system=st.booleans(),
+    one=st.text(min_size=1, max_size=30),
+)
+def test_spliced_conversations_are_the_modules_own(way: str, texts: list[str], has_system: bool, one: str) -> None:
+    """Whoever says what, and wherever a provider puts it; the fast way is taken everywhere."""
+    roles = [Role.SYSTEM] * has_system + [Role.USER, Role.ASSISTANT] * len(texts)
+    turns = [Turn(role, text) for role, text in zip(roles, texts, strict=False)]
+    template = Template("t", text_of(turns))
+    assert template.turns == tuple(Turn(turn.role, turn.text.strip("\n")) for turn in turns)
+    items = [Item("a", one), Item("b", "[[system]]\nno\n[[user]]")]
+    made = made_of(way, template)
+    if way != "ollama":
+        assert all(Bodies(cell.config).frame(template) is not None for cell in made.cells)
+    for blocks in (made.blocks(items), made.asked(items)):
+        check_bodies(made, items, blocks)
+
+
+def test_the_size_of_a_conversation_is_that_of_all_turns() -> None:
+    """Estimated alike by the grid and by single asks."""
+    template = Template("t", "[[system]]\nBe fair about {TRAIT_NAME}.\n[[user]]\n{SAMPLE_1} {SAMPLE_2} {SAMPLE_1}")
+    made = made_of("anthropic", template)
+    one, other = (
+        [n for block in blocks for n in block.estimated_input_tokens] for blocks in (made.blocks(), made.asked())
+    )
+    assert sorted(one) == sorted(other)
+    assert max(one) > BYTES_PER_TOKEN + FRAME_TOKENS
+
+
+def test_ollamas_context_holds_a_long_item_after_a_short_one() -> None:
+    """Its bodies depend on the length of what is asked, which the first request does not show."""
+    items = [Item("a", "short"), Item("b", "short too"), Item("c", "long " * 20_000)]
+    made = made_of("ollama", OWN)
+    for blocks in (made.blocks(items), made.asked(items)):
+        check_bodies(made, items, blocks)

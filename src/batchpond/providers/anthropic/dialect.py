@@ -25,6 +25,7 @@ from batchpond.providers.shared.dialect import (
     Dialect,
     ModelSettings,
     add_parameters,
+    apart,
     check_endpoint,
     messages,
     on_one_line,
@@ -140,11 +141,14 @@ class Anthropic(Dialect):
         family = FAMILIES.of(settings.request_model)
         dropped: list[str] = []
         thinking = _with_thoughts(_thinking(settings, family), settings, family, dropped)
+        system, rest = apart(prompt)
         body: dict[str, Any] = {
             "model": settings.request_model,
             "max_tokens": _max_tokens(settings, family, thinking),
-            "messages": messages(prompt),
+            "messages": messages(rest),
         }
+        if system is not None:
+            body["system"] = system
         if thinking.config:
             body["thinking"] = dict(thinking.config)
         _sample(body, settings, dropped, is_taken=_takes_sampling(settings, family, thinking))

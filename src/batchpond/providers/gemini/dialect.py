@@ -29,6 +29,7 @@ from batchpond.providers.shared.dialect import (
     Dialect,
     ModelSettings,
     add_parameters,
+    apart,
     check_endpoint,
     on_one_line,
     refused_thinking,
@@ -155,7 +156,10 @@ class Gemini(Dialect):
             generation |= {"responseMimeType": "application/json", "responseJsonSchema": settings.output_schema}
         elif settings.output_schema is not None:
             dropped.append(SCHEMA)
-        body: dict[str, Any] = {"contents": _contents(prompt)}
+        system, rest = apart(prompt)
+        body: dict[str, Any] = {"contents": _contents(rest)}
+        if system is not None:
+            body["systemInstruction"] = {"parts": [{"text": system}]}
         _add_parameters(body, generation, settings, family, dropped)
         if generation:
             body["generationConfig"] = generation

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 import orjson
 
 from batchpond.errors import UsageError
-from batchpond.model import Prompt, Response
+from batchpond.model import Prompt, Response, Role
 from batchpond.providers.base import Descriptor
 from batchpond.providers.shared import lines
 from batchpond.providers.shared.lines import Row
@@ -81,6 +81,13 @@ SCHEMA_NAME: Final = "answer"
 def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the `response_format` of a chat body that holds the answer to a schema, in OpenAI's form."""
     return {"type": "json_schema", "json_schema": {"name": SCHEMA_NAME, "schema": schema, "strict": True}}
+
+
+def apart(prompt: Prompt) -> tuple[str | None, Prompt]:
+    """Return what the system says, None where it says nothing, and the rest, for who takes them apart."""
+    if isinstance(prompt, str) or prompt[0].role is not Role.SYSTEM:
+        return None, prompt
+    return prompt[0].text, prompt[1:]
 
 
 def messages(prompt: Prompt) -> list[dict[str, str]]:
