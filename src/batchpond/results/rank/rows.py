@@ -15,58 +15,47 @@ from batchpond.stats import ranking
 from batchpond.stats.ranking import Component, Flag, Options, Ranking
 from batchpond.stats.votes import per_item
 
-_TEXTS: Final = [pa.field(name, pa.string()) for name in SCOPE]
+
+def _named(kind: pa.DataType, names: str) -> list[pa.Field]:
+    return [pa.field(name, kind) for name in names.split()]
+
+
+_TEXT, _WHOLE, _REAL, _YES_NO = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 ITEM_SCHEMA: Final = pa.schema(
     [
-        *_TEXTS,
-        pa.field("item", pa.string()),
-        pa.field("item_kind", pa.string()),
-        *(pa.field(name, pa.int64()) for name in ("rank", "rank_lo", "rank_hi", "tied_group")),
-        *(pa.field(name, pa.float64()) for name in ("theta", "se", "theta_lo", "theta_hi", "elo_scale")),
-        *(
-            pa.field(name, pa.int64())
-            for name in (
-                "component_id", "component_rank", "component_rank_lo", "component_rank_hi", "n_comparisons", "n_wins",
-                "n_losses", "n_ties", "n_opponents", "n_without_verdict", "n_pending",
-            )
+        *_named(_TEXT, f"{' '.join(SCOPE)} item item_kind"),
+        *_named(_WHOLE, "rank rank_lo rank_hi tied_group"),
+        *_named(_REAL, "theta se theta_lo theta_hi elo_scale"),
+        *_named(
+            _WHOLE, "component_id component_rank component_rank_lo component_rank_hi n_comparisons n_wins n_losses"
         ),
-        pa.field("win_rate", pa.float64()),
-        pa.field("flags", pa.list_(pa.string())),
+        *_named(_WHOLE, "n_losses n_ties n_opponents n_without_verdict n_pending"),
+        *_named(_REAL, "win_rate"),
+        *_named(pa.list_(_TEXT), "flags"),
     ]
-)  # fmt: skip
+)
 EXTRA_COLUMNS: Final = ("theta_ml", "se_ml", "elo", "elo_sd", "elochoice", "trueskill_mu", "trueskill_sigma")
 RANKING_SCHEMA: Final = pa.schema(
     [
-        *_TEXTS,
-        pa.field("item_kind", pa.string()),
-        *(
-            pa.field(name, pa.int64())
-            for name in (
-                "component_id", "n_components", "n_items", "n_items_without_votes", "n_pairs", "n_pairs_unbalanced",
-                "n_comparisons", "n_ties", "n_without_verdict", "n_pending", "n_strong_groups",
-            )
-        ),
-        pa.field("is_comparable", pa.bool_()),
-        pa.field("mle_exists", pa.bool_()),
-        *(pa.field(name, pa.int64()) for name in ("n_unbeaten", "n_winless", "n_few_comparisons", "n_at_bridges")),
-        pa.field("cluster", pa.string()),
-        pa.field("n_clusters", pa.int64()),
-        *(
-            pa.field(name, pa.float64())
-            for name in ("reliability", "strata", "eta", "eta_se", "eta_p", "eta_lr", "eta_lr_p")
-        ),
-        pa.field("is_reliability_valid", pa.bool_()),
-        pa.field("n_held_out", pa.int64()),
-        *(pa.field(name, pa.float64()) for name in ("held_out_accuracy", "held_out_log_loss")),
-        pa.field("is_eta_lr_penalised", pa.bool_()),
-        pa.field("nu", pa.float64()),
-        *(pa.field(name, pa.int64()) for name in ("rank_change_ties_dropped", "rank_change_ties_davidson")),
-        *(pa.field(name, pa.int64()) for name in ("n_triads", "n_cyclic")),
-        *(pa.field(name, pa.float64()) for name in ("n_cyclic_expected", "p_cyclic_excess", "zeta")),
-        pa.field("iterations", pa.int64()),
-        pa.field("score_max", pa.float64()),
+        *_named(_TEXT, f"{' '.join(SCOPE)} item_kind"),
+        *_named(_WHOLE, "component_id n_components n_items n_items_without_votes n_pairs n_pairs_unbalanced"),
+        *_named(_WHOLE, "n_comparisons n_ties n_without_verdict n_pending n_strong_groups"),
+        *_named(_YES_NO, "is_comparable mle_exists"),
+        *_named(_WHOLE, "n_unbeaten n_winless n_few_comparisons n_at_bridges"),
+        *_named(_TEXT, "cluster"),
+        *_named(_WHOLE, "n_clusters"),
+        *_named(_REAL, "reliability strata eta eta_se eta_p eta_lr eta_lr_p"),
+        *_named(_YES_NO, "is_reliability_valid"),
+        *_named(_WHOLE, "n_held_out"),
+        *_named(_REAL, "held_out_accuracy held_out_log_loss"),
+        *_named(_YES_NO, "is_eta_lr_penalised"),
+        *_named(_REAL, "nu"),
+        *_named(_WHOLE, "rank_change_ties_dropped rank_change_ties_davidson n_triads n_cyclic"),
+        *_named(_REAL, "n_cyclic_expected p_cyclic_excess zeta"),
+        *_named(_WHOLE, "iterations"),
+        *_named(_REAL, "score_max"),
     ]
-)  # fmt: skip
+)
 
 
 def item_rows(counts: Counts, found: Ranking) -> Iterator[dict[str, Any]]:
