@@ -26,9 +26,7 @@ ITEM_SCHEMA: Final = pa.schema(
         *_named(_TEXT, f"{' '.join(SCOPE)} item item_kind"),
         *_named(_WHOLE, "rank rank_lo rank_hi tied_group"),
         *_named(_REAL, "theta se theta_lo theta_hi elo_scale"),
-        *_named(
-            _WHOLE, "component_id component_rank component_rank_lo component_rank_hi n_comparisons n_wins n_losses"
-        ),
+        *_named(_WHOLE, "component_id component_rank component_rank_lo component_rank_hi n_comparisons n_wins"),
         *_named(_WHOLE, "n_losses n_ties n_opponents n_without_verdict n_pending"),
         *_named(_REAL, "win_rate"),
         *_named(pa.list_(_TEXT), "flags"),
