@@ -16,5 +16,5 @@ SELECT
   study, task, CAST(NULL AS VARCHAR) AS stage, CAST(NULL AS INTEGER) AS round_no,
   template_id, rubric_id, provider, request_model, thinking,
   unit_id, item_first, item_second, candidate_first, turn_no, repeat_no,
-  outcome, input_tokens, output_tokens, cost_usd, 'imported' AS origin
+  outcome, input_tokens, output_tokens, cost_usd, coalesce(origin, 'imported') AS origin
 FROM imported_judgments;

@@ -56,7 +56,7 @@ SELECT
   input_tokens,
   output_tokens,
   cost_usd,
-  'imported' AS origin
+  coalesce(origin, 'imported') AS origin
 FROM imported_judgments
 WHERE task IN ('compliance', 'likert', 'pressure', 'prompts')
   AND item_second IS NULL;

@@ -49,7 +49,7 @@ SELECT
   least(item_first, item_second) AS item_lo,
   greatest(item_first, item_second) AS item_hi,
   item_first <= item_second AS is_lo_first,
-  CAST(NULL AS VARCHAR) AS direction,
+  direction,
   repeat_no,
   CAST(NULL AS VARCHAR) AS purpose,
   CASE WHEN verdict IN ('first', 'second', 'tie') THEN verdict END AS verdict,
@@ -58,6 +58,6 @@ SELECT
   input_tokens,
   output_tokens,
   cost_usd,
-  'imported' AS origin
+  coalesce(origin, 'imported') AS origin
 FROM imported_judgments
 WHERE coalesce(task, 'pairwise') IN ('pairwise', 'ranking');

@@ -1,8 +1,8 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking
 -- question: What would the R package pairwiseLLM 1.3.0 report for this cell?
--- source: pair_judgments, with main = direction forward and rev = direction reverse (an imported judgment, which has
---   none: the lower item id shown first, and second): per pair and direction the majority of the named winners (a drawn
---   majority drops the pair), shown order = the more frequent one, pairs with a majority in both directions compared.
+-- source: pair_judgments, with main = direction forward and rev = direction reverse (where an imported judgment has
+--   none: the lower item id shown first, and second): per pair and direction the majority of the named winners (a
+--   drawn majority drops the pair), shown order = the more frequent one, pairs with a majority in both compared.
 --   Ties cannot be said there and are left out; a verdict that names neither position counts as a vote for neither, as
 --   there.
 -- estimators:

@@ -28,12 +28,16 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns that a file must and may have, and how other tools call them (`aliases`, lower case)."""
+    """The columns that a file must and may have, and how other tools call them (`aliases`, lower case).
+
+    A file with all columns of `own` is a table of batchpond's, whose other columns say nothing here.
+    """
 
     required: tuple[str, ...]
     optional: tuple[str, ...]
     aliases: Mapping[str, str]
     suffixes: tuple[str, ...] = (".csv", ".parquet")
+    own: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -239,7 +243,8 @@ def _texts(batch: pa.RecordBatch, name: str, path: Path) -> pa.Array:
 def _check_columns(names: Sequence[str], file: RowFile) -> None:
     """Raise UsageError for a header that this cannot be: unknown, repeated or missing columns."""
     path, columns = file.path, file.columns
-    unknown = [name for name in names if name not in columns.names]
+    is_own = columns.own and {*columns.own} <= {*names}
+    unknown = [name for name in names if name not in columns.names and not is_own]
     if unknown:
         told = ", ".join(_suggested(name, columns) for name in unknown[:_UNKNOWN_SHOWN_MAX])
         raise UsageError(

@@ -1,6 +1,7 @@
 """One lake of each earlier format, left with an open batch: it is finished by this version, or refused with what to do.
 
-Commits 7b2494b and 6ddc426 made them with their own `simulate`, `plan` and `submit`; `test_old_lakes` has cc06c86.
+Commits 2def5bb, 7b2494b and 6ddc426 made them with their own `simulate`, `plan` and `submit`; `test_old_lakes` has
+cc06c86.
 """
 
 from __future__ import annotations
@@ -9,18 +10,22 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import duckdb
 import pytest
 
+from batchpond import ids
 from batchpond.cli import frame
 from batchpond.errors import ExitCode, LakeError
-from batchpond.lake import manifest
-from batchpond.lake.schemas import FORMAT_VERSION
+from batchpond.lake import manifest, store
+from batchpond.lake.schemas import FORMAT_VERSION, TABLES
 from batchpond.lake.store import MARKER, Store
+from batchpond.views import database
 from tests.golden import doors
 from tests.golden.bought.record import table
 from tests.golden.lakes import desk
 
-EARLY, EARLY_PORT = "of_7b2494b", 28_476
+TAKEN_ON = {"of_7b2494b": (1, 28_476), "of_2def5bb": (2, 28_477)}
+"""The formats of lakes that this version takes on, and the ports of their simulators."""
 FIRST = "of_6ddc426"
 
 
@@ -28,15 +33,17 @@ def _format(lake: Path) -> int:
     return int(json.loads((lake / MARKER).read_bytes())["format"])
 
 
-def test_a_lake_of_7b2494b_with_an_open_batch_is_taken_on_and_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", TAKEN_ON)
+def test_a_lake_with_an_open_batch_is_taken_on_and_finished(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is asked twice, every request has its answer, its files are listed, and it has the present format."""
-    monkeypatch.setitem(desk.PORTS, EARLY, EARLY_PORT)
-    desk.unpack(EARLY, tmp_path)
+    number, port = TAKEN_ON[name]
+    monkeypatch.setitem(desk.PORTS, name, port)
+    desk.unpack(name, tmp_path)
     facts = {path: path.read_bytes() for path in (tmp_path / "lake").rglob("*.parquet")}
-    with desk.desk_at(tmp_path, EARLY) as found:
-        assert _format(found.lake.path) == 1
+    with desk.desk_at(tmp_path, name) as found:
+        assert _format(found.lake.path) == number
         found.settle()
         planned = set(table(found.lake.path, "plan")["request_id"])
         results = found.lake.results().select("request_id", "batch_id", "outcome").collect()
@@ -47,9 +54,27 @@ def test_a_lake_of_7b2494b_with_an_open_batch_is_taken_on_and_finished(
     assert _format(tmp_path / "lake") == FORMAT_VERSION
     assert {path: path.read_bytes() for path in facts} == facts
     assert manifest.missing(tmp_path / "lake") == []
+    with database.connect(tmp_path / "lake") as connection:
+        counted = "SELECT origin, count(*) FROM pair_judgments GROUP BY origin ORDER BY origin"
+        imported = [("imported", 3)] if (tmp_path / "judgments.csv").exists() else []
+        assert connection.execute(counted).fetchall() == [*imported, ("simulated", len(planned))]
+    _check_each_row_once(tmp_path / "lake")
     for command in ("audit", "doctor"):
         ended = doors.run("--lake", str(tmp_path / "lake"), command)
         assert ended.returncode == 0, ended.stderr
+
+
+def _check_each_row_once(lake: Path) -> None:
+    """Assert that a plain glob over each table's files shows each row of its grain once."""
+    seen = []
+    for view in database.views():
+        if view.stage == "lake" and list((lake / view.name).rglob("*.parquet")):
+            grain = ", ".join(f'"{column}"' for column in view.grain_columns)
+            rows = f"FROM read_parquet('{lake}/{view.name}/**/*.parquet', hive_partitioning = false)"
+            n_rows, n_different = duckdb.sql(f"SELECT count(*), count(DISTINCT ({grain})) {rows}").fetchall()[0]
+            assert n_rows == n_different, view.name
+            seen.append(view.name)
+    assert len(seen) >= 10
 
 
 @pytest.mark.parametrize("command", [["sync"], ["status"], ["submit", "old", "--yes"], ["query", "select 1"]])
@@ -77,9 +102,22 @@ def test_derived_files_that_lack_columns_are_made_again(tmp_path: Path) -> None:
     derived = lake / "judgments" / "old.parquet"
     derived.parent.mkdir()
     derived.write_bytes(next((lake / "plan").rglob("*.parquet")).read_bytes())
-    store = Store.open(lake)
-    n_plan = len(store.files("plan"))
-    with store.lock("test"):
+    opened = Store.open(lake)
+    n_plan = len(opened.files("plan"))
+    with opened.lock("test"):
         assert _format(lake) == FORMAT_VERSION
-    assert (derived.exists(), len(store.files("plan"))) == (False, n_plan)
-    assert Store.open(lake).lake_id == store.lake_id
+    assert (derived.exists(), len(opened.files("plan"))) == (False, n_plan)
+    assert Store.open(lake).lake_id == opened.lake_id
+
+
+COLUMNS_OF = {3: "dq3o4em5jald"}
+"""By format, what its tables' columns are digested to."""
+
+
+def test_a_change_of_columns_is_another_format() -> None:
+    """Whoever changes a table's columns raises the number, says so in FORMATS.md, and adds a lake of before here."""
+    columns = repr([(name, table.columns) for name, table in TABLES.items()])
+    assert {FORMAT_VERSION: ids.digest("columns", columns)[:12]} == COLUMNS_OF
+    formats = (Path(store.__file__).parent / "FORMATS.md").read_text("utf-8")
+    assert f"| {FORMAT_VERSION} | " in formats
+    assert {number for number, _ in TAKEN_ON.values()} == set(range(1, FORMAT_VERSION))

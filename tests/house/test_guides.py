@@ -18,7 +18,7 @@ import yaml
 from click.testing import CliRunner
 
 from batchpond.api import Lake
-from batchpond.cli.frame import COMMANDS, GUIDES, Invocation, root
+from batchpond.cli.frame import COMMANDS, GUIDE_OF, GUIDES, Invocation, root
 from batchpond.errors import ExitCode, UsageError
 from batchpond.study.file import schema
 from batchpond.views import database
@@ -62,7 +62,7 @@ def test_a_guide_begins_with_a_sentence_and_is_printed_as_it_is(page: Path) -> N
 
 def test_the_list_has_a_line_for_each_in_reading_order() -> None:
     rows = json.loads(call("guide", "--json"))
-    assert [row["guide"] for row in rows] == list(GUIDES)
+    assert [row["guide"] for row in rows] == GUIDES
     assert all(row["about"].endswith(".") for row in rows)
 
 
@@ -90,18 +90,17 @@ OF_ALL = {"-h", "--help", "--version"} | {name for one in root.params for name i
 
 def test_every_command_has_a_guide_and_no_guide_a_command_that_is_not_there() -> None:
     """Of what `import` has inside, each that has a page of its own."""
-    names = list(chain.from_iterable(GUIDES.values()))
-    assert len(names) == len(set(names))
-    assert set(COMMANDS) <= set(names) <= {word for words in BY_WORDS for word in words}
+    assert set(GUIDE_OF.values()) <= set(GUIDES)
+    assert set(COMMANDS) <= set(GUIDE_OF) <= {word for words in BY_WORDS for word in words}
 
 
 @pytest.mark.parametrize("words", BY_WORDS, ids=" ".join)
 def test_the_help_of_a_command_ends_with_its_guide(words: tuple[str, ...]) -> None:
     """In the way in which one reads it: `batchpond guide NAME`."""
-    guides = [guide for guide, names in GUIDES.items() if words[-1] in names]
+    guide = GUIDE_OF.get(words[-1])
     shown = call(*words, "--help").rstrip()
-    assert ("Guide: batchpond guide" in shown) is bool(guides)
-    assert all(shown.endswith(f"Guide: batchpond guide {guide}") for guide in guides)
+    assert ("Guide: batchpond guide" in shown) is (guide is not None)
+    assert guide is None or shown.endswith(f"Guide: batchpond guide {guide}")
 
 
 @each_page

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import batchpond
-from batchpond.cli.frame import COMMANDS, GROUPS, TOGETHER, PondCommand, root
+from batchpond.cli.frame import COMMANDS, PondCommand, root
 from batchpond.providers import registry
 
 ROOT = Path(__file__).parents[2]
@@ -186,8 +186,8 @@ def test_every_command_has_help_and_examples() -> None:
 def test_the_list_of_commands_says_each_in_a_line_that_ends() -> None:
     """On a terminal of 80 columns: no sentence is cut off there."""
     lines = CliRunner().invoke(root, ["--help"], terminal_width=80).stdout.splitlines()
-    for name, words in (pair for group in GROUPS.values() for pair in group.items()):
-        assert any(line.split(maxsplit=1) == [name, words] for line in lines), name
+    for name, about in COMMANDS.items():
+        assert any(line.split(maxsplit=1) == [name, about["says"]] for line in lines), name
 
 
 def test_every_option_has_help() -> None:
@@ -209,7 +209,7 @@ def test_every_command_file_is_a_command() -> None:
     """No command file is left out of the list, and none is missing."""
     frame = {"__init", "frame", "formats", "output", "diagnostics"}
     files = {path.stem.rstrip("_") for path in (PACKAGE / "cli").glob("*.py")} - frame
-    assert files == set(COMMANDS) - set(TOGETHER)
+    assert files == {about.get("file", name) for name, about in COMMANDS.items()}
 
 
 def test_version_is_the_project_version() -> None:

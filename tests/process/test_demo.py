@@ -56,6 +56,31 @@ def test_the_demo_again_buys_nothing(lake: Path) -> None:
     assert {path: path.read_bytes() for path in lake.rglob("*.parquet")} == before
 
 
+def test_results_travel_to_another_lake_with_their_metrics(lake: Path, tmp_path: Path) -> None:
+    """What `results` wrote is taken in by `import judgments`: the same figures, and simulated still."""
+    other, path = tmp_path / "other", tmp_path / "results.csv"
+    path.write_bytes(_run(lake, "results", "--study", "demo", "--format", "csv"))
+    _run(other, "import", "judgments", str(path))
+    for view in ("metric_consistency", "metric_pairwisellm", "metric_outcomes", "report_consistency"):
+        here, there = (_rounded(_run(each, "query", f"from {view} order by all", "--json")) for each in (lake, other))
+        assert here
+        assert here == there
+        assert {row.get("origin", "simulated") for row in there} == {"simulated"}
+
+
+def _rounded(document: bytes) -> list[dict[str, object]]:
+    """Return rows without the digits that depend on the order in which floats were added."""
+    return [
+        {name: float(f"{value:.9g}") if isinstance(value, float) else value for name, value in row.items()}
+        for row in json.loads(document)
+    ]
+
+
+def _run(lake: Path, *command: str) -> bytes:
+    whole = [sys.executable, "-m", "batchpond", "--lake", str(lake), *command]
+    return subprocess.run(whole, capture_output=True, check=True).stdout
+
+
 def test_a_lake_with_real_data_is_refused_untouched(tmp_path: Path) -> None:
     store = Store.init(tmp_path / "lake")
     with store.lock("test"):

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
+import orjson
 
 from batchpond import __version__
 from batchpond.cli import linear_algebra
@@ -35,80 +36,14 @@ if TYPE_CHECKING:
 
 PROGRAM = "batchpond"
 DEFAULT_LAKE = Path("lake")
-# By what one wants to do; within each in the order in which a study flows through them; each in a few words, which
-# take no import to show.
-GROUPS = {
-    "Begin": {
-        "init": "write a short study and sample texts, ready to run",
-        "demo": "the whole flow against simulated providers, with a report",
-        "guide": "the documentation: what there is to read, or one page",
-        "templates": "the built-in prompts, with their tasks and hashes",
-        "keys": "which providers have a key, and what is known of each",
-        "simulate": "run the providers on this machine, with faults on demand",
-    },
-    "Ask": {
-        "run": "plan, submit and sync in one go, until every answer is in",
-        "plan": "what a study asks, and what it costs; talks to nobody",
-        "submit": "show the cost, ask, and send what is due",
-        "live": "make the live calls that are due",
-        "sync": "collect what has ended, send what waits: run it again and again",
-        "status": "how far each study is, and what needs a person",
-        "retry": "ask once more what failed",
-        "cancel": "stop a batch at its provider",
-    },
-    "See what came": {
-        "results": "a row for each request: the verdict, or why there is none",
-        "rank": "items or models, best first, with intervals and tied groups",
-        "report": "all that a study found on one page",
-        "query": "SQL over the lake's views",
-        "views": "the views that SQL can ask",
-        "export": "write a view, or folders for other tools, to files",
-    },
-    "Bring in": {
-        "label": "draw a blind sheet for people to label",
-        "import": "labels, judgments and texts from elsewhere",
-        "adopt": "take in a batch that the lake does not know",
-        "recover": "make a lost lake again of what the providers still have",
-        "reread": "read the answers of a study by newer rules",
-    },
-    "Keep in order": {
-        "audit": "does every batch add up: sent = succeeded + errored + ...",
-        "doctor": "is the lake healthy: files, views, keys, versions",
-        "resolve": "decide about a batch where batchpond may not",
-        "tidy": "delete what was uploaded for batches that are collected",
-        "forget": "take texts and answers out of the lake for good",
-    },
-}
-COMMANDS = tuple(name for names in GROUPS.values() for name in names)
-# The commands that stand in the file of another one, to which they belong, under their own names.
-TOGETHER = {
-    "retry": "submit", "views": "query", "results": "query", "templates": "init", "keys": "doctor",
-    "audit": "status", "tidy": "cancel", "forget": "cancel", "reread": "resolve",
-}  # fmt: skip
-# The guides, in the order in which to read them, and the commands whose help ends with the name of each.
-GUIDES = {
-    "tutorial": ("init", "demo", "run", "results", "simulate"),
-    "study": ("plan",),
-    "tasks": ("templates",),
-    "stages": (),
-    "adaptive": (),
-    "costs": ("submit",),
-    "providers": ("keys",),
-    "live": ("live",),
-    "files": (),
-    "report": ("report",),
-    "reading": ("rank", "label", "labels"),
-    "sql": ("query", "views"),
-    "python": (),
-    "cron": ("sync", "status"),
-    "trouble": ("retry", "cancel", "resolve", "adopt", "recover", "reread", "audit", "doctor", "tidy", "forget"),
-    "from-pairwisellm": ("import", "export", "pairwisellm"),
-    "from-speceval": ("speceval",),
-    "from-sycobench": ("sycobench",),
-    "promises": (),
-    "commands": ("guide",),
-    "figures": (),
-}
+# By what one wants to do, and within each group in the order in which a study flows through them: a few words on each
+# command, which take no import to show, the file that it stands in where that has another's name, and its guide.
+_KNOWN = orjson.loads((Path(__file__).parent / "commands.json").read_bytes())
+GROUPS: dict[str, dict[str, dict[str, str]]] = _KNOWN["groups"]
+COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
+GUIDES: list[str] = _KNOWN["guides"]
+"""In the order in which to read them."""
+GUIDE_OF = {name: about["guide"] for name, about in COMMANDS.items()} | _KNOWN["guides_of_subcommands"]
 JSON_FLAGS = ("--json", "--format json", "--format=json", "--format jsonl", "--format=jsonl")
 SAFE_TO_STOP = (
     "interrupted. What was recorded is safe, and batches that were sent go on at the providers; "
@@ -196,7 +131,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 def guide_line(name: str | None) -> str:
     """Return the line that ends a command's help: which guide to read, if there is one."""
-    guide = next((guide for guide, names in GUIDES.items() if name in names), None)
+    guide = GUIDE_OF.get(name)
     return f"Guide: batchpond guide {guide}" if guide else ""
 
 
@@ -235,15 +170,15 @@ class LazyGroup(click.Group):
         width = max(map(len, COMMANDS))
         for title, commands in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), words) for name, words in commands.items()])
+                formatter.write_dl([(name.ljust(width), about["says"]) for name, about in commands.items()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import and return one command."""
         if cmd_name not in COMMANDS:
             return None
-        file = TOGETHER.get(cmd_name, cmd_name)
-        module = importlib.import_module(f"batchpond.cli.{file}{'_' if file == 'import' else ''}")
-        loaded: click.Command = getattr(module, cmd_name if cmd_name in TOGETHER else "command")
+        file = COMMANDS[cmd_name].get("file")
+        module = importlib.import_module(f"batchpond.cli.{file or cmd_name}{'_' if cmd_name == 'import' else ''}")
+        loaded: click.Command = getattr(module, cmd_name if file else "command")
         return loaded
 
     def resolve_command(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from batchpond.interop.foreign import Defaults, Doubt, Reader
     from batchpond.interop.imports import ForeignReport
 
-DEFAULT_COLUMNS = ("study", "template_id", "rubric_id", "provider", "request_model", "thinking")
+DEFAULT_COLUMNS = ("study", "template_id", "rubric_id", "provider", "request_model", "thinking", "direction")
 SHOWN_PLACES = 3
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -37,17 +37,20 @@ def command() -> None:
     "judgments",
     "batchpond import judgments judgments.csv",
     "batchpond import judgments answers.parquet --study pilot",
+    "batchpond import judgments results.csv",
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--study", help="The study to file them under, where the file has no such column.")
 @json_option
 def judgments(invocation: Invocation, file: Path, study: str | None, is_json: bool) -> None:
-    """Import pairwise judgments from a CSV or Parquet FILE.
+    """Import judgments from a CSV or Parquet FILE, which `results` of another lake may have written.
 
-    Columns: item_first, item_second and verdict (first, second, tie, or why there is none);
-    template_id, rubric_id, provider, model, thinking, unit_id and repeat_no if the file has
-    them. Importing a row again is a no-op; a contradicting one is an error, and then nothing
-    at all is imported.
+    Columns: item_first, item_second and verdict (first, second, tie, or why there is none). For
+    other tasks: task, item_first, and label, score or verdict. If the file has them: study,
+    template_id, rubric_id, provider, model, thinking, unit_id, candidate_first, candidate_second,
+    turn_no, repeat_no, direction, confidence, explanation, tokens and cost_usd. What was simulated
+    stays marked so. Importing a row again is a no-op; a contradicting one is an error, and then
+    nothing at all is imported.
     """
     from batchpond.interop.judgments import import_judgments
     from batchpond.lake.store import Store
@@ -55,10 +58,11 @@ def judgments(invocation: Invocation, file: Path, study: str | None, is_json: bo
     report = import_judgments(Store.init(invocation.lake_path), file, study=study)
     if is_json:
         output.document(report)
+    left_out = f"; {plural(report.n_left_out, 'row')} without an answer to judge left out" if report.n_left_out else ""
     known = f"; {report.n_known:,} were in the lake before" if report.n_known else ""
     repeated = f"; {report.n_repeated:,} stood in the file more than once" if report.n_repeated else ""
     invocation.diagnostics.note(
-        f"imported {plural(report.n_new, 'judgment')}{known}{repeated}",
+        f"imported {plural(report.n_new, 'judgment')}{known}{repeated}{left_out}",
         hint="`batchpond query metric_consistency` shows what they say",
     )
 
@@ -215,6 +219,8 @@ def _defaults(study: str | None, written: tuple[str, ...]) -> Defaults:
             raise UsageError(
                 f"--set {entry!r} is not COLUMN=VALUE", hint=f"columns: {', '.join(DEFAULT_COLUMNS)}, each once"
             )
+        if name == "direction" and value not in ("forward", "reverse"):
+            raise UsageError(f"--set {entry!r} is neither forward nor reverse", hint="forward is the main run")
         values[name] = value
     return Defaults(**values)
 

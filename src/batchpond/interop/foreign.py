@@ -200,7 +200,6 @@ class Doubt(StrEnum):
     PLACEHOLDER_TURN = "placeholder-turn"
     UNPROVEN_CANDIDATES = "unproven-candidates"
     MISATTRIBUTED = "misattributed"
-    SIMULATED = "simulated"
     ERROR_TEXT = "error-text"
     FAILED_ANSWER = "failed-answer"
     BOTH_ANSWERS = "both-answers"
@@ -223,7 +222,6 @@ MEANINGS: Final = {
     Doubt.PLACEHOLDER_TURN: "left out: the conversation before the answer was a placeholder, not the model's words",
     Doubt.UNPROVEN_CANDIDATES: "left out: no generation shows that the output is that candidate's",
     Doubt.MISATTRIBUTED: "left out: the files show the answer to be another candidate's",
-    Doubt.SIMULATED: "left out: a simulated answer, which must not look like a real one",
     Doubt.ERROR_TEXT: "no verdict: what was judged is an error message",
     Doubt.FAILED_ANSWER: "left out: no answer, or an error message in its place",
     Doubt.BOTH_ANSWERS: "no verdict: the text holds both answers",
@@ -256,12 +254,14 @@ class Defaults:
     provider: str | None = None
     request_model: str | None = None
     thinking: str | None = None
+    direction: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignJudgment:
     """A judgment as the lake will keep it; `repeat_no` None is numbered in order of appearance.
 
+    `direction` says which run it is from, forward or reverse, and `origin` that it was simulated, where that is known.
     `other_first` and `other_second` are the ids that the two outputs would have if they were each other's
     candidate's: with them, the generations must prove whose output is whose.
     """
@@ -290,6 +290,8 @@ class ForeignJudgment:
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = None
+    direction: str | None = None
+    origin: str | None = None
     other_first: str | None = None
     other_second: str | None = None
 

@@ -296,6 +296,7 @@ def _row(record: Record, line_no: int, defaults: Defaults) -> dict[str, Any]:
             row["study"] = record.study or defaults.study or STUDY_DEFAULT
             for name in _DEFAULTS:
                 row[name] = row[name] or getattr(defaults, name) or UNSPECIFIED
+            row["direction"] = record.direction or (defaults.direction if record.item_second else None)
             return place | row
         case ForeignText():
             item = Item(record.item_id, record.text, record.metadata())

@@ -1,4 +1,4 @@
-"""The verb `import judgments`: pairwise judgments made elsewhere, into the same metrics, marked as imported."""
+"""The verb `import judgments`: judgments made elsewhere, or in another lake, into the same metrics."""
 
 from __future__ import annotations
 
@@ -18,24 +18,28 @@ from batchpond.interop.imports import STUDY_DEFAULT, UNSPECIFIED
 from batchpond.lake import disk, tables
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import Store
-from batchpond.model import Outcome, Verdict
+from batchpond.model import Origin, Outcome, Verdict
+from batchpond.tasks import compliance, likert, pairwise, pressure, prompts, ranking
 from batchpond.views import refresh
 
 if TYPE_CHECKING:
     import duckdb
 
 COLUMNS: Final = Columns(
-    required=("item_first", "item_second", "verdict"),
+    required=("item_first",),
     optional=(
-        "study", "template_id", "rubric_id", "provider", "model", "thinking", "unit_id", "repeat_no", "confidence",
-        "input_tokens", "output_tokens", "cost_usd",
+        "item_second", "verdict", "study", "template_id", "rubric_id", "provider", "model", "thinking", "unit_id",
+        "repeat_no", "confidence", "input_tokens", "output_tokens", "cost_usd", "task", "outcome", "label", "score",
+        "candidate_first", "candidate_second", "turn_no", "direction", "explanation", "origin", "request_model",
+        "request_state",
     ),
     aliases={
         "id1": "item_first", "id2": "item_second", "item_a": "item_first", "item_b": "item_second",
-        "better_id": "verdict", "winner": "verdict", "outcome": "verdict", "request_model": "model", "judge": "model",
-        "template": "template_id", "trait": "rubric_id", "rubric": "rubric_id", "prompt_id": "unit_id",
-        "repeat": "repeat_no",
+        "better_id": "verdict", "winner": "verdict", "judge": "model", "template": "template_id",
+        "trait": "rubric_id", "rubric": "rubric_id", "prompt_id": "unit_id", "repeat": "repeat_no",
+        "item": "item_first", "candidate": "candidate_first", "turn": "turn_no",
     },
+    own=("request_id", "parser_id", "request_state"),
 )  # fmt: skip
 SCHEMA: Final = COLUMNS.schema
 
@@ -47,6 +51,9 @@ class JudgmentFile(RowFile):
         super().__init__(path, COLUMNS)
 
 
+_PAIRS: Final = (pairwise.TASK, ranking.TASK)
+_TASKS: Final = (*_PAIRS, compliance.TASK, likert.TASK, pressure.TASK, prompts.TASK)
+_YES_NO: Final = ("true", "false")  # what the task prompts decides
 _VOTES: Final = tuple(Verdict)
 # "decided" alone does not say for which item.
 WORDS: Final = (*_VOTES, *(word for word in Outcome if word not in {Outcome.DECIDED, Outcome.TIE}))
@@ -55,17 +62,21 @@ _COUNT: Final = r"[0-9]{1,15}(\.0+)?"
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What an import found: `n_rows` = `n_new` + `n_known` (in the lake before) + `n_repeated` (in the file)."""
+    """What an import found: `n_rows` = `n_new` + `n_known` (in the lake before) + `n_repeated` (in the file).
+
+    Beside these, `n_left_out` rows of `results` hold no judgment: answers that are to come, and texts.
+    """
 
     path: Path
     n_rows: int
     n_new: int
     n_known: int
     n_repeated: int
+    n_left_out: int = 0
 
 
 def import_judgments(store: Store, path: Path, *, study: str | None = None) -> ImportReport:
-    """Import a CSV or Parquet file of judgments, or nothing of it.
+    """Import a CSV or Parquet file of judgments, such as the view `results` of a lake, or nothing of it.
 
     `study` is for rows without one (`imported` if None). Raises UsageError that lists the lines of rows
     that cannot be used or that contradict each other or the lake, and BusyError.
@@ -77,10 +88,11 @@ def import_judgments(store: Store, path: Path, *, study: str | None = None) -> I
             connection.execute(imports.keyed_sql(_typed_sql(given, file)), [study or STUDY_DEFAULT])
             imports.check_contradictions(connection, path)
             tally = imports.tally(connection)
+            ((n_given,),) = connection.execute(f"SELECT count(*) FROM {given}").fetchall()
             if tally.n_new:
                 imports.publish(store, connection)
         refresh.refresh(store)
-    return ImportReport(path, tally.n_rows, tally.n_new, tally.n_known, tally.n_repeated)
+    return ImportReport(path, tally.n_rows, tally.n_new, tally.n_known, tally.n_repeated, n_given - tally.n_rows)
 
 
 @contextmanager
@@ -99,7 +111,7 @@ def _staged(store: Store, file: JudgmentFile) -> Iterator[str]:
 
 def _check_rows(connection: duckdb.DuckDBPyConnection, given: str, file: JudgmentFile) -> None:
     """Raise UsageError if any row of the file is unusable by itself."""
-    found = f"SELECT line_no, {_PROBLEM} AS problem FROM {given}"
+    found = f"SELECT line_no, {_PROBLEM} AS problem FROM {given} WHERE {_IS_JUDGMENT}"
     ((n_found,),) = connection.execute(f"SELECT count(problem) FROM ({found})").fetchall()
     n_bad = n_found + file.problems.n
     if not n_bad:
@@ -148,36 +160,64 @@ def _typed_sql(given: str, file: JudgmentFile) -> str:
             line_no,
             {tables.literal(f"{file.unit} ")} || line_no AS place,
             coalesce(study, $1) AS study,
-            'pairwise' AS task,
+            {_TASK} AS task,
             {_text("template_id", UNSPECIFIED)} AS template_id,
             {_text("rubric_id", UNSPECIFIED)} AS rubric_id,
             {_text("provider", UNSPECIFIED)} AS provider,
-            {_text("model", UNSPECIFIED)} AS request_model,
+            coalesce(model, request_model, {tables.literal(UNSPECIFIED)}) AS request_model,
             {_text("thinking", UNSPECIFIED)} AS thinking,
             {_text("unit_id", "")} AS unit_id,
             item_first, item_second,
-            CAST(NULL AS VARCHAR) AS candidate_first, CAST(NULL AS VARCHAR) AS candidate_second,
-            CAST(NULL AS INTEGER) AS turn_no,
+            candidate_first, candidate_second,
+            {_whole("turn_no", "INTEGER")} AS turn_no,
             coalesce({_whole("repeat_no", "INTEGER")}, 1) AS repeat_no,
-            CASE WHEN verdict IN ({", ".join(map(tables.literal, _VOTES))}) THEN verdict END AS verdict,
-            CASE WHEN verdict IN ('first', 'second') THEN 'decided' ELSE verdict END AS outcome,
-            CAST(NULL AS VARCHAR) AS label, CAST(NULL AS DOUBLE) AS score,
+            CASE WHEN {_WORD} IN ({_listed(*_VOTES, *_YES_NO)}) THEN {_WORD} END AS verdict,
+            CASE WHEN {_WORD} IN ({_listed(*_DECIDED)}) THEN 'decided' ELSE {_WORD} END AS outcome,
+            label, TRY_CAST({_number("score")} AS DOUBLE) AS score,
             TRY_CAST({_number("confidence")} AS DOUBLE) AS confidence,
-            CAST(NULL AS VARCHAR) AS explanation,
+            explanation,
             {_whole("input_tokens")} AS input_tokens,
             {_whole("output_tokens")} AS output_tokens,
             TRY_CAST({_number("cost_usd")} AS DOUBLE) AS cost_usd,
-            {tables.literal(file.path.name)} || ':' || line_no AS source
-        FROM {given}"""
+            {tables.literal(file.path.name)} || ':' || line_no AS source,
+            direction,
+            CASE WHEN origin = {tables.literal(Origin.SIMULATED)} THEN origin END AS origin
+        FROM {given}
+        WHERE {_IS_JUDGMENT}"""
+
+
+def _listed(*words: str) -> str:
+    return ", ".join(map(tables.literal, words))
+
+
+def _word_but(column: str, *words: str) -> str:
+    return f"WHEN {column} NOT IN ({_listed(*words)}) THEN 'has {column} ' || {_shown(column)}"
+
+
+_DECIDED: Final = (Verdict.FIRST, Verdict.SECOND, *_YES_NO)
+_TASK: Final = f"coalesce(task, '{pairwise.TASK}')"
+_IS_PAIR: Final = f"{_TASK} IN ({_listed(*_PAIRS)})"
+# A decision is told by its verdict or, where there is none, by its label or score.
+_WORD: Final = f"coalesce(verdict, outcome, CASE WHEN coalesce(label, score) IS NOT NULL THEN '{Outcome.DECIDED}' END)"
+# Of another lake's results: what is not answered yet, and the texts that its stages made, are no judgments.
+_IS_JUDGMENT: Final = f"(request_state IS NULL OR ({_TASK} IN ({_listed(*_TASKS)}) AND {_WORD} IS NOT NULL))"
 
 
 _PROBLEM: Final = f"""
     CASE
         WHEN coalesce(trim(item_first), '') = '' THEN 'has no item_first'
-        WHEN coalesce(trim(item_second), '') = '' THEN 'has no item_second'
+        {_word_but("task", *_TASKS)}
+        WHEN {_IS_PAIR} AND coalesce(trim(item_second), '') = '' THEN 'has no item_second'
+        WHEN NOT {_IS_PAIR} AND item_second IS NOT NULL THEN 'has item_second, which ' || task || ' does not judge'
         WHEN item_first = item_second THEN 'judges ' || {_shown("item_first")} || ' against itself'
-        WHEN verdict IS NULL THEN 'has no verdict'
-        WHEN verdict NOT IN ({", ".join(map(tables.literal, WORDS))}) THEN 'has verdict ' || {_shown("verdict")}
+        WHEN {_WORD} IS NULL THEN 'has no verdict'
+        WHEN {_IS_PAIR} AND {_WORD} NOT IN ({_listed(*WORDS)}) THEN 'has verdict ' || {_shown(_WORD)}
+        WHEN {_WORD} NOT IN ({_listed(*WORDS, *_YES_NO, Outcome.DECIDED)}) THEN 'has verdict ' || {_shown(_WORD)}
+        WHEN outcome NOT IN (verdict, '{Outcome.DECIDED}') THEN 'has a verdict and outcome ' || {_shown("outcome")}
+        {_word_but("direction", "forward", "reverse")}
+        {_word_but("origin", *Origin)}
+        {_bad_count("turn_no")} || ', not a whole number'
+        {_bad_amount("score", "IS NOT NULL")} || ', not a number'
         WHEN NOT regexp_full_match({_number("repeat_no")}, '0*[1-9][0-9]{{0,8}}(\\.0+)?')
             THEN 'has repeat_no ' || {_shown("repeat_no")} || ', not a whole number from 1'
         {_bad_amount("confidence", "BETWEEN 0 AND 1")} || ', not a number from 0 to 1'

@@ -51,6 +51,7 @@ _WINNER_WORDS: Final = {
     "SAMPLE_1": Verdict.FIRST, "SAMPLE_2": Verdict.SECOND, "1": Verdict.FIRST, "2": Verdict.SECOND,
     "pos1": Verdict.FIRST, "pos2": Verdict.SECOND,
 }  # fmt: skip
+_DIRECTIONS: Final = {"forward": "forward", "main": "forward", "reverse": "reverse", "rev": "reverse"}
 _PROVIDERS: Final = {"openai": "openai", "anthropic": "anthropic", "gemini": "gemini", "together": "together"}
 
 
@@ -70,6 +71,7 @@ class _Job:
     model: str | None
     template_id: str | None = None
     thinking: str | None = None
+    direction: str | None = None
 
 
 @dataclass
@@ -115,7 +117,10 @@ def _kind(file: SourceFile) -> _Kind:
 
 def _read_registry(file: SourceFile, context: _Context) -> None:
     for place, row in csv_rows(file, context.findings):
-        job = _Job(row.get("provider"), row.get("model"), row.get("template_id"), row.get("thinking"))
+        job = _Job(*map(row.get, ("provider", "model", "template_id", "thinking", "direction")))
+        if job.direction is not None and job.direction not in _DIRECTIONS:
+            context.findings.problem(place, f"has direction {shortened(job.direction)}, not forward or reverse")
+            continue
         for value in row.values():
             name = PureWindowsPath(value).name  # takes both kinds of slash
             if name.lower().endswith((".csv", ".jsonl")):
@@ -192,6 +197,8 @@ def _problem(row: Mapping[str, str], first: str | None, second: str | None) -> s
             return f"has {name} {shortened(row[name])}, not a whole number"
     if "outcome" in row and row["outcome"] not in set(Outcome):
         return f"has outcome {shortened(row['outcome'])}"
+    if "direction" in row and row["direction"] not in _DIRECTIONS:
+        return f"has direction {shortened(row['direction'])}, not forward or reverse"
     return None
 
 
@@ -204,9 +211,6 @@ def _is_known_pair(row: Mapping[str, str], first: str, second: str, place: str, 
     findings = context.findings
     if row.get("ID1", first) != first or row.get("ID2", second) != second:
         findings.doubt(Doubt.IDS_DISAGREE, place, f"is about {first} and {second}, or {row['ID1']} and {row['ID2']}")
-        return False
-    if row.get("origin") == Origin.SIMULATED:
-        findings.doubt(Doubt.SIMULATED, place, f"compares {first} with {second}")
         return False
     custom_id = row.get("custom_id", "")
     backend = row.get("backend") or job.provider or context.defaults.provider
@@ -259,6 +263,8 @@ def _judgment(
         repeat_no=_count(row.get("repeat_no")),  # the package's own occurrence index starts anew in each segment
         input_tokens=_count(row.get("prompt_tokens")),
         output_tokens=_count(row.get("completion_tokens")),
+        direction=_DIRECTIONS.get(row.get("direction") or job.direction or ""),
+        origin=Origin.SIMULATED if row.get("origin") == Origin.SIMULATED else None,
     )
 
 
@@ -355,6 +361,7 @@ def _answered(response: Response, pair: tuple[str, str], place: str, job: _Job) 
         "provider": job.provider,
         "request_model": job.model or response.response_model,
         "thinking": job.thinking,
+        "direction": _DIRECTIONS.get(job.direction or ""),
     }
     return ForeignJudgment(
         place, "pairwise", found.outcome, found.verdict, item_first=pair[0], item_second=pair[1], repeat_no=None,

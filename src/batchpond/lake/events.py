@@ -220,7 +220,7 @@ class EventLog:
         kept = recall_memo(store, MEMO, _LAYOUT)
         new = [] if kept is None else sorted({*self._paths} - {f"{store.path}/{name}" for name in kept.names})
         if new or kept is None:
-            _require_all(store)
+            manifest.require(store, [EVENTS.name])
         if kept is None or any(map(is_merged, new)):
             self._held, self._is_kept = [os.fspath(path) for path in uncovered(self._paths)], False
             self._take(_read([Path(path) for path in self._held]))
@@ -369,15 +369,6 @@ def _put_together(*parts: Iterable[Event]) -> list[Event]:
     """Return events in order, each once."""
     found = [event for part in parts for event in part]
     return [found[at] for at in in_order([event.ord for event in found], [event.event_id for event in found])]
-
-
-def _require_all(store: Store) -> None:
-    """Raise LakeError where an event that was published is gone: without it what was bought would be bought again."""
-    for name in manifest.missing(store.path, [EVENTS.name]):
-        raise LakeError(
-            f"{store.path / name}: {manifest.GONE}",
-            hint="restore the file from a backup; until then nothing is sent or downloaded",
-        )
 
 
 def _rows(events: Sequence[Event]) -> pa.Table:

@@ -18,14 +18,14 @@ from typing import Final
 
 import orjson
 
-from batchpond.errors import LakeWarning, UsageError
+from batchpond.errors import LakeError, LakeWarning, UsageError
 from batchpond.lake import disk
 from batchpond.lake.schemas import RAW, TABLES
 from batchpond.lake.store import Store, is_merged, merged_paths
 
 FOLDER: Final = "_manifests"
 FILES_MAX: Final = 64
-GUARDED: Final = tuple(name for name, table in TABLES.items() if not table.is_derived)
+GUARDED: Final = frozenset(name for name, table in TABLES.items() if not table.is_derived)
 SHOWN_MAX: Final = 3
 _SUFFIX = ".jsonl"
 _DIGEST_LENGTH = 32
@@ -117,9 +117,21 @@ def _enter(entries: dict[str, Entry], row: Mapping[str, object]) -> None:
 
 def missing(lake_path: Path, tables: Collection[str] = GUARDED) -> list[str]:
     """Return the listed files of these tables that are not there, by their paths in the lake."""
+    if not tables:
+        return []
     entries = load(lake_path, tables).entries  # before the folders: whatever is listed here stood there already
     absent = {name for name in entries if _table(name) in tables} - _present(lake_path, tables)
     return sorted(absent - _covered(lake_path, tables)) if absent else []
+
+
+def require(store: Store, tables: Collection[str]) -> None:
+    """Raise LakeError where a file of these tables is gone: without it what was bought would be bought again."""
+    for name in missing(store.path, {*tables} - store.whole):
+        raise LakeError(
+            f"{store.path / name}: {GONE}",
+            hint=f"{Damage(name, GONE).hint}; until then nothing is sent",
+        )
+    store.whole.update(tables)
 
 
 def take_up(store: Store) -> list[Damage]:

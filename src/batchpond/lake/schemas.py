@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 ROW_GROUP_TEXT: Final = 16_384
 ROW_GROUP_NARROW: Final = 122_880
 
@@ -145,8 +145,8 @@ IMPORTED_JUDGMENTS = _table(
     ("candidate_first", _S), ("candidate_second", _S), ("turn_no", _N),
     ("repeat_no", _N), ("verdict", _S), ("outcome", _S), ("label", _S), ("score", _F),
     ("confidence", _F), ("explanation", _S),
-    ("input_tokens", _I), ("output_tokens", _I), ("cost_usd", _F), ("source", _S),
-    later="task candidate_first candidate_second turn_no label score explanation",
+    ("input_tokens", _I), ("output_tokens", _I), ("cost_usd", _F), ("source", _S), ("direction", _S), ("origin", _S),
+    later="task candidate_first candidate_second turn_no label score explanation direction origin",
 )  # fmt: skip
 
 TABLES: Final = {

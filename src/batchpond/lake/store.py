@@ -127,6 +127,7 @@ class Store:
         self.lake_id = lake_id
         self.secret = secret
         self.clock = clock
+        self.whole: set[str] = set()  # the tables of which no file was missed since the lock was taken last
 
     @classmethod
     def init(cls, path: Path, clock: Clock | None = None) -> Store:
@@ -254,6 +255,7 @@ class Store:
         Whatever the disk refuses inside the block is a LakeError: nothing else a writer does raises OSError.
         """
         with disk_errors(self.path), disk.exclusive(self.path / LOCK, purpose, self.clock):
+            self.whole.clear()
             self._sweep_scratch()
             self._take_on()
             yield

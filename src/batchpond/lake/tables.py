@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from batchpond.errors import LakeError
+from batchpond.lake import manifest
 from batchpond.lake.schemas import TABLES, Table
 from batchpond.lake.store import Store
 
@@ -23,7 +25,10 @@ _TYPES = {"string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "double": 
 
 @contextmanager
 def connect(store: Store, tables: Sequence[str]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a connection with one view per named table; an empty table is an empty view."""
+    """Open a connection with one view per named table; an empty table is an empty view.
+
+    Raises LakeError where a file that was published is gone or damaged: what follows decides what is bought.
+    """
     import duckdb  # an idle pass asks nothing of it
 
     # A folder of its own: two processes that spill into one overwrite each other's blocks.
@@ -35,11 +40,32 @@ def connect(store: Store, tables: Sequence[str]) -> Iterator[duckdb.DuckDBPyConn
     }
     try:
         with duckdb.connect(":memory:", config=config) as connection:
+            manifest.require(store, manifest.GUARDED.intersection(tables))
             for name in tables:
-                connection.execute(f"CREATE VIEW {name} AS {_select(store, name)}")
+                with reading(f"table {name}"):
+                    connection.execute(f"CREATE VIEW {name} AS {_select(store, name)}")
             yield connection
     finally:
         shutil.rmtree(spill, ignore_errors=True)
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Raise what DuckDB or Arrow say of a file that is gone or damaged as LakeError; `what` is what was to be read."""
+    try:
+        yield
+    except Exception as error:
+        import duckdb  # no reader without an error needs them here
+        import pyarrow as pa
+
+        # Arrow's readers raise OSError with DuckDB's text, and without a number of the system's.
+        is_read_error = isinstance(error, OSError) and error.errno is None
+        if not isinstance(error, (duckdb.Error, pa.ArrowException)) and not is_read_error:
+            raise
+        raise LakeError(
+            f"{what} could not be read: {str(error).splitlines()[0]}",
+            hint="`batchpond doctor` names a damaged file, and what to do about it; the others are not affected",
+        ) from error
 
 
 def _select(store: Store, name: str) -> str:

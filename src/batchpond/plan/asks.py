@@ -291,7 +291,7 @@ class SpilledRows(Sequence[SourceRow]):
         # By bytes of UTF-8, which is the order of the texts themselves.
         ids = pa.chunked_array([*chunks, pa.array(names, pa.string())])
         order = pc.sort_indices(ids)
-        self._order: NDArray[np.uint64] = np.from_dlpack(order)
+        self._order: NDArray[np.uint64] = np.asarray(np.from_dlpack(order), np.uint64)
         ordered = ids.take(order)
         self.is_in_order: bool = pc.any(pc.equal(ordered[1:], ordered[:-1])).as_py() is not True
         """Whether each id stands there once, so that nothing but the ids makes the order."""

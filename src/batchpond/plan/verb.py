@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any, Final
 
 import orjson
-import pyarrow.parquet as pq
 
 from batchpond.lake import tables
 from batchpond.lake.attempts import fold
@@ -106,7 +105,9 @@ def _told(store: Store, draft: Draft, *, is_planned: bool) -> set[str]:
 
 
 def _n_requests(store: Store) -> int:
-    return sum(pq.read_metadata(path).num_rows for path in store.files(REQUESTS.name))
+    with tables.connect(store, [REQUESTS.name]) as connection:
+        ((n_requests,),) = connection.execute("SELECT count(*) FROM requests").fetchall()
+    return int(n_requests)
 
 
 def _write(store: Store, draft: Draft) -> None:

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 import duckdb
 
 from batchpond.clock import random_hex
-from batchpond.errors import BatchpondError, UsageError
+from batchpond.errors import BatchpondError, LakeError, UsageError
 from batchpond.lake import disk
+from batchpond.lake.schemas import TABLES
 from batchpond.lake.tables import literal, quoted
 from batchpond.views import database
 
@@ -167,6 +168,9 @@ def refuse_existing(path: Path) -> None:
         raise UsageError(f"{path} exists already", hint="give another name, or --force to replace it")
 
 
+_LAKE_FILE: Final = re.compile(rf"/(?:{'|'.join(TABLES)})/[^'\"]*\.parquet")
+
+
 @contextmanager
 def translated(destination: Path) -> Iterator[None]:
     """Raise what the disk or DuckDB refuses as an error that says what to check."""
@@ -176,6 +180,9 @@ def translated(destination: Path) -> Iterator[None]:
         raise UsageError(f"{error.filename}: the folder does not exist", hint="make it first") from None
     except (OSError, duckdb.Error) as error:
         first_line = str(error).split("\n", 1)[0]
+        if _LAKE_FILE.search(first_line):
+            hint = "`batchpond doctor` names a damaged file, and what to do about it"
+            raise LakeError(f"{destination} was not written: {first_line}", hint=hint) from error
         raise BatchpondError(
             f"{destination} could not be written: {first_line}",
             hint="check free space and permissions; `batchpond doctor` checks the lake",

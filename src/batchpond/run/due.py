@@ -11,17 +11,19 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from batchpond import ids
-from batchpond.lake import failpoints, tables
+from batchpond.errors import LakeError
+from batchpond.lake import failpoints, manifest, tables
 from batchpond.lake.attempts import Attempt, LakeState, Phase
 from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Approval, Sharded, Voided
-from batchpond.lake.schemas import SHARD_REQUESTS
+from batchpond.lake.schemas import RAW, SHARD_REQUESTS
 from batchpond.lake.store import CONFIG, Store
 from batchpond.model import BatchState, ErrorClass, Mode, PricedModel, ShardKind
 from batchpond.plan import shards, versions
 from batchpond.plan.versions import Again
 from batchpond.providers import registry
 from batchpond.providers.http.errors import ApiError, classify
+from batchpond.run.rules import Rules, answered
 from batchpond.run.session import Session
 from batchpond.study import settings as config
 from batchpond.study.prices import NOTHING, Estimate, Prices
@@ -119,6 +121,22 @@ def _class_without_row(attempt: Attempt) -> ErrorClass:
             return ErrorClass.CANCELLED
         case _:
             return ErrorClass.MISSING
+
+
+def require_read(store: Store, lake_state: LakeState) -> None:
+    """Raise LakeError where answers are not read that are here, or were: asked again, they would be bought again."""
+    from batchpond.answers import derive  # load Arrow, and few passes ask anything again
+    from batchpond.run.collect import source_of
+
+    manifest.require(store, [RAW.name])
+    published = {*Rules(store, {}).published()}
+    unread = [one for one in answered(lake_state) if derive.lacking(published, source_of(one), ()).is_unread]
+    if unread:
+        raise LakeError(
+            f"answers of {len(unread):,} batches, of {unread[0].batch_id} first, are here and not read;"
+            " nothing is asked again for want of them",
+            hint="`batchpond sync` reads them again",
+        )
 
 
 def count_failures(store: Store, lake_state: LakeState, study: str, version: str, again: Again) -> list[FailureCount]:
@@ -371,6 +389,8 @@ def form_shards(session: Session, study: str, approval: Approval, again: Again |
         return
     for shard_id in void_shards(session.open_state, study, version):
         session.record(Voided(study=study, shard_id=shard_id))
+    if again is not None:
+        require_read(session.store, session.lake_state)
     for new in new_shards(session.store, session.lake_state, study, version, approval.n_limit, again):
         session.record(new.event)
         publish_shard(session.store, new)

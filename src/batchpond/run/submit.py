@@ -27,6 +27,7 @@ from batchpond.run.dispatch import Readiness, Trigger, candidates, finish_adopti
 from batchpond.run.due import FailureCount
 from batchpond.run.find import resolve_unknowns
 from batchpond.run.session import Counts, Note, Providers, Report, Session
+from batchpond.run.sync import read_unread
 from batchpond.study.file import from_config, spec_of_plain
 from batchpond.study.spec import Unsupported
 from batchpond.views.refresh import refresh
@@ -191,6 +192,7 @@ def submit(
         failpoints.reach("S0")
         session.keep_away()
         finish_adoptions(session)
+        read_unread(session)
         look_before(session, study)
         _approve(session, shown, max_cost_usd, limit)
         if again:
@@ -292,6 +294,7 @@ def retry(
             f"study {study!r} was never submitted (submitted: {known})", hint=f"`batchpond submit {study}` does it"
         )
     again = _again(store, version, classes, max_attempts)
+    due.require_read(store, lake_state)
     counts = tuple(due.count_failures(store, lake_state, study, version, again))
     agreed = confirm
     report = submit(

@@ -134,6 +134,11 @@ def bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
         from batchpond.run.collect import collect_ended
 
         collect_ended(session, seen)
+    read_unread(session)
+
+
+def read_unread(session: Session) -> None:
+    """Read the answers that are here and not read, or whose reading was taken away."""
     attempts = answered(session.open_state)
     if (attempts or session.archive.n_attempts) and not session.rules.is_all_read(attempts):
         from batchpond.run.collect import read_what_is_unread

@@ -207,7 +207,7 @@ def build(lake_path: Path, files: Files) -> list[BadFile]:
     One unreadable file costs its own rows and nothing else; a derived one is dropped, for a pass makes it again.
     """
     good, bad = sorted_out(lake_path, files, _known_sound(lake_path))
-    info = _info(lake_path, files, good)
+    info = _info(lake_path, files, good, bad)
     try:
         _put_in_place(lake_path, _remade_of(_bases(lake_path / LENS), lake_path, info, good, bad))
     except (duckdb.Error, OSError) as error:
@@ -315,7 +315,7 @@ def _attach(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> bool:
 def _attach_own(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> None:
     files = listed(lake_path)
     good, bad = sorted_out(lake_path, files, {})
-    content = _remade_of(_unfilled(), lake_path, _info(lake_path, files, good), good, bad)
+    content = _remade_of(_unfilled(), lake_path, _info(lake_path, files, good, bad), good, bad)
     with _scratch() as path:
         path.write_bytes(content)
         # The engine holds the file open: it may lose its name at once.
@@ -454,9 +454,10 @@ def _create(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(_INFO)
 
 
-def _info(lake_path: Path, files: Files, good: Good) -> _Info:
+def _info(lake_path: Path, files: Files, good: Good, bad: Sequence[BadFile]) -> _Info:
     n_files = sum(map(len, good.values()))
-    return _Info(fingerprint(lake_path, files), n_files, views_digest(), duckdb.__version__)
+    # A lens that leaves a file out is never current: the file may be made again, or put back, under its name.
+    return _Info("" if bad else fingerprint(lake_path, files), n_files, views_digest(), duckdb.__version__)
 
 
 def _record(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import duckdb
 
-from batchpond.errors import LakeError, UsageError
-from batchpond.lake.tables import quoted
+from batchpond.errors import UsageError
+from batchpond.lake.tables import quoted, reading
 from batchpond.text import did_you_mean
 from batchpond.views import database
 from batchpond.views.database import is_view
@@ -123,15 +123,8 @@ def _opened(
             check_study(connection, study)
         return ask(connection)
 
-    try:
-        with asked(lake_path, checked) as found:
-            yield found
-    except Exception as error:
-        import pyarrow as pa  # no reader without an error needs it here
-
-        if not isinstance(error, (duckdb.Error, pa.ArrowException)):
-            raise
-        raise _unreadable(view, error) from error
+    with reading(f"view {view}"), asked(lake_path, checked) as found:
+        yield found
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +205,3 @@ def _with_times(row: tuple[Any, ...], times: Sequence[int]) -> list[Any]:
         if values[at] is not None:
             values[at] = _EPOCH + timedelta(microseconds=values[at])
     return values
-
-
-def _unreadable(view: str, error: Exception) -> LakeError:
-    return LakeError(
-        f"view {view} could not be read: {str(error).splitlines()[0]}",
-        hint="`batchpond doctor` names a damaged file; the others are not affected",
-    )

@@ -255,9 +255,10 @@ def _translated(lake_path: Path) -> Iterator[None]:
 
 def _translation(message: str, lake_path: Path) -> BatchpondError:
     kind = message.split(":", 1)[0]
-    if kind == "Permission Error":
+    is_of_lake = f"{os.path.abspath(lake_path)}/" in message  # one that is gone is looked for, which is not allowed
+    if kind == "Permission Error" and not is_of_lake:
         return UsageError(f"this query is not allowed: {message}", hint=_HINT_SELECT)
-    if kind == "IO Error" or os.path.abspath(lake_path) in message:
+    if kind == "IO Error" or is_of_lake:
         return LakeError(
             f"a file of the lake cannot be read: {message}", hint="`batchpond doctor` names what is damaged"
         )

@@ -68,7 +68,7 @@ def lake(tmp_path: Path) -> LakeBuilder:
 
 
 def test_pairwisellm_gets_its_folder_and_gives_it_back(lake: LakeBuilder, tmp_path: Path) -> None:
-    """A results CSV per batch, a registry, and the same verdicts on the way back; simulated ones stay out."""
+    """A results CSV per batch, a registry, and the same verdicts on the way back; simulated ones stay simulated."""
     report = export_layout(lake.path, tmp_path / "out", Layout.PAIRWISELLM)
     assert [path.name for path in report.files] == [
         "batch_01_results.csv", "batch_02_results.csv", "combined_results.csv", "jobs_registry.csv",
@@ -83,13 +83,14 @@ def test_pairwisellm_gets_its_folder_and_gives_it_back(lake: LakeBuilder, tmp_pa
     ]  # fmt: skip
     other = Store.init(tmp_path / "other")
     back = bring(other, import_pairwisellm.read, tmp_path / "out")
-    assert doubts(back) == {"simulated": 1}
+    assert not doubts(back)
+    assert {row["origin"] for row in judged(other).values()} == {None, "simulated"}
     found = {
         (row["item_first"], row["item_second"]): (row["verdict"], row["outcome"]) for row in judged(other).values()
     }
     assert found == {
         ("a", "b"): ("first", "decided"), ("b", "a"): ("second", "decided"), ("a", "c"): (None, "ambiguous"),
-        ("c", "a"): (None, "error"),
+        ("c", "a"): (None, "error"), ("b", "c"): ("first", "decided"),
     }  # fmt: skip
     (study,) = {row["study"] for row in judged(other).values()}
     assert study == "demo"

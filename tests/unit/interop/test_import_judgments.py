@@ -222,16 +222,74 @@ def test_line_numbers_are_those_of_the_file(store: Store, folder: Path) -> None:
     [
         ("item_first,item_secnd,verdict", "'item_secnd' (did you mean 'item_second'?)"),
         ("ID1,ID2,better_id", "'ID1' (did you mean 'item_first'?)"),
-        ("item_first,item_second,verdict,request_model", "(did you mean 'model'?)"),
+        ("item_first,item_second,verdict,trait", "(did you mean 'rubric_id'?)"),
         ("item_first,item_second,verdict,zzz", "unknown column 'zzz'"),
-        ("item_first,verdict", "no column 'item_second'"),
+        ("item_second,verdict", "no column 'item_first'"),
         ("item_first,item_second,verdict,verdict", "'verdict' stands in the header more than once"),
-        ("", "no column 'item_first', 'item_second', 'verdict'"),
+        ("", "no column 'item_first'"),
     ],
 )
 def test_a_wrong_header_is_explained(store: Store, folder: Path, header: str, message: str) -> None:
     """Unknown, missing and repeated columns are errors that say what was meant."""
     assert message in refusal(store, write(folder, header + ("\nA,B,first\n" if header else ""))).message
+
+
+def test_judgments_of_every_task_come_in(store: Store, folder: Path) -> None:
+    """A task, a candidate, a turn, a label, a score and what was simulated are kept as they stand."""
+    text = (
+        "task,study,provider,request_model,rubric_id,unit_id,item_first,item_second,candidate_first,candidate_second,"
+        "turn_no,verdict,outcome,label,score,direction,explanation,origin\n"
+        "compliance,s,human,anna,honest,q1,o1,,m1,,,,decided,compliant,0.9,,because,\n"
+        "compliance,s,human,anna,honest,q2,o2,,m1,,,,unsure,,,,,\n"
+        "likert,s,p,m,kind,q1,o1,,m1,,,,,,4,,,simulated\n"
+        "pressure,s,p,m,,q1,a1,,m1,,2,,,soft_flip,,,,live\n"
+        "prompts,s,p,m,,,i1,,,,,true,decided,,,,,\n"
+        "ranking,s,p,m,honest,q1,o1,o2,m1,m2,,tie,tie,,,,,\n"
+        ",s,p,m,,,a,b,,,,second,,,,reverse,,batch\n"
+    )
+    report = import_judgments(store, write(folder, text))
+    assert (report.n_rows, report.n_new, report.n_left_out) == (7, 7, 0)
+    with database.connect(store.path) as connection:
+        items = connection.sql(
+            "SELECT task, item, candidate, turn_no, verdict, outcome, label, score, origin FROM item_judgments"
+            " ORDER BY task, item"
+        ).fetchall()
+        pairs = connection.sql(
+            "SELECT item_first, item_second, candidate_first, direction, verdict, outcome, origin FROM pair_judgments"
+            " ORDER BY item_first"
+        ).fetchall()
+    assert items == [
+        ("compliance", "o1", "m1", None, None, "decided", "compliant", 0.9, "imported"),
+        ("compliance", "o2", "m1", None, None, "unsure", None, None, "imported"),
+        ("likert", "o1", "m1", None, None, "decided", None, 4.0, "simulated"),
+        ("pressure", "a1", "m1", 2, None, "decided", "soft_flip", None, "imported"),
+        ("prompts", "i1", None, None, "true", "decided", None, None, "imported"),
+    ]
+    assert pairs == [
+        ("a", "b", None, "reverse", "second", "decided", "imported"),
+        ("o1", "o2", "m1", None, "tie", "tie", "imported"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("generation,a,,,,,,", "line 2 has task 'generation'"),
+        ("likert,a,b,,,4,,", "line 2 has item_second, which likert does not judge"),
+        ("likert,a,,,,,,", "line 2 has no verdict"),
+        ("likert,a,,,,many,,", "line 2 has score 'many', not a number"),
+        ("likert,a,,perhaps,,4,,", "line 2 has verdict 'perhaps'"),
+        (",a,b,,decided,,,", "line 2 has verdict 'decided'"),
+        (",a,b,first,refused,,,", "line 2 has a verdict and outcome 'refused'"),
+        (",a,b,true,,,,", "line 2 has verdict 'true'"),
+        (",a,b,first,,,backwards,", "line 2 has direction 'backwards'"),
+        (",a,b,first,,,,dreamt", "line 2 has origin 'dreamt'"),
+    ],
+)
+def test_what_a_task_cannot_say_is_named(store: Store, folder: Path, row: str, message: str) -> None:
+    """A row that its task, or another of its columns, contradicts is an error with its line."""
+    header = "task,item_first,item_second,verdict,outcome,score,direction,origin\n"
+    assert message in refusal(store, write(folder, header + row + "\n")).message
 
 
 def test_another_separator_is_recognised(store: Store, folder: Path) -> None:

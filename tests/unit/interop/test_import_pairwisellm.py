@@ -157,13 +157,33 @@ def test_gemini_batch_answers_are_not_believed_by_their_row(store: Store, folder
     assert "2 places cannot be believed" in refusal(Store.init(folder / "other"), read, folder, is_strict=True)
 
 
-def test_rows_that_name_other_items_or_were_simulated_stay_out(store: Store, folder: Path) -> None:
-    """Columns that disagree about the pair, and simulated answers in an export, are left out."""
+def test_rows_that_name_other_items_stay_out(store: Store, folder: Path) -> None:
+    """Columns that disagree about the pair are left out; a simulated answer in an export stays simulated."""
     put(folder, "results.csv", [
-        result(A_id="S01", B_id="S03"), result(origin="simulated"), result(origin="batch", outcome="decided"),
+        result(A_id="S01", B_id="S03"), result("S01", "S04", origin="simulated", outcome="decided"),
+        result(origin="batch", outcome="decided"),
     ])  # fmt: skip
     report = bring(store, read, folder)
-    assert (report.judgments.n_new, doubts(report)) == (1, {"ids-disagree": 1, "simulated": 1})
+    assert (report.judgments.n_new, doubts(report)) == (2, {"ids-disagree": 1})
+    assert {row["item_second"]: row["origin"] for row in judged(store).values()} == {"S02": None, "S04": "simulated"}
+
+
+def test_which_run_a_row_is_of_comes_with_it(store: Store, folder: Path) -> None:
+    """A row says its direction itself, or its registry says it of the file, or a person says it of all; else nobody."""
+    put(folder, "a.csv", [result("S01", "S02", direction="forward"), result("S03", "S02", direction="reverse")])
+    put(folder, "b.csv", [result("S05", "S04")])
+    put(folder, "jobs_registry.csv", [
+        {"segment_index": 1, "batch_id": "b1", "csv_path": "b.csv", "provider": "openai", "direction": "reverse"},
+    ])  # fmt: skip
+    put(folder, "c.csv", [result("S07", "S06")])
+    bring(store, read, folder)
+    found = {row["item_first"]: row["direction"] for row in judged(store).values()}
+    assert found == {"S01": "forward", "S03": "reverse", "S05": "reverse", "S07": None}
+    other = Store.init(folder / "other")
+    bring(other, read, folder / "c.csv", defaults={"direction": "reverse"})
+    assert only(other)["direction"] == "reverse"
+    put(folder, "d.csv", [result("S07", "S06", direction="up")])
+    assert "has direction 'up', not forward or reverse" in refusal(store, read, folder / "d.csv")
 
 
 def test_repeated_votes_are_numbered_in_order(store: Store, folder: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchpond.errors import BatchpondError, UsageError
+from batchpond.errors import LakeError, UsageError
 from batchpond.results.export import ExportFormat, export
 from tests.rigs.lakes import LakeBuilder
 
@@ -145,6 +145,6 @@ def test_wrong_calls_say_what_to_do(lake: LakeBuilder, tmp_path: Path) -> None:
 def test_a_failed_export_leaves_nothing_behind(lake: LakeBuilder, tmp_path: Path) -> None:
     """A lake file that vanished ends the export with an error and no half file."""
     next(iter(lake.store.files("responses"))).unlink()
-    with pytest.raises(BatchpondError, match="could not be written"):
+    with pytest.raises(LakeError, match=r"was not written: .* No files found"):
         export(lake.path, tmp_path / "x.csv", format=ExportFormat.CSV)
     assert list(tmp_path.glob("*x.csv*")) == []

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from batchpond.errors import LakeError, UsageError
+from batchpond.errors import UsageError
+from batchpond.lake.tables import reading
 from batchpond.model import CELL_COLUMNS
 from batchpond.results.rank import adaptive as rank_adaptive
 from batchpond.stats.arrays import Ints
@@ -87,7 +88,7 @@ def counted(
 
     Raises UsageError for a study that is not there, and LakeError when the judgments cannot be read.
     """
-    try:
+    with reading("the pair judgments"):
         if study is not None:
             check_study(connection, study)
         for found in _studies(connection, study, what, tuple(by)):
@@ -95,11 +96,6 @@ def counted(
             if found.has_rounds:
                 rank_adaptive.count(connection, found.name, found.compared, found.varying)
             yield from _scopes(connection, found)
-    except duckdb.Error as error:
-        raise LakeError(
-            f"the pair judgments could not be read: {str(error).splitlines()[0]}",
-            hint="`batchpond doctor` names a damaged file; the others are not affected",
-        ) from error
 
 
 def _studies(
@@ -190,7 +186,7 @@ class _Table:
                 f"a ranking of more than {ITEMS_MAX:,} items has no intervals that fit in memory",
                 hint="`--by` tells cells apart; SQL over pair_status counts wins for any number of items",
             )
-        self.columns.append(texts + [np.from_dlpack(batch.column(place)) for place in range(n_texts, batch.num_columns)])
+        self.columns.append(texts + [_integers(column) for column in batch.columns[n_texts:]])
 
     def counts(self, scope: tuple[str | None, ...], what: What) -> Counts:
         """Add both orders of a pair up, items and units numbered in order of their names."""
@@ -212,11 +208,15 @@ class _Table:
         return Counts(scope, what, names, votes, n_without_verdict, n_pending)
 
 
+def _integers(column: pa.Array) -> _Column:
+    return np.asarray(np.from_dlpack(column), np.int32)  # `to_numpy` imports pandas where that is installed
+
+
 def _numbers(column: pa.Array, known: dict[Any, int]) -> _Column:
     """Return a text column as numbers, adding texts that are new to those known."""
     encoded = column.dictionary_encode("encode")
     own = np.array([known.setdefault(text, len(known)) for text in encoded.dictionary.to_pylist()], dtype=np.int32)
-    return np.asarray(own[np.from_dlpack(encoded.indices)])
+    return np.asarray(own[_integers(encoded.indices)])
 
 
 def _ordered(known: dict[Any, int]) -> tuple[list[Any], Ints]:

@@ -11,8 +11,8 @@ from typing import Any, Final
 import duckdb
 import polars as pl
 
-from batchpond.errors import LakeError, UsageError
-from batchpond.lake.tables import literal
+from batchpond.errors import UsageError
+from batchpond.lake.tables import literal, reading
 from batchpond.results.report.parts import FIGURE_ROWS_MAX
 from batchpond.text import escape
 from batchpond.views import database
@@ -54,7 +54,8 @@ class Source:
         self.study = study
         self.name = literal(study)
         self._connection = connection
-        self._worked = Worked(connection, study)
+        with reading("the views"):
+            self._worked = Worked(connection, study)
         self._known: dict[tuple[str, int], Rows] = {}
         tasks = self.values(
             f"SELECT task FROM plan_current WHERE study = {self.name}\n"
@@ -84,7 +85,7 @@ class Source:
         return self._frame(sql, limit).to_dicts()
 
     def _frame(self, sql: str, limit: int) -> pl.DataFrame:
-        with _translated():
+        with reading("the views"):
             self._worked.make(sql)
             table = self._connection.sql(f"{sql}\nLIMIT {limit:d}").to_arrow_table()
         frame = pl.from_arrow(table)
@@ -93,7 +94,7 @@ class Source:
 
     def reading(self, view: str) -> duckdb.DuckDBPyConnection:
         """Return the connection, for whoever reads a whole view of the study there; LakeError as above."""
-        with _translated():
+        with reading("the views"):
             self._worked.make(f"FROM {view}")
         return self._connection
 
@@ -125,7 +126,7 @@ def opened(lake_path: Path, study: str | None) -> Iterator[Source]:
 
 def _chosen(connection: duckdb.DuckDBPyConnection, study: str | None) -> str:
     where = "" if study is None else "WHERE study = $study"
-    with _translated():
+    with reading("the views"):
         if study is not None:
             check_study(connection, study)
         found = connection.execute(
@@ -140,14 +141,3 @@ def _chosen(connection: duckdb.DuckDBPyConnection, study: str | None) -> str:
     if not names:
         raise UsageError("there is nothing to report: the lake holds no study", hint="`batchpond demo` makes one")
     raise UsageError(f"the lake holds several studies: {shown}", hint="name one: `batchpond report STUDY`")
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except (duckdb.Error, OSError) as error:  # Arrow's readers raise OSError with DuckDB's text
-        raise LakeError(
-            f"the views could not be read: {str(error).splitlines()[0]}",
-            hint="`batchpond doctor` names a damaged file; the others are not affected",
-        ) from error

@@ -11,7 +11,7 @@ from batchpond.results.report.charts import looks
 from batchpond.results.report.charts.looks import Layout, Spec
 from batchpond.results.report.numbers import NARROW, Kind, shown
 from batchpond.results.report.parts import ChartKind, Figure
-from batchpond.results.report.reading import Panel, Reading, Row
+from batchpond.results.report.reading import Panel, Reading, Row, short
 
 _MARK_PX, _GAP_PX, _NAME_PX = 15, 8, 16
 _ROOM_SHARE: Final = 0.08  # of the axis; a part of a bar that is smaller has no room for its number
@@ -37,17 +37,20 @@ class _Lines:
         }  # fmt: skip
         self.y = looks.nominal("label", scale=bands, axis=axis)
         self.above_px = -(self.marks_px + _NAME_PX) / 2
+        self._name_px = max(120, self.size[0] - self.notes_px - _GAP_PX)
 
     def names(self) -> list[Spec]:
         """Return the names above their marks, where they do not stand at the axis."""
         if self.is_wide:
             return []
         style: Spec = {"align": "left", "color": palette.INK.light, "fontSize": looks.FONT_PX}
-        limit = max(120, self.size[0] - self.notes_px - _GAP_PX)
-        # The renderer cuts a text by measuring ever shorter ones, which takes longer than to draw the figure.
-        cut = {"calculate": f"truncate(datum.label, {int(limit / looks.LETTER_PX)})", "as": "name"}
         channels = {"x": {"value": 0}, "y": self.y, "text": looks.nominal("name", aggregate="min")}
-        return [{"transform": [cut], **looks.layer("text", channels, dy=self.above_px, limit=limit, **style)}]
+        return [looks.layer("text", channels, dy=self.above_px, limit=self._name_px, **style)]
+
+    def named(self, rows: Sequence[Row]) -> list[Row]:
+        """Return rows with the names that fit: the renderer cuts one by measuring ever shorter ones, for very long."""
+        n_letters = int(self._name_px / looks.LETTER_PX)
+        return [{**row, "name": short(row["label"], n_letters)} for row in rows]
 
     def notes(self, **channels: Spec) -> Spec:
         """Return the column `note` beside the marks, or at the end of the name's line."""
@@ -79,7 +82,7 @@ def intervals(figure: Figure, reading: Reading, layout: Layout) -> Spec:
         dot = {"x": {"field": "value", **x}, "y": lines.y, **apart, **offset}
         layers += [looks.points(dot, size=50), *lines.names()]
         layers += [lines.notes(**offset)] if _has_notes(reading, layout) else []
-        plots.append(looks.plot(rows, layers, lines.size))
+        plots.append(looks.plot(lines.named(rows), layers, lines.size))
     return looks.assembled(plots, reading)
 
 
@@ -137,7 +140,7 @@ def bars(figure: Figure, reading: Reading, layout: Layout) -> Spec:
     layers = [
         looks.layer("bar", blocks, stroke=palette.PAPER.light, strokeWidth=1),
         looks.layer("text", numbers, "datum.note", fontSize=10, color=palette.CELL_INK_STRONG.light),
-        *({**looks.data(totals), **layer} for layer in (*lines.names(), lines.notes())),
+        *({**looks.data(lines.named(totals)), **layer} for layer in (*lines.names(), lines.notes())),
     ]
     return looks.assembled([looks.plot(parts, layers, lines.size)], reading)
 
