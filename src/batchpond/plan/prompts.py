@@ -261,7 +261,7 @@ class Bodies:
     def __init__(self, config: ModelConfig) -> None:
         self._config = config
         self._frames: dict[tuple[Role, ...], Frame | None] = {}
-        self._is_spliced: dict[str, bool] = {}
+        self._proven: dict[str, Frame | None] = {}
 
     def built(self, prompt: Prompt) -> bytes:
         """Return a body made by the provider's module itself."""
@@ -289,7 +289,9 @@ class Bodies:
 
     def frame_for(self, template: Template, turns: Turns, prompt: Callable[[], Prompt]) -> Frame | None:
         """Return the frame where it gives the module's own bytes for the first prompt of a template, None elsewhere."""
-        frame, name = self.frame(template), template.template_id
-        if name not in self._is_spliced:
-            self._is_spliced[name] = frame is not None and frame.around(turns.json) == self.built(prompt())
-        return frame if self._is_spliced[name] else None
+        name = template.template_id
+        if name not in self._proven:
+            frame = self.frame(template)
+            is_own = frame is not None and frame.around(turns.json) == self.built(prompt())
+            self._proven[name] = frame if is_own else None
+        return self._proven[name]
