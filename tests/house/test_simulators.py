@@ -17,7 +17,7 @@ ROOMS = {"host", "world", "judges", "shared"}
 ANSWERS_ELSEWHERE = {"vertex", "compatible"}
 MORE = {"gemini": {"files"}, "vertex": {"storage"}}
 MODULES_MAX = 33
-LINES_MAX = 10_775
+LINES_MAX = 10_840
 
 
 def test_the_folders_are_the_rooms_and_the_providers() -> None:

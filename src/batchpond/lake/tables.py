@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import resources
 from typing import TYPE_CHECKING
 
 from batchpond.errors import LakeError
@@ -88,6 +89,11 @@ def _select(store: Store, name: str) -> str:
 def lacks_later(table: Table, written: pa.Schema) -> bool:
     """Whether a file of a table was written before some of its columns were added."""
     return not table.later.issubset(written.names)
+
+
+def query(package: str, name: str) -> str:
+    """Return the SQL of the file `queries/NAME.sql` of a package."""
+    return (resources.files(package) / "queries" / f"{name}.sql").read_text("utf-8")
 
 
 def quoted(identifier: str) -> str:

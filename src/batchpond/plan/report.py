@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from importlib import resources
 from typing import Final, NamedTuple
 
 import duckdb
 import pyarrow as pa
 
+from batchpond.lake import tables
 from batchpond.lake.store import CONFIG
 from batchpond.model import Mode
 from batchpond.plan import meant
@@ -169,10 +169,10 @@ def count(
     `connection` has views of the lake's tables. Raises UsageError for a request that no batch can hold.
     """
     values = {"study": study, "version": version}
-    connection.execute(_sql("cells"), values)
-    connection.execute(_sql("asked"), values)
+    connection.execute(tables.query(__package__, "cells"), values)
+    connection.execute(tables.query(__package__, "asked"), values)
     n_requests, n_answered, n_in_shards = connection.execute(_TOTALS).fetchall()[0]
-    found = map(Cell._make, connection.execute(_sql("by_cell")).fetchall())
+    found = map(Cell._make, connection.execute(tables.query(__package__, "by_cell")).fetchall())
     cells = [cell._replace(mode=Mode(cell.mode)) for cell in found]
     groups = _group(connection, cells, spec)
 
@@ -188,10 +188,6 @@ def count(
 _TOTALS: Final = "SELECT count(*), count(*) FILTER (is_answered), count(*) FILTER (is_in_shard) FROM asked"
 
 
-def _sql(name: str) -> str:
-    return (resources.files(__package__) / "queries" / f"{name}.sql").read_text("utf-8")
-
-
 def _group(connection: duckdb.DuckDBPyConnection, cells: Sequence[Cell], spec: ShardsSpec) -> dict[Hashable, Cell]:
     """Number what shares its shards, as the table `groups`, earlier tiers first; return a cell of each number."""
     found = connection.execute("SELECT DISTINCT tier, cell_number FROM asked ORDER BY ALL").fetchall()
@@ -205,7 +201,7 @@ def _group(connection: duckdb.DuckDBPyConnection, cells: Sequence[Cell], spec: S
 
 def _lines(connection: duckdb.DuckDBPyConnection) -> Iterator[Line]:
     """Yield what is to be asked in the order in which it is cut: by tier, then what shares a shard, then as planned."""
-    for batch in connection.sql(_sql("to_ask")).to_arrow_reader(_FETCH_ROWS):
+    for batch in connection.sql(tables.query(__package__, "to_ask")).to_arrow_reader(_FETCH_ROWS):
         yield from map(Line, *(column.to_pylist() for column in batch.columns))
 
 

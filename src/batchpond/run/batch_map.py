@@ -16,6 +16,7 @@ import pyarrow as pa
 from batchpond import ids
 from batchpond.errors import UsageError
 from batchpond.files import PROBLEMS_SHOWN_MAX, Columns, Problems, listed
+from batchpond.lake import tables
 from batchpond.model import Mode
 from batchpond.plan.shards import FIRST
 from batchpond.run.due import DueRequest
@@ -267,32 +268,6 @@ _JUDGED: Final = """
     ) USING (found_id)"""
 
 # A request that several cells share is one line, described by the first of them.
-_LINES: Final = """
-WITH described AS (
-    SELECT request_id, min(slot) AS slot, arg_min(template_id, slot) AS template_id,
-           arg_min(rubric_id, slot) AS rubric_id, arg_min(thinking, slot) AS thinking,
-           concat_ws(' before ', arg_min(item_first, slot), arg_min(item_second, slot)) AS items
-    FROM wanted WHERE request_id IN (SELECT found_id FROM matched) GROUP BY request_id
-)
-SELECT given.custom_id, concat_ws(', ', d.template_id, d.rubric_id, r.request_model, d.thinking, d.items) AS example,
-       r.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename,
-       r.provider, r.endpoint, r.request_model, $mode AS mode, d.template_id, d.rubric_id, d.thinking
-FROM matched
-JOIN given USING (line_no)
-JOIN described AS d ON d.request_id = found_id
-JOIN requests AS r ON r.request_id = found_id
-ORDER BY d.slot"""
+_LINES: Final = tables.query(__package__, "matched_lines")
 
-_ASKED: Final = """
-SELECT line_no, CASE WHEN attempt_id IS NOT NULL THEN 'is answered in attempt ' || attempt_id ELSE told END AS problem
-FROM matched
-LEFT JOIN (
-    SELECT request_id, min(attempt_id) AS attempt_id FROM responses
-    WHERE match = 'matched' AND status = 'succeeded' GROUP BY request_id
-) AS answered ON answered.request_id = found_id
-LEFT JOIN (
-    SELECT request_id, min(told) AS told
-    FROM shard_requests JOIN (SELECT unnest($shard_ids) AS shard_id, unnest($told) AS told) USING (shard_id)
-    GROUP BY request_id
-) AS asked ON asked.request_id = found_id
-WHERE attempt_id IS NOT NULL OR told IS NOT NULL"""
+_ASKED: Final = tables.query(__package__, "matched_asked")

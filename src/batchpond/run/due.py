@@ -34,23 +34,7 @@ if TYPE_CHECKING:
 
 OVER_PHASES: Final = frozenset({Phase.VERIFIED, Phase.MISMATCH, Phase.LOST})
 
-FAILED_SQL: Final = """
-settled AS (
-  SELECT unnest($attempt_ids) AS attempt_id, unnest($shard_ids) AS shard_id, unnest($rowless) AS rowless,
-         unnest($codes) AS code, unnest($messages) AS message, unnest(range(len($attempt_ids))) AS place
-), tried AS (
-  SELECT r.request_id, s.place, a.status, coalesce(a.error_class, s.rowless) AS error_class,
-         struct_pack(code := CASE WHEN a.request_id IS NULL THEN s.code ELSE a.error_code END,
-                     message := CASE WHEN a.request_id IS NULL THEN s.message ELSE a.error_message END) AS said
-  FROM settled s
-  JOIN shard_requests r USING (shard_id)
-  LEFT JOIN responses a ON a.attempt_id = s.attempt_id AND a.request_id = r.request_id AND a.match = 'matched'
-), failed AS (
-  SELECT request_id, count(*) AS n_attempts, arg_max(error_class, place) AS error_class, arg_max(said, place) AS said
-  FROM tried GROUP BY request_id
-  HAVING NOT bool_or(status IS NOT DISTINCT FROM 'succeeded')
-)
-"""
+FAILED_SQL: Final = tables.query(__package__, "failed")
 _COUNT = f"""
 WITH {FAILED_SQL}, planned AS (
   SELECT DISTINCT request_id FROM plan WHERE study = $study AND study_version = $version
@@ -154,34 +138,7 @@ _FETCH_ROWS = 10_000
 _EVERYTHING = 2**62
 _UNSAID: Mapping[str, int] = MappingProxyType({})
 
-_DUE = """
-WITH wanted AS (
-  SELECT request_id, min(slot) AS slot, min(pair_id) AS pair_id, min(cell_id) AS cell_id,
-         min(template_id) AS template_id, min(rubric_id) AS rubric_id, min(thinking) AS thinking, min(mode) AS mode,
-         min(coalesce(tier, 1)) AS tier, min(stage) AS stage, max(round_no) AS round_no
-  FROM plan WHERE study = $study AND study_version = $version
-  GROUP BY request_id
-), sampled AS (
-  {sampled}
-), asked AS (
-  SELECT request_id, list_contains($live, shard_id) AS is_live
-  FROM shard_requests WHERE NOT list_contains($void, shard_id)
-), held AS (
-  SELECT request_id FROM asked WHERE is_live OR NOT $again
-), {chosen}, due AS (
-  SELECT s.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename,
-         r.provider, r.endpoint, r.request_model, s.mode, s.cell_id, s.template_id, s.rubric_id, s.thinking, s.slot,
-         s.tier, s.stage
-  FROM sampled s
-  JOIN requests r USING (request_id)
-  ANTI JOIN held USING (request_id)
-  WHERE NOT $again OR s.request_id IN (SELECT request_id FROM chosen)
-)
-SELECT * EXCLUDE (slot, cell_id, tier, stage), CASE WHEN $per_cell THEN cell_id ELSE '' END AS cell_group,
-       count(*) OVER (PARTITION BY tier, provider, endpoint, request_model, mode, cell_group) AS n_in_group, tier, stage
-FROM due
-ORDER BY tier, provider, endpoint, request_model, mode, cell_group, slot
-"""
+_DUE = tables.query(__package__, "due")
 _CHOSEN_FIRST = "chosen AS (SELECT CAST(NULL AS VARCHAR) AS request_id WHERE FALSE)"
 _CHOSEN_ALL = "chosen AS (SELECT request_id FROM asked)"
 _CHOSEN_FAILED = f"""{FAILED_SQL}, chosen AS (

@@ -28,18 +28,7 @@ from batchpond.run.strangers import Lines, Stranger
 from batchpond.run.sync import bring_in
 from batchpond.views.refresh import refresh
 
-_FIGURES: Final = """
-WITH wanted AS (
-  SELECT request_id, bool_and(mode = $live) AS is_live
-  FROM plan WHERE study = $study AND study_version = $version GROUP BY request_id
-), answered AS (
-  SELECT DISTINCT request_id FROM responses WHERE match = 'matched' AND status = 'succeeded'
-)
-SELECT count(*), count(*) FILTER (is_live),
-       count(*) FILTER (request_id IN (SELECT request_id FROM shard_requests WHERE NOT list_contains($void, shard_id))),
-       count(*) FILTER (request_id IN (SELECT request_id FROM answered))
-FROM wanted
-"""
+_FIGURES: Final = tables.query(__package__, "recovered")
 _COST: Final = """
 SELECT sum(cost_usd), count(*) FILTER (status = 'succeeded' AND cost_usd IS NULL)
 FROM responses WHERE list_contains($1, attempt_id)

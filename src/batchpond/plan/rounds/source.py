@@ -16,6 +16,7 @@ from typing import Any, Final
 import orjson
 
 from batchpond.errors import StudyError, UsageError
+from batchpond.lake import tables
 from batchpond.lake.store import TMP, Store
 from batchpond.plan.asks import (
     NO_RUBRIC,
@@ -247,16 +248,7 @@ def from_table(rows: Iterable[Mapping[str, Any]], stage: StageSpec) -> Iterator[
         yield placed_row(stage, str(item_id), text, told, more)
 
 
-ITEMS: Final = """
-WITH shown AS (
-  SELECT item_first AS item_id, item_first_hash AS item_hash FROM plan_current WHERE study = $study AND stage = $stage
-  UNION
-  SELECT item_second, item_second_hash FROM plan_current WHERE study = $study AND stage = $stage
-)
-SELECT shown.item_id, items.text, items.metadata
-FROM shown JOIN items ON items.item_hash = shown.item_hash
-ORDER BY ALL
-"""
+ITEMS: Final = tables.query(__package__, "items_shown")
 """The items of a stage that has been asked about all of them, which its first round is."""
 _ASKED: Final = f"""
 SELECT rubric_id, provider, request_model, thinking, template_id, item_first, item_second, purpose, round_no,
