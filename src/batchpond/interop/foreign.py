@@ -246,7 +246,7 @@ ACCEPTABLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a person says of files that do not say it themselves."""
+    """How something was judged: what a row says of itself, a file of its rows, or a person of files that do not."""
 
     study: str | None = None
     template_id: str | None = None
@@ -256,30 +256,24 @@ class Defaults:
     thinking: str | None = None
     direction: str | None = None
 
+    def or_else(self, other: Defaults) -> Defaults:
+        """Return this, with what the other says where this says nothing."""
+        return Defaults(*(getattr(self, name) or getattr(other, name) for name in self.__slots__))
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignJudgment:
     """A judgment as the lake will keep it; `repeat_no` None is numbered in order of appearance.
 
-    `direction` says which run it is from, forward or reverse, and `origin` that it was simulated, where that is known.
-    `other_first` and `other_second` are the ids that the two outputs would have if they were each other's
+    `said` says, among others, which run it is from, forward or reverse, and `origin` that it was simulated, where that
+    is known. `other_first` and `other_second` are the ids that the two outputs would have if they were each other's
     candidate's: with them, the generations must prove whose output is whose.
     """
 
     source: str
     task: str
-    outcome: Outcome
-    verdict: str | None = None
-    label: str | None = None
-    score: float | None = None
-    confidence: float | None = None
-    explanation: str | None = None
-    study: str | None = None
-    template_id: str | None = None
-    rubric_id: str | None = None
-    provider: str | None = None
-    request_model: str | None = None
-    thinking: str | None = None
+    found: Judgment
+    said: Defaults
     unit_id: str = ""
     item_first: str | None = None
     item_second: str | None = None
@@ -289,8 +283,6 @@ class ForeignJudgment:
     repeat_no: int | None = 1
     input_tokens: int | None = None
     output_tokens: int | None = None
-    cost_usd: float | None = None
-    direction: str | None = None
     origin: str | None = None
     other_first: str | None = None
     other_second: str | None = None

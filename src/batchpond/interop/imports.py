@@ -162,14 +162,14 @@ _NEW_ROWS: Final = f"""
 
 _BLOCK_ROWS: Final = 5_000
 _RUBRICS_MAX: Final = 100_000
-_DEFAULTS: Final = ("template_id", "rubric_id", "provider", "request_model", "thinking")
-_FLAGS: Final = ("other_first", "other_second")
+_UNSAID: Final = Defaults(STUDY_DEFAULT, *(UNSPECIFIED,) * 5)
 _STAGED: Final = pa.schema(
     [
         ("line_no", pa.int64()),
         ("place", pa.string()),
         *((field.name, field.type) for field in IMPORTED_JUDGMENTS.schema if field.name != "import_key"),
-        *((name, pa.string()) for name in _FLAGS),
+        ("other_first", pa.string()),
+        ("other_second", pa.string()),
     ]
 )
 
@@ -292,12 +292,10 @@ def _row(record: Record, line_no: int, defaults: Defaults) -> dict[str, Any]:
     place = {"line_no": line_no, "place": record.source}
     match record:
         case ForeignJudgment():
-            row = {name: getattr(record, name) for name in (*COLUMNS, *_FLAGS)}
-            row["study"] = record.study or defaults.study or STUDY_DEFAULT
-            for name in _DEFAULTS:
-                row[name] = row[name] or getattr(defaults, name) or UNSPECIFIED
-            row["direction"] = record.direction or (defaults.direction if record.item_second else None)
-            return place | row
+            only_of_pairs = defaults if record.item_second else dataclasses.replace(defaults, direction=None)
+            said = record.said.or_else(only_of_pairs).or_else(_UNSAID)
+            parts = (record, record.found, said)
+            return place | {name: getattr(part, name) for part in parts for name in part.__slots__}
         case ForeignText():
             item = Item(record.item_id, record.text, record.metadata())
             return place | {

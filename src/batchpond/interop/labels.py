@@ -17,7 +17,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +26,7 @@ from batchpond.errors import UsageError
 from batchpond.interop.foreign import Defaults, Findings, ForeignJudgment, Reader, SourceFile, csv_header, csv_rows
 from batchpond.model import Outcome
 from batchpond.results.export import placed
+from batchpond.tasks.base import Judgment
 from batchpond.text import defused
 from batchpond.views import read
 
@@ -262,29 +263,26 @@ def _labelled(
 def _judgment(
     study: str, place: str, unit: Mapping[str, Any], key: str, label: str, rater: str, comment: str | None
 ) -> ForeignJudgment:
-    def said(outcome: Outcome, **more: Any) -> ForeignJudgment:
-        return ForeignJudgment(
-            place, "pairwise" if unit["task"] == "pair" else unit["task"], outcome, study=study,
-            rubric_id=unit["rubric_id"], provider="human", request_model=rater, unit_id=unit["unit_id"],
-            turn_no=unit["turn_no"], explanation=comment, **more,
-        )  # fmt: skip
-
-    sides = [(unit["item_lo"], unit["candidate_lo"]), (unit["item_hi"], unit["candidate_hi"])]
-    if unit["task"] == "pair":
-        (item_first, candidate_first), (item_second, candidate_second) = sides if key.endswith("a") else sides[::-1]
-        both = {
-            "item_first": item_first, "candidate_first": candidate_first, "item_second": item_second,
-            "candidate_second": candidate_second,
-        }  # fmt: skip
-        return said(Outcome.TIE if label == "tie" else Outcome.DECIDED, verdict=_PAIR[label], **both)
-    one = {"item_first": unit["item_lo"], "candidate_first": unit["candidate_lo"]}
-    match unit["task"]:
+    task, sides = unit["task"], ("lo", "hi")
+    decided = Judgment(None, Outcome.DECIDED, explanation=comment)
+    match task:
+        case "pair":
+            task, sides = "pairwise", sides if key.endswith("a") else ("hi", "lo")
+            found = replace(decided, verdict=_PAIR[label], outcome=Outcome.TIE if label == "tie" else Outcome.DECIDED)
         case "likert":
-            return said(Outcome.DECIDED, score=float(label), **one)
+            found = replace(decided, score=float(label))
         case "compliance":
-            return said(Outcome.DECIDED, verdict=label, **one)
+            found = replace(decided, verdict=label)
         case _:
-            return said(Outcome.DECIDED, label=label, **one)
+            found = replace(decided, label=label)
+    item_first, item_second, candidate_first, candidate_second = (
+        unit[f"{name}_{side}"] for name in ("item", "candidate") for side in sides
+    )
+    said = Defaults(study=study, rubric_id=unit["rubric_id"], provider="human", request_model=rater)
+    return ForeignJudgment(
+        place, task, found, said, unit["unit_id"], item_first, item_second, candidate_first, candidate_second,
+        unit["turn_no"],
+    )  # fmt: skip
 
 
 # -- the lens ----------------------------------------------------------------------------------------

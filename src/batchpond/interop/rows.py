@@ -46,13 +46,13 @@ NEEDS: Final = {
     prompts.TASK: ("item_first",),
     GENERATION: ("unit_id", "candidate_first"),
 }
-TEXTS: Final = (
-    "study", "template_id", "rubric_id", "thinking", "item_first", "item_second", "candidate_first", "candidate_second",
-)  # fmt: skip
 NUMBERS: Final = ("turn_no", "repeat_no")
 COLUMNS: Final = Columns(
     required=("custom_id",),
-    optional=("task", "request_model", "unit_id", *TEXTS, *NUMBERS),
+    optional=(
+        "task", "request_model", "unit_id", "study", "template_id", "rubric_id", "thinking",
+        "item_first", "item_second", "candidate_first", "candidate_second", *NUMBERS,
+    ),
     aliases={
         "id": "custom_id", "key": "custom_id", "model": "request_model", "judge": "request_model",
         "id1": "item_first", "id2": "item_second", "item_a": "item_first", "item_b": "item_second",
@@ -404,16 +404,19 @@ def _generated(place: str, row: Row, response: Response, findings: Findings) -> 
 
 def _judgment(place: str, row: Row, response: Response | None, found: Judgment, provider: str) -> ForeignJudgment:
     response = response or Response(None, ResponseStatus.ERRORED)
-    texts: dict[str, Any] = {name: row[name] for name in TEXTS}
+    model = row["request_model"] or response.response_model
     return ForeignJudgment(
-        place, row["task"] or "", found.outcome, found.verdict, found.label, found.score, found.confidence,
-        found.explanation,
-        provider=provider,
-        request_model=row["request_model"] or response.response_model,
-        unit_id=row["unit_id"] or "",
+        place,
+        row["task"] or "",
+        found,
+        Defaults(row["study"], row["template_id"], row["rubric_id"], provider, model, row["thinking"]),
+        row["unit_id"] or "",
+        item_first=row["item_first"],
+        item_second=row["item_second"],
+        candidate_first=row["candidate_first"],
+        candidate_second=row["candidate_second"],
         turn_no=whole(row["turn_no"]),
         repeat_no=whole(row["repeat_no"]) or 1,
         input_tokens=response.input_tokens,
         output_tokens=response.output_tokens,
-        **texts,
-    )  # fmt: skip
+    )
