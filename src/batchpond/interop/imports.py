@@ -19,7 +19,6 @@ from batchpond import ids
 from batchpond.errors import UsageError
 from batchpond.files import PROBLEMS_SHOWN_MAX, listed
 from batchpond.interop.foreign import (
-    MEANINGS,
     Defaults,
     Doubt,
     Findings,
@@ -394,7 +393,7 @@ def _publish(store: Store, connection: duckdb.DuckDBPyConnection, staged: _Stage
     if judgments.n_new:
         publish(store, connection)
     doubts = [
-        DoubtReport(kind, MEANINGS[kind], findings.doubts[kind].n, findings.doubts[kind].shown)
+        DoubtReport(kind, kind.meaning, findings.doubts[kind].n, findings.doubts[kind].shown)
         for kind in Doubt
         if kind in findings.doubts
     ]

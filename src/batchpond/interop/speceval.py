@@ -19,7 +19,7 @@ from batchpond.interop.foreign import (
     SourceFile,
     TrackedBatch,
     is_error_text,
-    json_file,
+    json_documents,
     json_lines,
     needed,
     objects,
@@ -220,16 +220,13 @@ def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) ->
         elif suffix in _SPECS:
             yield from read_spec(file, findings)
         elif suffix == ".json":
-            yield from _read_json(file, findings)
+            for found in json_documents(file, findings):
+                yield from _read_document(file, found, findings)
         else:
             findings.skip(file.shown, f"none of .json, {', '.join(_SPECS)}")
 
 
-def _read_json(file: SourceFile, findings: Findings) -> Iterator[Record]:
-    n_before = findings.problems.n
-    found = json_file(file, findings)
-    if findings.problems.n > n_before:
-        return
+def _read_document(file: SourceFile, found: Any, findings: Findings) -> Iterator[Record]:
     match found:
         case {"inputs": inputs}:
             yield from read_inputs(file, inputs, findings)

@@ -20,7 +20,7 @@ from batchpond.interop.foreign import (
     csv_header,
     csv_rows,
     is_error_text,
-    json_file,
+    json_documents,
     json_lines,
     needed,
     objects,
@@ -152,7 +152,8 @@ def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) ->
     for file in files:
         match file.path.suffix.lower():
             case ".json":
-                yield from _read_json(file, context)
+                for found in json_documents(file, findings):
+                    yield from _read_document(file, found, context)
             case ".jsonl":
                 yield from _read_lines(file, findings)
             case ".csv":
@@ -174,12 +175,8 @@ def _question(place: str, text: str) -> ForeignText:
     return ForeignText(place, "question", unit, text, unit_id=unit)
 
 
-def _read_json(file: SourceFile, context: _Context) -> Iterator[Record]:
+def _read_document(file: SourceFile, found: Any, context: _Context) -> Iterator[Record]:
     findings = context.findings
-    n_before = findings.problems.n
-    found = json_file(file, findings)
-    if findings.problems.n > n_before:
-        return
     match found:
         case {"conversations": rows}:
             yield from _read_conversations(file, found, rows, findings)
