@@ -11,6 +11,7 @@ message. English prose comes out a little high, other scripts vary; it is a roug
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -55,12 +56,25 @@ def rubric_values(rubric: Rubric) -> dict[str, str]:
     }
 
 
-def value_of(name: str, ask: Ask, rule_values: Mapping[str, str]) -> str | None:
-    """Return what a placeholder stands for in an ask, None where it has nothing by that name."""
+def value_of(
+    name: str, stage: StageSpec, template: Template, ask: Ask, of_rubric: Mapping[str, str], of_rule: Mapping[str, str]
+) -> str:
+    """Return what a placeholder stands for in an ask: nothing for an optional one that has no value.
+
+    Raises StudyError for any other.
+    """
     found = _value_of_ask(name, ask)
     if found is None:
-        found = rubric_values(ask.rubric).get(name)
-    return _value_of_row(name, ask.first, rule_values) if found is None else found
+        found = of_rubric.get(name)
+    if found is None:
+        found = _value_of_row(name, ask.first, of_rule)
+    if found is None and name not in stage.rule.placeholders.optional:
+        raise StudyError(
+            f"stage {stage.name}: template {template.template_id} asks for {{{name}}}, which"
+            f" {ask.first.item_id!r} does not have",
+            hint="name the column that holds it under [stages.items], or leave the placeholder out",
+        )
+    return found or ""
 
 
 def _value_of_ask(name: str, ask: Ask) -> str | None:
@@ -87,26 +101,17 @@ def prompt_of(stage: StageSpec, template: Template, ask: Ask) -> Prompt:
     """
     if ask.text is not None:
         return said([*template.turns[:-1], *ask.history, Turn(Role.USER, ask.text)])
-    placeholders, rule_values = stage.rule.placeholders, stage.rule.values()
-    found = {name: value_of(name, ask, rule_values) for name in placeholders.required + placeholders.optional}
-    values = {name: value for name, value in found.items() if value is not None}
-    try:
-        return said([Turn(turn.role, placeholders.fill(turn.text, values)) for turn in template.turns])
-    except KeyError as error:
-        raise _lacks(stage, template, ask, error.args[0]) from None
+    of_rubric, of_rule, pattern = rubric_values(ask.rubric), stage.rule.values(), stage.rule.placeholders.pattern
+
+    def value(match: re.Match[str]) -> str:
+        return value_of(match[1], stage, template, ask, of_rubric, of_rule)
+
+    return said([Turn(turn.role, pattern.sub(value, turn.text)) for turn in template.turns])
 
 
 def said(turns: Sequence[Turn]) -> Prompt:
     """Return turns as a prompt: a text where the user alone speaks."""
     return turns[0].text if len(turns) == 1 else tuple(turns)
-
-
-def _lacks(stage: StageSpec, template: Template, ask: Ask, name: str) -> StudyError:
-    return StudyError(
-        f"stage {stage.name}: template {template.template_id} asks for {{{name}}}, which"
-        f" {ask.first.item_id!r} does not have",
-        hint="name the column that holds it under [stages.items], or leave the placeholder out",
-    )
 
 
 def size_bytes(prompt: Prompt) -> int:
@@ -218,13 +223,7 @@ class Prompts:
 
     def _value(self, name: str, template: Template, ask: Ask) -> Encoded:
         # What a rubric says stands in the form already.
-        text = _value_of_ask(name, ask)
-        if text is None:
-            text = _value_of_row(name, ask.first, self._rule_values)
-        if text is None:
-            if name not in self._stage.rule.placeholders.optional:
-                raise _lacks(self._stage, template, ask, name)
-            text = ""
+        text = value_of(name, self._stage, template, ask, {}, self._rule_values)
         found = self._encoded.get(text)
         if found is None:
             found = encoded(text)
@@ -262,7 +261,7 @@ class Bodies:
     def __init__(self, config: ModelConfig) -> None:
         self._config = config
         self._frames: dict[tuple[Role, ...], Frame | None] = {}
-        self._is_spliced: dict[str, bool] = {}
+        self._proven: dict[str, Frame | None] = {}
 
     def built(self, prompt: Prompt) -> bytes:
         """Return a body made by the provider's module itself."""
@@ -290,7 +289,9 @@ class Bodies:
 
     def frame_for(self, template: Template, turns: Turns, prompt: Callable[[], Prompt]) -> Frame | None:
         """Return the frame where it gives the module's own bytes for the first prompt of a template, None elsewhere."""
-        frame, name = self.frame(template), template.template_id
-        if name not in self._is_spliced:
-            self._is_spliced[name] = frame is not None and frame.around(turns.json) == self.built(prompt())
-        return frame if self._is_spliced[name] else None
+        name = template.template_id
+        if name not in self._proven:
+            frame = self.frame(template)
+            is_own = frame is not None and frame.around(turns.json) == self.built(prompt())
+            self._proven[name] = frame if is_own else None
+        return self._proven[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from importlib import resources
 from typing import Final, NamedTuple
 
 import duckdb
@@ -168,10 +169,10 @@ def count(
     `connection` has views of the lake's tables. Raises UsageError for a request that no batch can hold.
     """
     values = {"study": study, "version": version}
-    connection.execute(_CELLS, values)
-    connection.execute(_ASKED, values)
+    connection.execute(_sql("cells"), values)
+    connection.execute(_sql("asked"), values)
     n_requests, n_answered, n_in_shards = connection.execute(_TOTALS).fetchall()[0]
-    found = map(Cell._make, connection.execute(_BY_CELL).fetchall())
+    found = map(Cell._make, connection.execute(_sql("by_cell")).fetchall())
     cells = [cell._replace(mode=Mode(cell.mode)) for cell in found]
     groups = _group(connection, cells, spec)
 
@@ -184,58 +185,11 @@ def count(
     return Counted(n_plan_rows, n_requests, n_answered, n_in_shards, cells, n_shards)
 
 
-_CELLS: Final = """
-CREATE OR REPLACE TEMP TABLE cells AS
-SELECT
-    cast(row_number() OVER (ORDER BY min(slot)) - 1 AS integer) AS number, cell_id, min(stage) AS stage,
-    min(template_id) AS template_id, min(rubric_id) AS rubric_id, min(provider) AS provider,
-    min(endpoint) AS endpoint, min(request_model) AS request_model, min(thinking) AS thinking, min(mode) AS mode,
-    count(*) AS n_plan_rows
-FROM plan WHERE study = $study AND study_version = $version GROUP BY cell_id
-"""
+_TOTALS: Final = "SELECT count(*), count(*) FILTER (is_answered), count(*) FILTER (is_in_shard) FROM asked"
 
-_ASKED: Final = """
-CREATE OR REPLACE TEMP TABLE asked AS
-WITH firsts AS (
-    SELECT request_id, min(slot) AS slot, arg_min(number, slot) AS cell_number, min(coalesce(tier, 1)) AS tier
-    FROM plan JOIN cells ON cells.cell_id = plan.cell_id WHERE study = $study AND study_version = $version
-    GROUP BY request_id
-)
-SELECT
-    f.slot, f.cell_number, f.tier, r.request_id, r.size_bytes, r.estimated_input_tokens,
-    EXISTS (
-        SELECT 1 FROM responses AS a
-        WHERE a.request_id = r.request_id AND a.status = 'succeeded' AND a.match = 'matched'
-    ) AS is_answered,
-    EXISTS (SELECT 1 FROM shard_requests AS s WHERE s.request_id = r.request_id) AS is_in_shard
-FROM firsts AS f
-JOIN requests AS r ON r.request_id = f.request_id
-"""
 
-_TOTALS: Final = """
-SELECT count(*), count(*) FILTER (is_answered), count(*) FILTER (is_in_shard) FROM asked
-"""
-
-_BY_CELL: Final = """
-WITH counted AS (
-    SELECT
-        cell_number, count(*) AS n_requests,
-        count(*) FILTER (NOT is_answered AND NOT is_in_shard) AS n_to_ask,
-        sum(estimated_input_tokens) FILTER (NOT is_answered AND NOT is_in_shard) AS tokens,
-        sum(size_bytes) FILTER (NOT is_answered AND NOT is_in_shard) AS size_bytes
-    FROM asked GROUP BY cell_number
-)
-SELECT
-    cells.* exclude (n_plan_rows), n_plan_rows, coalesce(n_requests, 0), coalesce(n_to_ask, 0),
-    cast(coalesce(tokens, 0) AS bigint), cast(coalesce(size_bytes, 0) AS bigint)
-FROM cells LEFT JOIN counted ON counted.cell_number = cells.number ORDER BY number
-"""
-
-_TO_ASK: Final = """
-SELECT request_id, size_bytes, estimated_input_tokens, group_number, count(*) OVER (PARTITION BY group_number)
-FROM asked JOIN groups USING (cell_number, tier)
-WHERE NOT is_answered AND NOT is_in_shard ORDER BY group_number, slot
-"""
+def _sql(name: str) -> str:
+    return (resources.files(__package__) / "queries" / f"{name}.sql").read_text("utf-8")
 
 
 def _group(connection: duckdb.DuckDBPyConnection, cells: Sequence[Cell], spec: ShardsSpec) -> dict[Hashable, Cell]:
@@ -251,7 +205,7 @@ def _group(connection: duckdb.DuckDBPyConnection, cells: Sequence[Cell], spec: S
 
 def _lines(connection: duckdb.DuckDBPyConnection) -> Iterator[Line]:
     """Yield what is to be asked in the order in which it is cut: by tier, then what shares a shard, then as planned."""
-    for batch in connection.sql(_TO_ASK).to_arrow_reader(_FETCH_ROWS):
+    for batch in connection.sql(_sql("to_ask")).to_arrow_reader(_FETCH_ROWS):
         yield from map(Line, *(column.to_pylist() for column in batch.columns))
 
 

@@ -40,14 +40,7 @@ class RankingRule(CarefulRule):
     TASK: ClassVar[str] = TASK
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
         ("STATEMENT", "INPUT", "OUTPUT_A", "OUTPUT_B"),
-        (
-            *STATEMENT_PLACEHOLDERS,
-            "ANSWER_FIRST",
-            "ANSWER_SECOND",
-            "ANSWER_TIE",
-            "ANSWER_NOT_APPLICABLE",
-            "ANSWER_UNSURE",
-        ),
+        (*STATEMENT_PLACEHOLDERS, *(f"ANSWER_{name.upper()}" for name in _READINGS)),
     )
 
     prefix: Text = "Model:"
