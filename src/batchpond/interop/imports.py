@@ -200,10 +200,10 @@ class ForeignReport:
 
 @dataclass(frozen=True)
 class _Staged:
-    """Where the records stand until they are checked, and what was found beside them."""
+    """The SQL of the records until they are checked, and what was found beside them."""
 
-    judgments: Path
-    texts: Path
+    judgments: str
+    texts: str
     rubrics: dict[str, ForeignRubric]
     n_rubrics: int
 
@@ -240,21 +240,25 @@ def import_foreign(
 
 
 @contextmanager
+def scratch_rows(store: Store, schema: pa.Schema) -> Iterator[tuple[pq.ParquetWriter, str]]:
+    """Yield a writer of rows and the SQL that reads them once it is closed; after the block they are gone."""
+    path = store.scratch(".parquet")
+    disk.write_private(path, b"")
+    try:
+        with pq.ParquetWriter(os.fspath(path), schema, compression="zstd") as writer:
+            yield writer, f"read_parquet({tables.literal(os.fspath(path))}, hive_partitioning = false)"
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
 def _staged(store: Store, records: Iterator[Record], findings: Findings, defaults: Defaults) -> Iterator[_Staged]:
     """Write the records, as they come, to where SQL can read them."""
-    judgments, texts = store.scratch(".parquet"), store.scratch(".parquet")
-    for path in (judgments, texts):
-        disk.write_private(path, b"")
-    try:
-        with (
-            pq.ParquetWriter(os.fspath(judgments), _STAGED, compression="zstd") as judged,
-            pq.ParquetWriter(os.fspath(texts), _TEXTS, compression="zstd") as written,
-        ):
-            rubrics, n_rubrics = _write(records, judged, written, findings, defaults)
+    with scratch_rows(store, _STAGED) as (judged, judgments), scratch_rows(store, _TEXTS) as (written, texts):
+        rubrics, n_rubrics = _write(records, judged, written, findings, defaults)
+        judged.close()
+        written.close()
         yield _Staged(judgments, texts, rubrics, n_rubrics)
-    finally:
-        judgments.unlink(missing_ok=True)
-        texts.unlink(missing_ok=True)
 
 
 _TEXTS: Final = pa.schema([("line_no", pa.int64()), ("place", pa.string()), *ITEMS.schema])
@@ -335,9 +339,8 @@ def _check_doubts(findings: Findings, where: str, *, is_strict: bool) -> None:
 
 
 def _load(connection: duckdb.DuckDBPyConnection, staged: _Staged) -> None:
-    for name, path in (("given", staged.judgments), ("texts", staged.texts)):
-        source = f"read_parquet({tables.literal(os.fspath(path))}, hive_partitioning = false)"
-        connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM {source}")
+    for name, rows in (("given", staged.judgments), ("texts", staged.texts)):
+        connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM {rows}")
     clashes = connection.execute(
         "SELECT t.place, t.item_id, f.place FROM texts t JOIN ("
         " SELECT item_id, min_by(text, line_no) AS text, min_by(place, line_no) AS place FROM texts"

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pyarrow.parquet as pq
-
 from batchpond.errors import UsageError
 from batchpond.files import PROBLEMS_SHOWN_MAX, Columns, RowFile, listed
 from batchpond.interop import imports
 from batchpond.interop.imports import STUDY_DEFAULT, UNSPECIFIED
-from batchpond.lake import disk, tables
+from batchpond.lake import tables
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import Store
 from batchpond.model import Origin, Outcome, Verdict
@@ -98,15 +95,11 @@ def import_judgments(store: Store, path: Path, *, study: str | None = None) -> I
 @contextmanager
 def _staged(store: Store, file: JudgmentFile) -> Iterator[str]:
     """Copy the file's rows, as text, to where SQL can read them; yields a table expression."""
-    path = store.scratch(".parquet")
-    disk.write_private(path, b"")
-    try:
-        with pq.ParquetWriter(os.fspath(path), SCHEMA, compression="zstd") as writer:
-            for block in file.blocks():
-                writer.write_table(block)
-        yield f"read_parquet({tables.literal(os.fspath(path))}, hive_partitioning = false)"
-    finally:
-        path.unlink(missing_ok=True)
+    with imports.scratch_rows(store, SCHEMA) as (writer, given):
+        for block in file.blocks():
+            writer.write_table(block)
+        writer.close()
+        yield given
 
 
 def _check_rows(connection: duckdb.DuckDBPyConnection, given: str, file: JudgmentFile) -> None:
