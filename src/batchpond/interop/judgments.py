@@ -41,13 +41,6 @@ COLUMNS: Final = Columns(
 SCHEMA: Final = COLUMNS.schema
 
 
-class JudgmentFile(RowFile):
-    """A CSV or Parquet file of judgments."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, COLUMNS)
-
-
 _PAIRS: Final = (pairwise.TASK, ranking.TASK)
 _TASKS: Final = (*_PAIRS, compliance.TASK, likert.TASK, pressure.TASK, prompts.TASK)
 _YES_NO: Final = ("true", "false")  # what the task prompts decides
@@ -78,7 +71,7 @@ def import_judgments(store: Store, path: Path, *, study: str | None = None) -> I
     `study` is for rows without one (`imported` if None). Raises UsageError that lists the lines of rows
     that cannot be used or that contradict each other or the lake, and BusyError.
     """
-    file = JudgmentFile(path)
+    file = RowFile(path, COLUMNS)
     with _staged(store, file) as given, store.lock("import judgments"):
         with tables.connect(store, [IMPORTED_JUDGMENTS.name]) as connection:
             _check_rows(connection, given, file)
@@ -93,7 +86,7 @@ def import_judgments(store: Store, path: Path, *, study: str | None = None) -> I
 
 
 @contextmanager
-def _staged(store: Store, file: JudgmentFile) -> Iterator[str]:
+def _staged(store: Store, file: RowFile) -> Iterator[str]:
     """Copy the file's rows, as text, to where SQL can read them; yields a table expression."""
     with imports.scratch_rows(store, SCHEMA) as (writer, given):
         for block in file.blocks():
@@ -102,7 +95,7 @@ def _staged(store: Store, file: JudgmentFile) -> Iterator[str]:
         yield given
 
 
-def _check_rows(connection: duckdb.DuckDBPyConnection, given: str, file: JudgmentFile) -> None:
+def _check_rows(connection: duckdb.DuckDBPyConnection, given: str, file: RowFile) -> None:
     """Raise UsageError if any row of the file is unusable by itself."""
     found = f"SELECT line_no, {_PROBLEM} AS problem FROM {given} WHERE {_IS_JUDGMENT}"
     ((n_found,),) = connection.execute(f"SELECT count(problem) FROM ({found})").fetchall()
@@ -146,7 +139,7 @@ def _bad_amount(column: str, is_good: str) -> str:
     return f"WHEN {bad} THEN 'has {column} ' || {_shown(column)}"
 
 
-def _typed_sql(given: str, file: JudgmentFile) -> str:
+def _typed_sql(given: str, file: RowFile) -> str:
     """Return the SQL of the rows with types, defaults, and what their word for a verdict means; $1 is the study."""
     return f"""
         SELECT

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from batchpond.errors import UsageError
 from batchpond.interop.foreign import Defaults, Findings, ForeignJudgment, Reader, SourceFile, csv_header, csv_rows
+from batchpond.interop.queries import query
 from batchpond.model import Outcome
 from batchpond.results.export import placed
 from batchpond.tasks.base import Judgment
@@ -113,8 +114,8 @@ def _start(seed: int) -> float:
 def _questions(lens: duckdb.DuckDBPyConnection, study: str, drawn: Sequence[dict[str, Any]]) -> Iterator[Question]:
     choices = _choices(lens, study)
     ids = sorted({unit[name] for unit in drawn for name in ("item_lo", "item_hi") if unit[name] is not None})
-    items = {row["item_id"]: row for row in _dicts(lens, _ITEMS, {"study": study, "ids": ids})}
-    criteria = {row["rubric_id"]: row["words"] for row in _dicts(lens, _CRITERIA, {"study": study})}
+    items = {row["item_id"]: row for row in _dicts(lens, query("shown_items"), {"study": study, "ids": ids})}
+    criteria = {row["rubric_id"]: row["words"] for row in _dicts(lens, query("criteria"), {"study": study})}
     n_bytes = 0
     for unit in drawn:
         named = [name for name in (unit["item_lo"], unit["item_hi"]) if name is not None]
@@ -287,81 +288,10 @@ def _judgment(
 
 # -- the lens ----------------------------------------------------------------------------------------
 
-_VOTES: Final = """
-    SELECT
-        'pair' AS task, rubric_id, unit_id, item_lo, item_hi, candidate_lo, candidate_hi,
-        CAST(NULL AS BIGINT) AS turn_no,
-        CASE WHEN status IN ('consistent_win', 'consistent_tie') THEN majority_lo_first END AS held,
-        status IN ('primacy', 'recency', 'soft_primacy', 'soft_recency') AS is_flip
-    FROM pair_status
-    WHERE study = $study AND provider <> 'human' AND status <> 'pending'
-    UNION ALL
-    SELECT
-        task, rubric_id, unit_id, item, CAST(NULL AS VARCHAR), candidate, CAST(NULL AS VARCHAR), turn_no,
-        coalesce(value, CAST(score AS VARCHAR)), FALSE
-    FROM item_status
-    WHERE study = $study AND provider NOT IN ('human', 'panel') AND status <> 'pending'"""
-
-# Every unit with its key, what the judges hold of it together, and whether a person has labelled it.
-_UNITS: Final = f"""
-    SELECT
-        judged.*,
-        truths.n_votes IS NOT NULL AS is_labelled,
-        left(sha256(concat_ws(chr(31), $study, judged.task, coalesce(judged.rubric_id, ''), judged.unit_id,
-            coalesce(judged.item_lo, ''), coalesce(judged.item_hi, ''), coalesce(judged.turn_no, -1))), 20) AS unit_key
-    FROM (
-        SELECT
-            task, rubric_id, unit_id, item_lo, item_hi, turn_no,
-            min(candidate_lo) AS candidate_lo, min(candidate_hi) AS candidate_hi,
-            CASE WHEN min(held) <> max(held) THEN 'disagreement'
-                 WHEN bool_or(is_flip) THEN 'flip'
-                 WHEN count(held) > 0 THEN 'agreement'
-                 ELSE 'unread' END AS standing
-        FROM ({_VOTES})
-        GROUP BY task, rubric_id, unit_id, item_lo, item_hi, turn_no
-    ) AS judged
-    LEFT JOIN truths
-        ON truths.study = $study
-        AND truths.task = judged.task
-        AND truths.rubric_id = judged.rubric_id
-        AND truths.unit_id = judged.unit_id
-        AND coalesce(truths.item_lo, '') = coalesce(judged.item_lo, '')
-        AND coalesce(truths.item_hi, '') = coalesce(judged.item_hi, '')
-        AND coalesce(truths.turn_no, -1) = coalesce(judged.turn_no, -1)"""
-
-
-def _drawn(order: str) -> str:
-    """Return the SQL of a systematic sample: each unit at which the count of n-ths, begun at random, goes up by one."""
-    return f"""
-        SELECT *, md5_number_lower(lot) % 2 = 0 AS is_lo_first
-        FROM (
-            SELECT
-                *, row_number() OVER (ORDER BY {order}) AS place, count(*) OVER () AS n_open,
-                CAST(floor($start * count(*) OVER ()) AS BIGINT) AS start
-            FROM (SELECT *, md5($seed || unit_key) AS lot FROM ({_UNITS}) WHERE NOT is_labelled)
-        )
-        WHERE (place * least($n, n_open) + start) // n_open > ((place - 1) * least($n, n_open) + start) // n_open
-        ORDER BY md5(lot)"""
-
-
-_DRAWN: Final = {By.STRATA: _drawn("task, rubric_id, standing, lot"), By.RANDOM: _drawn("lot")}
-
-_SAID: Final = f"""
-    SELECT DISTINCT task, held
-    FROM ({_VOTES})
-    WHERE task <> 'pair' AND held IS NOT NULL
-    ORDER BY task, held"""
-
-_ITEMS: Final = """
-    SELECT item_id, text, coalesce(metadata ->> '$.input', metadata ->> '$.question', '') AS question
-    FROM items
-    WHERE item_id IN (SELECT unnest($ids))
-    QUALIFY row_number() OVER (PARTITION BY item_id ORDER BY item_hash IN (
-        SELECT item_first_hash FROM results WHERE study = $study
-        UNION SELECT item_second_hash FROM results WHERE study = $study) DESC, item_hash) = 1"""
-
-_CRITERIA: Final = """
-    SELECT rubric_id, max(description) AS words
-    FROM rubrics
-    WHERE rubric_id IN (SELECT rubric_id FROM results WHERE study = $study) AND rubric_hash <> ''
-    GROUP BY rubric_id"""
+_VOTES: Final = query("votes")
+_UNITS: Final = query("units", votes=_VOTES)
+_SAID: Final = query("said", votes=_VOTES)
+_DRAWN: Final = {
+    By.STRATA: query("drawn", units=_UNITS, order="task, rubric_id, standing, lot"),
+    By.RANDOM: query("drawn", units=_UNITS, order="lot"),
+}
