@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from batchpond import ids
 from batchpond.errors import UsageError
@@ -111,16 +111,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=lambda _: None)
 
 
-def parsed(text: str, place: str, findings: Findings) -> Any:
-    """Return what a JSON text says; None, and a problem, where it is no JSON."""
+def _parsed(text: str) -> Any:
+    """Return what a JSON text says; raises ValueError that says why it cannot be used."""
     try:
         found = _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
-        findings.problem(place, f"is not JSON: {error}")
-        return None
+        raise ValueError(f"is not JSON: {error}") from None
     if _SURROGATE.search(text) and not _is_unicode(found):
-        findings.problem(place, "holds a lone surrogate, which UTF-8 cannot say")
-        return None
+        raise ValueError("holds a lone surrogate, which UTF-8 cannot say")
     return found
 
 
@@ -132,44 +130,49 @@ def _is_unicode(value: Any) -> bool:
     return True
 
 
-def json_file(file: SourceFile, findings: Findings) -> Any:
-    """Return what a JSON file says; None, and a problem, where it cannot be read."""
+def json_documents(file: SourceFile, findings: Findings) -> Iterator[Any]:
+    """Yield what a JSON file says; nothing, and a problem, where it cannot be read."""
     try:
         if file.path.stat().st_size > JSON_SIZE_MAX_BYTES:
             findings.problem(file.shown, f"is larger than {JSON_SIZE_MAX_BYTES:,} bytes")
-            return None
-        text = file.path.read_text("utf-8-sig")
+            return
+        found = _parsed(file.path.read_text("utf-8-sig"))
     except UnicodeDecodeError as error:
         findings.problem(file.shown, f"is not UTF-8 ({error.reason} at byte {error.start})")
-        return None
+    except ValueError as error:
+        findings.problem(file.shown, str(error))
     except OSError as error:
         findings.problem(file.shown, f"cannot be read: {error.strerror or error}")
-        return None
-    return parsed(text, file.shown, findings)
+    else:
+        yield found
+
+
+def lines(file: SourceFile, findings: Findings) -> Iterator[tuple[str, bytes]]:
+    """Yield each line that is not blank with its place, `name:line`; a file that cannot be read is noted."""
+    try:
+        with file.path.open("rb") as stream:
+            for number, line in enumerate(stream, 1):
+                bare = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+                if bare.strip():
+                    yield f"{file.shown}:{number}", bare
+    except OSError as error:
+        findings.problem(file.shown, f"cannot be read: {error.strerror or error}")
 
 
 def json_lines(file: SourceFile, findings: Findings) -> Iterator[tuple[str, bytes, dict[str, Any]]]:
     """Yield each line's place, bytes and object; lines that are none are noted."""
-    try:
-        with file.path.open("rb") as stream:
-            for number, line in enumerate(stream, 1):
-                place = f"{file.shown}:{number}"
-                bare = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-                if not bare.strip():
-                    continue
-                try:
-                    text = bare.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    findings.problem(place, f"is not UTF-8 ({error.reason})")
-                    continue
-                n_before = findings.problems.n
-                found = parsed(text, place, findings)
-                if isinstance(found, dict):
-                    yield place, bare, found
-                elif findings.problems.n == n_before:
-                    findings.problem(place, "is not a JSON object")
-    except OSError as error:
-        findings.problem(file.shown, f"cannot be read: {error.strerror or error}")
+    for place, line in lines(file, findings):
+        try:
+            found = _parsed(line.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            findings.problem(place, f"is not UTF-8 ({error.reason})")
+        except ValueError as error:
+            findings.problem(place, str(error))
+        else:
+            if isinstance(found, dict):
+                yield place, line, found
+            else:
+                findings.problem(place, "is not a JSON object")
 
 
 def objects(value: Any, place: str, findings: Findings) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -191,50 +194,44 @@ _ERROR_WORD: Final = re.compile(r"\s*\[?(?:api |parsing )?error\b\]?\s*[:\-]", r
 
 
 class Doubt(StrEnum):
-    """Why something in a foreign file cannot be believed as it stands."""
+    """Why something in a foreign file cannot be believed as it stands, and what becomes of it."""
 
-    RECOVERED_ID = "recovered-id"
-    IDS_DISAGREE = "ids-disagree"
-    POSITIONAL_JOIN = "positional-join"
-    FOREIGN_ID = "foreign-id"
-    PLACEHOLDER_TURN = "placeholder-turn"
-    UNPROVEN_CANDIDATES = "unproven-candidates"
-    MISATTRIBUTED = "misattributed"
-    ERROR_TEXT = "error-text"
-    FAILED_ANSWER = "failed-answer"
-    BOTH_ANSWERS = "both-answers"
-    UNREAD_WINNER = "unread-winner"
-    INVALID_WINNER = "invalid-winner"
-    CONTRADICTORY = "contradictory"
-    ZERO_RANK = "zero-rank"
-    ERROR_AS_VERDICT = "error-as-verdict"
-    BAD_CONFIDENCE = "bad-confidence"
-    UNREADABLE_LINE = "unreadable-line"
-    REPEATED_ANSWER = "repeated-answer"
-    CONFLICTING_ANSWER = "conflicting-answer"
+    meaning: str
+
+    def __new__(cls, word: str, meaning: str = "") -> Self:
+        """Return a kind by its word, which alone is its value."""
+        kind = str.__new__(cls, word)
+        kind._value_ = word
+        kind.meaning = meaning
+        return kind
+
+    RECOVERED_ID = "recovered-id", "left out: item ids cut out of a custom_id that can be cut in more than one way"
+    IDS_DISAGREE = "ids-disagree", "left out: two columns name different items"
+    POSITIONAL_JOIN = "positional-join", "left out: answers that were given to requests by their position"
+    FOREIGN_ID = "foreign-id", "left out: an id that does not say what was asked"
+    PLACEHOLDER_TURN = (
+        "placeholder-turn",
+        "left out: the conversation before the answer was a placeholder, not the model's words",
+    )
+    UNPROVEN_CANDIDATES = "unproven-candidates", "left out: no generation shows that the output is that candidate's"
+    MISATTRIBUTED = "misattributed", "left out: the files show the answer to be another candidate's"
+    ERROR_TEXT = "error-text", "no verdict: what was judged is an error message"
+    FAILED_ANSWER = "failed-answer", "left out: no answer, or an error message in its place"
+    BOTH_ANSWERS = "both-answers", "no verdict: the text holds both answers"
+    UNREAD_WINNER = "unread-winner", "no verdict: a winner is named, but the text does not say it"
+    INVALID_WINNER = "invalid-winner", "no verdict: the winner is neither of the two"
+    CONTRADICTORY = "contradictory", "no verdict: what was recorded is not what the judge's text says"
+    ZERO_RANK = "zero-rank", "no verdict: rank 0 without the judge's text is a tie or a failure"
+    ERROR_AS_VERDICT = "error-as-verdict", "no verdict: a judge's failure that was recorded as a verdict"
+    BAD_CONFIDENCE = "bad-confidence", "confidence unknown: not a number from 0 to 1"
+    UNREADABLE_LINE = "unreadable-line", "left out: no line of that provider's output, and what it may have answered"
+    REPEATED_ANSWER = "repeated-answer", "left out: the same line again, or a failure of what another line answers"
+    CONFLICTING_ANSWER = (
+        "conflicting-answer",
+        "left out, both: two different answers to one id, and nothing says which counts",
+    )
 
 
-MEANINGS: Final = {
-    Doubt.RECOVERED_ID: "left out: item ids cut out of a custom_id that can be cut in more than one way",
-    Doubt.IDS_DISAGREE: "left out: two columns name different items",
-    Doubt.POSITIONAL_JOIN: "left out: answers that were given to requests by their position",
-    Doubt.FOREIGN_ID: "left out: an id that does not say what was asked",
-    Doubt.PLACEHOLDER_TURN: "left out: the conversation before the answer was a placeholder, not the model's words",
-    Doubt.UNPROVEN_CANDIDATES: "left out: no generation shows that the output is that candidate's",
-    Doubt.MISATTRIBUTED: "left out: the files show the answer to be another candidate's",
-    Doubt.ERROR_TEXT: "no verdict: what was judged is an error message",
-    Doubt.FAILED_ANSWER: "left out: no answer, or an error message in its place",
-    Doubt.BOTH_ANSWERS: "no verdict: the text holds both answers",
-    Doubt.UNREAD_WINNER: "no verdict: a winner is named, but the text does not say it",
-    Doubt.INVALID_WINNER: "no verdict: the winner is neither of the two",
-    Doubt.CONTRADICTORY: "no verdict: what was recorded is not what the judge's text says",
-    Doubt.ZERO_RANK: "no verdict: rank 0 without the judge's text is a tie or a failure",
-    Doubt.ERROR_AS_VERDICT: "no verdict: a judge's failure that was recorded as a verdict",
-    Doubt.BAD_CONFIDENCE: "confidence unknown: not a number from 0 to 1",
-    Doubt.UNREADABLE_LINE: "left out: no line of that provider's output, and what it may have answered",
-    Doubt.REPEATED_ANSWER: "left out: the same line again, or a failure of what another line answers",
-    Doubt.CONFLICTING_ANSWER: "left out, both: two different answers to one id, and nothing says which counts",
-}
 # What a person may know better than the files show.
 ACCEPTABLE: Final = (
     Doubt.RECOVERED_ID,
@@ -246,7 +243,7 @@ ACCEPTABLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a person says of files that do not say it themselves."""
+    """How something was judged: what a row says of itself, a file of its rows, or a person of files that do not."""
 
     study: str | None = None
     template_id: str | None = None
@@ -256,30 +253,24 @@ class Defaults:
     thinking: str | None = None
     direction: str | None = None
 
+    def or_else(self, other: Defaults) -> Defaults:
+        """Return this, with what the other says where this says nothing."""
+        return Defaults(*(getattr(self, name) or getattr(other, name) for name in self.__slots__))
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignJudgment:
     """A judgment as the lake will keep it; `repeat_no` None is numbered in order of appearance.
 
-    `direction` says which run it is from, forward or reverse, and `origin` that it was simulated, where that is known.
-    `other_first` and `other_second` are the ids that the two outputs would have if they were each other's
+    `said` says, among others, which run it is from, forward or reverse, and `origin` that it was simulated, where that
+    is known. `other_first` and `other_second` are the ids that the two outputs would have if they were each other's
     candidate's: with them, the generations must prove whose output is whose.
     """
 
     source: str
     task: str
-    outcome: Outcome
-    verdict: str | None = None
-    label: str | None = None
-    score: float | None = None
-    confidence: float | None = None
-    explanation: str | None = None
-    study: str | None = None
-    template_id: str | None = None
-    rubric_id: str | None = None
-    provider: str | None = None
-    request_model: str | None = None
-    thinking: str | None = None
+    found: Judgment
+    said: Defaults
     unit_id: str = ""
     item_first: str | None = None
     item_second: str | None = None
@@ -289,8 +280,6 @@ class ForeignJudgment:
     repeat_no: int | None = 1
     input_tokens: int | None = None
     output_tokens: int | None = None
-    cost_usd: float | None = None
-    direction: str | None = None
     origin: str | None = None
     other_first: str | None = None
     other_second: str | None = None

@@ -19,7 +19,6 @@ from batchpond import ids
 from batchpond.errors import UsageError
 from batchpond.files import PROBLEMS_SHOWN_MAX, listed
 from batchpond.interop.foreign import (
-    MEANINGS,
     Defaults,
     Doubt,
     Findings,
@@ -162,14 +161,14 @@ _NEW_ROWS: Final = f"""
 
 _BLOCK_ROWS: Final = 5_000
 _RUBRICS_MAX: Final = 100_000
-_DEFAULTS: Final = ("template_id", "rubric_id", "provider", "request_model", "thinking")
-_FLAGS: Final = ("other_first", "other_second")
+_UNSAID: Final = Defaults(STUDY_DEFAULT, *(UNSPECIFIED,) * 5)
 _STAGED: Final = pa.schema(
     [
         ("line_no", pa.int64()),
         ("place", pa.string()),
         *((field.name, field.type) for field in IMPORTED_JUDGMENTS.schema if field.name != "import_key"),
-        *((name, pa.string()) for name in _FLAGS),
+        ("other_first", pa.string()),
+        ("other_second", pa.string()),
     ]
 )
 
@@ -201,10 +200,10 @@ class ForeignReport:
 
 @dataclass(frozen=True)
 class _Staged:
-    """Where the records stand until they are checked, and what was found beside them."""
+    """The SQL of the records until they are checked, and what was found beside them."""
 
-    judgments: Path
-    texts: Path
+    judgments: str
+    texts: str
     rubrics: dict[str, ForeignRubric]
     n_rubrics: int
 
@@ -241,21 +240,25 @@ def import_foreign(
 
 
 @contextmanager
+def scratch_rows(store: Store, schema: pa.Schema) -> Iterator[tuple[pq.ParquetWriter, str]]:
+    """Yield a writer of rows and the SQL that reads them once it is closed; after the block they are gone."""
+    path = store.scratch(".parquet")
+    disk.write_private(path, b"")
+    try:
+        with pq.ParquetWriter(os.fspath(path), schema, compression="zstd") as writer:
+            yield writer, f"read_parquet({tables.literal(os.fspath(path))}, hive_partitioning = false)"
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
 def _staged(store: Store, records: Iterator[Record], findings: Findings, defaults: Defaults) -> Iterator[_Staged]:
     """Write the records, as they come, to where SQL can read them."""
-    judgments, texts = store.scratch(".parquet"), store.scratch(".parquet")
-    for path in (judgments, texts):
-        disk.write_private(path, b"")
-    try:
-        with (
-            pq.ParquetWriter(os.fspath(judgments), _STAGED, compression="zstd") as judged,
-            pq.ParquetWriter(os.fspath(texts), _TEXTS, compression="zstd") as written,
-        ):
-            rubrics, n_rubrics = _write(records, judged, written, findings, defaults)
+    with scratch_rows(store, _STAGED) as (judged, judgments), scratch_rows(store, _TEXTS) as (written, texts):
+        rubrics, n_rubrics = _write(records, judged, written, findings, defaults)
+        judged.close()
+        written.close()
         yield _Staged(judgments, texts, rubrics, n_rubrics)
-    finally:
-        judgments.unlink(missing_ok=True)
-        texts.unlink(missing_ok=True)
 
 
 _TEXTS: Final = pa.schema([("line_no", pa.int64()), ("place", pa.string()), *ITEMS.schema])
@@ -292,12 +295,10 @@ def _row(record: Record, line_no: int, defaults: Defaults) -> dict[str, Any]:
     place = {"line_no": line_no, "place": record.source}
     match record:
         case ForeignJudgment():
-            row = {name: getattr(record, name) for name in (*COLUMNS, *_FLAGS)}
-            row["study"] = record.study or defaults.study or STUDY_DEFAULT
-            for name in _DEFAULTS:
-                row[name] = row[name] or getattr(defaults, name) or UNSPECIFIED
-            row["direction"] = record.direction or (defaults.direction if record.item_second else None)
-            return place | row
+            only_of_pairs = defaults if record.item_second else dataclasses.replace(defaults, direction=None)
+            said = record.said.or_else(only_of_pairs).or_else(_UNSAID)
+            parts = (record, record.found, said)
+            return place | {name: getattr(part, name) for part in parts for name in part.__slots__}
         case ForeignText():
             item = Item(record.item_id, record.text, record.metadata())
             return place | {
@@ -338,9 +339,8 @@ def _check_doubts(findings: Findings, where: str, *, is_strict: bool) -> None:
 
 
 def _load(connection: duckdb.DuckDBPyConnection, staged: _Staged) -> None:
-    for name, path in (("given", staged.judgments), ("texts", staged.texts)):
-        source = f"read_parquet({tables.literal(os.fspath(path))}, hive_partitioning = false)"
-        connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM {source}")
+    for name, rows in (("given", staged.judgments), ("texts", staged.texts)):
+        connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM {rows}")
     clashes = connection.execute(
         "SELECT t.place, t.item_id, f.place FROM texts t JOIN ("
         " SELECT item_id, min_by(text, line_no) AS text, min_by(place, line_no) AS place FROM texts"
@@ -396,7 +396,7 @@ def _publish(store: Store, connection: duckdb.DuckDBPyConnection, staged: _Stage
     if judgments.n_new:
         publish(store, connection)
     doubts = [
-        DoubtReport(kind, MEANINGS[kind], findings.doubts[kind].n, findings.doubts[kind].shown)
+        DoubtReport(kind, kind.meaning, findings.doubts[kind].n, findings.doubts[kind].shown)
         for kind in Doubt
         if kind in findings.doubts
     ]

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pyarrow.parquet as pq
-
 from batchpond.errors import UsageError
 from batchpond.files import PROBLEMS_SHOWN_MAX, Columns, RowFile, listed
 from batchpond.interop import imports
 from batchpond.interop.imports import STUDY_DEFAULT, UNSPECIFIED
-from batchpond.lake import disk, tables
+from batchpond.lake import tables
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import Store
 from batchpond.model import Origin, Outcome, Verdict
@@ -42,13 +39,6 @@ COLUMNS: Final = Columns(
     own=("request_id", "parser_id", "request_state"),
 )  # fmt: skip
 SCHEMA: Final = COLUMNS.schema
-
-
-class JudgmentFile(RowFile):
-    """A CSV or Parquet file of judgments."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, COLUMNS)
 
 
 _PAIRS: Final = (pairwise.TASK, ranking.TASK)
@@ -81,7 +71,7 @@ def import_judgments(store: Store, path: Path, *, study: str | None = None) -> I
     `study` is for rows without one (`imported` if None). Raises UsageError that lists the lines of rows
     that cannot be used or that contradict each other or the lake, and BusyError.
     """
-    file = JudgmentFile(path)
+    file = RowFile(path, COLUMNS)
     with _staged(store, file) as given, store.lock("import judgments"):
         with tables.connect(store, [IMPORTED_JUDGMENTS.name]) as connection:
             _check_rows(connection, given, file)
@@ -96,20 +86,16 @@ def import_judgments(store: Store, path: Path, *, study: str | None = None) -> I
 
 
 @contextmanager
-def _staged(store: Store, file: JudgmentFile) -> Iterator[str]:
+def _staged(store: Store, file: RowFile) -> Iterator[str]:
     """Copy the file's rows, as text, to where SQL can read them; yields a table expression."""
-    path = store.scratch(".parquet")
-    disk.write_private(path, b"")
-    try:
-        with pq.ParquetWriter(os.fspath(path), SCHEMA, compression="zstd") as writer:
-            for block in file.blocks():
-                writer.write_table(block)
-        yield f"read_parquet({tables.literal(os.fspath(path))}, hive_partitioning = false)"
-    finally:
-        path.unlink(missing_ok=True)
+    with imports.scratch_rows(store, SCHEMA) as (writer, given):
+        for block in file.blocks():
+            writer.write_table(block)
+        writer.close()
+        yield given
 
 
-def _check_rows(connection: duckdb.DuckDBPyConnection, given: str, file: JudgmentFile) -> None:
+def _check_rows(connection: duckdb.DuckDBPyConnection, given: str, file: RowFile) -> None:
     """Raise UsageError if any row of the file is unusable by itself."""
     found = f"SELECT line_no, {_PROBLEM} AS problem FROM {given} WHERE {_IS_JUDGMENT}"
     ((n_found,),) = connection.execute(f"SELECT count(problem) FROM ({found})").fetchall()
@@ -153,7 +139,7 @@ def _bad_amount(column: str, is_good: str) -> str:
     return f"WHEN {bad} THEN 'has {column} ' || {_shown(column)}"
 
 
-def _typed_sql(given: str, file: JudgmentFile) -> str:
+def _typed_sql(given: str, file: RowFile) -> str:
     """Return the SQL of the rows with types, defaults, and what their word for a verdict means; $1 is the study."""
     return f"""
         SELECT

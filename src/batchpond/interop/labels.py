@@ -17,15 +17,17 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from batchpond.errors import UsageError
 from batchpond.interop.foreign import Defaults, Findings, ForeignJudgment, Reader, SourceFile, csv_header, csv_rows
+from batchpond.interop.queries import query
 from batchpond.model import Outcome
 from batchpond.results.export import placed
+from batchpond.tasks.base import Judgment
 from batchpond.text import defused
 from batchpond.views import read
 
@@ -112,8 +114,8 @@ def _start(seed: int) -> float:
 def _questions(lens: duckdb.DuckDBPyConnection, study: str, drawn: Sequence[dict[str, Any]]) -> Iterator[Question]:
     choices = _choices(lens, study)
     ids = sorted({unit[name] for unit in drawn for name in ("item_lo", "item_hi") if unit[name] is not None})
-    items = {row["item_id"]: row for row in _dicts(lens, _ITEMS, {"study": study, "ids": ids})}
-    criteria = {row["rubric_id"]: row["words"] for row in _dicts(lens, _CRITERIA, {"study": study})}
+    items = {row["item_id"]: row for row in _dicts(lens, query("shown_items"), {"study": study, "ids": ids})}
+    criteria = {row["rubric_id"]: row["words"] for row in _dicts(lens, query("criteria"), {"study": study})}
     n_bytes = 0
     for unit in drawn:
         named = [name for name in (unit["item_lo"], unit["item_hi"]) if name is not None]
@@ -262,108 +264,34 @@ def _labelled(
 def _judgment(
     study: str, place: str, unit: Mapping[str, Any], key: str, label: str, rater: str, comment: str | None
 ) -> ForeignJudgment:
-    def said(outcome: Outcome, **more: Any) -> ForeignJudgment:
-        return ForeignJudgment(
-            place, "pairwise" if unit["task"] == "pair" else unit["task"], outcome, study=study,
-            rubric_id=unit["rubric_id"], provider="human", request_model=rater, unit_id=unit["unit_id"],
-            turn_no=unit["turn_no"], explanation=comment, **more,
-        )  # fmt: skip
-
-    sides = [(unit["item_lo"], unit["candidate_lo"]), (unit["item_hi"], unit["candidate_hi"])]
-    if unit["task"] == "pair":
-        (item_first, candidate_first), (item_second, candidate_second) = sides if key.endswith("a") else sides[::-1]
-        both = {
-            "item_first": item_first, "candidate_first": candidate_first, "item_second": item_second,
-            "candidate_second": candidate_second,
-        }  # fmt: skip
-        return said(Outcome.TIE if label == "tie" else Outcome.DECIDED, verdict=_PAIR[label], **both)
-    one = {"item_first": unit["item_lo"], "candidate_first": unit["candidate_lo"]}
-    match unit["task"]:
+    task, sides = unit["task"], ("lo", "hi")
+    decided = Judgment(None, Outcome.DECIDED, explanation=comment)
+    match task:
+        case "pair":
+            task, sides = "pairwise", sides if key.endswith("a") else ("hi", "lo")
+            found = replace(decided, verdict=_PAIR[label], outcome=Outcome.TIE if label == "tie" else Outcome.DECIDED)
         case "likert":
-            return said(Outcome.DECIDED, score=float(label), **one)
+            found = replace(decided, score=float(label))
         case "compliance":
-            return said(Outcome.DECIDED, verdict=label, **one)
+            found = replace(decided, verdict=label)
         case _:
-            return said(Outcome.DECIDED, label=label, **one)
+            found = replace(decided, label=label)
+    item_first, item_second, candidate_first, candidate_second = (
+        unit[f"{name}_{side}"] for name in ("item", "candidate") for side in sides
+    )
+    said = Defaults(study=study, rubric_id=unit["rubric_id"], provider="human", request_model=rater)
+    return ForeignJudgment(
+        place, task, found, said, unit["unit_id"], item_first, item_second, candidate_first, candidate_second,
+        unit["turn_no"],
+    )  # fmt: skip
 
 
 # -- the lens ----------------------------------------------------------------------------------------
 
-_VOTES: Final = """
-    SELECT
-        'pair' AS task, rubric_id, unit_id, item_lo, item_hi, candidate_lo, candidate_hi,
-        CAST(NULL AS BIGINT) AS turn_no,
-        CASE WHEN status IN ('consistent_win', 'consistent_tie') THEN majority_lo_first END AS held,
-        status IN ('primacy', 'recency', 'soft_primacy', 'soft_recency') AS is_flip
-    FROM pair_status
-    WHERE study = $study AND provider <> 'human' AND status <> 'pending'
-    UNION ALL
-    SELECT
-        task, rubric_id, unit_id, item, CAST(NULL AS VARCHAR), candidate, CAST(NULL AS VARCHAR), turn_no,
-        coalesce(value, CAST(score AS VARCHAR)), FALSE
-    FROM item_status
-    WHERE study = $study AND provider NOT IN ('human', 'panel') AND status <> 'pending'"""
-
-# Every unit with its key, what the judges hold of it together, and whether a person has labelled it.
-_UNITS: Final = f"""
-    SELECT
-        judged.*,
-        truths.n_votes IS NOT NULL AS is_labelled,
-        left(sha256(concat_ws(chr(31), $study, judged.task, coalesce(judged.rubric_id, ''), judged.unit_id,
-            coalesce(judged.item_lo, ''), coalesce(judged.item_hi, ''), coalesce(judged.turn_no, -1))), 20) AS unit_key
-    FROM (
-        SELECT
-            task, rubric_id, unit_id, item_lo, item_hi, turn_no,
-            min(candidate_lo) AS candidate_lo, min(candidate_hi) AS candidate_hi,
-            CASE WHEN min(held) <> max(held) THEN 'disagreement'
-                 WHEN bool_or(is_flip) THEN 'flip'
-                 WHEN count(held) > 0 THEN 'agreement'
-                 ELSE 'unread' END AS standing
-        FROM ({_VOTES})
-        GROUP BY task, rubric_id, unit_id, item_lo, item_hi, turn_no
-    ) AS judged
-    LEFT JOIN truths
-        ON truths.study = $study
-        AND truths.task = judged.task
-        AND truths.rubric_id = judged.rubric_id
-        AND truths.unit_id = judged.unit_id
-        AND coalesce(truths.item_lo, '') = coalesce(judged.item_lo, '')
-        AND coalesce(truths.item_hi, '') = coalesce(judged.item_hi, '')
-        AND coalesce(truths.turn_no, -1) = coalesce(judged.turn_no, -1)"""
-
-
-def _drawn(order: str) -> str:
-    """Return the SQL of a systematic sample: each unit at which the count of n-ths, begun at random, goes up by one."""
-    return f"""
-        SELECT *, md5_number_lower(lot) % 2 = 0 AS is_lo_first
-        FROM (
-            SELECT
-                *, row_number() OVER (ORDER BY {order}) AS place, count(*) OVER () AS n_open,
-                CAST(floor($start * count(*) OVER ()) AS BIGINT) AS start
-            FROM (SELECT *, md5($seed || unit_key) AS lot FROM ({_UNITS}) WHERE NOT is_labelled)
-        )
-        WHERE (place * least($n, n_open) + start) // n_open > ((place - 1) * least($n, n_open) + start) // n_open
-        ORDER BY md5(lot)"""
-
-
-_DRAWN: Final = {By.STRATA: _drawn("task, rubric_id, standing, lot"), By.RANDOM: _drawn("lot")}
-
-_SAID: Final = f"""
-    SELECT DISTINCT task, held
-    FROM ({_VOTES})
-    WHERE task <> 'pair' AND held IS NOT NULL
-    ORDER BY task, held"""
-
-_ITEMS: Final = """
-    SELECT item_id, text, coalesce(metadata ->> '$.input', metadata ->> '$.question', '') AS question
-    FROM items
-    WHERE item_id IN (SELECT unnest($ids))
-    QUALIFY row_number() OVER (PARTITION BY item_id ORDER BY item_hash IN (
-        SELECT item_first_hash FROM results WHERE study = $study
-        UNION SELECT item_second_hash FROM results WHERE study = $study) DESC, item_hash) = 1"""
-
-_CRITERIA: Final = """
-    SELECT rubric_id, max(description) AS words
-    FROM rubrics
-    WHERE rubric_id IN (SELECT rubric_id FROM results WHERE study = $study) AND rubric_hash <> ''
-    GROUP BY rubric_id"""
+_VOTES: Final = query("votes")
+_UNITS: Final = query("units", votes=_VOTES)
+_SAID: Final = query("said", votes=_VOTES)
+_DRAWN: Final = {
+    By.STRATA: query("drawn", units=_UNITS, order="task, rubric_id, standing, lot"),
+    By.RANDOM: query("drawn", units=_UNITS, order="lot"),
+}

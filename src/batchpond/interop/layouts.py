@@ -7,13 +7,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from enum import StrEnum
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from batchpond.errors import UsageError
+from batchpond.interop.queries import query
 from batchpond.lake.tables import literal
 from batchpond.model import Outcome
 from batchpond.results.export import LayoutReport, Tree, safe, translated
@@ -35,28 +35,25 @@ _FLIPS: Final = {"initially_wrong": "initially_unsafe"}
 Row = dict[str, Any]
 
 
-def _query(name: str) -> str:
-    return (resources.files(__package__) / "queries" / f"{name}.sql").read_text("utf-8")
-
-
 def speceval(tree: Tree) -> None:
     """Write specs, inputs, generations, rankings and compliance results."""
-    tree.connection.execute(_TOLD)
-    tree.connection.execute(f"CREATE TEMP TABLE judged AS {_query('judged').format(where=tree.where_study)}")
-    tree.connection.execute(f"CREATE TEMP TABLE answered AS {_query('answered').format(where=tree.where_study)}")
+    tree.connection.execute(query("told"))
+    tree.connection.execute(f"CREATE TEMP TABLE judged AS {query('judged', where=tree.where_study)}")
+    tree.connection.execute(f"CREATE TEMP TABLE answered AS {query('answered', where=tree.where_study)}")
     ((n,),) = tree.connection.execute("SELECT count(*) FROM judged WHERE origin = 'simulated'").fetchall()
     tree.report.leave_out(_SIMULATED, n)
     _write_spec(tree)
-    for statement, rows in _grouped(tree.rows(_INPUTS), "rubric_id"):
+    for statement, rows in _grouped(tree.rows(query("inputs")), "rubric_id"):
         tree.json(f"inputs/{safe(statement)}.json", {"inputs": [row["input"] for row in rows]})
-    for (candidate, statement), rows in _grouped(tree.rows(_GENERATIONS), "candidate", "rubric_id"):
+    answered = tree.rows("SELECT * FROM answered ORDER BY candidate, rubric_id, input, output")
+    for (candidate, statement), rows in _grouped(answered, "candidate", "rubric_id"):
         name = f"generations/{safe(candidate)}/{_STAMP}/results/{safe(statement)}.json"
         tree.json(name, [_generation(number, row) for number, row in enumerate(rows)])
     judges = {task: _Judges() for task in _KINDS}
     keys = ("task", "study", "provider", "request_model", "candidate_first", "candidate_second", "rubric_id")
     order = ", ".join((*keys, "unit_id", "template_id", "thinking", "repeat_no"))
-    query = f"SELECT * FROM judged WHERE origin <> 'simulated' ORDER BY {order}"
-    for key, rows in _grouped(tree.rows(query), *keys):
+    judged = tree.rows(f"SELECT * FROM judged WHERE origin <> 'simulated' ORDER BY {order}")
+    for key, rows in _grouped(judged, *keys):
         _write_judged(tree, dict(zip(keys, key, strict=True)), rows, judges[key[0]])
 
 
@@ -81,7 +78,7 @@ def _grouped(rows: Iterable[Row], *keys: str) -> Iterator[tuple[Any, list[Row]]]
 
 def _write_spec(tree: Tree) -> None:
     lines = []
-    for row in tree.rows(_SPEC):
+    for row in tree.rows(query("spec")):
         known = {"id": row["rubric_id"], "text": row["description"], "type": "guideline"}
         more = orjson.loads(row["metadata"]) if row["metadata"] else {}
         own = {"kind", "origin", "source", "unit_id", "rubric_id", "candidate", "turn_no"}
@@ -142,15 +139,15 @@ def _compliance(row: Row, task: str) -> Row:
 
 def sycobench(tree: Tree) -> None:
     """Write conversations, and once more for each judge with its labels."""
-    tree.connection.execute(_TOLD)
-    tree.connection.execute(f"CREATE TEMP TABLE labels AS {_LABELS.format(where=tree.where_study)}")
+    tree.connection.execute(query("told"))
+    tree.connection.execute(f"CREATE TEMP TABLE labels AS {query('pressure_labels', where=tree.where_study)}")
     ((n,),) = tree.connection.execute("SELECT count(*) FROM labels WHERE origin = 'simulated'").fetchall()
     tree.report.leave_out(_SIMULATED, n)
-    tree.connection.execute(f"CREATE TEMP TABLE turns AS {_query('turns')}")
+    tree.connection.execute(f"CREATE TEMP TABLE turns AS {query('turns')}")
     ((n,),) = tree.connection.execute("SELECT count(*) FROM turns WHERE n_texts > 1").fetchall()
     tree.report.leave_out("answers to one turn that more than one conversation could hold", n)
-    query = "SELECT * FROM turns WHERE n_texts = 1 ORDER BY candidate, unit_id, tactic, turn_no"
-    for candidate, turns in _grouped(tree.rows(query), "candidate"):
+    told = tree.rows("SELECT * FROM turns WHERE n_texts = 1 ORDER BY candidate, unit_id, tactic, turn_no")
+    for candidate, turns in _grouped(told, "candidate"):
         tree.json(f"conversations/{safe(candidate)}.json", _conversations(candidate, turns, None))
     judges = tree.connection.execute(
         "SELECT DISTINCT candidate, provider, request_model FROM labels WHERE origin <> 'simulated' ORDER BY ALL"
@@ -161,8 +158,8 @@ def sycobench(tree: Tree) -> None:
 
 
 def _write_labels(tree: Tree, candidate: str, judge: tuple[str, str], names: _Judges) -> None:
-    query = _LABELLED.format(candidate=literal(candidate), provider=literal(judge[0]), model=literal(judge[1]))
-    turns = list(tree.rows(query))
+    of_judge = {"candidate": literal(candidate), "provider": literal(judge[0]), "model": literal(judge[1])}
+    turns = list(tree.rows(query("labelled", **of_judge)))
     if turns:
         name = names.folder(*judge).removeprefix("judge_")
         document = _conversations(candidate, turns, judge[1])
@@ -211,66 +208,6 @@ def _label(row: Mapping[str, Any], scorer: str | None) -> Row:
     }  # fmt: skip
 
 
-# `told` is the items with what their metadata says as columns, without what a simulator answered.
-_KEYS: Final = (
-    "kind", "unit_id", "rubric_id", "candidate", "turn_no", "tactic", "pressure", "question_id", "batch_id",
-)  # fmt: skip
-_TOLD_COLUMNS: Final = ", ".join(f"json_extract_string(metadata, '$.{key}') AS {key}" for key in _KEYS)
-_TOLD: Final = f"""
-    CREATE TEMP TABLE told AS
-    SELECT items.*, {_TOLD_COLUMNS}
-    FROM items
-    WHERE json_extract_string(metadata, '$.origin') = 'imported' OR NOT EXISTS (
-        SELECT 1 FROM results WHERE results.origin = 'simulated' AND results.text = items.text
-    )"""
-
-
-_GENERATIONS: Final = "SELECT * FROM answered ORDER BY candidate, rubric_id, input, output"
-
-_INPUTS: Final = """
-    SELECT rubric_id, input FROM judged WHERE input IS NOT NULL
-    UNION SELECT rubric_id, input FROM answered
-    UNION SELECT rubric_id, text FROM told WHERE kind = 'input'
-    ORDER BY ALL"""
-
-_SPEC: Final = """
-    SELECT rubrics.rubric_id, max_by(rubrics.description, rubric_hash) AS description,
-        max_by(statements.metadata, statements.item_hash) AS metadata
-    FROM rubrics
-    LEFT JOIN told AS statements
-        ON statements.item_id = 'statement/' || rubrics.rubric_id AND statements.kind = 'statement'
-    WHERE statements.item_id IS NOT NULL OR rubrics.rubric_id IN (SELECT rubric_id FROM judged)
-        OR rubrics.rubric_id IN (SELECT rubric_id FROM answered)
-    GROUP BY rubrics.rubric_id ORDER BY rubrics.rubric_id"""
-
-_LABELS: Final = """
-    SELECT
-        template_id, provider, request_model, unit_id, item_first AS item, candidate_first AS candidate,
-        CAST(turn_no AS BIGINT) AS turn_no, repeat_no, label, outcome, confidence, explanation, origin
-    FROM results
-    WHERE task = 'pressure' AND outcome IS NOT NULL AND candidate_first IS NOT NULL AND {where}
-    UNION ALL BY NAME
-    SELECT
-        template_id, provider, request_model, unit_id, item_first AS item, candidate_first AS candidate,
-        CAST(turn_no AS BIGINT) AS turn_no, repeat_no, label, outcome, confidence, explanation,
-        coalesce(origin, 'imported') AS origin
-    FROM imported_judgments
-    WHERE task = 'pressure' AND candidate_first IS NOT NULL AND {where}"""
-
-
-_LABELLED: Final = """
-    SELECT turns.*, labels.label, labels.outcome, labels.confidence, labels.explanation, labels.template_id,
-        labels.repeat_no
-    FROM turns
-    LEFT JOIN labels
-        ON labels.item = turns.item_id AND labels.candidate = turns.candidate
-        AND labels.provider = {provider} AND labels.request_model = {model} AND labels.origin <> 'simulated'
-        AND labels.repeat_no = 1
-    WHERE turns.n_texts = 1 AND turns.candidate = {candidate}
-        AND turns.unit_id IN (SELECT unit_id FROM labels WHERE provider = {provider} AND request_model = {model})
-    ORDER BY turns.unit_id, turns.tactic, turns.turn_no"""
-
-
 class Layout(StrEnum):
     """Whose files an export looks like."""
 
@@ -309,7 +246,7 @@ def export_layout(
 
 def _pairwisellm(tree: Tree) -> None:
     """A folder as of a multi-batch run: a results CSV per batch, all of them combined, registry and samples."""
-    tree.connection.execute(f"CREATE TEMP TABLE layout_rows AS {_query('pairwise').format(where=tree.where_study)}")
+    tree.connection.execute(f"CREATE TEMP TABLE layout_rows AS {query('pairwise', where=tree.where_study)}")
     segments = tree.connection.execute(
         "SELECT coalesce(batch_id, origin) AS segment, any_value(batch_id), any_value(backend), any_value(model)"
         " FROM layout_rows GROUP BY segment ORDER BY segment"
@@ -330,19 +267,12 @@ def _pairwisellm(tree: Tree) -> None:
             for n, *texts, name in registry
         )
         tree.csv("jobs_registry.csv", f"SELECT * FROM (VALUES {values}) AS t({_REGISTRY_COLUMNS}) ORDER BY 1")
-    ((n_samples,),) = tree.connection.execute(f"SELECT count(*) FROM ({_SAMPLES})").fetchall()
+    samples = query("samples")
+    ((n_samples,),) = tree.connection.execute(f"SELECT count(*) FROM ({samples})").fetchall()
     if n_samples:
-        tree.csv("samples.csv", f'{_SAMPLES} ORDER BY "ID"')
+        tree.csv("samples.csv", f'{samples} ORDER BY "ID"')
 
 
 _REGISTRY_COLUMNS: Final = (
     "segment_index, provider, model, batch_id, batch_input_path, batch_output_path, csv_path, pairs_path, done"
 )
-
-
-# An id may have had several texts: one of them, always the same, as the layout has room for one.
-_SAMPLES: Final = """
-    SELECT item_id AS "ID", max_by(text, item_hash) AS text
-    FROM items
-    WHERE item_id IN (SELECT "ID1" FROM layout_rows UNION SELECT "ID2" FROM layout_rows)
-    GROUP BY item_id"""

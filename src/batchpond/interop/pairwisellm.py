@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any, Final
+from typing import Final
 
 from batchpond import fields
 from batchpond.errors import UsageError
@@ -52,7 +52,6 @@ _WINNER_WORDS: Final = {
     "pos1": Verdict.FIRST, "pos2": Verdict.SECOND,
 }  # fmt: skip
 _DIRECTIONS: Final = {"forward": "forward", "main": "forward", "reverse": "reverse", "rev": "reverse"}
-_PROVIDERS: Final = {"openai": "openai", "anthropic": "anthropic", "gemini": "gemini", "together": "together"}
 
 
 class _Kind(Enum):
@@ -63,26 +62,16 @@ class _Kind(Enum):
     OTHER = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """What a registry says of a segment's files."""
-
-    provider: str | None
-    model: str | None
-    template_id: str | None = None
-    thinking: str | None = None
-    direction: str | None = None
-
-
 @dataclass
 class _Context:
     findings: Findings
     defaults: Defaults
-    jobs: dict[tuple[str, str], _Job] = field(default_factory=dict)
+    # What a registry says of a segment's files.
+    jobs: dict[tuple[str, str], Defaults] = field(default_factory=dict)
     sample_ids: set[str] = field(default_factory=set)
 
-    def job(self, file: SourceFile) -> _Job:
-        return self.jobs.get((_folder(file), file.path.name), _Job(None, None))
+    def job(self, file: SourceFile) -> Defaults:
+        return self.jobs.get((_folder(file), file.path.name), Defaults())
 
 
 def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[Record]:
@@ -117,16 +106,19 @@ def _kind(file: SourceFile) -> _Kind:
 
 def _read_registry(file: SourceFile, context: _Context) -> None:
     for place, row in csv_rows(file, context.findings):
-        job = _Job(*map(row.get, ("provider", "model", "template_id", "thinking", "direction")))
-        if job.direction is not None and job.direction not in _DIRECTIONS:
-            context.findings.problem(place, f"has direction {shortened(job.direction)}, not forward or reverse")
+        if (problem := _bad_direction(row)) is not None:
+            context.findings.problem(place, problem)
             continue
+        job = Defaults(
+            template_id=row.get("template_id"), provider=row.get("provider"), request_model=row.get("model"),
+            thinking=row.get("thinking"), direction=_DIRECTIONS.get(row.get("direction", "")),
+        )  # fmt: skip
         for value in row.values():
             name = PureWindowsPath(value).name  # takes both kinds of slash
             if name.lower().endswith((".csv", ".jsonl")):
                 context.jobs[_folder(file), name] = job
         if "batch_id" in row:
-            context.findings.batch(TrackedBatch(job.provider, row["batch_id"], job.model, place))
+            context.findings.batch(TrackedBatch(job.provider, row["batch_id"], job.request_model, place))
 
 
 def _read_samples(file: SourceFile, context: _Context) -> Iterator[Record]:
@@ -197,16 +189,21 @@ def _problem(row: Mapping[str, str], first: str | None, second: str | None) -> s
             return f"has {name} {shortened(row[name])}, not a whole number"
     if "outcome" in row and row["outcome"] not in set(Outcome):
         return f"has outcome {shortened(row['outcome'])}"
-    if "direction" in row and row["direction"] not in _DIRECTIONS:
-        return f"has direction {shortened(row['direction'])}, not forward or reverse"
-    return None
+    return _bad_direction(row)
+
+
+def _bad_direction(row: Mapping[str, str]) -> str | None:
+    is_known = row.get("direction") in {None, *_DIRECTIONS}
+    return None if is_known else f"has direction {shortened(row['direction'])}, not forward or reverse"
 
 
 def _count(text: str | None) -> int | None:
     return fields.count(re.sub(r"\.0+$", "", text)) if text else None
 
 
-def _is_known_pair(row: Mapping[str, str], first: str, second: str, place: str, job: _Job, context: _Context) -> bool:
+def _is_known_pair(
+    row: Mapping[str, str], first: str, second: str, place: str, job: Defaults, context: _Context
+) -> bool:
     """Whether it is certain which two samples a row compares."""
     findings = context.findings
     if row.get("ID1", first) != first or row.get("ID2", second) != second:
@@ -242,28 +239,24 @@ def _cut(custom_id: str, context: _Context) -> tuple[str, str] | None:
 
 
 def _judgment(
-    row: Mapping[str, str], pair: tuple[str, str], place: str, job: _Job, context: _Context
+    row: Mapping[str, str], pair: tuple[str, str], place: str, job: Defaults, context: _Context
 ) -> ForeignJudgment:
-    found = _verdict(row, pair, place, context.findings)
-    backend = row.get("backend") or job.provider
+    own = Defaults(
+        study=row.get("study"), template_id=row.get("template_id"), rubric_id=row.get("rubric_id"),
+        provider=row.get("backend"), request_model=job.request_model or row.get("model"),
+        thinking=row.get("thinking"), direction=_DIRECTIONS.get(row.get("direction", "")),
+    )  # fmt: skip
     return ForeignJudgment(
         place,
-        "pairwise",
-        found.outcome,
-        found.verdict,
-        study=row.get("study"),
-        template_id=row.get("template_id") or job.template_id,
-        rubric_id=row.get("rubric_id"),
-        provider=_PROVIDERS.get(backend, backend) if backend else None,
-        request_model=job.model or row.get("model"),
-        thinking=row.get("thinking") or job.thinking,
+        _RULE.TASK,
+        _verdict(row, pair, place, context.findings),
+        own.or_else(job),
         unit_id=row.get("unit_id", ""),
         item_first=pair[0],
         item_second=pair[1],
         repeat_no=_count(row.get("repeat_no")),  # the package's own occurrence index starts anew in each segment
         input_tokens=_count(row.get("prompt_tokens")),
         output_tokens=_count(row.get("completion_tokens")),
-        direction=_DIRECTIONS.get(row.get("direction") or job.direction or ""),
         origin=Origin.SIMULATED if row.get("origin") == Origin.SIMULATED else None,
     )
 
@@ -351,19 +344,8 @@ def _read_output(file: SourceFile, context: _Context) -> Iterator[Record]:
         elif pair is None or pair[0] == pair[1]:
             findings.doubt(Doubt.RECOVERED_ID, place, f"is the answer to {shortened(response.custom_id)}")
         else:
-            yield _answered(response, pair, place, job)
-
-
-def _answered(response: Response, pair: tuple[str, str], place: str, job: _Job) -> ForeignJudgment:
-    found = _RULE.read(response)
-    known: dict[str, Any] = {
-        "template_id": job.template_id,
-        "provider": job.provider,
-        "request_model": job.model or response.response_model,
-        "thinking": job.thinking,
-        "direction": _DIRECTIONS.get(job.direction or ""),
-    }
-    return ForeignJudgment(
-        place, "pairwise", found.outcome, found.verdict, item_first=pair[0], item_second=pair[1], repeat_no=None,
-        input_tokens=response.input_tokens, output_tokens=response.output_tokens, **known,
-    )  # fmt: skip
+            said = job.or_else(Defaults(request_model=response.response_model))
+            yield ForeignJudgment(
+                place, _RULE.TASK, _RULE.read(response), said, item_first=pair[0], item_second=pair[1], repeat_no=None,
+                input_tokens=response.input_tokens, output_tokens=response.output_tokens,
+            )  # fmt: skip

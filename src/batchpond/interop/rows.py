@@ -24,6 +24,7 @@ from batchpond.interop.foreign import (
     Reader,
     Record,
     SourceFile,
+    lines,
     output_id,
     shortened,
 )
@@ -46,13 +47,13 @@ NEEDS: Final = {
     prompts.TASK: ("item_first",),
     GENERATION: ("unit_id", "candidate_first"),
 }
-TEXTS: Final = (
-    "study", "template_id", "rubric_id", "thinking", "item_first", "item_second", "candidate_first", "candidate_second",
-)  # fmt: skip
 NUMBERS: Final = ("turn_no", "repeat_no")
 COLUMNS: Final = Columns(
     required=("custom_id",),
-    optional=("task", "request_model", "unit_id", *TEXTS, *NUMBERS),
+    optional=(
+        "task", "request_model", "unit_id", "study", "template_id", "rubric_id", "thinking",
+        "item_first", "item_second", "candidate_first", "candidate_second", *NUMBERS,
+    ),
     aliases={
         "id": "custom_id", "key": "custom_id", "model": "request_model", "judge": "request_model",
         "id1": "item_first", "id2": "item_second", "item_a": "item_first", "item_b": "item_second",
@@ -187,10 +188,10 @@ def _read_table(path: Path, task: str, given: Collection[str]) -> dict[str, Row]
             if len(found) > ROWS_MAX:
                 raise UsageError(f"{path} has more than {ROWS_MAX:,} rows", hint="map one output file at a time")
     if file.problems.n:
-        lines = (f"{file.unit} {line_no} {problem}" for line_no, problem in sorted(file.problems.shown))
+        told = (f"{file.unit} {line_no} {problem}" for line_no, problem in sorted(file.problems.shown))
         raise UsageError(
             f"{path}: {file.problems.n:,} {'rows' if file.problems.n > 1 else 'row'} cannot be used:"
-            + listed(lines, file.problems.n),
+            + listed(told, file.problems.n),
             hint=_HINT,
         )
     if not found:
@@ -219,7 +220,6 @@ def whole(text: str | None) -> int | None:
 
 
 _BLOCK_LINES: Final = 1_000
-_BOM: Final = b"\xef\xbb\xbf"
 _RULES: Final[Mapping[str, Rule]] = {
     pairwise.TASK: pairwise.PairwiseRule(),
     ranking.TASK: ranking.RankingRule(),
@@ -297,12 +297,12 @@ class _Output:
         chosen = _Chosen()
         for place, line, response in self._responses(files, findings):
             _choose(self.asked, chosen, _line(place, line, response), response, findings)
-        lines = (
+        answers = (
             (place, row, response)
-            for place, _, response in self._responses(files, None)
+            for place, _, response in self._responses(files, Findings())  # what is wrong was noted above
             if chosen.has(response.custom_id or "", place) and (row := self.asked.row(response.custom_id or ""))
         )
-        while block := list(itertools.islice(lines, _BLOCK_LINES)):
+        while block := list(itertools.islice(answers, _BLOCK_LINES)):
             yield from _records(block, self.provider, self.judges, findings)
         for custom_id, row in self.asked.rows():
             place = f"{self.asked.name}:{row['line_no']}"
@@ -315,15 +315,14 @@ class _Output:
             else:
                 yield _judgment(place, row, None, Judgment(None, Outcome.MISSING), self.provider)
 
-    def _responses(
-        self, files: Sequence[SourceFile], findings: Findings | None
-    ) -> Iterator[tuple[str, bytes, Response]]:
+    def _responses(self, files: Sequence[SourceFile], findings: Findings) -> Iterator[tuple[str, bytes, Response]]:
         read_line = registry.module(self.provider).read_line
-        for place, line in itertools.chain.from_iterable(_lines(file, findings) for file in files):
-            response = read_line(line)
+        for place, line in itertools.chain.from_iterable(lines(file, findings) for file in files):
+            bare = line.rstrip(b"\r\n")
+            response = read_line(bare)
             if response.status is not ResponseStatus.UNREADABLE:
-                yield place, line, response
-            elif findings is not None:
+                yield place, bare, response
+            else:
                 findings.doubt(Doubt.UNREADABLE_LINE, place, shortened(response.error_message))
 
 
@@ -337,18 +336,6 @@ def _judges(rules_path: Path | None) -> dict[str, Judge]:
                 raise UsageError(f"{rules_path} has more than one rule of the task {task}", hint="leave one in a copy")
             rules[task] = rule
     return {task: derive.judge_of(rule.to_spec()) for task, rule in rules.items()}
-
-
-def _lines(file: SourceFile, findings: Findings | None) -> Iterator[tuple[str, bytes]]:
-    try:
-        with file.path.open("rb") as stream:
-            for number, line in enumerate(stream, 1):
-                bare = (line.removeprefix(_BOM) if number == 1 else line).rstrip(b"\r\n")
-                if bare.strip():
-                    yield f"{file.shown}:{number}", bare
-    except OSError as error:
-        if findings is not None:
-            findings.problem(file.shown, f"cannot be read: {error.strerror or error}")
 
 
 def _line(place: str, line: bytes, response: Response) -> _Line:
@@ -404,16 +391,19 @@ def _generated(place: str, row: Row, response: Response, findings: Findings) -> 
 
 def _judgment(place: str, row: Row, response: Response | None, found: Judgment, provider: str) -> ForeignJudgment:
     response = response or Response(None, ResponseStatus.ERRORED)
-    texts: dict[str, Any] = {name: row[name] for name in TEXTS}
+    model = row["request_model"] or response.response_model
     return ForeignJudgment(
-        place, row["task"] or "", found.outcome, found.verdict, found.label, found.score, found.confidence,
-        found.explanation,
-        provider=provider,
-        request_model=row["request_model"] or response.response_model,
-        unit_id=row["unit_id"] or "",
+        place,
+        row["task"] or "",
+        found,
+        Defaults(row["study"], row["template_id"], row["rubric_id"], provider, model, row["thinking"]),
+        row["unit_id"] or "",
+        item_first=row["item_first"],
+        item_second=row["item_second"],
+        candidate_first=row["candidate_first"],
+        candidate_second=row["candidate_second"],
         turn_no=whole(row["turn_no"]),
         repeat_no=whole(row["repeat_no"]) or 1,
         input_tokens=response.input_tokens,
         output_tokens=response.output_tokens,
-        **texts,
-    )  # fmt: skip
+    )

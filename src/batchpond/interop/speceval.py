@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from batchpond import fields, ids
@@ -19,7 +19,7 @@ from batchpond.interop.foreign import (
     SourceFile,
     TrackedBatch,
     is_error_text,
-    json_file,
+    json_documents,
     json_lines,
     needed,
     objects,
@@ -28,7 +28,7 @@ from batchpond.interop.foreign import (
 )
 from batchpond.model import Outcome, Response, ResponseStatus, Verdict
 from batchpond.study import statements
-from batchpond.tasks import base, compliance, ranking
+from batchpond.tasks import base, compliance, likert, ranking
 from batchpond.tasks.base import Judgment
 
 _STAMP: Final = re.compile(r"\d{8}[_-]\d{6}")
@@ -210,16 +210,6 @@ _RANKS: Final = {1: Verdict.FIRST, -1: Verdict.SECOND}
 _SCALE: Final = range(1, 6)
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """What the rows of one result file share."""
-
-    place: Place
-    statement: str
-    provider: str | None
-    judge: str | None
-
-
 def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[Record]:  # noqa: ARG001 - a Reader
     """Yield what files of SpecEval hold."""
     for file in files:
@@ -230,16 +220,13 @@ def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) ->
         elif suffix in _SPECS:
             yield from read_spec(file, findings)
         elif suffix == ".json":
-            yield from _read_json(file, findings)
+            for found in json_documents(file, findings):
+                yield from _read_document(file, found, findings)
         else:
             findings.skip(file.shown, f"none of .json, {', '.join(_SPECS)}")
 
 
-def _read_json(file: SourceFile, findings: Findings) -> Iterator[Record]:
-    n_before = findings.problems.n
-    found = json_file(file, findings)
-    if findings.problems.n > n_before:
-        return
+def _read_document(file: SourceFile, found: Any, findings: Findings) -> Iterator[Record]:
     match found:
         case {"inputs": inputs}:
             yield from read_inputs(file, inputs, findings)
@@ -275,52 +262,51 @@ def _read_rankings(file: SourceFile, found: Mapping[str, Any], rows: Any, findin
     if first == second:
         findings.problem(where, f"compares {shortened(first)} with itself")
         return
-    judged = _judged(file, metadata, metadata.get("ranking_judge_model_info") or metadata.get("ranking_model"))
+    judge = metadata.get("ranking_judge_model_info") or metadata.get("ranking_model")
+    statement, said = _judged(file, metadata, judge)
     for place, entry in objects(rows, f"{file.shown}#/rankings", findings):
         needs = [needed(entry, name, place, findings) for name in ("input", "output_a", "output_b")]
         rank = entry.get("rank")
         if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or abs(rank) > 1):
             findings.problem(place, f"has rank {shortened(rank)}, not 1, 0 or -1")
         elif all(text is not None for text in needs):
-            yield _ranked(place, judged, (first, second), entry, findings)
+            unit = unit_of(statement, entry["input"])
+            yield _ranked(place, said, unit, (first, second), entry, findings)
 
 
-def _judged(file: SourceFile, metadata: Mapping[str, Any], judge: Any) -> _Judged:
+def _judged(file: SourceFile, metadata: Mapping[str, Any], judge: Any) -> tuple[str, Defaults]:
+    """Return the statement of a result file, and how its rows were judged."""
     found = place(file)
     info = judge if isinstance(judge, dict) else {}
     name = word(info, "model_name") or (judge if isinstance(judge, str) and judge else found.judge)
     statement = word(metadata, "statement_id") or found.statement
     spec = word(metadata, "org_spec_name")
     study = word(metadata, "study") or found.study or (f"speceval-{spec}" if spec else None)
-    own = Place(found.statement, study, found.judge, found.candidate)
-    return _Judged(own, statement, word(info, "provider"), name)
+    return statement, Defaults(study, rubric_id=statement, provider=word(info, "provider"), request_model=name)
+
+
+def _own(said: Defaults, entry: Mapping[str, Any]) -> Defaults:
+    """Return how a row was judged; what an export of a lake says beside the tool's own keys included."""
+    return replace(said, template_id=word(entry, "template_id"), thinking=word(entry, "thinking"))
+
+
+def _repeat_no(entry: Mapping[str, Any]) -> int:
+    return fields.count(entry.get("repeat_no")) or 1
 
 
 def _ranked(
-    place: str, judged: _Judged, pair: tuple[str, str], entry: Mapping[str, Any], findings: Findings
+    place: str, said: Defaults, unit: str, pair: tuple[str, str], entry: Mapping[str, Any], findings: Findings
 ) -> ForeignJudgment:
-    unit = unit_of(judged.statement, entry["input"])
     outputs = (entry["output_a"], entry["output_b"])
-    reading = _ranking_reading(place, entry, findings)
-    return ForeignJudgment(
-        place,
-        ranking.TASK,
-        reading.outcome,
-        reading.verdict,
-        study=judged.place.study,
-        rubric_id=judged.statement,
-        provider=judged.provider,
-        request_model=judged.judge,
-        unit_id=unit,
-        item_first=output_id(unit, pair[0], outputs[0]),
-        item_second=output_id(unit, pair[1], outputs[1]),
-        candidate_first=pair[0],
-        candidate_second=pair[1],
-        **_own(entry),
-        # An error message is nobody's output: no generation could show whose it is.
-        other_first=None if any(map(is_error_text, outputs)) else output_id(unit, pair[1], outputs[0]),
-        other_second=None if any(map(is_error_text, outputs)) else output_id(unit, pair[0], outputs[1]),
-    )
+    first, second = (output_id(unit, *named) for named in zip(pair, outputs, strict=True))
+    found = ForeignJudgment(
+        place, ranking.TASK, _ranking_reading(place, entry, findings), _own(said, entry), unit, first, second, *pair,
+        repeat_no=_repeat_no(entry),
+    )  # fmt: skip
+    if any(map(is_error_text, outputs)):
+        return found  # an error message is nobody's output: no generation could show whose it is
+    other_first, other_second = (output_id(unit, *named) for named in zip(pair[::-1], outputs, strict=True))
+    return replace(found, other_first=other_first, other_second=other_second)
 
 
 def _ranking_reading(place: str, entry: Mapping[str, Any], findings: Findings) -> Judgment:
@@ -366,54 +352,36 @@ def _read_compliance(
 ) -> Iterator[Record]:
     key, rows = named
     judge = metadata.get("judge_model_info") or metadata.get("judge_model") or metadata.get("compliance_judge_model")
-    judged = _judged(file, metadata, judge)
+    statement, said = _judged(file, metadata, judge)
     live = candidate_of(metadata.get("candidate_model"))
-    candidate = word(metadata, "model") or live or judged.place.candidate
-    for place, entry in objects(rows, f"{file.shown}#/{key}", findings):
+    candidate = word(metadata, "model") or live or place(file).candidate
+    for where, entry in objects(rows, f"{file.shown}#/{key}", findings):
         if not {"compliant", "rating"} & set(entry):
-            findings.problem(place, "has neither compliant nor rating")
+            findings.problem(where, "has neither compliant nor rating")
             continue
-        asked = needed(entry, "input", place, findings)
+        asked = needed(entry, "input", where, findings)
         text = entry.get("output")
         if asked is None:
             continue
         if text is None or not isinstance(text, str):
-            findings.problem(place, f"has output {shortened(text)}, not a text")
+            findings.problem(where, f"has output {shortened(text)}, not a text")
             continue
-        yield asked_text(place, judged.statement, asked)
+        yield asked_text(where, statement, asked)
         if text.strip() and not is_error_text(text):
-            yield answered_text(place, judged.statement, asked, candidate, text)
-        yield _rated(place, judged, candidate, entry, findings)
+            yield answered_text(where, statement, asked, candidate, text)
+        yield _rated(where, said, unit_of(statement, asked), candidate, entry, findings)
 
 
 def _rated(
-    place: str, judged: _Judged, candidate: str, entry: Mapping[str, Any], findings: Findings
+    place: str, said: Defaults, unit: str, candidate: str, entry: Mapping[str, Any], findings: Findings
 ) -> ForeignJudgment:
-    unit, text = unit_of(judged.statement, entry["input"]), entry["output"]
-    reading = _compliance_reading(place, entry, findings)
+    task = compliance.TASK if "compliant" in entry else likert.TASK
+    found = _compliance_reading(place, entry, findings)
+    found = replace(found, explanation=base.explanation(entry.get("explanation")))
+    item = output_id(unit, candidate, entry["output"])
     return ForeignJudgment(
-        place,
-        compliance.TASK if "compliant" in entry else "likert",
-        reading.outcome,
-        reading.verdict,
-        score=reading.score,
-        confidence=reading.confidence,
-        explanation=base.explanation(entry.get("explanation")),
-        study=judged.place.study,
-        rubric_id=judged.statement,
-        provider=judged.provider,
-        request_model=judged.judge,
-        unit_id=unit,
-        item_first=output_id(unit, candidate, text),
-        candidate_first=candidate,
-        **_own(entry),
+        place, task, found, _own(said, entry), unit, item, candidate_first=candidate, repeat_no=_repeat_no(entry)
     )
-
-
-def _own(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an export of a lake says beside the tool's own keys."""
-    repeat_no = fields.count(entry.get("repeat_no")) or 1
-    return {"template_id": word(entry, "template_id"), "thinking": word(entry, "thinking"), "repeat_no": repeat_no}
 
 
 def _compliance_reading(place: str, entry: Mapping[str, Any], findings: Findings) -> Judgment:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from batchpond import fields, ids
@@ -20,7 +20,7 @@ from batchpond.interop.foreign import (
     csv_header,
     csv_rows,
     is_error_text,
-    json_file,
+    json_documents,
     json_lines,
     needed,
     objects,
@@ -32,7 +32,7 @@ from batchpond.tasks import base
 from batchpond.tasks.base import Judgment
 
 TASK: Final = "pressure"
-KEYWORDS: Final = ("sycobench", "keywords")
+KEYWORDS: Final = Defaults(provider="sycobench", request_model="keywords")
 _LABELS: Final = {
     "no_flip": "no_flip", "soft_flip": "soft_flip", "explicit_flip": "explicit_flip",
     "initially_unsafe": "initially_wrong", "initially_wrong": "initially_wrong",
@@ -47,93 +47,42 @@ _FAILED_REASON: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """One answer of a model: to a question, or to a turn of pressure on it."""
-
-    place: str
-    candidate: str
-    unit_id: str
-    text: str
-    turn_no: int
-    more: Mapping[str, Any]
-
-    @property
-    def item_id(self) -> str:
-        """The answer's id: the same text may be the answer to several turns and tactics."""
-        turn = (self.candidate, self.more.get("tactic"), str(self.turn_no))
-        return output_id(self.unit_id, "/".join(part for part in turn if part), self.text)
-
-    def record(self) -> ForeignText:
-        """Return it as a text that can be judged."""
-        return ForeignText(
-            self.place,
-            "output",
-            self.item_id,
-            self.text,
-            self.unit_id,
-            fields.text(self.more.get("tactic")),
-            self.candidate,
-            self.turn_no,
-            self.more,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Label:
-    """What a scorer said of an answer; `scorer` is a provider and a model."""
+    """What a scorer said of an answer, and how it was asked: `said` has the tactic, and the scorer if it is known."""
 
     word: object
     score: object
     reason: object
     confidence: object
-    scorer: tuple[str | None, str | None]
-    tactic: str | None = None
-    template_id: str | None = None
+    said: Defaults
     outcome: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class KnownAnswer(Answer):
-    """An answer of which only the id is at hand."""
-
-    known_id: str = ""
-
-    @property
-    def item_id(self) -> str:
-        """The answer's id, as it was when its text was read."""
-        return self.known_id
-
-
-def at_first(answer: Answer, assessment: object, tactic: str | None) -> Iterator[Record]:
+def at_first(answer: ForeignText, assessment: object, tactic: str | None) -> Iterator[Record]:
     """Yield a first answer, and what the keyword scorer made of it where it said anything."""
-    yield answer.record()
+    yield answer
     if not isinstance(assessment, str):
         return
     label = _AT_FIRST.get(assessment)
     found = Judgment(None, Outcome.UNSURE if label is None else Outcome.DECIDED, label or "unjudgeable")
-    yield _judgment(answer, found, KEYWORDS, tactic)
+    yield _judgment(answer, found, replace(KEYWORDS, rubric_id=tactic))
 
 
-def _judgment(
-    answer: Answer, found: Judgment, scorer: tuple[str | None, str | None], tactic: str | None, **more: Any
-) -> ForeignJudgment:
+def _judgment(answer: ForeignText, found: Judgment, said: Defaults) -> ForeignJudgment:
     return ForeignJudgment(
-        answer.place, TASK, found.outcome, label=found.label, rubric_id=tactic, provider=scorer[0],
-        request_model=scorer[1], unit_id=answer.unit_id, item_first=answer.item_id, candidate_first=answer.candidate,
-        turn_no=answer.turn_no, **more,
+        answer.source, TASK, found, said, answer.unit_id or "", answer.item_id, candidate_first=answer.candidate,
+        turn_no=answer.turn_no,
     )  # fmt: skip
 
 
-def labelled(answer: Answer, label: Label, findings: Findings) -> ForeignJudgment:
+def labelled(answer: ForeignText, label: Label, findings: Findings) -> ForeignJudgment:
     """Return a scorer's label; one that stands for a failure of the scorer is none."""
-    found = _reading(answer.place, label, findings)
+    found = _reading(answer.source, label, findings)
     confidence = base.confidence(label.confidence) if found.outcome is Outcome.DECIDED else None
     if confidence is None and found.outcome is Outcome.DECIDED and label.confidence is not None:
-        findings.doubt(Doubt.BAD_CONFIDENCE, answer.place, f"has confidence {shortened(label.confidence)}")
-    return _judgment(
-        answer, found, label.scorer, label.tactic,
-        confidence=confidence, explanation=base.explanation(label.reason), template_id=label.template_id,
-    )  # fmt: skip
+        findings.doubt(Doubt.BAD_CONFIDENCE, answer.source, f"has confidence {shortened(label.confidence)}")
+    found = replace(found, confidence=confidence, explanation=base.explanation(label.reason))
+    return _judgment(answer, found, label.said)
 
 
 def _reading(place: str, label: Label, findings: Findings) -> Judgment:
@@ -148,7 +97,8 @@ def _reading(place: str, label: Label, findings: Findings) -> Judgment:
     if label.word == "error" or (reason is not None and _FAILED_REASON.match(reason) is not None):
         return findings.unbelieved(Doubt.ERROR_AS_VERDICT, place, told, Outcome.ERROR)
     # A failure was recorded as "no flip" with no reason given; keywords give none either.
-    if word == "no_flip" and label.scorer != KEYWORDS and not (reason or "").strip() and score is None:
+    is_by_words = (label.said.provider, label.said.request_model) == (KEYWORDS.provider, KEYWORDS.request_model)
+    if word == "no_flip" and not is_by_words and not (reason or "").strip() and score is None:
         return findings.unbelieved(Doubt.ERROR_AS_VERDICT, place, told)
     if word is None:
         return findings.unbelieved(Doubt.ERROR_AS_VERDICT, place, f"has the label {shortened(label.word)}")
@@ -169,13 +119,41 @@ class _Context:
     answers: dict[tuple[str, str, int], tuple[str, str, str | None] | None] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Talk:
+    """Who answers which question, and how that is scored: `said` has the tactic, and the scorer if it is known."""
+
+    candidate: str
+    question: str
+    said: Defaults
+    findings: Findings
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def answer(self, place: str, text: object, turn_no: int, **more: Any) -> ForeignText | None:
+        """Return an answer, whose id names the turn and the tactic: the same text may be the answer to several."""
+        if text is not None and not isinstance(text, str):
+            self.findings.problem(place, f"has response {shortened(text)}, not a text")
+            return None
+        if text is None or not text.strip() or is_error_text(text) or _PLACEHOLDER in text:
+            is_placeholder = text is not None and _PLACEHOLDER in text
+            kind = Doubt.PLACEHOLDER_TURN if is_placeholder else Doubt.FAILED_ANSWER
+            self.findings.doubt(kind, place, f"of {self.candidate}: {shortened(text)}")
+            return None
+        unit, tactic = unit_of(self.question), self.said.rubric_id
+        turn = "/".join(part for part in (self.candidate, tactic, str(turn_no)) if part)
+        more = {**self.more, "tactic": tactic, **more}
+        item_id = output_id(unit, turn, text)
+        return ForeignText(place, "output", item_id, text, unit, tactic, self.candidate, turn_no, more)
+
+
 def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[Record]:  # noqa: ARG001 - a Reader
     """Yield what files of SycoBench hold; raises UsageError for a CSV that is none."""
     context = _Context(findings)
     for file in files:
         match file.path.suffix.lower():
             case ".json":
-                yield from _read_json(file, context)
+                for found in json_documents(file, findings):
+                    yield from _read_document(file, found, context)
             case ".jsonl":
                 yield from _read_lines(file, findings)
             case ".csv":
@@ -197,12 +175,8 @@ def _question(place: str, text: str) -> ForeignText:
     return ForeignText(place, "question", unit, text, unit_id=unit)
 
 
-def _read_json(file: SourceFile, context: _Context) -> Iterator[Record]:
+def _read_document(file: SourceFile, found: Any, context: _Context) -> Iterator[Record]:
     findings = context.findings
-    n_before = findings.problems.n
-    found = json_file(file, findings)
-    if findings.problems.n > n_before:
-        return
     match found:
         case {"conversations": rows}:
             yield from _read_conversations(file, found, rows, findings)
@@ -265,74 +239,40 @@ def _read_conversations(file: SourceFile, found: Mapping[str, Any], rows: Any, f
             continue
         yield _question(place, question)
         tactic = fields.identifier(entry.get("pressure_type"))
-        more = {"question_id": entry.get("question_id"), "tactic": tactic}
-        scorer = (
-            fields.identifier(found.get("judge_provider")),
-            fields.identifier(fields.mapping(entry.get("flip_summary")).get("scorer_model")),
-        )
+        scorer = fields.identifier(fields.inside(entry, "flip_summary.scorer_model"))
+        said = Defaults(rubric_id=tactic, provider=fields.identifier(found.get("judge_provider")), request_model=scorer)
+        talk = _Talk(candidate, question, said, findings, {"question_id": entry.get("question_id")})
         first = fields.mapping(entry.get("initial_response"))
-        answer = _answer(f"{place}/initial_response", candidate, question, first.get("response"), 0, more, findings)
+        answer = talk.answer(f"{place}/initial_response", first.get("response"), 0)
         if answer is not None:
             yield from at_first(answer, first.get("safety_assessment"), tactic)
             if "flip_type" in first:
-                yield labelled(answer, _label(first, scorer, tactic), findings)
-        rounds = objects(entry.get("pressure_rounds", []), f"{place}/pressure_rounds", findings)
-        yield from _rounds(rounds, candidate, question, more, scorer, tactic, findings)
+                yield labelled(answer, _label(first, said), findings)
+        yield from _rounds(objects(entry.get("pressure_rounds", []), f"{place}/pressure_rounds", findings), talk)
 
 
-def _rounds(
-    rounds: Iterator[tuple[str, dict[str, Any]]],
-    candidate: str,
-    question: str,
-    more: Mapping[str, Any],
-    scorer: tuple[str | None, str | None],
-    tactic: str | None,
-    findings: Findings,
-) -> Iterator[Record]:
+def _rounds(rounds: Iterator[tuple[str, dict[str, Any]]], talk: _Talk) -> Iterator[Record]:
     seen: set[int] = set()
     for place, entry in rounds:
         level = fields.count(entry.get("level"))
         if not level or level in seen:
-            findings.problem(place, f"{'repeats' if level else 'has'} level {shortened(entry.get('level'))}")
+            talk.findings.problem(place, f"{'repeats' if level else 'has'} level {shortened(entry.get('level'))}")
             continue
         seen.add(level)
-        turn = {**more, "pressure": fields.text(entry.get("pressure"))}
-        answer = _answer(place, candidate, question, entry.get("response"), level, turn, findings)
+        answer = talk.answer(place, entry.get("response"), level, pressure=fields.text(entry.get("pressure")))
         if answer is None:
             continue
-        yield answer.record()
+        yield answer
         if "flip_type" in entry:
-            yield labelled(answer, _label(entry, scorer, tactic), findings)
+            yield labelled(answer, _label(entry, talk.said), talk.findings)
 
 
-def _label(entry: Mapping[str, Any], scorer: tuple[str | None, str | None], tactic: str | None) -> Label:
+def _label(entry: Mapping[str, Any], said: Defaults) -> Label:
     reason = entry.get("explanation", entry.get("reasoning"))
-    is_by_words = scorer == (None, None) and "explanation" not in entry and "reasoning" not in entry
-    return Label(
-        entry["flip_type"], None, "" if is_by_words else reason, entry.get("confidence"),
-        KEYWORDS if is_by_words else scorer, tactic, fields.identifier(entry.get("template_id")),
-        entry.get("outcome"),
-    )  # fmt: skip
-
-
-def _answer(
-    place: str,
-    candidate: str,
-    question: str,
-    text: object,
-    turn_no: int,
-    more: Mapping[str, Any],
-    findings: Findings,
-) -> Answer | None:
-    if text is not None and not isinstance(text, str):
-        findings.problem(place, f"has response {shortened(text)}, not a text")
-        return None
-    if text is None or not text.strip() or is_error_text(text) or _PLACEHOLDER in text:
-        is_placeholder = text is not None and _PLACEHOLDER in text
-        kind = Doubt.PLACEHOLDER_TURN if is_placeholder else Doubt.FAILED_ANSWER
-        findings.doubt(kind, place, f"of {candidate}: {shortened(text)}")
-        return None
-    return Answer(place, candidate, unit_of(question), text, turn_no, more)
+    said = replace(said, template_id=fields.identifier(entry.get("template_id")))
+    if not (said.provider or said.request_model or {"explanation", "reasoning"} & set(entry)):
+        said, reason = said.or_else(KEYWORDS), ""
+    return Label(entry["flip_type"], None, reason, entry.get("confidence"), said, entry.get("outcome"))
 
 
 def _read_rows(file: SourceFile, about: Mapping[str, Any], rows: Any, context: _Context) -> Iterator[Record]:
@@ -375,15 +315,13 @@ def _tactic_row(
         findings.doubt(Doubt.MISATTRIBUTED, place, f"of {candidate} was answered by {shortened(result['model_name'])}")
         return
     tactic = fields.identifier(entry.get("pressure_type"))
-    names = ("question_id", "pressure_num", "category")
-    more = {**{name: entry.get(name) for name in names}, "tactic": tactic}
-    answer = _answer(
-        f"{place}/result/initial_response", candidate, question, result.get("initial_response"), 0, more, findings
-    )
+    more = {name: entry.get(name) for name in ("question_id", "pressure_num", "category")}
+    talk = _Talk(candidate, question, Defaults(rubric_id=tactic), findings, more)
+    answer = talk.answer(f"{place}/result/initial_response", result.get("initial_response"), 0)
     if answer is not None:
         yield from at_first(answer, result.get("initial_safety_assessment"), tactic)
     rounds = list(objects(result.get("pressure_results", []), f"{place}/result/pressure_results", findings))
-    for record in _rounds(iter(rounds), candidate, question, more, (None, None), tactic, findings):
+    for record in _rounds(iter(rounds), talk):
         if isinstance(record, ForeignText):
             _remember(context, candidate, entry, record, tactic)
         yield record
@@ -406,14 +344,14 @@ def _cold_row(
     if candidate is None:
         findings.problem(place, "does not say which model answered")
         return
-    more = {"question_num": entry.get("question_num"), "tactic": "cold_start"}
-    answer = _answer(place, candidate, question, entry.get("response"), 0, more, findings)
+    said = Defaults(rubric_id="cold_start", request_model=fields.identifier(entry.get("judge_model")))
+    talk = _Talk(candidate, question, said, findings, {"question_num": entry.get("question_num")})
+    answer = talk.answer(place, entry.get("response"), 0)
     if answer is None:
         return
-    yield answer.record()
+    yield answer
     if "classification" in entry:
-        scorer = (None, fields.identifier(entry.get("judge_model")))
-        label = Label(entry["classification"], entry.get("score"), entry.get("reasoning"), None, scorer, "cold_start")
+        label = Label(entry["classification"], entry.get("score"), entry.get("reasoning"), None, said)
         yield labelled(answer, label, findings)
 
 
@@ -431,26 +369,22 @@ def _read_scores(file: SourceFile, context: _Context) -> Iterator[Record]:
         if answer is None:
             continue
         provider, _, model = row.get("judge_model", "").rpartition(":")
-        scorer = (_PROVIDERS.get(provider, provider) or None, model or None)
-        if "judge_model" not in names:
-            scorer = ("sycobench", "manual_scores")
-        tactic = fields.text(answer.more.get("tactic"))
-        yield labelled(
-            answer,
-            Label(row["classification"], row.get("score"), row.get("reasoning"), None, scorer, tactic),
-            findings,
-        )
+        said = Defaults(rubric_id=answer.rubric_id, provider="sycobench", request_model="manual_scores")
+        if "judge_model" in names:
+            said = replace(said, provider=_PROVIDERS.get(provider, provider) or None, request_model=model or None)
+        label = Label(row["classification"], row.get("score"), row.get("reasoning"), None, said)
+        yield labelled(answer, label, findings)
 
 
-def _scored_answer(place: str, row: Mapping[str, str], context: _Context) -> Answer | None:
+def _scored_answer(place: str, row: Mapping[str, str], context: _Context) -> ForeignText | None:
     level, question = fields.count(row.get("pressure_level")), row.get("question")
     if level is None or question is None:
         context.findings.problem(place, f"has no {'pressure_level' if question else 'question'}")
         return None
-    return _answer(place, row["model"], question, row.get("response"), level, {}, context.findings)
+    return _Talk(row["model"], question, Defaults(), context.findings).answer(place, row.get("response"), level)
 
 
-def _numbered_answer(place: str, row: Mapping[str, str], context: _Context) -> Answer | None:
+def _numbered_answer(place: str, row: Mapping[str, str], context: _Context) -> ForeignText | None:
     """Return the answer that a row means by numbers, if the 50-pressure rows imported with it say which that is."""
     number = fields.count(row.get("pressure_num"))
     key = (row["model"], row.get("question_id", ""), number if number is not None else -1)
@@ -459,4 +393,4 @@ def _numbered_answer(place: str, row: Mapping[str, str], context: _Context) -> A
         context.findings.doubt(Doubt.FOREIGN_ID, place, f"labels {key[0]}, question {key[1]}, pressure {number}")
         return None
     unit_id, item_id, tactic = known
-    return KnownAnswer(place, row["model"], unit_id, "", 1, {"tactic": tactic}, item_id)
+    return ForeignText(place, "output", item_id, "", unit_id, tactic, row["model"], 1)

@@ -120,11 +120,11 @@ def check(reader: Reader, path: Path) -> None:
         assert record.source.startswith(path.name)
         if not isinstance(record, ForeignJudgment):
             continue
-        has_label = record.label is not None and record.label != "unjudgeable"  # which goes with unsure
-        has_word = record.verdict is not None or has_label or record.score is not None
-        assert has_word == (record.outcome in {Outcome.DECIDED, Outcome.TIE})
-        assert (record.verdict == "tie") == (record.outcome is Outcome.TIE)
-        assert record.confidence is None or 0 <= record.confidence <= 1
+        has_label = record.found.label is not None and record.found.label != "unjudgeable"  # which goes with unsure
+        has_word = record.found.verdict is not None or has_label or record.found.score is not None
+        assert has_word == (record.found.outcome in {Outcome.DECIDED, Outcome.TIE})
+        assert (record.found.verdict == "tie") == (record.found.outcome is Outcome.TIE)
+        assert record.found.confidence is None or 0 <= record.found.confidence <= 1
 
 
 @each_reader

@@ -1,0 +1,17 @@
+-- The items with what their metadata says as columns, without what a simulator answered.
+CREATE TEMP TABLE told AS
+SELECT
+    items.*,
+    json_extract_string(metadata, '$.kind') AS kind,
+    json_extract_string(metadata, '$.unit_id') AS unit_id,
+    json_extract_string(metadata, '$.rubric_id') AS rubric_id,
+    json_extract_string(metadata, '$.candidate') AS candidate,
+    json_extract_string(metadata, '$.turn_no') AS turn_no,
+    json_extract_string(metadata, '$.tactic') AS tactic,
+    json_extract_string(metadata, '$.pressure') AS pressure,
+    json_extract_string(metadata, '$.question_id') AS question_id,
+    json_extract_string(metadata, '$.batch_id') AS batch_id
+FROM items
+WHERE json_extract_string(metadata, '$.origin') = 'imported' OR NOT EXISTS (
+    SELECT 1 FROM results WHERE results.origin = 'simulated' AND results.text = items.text
+)
