@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,3 +82,60 @@ def test_an_answer_that_differs_later_is_a_conflict_until_somebody_takes_one(
     assert [row["n"] for row in program.rows(verdicts)] == [N]
     assert program.rows("select n_conflict, is_balanced from audit") == [{"n_conflict": 0, "is_balanced": True}]
     assert program.sync().returncode == 0
+
+
+def test_an_answer_that_a_cut_file_of_an_expired_batch_lacks_is_waited_for(
+    account: FakeOpenAI, program: Program
+) -> None:
+    """Four were answered and eight expired; two answers are cut off: the errors beside them do not make up for them."""
+    program.settle_s = "600"
+    account.is_held = True
+    assert program.submit().returncode == 0
+    batch = account.batches[0]
+    lines = account.lines_of(batch)
+    ended = {"output_file_id": f"file-out-{batch['id']}", "error_file_id": "file-err", "expired_at": int(time.time())}
+    counts = {"total": N, "completed": 4, "failed": N - 4}
+    batch |= {"status": "expired", "request_counts": counts} | ended
+    errors = body([expired(line) for line in lines[4:]])
+    account.bodies = [body(lines[:2]), errors] * 3
+    assert "answer 10 of 12 requests so far" in program.sync().stderr
+    assert program.rows("select attempt_state from batches") == [{"attempt_state": "ended"}]
+    account.bodies = [body(lines[:4]), errors]
+    assert program.sync().returncode == 0
+    assert program.outcomes() == {"decided": 4, "expired": N - 4}
+
+
+def test_an_answer_that_never_comes_is_a_batch_that_does_not_add_up(account: FakeOpenAI, program: Program) -> None:
+    """The same file, again and again, until the settle time is over."""
+    account.is_held = True
+    assert program.submit().returncode == 0
+    batch = account.batches[0]
+    lines = account.lines_of(batch)
+    ended = {"output_file_id": f"file-out-{batch['id']}", "error_file_id": "file-err", "expired_at": int(time.time())}
+    batch |= {"status": "expired", "request_counts": {"total": N, "completed": 4, "failed": N - 4}} | ended
+    account.bodies = [body(lines[:2]), body([expired(line) for line in lines[4:]])] * 4
+    done = program.sync()
+    assert "the provider counts 4 answers, its files hold 2" in done.stderr
+    assert done.returncode == 3
+
+
+def expired(line: bytes) -> bytes:
+    """Return the line of a request that was not run any more."""
+    error = {"code": "batch_expired", "message": "This request could not be executed before the window expired."}
+    row = {"id": "b", "custom_id": json.loads(line)["custom_id"], "response": None, "error": error}
+    return json.dumps(row).encode()
+
+
+@pytest.mark.parametrize("take", ["first", "second", "none"])
+def test_whichever_answer_is_taken_the_conflict_is_settled(take: str, account: FakeOpenAI, program: Program) -> None:
+    """No later pass ends with exit 3, and with none of the two that request has no answer."""
+    assert program.submit().returncode == 0
+    batch = account.batches[0]
+    whole = account.lines_of(batch)
+    account.bodies = [body(whole[:9]), body([whole[0].replace(b"SAMPLE_1", b"SAMPLE_2"), *whole[1:]])]
+    account.bodies += account.bodies[1:]
+    assert program.sync().returncode == 3
+    assert program.run("resolve", batch["id"], "--take", take, "--yes").returncode == 0
+    assert program.sync().returncode == 0
+    assert program.run("status").returncode == 0
+    assert program.outcomes().get("decided") == (N if take != "none" else N - 1)

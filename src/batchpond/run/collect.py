@@ -93,11 +93,19 @@ def _fetch_whole(
 
 
 def _is_whole(attempt: Attempt, provider: BatchProvider, tally: derive.Tally) -> bool:
-    """Whether nothing more can be expected of a batch."""
-    if not _owes_all(attempt, provider):
-        has_any = bool(attempt.downloads) and tally.n_matched >= _n_counted(attempt)
-        return attempt.state is BatchState.FAILED or has_any or attempt.n_mismatches > 0
-    return tally.n_matched + tally.n_set_aside >= attempt.intent.n_requests
+    """Whether nothing more can be expected of a batch.
+
+    One that owes no line of what it did not run is whole when it has as many answers as the provider counts: lines that
+    say an error are none.
+    """
+    if tally.n_matched + tally.n_set_aside >= attempt.intent.n_requests:
+        return True
+    if _owes_all(attempt, provider):
+        return False
+    n_counted = _n_counted(attempt)
+    if attempt.n_mismatches or (attempt.state is BatchState.FAILED and not n_counted):
+        return True
+    return bool(attempt.downloads) and n_counted is not None and not _lacks_answers(tally, n_counted)
 
 
 def _owes_all(attempt: Attempt, provider: BatchProvider) -> bool:
@@ -107,10 +115,14 @@ def _owes_all(attempt: Attempt, provider: BatchProvider) -> bool:
     return attempt.state is BatchState.COMPLETED or provider.descriptor.has_row_per_request
 
 
-def _n_counted(attempt: Attempt) -> int:
-    """Return how many requests the provider counts as answered."""
+def _n_counted(attempt: Attempt) -> int | None:
+    """Return how many requests the provider counts as answered, None where it counts none."""
     n_completed = attempt.status.n_completed if attempt.status else None
-    return min(n_completed or 0, attempt.intent.n_requests)
+    return None if n_completed is None else min(n_completed, attempt.intent.n_requests)
+
+
+def _lacks_answers(tally: derive.Tally, n_counted: int | None) -> bool:
+    return tally.n_succeeded + tally.n_set_aside < (n_counted or 0)
 
 
 def _waited_s(session: Session, attempt: Attempt) -> float:
@@ -243,8 +255,8 @@ def _verify(session: Session, attempt: Attempt, tally: derive.Tally, n_files_abs
     faults = []
     if n_missing and attempt.state is BatchState.COMPLETED:
         faults.append(f"{n_missing} of {n_sent} requests are in no file")
-    elif tally.n_matched < _n_counted(attempt):
-        faults.append(f"the provider counts {_n_counted(attempt)} answers, its files hold {tally.n_matched}")
+    elif n_missing and _lacks_answers(tally, _n_counted(attempt)):
+        faults.append(f"the provider counts {_n_counted(attempt)} answers, its files hold {tally.n_succeeded}")
     if n_files_absent:
         faults.append(f"{n_files_absent} of the batch's files cannot be downloaded")
     if tally.n_conflict:
