@@ -39,8 +39,13 @@ def test_what_was_refused_and_made_all_the_same_is_found(
     assert program.outcomes() == {"decided": N}
 
 
-def test_a_foreign_batch_with_our_token_is_not_ours(account: FakeOpenAI, program: Program) -> None:
-    """Defect 3.5: after a lost answer, an earlier batch with our token and another input file is left alone."""
+@pytest.mark.parametrize("is_held", [False, True], ids=["ended", "under way"])
+def test_a_foreign_batch_with_our_token_is_not_ours(is_held: bool, account: FakeOpenAI, program: Program) -> None:
+    """Defect 3.5: after a lost answer, an earlier batch with our token and another input file is left alone.
+
+    Whether ours has ended or is polled on: taken for a second batch of ours, it had the advice to cancel our own.
+    """
+    account.is_held = is_held
 
     def make_foreign(asked: dict[str, Any]) -> None:
         other = account.upload("theirs.jsonl", account.files[asked["input_file_id"]][1].replace(b"sample", b"simple!"))
@@ -54,7 +59,13 @@ def test_a_foreign_batch_with_our_token_is_not_ours(account: FakeOpenAI, program
     foreign, own = account.batches
     assert foreign["metadata"] == own["metadata"]
     assert [row["batch_id"] for row in program.rows("select batch_id from batches")] == [own["id"]]
-    assert program.outcomes() == {"decided": N}
+    told = program.sync().stderr
+    assert "cancel" not in told
+    if is_held:
+        assert f"batch {foreign['id']} carries the token of attempt" in told
+    else:
+        assert program.outcomes() == {"decided": N}
+    assert [row["batch_id"] for row in program.rows("select batch_id from batches")] == [own["id"]]
 
 
 def test_creates_without_a_clear_answer_are_bounded(account: FakeOpenAI, program: Program) -> None:

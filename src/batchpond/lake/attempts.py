@@ -173,11 +173,11 @@ class Attempt:
         return self.phase is Phase.OPEN
 
     def is_named_by(self, batch: RemoteBatch) -> bool:
-        """Whether a batch carries the attempt's token or, without one, was made of the file that it was sent with."""
+        """Whether a batch carries the attempt's token or, without one, was made of its file."""
         if batch.token is not None:
             return batch.token == self.intent.token
-        sent_file = self.sent.file_id if self.sent else None
-        return sent_file is not None and batch.input_file_id == sent_file
+        own_file = self.sent.file_id if self.sent else self.file_id
+        return own_file is not None and batch.input_file_id == own_file
 
     @property
     def failure_code(self) -> str | None:

@@ -252,10 +252,10 @@ def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt])
 
 def _is_found_by_token(session: Session, provider: BatchProvider, attempt: Attempt) -> bool:
     """Adopt what the provider's own look-up finds; that it finds nothing proves nothing, so that a listing follows."""
-    found = provider.find_batches(attempt.token)
+    found = matches(session, provider, attempt, provider.find_batches(attempt.token))
     if found:
         failpoints.reach("Y1")
-        adopt(session, attempt, sorted(found, key=lambda batch: batch.age_key))
+        adopt(session, attempt, found)
     return bool(found)
 
 

@@ -137,11 +137,16 @@ def _found_after_all(session: Session, attempt: Attempt, found: list[RemoteBatch
 
 
 def _listed_whole(session: Session, provider: BatchProvider, attempt: Attempt) -> Listing:
-    """Return a complete listing of the account, made once a pass; raises ProviderError where there is none."""
-    if attempt.client_name not in session.listings:
-        session.listings[attempt.client_name] = list_since(provider, planned_since(session, attempt.intent.study))
+    """Return a complete listing of the account since the attempt's study was planned; ProviderError without one.
+
+    It is made once a pass, and again for a study that was planned before the first that needed it.
+    """
+    since = planned_since(session, attempt.intent.study)
+    held = session.listings.get(attempt.client_name)
+    if held is None or since < held[0]:
+        held = session.listings[attempt.client_name] = (since, list_since(provider, since))
         session.looked_at_s[attempt.client_name] = session.store.clock.monotonic_s()
-    listing = session.listings[attempt.client_name]
+    listing = held[1]
     if not listing.is_complete:
         raise ProviderError(
             f"{attempt.provider} did not list its batches to the end: whether a refused one was made is not known",
@@ -432,9 +437,7 @@ def take_in(session: Session, provider: BatchProvider, attempt: Attempt) -> bool
 def _made(session: Session, provider: BatchProvider, attempt: Attempt, unknown: list[RemoteBatch]) -> list[RemoteBatch]:
     if provider.descriptor.is_opaque:
         return _by_results(session, provider, attempt, unknown)
-    marks = {attempt.intent.token, attempt.file_id} - {None}
-    made = {batch.batch_id: batch for batch in unknown if marks & {batch.token, batch.input_file_id}}
-    return sorted(made.values(), key=lambda batch: batch.age_key)
+    return matches(session, provider, attempt, unknown)
 
 
 def _listed(session: Session, provider: BatchProvider, attempt: Attempt) -> tuple[RemoteBatch, ...]:

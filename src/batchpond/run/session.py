@@ -175,7 +175,8 @@ class Session:
 
     `paused` are the clients' models that take no more in this pass, with an empty model for all of a client's.
     `listed` has the batches of a client since a study was planned, `heads` the first custom_id of looked-into results,
-    `listings` what a client listed to find refused creates, `looked_at_s` when its batches were listed last.
+    `listings` what a client listed to find refused creates, and since when, `looked_at_s` when its batches were listed
+    last.
     """
 
     store: Store
@@ -193,7 +194,7 @@ class Session:
     newest: dict[str, datetime | None] = field(default_factory=dict)
     listed: dict[tuple[str, str], tuple[datetime, tuple[RemoteBatch, ...]]] = field(default_factory=dict)
     heads: dict[str, str | None] = field(default_factory=dict)
-    listings: dict[str, Listing] = field(default_factory=dict)
+    listings: dict[str, tuple[datetime, Listing]] = field(default_factory=dict)
     looked_at_s: dict[str, float] = field(default_factory=dict)
     _is_whole: bool = True
 

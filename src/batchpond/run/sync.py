@@ -35,6 +35,7 @@ from batchpond.run.find import (
     PAGES_MAX,
     adopt,
     check_host,
+    matches,
     note_duplicate,
     resolve_unknowns,
     take_in_duplicates,
@@ -309,6 +310,8 @@ def _check_unknown(session: Session, client_name: str, batch: RemoteBatch, owner
     if mark is not None and mark in owners:
         attempt = session.attempt(owners[mark])
         if attempt.phase.is_unclear or attempt.batch_id == batch.batch_id:
+            return
+        if not matches(session, session.providers.get(client_name), attempt, [batch]):
             return
         if session.lake_state.is_late(attempt):
             adopt(session, attempt, [batch])
