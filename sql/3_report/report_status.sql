@@ -59,7 +59,7 @@ SELECT
   coalesce(flying.n_batches_settled, 0) AS n_batches_settled,
   coalesce(flying.n_batches_attention, 0) AS n_batches_attention,
   flying.oldest_open_at,
-  epoch(current_timestamp) - epoch(flying.oldest_open_at) AS oldest_open_age_s,
+  greatest(0, epoch(current_timestamp) - epoch(flying.oldest_open_at)) AS oldest_open_age_s,
   flying.next_expires_at,
   spent.cost_expected_usd,
   spent.cost_max_usd,

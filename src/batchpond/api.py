@@ -136,15 +136,21 @@ class Lake:
         return _frame(found)
 
     def scan(self, table: str) -> pl.LazyFrame:
-        """Return a table's published files as a lazy frame; a snapshot of the list of files."""
+        """Return a table's published files as a lazy frame; a snapshot of the list of files.
+
+        Warns of a file that was published and is not there.
+        """
         import polars as pl
 
+        from batchpond.lake import manifest
         from batchpond.lake.schemas import TABLES
 
         if table not in TABLES:
             raise UsageError(f"no table {table!r}", hint="tables: " + ", ".join(TABLES))
         empty = _frame(TABLES[table].schema.empty_table())
         files = self._store().files(table)
+        for name in manifest.missing(self.path, {table} & manifest.GUARDED):
+            manifest.Damage(name, manifest.GONE).warn()
         if not files:
             return empty.lazy()
         return pl.scan_parquet(files, hive_partitioning=False, schema=empty.schema)

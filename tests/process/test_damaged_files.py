@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.errors import ExitCode
+from batchpond.api import Lake
+from batchpond.errors import ExitCode, LakeWarning
 from tests.rigs.fake_openai import FakeOpenAI, fake_openai
 from tests.rigs.program import STUDY, Program
 
@@ -60,6 +61,9 @@ def test_no_command_decides_by_what_is_left(
     program, n_batches = damaged(settled, tmp_path, table, damage, account), len(account.batches)
     all_say(program, (*COMMANDS, *READERS) if table == "plan" else COMMANDS, table)
     assert len(account.batches) == n_batches
+    if damage == "deleted":
+        with pytest.warns(LakeWarning, match="it was published and is not there"):
+            Lake(program.folder / "lake").scan(table)
 
 
 @pytest.mark.parametrize("damage", ["deleted", "cut"])

@@ -69,7 +69,9 @@ def test_requests_that_are_not_sent_are_pending(account: FakeOpenAI, program: Pr
 
 
 @pytest.mark.parametrize(
-    "arguments", [("retry", "smal"), ("submit", "smal"), ("cancel", "batch_00000O")], ids=["retry", "submit", "cancel"]
+    "arguments",
+    [("retry", "smal"), ("submit", "smal"), ("live", "smal"), ("cancel", "batch_00000O")],
+    ids=["retry", "submit", "live", "cancel"],
 )
 def test_what_does_not_exist_is_an_error_that_names_the_nearest(
     account: FakeOpenAI, program: Program, arguments: tuple[str, str]

@@ -288,12 +288,13 @@ def _short(row: dict[str, Any]) -> tuple[Any, ...]:
 
 def _conclude(invocation: Invocation, found: list[dict[str, Any]]) -> ExitCode:
     off = [row for row in found if row["is_balanced"] is False]
-    n_open = sum(row["is_balanced"] is None for row in found)
+    n_open = sum(row["is_balanced"] is None and row["attempt_state"] != "absent" for row in found)
+    n_settled = sum(row["is_balanced"] is True for row in found)
     for row in off:
         invocation.diagnostics.warning(
             f"attempt {row['attempt_id'][:ID_SHOWN]} is out of balance",
             hint=f"`batchpond resolve {row['attempt_id'][:ID_SHOWN]} --refetch` downloads its files again",
         )
     if not off:
-        invocation.diagnostics.note(f"{plural(len(found) - n_open, 'settled batch')} in balance, {n_open:,} still open")
+        invocation.diagnostics.note(f"{plural(n_settled, 'settled batch')} in balance, {n_open:,} still open")
     return ExitCode.ATTENTION if off else ExitCode.DONE

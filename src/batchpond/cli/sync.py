@@ -206,13 +206,13 @@ def conclude(diagnostics: Diagnostics, total: Counts, report: SyncReport) -> Non
     parts = (
         (report.n_pending, "batch", "pending"),
         (report.n_unsent, "approved request", "not sent yet"),
+        (report.n_live, "live request", "due"),
         (report.n_attention, "batch", "to be looked at"),
     )
     left = ", ".join(f"{plural(n, noun)} {words}" for n, noun, words in parts if n) or "nothing pending"
-    hint = "`batchpond status` shows which" if report.n_attention else None
-    diagnostics.note(f"{done or 'nothing new'}; {left}", hint=hint)
-    if report.n_live:
-        diagnostics.note(f"{plural(report.n_live, 'live request')} due", hint="`batchpond live` asks them")
+    hints = ["`batchpond status` shows which"] * bool(report.n_attention)
+    hints += ["`batchpond live` asks what is live"] * bool(report.n_live)
+    diagnostics.note(f"{done or 'nothing new'}; {left}", hint="; ".join(hints) or None)
 
 
 def _run_on_done(on_done: str, invocation: Invocation, total: Counts, report: SyncReport) -> None:

@@ -34,6 +34,7 @@ from batchpond.lake.events import read
 from batchpond.lake.records import Approval, Sharded
 from batchpond.lake.store import CONFIG, Store, disk_errors
 from batchpond.model import BatchState, Mode, PricedModel
+from batchpond.plan import versions
 from batchpond.providers import registry
 from batchpond.providers.base import LiveStart
 from batchpond.providers.shared.live import LiveClient
@@ -458,9 +459,11 @@ def _close(running: Running) -> None:
 
 def check_studies(store: Store, studies: Collection[str]) -> None:
     """Raise UsageError for a study that no approval covers."""
-    approved = fold(read(store)).approvals
+    lake_state = fold(read(store))
+    approved = lake_state.approvals
     for study in studies:
         if study not in approved:
+            versions.planned_version(lake_state, study)  # says so where there is no such study at all
             known = ", ".join(sorted(approved)) or "none"
             raise UsageError(
                 f"study {study!r} was never submitted (submitted: {known})",
