@@ -86,3 +86,20 @@ def test_looks_cost_one_listing_and_little_more(account: FakeOpenAI, tmp_path: P
     n_creates = account.count("POST", "/batches")
     assert n_creates == 21
     assert account.count("GET", "/batches") <= 1 + n_creates // 20
+
+
+def test_a_server_that_lists_no_files_takes_them_all_the_same(
+    account: FakeOpenAI, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wires D2: a refused listing of files is no reason never to send; each batch is known by its token."""
+    answered = account.answer
+
+    def answer(method: str, path: str, body: bytes, kind: str) -> Answer:
+        if method == "GET" and path.startswith("/v1/files?"):
+            return error(405)
+        return answered(method, path, body, kind)
+
+    monkeypatch.setattr(account, "answer", answer)
+    assert program.submit().returncode == 0
+    assert program.sync().returncode == 0
+    assert (len(account.batches), program.outcomes()) == (1, {"decided": N})

@@ -288,7 +288,12 @@ def _upload(session: Session, attempt: Attempt, provider: BatchProvider) -> str:
 def _uploaded_before(session: Session, provider: BatchProvider, name: str, intent: Intent) -> RemoteFile | None:
     """Return the file if it is there: a process that died left it or, where files name batches, a copy of the lake."""
     is_named = provider.descriptor.has_token
-    found = provider.find_uploads(name, intent.occurred_at if is_named else planned_since(session, intent.study))
+    try:
+        found = provider.find_uploads(name, intent.occurred_at if is_named else planned_since(session, intent.study))
+    except ProviderError as error:
+        if not is_named or isinstance(error, UnreachableError):
+            raise
+        return None  # a server that lists no files takes them: the batch itself is known by its token
     return next((file for file in found if file.size_bytes == intent.size_bytes), None)
 
 
