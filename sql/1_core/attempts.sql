@@ -136,8 +136,7 @@ folded AS (
         CASE WHEN n_uploads > 0 THEN 'uploaded' ELSE 'intent' END
       WHEN created_ord IS NULL THEN
         CASE
-          WHEN rejected_ord < coalesce(unknown_ord, rejected_ord + 1) THEN 'rejected'
-          WHEN unknown_ord IS NULL THEN 'sent'
+          WHEN unknown_ord IS NULL THEN CASE WHEN rejected_ord IS NULL THEN 'sent' ELSE 'rejected' END
           WHEN absent_ord > unknown_ord THEN 'absent'
           ELSE 'unknown'
         END

@@ -91,6 +91,26 @@ def test_a_create_that_never_arrived_is_sent_again_only_when_no_foreign_batch_ca
     assert_bought_once(rig)
 
 
+@pytest.mark.parametrize("fault", ["status_after=429", "status_after=413", "status_after=400"])
+def test_a_refused_create_beside_what_may_be_its_batch_is_in_doubt_until_the_results_tell(rig: Rig, fault: str) -> None:
+    """Defect 3.2: made all the same, and not known by a token: a person may decide, and else the results do."""
+    rig.world.add_fault("batches.create@1:" + fault)
+    rig.submit()
+    assert rig.only().phase is Phase.REJECTED
+    rig.world.add_fault("batches.list@*:regress")  # what was made looks unfinished
+    rig.clock.advance(SETTLE_S + 60)
+    rig.submit()
+    assert (rig.only().phase, rig.wire.n_create_posts) == (Phase.UNKNOWN, 1)
+    (mine,) = ours(rig)
+    assert any(f"{mine} may be attempt" in note for note in rig.notes)
+    pass_time(rig, SETTLE_S, n_passes=3)
+    assert (rig.only().phase, rig.wire.n_create_posts) == (Phase.UNKNOWN, 1)
+    rig.world.clear_faults()
+    pass_time(rig, n_passes=2)
+    assert rig.wire.n_create_posts == 1
+    assert_bought_once(rig)
+
+
 def test_a_foreign_batch_of_another_size_is_not_waited_for(rig: Rig) -> None:
     rig.world.add_fault("batches.create@1:reset_before")
     rig.submit()

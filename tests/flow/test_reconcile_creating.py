@@ -12,7 +12,8 @@ from batchpond.lake.attempts import Phase
 from batchpond.lake.events import read
 from batchpond.lake.records import DuplicateRemote, Resolution
 from batchpond.model import BatchState
-from batchpond.run.resolve import resolve
+from batchpond.run.dispatch import DOUBTS_MAX
+from batchpond.run.resolve import resolve, tidy
 from batchpond_sim.world.world import Settings
 from tests.rigs.one_shard import N, assert_one_batch_with_every_answer, finish, planned, working_on
 from tests.rigs.sim_study import LATENCY_S, Rig
@@ -334,3 +335,20 @@ def test_a_refused_create_is_sent_again_once_a_look_shows_nothing(rig: Rig) -> N
     finish(rig)
     assert rig.wire.n_create_posts == 2
     assert_one_batch_with_every_answer(rig)
+
+
+def test_creates_that_never_answer_clearly_end_at_a_person_and_leave_no_files_behind(rig: Rig) -> None:
+    """Defect 3.4: each is proven absent first and waits longer; after the last of them only a person sends more."""
+    rig.world.add_fault("batches.create@*:reset_before")
+    rig.submit()
+    for _ in range(60):
+        rig.clock.advance(3 * 3_600)
+        rig.sync()
+    assert rig.wire.n_create_posts == DOUBTS_MAX + 1
+    assert rig.notes[-1].endswith("never answered clearly; mend the cause, then `batchpond submit demo`")
+    rig.world.clear_faults()
+    rig.submit()
+    finish(rig)
+    assert_one_batch_with_every_answer(rig)
+    tidied = tidy(rig.store(), None, providers=rig.providers())
+    assert (tidied.n_deleted, tidied.n_gone) == (DOUBTS_MAX + 2, 0)

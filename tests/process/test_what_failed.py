@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +124,37 @@ def test_a_batch_that_was_found_again_was_created(account: FakeOpenAI, program: 
     account.create_answers = [Answer(None)]
     told = program.submit()
     assert "1 batch created, 1 of them found again" in told.stderr
+
+
+@pytest.mark.parametrize("wait_s", [30, 7_200])
+def test_who_asks_to_wait_is_not_waited_for_with_the_lock_held(
+    wait_s: int, account: FakeOpenAI, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retry-After of any size: the pass asks once, records when to come back, and later passes say so until then."""
+    account.is_held = True
+    assert program.submit().returncode == 0
+    account.finish(account.batches[0])
+    answered = account.answer
+
+    def answer(method: str, path: str, body: bytes, kind: str) -> Answer:
+        if method == "GET" and path.startswith("/v1/batches"):
+            refused.append(path)
+            return error(429, "rate_limit_exceeded", retry_after=str(wait_s))
+        return answered(method, path, body, kind)
+
+    monkeypatch.setattr(account, "answer", answer)
+    refused: list[str] = []
+    assert f"it asks to wait {wait_s:,} s" in program.sync().stderr
+    assert len(refused) == 1
+    if wait_s > 60:
+        assert "asked not to be called before 20" in program.sync().stderr
+        assert len(refused) == 1
+
+
+def test_a_refused_batch_says_when_it_is_asked_for_again(account: FakeOpenAI, program: Program) -> None:
+    """The pass that was refused says until when it waits: by the provider's word, of whatever size, or the back-off."""
+    account.refusals = [error(429, "rate_limit_exceeded", retry_after="7200")]
+    told = re.search(r"wait for openai to be asked again: back-off until (.{16}) UTC", program.submit().stderr)
+    assert told is not None
+    at = datetime.fromisoformat(told[1]).replace(tzinfo=UTC)
+    assert timedelta(seconds=7_000) < at - datetime.now(UTC) <= timedelta(seconds=7_200)

@@ -225,8 +225,11 @@ def _(event: records.Rejected, attempt: Attempt) -> None:
 
 @_step.register
 def _(event: records.Unknown, attempt: Attempt) -> None:
-    """Keep the first observation of the doubt in each boot: only within one can time be measured."""
-    if attempt.phase not in UNCLEAR_PHASES:
+    """Keep the first observation of the doubt in each boot: only within one can time be measured.
+
+    A refusal comes to be doubted where the provider shows what may be the batch all the same.
+    """
+    if attempt.phase not in UNCLEAR_PHASES | {Phase.REJECTED}:
         return
     known = attempt.observed if attempt.phase is Phase.UNKNOWN else ()
     if all(first.boot_id != event.boot_id for first in known):

@@ -328,19 +328,30 @@ def _send_study(session: Session, study: str, approval: Approval, trigger: Trigg
             case Readiness.READY:
                 budget = budget or Budget.of(session, approval)
                 obstacle = _obstacle(session, shard, settings, budget, precedence, trigger)
+                if obstacle is None:
+                    obstacle = _send(session, shard, approval, budget)
         if obstacle is not None:
             if obstacle.holds is not None:
                 precedence.hold(shard, obstacle.holds)
             waiting.setdefault((obstacle.reason, obstacle.exit_code), []).append(shard)
             session.n_waiting += obstacle.passes_by_itself
-            continue
-        look_before(session, study, shard.client_name)
-        with session.isolated(shard.client_name, f"sending {shard.n_requests} requests to {shard.client_name}"):
-            if send_shard(session, shard, approval) is Sending.WAITING:
-                session.n_waiting += 1
-            elif budget is not None:
-                budget.reserve(shard)
     _tell_waiting(session, study, waiting)
+
+
+def _send(session: Session, shard: Sharded, approval: Approval, budget: Budget) -> Obstacle | None:
+    """Send a shard; return until when it waits if it was refused and is asked for again by itself."""
+    look_before(session, shard.study, shard.client_name)
+    with session.isolated(shard.client_name, f"sending {shard.n_requests} requests to {shard.client_name}"):
+        match send_shard(session, shard, approval):
+            case Sending.WAITING:
+                session.n_waiting += 1
+            case Sending.REJECTED:
+                refused = session.lake_state.latest_attempt(shard.shard_id)
+                by_itself = readiness(refused, Trigger(is_explicit=False, now=session.store.clock.now()))
+                return _back_off(shard, refused) if by_itself is Readiness.WAITING else None
+            case _:
+                budget.reserve(shard)
+    return None
 
 
 def _tell_waiting(session: Session, study: str, waiting: dict[tuple[str, ExitCode], list[Sharded]]) -> None:

@@ -269,12 +269,19 @@ def tidy(store: Store, study: str | None, *, providers: Providers) -> TidyReport
 
 def _unneeded(lake_state: LakeState, uploads: Iterator[Uploaded], study: str | None) -> list[tuple[Attempt, str]]:
     """Return the input files to delete, with their attempts: a second batch of one must be read as well."""
-    unread = {a.intent.token for a in lake_state.attempts.values() if a.phase not in READ_PHASES}
+    over = {a.attempt_id for a in lake_state.attempts.values() if _is_over(lake_state, a)}
+    unread = {a.intent.token for a in lake_state.attempts.values() if a.attempt_id not in over}
     due: dict[tuple[str, str], tuple[Attempt, str]] = {}
     for event in uploads:
         attempt = lake_state.attempts[event.attempt_id]
-        is_over = attempt.phase in READ_PHASES and attempt.intent.token not in unread
+        is_over = attempt.attempt_id in over and attempt.intent.token not in unread
         is_wanted = study in {None, attempt.intent.study} and attempt.mode is Mode.BATCH
         if is_over and is_wanted and event.file_id not in attempt.tidied:
             due[attempt.attempt_id, event.file_id] = attempt, event.file_id
     return list(due.values())
+
+
+def _is_over(lake_state: LakeState, attempt: Attempt) -> bool:
+    """Whether nothing more can come of what an attempt uploaded: it is read or lost, or absent and sent anew since."""
+    is_replaced = attempt.phase is Phase.ABSENT and not lake_state.is_late(attempt)
+    return is_replaced or attempt.phase in READ_PHASES | {Phase.LOST}

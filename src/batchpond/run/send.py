@@ -118,7 +118,8 @@ def _look_again(session: Session, provider: BatchProvider, attempt: Attempt) -> 
     if not found and provider.descriptor.is_opaque:
         looked = search(session, provider, attempt, listing.batches)
         if looked.n_undecided:
-            return Sending.WAITING
+            record_doubt(session, attempt, "the provider refused it and has a batch that may be of it all the same")
+            return Sending.UNKNOWN
         found = [looked.found] if looked.found else []
     if not found:
         return None
@@ -387,7 +388,7 @@ def _rejected(session: Session, attempt: Attempt, answer: model.Rejected) -> Sen
             hint = f"no waiting helps: add credit there, then `batchpond submit {attempt.intent.study}`"
             session.note(Severity.ERROR, message, hint=hint, exit_code=ExitCode.ATTENTION)
         case ErrorClass.TRANSIENT:
-            session.note(Severity.WARNING, message, hint="`batchpond sync` sends it again later; no batch was created")
+            session.note(Severity.WARNING, message, hint="`batchpond sync` asks again, after a look whether it was made")
         case _:
             hint = "mend the cause, then run `batchpond submit` again; nothing is sent again by itself"
             session.note(Severity.ERROR, message, hint=hint, exit_code=ExitCode.FAILED)

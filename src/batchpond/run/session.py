@@ -34,7 +34,7 @@ from batchpond.study import settings as config
 
 SETTLE_VARIABLE = "BATCHPOND_TEST_SETTLE_S"
 NOTES_MAX = 1_000
-PUT_OFF_MIN_S = 60.0
+PUT_OFF_MIN_S = 5.0
 TAKE_HINT = "the first stands; `batchpond resolve BATCH --take first|second|none` says which of them counts"
 
 

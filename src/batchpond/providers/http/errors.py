@@ -29,7 +29,7 @@ from batchpond.text import redact
 if TYPE_CHECKING:
     import tenacity
 
-RETRY_AFTER_MAX_S: Final = 900.0
+RETRY_AFTER_MAX_S: Final = 86_400.0
 _DURATION_PART: Final = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)(ns|us|\u00b5s|ms|s|m|h|d)", re.ASCII)
 _DURATION: Final = re.compile(rf"(?:{_DURATION_PART.pattern})+", re.ASCII)
 _UNIT_S: Final = {"ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
@@ -57,7 +57,7 @@ def is_passing(status_code: int) -> bool:
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime, asked: str | None = None) -> float | None:
-    """Return how long the server asks to wait, 0 to 900 s, or None when it does not say.
+    """Return how long the server asks to wait, up to a day, or None when it does not say.
 
     Reads `retry-after-ms` before `retry-after` (seconds or an HTTP date) before `asked`, which a body
     said ("34s", "2m3.5s"); header names are lower case. A negative or past value is 0, nonsense is
@@ -107,7 +107,7 @@ class RetryPolicy:
 
     attempts: int = 6
     total_s: float = 1_200.0
-    wait_max_s: float = 60.0
+    wait_max_s: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)

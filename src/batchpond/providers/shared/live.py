@@ -147,6 +147,7 @@ def _reset_s(value: str, headers: Mapping[str, str], now: datetime) -> float | N
 # --- calls ----------------------------------------------------------------------------------------
 
 SIMULATOR_HEADER: Final = "x-batchpond-simulator"
+_WAIT_MAX_S: Final = 900.0
 _START_RETRIES: Final = RetryPolicy(attempts=3, total_s=60.0)
 _NO_LISTING: Final = frozenset({400, 404, 405, 500, 501})  # 500: `transformers serve` with a model of one's own
 _SHARED: Final = frozenset({429, 503, 529})
@@ -286,7 +287,8 @@ def judge(answer: Answer, now: datetime, hints: RateHints = NO_HINTS) -> LiveAns
     if stop is not None:
         return stop
     if _is_not_now(answer, error):
-        wait_s = answer.retry_after_s(now)
+        asked_s = answer.retry_after_s(now)
+        wait_s = None if asked_s is None else min(asked_s, _WAIT_MAX_S)
         reason = f"HTTP {status_code}: {_excerpt(answer)}"
         return Deferred(reason, status_code, wait_s, is_shared=status_code in _SHARED, hints=hints)
     if 400 <= status_code <= 499:
