@@ -97,6 +97,7 @@ def test_an_empty_account_waits_for_a_person_and_not_for_time(account: FakeOpenA
         done = program.sync()
         assert done.returncode == 3
         assert f"{N} requests of study small (3 batches) wait for credit at openai" in done.stderr
+    assert "wait for credit at openai" in program.run("status").stderr
     assert account.count("POST", "/batches") == 1
     account.refusals = []
     assert program.submit().returncode == 0
@@ -113,6 +114,7 @@ def test_what_is_put_off_says_until_when_and_is_not_missing(account: FakeOpenAI,
         told = program.sync().stderr
         assert f"{N} requests of study small (1 batch) wait for openai to be asked again: back-off until 20" in told
         assert "nothing pending" not in told
+    assert "back-off until 20" in program.run("status").stderr
     assert program.rows("select request_state, count(*) as n from results group by all") == [
         {"request_state": "planned", "n": N}
     ]

@@ -59,7 +59,8 @@ def command(
     models, batches, rounds = rows_of_all(store.path, asks, study)
     live = [b for b in batches if b["is_in_flight"] or b["needs_attention"]]
     n_failed = sum(m["n_failed"] + m["n_missing"] for m in models)
-    lake_state = _folded(store) if live or rounds or n_failed else None
+    n_unsent = sum(m["n_unsent"] for m in models)
+    lake_state = _folded(store) if live or rounds or n_failed or n_unsent else None
     found = _stages(store, lake_state, study)
     color = invocation.color_stdout()
     if is_batches:
@@ -77,6 +78,8 @@ def command(
         output.records(names, [tuple(m.values()) for m in models], form)
     _remark(invocation, models, live)
     is_any_concern = lake_state is not None and bool(live) and _remark_concerns(invocation, lake_state, study)
+    if lake_state and n_unsent:
+        _remark_waits(invocation, lake_state, models)
     if lake_state and n_failed:
         _remark_failures(invocation, store, lake_state, models, n_failed)
     _remark_stages(invocation, found)
@@ -215,6 +218,19 @@ def _remark_concerns(invocation: Invocation, lake_state: LakeState, study: str |
     for concern in found:
         invocation.diagnostics.warning(concern.text, hint=concern.hint)
     return bool(found)
+
+
+def _remark_waits(invocation: Invocation, lake_state: LakeState, models: list[dict[str, Any]]) -> None:
+    """Say what approved requests wait for that are in no batch."""
+    studies = {m["study"] for m in models if m["n_unsent"]} & set(lake_state.approvals)
+    if not studies:
+        return
+    from batchpond.run.dispatch import waits
+
+    store = invocation.store()
+    for study in sorted(studies):
+        for text in waits(store, lake_state, study, store.clock.now()):
+            invocation.diagnostics.note(text)
 
 
 def _remark_failures(

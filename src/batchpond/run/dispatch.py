@@ -356,10 +356,32 @@ def _send(session: Session, shard: Sharded, approval: Approval, budget: Budget) 
 
 def _tell_waiting(session: Session, study: str, waiting: dict[tuple[str, ExitCode], list[Sharded]]) -> None:
     for (reason, exit_code), held in waiting.items():
-        n_requests = sum(shard.n_requests for shard in held)
-        batches = "1 batch" if len(held) == 1 else f"{len(held):,} batches"
-        text = f"{n_requests:,} requests of study {study} ({batches}) wait for {reason}"
-        session.note(Severity.INFO, text, exit_code=exit_code)
+        session.note(Severity.INFO, _wait_text(study, reason, held), exit_code=exit_code)
+
+
+def _wait_text(study: str, reason: str, held: list[Sharded]) -> str:
+    n_requests = sum(shard.n_requests for shard in held)
+    batches = "1 batch" if len(held) == 1 else f"{len(held):,} batches"
+    return f"{n_requests:,} requests of study {study} ({batches}) wait for {reason}"
+
+
+def waits(store: Store, lake_state: LakeState, study: str, now: datetime) -> list[str]:
+    """Return what a study's unsent requests wait for, as far as the lake alone tells; empty without an approval."""
+    approval = lake_state.approvals.get(study)
+    if approval is None or approval.study_version != lake_state.current_versions.get(study):
+        return []
+    held: dict[str, list[Sharded]] = {}
+    for shard, latest in candidates(store, lake_state, study):
+        match readiness(latest, Trigger(is_explicit=False, now=now)):
+            case Readiness.WAITING:
+                obstacle = _back_off(shard, latest)
+            case Readiness.HELD:
+                obstacle = _held(shard, latest)
+            case _:
+                obstacle = None if shard.mode is Mode.LIVE else Obstacle("the next `batchpond sync`")
+        if obstacle is not None:
+            held.setdefault(obstacle.reason, []).append(shard)
+    return [_wait_text(study, reason, shards) for reason, shards in held.items()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -388,7 +388,7 @@ def _rejected(session: Session, attempt: Attempt, answer: model.Rejected) -> Sen
             hint = f"no waiting helps: add credit there, then `batchpond submit {attempt.intent.study}`"
             session.note(Severity.ERROR, message, hint=hint, exit_code=ExitCode.ATTENTION)
         case ErrorClass.TRANSIENT:
-            session.note(Severity.WARNING, message, hint="`batchpond sync` asks again, after a look whether it was made")
+            session.note(Severity.WARNING, message, hint="`batchpond sync` asks again, once it has looked for it")
         case _:
             hint = "mend the cause, then run `batchpond submit` again; nothing is sent again by itself"
             session.note(Severity.ERROR, message, hint=hint, exit_code=ExitCode.FAILED)
