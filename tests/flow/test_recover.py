@@ -13,7 +13,7 @@ import pytest
 from batchpond.errors import AttentionError, ExitCode, UsageError
 from batchpond.lake.attempts import Phase
 from batchpond.plan.versions import Again
-from batchpond.run.recover import Fate, RecoverReport, adopt_by_lines, recover
+from batchpond.run.recover import Fate, RecoverReport, adopt_by_lines
 from batchpond.run.strangers import waive
 from batchpond.run.submit import submit
 from batchpond.views.sandbox import run_query
@@ -49,10 +49,7 @@ def lose(rig: Rig) -> None:
 def recovered(rig: Rig, **more: Any) -> RecoverReport:
     """Run `recover study.toml`."""
     rig.plan()
-    with rig._points():
-        return recover(
-            rig.store(), STUDY, providers=rig.providers(), on_note=lambda note: rig.notes.append(note.message), **more
-        )
+    return rig.recover(**more)
 
 
 def picture(rig: Rig) -> dict[str, list[dict[str, Any]]]:
@@ -312,7 +309,7 @@ def test_a_kill_anywhere_is_mended_by_running_it_again(tmp_path: Path) -> None:
     finish(rig)
     answers = rig.answers()
     n_lived = 0
-    for crash_in in (5, 14, 21, 28, 36, 400):
+    for crash_in in (5, 7, 14, 19, 21, 28, 36, 400):
         lose(rig)
         rig.plan()
         rig.crash_in = crash_in

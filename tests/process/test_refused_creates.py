@@ -39,6 +39,24 @@ def test_what_was_refused_and_made_all_the_same_is_found(
     assert program.outcomes() == {"decided": N}
 
 
+def test_what_was_refused_and_made_is_no_second_batch_when_a_listing_shows_it_first(
+    account: FakeOpenAI, tmp_path: Path
+) -> None:
+    """A pass that polls another batch meets it before its settle time is over: it is the attempt's only one."""
+    program = Program(tmp_path, account.url, settle_s="600")
+    program.prepare(max_requests=6)
+    account.is_held = True
+    account.create_answers = [None, error(429, "rate_limit_exceeded")]
+    program.submit()
+    assert len(account.batches) == 2
+    done = program.sync()
+    assert (done.returncode, "second" in done.stderr) == (0, False)
+    for batch in account.batches:
+        account.finish(batch)
+    assert program.sync().returncode == 0
+    assert (len(account.batches), program.outcomes()) == (2, {"decided": N})
+
+
 @pytest.mark.parametrize("is_held", [False, True], ids=["ended", "under way"])
 def test_a_foreign_batch_with_our_token_is_not_ours(is_held: bool, account: FakeOpenAI, program: Program) -> None:
     """Defect 3.5: after a lost answer, an earlier batch with our token and another input file is left alone.

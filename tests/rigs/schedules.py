@@ -1,19 +1,26 @@
-"""Random histories of a study: verbs, time, faults and crashes in an order that a seed decides."""
+"""Random histories of a study: verbs, time, faults and crashes in an order that a seed decides.
+
+In some of them a copy of the lake sends for a while and is thrown away, or the lake is lost and made again.
+"""
 
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
+from batchpond.errors import BatchpondError
 from tests.rigs.foreign_tool import make_batch
 from tests.rigs.sim_providers import SIMULATED, one_model_each
 from tests.rigs.sim_study import Rig
 
 STEPS = 10
+TWIN_SHARE = LOST_SHARE = 0.15
+LAGS_END_S = 3_000  # by then every listing shows what was made, and no create is under way
 VERBS = ("submit", "sync", "advance", "fault", "plan", "limited", "retry", "cancel", "foreign")
 MIXES = (*(provider.models for provider in SIMULATED.values()), one_model_each())
 CRASH_SHARE = 0.45
@@ -23,7 +30,8 @@ HARMLESS = (
     "batches.create@1:reset_after", "batches.create@1:reset_before", "batches.create@1-2:hang_after=700",
     "batches.create@1:hang_before=700", "batches.create@1-3:html_after=502", "batches.create@1:html=200",
     "batches.create@1:html_after=200", "batches.create@1:status_after=500", "batches.create@1:status=503",
-    "batches.create@1-2:status=429", "batches.create@1:status_after=409", "batches.create@1:status_after=408",
+    "batches.create@1-2:status=429", "batches.create@1:status_after=429", "batches.create@1:status_after=413",
+    "batches.create@1:status_after=400", "batches.create@1:status_after=409", "batches.create@1:status_after=408",
     "batches.create@1:refuse", "batches.create@1:file_not_ready", "batches.create@1-2:billing",
     "batches.create@1-2:delay_exec=200", "batches.create@1:delay_exec=500", "batches.create@1-3:stale_list=300",
     "batches.create@1:enqueued", "batches.create@1:notfound_after_create=3", "batches.create@1-2:results_404=2",
@@ -40,7 +48,7 @@ HARMLESS = (
     "batches.get@1-2:regress", "batches.get@1-2:status=404", "batches.get@1:status=500", "batches.get@1:html=200",
     "batches.get@1:counts_text", "files.content@1:truncate_mid=0.5", "files.content@1:reset_at=300",
     "files.content@1-2:truncate=0.5", "files.content@1-9:truncate=0.3", "files.content@1-3:status=404",
-    "files.content@1-2:status=503", "files.content@1:html=200", "files.content@1:slow=2",
+    "files.content@1-2:status=503", "files.content@1:html=200", "files.content@1-4:html=200", "files.content@1:slow=2",
     "files.content@1:retry_after=120", "*@1-4:status=500", "*@2:reset_after", "*@1-2:reset_before",
 )  # fmt: skip
 
@@ -111,8 +119,13 @@ def run(seed: int, path: Path, others: Undisturbed, mixes: Sequence[tuple[str, .
     rig = Rig(path, models=models, with_lens=False, lake_seed=seed)
     history: list[str] = []
     n_crashes = 0
-    for _ in range(STEPS):
+    misfortune, at_step = _misfortune(seed, models, is_lossy=is_lossy)
+    for step in range(STEPS):
+        if step == at_step and misfortune is not None:
+            n_crashes += misfortune(rig, draw, history)
         name = draw.choices(VERBS, (3, 6, 4, 4, 1, 1, 1, 1, 1))[0]
+        if name == "limited" and misfortune is _twin:
+            continue  # shards that are cut otherwise may hold the same requests: a person decides then
         if name == "advance":
             seconds = draw.choice((1, 30, 120, 400, 901, 3_000))
             rig.clock.advance(seconds)
@@ -132,6 +145,73 @@ def run(seed: int, path: Path, others: Undisturbed, mixes: Sequence[tuple[str, .
     return _judged(seed, is_lossy, rig, undisturbed, [f"models {' '.join(models)}", *history], n_crashes)
 
 
+def _misfortune(
+    seed: int, models: Sequence[str], *, is_lossy: bool
+) -> tuple[Callable[[Rig, random.Random, list[str]], int] | None, int]:
+    """Return what befalls the lake as a whole, if anything, and before which step."""
+    own = random.Random(f"misfortune {seed}")
+    share, at_step = own.random(), own.randrange(2, STEPS)
+    if share < LOST_SHARE and not is_lossy:  # what was answered badly is asked again of what is known no more
+        return _lose, at_step
+    is_opaque = any(model.startswith("claude") for model in models)
+    if share < LOST_SHARE + TWIN_SHARE and not is_opaque:  # there only results tell, and a copy has none at first
+        return _twin, at_step
+    return None, STEPS
+
+
+def _twin(rig: Rig, draw: random.Random, history: list[str]) -> int:
+    """Let a copy of the lake send and collect for a while and throw it away; returns how often that died."""
+    own, rig.lake = rig.lake, rig.path / "twin"
+    if not own.exists():
+        rig.lake = own
+        return 0
+    shutil.copytree(own, rig.lake)
+    n_sent, n_crashes = rig.n_sent(), 0
+    for name in draw.choices(("submit", "sync"), k=3):
+        died = _verb(rig, name, draw)
+        n_crashes += died is not None
+        history.append(f"twin: {name}" if died is None else f"twin: {name}, killed at {died}")
+        rig.clock.advance(400)
+    rig.n_sent_elsewhere += rig.n_sent() - n_sent
+    shutil.rmtree(rig.lake)
+    rig.lake = own
+    rig.world.clear_faults()
+    rig.clock.advance(LAGS_END_S)
+    history.append("twin is gone")
+    return n_crashes
+
+
+def _lose(rig: Rig, draw: random.Random, history: list[str]) -> int:
+    """Lose the lake and make it again of what the account has; returns how often that died."""
+    if not rig.lake.exists():
+        return 0
+    shutil.rmtree(rig.lake)
+    rig.is_made_again = True
+    rig.clock.advance(LAGS_END_S)
+    n_crashes = 0
+    for _ in range(2):  # whatever befalls it; then undisturbed
+        rig.crash_in = draw.choice((None, draw.randrange(80), draw.randrange(250)))
+        n_crashes += not rig.survive(lambda: _recover(rig, history))
+        rig.clock.advance(LAGS_END_S)
+    rig.world.clear_faults()
+    _recover(rig, history)
+    return n_crashes
+
+
+def _recover(rig: Rig, history: list[str]) -> None:
+    rig.plan()
+    try:
+        report = rig.recover()
+    except BatchpondError as error:
+        history.append(f"recover: {error.message}")
+    else:
+        history.append(f"recover: {', '.join(found.fate for found in report.batches) or 'nothing'}")
+
+
+# What was intended in a lake that is lost is not known any more: the bill and the answers tell.
+_OF_THE_LOST = ("batch", "shard", "acknowledged")
+
+
 def _verb(rig: Rig, name: str, draw: random.Random) -> str | None:
     steps: dict[str, Callable[[], object]] = {
         "submit": rig.submit, "sync": rig.sync, "plan": rig.plan, "limited": lambda: rig.submit(limit=10),
@@ -149,6 +229,8 @@ def _judged(
     seed: int, is_lossy: bool, rig: Rig, undisturbed: Rig, history: list[str], n_crashes: int
 ) -> Outcome:  # fmt: skip
     n_passes, problems = settled(rig, undisturbed, is_lossy=is_lossy)
+    if rig.is_made_again:
+        problems = [problem for problem in problems if not problem.startswith(_OF_THE_LOST)]
     rig.world.close()
     return Outcome(seed, is_lossy, tuple(history), n_crashes, n_passes, tuple(problems))
 

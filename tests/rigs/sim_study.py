@@ -32,7 +32,7 @@ from batchpond.lake.store import MARKER, Store, is_merged
 from batchpond.model import ErrorClass
 from batchpond.plan import verb as plan
 from batchpond.providers import registry
-from batchpond.run import submit, sync
+from batchpond.run import recover, submit, sync
 from batchpond.run.resolve import cancel, resolve
 from batchpond.run.session import Providers
 from batchpond.run.submit import retry
@@ -124,6 +124,8 @@ class Rig:
         self.wire = Wire(self)
         self.foreign: set[str] = set()
         self.notes: list[str] = []
+        self.n_sent_elsewhere = 0
+        self.is_made_again = False
 
     # -- crashing ------------------------------------------------------------------------------
 
@@ -217,6 +219,17 @@ class Rig:
                 on_note=lambda note: self.notes.append(note.message),
             )
 
+    def recover(self, sample: int | None = None) -> recover.RecoverReport:
+        """Run `recover`."""
+        with self._points():
+            return recover.recover(
+                self.store(),
+                STUDY,
+                providers=self.providers(),
+                sample=sample,
+                on_note=lambda note: self.notes.append(note.message),
+            )
+
     def retry(self) -> None:
         """Run `retry --yes` for everything that failed, where there is a submission."""
         if STUDY in self.lake_state().approvals:
@@ -266,6 +279,10 @@ class Rig:
     def lake_state(self) -> LakeState:
         """Fold the lake's events anew."""
         return fold(self._events())
+
+    def n_sent(self) -> int:
+        """Return how many creates the lake records."""
+        return sum(isinstance(event, Sent) for event in self._events())
 
     def attempts(self) -> list[Attempt]:
         """Return all attempts, in the order of their intents."""
@@ -376,8 +393,8 @@ class Rig:
             shards[attempt.shard_id] += bool(bill and bill.n_requests)
         yield from (f"{n} batches were made of attempt {name}" for name, n in batches.items() if n > 1)
         yield from (f"shard {shard} was billed {n} times" for shard, n in shards.items() if n > 1)
-        n_sent = sum(isinstance(event, Sent) for event in self._events())
-        if self.wire.n_create_posts > n_sent:
+        n_sent = self.n_sent() + self.n_sent_elsewhere
+        if self.wire.n_create_posts > n_sent and not self.is_made_again:
             yield f"{self.wire.n_create_posts} POSTs for {n_sent} sent records"
 
     def _lost(self) -> Iterator[str]:
@@ -402,11 +419,11 @@ class Rig:
                 yield f"attempt {attempt.attempt_id} has {n} accepted answers for {n_distinct} requests"
             if attempt.phase is Phase.VERIFIED and n != attempt.n_answered:
                 yield f"attempt {attempt.attempt_id} holds {n} answers and proved {attempt.n_answered}"
-        wrong = self.rows(
-            "select count(*) from responses where match = 'matched'"
-            " and custom_id <> substr(attempt_id, 1, 10) || '-' || substr(request_id, 1, 20)",
-            "responses",
-        )
+        named = "substr(attempt_id, 1, 10) || '-' || substr(request_id, 1, 20)"
+        found = "custom_id"
+        if self.is_made_again:  # the attempts were another lake's
+            named, found = "substr(request_id, 1, 20)", "substr(custom_id, 12)"
+        wrong = self.rows(f"select count(*) from responses where match = 'matched' and {found} <> {named}", "responses")
         if wrong != [(0,)]:
             yield f"{wrong} answers stand at a request that their custom_id does not name"
 

@@ -44,7 +44,7 @@ def main() -> int:
     shares = [seeds[at : at + SHARE] for at in range(0, len(seeds), SHARE)]
     started_s = time.monotonic()
     n_broken = n_crashes = n_done = n_lossy = passes_max = 0
-    with tempfile.TemporaryDirectory() as base, ProcessPoolExecutor(asked.jobs) as pool:
+    with tempfile.TemporaryDirectory() as base, ProcessPoolExecutor(asked.jobs, max_tasks_per_child=4) as pool:
         for outcomes in pool.map(partial(_play, Path(base)), shares):
             for outcome in outcomes:
                 n_done += 1

@@ -397,9 +397,10 @@ class LakeState:
         return self.attempts[attempt_ids[-1]] if attempt_ids else None
 
     def is_late(self, attempt: Attempt) -> bool:
-        """Whether a batch of an attempt called absent would still be its only one: nothing was sent again."""
+        """Whether a batch of an attempt called absent, or refused, would be its only one: nothing was sent again."""
         is_latest = self.latest_attempt(attempt.shard_id) == attempt
-        return attempt.phase is Phase.ABSENT and is_latest and attempt.shard_id not in self.voided
+        is_without = attempt.phase in {Phase.ABSENT, Phase.REJECTED}
+        return is_without and is_latest and attempt.shard_id not in self.voided
 
     def add(self, event: Event) -> None:
         """Fold one more event in; an attempt that was handed out stays as it was."""
@@ -421,7 +422,6 @@ class LakeState:
             case records.Sharded():
                 self.shards[event.shard_id] = event
                 self.by_study.setdefault(event.study, {})[event.shard_id] = event
-                self._know_batch(event)
             case records.Planned():
                 self.current_versions[event.study] = event.study_version
                 self.readers[event.study] = event.reader or 1
@@ -449,8 +449,8 @@ class LakeState:
         self.rounds = {version: one for version, one in self.rounds.items() if one.study != event.study}
 
     def _know_batch(self, event: Event) -> None:
-        """Take a batch for one of this lake's; those that were only looked into are not."""
-        if isinstance(event, records.OfBatch | records.AdoptedShard | records.Resolved) and event.batch_id is not None:
+        """Take a batch for one of this lake's; those that were only looked into, or nearly taken in, are not."""
+        if isinstance(event, records.OfBatch | records.Resolved) and event.batch_id is not None:
             self.batch_ids.add(event.batch_id)
 
     def _add_intent(self, intent: Intent) -> None:
