@@ -19,9 +19,10 @@ import duckdb
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError, LakeWarning
 from batchpond.lake import manifest
 from batchpond.lake.attempts import fold
+from batchpond.lake.disk import read_through
 from batchpond.lake.events import read
 from batchpond.lake.schemas import TABLES
-from batchpond.lake.store import LENS, SECRET, SPOOL, TMP, Store, read_through
+from batchpond.lake.store import LENS, SECRET, SPOOL, TMP, Store
 from batchpond.lake.tables import quoted
 from batchpond.run import account
 from batchpond.run.live import spool

@@ -27,7 +27,8 @@ import pyarrow.parquet as pq
 
 from batchpond import ids
 from batchpond.api import Lake
-from batchpond.lake.store import Store, read_rows
+from batchpond.lake.disk import read_rows
+from batchpond.lake.store import Store
 from batchpond_sim.host import server
 from batchpond_sim.world.world import Settings
 from tests.bench.open_batches import cpu_s

@@ -11,9 +11,9 @@ import pytest
 
 from batchpond.lake import attempts, events
 from batchpond.lake.attempts import Phase, fold
+from batchpond.lake.disk import is_merged
 from batchpond.lake.events import EventLog, read
 from batchpond.lake.records import DuplicateRemote, Planned
-from batchpond.lake.store import is_merged
 from batchpond.run import sync
 from batchpond.run.session import Session
 from tests.rigs import schedules

@@ -11,12 +11,13 @@ from collections import Counter
 from pathlib import Path
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 
 from batchpond import ids
 from batchpond.cli import frame
 from batchpond.errors import ExitCode, LakeError
-from batchpond.lake import manifest, store
+from batchpond.lake import disk, manifest, store, tables
 from batchpond.lake.schemas import FORMAT_VERSION, TABLES
 from batchpond.lake.store import MARKER, Store
 from batchpond.views import database
@@ -41,7 +42,7 @@ def test_a_lake_with_an_open_batch_is_taken_on_and_finished(
     number, port = TAKEN_ON[name]
     monkeypatch.setitem(desk.PORTS, name, port)
     desk.unpack(name, tmp_path)
-    facts = {path: path.read_bytes() for path in (tmp_path / "lake").rglob("*.parquet")}
+    facts = {path: pq.read_table(path) for path in _fact_files(tmp_path / "lake")}
     with desk.desk_at(tmp_path, name) as found:
         assert _format(found.lake.path) == number
         found.settle()
@@ -52,7 +53,9 @@ def test_a_lake_with_an_open_batch_is_taken_on_and_finished(
         assert found.sent() == Counter(dict.fromkeys((request[:20] for request in planned), 1))
         assert found.ledger()["billed"]["n_requests"] == len(planned)
     assert _format(tmp_path / "lake") == FORMAT_VERSION
-    assert {path: path.read_bytes() for path in facts} == facts
+    for path, rows in facts.items():
+        assert pq.read_table(path).select(rows.column_names).equals(rows)
+    _check_same_columns(tmp_path / "lake")
     assert manifest.missing(tmp_path / "lake") == []
     with database.connect(tmp_path / "lake") as connection:
         counted = "SELECT origin, count(*) FROM pair_judgments GROUP BY origin ORDER BY origin"
@@ -62,6 +65,61 @@ def test_a_lake_with_an_open_batch_is_taken_on_and_finished(
     for command in ("audit", "doctor"):
         ended = doors.run("--lake", str(tmp_path / "lake"), command)
         assert ended.returncode == 0, ended.stderr
+
+
+def _fact_files(lake: Path) -> list[Path]:
+    return [path for name in TABLES if not TABLES[name].is_derived for path in (lake / name).rglob("*.parquet")]
+
+
+def _check_same_columns(lake: Path) -> None:
+    """Assert that no table has files of two schemas: a plain glob would drop what only some of them have."""
+    for name, wanted in TABLES.items():
+        for path in (lake / name).rglob("*.parquet"):
+            assert pq.read_schema(path).names == wanted.schema.names, path
+
+
+def _take_on(lake: Path) -> None:
+    with Store.open(lake).lock("test"):
+        pass
+
+
+@pytest.mark.parametrize("name", TAKEN_ON)
+def test_a_migration_that_dies_anywhere_is_finished_by_the_next_command(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file is the old or the new one, the marker is raised last, and a reader sees all rows in between."""
+    desk.unpack(name, tmp_path)
+    lake, replace = tmp_path / "lake", disk.replace
+    before = {path: pq.read_table(path) for path in _fact_files(lake)}
+    n_left = 0
+
+    def dying(staged: Path, final: Path) -> None:
+        nonlocal n_left
+        if n_left == 0:
+            raise KeyboardInterrupt
+        n_left -= 1
+        replace(staged, final)
+
+    for n_alive in range(100):
+        n_left = n_alive
+        with monkeypatch.context() as patched:
+            patched.setattr(disk, "replace", dying)
+            try:
+                _take_on(lake)
+            except KeyboardInterrupt:
+                assert _format(lake) < FORMAT_VERSION
+                opened = Store.open(lake)
+                with tables.connect(opened, ["plan"]) as connection:
+                    n_rows = sum(rows.num_rows for path, rows in before.items() if "/plan/" in str(path))
+                    assert connection.execute("SELECT count(*), count(tier) FROM plan").fetchall() == [(n_rows, 0)]
+                continue
+        break
+    assert n_alive > 1
+    assert _format(lake) == FORMAT_VERSION
+    _check_same_columns(lake)
+    for path, rows in before.items():
+        assert pq.read_table(path).select(rows.column_names).equals(rows)
+    assert manifest.missing(lake) == []
 
 
 def _check_each_row_once(lake: Path) -> None:

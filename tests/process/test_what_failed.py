@@ -140,17 +140,17 @@ def test_who_asks_to_wait_is_not_waited_for_with_the_lock_held(
 
     def answer(method: str, path: str, body: bytes, kind: str) -> Answer:
         if method == "GET" and path.startswith("/v1/batches"):
-            refused.append(path)
+            limited.append(path)
             return error(429, "rate_limit_exceeded", retry_after=str(wait_s))
         return answered(method, path, body, kind)
 
     monkeypatch.setattr(account, "answer", answer)
-    refused: list[str] = []
+    limited: list[str] = []
     assert f"it asks to wait {wait_s:,} s" in program.sync().stderr
-    assert len(refused) == 1
+    assert len(limited) == 1
     if wait_s > 60:
         assert "asked not to be called before 20" in program.sync().stderr
-        assert len(refused) == 1
+        assert len(limited) == 1
 
 
 def test_a_refused_batch_says_when_it_is_asked_for_again(account: FakeOpenAI, program: Program) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from batchpond.lake.store import read_rows
+from batchpond.lake.disk import read_rows
 
 
 @functools.lru_cache(maxsize=100_000)

@@ -24,11 +24,12 @@ import httpx
 from batchpond import ids
 from batchpond.lake import disk, events, failpoints, manifest, tables
 from batchpond.lake.attempts import Attempt, LakeState, Phase, fold
+from batchpond.lake.disk import is_merged
 from batchpond.lake.events import EventLog, read
 from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Event, Resolution, Sent
 from batchpond.lake.schemas import SHARD_REQUESTS, TABLES
-from batchpond.lake.store import MARKER, Store, is_merged
+from batchpond.lake.store import MARKER, Store
 from batchpond.model import ErrorClass
 from batchpond.plan import verb as plan
 from batchpond.providers import registry

@@ -20,9 +20,10 @@ import pyarrow.parquet as pq
 from batchpond import answers
 from batchpond.answers import live_lines
 from batchpond.errors import LakeError, StudyError
+from batchpond.lake.disk import StagedTable
 from batchpond.lake.jsonl import RawFile, part_paths, shard_lines
 from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, Table
-from batchpond.lake.store import StagedTable, Store
+from batchpond.lake.store import Store
 from batchpond.model import FileRole, Match, Response, ResponseStatus, Take
 from batchpond.progress import Work
 from batchpond.providers import registry

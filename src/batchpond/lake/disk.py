@@ -1,4 +1,7 @@
-"""Durable, private file operations, the primitives every publish is made of; and one writer per lake, by `flock`."""
+"""Durable, private file operations, the primitives every publish is made of, and one writer per lake, by `flock`.
+
+Then the Parquet files of a lake: how one is written and read, and which of a table's files hold each row once.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,30 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
 
 from batchpond.clock import Clock
-from batchpond.errors import BusyError, UsageError
+from batchpond.errors import BusyError, LakeError, UsageError
+from batchpond.lake.schemas import FORMAT_VERSION, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 DEPTH_MAX = 6
+MERGED_PREFIX: Final = "c-"
+MERGED_KEY: Final = "merged"
+# Columns whose values hardly repeat: a dictionary would only cost time.
+_PLAIN_COLUMNS = frozenset(
+    {"body", "line", "line_bytes", "text", "thoughts", "detail", "request_id", "request_key", "custom_id",
+     "event_id", "provider_request_id", "line_number", "slot", "import_key", "explanation"}
+)  # fmt: skip
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 
 
@@ -172,3 +189,115 @@ def _holder(descriptor: int) -> str:
         return f"{note['purpose']} (process {note['pid']} on {note['host']}, since {note['since']})"
     except (ValueError, KeyError, TypeError):
         return "holder unknown"
+
+
+class StagedTable:
+    """A Parquet file being written outside the tables, row batch by row batch."""
+
+    def __init__(self, path: Path, table: Table, metadata: dict[str, str]) -> None:
+        import pyarrow.parquet as pq  # a pass that publishes nothing has no use for it
+
+        self.path = path
+        self.table = table
+        self.n_rows = 0
+        schema = table.schema.with_metadata({"lake_format": str(FORMAT_VERSION), **metadata})
+        write_private(path, b"")  # the writer truncates it and keeps the private mode
+        try:
+            self._writer = pq.ParquetWriter(
+                os.fspath(path),
+                schema,
+                compression="zstd",
+                compression_level=3,
+                use_dictionary=[name for name in schema.names if name not in _PLAIN_COLUMNS],
+                data_page_version="1.0",
+                write_page_checksum=True,
+            )
+        except OSError:
+            drop(path)
+            raise
+
+    def write(self, rows: pa.Table | Sequence[dict[str, Any]]) -> None:
+        """Append rows; raises LakeError when they do not have exactly the table's columns."""
+        import pyarrow as pa
+
+        if not isinstance(rows, pa.Table):
+            rows = pa.Table.from_pylist(list(rows), schema=self.table.schema)
+        if not rows.schema.equals(self.table.schema):
+            raise LakeError(
+                f"rows for table {self.table.name} do not have its columns: {rows.schema.names}",
+                hint="this is a defect in batchpond; nothing was published",
+            )
+        self._writer.write_table(rows, row_group_size=self.table.row_group_rows)
+        self.n_rows += rows.num_rows
+
+    def close(self) -> None:
+        """Finish the file and make it durable."""
+        self._writer.close()
+        sync_file(self.path)
+
+    def abandon(self) -> None:
+        """Give the file up; on a full disk its room is wanted now, not when old scratch is swept."""
+        with suppress(OSError):
+            self._writer.close()
+        drop(self.path)
+
+
+def read_through(path: Path) -> int:
+    """Read all of a Parquet file, its pages held against their checksums, and return how many rows it has.
+
+    Raises OSError (ArrowInvalid too is a ValueError) for a file whose bytes are not those that were written.
+    """
+    import pyarrow.parquet as pq
+
+    n_rows = 0
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        for number in range(file.num_row_groups):
+            n_rows += file.read_row_group(number).num_rows
+    return n_rows
+
+
+def columns_of(path: Path) -> pa.Schema:
+    """Return a file's columns, without what else it says."""
+    import pyarrow.parquet as pq
+
+    return pq.read_schema(path).remove_metadata()
+
+
+def read_rows(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return a published file's rows, or some columns of them.
+
+    Not by way of pyarrow's datasets, whose import takes longer than an idle pass may.
+    """
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        return file.read(columns=columns, use_threads=False)
+
+
+def held(folder: Path) -> list[Path]:
+    """Return the files of a table's folder that hold each row once: without those that a merged one covers."""
+    return uncovered(list(parquet_files(folder)))
+
+
+def uncovered(paths: Collection[str]) -> list[Path]:
+    """Return those of a table's files that no other one of them covers, in name order."""
+    covered = {name for path in paths if is_merged(path) for name in merged_paths(path)}
+    return [Path(path) for path in sorted(set(paths) - covered)]
+
+
+def is_merged(path: str) -> bool:
+    """Whether a file holds the rows of others."""
+    return path.rpartition("/")[2].startswith(MERGED_PREFIX)
+
+
+def merged_paths(path: str) -> list[str]:
+    """Return where the files stood whose rows a merged file holds; none where it cannot be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (pa.ArrowException, OSError):
+        return []  # it covers nothing then; whoever reads it says what is wrong
+    folder = os.path.dirname(path)
+    return [f"{folder}/{name}" for name in orjson.loads(metadata.get(MERGED_KEY.encode(), b"[]"))]

@@ -27,6 +27,7 @@ from batchpond import ids
 from batchpond.errors import LakeError
 from batchpond.lake import manifest, records
 from batchpond.lake.attempts import NOTHING, Archive, parted
+from batchpond.lake.disk import MERGED_KEY, MERGED_PREFIX, is_merged, read_rows, read_through, uncovered
 from batchpond.lake.records import (
     KINDS,
     AdoptedShard,
@@ -39,19 +40,7 @@ from batchpond.lake.records import (
     Sharded,
 )  # fmt: skip
 from batchpond.lake.schemas import EVENTS
-from batchpond.lake.store import (
-    MERGED_KEY,
-    MERGED_PREFIX,
-    Memo,
-    Store,
-    is_merged,
-    keep_memo,
-    read_rows,
-    read_through,
-    recall_memo,
-    relative,
-    uncovered,
-)
+from batchpond.lake.store import Memo, Store, keep_memo, recall_memo, relative
 from batchpond.model import EPOCH, BatchState, ErrorClass, FileRole, Mode, Origin, ShardKind
 
 if TYPE_CHECKING:

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Protocol
 from batchpond import ids
 from batchpond.errors import LakeError
 from batchpond.lake import disk, failpoints
+from batchpond.lake.disk import read_rows
 from batchpond.lake.records import Asked
 from batchpond.lake.schemas import RAW, REQUESTS, SHARD_REQUESTS
-from batchpond.lake.store import Store, read_rows
+from batchpond.lake.store import Store
 from batchpond.model import FileRole
 from batchpond.progress import each
 

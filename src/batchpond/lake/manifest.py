@@ -14,14 +14,17 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
 from batchpond.errors import LakeError, LakeWarning, UsageError
 from batchpond.lake import disk
+from batchpond.lake.disk import is_merged, merged_paths
 from batchpond.lake.schemas import RAW, TABLES
-from batchpond.lake.store import Store, is_merged, merged_paths
+
+if TYPE_CHECKING:
+    from batchpond.lake.store import Store
 
 FOLDER: Final = "_manifests"
 FILES_MAX: Final = 64

@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,10 +24,13 @@ from batchpond import ids
 from batchpond.clock import Clock, SystemClock, random_hex
 from batchpond.errors import LakeError, UsageError
 from batchpond.lake import disk
+from batchpond.lake.disk import StagedTable, columns_of, held
 from batchpond.lake.schemas import FORMAT_VERSION, TABLES, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from batchpond.lake.migration import Outdated
 
 MARKER = "batchpond.json"
 SECRET = ".secret"
@@ -37,91 +40,17 @@ PAYLOADS = "_payloads"
 SPOOL = "_live"
 CONFIG = "config.toml"
 LENS = "batchpond.duckdb"
-MERGED_PREFIX = "c-"
-MERGED_KEY = "merged"
 LAKE_ID_LENGTH = 10
 _PAYLOAD = ".jsonl"
 STALE_SCRATCH_S = 86_400
 
 _NAME = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.=@+-]*/)*[A-Za-z0-9_][A-Za-z0-9_.=@+-]*")
-# Columns whose values hardly repeat: a dictionary would only cost time.
-_PLAIN_COLUMNS = frozenset(
-    {"body", "line", "line_bytes", "text", "thoughts", "detail", "request_id", "request_key", "custom_id",
-     "event_id", "provider_request_id", "line_number", "slot", "import_key", "explanation"}
-)  # fmt: skip
-
-
-class StagedTable:
-    """A Parquet file being written outside the tables, row batch by row batch."""
-
-    def __init__(self, path: Path, table: Table, metadata: dict[str, str]) -> None:
-        import pyarrow.parquet as pq  # a pass that publishes nothing has no use for it
-
-        self.path = path
-        self.table = table
-        self.n_rows = 0
-        schema = table.schema.with_metadata({"lake_format": str(FORMAT_VERSION), **metadata})
-        disk.write_private(path, b"")  # the writer truncates it and keeps the private mode
-        try:
-            self._writer = pq.ParquetWriter(
-                os.fspath(path),
-                schema,
-                compression="zstd",
-                compression_level=3,
-                use_dictionary=[name for name in schema.names if name not in _PLAIN_COLUMNS],
-                data_page_version="1.0",
-                write_page_checksum=True,
-            )
-        except OSError:
-            disk.drop(path)
-            raise
-
-    def write(self, rows: pa.Table | Sequence[dict[str, Any]]) -> None:
-        """Append rows; raises LakeError when they do not have exactly the table's columns."""
-        import pyarrow as pa
-
-        if not isinstance(rows, pa.Table):
-            rows = pa.Table.from_pylist(list(rows), schema=self.table.schema)
-        if not rows.schema.equals(self.table.schema):
-            raise LakeError(
-                f"rows for table {self.table.name} do not have its columns: {rows.schema.names}",
-                hint="this is a defect in batchpond; nothing was published",
-            )
-        self._writer.write_table(rows, row_group_size=self.table.row_group_rows)
-        self.n_rows += rows.num_rows
-
-    def close(self) -> None:
-        """Finish the file and make it durable."""
-        self._writer.close()
-        disk.sync_file(self.path)
-
-    def abandon(self) -> None:
-        """Give the file up; on a full disk its room is wanted now, not when old scratch is swept."""
-        with suppress(OSError):
-            self._writer.close()
-        disk.drop(self.path)
-
-
-def read_through(path: Path) -> int:
-    """Read all of a Parquet file, its pages held against their checksums, and return how many rows it has.
-
-    Raises OSError (ArrowInvalid too is a ValueError) for a file whose bytes are not those that were written.
-    """
-    import pyarrow.parquet as pq
-
-    n_rows = 0
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
-        for number in range(file.num_row_groups):
-            n_rows += file.read_row_group(number).num_rows
-    return n_rows
 
 
 class Store:
     """An open lake."""
 
-    def __init__(
-        self, path: Path, lake_id: str, secret: bytes, clock: Clock, outdated: Sequence[Path] | None = None
-    ) -> None:
+    def __init__(self, path: Path, lake_id: str, secret: bytes, clock: Clock, outdated: Outdated | None = None) -> None:
         self._outdated = outdated
         self.path = path
         self.lake_id = lake_id
@@ -166,8 +95,17 @@ class Store:
                 f"{path} has lake format {version}; this batchpond reads up to {FORMAT_VERSION}",
                 hint="install a newer batchpond; the Parquet files stay readable without it",
             )
-        outdated = _outdated(path) if version < FORMAT_VERSION else None
+        outdated = None
+        if version < FORMAT_VERSION:
+            from batchpond.lake import migration
+
+            outdated = migration.outdated(path)
         return cls(path, lake_id, secret, clock or SystemClock(), outdated)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether some files may lack columns that came later; the first command that writes gives them those."""
+        return self._outdated is not None
 
     def files(self, table: str) -> list[Path]:
         """Return the files that hold a table, each row once, in name order."""
@@ -210,7 +148,7 @@ class Store:
         """Publish a staged file under its final name; False when it stood there already."""
         final = self.final_path(table, name)
         with disk_errors(self.path):
-            if not _written(staged).equals(table.schema):
+            if not columns_of(staged).equals(table.schema):
                 raise LakeError(f"{staged}: not the columns of table {table.name}; nothing was published")
             return disk.link_into_place(staged, final)
 
@@ -232,7 +170,7 @@ class Store:
         """Publish a staged file of a derived table in the place of an earlier one of that name, if any."""
         final = self.final_path(table, name)
         with disk_errors(self.path):
-            if not table.is_derived or not _written(staged).equals(table.schema):
+            if not table.is_derived or not columns_of(staged).equals(table.schema):
                 raise LakeError(f"{staged}: cannot stand in table {table.name}; nothing was published")
             disk.replace(staged, final)
 
@@ -261,11 +199,12 @@ class Store:
             yield
 
     def _take_on(self) -> None:
-        """Make a lake of an earlier format one of the present; a killed pass's is done again from its start."""
+        """Make a lake of an earlier format one of the present; the marker is raised last."""
         if self._outdated is None:
             return
-        for path in self._outdated:
-            path.unlink(missing_ok=True)
+        from batchpond.lake import migration
+
+        migration.take_on(self, self._outdated)
         staged = self.scratch(MARKER)
         disk.write_private(staged, _marker(self.lake_id))
         disk.replace(staged, self.path / MARKER)
@@ -284,84 +223,6 @@ class Store:
 
 def _marker(lake_id: str) -> bytes:
     return json.dumps({"format": FORMAT_VERSION, "lake_id": lake_id}).encode() + b"\n"
-
-
-def _outdated(lake_path: Path) -> list[Path]:
-    """Return the derived files of an earlier format that are to be dropped, for a pass makes them again.
-
-    `FORMATS.md` beside this file has a line for each format; the number in the marker is raised when a table gains
-    columns. Files of facts are never written anew: what they lack is NULL in them (`Table.later`), or the lake is
-    refused.
-
-    Raises LakeError where facts lack a column that this version cannot do without.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    found = []
-    for name, table in TABLES.items():
-        for path in disk.parquet_files(lake_path / name):
-            try:
-                written = pq.read_schema(path).names
-            except (pa.ArrowException, OSError):
-                continue  # damaged: whoever reads it says so
-            lacks = sorted({*table.schema.names} - {*written} - table.later)
-            if lacks and not table.is_derived:
-                raise LakeError(
-                    f"{lake_path} was written by a version too early for this one: "
-                    f"its table {name} lacks {', '.join(lacks)}",
-                    hint="collect its open batches with the version that wrote it; then `batchpond plan` the study in "
-                    "a new lake and `batchpond adopt` its batches there, so that nothing is bought again",
-                )
-            if lacks:
-                found.append(Path(path))
-    return found
-
-
-def _written(staged: Path) -> pa.Schema:
-    import pyarrow.parquet as pq
-
-    return pq.read_schema(staged).remove_metadata()
-
-
-def read_rows(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return a published file's rows, or some columns of them.
-
-    Not by way of pyarrow's datasets, whose import takes longer than an idle pass may.
-    """
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
-        return file.read(columns=columns, use_threads=False)
-
-
-def held(folder: Path) -> list[Path]:
-    """Return the files of a table's folder that hold each row once: without those that a merged one covers."""
-    return uncovered(list(disk.parquet_files(folder)))
-
-
-def uncovered(paths: Collection[str]) -> list[Path]:
-    """Return those of a table's files that no other one of them covers, in name order."""
-    covered = {name for path in paths if is_merged(path) for name in merged_paths(path)}
-    return [Path(path) for path in sorted(set(paths) - covered)]
-
-
-def is_merged(path: str) -> bool:
-    """Whether a file holds the rows of others."""
-    return path.rpartition("/")[2].startswith(MERGED_PREFIX)
-
-
-def merged_paths(path: str) -> list[str]:
-    """Return where the files stood whose rows a merged file holds; none where it cannot be read."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        metadata = pq.read_schema(path).metadata or {}
-    except (pa.ArrowException, OSError):
-        return []  # it covers nothing then; whoever reads it says what is wrong
-    folder = os.path.dirname(path)
-    return [f"{folder}/{name}" for name in orjson.loads(metadata.get(MERGED_KEY.encode(), b"[]"))]
 
 
 def _mtime_s(entry: os.DirEntry[str]) -> float:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from batchpond.errors import LakeError
 from batchpond.lake import manifest
-from batchpond.lake.schemas import TABLES, Table
+from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import Store
 
 if TYPE_CHECKING:
     import duckdb
-    import pyarrow as pa
 
 MEMORY_LIMIT = "256MB"
 
@@ -78,17 +77,10 @@ def _select(store: Store, name: str) -> str:
         return nothing
     paths = ", ".join(literal(os.fspath(path)) for path in files)
     options = "hive_partitioning = false, filename = true"
-    import pyarrow.parquet as pq
-
-    if any(lacks_later(table, pq.read_schema(path)) for path in (files if table.later else ())):
+    if store.is_outdated and table.later:
         return f"{nothing} UNION ALL BY name FROM read_parquet([{paths}], {options}, union_by_name = TRUE)"
     names = ", ".join(quoted(column) for column in table.schema.names)
     return f"SELECT {names}, filename FROM read_parquet([{paths}], {options})"
-
-
-def lacks_later(table: Table, written: pa.Schema) -> bool:
-    """Whether a file of a table was written before some of its columns were added."""
-    return not table.later.issubset(written.names)
 
 
 def query(package: str, name: str) -> str:

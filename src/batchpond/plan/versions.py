@@ -12,8 +12,9 @@ from weakref import WeakKeyDictionary
 from batchpond.errors import UsageError
 from batchpond.lake import tables
 from batchpond.lake.attempts import LakeState
+from batchpond.lake.disk import read_rows
 from batchpond.lake.schemas import STUDIES
-from batchpond.lake.store import Memo, Store, keep_memo, read_rows, recall_memo, relative
+from batchpond.lake.store import Memo, Store, keep_memo, recall_memo, relative
 from batchpond.model import ErrorClass
 from batchpond.text import did_you_mean
 

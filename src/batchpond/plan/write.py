@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from batchpond import ids
 from batchpond.lake import failpoints
+from batchpond.lake.disk import StagedTable, read_rows
 from batchpond.lake.schemas import ITEMS, PLAN, REQUESTS, ROW_GROUP_NARROW, ROW_GROUP_TEXT, RUBRICS, TEMPLATES, Table
-from batchpond.lake.store import StagedTable, Store, read_rows
+from batchpond.lake.store import Store
 from batchpond.lake.tables import literal, quoted
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
 from batchpond.plan.blocks import BLOCK_ROWS, AskBlocks, Block, Grid, Round, grid_blocks, plan_table, requests_table

@@ -25,8 +25,9 @@ import orjson
 from batchpond.clock import random_hex
 from batchpond.errors import LakeError
 from batchpond.lake import disk
+from batchpond.lake.disk import held
 from batchpond.lake.schemas import TABLES
-from batchpond.lake.store import LENS, TMP, held
+from batchpond.lake.store import LENS, TMP
 from batchpond.lake.tables import literal, quoted
 from batchpond.views import refresh
 from batchpond.views.refresh import (

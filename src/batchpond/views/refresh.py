@@ -19,10 +19,10 @@ from typing import Final, NamedTuple
 
 from batchpond.errors import LakeError
 from batchpond.lake import disk, manifest
+from batchpond.lake.disk import uncovered
 from batchpond.lake.manifest import Damage
 from batchpond.lake.schemas import TABLES
-from batchpond.lake.store import LENS, Store, uncovered
-from batchpond.lake.tables import lacks_later
+from batchpond.lake.store import LENS, Store
 
 FUNCTIONS: Final = "0_functions"
 _DEFINES = re.compile(
@@ -278,7 +278,7 @@ def _examined(table: str, path: Path, known: Sound | None) -> Sound | str:
     kept = [field for field in wanted.schema if field.name in written.names or field.name not in wanted.later]
     if not written.equals(pa.schema(kept)):
         return f"its columns are not those of table {table}"
-    return Sound(seen.st_size, seen.st_mtime_ns, lacks_later(wanted, written))
+    return Sound(seen.st_size, seen.st_mtime_ns, not wanted.later.issubset(written.names))
 
 
 def _unreadable(error: Exception) -> str:

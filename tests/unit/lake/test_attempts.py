@@ -91,7 +91,7 @@ ALLOWED_MOVES = {
     Phase.INTENT: {Phase.UPLOADED, Phase.SENT, Phase.OPEN, Phase.ENDED},
     Phase.UPLOADED: {Phase.SENT, Phase.OPEN, Phase.ENDED},
     Phase.SENT: {Phase.REJECTED, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED},
-    Phase.REJECTED: {Phase.SENT, Phase.OPEN, Phase.ENDED},
+    Phase.REJECTED: {Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED},
     Phase.UNKNOWN: {Phase.SENT, Phase.ABSENT, Phase.OPEN, Phase.ENDED},
     Phase.ABSENT: {Phase.SENT, Phase.OPEN, Phase.ENDED},
     Phase.OPEN: {Phase.ENDED, Phase.MISSING_REMOTE, Phase.LOST},

@@ -10,8 +10,9 @@ import pytest
 
 from batchpond.doctor import Level, examine
 from batchpond.errors import ExitCode
+from batchpond.lake.disk import read_through
 from batchpond.lake.schemas import RAW, REQUESTS, RESPONSES, Table
-from batchpond.lake.store import Store, read_through
+from batchpond.lake.store import Store
 
 N_ROWS = 400
 N_FLIPS = 60

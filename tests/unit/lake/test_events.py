@@ -11,9 +11,10 @@ import pytest
 
 from batchpond.errors import LakeError
 from batchpond.lake import events
+from batchpond.lake.disk import read_rows
 from batchpond.lake.events import MEMO, EventLog, read
 from batchpond.lake.records import Approval, Planned, Sent, Status, Unknown
-from batchpond.lake.store import Store, read_rows
+from batchpond.lake.store import Store
 from tests.rigs.clock import ManualClock
 from tests.rigs.events import fact
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from batchpond.cli.plan import report_lines
+from batchpond.lake.disk import read_rows
 from batchpond.lake.schemas import PLAN
-from batchpond.lake.store import Store, read_rows
+from batchpond.lake.store import Store
 from batchpond.lake.tables import connect
 from batchpond.plan.cells import cell_id
 from batchpond.plan.report import PlanReport

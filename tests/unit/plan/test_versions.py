@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from batchpond.lake.disk import read_rows
 from batchpond.lake.schemas import STUDIES
-from batchpond.lake.store import Store, read_rows
+from batchpond.lake.store import Store
 from batchpond.plan import versions
 
 

@@ -12,9 +12,10 @@ import pytest
 
 from batchpond import ids
 from batchpond.answers import derive
+from batchpond.lake.disk import read_rows
 from batchpond.lake.jsonl import RawFile, publish_raw, shard_file_name
 from batchpond.lake.schemas import SHARD_REQUESTS
-from batchpond.lake.store import Store, read_rows
+from batchpond.lake.store import Store
 from batchpond.model import FileRole
 
 ATTEMPT = ids.attempt_id("lake", "shard", 1)

@@ -12,13 +12,14 @@ import time
 from pathlib import Path
 
 import duckdb
+import orjson
 import pyarrow.parquet as pq
 import pytest
 
 from batchpond.errors import LakeWarning
 from batchpond.lake import events, tables
-from batchpond.lake.schemas import EVENTS, IMPORTED_JUDGMENTS, ITEMS, TABLES
-from batchpond.lake.store import LENS, Store
+from batchpond.lake.schemas import EVENTS, FORMAT_VERSION, IMPORTED_JUDGMENTS, ITEMS, TABLES
+from batchpond.lake.store import LENS, MARKER, Store
 from batchpond.views import database, read
 from batchpond.views.refresh import refresh, scripts
 from tests.rigs.lakes import LakeBuilder
@@ -452,11 +453,13 @@ def test_files_from_before_a_column_was_added_are_read_with_that_column_null(tmp
     older = newer.with_name("older.parquet")
     pq.write_table(rows.drop_columns(sorted(IMPORTED_JUDGMENTS.later)), older)
     asked = "select count(*) as n, count(task) as n_with_task, count(distinct item_first) as n_items"
+    marker = lake.store.path / MARKER
+    marker.write_bytes(orjson.dumps(orjson.loads(marker.read_bytes()) | {"format": FORMAT_VERSION - 1}))
     for n_files in (2, 1):
         found = lake.query(f"{asked} from imported_judgments")
         assert found == [{"n": n_files, "n_with_task": n_files - 1, "n_items": 1}]
         assert lake.query("select count(*) as n from pair_judgments") == [{"n": n_files}]
-        with tables.connect(lake.store, [IMPORTED_JUDGMENTS.name]) as connection:
+        with tables.connect(Store.open(lake.store.path), [IMPORTED_JUDGMENTS.name]) as connection:
             assert connection.execute(f"{asked} from imported_judgments").fetchall() == [(n_files, n_files - 1, 1)]
         newer.unlink(missing_ok=True)
     pq.write_table(rows.drop_columns(["verdict"]), older)

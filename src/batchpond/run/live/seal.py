@@ -26,10 +26,11 @@ from batchpond.answers import derive
 from batchpond.errors import BusyError, LakeError
 from batchpond.lake import disk, failpoints, jsonl
 from batchpond.lake.attempts import Attempt, LakeState, Phase
+from batchpond.lake.disk import read_rows
 from batchpond.lake.jsonl import bodies, shard_lines
 from batchpond.lake.records import Approval, CancelAsked, Created, Intent, Sharded, Status
 from batchpond.lake.schemas import DOUBTS
-from batchpond.lake.store import SPOOL, Store, read_rows
+from batchpond.lake.store import SPOOL, Store
 from batchpond.model import BatchState, FileRole, Mode, Origin
 from batchpond.providers.base import LiveStart
 from batchpond.providers.shared.live import LiveClient
