@@ -139,3 +139,19 @@ def test_whichever_answer_is_taken_the_conflict_is_settled(take: str, account: F
     assert program.sync().returncode == 0
     assert program.run("status").returncode == 0
     assert program.outcomes().get("decided") == (N if take != "none" else N - 1)
+
+
+def test_refetch_heals_a_batch_that_ended_wrong(account: FakeOpenAI, program: Program) -> None:
+    """Section 1: garbage until the batch is given up as it is; fetched again, every request is answered."""
+    assert program.submit().returncode == 0
+    account.bodies = [GARBAGE] * 20
+    for _ in range(6):
+        if program.sync().returncode == 3:
+            break
+    assert program.rows("select attempt_state from audit") == [{"attempt_state": "mismatch"}]
+    account.bodies = []
+    done = program.run("resolve", account.batches[0]["id"], "--refetch", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert program.sync().returncode == 0
+    assert program.outcomes() == {"decided": N}
+    assert len(account.batches) == 1

@@ -58,3 +58,21 @@ def test_a_study_is_bought_anew_in_one_go_or_made_again_from_python(
         assert (report.n_requests, report.n_answered, len(account.batches)) == (N, N, 1)
         assert program.run("run", "study.toml", "--yes", "--fresh", "--interval", "1").returncode == 0
         assert len(account.batches) == 2
+
+
+def test_adopt_all_takes_in_what_a_new_lake_stopped_at(tmp_path: Path) -> None:
+    """The command that `submit` names: both batches come in with their answers, and nothing is left to buy."""
+    with fake_openai() as account:
+        program = Program(tmp_path, account.url)
+        program.prepare(max_requests=6)
+        program.submit()
+        program.sync()
+        before = program.rows(RESULTS)
+        shutil.rmtree(tmp_path / "lake")
+        assert program.run("plan", "study.toml").returncode == 0
+        assert program.submit().returncode == ExitCode.ATTENTION
+        done = program.run("adopt", "--all", "--study", STUDY)
+        assert done.returncode == 0, done.stderr
+        assert program.rows(RESULTS) == before
+        assert program.submit().returncode == program.sync().returncode == 0
+        assert len(account.batches) == 2
