@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.rigs.fake_openai import FakeOpenAI, fake_openai
+from tests.rigs.fake_openai import Answer, FakeOpenAI, fake_openai
 from tests.rigs.program import STUDY, N, Program
 
 
@@ -67,3 +69,25 @@ def test_the_advice_names_the_later_batch_that_still_runs(account: FakeOpenAI, p
     assert f"`batchpond cancel {first['id']}`" in program.sync().stderr
     assert program.run("cancel", first["id"], "--yes").returncode == 0
     assert account.count("POST", f"/batches/{first['id']}/cancel") == 1
+
+
+def test_a_copy_that_was_quicker_is_seen_right_before_the_create(
+    account: FakeOpenAI, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Section 1: where the last look is older than 5 s, one page right before the POST shows the other's batch."""
+    answered = account.answer
+
+    def answer(method: str, path: str, body: bytes, kind: str) -> Answer:
+        result = answered(method, path, body, kind)
+        if (method, path) == ("POST", "/v1/files"):
+            made = json.loads(result.body)
+            time.sleep(5.2)
+            token = {"batchpond": made["filename"].removesuffix(".jsonl"), "study": STUDY}
+            account.create({"input_file_id": made["id"], "endpoint": "/v1/chat/completions", "metadata": token})
+        return result
+
+    monkeypatch.setattr(account, "answer", answer)
+    assert program.submit().returncode == 0
+    assert (account.count("POST", "/batches"), account.count("GET", "/batches"), len(account.batches)) == (0, 2, 1)
+    assert program.sync().returncode == 0
+    assert program.outcomes() == {"decided": N}
