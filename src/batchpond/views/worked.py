@@ -39,6 +39,8 @@ class Worked:
                 connection.execute(script.text)
         counted = connection.execute(f"SELECT count(*) FROM plan WHERE study = {self._study}").fetchall()
         self._is_small = counted[0][0] <= rows_max
+        if self._is_small:
+            connection.execute("SET threads = 1")  # what threads say to each other takes longer than they save
 
     def make(self, sql: str) -> None:
         """Make every view that a query reads, after those that it reads itself."""
