@@ -548,6 +548,17 @@ def test_a_batch_called_absent_too_soon_is_adopted_while_nothing_was_sent_again(
     assert rig.violations() == []
 
 
+def test_a_batch_that_was_refused_and_made_all_the_same_is_adopted(rig: Rig) -> None:
+    rig.world.add_fault("batches.create@1:status_after=400")
+    rig.submit()
+    assert rig.only().phase is Phase.REJECTED
+    (batch_id,) = rig.world.ledger.batches
+    assert own(rig, batch_id).attempt.phase is Phase.OPEN
+    finish(rig)
+    assert len(rig.answers()) == N
+    assert rig.violations() == []
+
+
 def test_a_second_batch_of_an_attempt_is_no_attempts(rig: Rig) -> None:
     batch_id = lose_sight(rig)
     call_absent(rig)

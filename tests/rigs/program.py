@@ -60,7 +60,7 @@ class Program:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run one command in a process of its own."""
         return subprocess.run(
-            [sys.executable, "-m", "batchpond", *arguments],
+            [os.environ.get("BATCHPOND_TEST_PYTHON", sys.executable), "-m", "batchpond", *arguments],
             capture_output=True, text=True, cwd=self.folder, env=self.environment, timeout=120, check=False,
         )  # fmt: skip
 

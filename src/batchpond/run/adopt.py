@@ -363,7 +363,7 @@ def adopt_own(store: Store, batch_id: str, *, provider_name: str, providers: Pro
     ownership, attempt, mine = _sender(store, lake_state, provider, batch)
     if mine is None:
         raise _not_mine(provider, batch, ownership, attempt)
-    if mine.phase not in UNCLEAR_PHASES | {Phase.ABSENT}:
+    if mine.phase not in UNCLEAR_PHASES | {Phase.ABSENT, Phase.REJECTED}:
         raise UsageError(
             f"batch {batch_id} is a second one for attempt {mine.attempt_id}, which is {mine.phase}"
             + (f" with batch {mine.batch_id}" if mine.batch_id else ""),

@@ -66,7 +66,7 @@ def resolve(
 ) -> Attempt:
     """Record a person's decision and return the attempt as it then stands.
 
-    `adopt` takes the provider's `batch_id` for the attempt, in doubt or called absent, after checking
+    `adopt` takes the provider's `batch_id` for the attempt, in doubt, refused or called absent, after checking
     that it can be its batch; `absent` lets the shard be sent again, which may pay twice; `lost` gives the answers
     up; `refetch` downloads a mismatched batch's files again; `take_...` says which of two answers to a request that
     differ counts; `known` that a second batch has been seen to. Raises UsageError when the attempt
