@@ -97,7 +97,7 @@ def test_an_empty_account_waits_for_a_person_and_not_for_time(account: FakeOpenA
         done = program.sync()
         assert done.returncode == 3
         assert f"{N} requests of study small (3 batches) wait for credit at openai" in done.stderr
-    assert "wait for credit at openai" in program.run("status").stderr
+    assert f"{N} requests of study small (3 batches) wait for credit at openai" in program.run("status").stderr
     assert account.count("POST", "/batches") == 1
     account.refusals = []
     assert program.submit().returncode == 0

@@ -225,7 +225,7 @@ def _remark_waits(invocation: Invocation, lake_state: LakeState, models: list[di
     studies = {m["study"] for m in models if m["n_unsent"]} & set(lake_state.approvals)
     if not studies:
         return
-    from batchpond.run.dispatch import waits
+    from batchpond.run.told import waits
 
     store = invocation.store()
     for study in sorted(studies):

@@ -320,11 +320,11 @@ def _send_study(session: Session, study: str, approval: Approval, trigger: Trigg
             case Readiness.DONE:
                 continue
             case Readiness.WAITING:
-                obstacle = _back_off(shard, latest)
+                obstacle = back_off(shard, latest)
                 if obstacle is None:
                     continue
             case Readiness.HELD:
-                obstacle = _held(shard, latest)
+                obstacle = held_by(shard, latest)
             case Readiness.READY:
                 budget = budget or Budget.of(session, approval)
                 obstacle = _obstacle(session, shard, settings, budget, precedence, trigger)
@@ -348,7 +348,7 @@ def _send(session: Session, shard: Sharded, approval: Approval, budget: Budget) 
             case Sending.REJECTED:
                 refused = session.lake_state.latest_attempt(shard.shard_id)
                 by_itself = readiness(refused, Trigger(is_explicit=False, now=session.store.clock.now()))
-                return _back_off(shard, refused) if by_itself is Readiness.WAITING else None
+                return back_off(shard, refused) if by_itself is Readiness.WAITING else None
             case _:
                 budget.reserve(shard)
     return None
@@ -356,32 +356,14 @@ def _send(session: Session, shard: Sharded, approval: Approval, budget: Budget) 
 
 def _tell_waiting(session: Session, study: str, waiting: dict[tuple[str, ExitCode], list[Sharded]]) -> None:
     for (reason, exit_code), held in waiting.items():
-        session.note(Severity.INFO, _wait_text(study, reason, held), exit_code=exit_code)
+        session.note(Severity.INFO, wait_text(study, reason, held), exit_code=exit_code)
 
 
-def _wait_text(study: str, reason: str, held: list[Sharded]) -> str:
+def wait_text(study: str, reason: str, held: list[Sharded]) -> str:
+    """Return what waits for a reason, in words."""
     n_requests = sum(shard.n_requests for shard in held)
     batches = "1 batch" if len(held) == 1 else f"{len(held):,} batches"
     return f"{n_requests:,} requests of study {study} ({batches}) wait for {reason}"
-
-
-def waits(store: Store, lake_state: LakeState, study: str, now: datetime) -> list[str]:
-    """Return what a study's unsent requests wait for, as far as the lake alone tells; empty without an approval."""
-    approval = lake_state.approvals.get(study)
-    if approval is None or approval.study_version != lake_state.current_versions.get(study):
-        return []
-    held: dict[str, list[Sharded]] = {}
-    for shard, latest in candidates(store, lake_state, study):
-        match readiness(latest, Trigger(is_explicit=False, now=now)):
-            case Readiness.WAITING:
-                obstacle = _back_off(shard, latest)
-            case Readiness.HELD:
-                obstacle = _held(shard, latest)
-            case _:
-                obstacle = None if shard.mode is Mode.LIVE else Obstacle("the next `batchpond sync`")
-        if obstacle is not None:
-            held.setdefault(obstacle.reason, []).append(shard)
-    return [_wait_text(study, reason, shards) for reason, shards in held.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +379,7 @@ class Obstacle:
     exit_code: ExitCode = ExitCode.DONE
 
 
-def _back_off(shard: Sharded, latest: Attempt | None) -> Obstacle | None:
+def back_off(shard: Sharded, latest: Attempt | None) -> Obstacle | None:
     """Return until when a shard waits that will be sent again; None for one that is at the provider."""
     at = None if latest is None else ready_at(latest)
     if at is None:
@@ -406,30 +388,31 @@ def _back_off(shard: Sharded, latest: Attempt | None) -> Obstacle | None:
     return Obstacle(reason, holds=of_model(shard))
 
 
-def _held(shard: Sharded, latest: Attempt | None) -> Obstacle:
+def held_by(shard: Sharded, latest: Attempt | None) -> Obstacle:
     """Return what a person has to do about a shard that is not sent again by itself."""
     rejection = latest.rejection if latest is not None and latest.phase is Phase.REJECTED else None
     if rejection is not None and rejection.error_class is ErrorClass.BILLING:
-        return _no_credit(shard)
+        return no_credit(shard)
     why = f"{shard.client_name} never answered clearly" if rejection is None else f"{shard.client_name} refused them"
     said = f" ({' '.join(rejection.message.split())[:_MESSAGE_CHARS]})" if rejection is not None else ""
     reason = f"a person: {why}{said}; mend the cause, then `batchpond submit {shard.study}`"
     return Obstacle(reason, passes_by_itself=False, exit_code=ExitCode.ATTENTION)
 
 
-def _no_credit(shard: Sharded) -> Obstacle:
+def no_credit(shard: Sharded) -> Obstacle:
+    """Return what a person has to do where the account is empty."""
     reason = f"credit at {shard.client_name}: add some there, then `batchpond submit {shard.study}`"
     return Obstacle(reason, passes_by_itself=False, exit_code=ExitCode.ATTENTION)
 
 
-def _lacks_credit(session: Session, client_name: str) -> bool:
+def lacks_credit(lake_state: LakeState, client_name: str) -> bool:
     """Whether a provider refused a batch for want of money, which holds for the account and not for one batch."""
     return any(
         attempt.phase is Phase.REJECTED
         and attempt.client_name == client_name
         and attempt.rejection is not None
         and attempt.rejection.error_class is ErrorClass.BILLING
-        for attempt in session.open_state.attempts.values()
+        for attempt in lake_state.attempts.values()
     )
 
 
@@ -441,8 +424,8 @@ def _obstacle(
     precedence: Precedence,
     trigger: Trigger,
 ) -> Obstacle | None:
-    if not trigger.is_explicit and _lacks_credit(session, shard.client_name):
-        return _no_credit(shard)
+    if not trigger.is_explicit and lacks_credit(session.open_state, shard.client_name):
+        return no_credit(shard)
     put_off = session.providers.put_off_text(shard.client_name)
     if put_off is not None:
         return Obstacle(f"their turn: {put_off}")
@@ -463,7 +446,7 @@ def _refusal(session: Session, shard: Sharded) -> Obstacle | None:
         needed = "the folder that was used before" if shard.mode is Mode.FILES else f"a key that {provider} accepts"
         return Obstacle(needed, passes_by_itself=False)
     if (client_name, "") in session.paused:
-        return _no_credit(shard)
+        return no_credit(shard)
     if (client_name, model) in session.paused:
         return Obstacle(f"{client_name} to take {model} batches again")
     is_opaque = shard.mode is not Mode.FILES and registry.module(provider).DESCRIPTOR.is_opaque

@@ -1,4 +1,4 @@
-"""What went wrong and what may: failures with what to do about each kind, batches that are late, results that perish.
+"""What went wrong, what may, and what waits: failures and what to do, batches that are late, results that perish.
 
 All of it is read from the lake, so that a pass says what it brought in and `status` says it until it is settled.
 """
@@ -15,11 +15,12 @@ from typing import Final
 from batchpond.errors import ExitCode
 from batchpond.lake import tables
 from batchpond.lake.attempts import Attempt, LakeState, Phase, seconds_of
-from batchpond.lake.records import Counted
+from batchpond.lake.records import Approval, Counted, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode
 from batchpond.providers import registry
-from batchpond.run import due
+from batchpond.run import dispatch, due
+from batchpond.run.dispatch import Obstacle, Readiness
 from batchpond.run.session import Session, Severity
 
 HISTORY_MIN: Final = 20
@@ -193,3 +194,31 @@ def _span(length: timedelta) -> str:
             n = seconds // size
             return f"{n:,} {unit}{'' if n == 1 else 's'}"
     return f"{seconds} s"
+
+
+def waits(store: Store, lake_state: LakeState, study: str, now: datetime) -> list[str]:
+    """Return what a study's unsent requests wait for, as far as the lake alone tells; empty without an approval."""
+    approval = lake_state.approvals.get(study)
+    if approval is None or approval.study_version != lake_state.current_versions.get(study):
+        return []
+    held: dict[str, list[Sharded]] = {}
+    for shard, latest in dispatch.candidates(store, lake_state, study):
+        match dispatch.readiness(latest, dispatch.Trigger(is_explicit=False, now=now)):
+            case Readiness.WAITING:
+                obstacle = dispatch.back_off(shard, latest)
+            case Readiness.HELD:
+                obstacle = dispatch.held_by(shard, latest)
+            case Readiness.READY if shard.mode is not Mode.LIVE:
+                is_without_credit = dispatch.lacks_credit(lake_state, shard.client_name)
+                obstacle = dispatch.no_credit(shard) if is_without_credit else Obstacle(_when_asked(approval, now))
+            case _:
+                obstacle = None
+        if obstacle is not None:
+            held.setdefault(obstacle.reason, []).append(shard)
+    return [dispatch.wait_text(study, reason, shards) for reason, shards in held.items()]
+
+
+def _when_asked(approval: Approval, now: datetime) -> str:
+    if now >= approval.expires_at:
+        return f"a new approval, the last ended on {approval.expires_at:%Y-%m-%d}: `batchpond submit {approval.study}`"
+    return "a pass: `batchpond sync` sends them or says why not"
