@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ID_SHOWN = 10
 MODEL_HEADS = ("study", "model", "all", "unsent", "waiting", "answered", "failed", "cost")
 STAGE_HEADS = ("study", "stage", "task", "round", "state", "waits for", "planned", "open", "usable")
+STAGE_COLUMNS = ("study", "stage", "task", "round_no", "state", "waits_for", "n_planned", "n_open", "n_usable")
 BATCH_HEADS = ("study", "model", "batch", "state", "done", "of", "age", "ends in")
 
 
@@ -132,22 +133,11 @@ def _stage_rows(found: list[StageStatus]) -> tuple[list[str], list[tuple[Any, ..
 
 def _show_stages(found: list[StageStatus], *, has_color: bool) -> None:
     if found:
-        rows = [
-            (
-                s.study,
-                s.stage,
-                s.task,
-                s.round_no,
-                str(s.state),
-                ", ".join(s.waits_for),
-                s.n_planned,
-                s.n_open,
-                s.n_usable,
-            )
-            for s in found
-        ]
+        names, rows = _stage_rows(found)
+        places = [names.index(name) for name in STAGE_COLUMNS]
+        shown = [tuple(row[at] for at in places) for row in rows]
         output.text("")
-        output.records(STAGE_HEADS, rows, Format.TABLE, has_color=has_color)
+        output.records(STAGE_HEADS, shown, Format.TABLE, has_color=has_color)
 
 
 def _remark_stages(invocation: Invocation, found: list[StageStatus]) -> None:
