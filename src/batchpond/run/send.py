@@ -118,8 +118,7 @@ def _look_again(session: Session, provider: BatchProvider, attempt: Attempt) -> 
     if not found and provider.descriptor.is_opaque:
         looked = search(session, provider, attempt, listing.batches)
         if looked.n_undecided:
-            record_doubt(session, attempt, "the provider refused it and has a batch that may be of it all the same")
-            return Sending.UNKNOWN
+            return _in_doubt(session, attempt, "it was refused, and a batch may be of it all the same")
         found = [looked.found] if looked.found else []
     if not found:
         return None
@@ -327,7 +326,7 @@ def _create(session: Session, attempt: Attempt, file_id: str | None, provider: B
         case model.Rejected():
             return _rejected(session, attempt, answer)
         case Unclear():
-            return _unclear(session, attempt, answer)
+            return _in_doubt(session, attempt, answer.reason)
 
 
 def _create_spec(session: Session, attempt: Attempt, file_id: str | None) -> CreateSpec:
@@ -395,9 +394,9 @@ def _rejected(session: Session, attempt: Attempt, answer: model.Rejected) -> Sen
     return Sending.REJECTED
 
 
-def _unclear(session: Session, attempt: Attempt, answer: Unclear) -> Sending:
+def _in_doubt(session: Session, attempt: Attempt, reason: str) -> Sending:
     """Our request has ended on our side, so the absence clock may start now."""
-    record_doubt(session, attempt, answer.reason)
+    record_doubt(session, attempt, reason)
     session.counts.n_unknown += 1
     return Sending.UNKNOWN
 
