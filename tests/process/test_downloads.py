@@ -32,6 +32,13 @@ def body(lines: list[bytes]) -> bytes:
     return b"".join(line + b"\n" for line in lines)
 
 
+def test_a_plain_study_is_sent_and_read(account: FakeOpenAI, program: Program) -> None:
+    """The control of the recipes: without a misfortune, versions of before did this as well."""
+    assert program.submit().returncode == 0
+    assert program.sync().returncode == 0
+    assert (len(account.batches), program.outcomes()) == (1, {"decided": N})
+
+
 def test_garbage_of_many_lines_never_stands_for_answers(account: FakeOpenAI, program: Program) -> None:
     """Defect 2.1: an error of more lines than requests, then the right file: the right file counts."""
     assert program.submit().returncode == 0

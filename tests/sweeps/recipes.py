@@ -2,7 +2,7 @@
 
 Each recipe is a test of the program and HTTP alone, with its defect's number in its first line. The wheel of the commit
 goes into an environment of its own, and the recipes are run with that program. Prints which of them fail there, as each
-must that is about a defect of that commit; exits 1 when one passes.
+must that is about a defect of that commit; exits 1 when one passes, or when a plain study fails there too.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "process"
 RIG = "tests.rigs.program"
 MARK = "Defect "
+CONTROL = "tests/process/test_downloads.py::test_a_plain_study_is_sent_and_read"
 
 
 def recipes() -> dict[str, str]:
@@ -75,7 +76,10 @@ def main() -> int:
     found = recipes()
     with tempfile.TemporaryDirectory() as scratch:
         python = _install(asked.commit, Path(scratch))
-        failed = _failed(list(found), python, Path(scratch))
+        failed = _failed([*found, CONTROL], python, Path(scratch))
+    if CONTROL in failed:
+        sys.stdout.write(f"the program of {asked.commit} does not even pass {CONTROL}: its failures say nothing\n")
+        return 1
     for name, line in found.items():
         sys.stdout.write(f"{'fails ' if name in failed else 'PASSES'}  {name}\n        {line}\n")
     sys.stdout.write(f"{len(found)} recipes, {len(failed)} of them fail at {asked.commit}\n")
