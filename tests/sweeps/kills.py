@@ -9,13 +9,12 @@ import os
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.process.test_kill_sweep import EVERYTHING
+from tests.sweeps import played
 
 if __name__ == "__main__":
     os.environ[EVERYTHING] = "all"
     tests = [
         os.fspath(Path(__file__).parents[1] / "process" / f"test_{name}.py") for name in ("kill_sweep", "stages_kills")
     ]
-    sys.exit(pytest.main([*tests, *sys.argv[1:]]))
+    sys.exit(played(*tests, *sys.argv[1:]))

@@ -9,11 +9,10 @@ import os
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.process.test_live_kills import SCALE
+from tests.sweeps import played
 
 if __name__ == "__main__":
     os.environ[SCALE] = "full"
     test = f"{Path(__file__).parents[1] / 'process' / 'test_live_kills.py'}::test_killed_again_and_again_at_any_moment"
-    sys.exit(pytest.main([test, "-s", *sys.argv[1:]]))
+    sys.exit(played(test, "-s", *sys.argv[1:]))

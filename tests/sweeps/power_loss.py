@@ -9,8 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-import pytest
+from tests.sweeps import played
 
 if __name__ == "__main__":
     os.environ.setdefault("BATCHPOND_POWER_WAYS", "3")
-    sys.exit(pytest.main([os.fspath(Path(__file__).parents[1] / "process" / "test_power_loss.py"), *sys.argv[1:]]))
+    sys.exit(played(os.fspath(Path(__file__).parents[1] / "process" / "test_power_loss.py"), *sys.argv[1:]))

@@ -9,11 +9,10 @@ import os
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.flow.test_recover import ALL_BATCHES
+from tests.sweeps import played
 
 if __name__ == "__main__":
     os.environ[ALL_BATCHES] = "all"
     test = Path(__file__).parents[1] / "flow" / "test_recover.py"
-    sys.exit(pytest.main([os.fspath(test), "-k", "stages_over_three_providers", *sys.argv[1:]]))
+    sys.exit(played(os.fspath(test), "-k", "stages_over_three_providers", *sys.argv[1:]))
