@@ -83,9 +83,10 @@ def _select(store: Store, name: str) -> str:
     return f"SELECT {names}, filename FROM read_parquet([{paths}], {options})"
 
 
-def query(package: str, name: str) -> str:
-    """Return the SQL of the file `queries/NAME.sql` of a package."""
-    return (resources.files(package) / "queries" / f"{name}.sql").read_text("utf-8")
+def query(package: str, name: str, **parts: str) -> str:
+    """Return the SQL of the file `queries/NAME.sql` of a package, its `{part}` filled with these."""
+    sql = (resources.files(package) / "queries" / f"{name}.sql").read_text("utf-8")
+    return sql.format(**parts) if parts else sql
 
 
 def quoted(identifier: str) -> str:

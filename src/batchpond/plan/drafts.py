@@ -110,7 +110,7 @@ def _draft(
         return draft
     draft = dataclasses.replace(draft, rows=_rows(store, study, stage, run_sql))
     draft = dataclasses.replace(draft, pairs=_pairs(draft))
-    if draft.pairs is not None and study.is_pairs_alone and stage.pairs.adaptive is None:
+    if draft.pairs is not None and study.is_pairs_alone and stage.pairs.adaptive is None and not stage.columns:
         return _grid_draft(draft, draft.pairs)
     return _asks_draft(study, draft)
 
@@ -155,9 +155,10 @@ def check_later(store: Store, draft: Draft) -> None:
         check(store, stage)
         source = _source(study, stage)
         if stage.task != CONVERSATION and source is not None and source.task in OWN_OUTPUT_TASKS | {INPUTS}:
-            row = SourceRow("id", "text", "unit", None, "candidate", "input", more=_more(study, source))
-            other = dataclasses.replace(row, item_id="other") if stage.task in PAIR_TASKS else None
-            _check_templates(stage, Ask((*stage.rubrics, NO_RUBRIC)[0], row, other))
+            made = SourceRow("id", "text", "unit", None, "candidate", "input", more=_more(study, source))
+            for row in _made_of(draft, source, made) if stage.columns else (made,):
+                other = dataclasses.replace(row, text="other") if stage.task in PAIR_TASKS else None
+                _check_templates(stage, Ask((*stage.rubrics, NO_RUBRIC)[0], row, other))
 
 
 def _source(study: Study, stage: StageSpec) -> StageSpec | None:
@@ -165,6 +166,15 @@ def _source(study: Study, stage: StageSpec) -> StageSpec | None:
     kept = stage.rows.kept
     name = kept.questions[0] if kept else stage.rows.stage
     return study.stage(name) if name else None
+
+
+def _made_of(draft: Draft, source: StageSpec | None, made: SourceRow) -> Iterator[SourceRow]:
+    """Yield a row that a stage's answers come to with what each item has that they are made of, as far as known."""
+    rows = {one.stage.name: one.rows for one in draft.stages}
+    while source is not None and rows[source.name] is None:
+        source = _source(draft.study, source)
+    for row in (rows[source.name] or ()) if source is not None else ():
+        yield dataclasses.replace(made, item_id=row.item_id, more={**row.more, **made.more})
 
 
 def _more(study: Study, source: StageSpec) -> dict[str, Any]:

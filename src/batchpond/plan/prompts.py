@@ -10,6 +10,7 @@ message. English prose comes out a little high, other scripts vary; it is a roug
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,7 +22,7 @@ from batchpond.model import Prompt, Role, Turn
 from batchpond.plan.asks import Ask, SourceRow
 from batchpond.plan.cells import ModelConfig, canonical
 from batchpond.study.spec import StageSpec
-from batchpond.tasks.templates import Rubric, Template
+from batchpond.tasks.templates import NOT_KNOWN, Rubric, Template, part_of, pattern_of
 
 BYTES_PER_TOKEN: Final = 4
 FRAME_TOKENS: Final = 8
@@ -29,6 +30,7 @@ _SENTINELS: Final = ("batchpond-sentinel-7d1", "another \u00e9 prompt \u2028 of 
 # Longer than the context that is made for short prompts: Ollama's bodies say how large it is to be.
 _LONG: Final = "." * 300_000
 _MORE_MAX: Final = 200
+_SHOWN_MAX: Final = 10
 _CACHE_BYTES_MAX: Final = 8 << 20
 _FORMS_MAX: Final = 10_000
 
@@ -63,6 +65,8 @@ def value_of(
 
     Raises StudyError for any other.
     """
+    if "." in name:
+        return _value_of_column(name, stage, template, ask, of_rule)
     found = _value_of_ask(name, ask)
     if found is None:
         found = of_rubric.get(name)
@@ -75,6 +79,45 @@ def value_of(
             hint="name the column that holds it under [stages.items], or leave the placeholder out",
         )
     return found or ""
+
+
+def _value_of_column(name: str, stage: StageSpec, template: Template, ask: Ask, of_rule: Mapping[str, str]) -> str:
+    """Return what an ask has in a column, or what a conditional part comes to; raises StudyError where it has none."""
+    of_rubric, part = rubric_values(ask.rubric), part_of(name)
+    if part is None:
+        found = in_column(name, ask, of_rubric)
+        if found:
+            return found
+        row = _row_of(name, ask)
+        columns = difflib.get_close_matches(name.partition(".")[2], row.more, _SHOWN_MAX, 0) or ["none"]
+        raise StudyError(
+            f"stage {stage.name}: template {template.template_id} asks for {{{name}}}, which {row.item_id!r} does not"
+            " have",
+            hint=f"its columns: {', '.join(columns)}; if only some items have it: {{#{name}}}...{{/{name}}}",
+        )
+    mark, column, text = part
+    if bool(in_column(column, ask, of_rubric)) is (mark == "^"):
+        return ""
+    pattern = pattern_of(stage.rule.placeholders, template.columns)
+    return pattern.sub(lambda match: value_of(match[1], stage, template, ask, of_rubric, of_rule), text)
+
+
+def _row_of(name: str, ask: Ask) -> SourceRow:
+    is_second = name.partition(".")[0] in OF_PAIR - _FIRST
+    return ask.second if is_second and ask.second is not None else ask.first
+
+
+def in_column(name: str, ask: Ask, of_rubric: Mapping[str, str]) -> str:
+    """Return what an ask has in a column: text as it is, anything else as JSON; nothing where it has none."""
+    side, _, column = name.partition(".")
+    if side == "statement":
+        found = of_rubric.get(column.upper(), "")
+        return "" if found == NOT_KNOWN else found
+    row = _row_of(name, ask)
+    value = row.more.get(column)
+    if value is None and (of_row := _OF_ROW.get("ITEM_ID" if column == "id" else column.upper())) is not None:
+        return of_row(row)
+    return value if isinstance(value, str) else "" if value is None else canonical(value).decode()
 
 
 def _value_of_ask(name: str, ask: Ask) -> str | None:
@@ -101,7 +144,8 @@ def prompt_of(stage: StageSpec, template: Template, ask: Ask) -> Prompt:
     """
     if ask.text is not None:
         return said([*template.turns[:-1], *ask.history, Turn(Role.USER, ask.text)])
-    of_rubric, of_rule, pattern = rubric_values(ask.rubric), stage.rule.values(), stage.rule.placeholders.pattern
+    of_rubric, of_rule = rubric_values(ask.rubric), stage.rule.values()
+    pattern = pattern_of(stage.rule.placeholders, template.columns)
 
     def value(match: re.Match[str]) -> str:
         return value_of(match[1], stage, template, ask, of_rubric, of_rule)
@@ -158,7 +202,8 @@ def forms_of(
     stage: StageSpec, template: Template, values: Mapping[str, str], of_asks: Collection[str]
 ) -> tuple[Form, ...]:
     """Return a template's turns with `values` filled in; the names of other placeholders stay, and those `of_asks`."""
-    return tuple(_form_of(stage.rule.placeholders.pattern.split(turn.text), values, of_asks) for turn in template.turns)
+    pattern = pattern_of(stage.rule.placeholders, template.columns)
+    return tuple(_form_of(pattern.split(turn.text), values, of_asks) for turn in template.turns)
 
 
 def _form_of(pieces: Sequence[str], values: Mapping[str, str], of_asks: Collection[str]) -> Form:

@@ -61,12 +61,7 @@ def sample_of(lake_state: LakeState, study: str) -> int | None:
     return approval.n_limit
 
 
-_REACHED: Final = """
-SELECT stage, coalesce(max(turn_no), count(DISTINCT round_no) FILTER (purpose IS NOT NULL) - 1, 0),
-       count(DISTINCT request_id) FILTER (round_no = 1),
-       count(DISTINCT request_id) FILTER (round_no = 1 AND request_id IN (SELECT request_id FROM shard_requests))
-FROM plan WHERE study_version = $1 GROUP BY stage
-"""
+_REACHED: Final = tables.query(__package__, "reached")
 
 
 def study_settings(store: Store, version: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from batchpond import ids
-from batchpond.lake import failpoints
+from batchpond.lake import failpoints, tables
 from batchpond.lake.disk import StagedTable, read_rows
 from batchpond.lake.schemas import ITEMS, PLAN, REQUESTS, ROW_GROUP_NARROW, ROW_GROUP_TEXT, RUBRICS, TEMPLATES, Table
 from batchpond.lake.store import Store
@@ -177,21 +177,8 @@ ITEM_FILE_ROWS: Final = REQUEST_FILE_ROWS
 _FETCH_ROWS: Final = 10_000
 _SEPARATOR: Final = "\x1f"
 
-_PLANNED: Final = """
-SELECT md5(concat_ws(chr(31), rubric_id, item_first, coalesce(item_second, ''), coalesce(turn_no::varchar, 'None'),
-                     CASE WHEN turn_no > 0 AND task = 'conversation' THEN candidate_first ELSE '' END)) AS ask,
-       CASE WHEN turn_no > 0 AND task = 'conversation' THEN $n_repeats ELSE $n_rows END AS n_wanted, count(*) AS n_found
-FROM plan WHERE study = $study AND study_version = $version AND stage = $stage
-GROUP BY ask, n_wanted HAVING n_found >= n_wanted
-"""
-_FRESH: Final = """
-SELECT file_row_number AS place FROM read_parquet({path}, file_row_number = TRUE) AS staged
-WHERE NOT EXISTS (
-  SELECT 1 FROM plan WHERE plan.study = $study AND plan.study_version = $version AND plan.cell_id = staged.cell_id
-    AND plan.item_first = staged.item_first AND plan.item_second IS NOT DISTINCT FROM staged.item_second
-    AND plan.turn_no IS NOT DISTINCT FROM staged.turn_no AND plan.repeat_no = staged.repeat_no
-)
-"""
+_PLANNED: Final = tables.query(__package__, "planned")
+_FRESH: Final = tables.query(__package__, "fresh")
 
 
 def ask_id(ask: Ask) -> bytes:

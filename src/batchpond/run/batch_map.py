@@ -259,13 +259,7 @@ FROM plan WHERE study = $study AND ($version IS NULL OR study_version = $version
 
 _MATCHED: Final = "CREATE TEMP TABLE matched (line_no BIGINT, n BIGINT, found_id VARCHAR, differing VARCHAR)"
 
-_JUDGED: Final = """
-    given
-    LEFT JOIN matched USING (line_no)
-    LEFT JOIN (SELECT custom_id, min(line_no) AS id_line FROM given GROUP BY custom_id) USING (custom_id)
-    LEFT JOIN (
-        SELECT found_id, min(line_no) AS request_line FROM matched WHERE n = 1 GROUP BY found_id
-    ) USING (found_id)"""
+_JUDGED: Final = tables.query(__package__, "matched_judged")
 
 # A request that several cells share is one line, described by the first of them.
 _LINES: Final = tables.query(__package__, "matched_lines")

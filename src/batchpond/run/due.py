@@ -35,18 +35,7 @@ if TYPE_CHECKING:
 OVER_PHASES: Final = frozenset({Phase.VERIFIED, Phase.MISMATCH, Phase.LOST})
 
 FAILED_SQL: Final = tables.query(__package__, "failed")
-_COUNT = f"""
-WITH {FAILED_SQL}, planned AS (
-  SELECT DISTINCT request_id FROM plan WHERE study = $study AND study_version = $version
-)
-SELECT r.provider, r.request_model, failed.error_class, count(*),
-       count(*) FILTER (WHERE list_contains($classes, failed.error_class)),
-       count(*) FILTER (WHERE list_contains($classes, failed.error_class) AND failed.n_attempts < $max_attempts)
-FROM failed
-JOIN planned USING (request_id)
-JOIN requests r USING (request_id)
-GROUP BY ALL ORDER BY ALL
-"""
+_COUNT: Final = tables.query(__package__, "failures_counted", failed=FAILED_SQL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,7 @@ from batchpond.run.sync import bring_in
 from batchpond.views.refresh import refresh
 
 _FIGURES: Final = tables.query(__package__, "recovered")
-_COST: Final = """
-SELECT sum(cost_usd), count(*) FILTER (status = 'succeeded' AND cost_usd IS NULL)
-FROM responses WHERE list_contains($1, attempt_id)
-"""
+_COST: Final = tables.query(__package__, "recovered_cost")
 
 
 class Fate(StrEnum):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from batchpond.lake import tables
 from batchpond.lake.attempts import READ_PHASES, fold
 from batchpond.lake.events import EventLog
 from batchpond.lake.records import Planned
@@ -22,17 +23,7 @@ from batchpond.run.session import Note, Providers, Session
 from batchpond.tasks.base import READER
 from batchpond.views import refresh
 
-_SAYS: Final = "coalesce({0}.verdict, {0}.label, {0}.score::VARCHAR, {0}.outcome)"
-_CHANGES: Final = f"""
-SELECT task, before, after, count(*) AS n_answers
-FROM (
-  SELECT DISTINCT request_id, task, {_SAYS.format("results")} AS before, {_SAYS.format("judgments")} AS after
-  FROM results JOIN judgments USING (request_id, file_id, line_number)
-  WHERE study = $study AND request_state = 'answered'
-    AND judgments.parser_id = regexp_replace(results.parser_id, '-r[0-9]+$', '') || $name
-)
-GROUP BY ALL ORDER BY n_answers DESC, task, before, after
-"""
+_CHANGES: Final = tables.query(__package__, "read_anew")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,19 +24,10 @@ from batchpond.plan import versions
 
 MEMO: Final = ".rules"
 _LAYOUT: Final = "3"
-_USED: Final = """
-SELECT DISTINCT shard_id, study, parser_id
-FROM read_parquet($plan, hive_partitioning = FALSE) JOIN read_parquet($shards, hive_partitioning = FALSE)
-  USING (request_id)
-"""
+_USED: Final = tables.query(__package__, "rules_used")
 
 
-_SHARED: Final = """
-SELECT count(*) FROM (
-  SELECT request_id FROM read_parquet($new, hive_partitioning = FALSE)
-  INTERSECT SELECT request_id FROM read_parquet($old, hive_partitioning = FALSE)
-)
-"""
+_SHARED: Final = tables.query(__package__, "rules_shared")
 
 
 @dataclass(frozen=True, slots=True)

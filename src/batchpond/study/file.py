@@ -137,7 +137,8 @@ def _stage_config(stage: StageSpec) -> dict[str, Any]:
     plain["rule"] = dict(stage.rule.to_spec())
     if stage.pairs.adaptive is None:
         del plain["pairs"]["adaptive"]
-    plain["templates"] = [[t.template_id, t.text] for t in stage.templates]
+    # Columns came later: a template without them is kept as ever, so that its study keeps its version.
+    plain["templates"] = [[t.template_id, t.text, *([t.columns] if t.columns else [])] for t in stage.templates]
     return plain
 
 
@@ -166,5 +167,5 @@ def spec_of_plain(model: Mapping[str, Any]) -> ModelSpec:
 def _with_named_texts(entry: Mapping[str, Any]) -> dict[str, Any]:
     if lacking := sorted(_STAGE - entry.keys()):
         raise KeyError(lacking[0])
-    named = [{"template_id": template_id, "text": text} for template_id, text in entry["templates"]]
+    named = [dict(zip(("template_id", "text", "columns"), one, strict=False)) for one in entry["templates"]]
     return {**entry, "templates": named}

@@ -282,6 +282,11 @@ class StageSpec:
         return len(json.dumps(self.output_schema)) if self.is_structured else 0
 
     @property
+    def columns(self) -> frozenset[str]:
+        """The columns that its templates show or ask for, as they stand in braces."""
+        return frozenset(name for template in self.templates for name in template.columns)
+
+    @property
     def waits(self) -> bool:
         """Whether its rows depend on answers of other stages."""
         return bool(self.rows.waits_for)

@@ -231,7 +231,11 @@ def _first_turns(table: Table, written: tables.StageKeys, rule: Rule, base_path:
     found = _templates(table, written, rule, base_path)
     for place, template in enumerate(found):
         *before, last = template.turns
-        if last.text != _FIRST_TURN.text or any(rule.placeholders.pattern.search(turn.text) for turn in before):
+        if (
+            last.text != _FIRST_TURN.text
+            or template.columns
+            or any(rule.placeholders.pattern.search(turn.text) for turn in before)
+        ):
             table.fail(("templates", place), "must end with {INPUT} alone, the only placeholder of a conversation")
     return found
 
@@ -243,11 +247,10 @@ def templates(
     found = []
     for place, spec in enumerate(specs):
         if spec.file is not None:
-            template = Template(spec.template_id, read_text(base_path / spec.file, SIZE_MAX_BYTES))
-        elif spec.text is not None:
-            template = Template(spec.template_id, spec.text)
+            text = read_text(base_path / spec.file, SIZE_MAX_BYTES)
         else:
-            template = builtin(task)[spec.template_id]
+            text = builtin(task)[spec.template_id].text if spec.text is None else spec.text
+        template = Template(spec.template_id, text, rule.placeholders.columns(text, spec.literal))
         turns = [one.where() for one in table.elements("templates")[place].elements("messages")]
         where = spec.file or table.where("templates", place, "messages" if turns else "text")
         template.check(where, rule.placeholders, spec.literal, turns)

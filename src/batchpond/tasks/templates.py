@@ -5,6 +5,11 @@ A template is text with placeholders, filled in one pass so that values stay pla
 `{ANSWER_FIRST}` and `{ANSWER_SECOND}`, which become the study's exact answers. Every other task has placeholders of its
 own, which its answer rule names.
 
+`{item.reference}` is what the item's column `reference` says, `{SAMPLE_1.author}` and `{OUTPUT_B.model}` that of one
+side of a pair, and `{statement.section}` what is known of a statement. What stands between `{#item.reference}` and
+`{/item.reference}` is there only where the item has such a value, after `{^item.reference}` only where it has none; a
+line that holds nothing but such a mark goes with it.
+
 Any other word in braces is an error, since a paid model would read it as it stands, unless the template's
 `literal` names it. All other braces (`{"score": 1}`, `{}`) are text. There is no escape: `{{x}}` is sent with
 both its braces, so that the declaration of a word never changes what a template asks.
@@ -17,6 +22,7 @@ templates refuse any other order, and not every provider takes it. A text withou
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +49,10 @@ _FOLLOWS: Final[Mapping[Role | None, tuple[Role, ...]]] = {
     Role.ASSISTANT: (Role.USER,),
 }
 """Who may speak after whom."""
+_PAIR_SIDES: Final = ("SAMPLE_1", "SAMPLE_2", "OUTPUT_A", "OUTPUT_B")
+_OF_STATEMENT: Final = "statement"
+_COLUMN: Final = re.compile(r"\{([#^/]?)((?:item|statement|SAMPLE_[12]|OUTPUT_[AB])\.[\w-]+(?:[ .][\w-]+)*)\}")
+_PARTS: Final = "{#item.x} or {^item.x}, what stands there if the item has an x or has none, and {/item.x}"
 _ORDER: Final = "what the system says comes first, if at all; then user and assistant speak by turns, the user last"
 
 
@@ -58,13 +68,35 @@ class Placeholders:
         """What finds a placeholder, its name as the only group."""
         return re.compile(r"\{(" + "|".join(map(re.escape, self.required + self.optional)) + r")\}")
 
-    def check(self, text: str, where: str, literal: Sequence[str] = (), at: Callable[[int], str] | None = None) -> None:
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """Whose columns templates may show: each side's of a pair, else the item's, and the statement's if any."""
+        known = self.required + self.optional
+        return (
+            *(tuple(side for side in _PAIR_SIDES if side in known) or ("item",)),
+            *((_OF_STATEMENT,) if _OF_STATEMENT.upper() in known else ()),
+        )
+
+    def columns(self, text: str, literal: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return the columns that a template shows or asks for, as they stand in its braces, in name order."""
+        meant, sides = {name.strip("{ }") for name in literal}, self.sides
+        found = {match[2] for match in _COLUMN.finditer(text)} - meant
+        return tuple(sorted(name for name in found if name.partition(".")[0] in sides))
+
+    def check(
+        self,
+        text: str,
+        where: str,
+        literal: Sequence[str] = (),
+        at: Callable[[int], str] | None = None,
+        columns: tuple[str, ...] = (),
+    ) -> None:
         """Raise StudyError when a required placeholder is missing, or for a word in braces that is none.
 
         The words of `literal`, with or without their braces, are meant as text; `at` says where a character is written.
         """
         at = at or partial(_line, where, text)
-        found, known = set(self.pattern.findall(text)), self.required + self.optional
+        found, known = set(pattern_of(self, columns).findall(text)), self.required + self.optional
         literal = [name.strip("{ }") for name in literal]
         if missing := [f"{{{name}}}" for name in self.required if name not in found]:
             raise StudyError(
@@ -73,12 +105,14 @@ class Placeholders:
             )
         if filled := [name for name in literal if name in known]:
             raise StudyError(f"{where}: {{{filled[0]}}} is filled in here, so it cannot be literal")
-        if unknown := {match[0]: match for match in _WORD.finditer(text) if not self._is_meant(match, literal)}:
-            lines = (f"{at(match.start())}: {word} is no placeholder here" for word, match in unknown.items())
-            raise StudyError("\n".join(lines), hint=_way_out([match[1] for match in unknown.values()], known))
-
-    def _is_meant(self, match: re.Match[str], literal: Sequence[str]) -> bool:
-        return match[1] in literal or self.pattern.fullmatch(match[0]) is not None
+        meant = {f"{{{name}}}" for name in (*known, *columns, *(mark + name for mark in "#^/" for name in columns))}
+        words = itertools.chain(_WORD.finditer(text), _COLUMN.finditer(text))
+        unknown = {match[0]: match.start() for match in words if match[0] not in meant}
+        unknown = {word: start for word, start in unknown.items() if word.strip("{ }") not in literal}
+        if unknown:
+            lines = (f"{at(start)}: {word} is no placeholder here" for word, start in unknown.items())
+            shown = (*known, *(f"{side}.COLUMN" for side in self.sides))
+            raise StudyError("\n".join(lines), hint=_way_out([word.strip("{ }") for word in unknown], shown))
 
     def fill(self, text: str, values: Mapping[str, str]) -> str:
         """Return a text with all placeholders replaced; an optional one without a value becomes nothing.
@@ -88,6 +122,27 @@ class Placeholders:
         return self.pattern.sub(
             lambda match: values.get(match[1], "") if match[1] in self.optional else values[match[1]], text
         )
+
+
+@cache
+def pattern_of(placeholders: Placeholders, columns: tuple[str, ...]) -> re.Pattern[str]:
+    """Return what finds a placeholder, a column or a conditional part, as `{`, the only group and `}`.
+
+    Of a conditional part the group is `#COLUMN}TEXT{/COLUMN`, or begins with `^`.
+    """
+    if not columns:
+        return placeholders.pattern
+    names = "|".join(map(re.escape, (*placeholders.required, *placeholders.optional, *columns)))
+    parts = "|".join(rf"[#^]{name}\}}(?s:.*?)\{{/{name}" for name in map(re.escape, columns))
+    return re.compile(rf"\{{({names}|{parts})\}}")
+
+
+def part_of(name: str) -> tuple[str, str, str] | None:
+    """Return mark, column and text of a conditional part as `pattern_of` finds it, None for another name."""
+    if name[0] not in "#^":
+        return None
+    column, _, rest = name[1:].partition("}")
+    return name[0], column, rest.removesuffix(f"{{/{column}")
 
 
 def _line(where: str, text: str, offset: int) -> str:
@@ -106,15 +161,16 @@ def _way_out(words: Sequence[str], known: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Template:
-    """A prompt text by name; its hash changes with any character of either."""
+    """A prompt text by name, and the columns that it shows; its hash changes with any character of them."""
 
     template_id: str
     text: str
+    columns: tuple[str, ...] = ()
 
     @cached_property
     def template_hash(self) -> str:
-        """The digest of id and text, so that a row of the lake is found by it alone."""
-        return ids.digest("template", self.template_id, self.text)
+        """The digest of id, text and columns, so that a row of the lake is found by it alone."""
+        return ids.digest("template", self.template_id, self.text, *self.columns)
 
     @cached_property
     def turns(self) -> tuple[Turn, ...]:
@@ -122,7 +178,12 @@ class Template:
         ends = [mark.start() for mark in self._marks[1:]] + [len(self.text)]
         parts = zip(self._marks, ends, strict=False)
         found = tuple(Turn(Role(mark[1]), self.text[mark.end() : end].strip("\r\n")) for mark, end in parts)
-        return found or (Turn(Role.USER, self.text),)
+        found = found or (Turn(Role.USER, self.text),)
+        if not self.columns:
+            return found
+        names = "|".join(map(re.escape, self.columns))
+        alone = re.compile(rf"^[ \t]*(\{{[#^/](?:{names})\}})[ \t\r]*(?:\n|\Z)", re.MULTILINE)
+        return tuple(Turn(turn.role, alone.sub(r"\1", turn.text)) for turn in found)
 
     @cached_property
     def _marks(self) -> list[re.Match[str]]:
@@ -146,7 +207,26 @@ class Template:
             return places[sum(mark.start() <= offset for mark in self._marks) - 1]
 
         self._check_turns(at, literal)
-        placeholders.check(self.text, where, literal, at)
+        self._check_parts(at)
+        placeholders.check(self.text, where, literal, at, self.columns)
+
+    def _check_parts(self, at: Callable[[int], str]) -> None:
+        """Raise StudyError where a conditional part is not closed, within its turn, or is in one of its own kind."""
+        ends = iter([*(mark.start() for mark in self._marks[1:]), len(self.text)])
+        opened: list[str] = []
+        end = next(ends)
+        for match in (one for one in _COLUMN.finditer(self.text) if one[1] and one[2] in self.columns):
+            while match.start() > end and not opened:
+                end = next(ends)
+            is_end = match[1] == "/"
+            if match.start() > end or (is_end and opened[-1:] != [match[2]]) or (not is_end and match[2] in opened):
+                raise StudyError(f"{at(match.start())}: {match[0]} does not fit what is open here", hint=_PARTS)
+            if is_end:
+                opened.pop()
+            else:
+                opened.append(match[2])
+        if opened:
+            raise StudyError(f"{at(len(self.text))}: {{#{opened[-1]}}} is never closed", hint=_PARTS)
 
     def _check_turns(self, at: Callable[[int], str], literal: Sequence[str]) -> None:
         before: Role | None = None
@@ -209,7 +289,7 @@ STATEMENT_PLACEHOLDERS: Final = (
     "SUBSECTION",
     "EXAMPLES",
 )
-_NONE: Final = "(none)"
+NOT_KNOWN: Final = "(none)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,17 +319,17 @@ class Statement:
         return {
             "STATEMENT": self.text,
             "STATEMENT_ID": self.statement_id,
-            "STATEMENT_TYPE": self.statement_type or _NONE,
-            "AUTHORITY": self.authority or _NONE,
-            "SECTION": self.section or _NONE,
-            "SUBSECTION": self.subsection or _NONE,
+            "STATEMENT_TYPE": self.statement_type or NOT_KNOWN,
+            "AUTHORITY": self.authority or NOT_KNOWN,
+            "SECTION": self.section or NOT_KNOWN,
+            "SUBSECTION": self.subsection or NOT_KNOWN,
             "EXAMPLES": examples_text(self.examples),
         }
 
 
 def examples_text(examples: Sequence[Example]) -> str:
     """Return examples as a numbered list, without the parts that are blank."""
-    return "\n\n".join(_example_text(number, example) for number, example in enumerate(examples, 1)) or _NONE
+    return "\n\n".join(_example_text(number, example) for number, example in enumerate(examples, 1)) or NOT_KNOWN
 
 
 def _example_text(number: int, example: Example) -> str:

@@ -236,7 +236,8 @@ def test_a_misspelt_placeholder_is_told_with_its_line_and_the_names_there_are() 
         "t.txt: line 3: {json} is no placeholder here",
     ]
     assert caught.value.hint == (
-        "did you mean {STATEMENT} or {INPUT}? placeholders here: {STATEMENT}, {INPUT}, {OUTPUT}; "
+        "did you mean {STATEMENT} or {INPUT}? placeholders here: {STATEMENT}, {INPUT}, {OUTPUT}, {item.COLUMN}, "
+        "{statement.COLUMN}; "
         'what a model is to read as it stands: literal = ["STATMENT", "input", "json"]'
     )
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import orjson
 
 from batchpond import ids
+from batchpond.lake import tables
 from batchpond.lake.store import Store
 from batchpond.model import Role, Turn
 from batchpond.plan.asks import PLACES, Ask, SourceRow, asks
@@ -29,14 +30,7 @@ QUERY_TIMEOUT_S: Final = 600.0  # the work on its rows included
 ROWS_MAX: Final = 5_000_000
 READ_ROWS: Final = 1_000
 GOOD: Final = "outcome IN ('decided', 'tie')"
-CHOSEN: Final = f"""
-WITH chosen AS (
-  SELECT * FROM results
-  WHERE study = $study AND stage = $stage AND {GOOD} AND (
-    $where
-  )
-)
-"""
+CHOSEN: Final = tables.query(__package__, "chosen", good=GOOD)
 """What a stage came to, as far as a condition chooses it."""
 
 AVOID_MAX: Final = 100
@@ -46,25 +40,9 @@ PARENT: Final = "made_from"
 """Where an entry's metadata says which row it was made from."""
 _ID_LENGTH: Final = 10
 
-_LISTS: Final = f"""
-WITH chosen AS (
-  SELECT * FROM results WHERE study = $study AND list_contains($stages, stage) AND {GOOD} AND (
-    $where
-  )
-)
-SELECT chosen.stage, chosen.item_first AS parent_id, nullif(chosen.rubric_id, '') AS rubric_id, chosen.text,
-       items.metadata
-FROM chosen JOIN items ON items.item_hash = chosen.item_first_hash
-ORDER BY ALL
-"""
-_RATINGS: Final = f"""
-SELECT unit_id, avg(score) AS rating FROM results
-WHERE study = $study AND list_contains($stages, stage) AND {GOOD} AND score IS NOT NULL
-GROUP BY unit_id
-"""
-_ASKED: Final = """
-SELECT DISTINCT item_first FROM plan_current WHERE study = $study AND list_contains($stages, stage)
-"""
+_LISTS: Final = tables.query(__package__, "lists", good=GOOD)
+_RATINGS: Final = tables.query(__package__, "ratings", good=GOOD)
+_ASKED: Final = tables.query(__package__, "asked")
 
 
 def query(store: Store, sql: str, where: str | None = None, **values: object) -> Iterator[dict[str, Any]]:

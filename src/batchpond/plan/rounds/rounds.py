@@ -62,18 +62,9 @@ WITH wanted AS (
 )
 SELECT {_STANDING} GROUP BY stage
 """
-_COUNTS: Final = """
-SELECT count(DISTINCT request_id), coalesce(max(round_no), 0)
-FROM plan WHERE study = $study AND study_version = $version
-"""
-_FIRST_CELL: Final = """
-SELECT template_id, rubric_id, provider, request_model, thinking, cell_id
-FROM plan WHERE study = $study AND study_version = $version AND stage = $stage LIMIT 1
-"""
-_PLACE: Final = """
-SELECT coalesce(max(slot), -1) + 1, count(DISTINCT filename) FILTER (WHERE round_no = $round_no)
-FROM plan WHERE study = $study AND study_version = $version
-"""
+_COUNTS: Final = tables.query(__package__, "counts")
+_FIRST_CELL: Final = tables.query(__package__, "first_cell")
+_PLACE: Final = tables.query(__package__, "place")
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,42 +47,11 @@ from batchpond.plan.rounds.inputs import (
 )
 from batchpond.study.spec import CONVERSATION, INPUTS, PAIR_TASKS, StageSpec, Study
 
-_OUTPUTS: Final = f"""{CHOSEN}
-SELECT chosen.unit_id, nullif(chosen.rubric_id, '') AS rubric_id, chosen.candidate_first AS candidate, chosen.text,
-       items.text AS input_text, items.metadata
-FROM chosen JOIN items ON items.item_hash = chosen.item_first_hash
-ORDER BY ALL
-"""
-_SAID: Final = f"""
-SELECT results.unit_id, results.rubric_id AS tactic_id, results.candidate_first AS candidate, results.turn_no,
-       results.text, items.text AS question, items.metadata, coalesce((
-         $where
-       ), FALSE) AS is_chosen
-FROM results JOIN items ON items.item_hash = results.item_first_hash
-WHERE results.study = $study AND results.stage = $stage AND {GOOD}
-ORDER BY results.turn_no, results.unit_id, results.rubric_id, results.candidate_first
-"""
-_QUESTIONS: Final = """
-SELECT DISTINCT results.item_first AS item_id, items.text, items.metadata
-FROM results JOIN items ON items.item_hash = results.item_first_hash
-WHERE results.study = $study AND results.stage = $stage AND results.turn_no = 0
-ORDER BY ALL
-"""
-_JUDGED: Final = f"""{CHOSEN}
-, judged AS (
-  SELECT item_first AS item_id, item_first_hash AS item_hash, rubric_id FROM chosen
-  UNION
-  SELECT item_second, item_second_hash, rubric_id FROM chosen WHERE item_second IS NOT NULL
-)
-SELECT judged.item_id, items.text, items.metadata,
-       list(DISTINCT judged.rubric_id ORDER BY judged.rubric_id) AS judged_by
-FROM judged JOIN items ON items.item_hash = judged.item_hash
-GROUP BY ALL
-ORDER BY item_id, items.text, items.metadata
-"""
-_PAIRS: Final = f"""{CHOSEN}
-SELECT DISTINCT rubric_id, least(item_first, item_second) AS lo, greatest(item_first, item_second) AS hi FROM chosen
-"""
+_OUTPUTS: Final = tables.query(__package__, "outputs", chosen=CHOSEN)
+_SAID: Final = tables.query(__package__, "said", good=GOOD)
+_QUESTIONS: Final = tables.query(__package__, "questions")
+_JUDGED: Final = tables.query(__package__, "judged", chosen=CHOSEN)
+_PAIRS: Final = tables.query(__package__, "pairs", chosen=CHOSEN)
 
 
 def check(store: Store, stage: StageSpec) -> None:
@@ -142,7 +111,7 @@ def _own_rows(items: Iterable[Mapping[str, Any]], staged: Study) -> Iterator[Sou
 
 
 def _next_turns(store: Store, staged: Study, stage: StageSpec) -> Iterator[Ask]:
-    said = _said(store, staged.name, stage.name)
+    said = _said(store, staged, stage.name)
     if stage.waits:
         questions = source_rows(store, staged, stage)
     else:
@@ -171,22 +140,32 @@ def source_rows(store: Store, staged: Study, stage: StageSpec) -> Sequence[Sourc
     source = staged.stage(stage.rows.stage or "")
     where = stage.rows.where or "true"
     if source.task == CONVERSATION:
-        said = _said(store, staged.name, source.name, where)
+        said = _said(store, staged, source.name, where)
         rows = talk_rows(source, said.questions, said.answers)
         chosen = (row for talk, row in rows if (talk, row.turn_no) in said.chosen)
-        return [dataclasses.replace(row, tier=said.tiers[row.unit_id]) for row in chosen]
+        return [
+            dataclasses.replace(row, tier=said.tiers[row.unit_id], more={**said.more[row.unit_id], **row.more})
+            for row in chosen
+        ]
     if source.task == INPUTS:
         return entry_rows(store, staged.name, [source], where)
     if source.task == "generation":
         found = query(store, _OUTPUTS, study=staged.name, stage=source.name, where=where)
-        return SpilledRows(store.path / TMP, map(_output_row, found))
+        return SpilledRows(store.path / TMP, (_output_row(row, staged) for row in found))
     found = query(store, _JUDGED, study=staged.name, stage=source.name, where=where)
     has_same = bool({r.rubric_id for r in stage.rubrics} & {r.rubric_id for r in source.rubrics})
     judged = (_judged_row(row, tuple(row["judged_by"]) if has_same else None) for row in found)
     return SpilledRows(store.path / TMP, judged)
 
 
-def _output_row(row: Mapping[str, Any]) -> SourceRow:
+def _shown(staged: Study, metadata: str | None) -> dict[str, Any]:
+    """Return what an item has in the columns that the study's templates show, for what is made of it."""
+    names = {name.partition(".")[2] for stage in staged.stages for name in stage.columns}
+    more = orjson.loads(metadata) if names and metadata else {}
+    return {name: value for name, value in more.items() if name in names}
+
+
+def _output_row(row: Mapping[str, Any], staged: Study) -> SourceRow:
     item_id = f"{row['unit_id']}/{row['candidate']}"
     return SourceRow(
         item_id if row["rubric_id"] is None else f"{item_id}/{row['rubric_id']}",
@@ -195,6 +174,7 @@ def _output_row(row: Mapping[str, Any]) -> SourceRow:
         rubric_id=row["rubric_id"],
         candidate=row["candidate"],
         input_text=row["input_text"],
+        more=_shown(staged, row["metadata"]),
         tier=tier_in(row["metadata"]),
     )
 
@@ -211,20 +191,23 @@ def _judged_row(row: Mapping[str, Any], judged_by: tuple[str, ...] | None = None
 
 @dataclass(frozen=True)
 class _Said:
-    """What was said in conversations: answers from turn 0 on without a gap, questions, what `where` chose, tiers."""
+    """What was said in conversations: answers from turn 0 on without a gap, what `where` chose, and the questions."""
 
     answers: dict[Talk, list[str]]
     questions: dict[str, str]
     chosen: set[tuple[Talk, int]]
     tiers: dict[str, int | None]
+    more: dict[str, dict[str, Any]]
 
 
-def _said(store: Store, study: str, stage: str, where: str = "true") -> _Said:
-    said = _Said({}, {}, set(), {})
-    for row in query(store, _SAID, study=study, stage=stage, where=where):
+def _said(store: Store, staged: Study, stage: str, where: str = "true") -> _Said:
+    said = _Said({}, {}, set(), {}, {})
+    for row in query(store, _SAID, study=staged.name, stage=stage, where=where):
         talk = Talk(row["unit_id"], row["candidate"], row["tactic_id"])
         said.questions[row["unit_id"]] = row["question"]
         said.tiers[row["unit_id"]] = tier_in(row["metadata"])
+        if row["turn_no"] == 0:
+            said.more[row["unit_id"]] = _shown(staged, row["metadata"])
         answers = said.answers.setdefault(talk, [])
         if len(answers) == row["turn_no"]:
             answers.append(row["text"])
@@ -250,12 +233,7 @@ def from_table(rows: Iterable[Mapping[str, Any]], stage: StageSpec) -> Iterator[
 
 ITEMS: Final = tables.query(__package__, "items_shown")
 """The items of a stage that has been asked about all of them, which its first round is."""
-_ASKED: Final = f"""
-SELECT rubric_id, provider, request_model, thinking, template_id, item_first, item_second, purpose, round_no,
-       CASE WHEN {GOOD} THEN verdict END AS verdict
-FROM results WHERE study = $study AND stage = $stage
-ORDER BY rubric_id, provider, request_model, thinking, template_id, round_no, slot
-"""
+_ASKED: Final = tables.query(__package__, "cells_asked", good=GOOD)
 _CELL: Final = ("rubric_id", "provider", "request_model", "thinking", "template_id")
 
 

@@ -1,0 +1,10 @@
+-- How many requests of each study failed, by provider and class, with the code and message that most have.
+WITH {failed}, planned AS (
+  SELECT DISTINCT study, request_id FROM plan WHERE list_contains($versions, study_version)
+), counted AS (
+  SELECT study, provider, error_class, said.code AS code, said.message AS message, count(*) AS n
+  FROM failed JOIN planned USING (request_id) JOIN requests USING (request_id) GROUP BY ALL
+)
+SELECT study, provider, error_class, first(code ORDER BY n DESC, code, message),
+       first(message ORDER BY n DESC, code, message), CAST(sum(n) AS BIGINT)
+FROM counted GROUP BY study, provider, error_class ORDER BY sum(n) DESC, study, provider, error_class
