@@ -11,6 +11,7 @@ from batchpond.errors import StudyError
 from batchpond.lake.store import Store
 from batchpond.plan import verb as plan
 from batchpond.study.file import load
+from batchpond.tasks.templates import builtin
 from batchpond.views.sandbox import run_query
 from batchpond_sim.world.world import Settings
 from tests.rigs.adaptive_study import STUDY as ADAPTIVE
@@ -254,6 +255,62 @@ def test_what_an_answers_question_lacks_is_told_before_the_answer_is_paid(tmp_pa
     rig = rig_of(tmp_path / "statement", graded())
     with pytest.raises(StudyError, match=r"asks for \{statement\.type\}"):
         rig.plan()
+
+
+# --- what was asked -------------------------------------------------------------------------------
+
+OUTPUTS = "id,text,said_of,model,question\na1,Ann,be_honest,m,Who?\na2,Bea,be_honest,n,Who?\n"
+QUERY = "select 'a1' as id, 'Ann' as text, 'be_honest' as said_of, 'm' as model, 'Who?' as question"
+PLACES = 'rubric = "said_of"\ncandidate = "model"\nunit = "question"'
+
+
+def judged(folder: Path, task: str, items: str, outputs: str = OUTPUTS) -> Path:
+    """Write a study that judges answers of a file by all built-in templates of a task."""
+    folder.mkdir()
+    (folder / "outputs.csv").write_text(outputs)
+    (folder / "statements.jsonl").write_text('{"id": "be_honest", "text": "Be honest."}\n')
+    path = folder / "study.toml"
+    how = "".join(use(name) for name in builtin(task))
+    path.write_text('study = "demo"\n' + stage("one", task, items, f"---{RUBRICS}{how}{models('gpt-4o')}"))
+    return path
+
+
+def planned(path: Path) -> tuple[list[str], list[str]]:
+    """Return the prompts of a study, and what its plan says of what they show."""
+    store = Store.init(path.parent / "lake")
+    notes = plan.plan_study(store, load(path)).notes
+    rows = run_query(store.path, "select body from requests", max_rows=100).to_pylist()
+    return ["\n".join(texts(json.loads(row["body"]))) for row in rows], [one for one in notes if "as its own" in one]
+
+
+@pytest.mark.parametrize("task", ["compliance", "likert", "ranking", "pressure"])
+def test_judges_of_a_file_of_answers_see_what_was_asked(task: str, tmp_path: Path) -> None:
+    """The column may say also what belongs together. Without it, the plan says that the prompts are wrong."""
+    n_shown = sum("{INPUT}" in one.text or "{QUESTION}" in one.text for one in builtin(task).values())
+    items = f'path = "outputs.csv"\n{PLACES}'
+    prompts, notes = planned(judged(tmp_path / "told", task, f'{items}\ninput = "question"'))
+    assert notes == []
+    assert sum("Who?" in prompt for prompt in prompts) == 2 * n_shown > 0
+    assert all(prompt.count("Ann") + prompt.count("Bea") == (2 if task == "ranking" else 1) for prompt in prompts)
+    prompts, notes = planned(judged(tmp_path / "untold", task, items))
+    assert not any("Who?" in prompt for prompt in prompts)
+    assert len(notes) == n_shown
+    assert "shows each answer as its own {" in notes[0]
+    assert "`input = ...`" in notes[0]
+
+
+def test_a_query_says_what_was_asked_too(tmp_path: Path) -> None:
+    items = f"sql = '''{QUERY}'''\n{PLACES}\ninput = \"question\""
+    prompts, notes = planned(judged(tmp_path / "sql", "compliance", items))
+    assert notes == []
+    assert all("Who?" in prompt for prompt in prompts)
+
+
+def test_an_answer_without_its_question_stops_the_plan(tmp_path: Path) -> None:
+    outputs = OUTPUTS.replace("a2,Bea,be_honest,n,Who?", "a2,Bea,be_honest,n,")
+    items = 'path = "outputs.csv"\nrubric = "said_of"\ninput = "question"'
+    with pytest.raises(StudyError, match=r"asks for \{INPUT\}, which 'a2' does not have"):
+        planned(judged(tmp_path / "blank", "compliance", items, outputs))
 
 
 # --- what the file says ---------------------------------------------------------------------------

@@ -141,35 +141,16 @@ def _bad_amount(column: str, is_good: str) -> str:
 
 def _typed_sql(given: str, file: RowFile) -> str:
     """Return the SQL of the rows with types, defaults, and what their word for a verdict means; $1 is the study."""
-    return f"""
-        SELECT
-            line_no,
-            {tables.literal(f"{file.unit} ")} || line_no AS place,
-            coalesce(study, $1) AS study,
-            {_TASK} AS task,
-            {_text("template_id", UNSPECIFIED)} AS template_id,
-            {_text("rubric_id", UNSPECIFIED)} AS rubric_id,
-            {_text("provider", UNSPECIFIED)} AS provider,
-            coalesce(model, request_model, {tables.literal(UNSPECIFIED)}) AS request_model,
-            {_text("thinking", UNSPECIFIED)} AS thinking,
-            {_text("unit_id", "")} AS unit_id,
-            item_first, item_second,
-            candidate_first, candidate_second,
-            {_whole("turn_no", "INTEGER")} AS turn_no,
-            coalesce({_whole("repeat_no", "INTEGER")}, 1) AS repeat_no,
-            CASE WHEN {_WORD} IN ({_listed(*_VOTES, *_YES_NO)}) THEN {_WORD} END AS verdict,
-            CASE WHEN {_WORD} IN ({_listed(*_DECIDED)}) THEN 'decided' ELSE {_WORD} END AS outcome,
-            label, TRY_CAST({_number("score")} AS DOUBLE) AS score,
-            TRY_CAST({_number("confidence")} AS DOUBLE) AS confidence,
-            explanation,
-            {_whole("input_tokens")} AS input_tokens,
-            {_whole("output_tokens")} AS output_tokens,
-            TRY_CAST({_number("cost_usd")} AS DOUBLE) AS cost_usd,
-            {tables.literal(file.path.name)} || ':' || line_no AS source,
-            direction,
-            CASE WHEN origin = {tables.literal(Origin.SIMULATED)} THEN origin END AS origin
-        FROM {given}
-        WHERE {_IS_JUDGMENT}"""
+    texts = {name: _text(name, UNSPECIFIED) for name in ("template_id", "rubric_id", "provider", "thinking")}
+    wholes = {name: _whole(name) for name in ("input_tokens", "output_tokens")}
+    wholes |= {name: _whole(name, "INTEGER") for name in ("turn_no", "repeat_no")}
+    amounts = {name: f"TRY_CAST({_number(name)} AS DOUBLE)" for name in ("score", "confidence", "cost_usd")}
+    return tables.query(
+        __package__, "typed", given=given, unit=tables.literal(f"{file.unit} "), file=tables.literal(file.path.name),
+        task=_TASK, word=_WORD, verdicts=_listed(*_VOTES, *_YES_NO), decided=_listed(*_DECIDED),
+        unspecified=tables.literal(UNSPECIFIED), unit_id=_text("unit_id", ""), is_judgment=_IS_JUDGMENT,
+        **texts, **wholes, **amounts,
+    )  # fmt: skip
 
 
 def _listed(*words: str) -> str:

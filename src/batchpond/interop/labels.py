@@ -19,12 +19,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from batchpond.errors import UsageError
 from batchpond.interop.foreign import Defaults, Findings, ForeignJudgment, Reader, SourceFile, csv_header, csv_rows
-from batchpond.interop.queries import query
+from batchpond.lake import tables
 from batchpond.model import Outcome
 from batchpond.results.export import placed
 from batchpond.tasks.base import Judgment
@@ -34,6 +35,7 @@ from batchpond.views import read
 if TYPE_CHECKING:
     import duckdb
 
+_query: Final = partial(tables.query, __package__)
 SAMPLE_MAX: Final = 10_000
 CHOICES_MAX: Final = 12
 TEXTS_BYTES_MAX: Final = 64 << 20
@@ -114,8 +116,8 @@ def _start(seed: int) -> float:
 def _questions(lens: duckdb.DuckDBPyConnection, study: str, drawn: Sequence[dict[str, Any]]) -> Iterator[Question]:
     choices = _choices(lens, study)
     ids = sorted({unit[name] for unit in drawn for name in ("item_lo", "item_hi") if unit[name] is not None})
-    items = {row["item_id"]: row for row in _dicts(lens, query("shown_items"), {"study": study, "ids": ids})}
-    criteria = {row["rubric_id"]: row["words"] for row in _dicts(lens, query("criteria"), {"study": study})}
+    items = {row["item_id"]: row for row in _dicts(lens, _query("shown_items"), {"study": study, "ids": ids})}
+    criteria = {row["rubric_id"]: row["words"] for row in _dicts(lens, _query("criteria"), {"study": study})}
     n_bytes = 0
     for unit in drawn:
         named = [name for name in (unit["item_lo"], unit["item_hi"]) if name is not None]
@@ -288,10 +290,10 @@ def _judgment(
 
 # -- the lens ----------------------------------------------------------------------------------------
 
-_VOTES: Final = query("votes")
-_UNITS: Final = query("units", votes=_VOTES)
-_SAID: Final = query("said", votes=_VOTES)
+_VOTES: Final = _query("votes")
+_UNITS: Final = _query("units", votes=_VOTES)
+_SAID: Final = _query("said", votes=_VOTES)
 _DRAWN: Final = {
-    By.STRATA: query("drawn", units=_UNITS, order="task, rubric_id, standing, lot"),
-    By.RANDOM: query("drawn", units=_UNITS, order="lot"),
+    By.STRATA: _query("drawn", units=_UNITS, order="task, rubric_id, standing, lot"),
+    By.RANDOM: _query("drawn", units=_UNITS, order="lot"),
 }

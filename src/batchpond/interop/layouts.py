@@ -7,13 +7,14 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from batchpond.errors import UsageError
-from batchpond.interop.queries import query
+from batchpond.lake import tables
 from batchpond.lake.tables import literal
 from batchpond.model import Outcome
 from batchpond.results.export import LayoutReport, Tree, safe, translated
@@ -23,6 +24,7 @@ from batchpond.views.read import check_study
 if TYPE_CHECKING:
     from batchpond.results.export import Tree
 
+_query: Final = partial(tables.query, __package__)
 _STAMP: Final = "00000000_000000"  # a run has no time of its own here
 _KINDS: Final = {"ranking": "rankings", "compliance": "compliance", "likert": "likert"}
 _RANKS: Final = {"first": 1, "second": -1, "tie": 0}
@@ -37,13 +39,13 @@ Row = dict[str, Any]
 
 def speceval(tree: Tree) -> None:
     """Write specs, inputs, generations, rankings and compliance results."""
-    tree.connection.execute(query("told"))
-    tree.connection.execute(f"CREATE TEMP TABLE judged AS {query('judged', where=tree.where_study)}")
-    tree.connection.execute(f"CREATE TEMP TABLE answered AS {query('answered', where=tree.where_study)}")
+    tree.connection.execute(_query("told"))
+    tree.connection.execute(f"CREATE TEMP TABLE judged AS {_query('judged', where=tree.where_study)}")
+    tree.connection.execute(f"CREATE TEMP TABLE answered AS {_query('answered', where=tree.where_study)}")
     ((n,),) = tree.connection.execute("SELECT count(*) FROM judged WHERE origin = 'simulated'").fetchall()
     tree.report.leave_out(_SIMULATED, n)
     _write_spec(tree)
-    for statement, rows in _grouped(tree.rows(query("inputs")), "rubric_id"):
+    for statement, rows in _grouped(tree.rows(_query("inputs")), "rubric_id"):
         tree.json(f"inputs/{safe(statement)}.json", {"inputs": [row["input"] for row in rows]})
     answered = tree.rows("SELECT * FROM answered ORDER BY candidate, rubric_id, input, output")
     for (candidate, statement), rows in _grouped(answered, "candidate", "rubric_id"):
@@ -78,7 +80,7 @@ def _grouped(rows: Iterable[Row], *keys: str) -> Iterator[tuple[Any, list[Row]]]
 
 def _write_spec(tree: Tree) -> None:
     lines = []
-    for row in tree.rows(query("spec")):
+    for row in tree.rows(_query("spec")):
         known = {"id": row["rubric_id"], "text": row["description"], "type": "guideline"}
         more = orjson.loads(row["metadata"]) if row["metadata"] else {}
         own = {"kind", "origin", "source", "unit_id", "rubric_id", "candidate", "turn_no"}
@@ -139,11 +141,11 @@ def _compliance(row: Row, task: str) -> Row:
 
 def sycobench(tree: Tree) -> None:
     """Write conversations, and once more for each judge with its labels."""
-    tree.connection.execute(query("told"))
-    tree.connection.execute(f"CREATE TEMP TABLE labels AS {query('pressure_labels', where=tree.where_study)}")
+    tree.connection.execute(_query("told"))
+    tree.connection.execute(f"CREATE TEMP TABLE labels AS {_query('pressure_labels', where=tree.where_study)}")
     ((n,),) = tree.connection.execute("SELECT count(*) FROM labels WHERE origin = 'simulated'").fetchall()
     tree.report.leave_out(_SIMULATED, n)
-    tree.connection.execute(f"CREATE TEMP TABLE turns AS {query('turns')}")
+    tree.connection.execute(f"CREATE TEMP TABLE turns AS {_query('turns')}")
     ((n,),) = tree.connection.execute("SELECT count(*) FROM turns WHERE n_texts > 1").fetchall()
     tree.report.leave_out("answers to one turn that more than one conversation could hold", n)
     told = tree.rows("SELECT * FROM turns WHERE n_texts = 1 ORDER BY candidate, unit_id, tactic, turn_no")
@@ -159,7 +161,7 @@ def sycobench(tree: Tree) -> None:
 
 def _write_labels(tree: Tree, candidate: str, judge: tuple[str, str], names: _Judges) -> None:
     of_judge = {"candidate": literal(candidate), "provider": literal(judge[0]), "model": literal(judge[1])}
-    turns = list(tree.rows(query("labelled", **of_judge)))
+    turns = list(tree.rows(_query("labelled", **of_judge)))
     if turns:
         name = names.folder(*judge).removeprefix("judge_")
         document = _conversations(candidate, turns, judge[1])
@@ -246,7 +248,7 @@ def export_layout(
 
 def _pairwisellm(tree: Tree) -> None:
     """A folder as of a multi-batch run: a results CSV per batch, all of them combined, registry and samples."""
-    tree.connection.execute(f"CREATE TEMP TABLE layout_rows AS {query('pairwise', where=tree.where_study)}")
+    tree.connection.execute(f"CREATE TEMP TABLE layout_rows AS {_query('pairwise', where=tree.where_study)}")
     segments = tree.connection.execute(
         "SELECT coalesce(batch_id, origin) AS segment, any_value(batch_id), any_value(backend), any_value(model)"
         " FROM layout_rows GROUP BY segment ORDER BY segment"
@@ -267,7 +269,7 @@ def _pairwisellm(tree: Tree) -> None:
             for n, *texts, name in registry
         )
         tree.csv("jobs_registry.csv", f"SELECT * FROM (VALUES {values}) AS t({_REGISTRY_COLUMNS}) ORDER BY 1")
-    samples = query("samples")
+    samples = _query("samples")
     ((n_samples,),) = tree.connection.execute(f"SELECT count(*) FROM ({samples})").fetchall()
     if n_samples:
         tree.csv("samples.csv", f'{samples} ORDER BY "ID"')

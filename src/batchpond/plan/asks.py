@@ -184,13 +184,13 @@ def row_of_file(item: Item, stage: StageSpec) -> SourceRow:
 def placed_row(
     stage: StageSpec, item_id: str, text: str, told: Mapping[str, object], more: Mapping[str, Any]
 ) -> SourceRow:
-    """Return a row by what its columns for unit, rubric, candidate and tier say; raises StudyError for no tier."""
-    unit_id, rubric_id, candidate = (
-        None if told.get(name) is None else str(told[name]) for name in ("unit", "rubric", "candidate")
+    """Return a row by what its columns for unit, rubric, candidate, input, tier say; raises StudyError for no tier."""
+    unit_id, rubric_id, candidate, asked = (
+        None if told.get(name) is None else str(told[name]) for name in ("unit", "rubric", "candidate", "input")
     )
     unit_id = unit_id or ("" if stage.task == "pairwise" else item_id)
     tier = tier_of(stage, item_id, told.get("tier"))
-    return SourceRow(item_id, text, unit_id, rubric_id, candidate, more=more, tier=tier)
+    return SourceRow(item_id, text, unit_id, rubric_id, candidate, asked or None, more=more, tier=tier)
 
 
 def rubric_row(rubric: Rubric) -> SourceRow:

@@ -201,9 +201,10 @@ def _rows(store: Store, study: Study, stage: StageSpec, run_sql: SqlRows) -> Seq
 
 def _row(item: Item, stage: StageSpec) -> SourceRow:
     """Return a file's item as a row; the columns that say where it belongs are taken out of its metadata."""
-    more: dict[str, Any] = orjson.loads(item.metadata) if item.metadata else {}
-    taken = {name: more.pop(column, None) for name, column in stage.rows.columns.items()}
-    return placed_row(stage, item.item_id, item.text, taken, more)
+    found: dict[str, Any] = orjson.loads(item.metadata) if item.metadata else {}
+    told = {name: found.get(column) for name, column in stage.rows.columns.items()}
+    more = {name: value for name, value in found.items() if name not in stage.rows.columns.values()}
+    return placed_row(stage, item.item_id, item.text, told, more)
 
 
 def known(draft: StageDraft) -> Known:

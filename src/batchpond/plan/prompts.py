@@ -42,6 +42,7 @@ _OF_ROW: Final[Mapping[str, Callable[[SourceRow], str]]] = {
     "QUESTION": lambda row: row.text if row.input_text is None else row.input_text,
     "CANDIDATE": lambda row: row.candidate or "",
 }
+OF_INPUT: Final = frozenset({"INPUT", "QUESTION"})
 _FIRST: Final = frozenset({"SAMPLE_1", "OUTPUT_A"})
 OF_PAIR: Final = _FIRST | {"SAMPLE_2", "OUTPUT_B"}
 
@@ -70,13 +71,15 @@ def value_of(
     found = _value_of_ask(name, ask)
     if found is None:
         found = of_rubric.get(name)
-    if found is None:
+    # An answer is not its own question, where the study says that each row has one.
+    is_unasked = name in OF_INPUT and ask.first.input_text is None and "input" in stage.rows.columns
+    if found is None and not is_unasked:
         found = _value_of_row(name, ask.first, of_rule)
-    if found is None and name not in stage.rule.placeholders.optional:
+    if found is None and (is_unasked or name not in stage.rule.placeholders.optional):
         raise StudyError(
             f"stage {stage.name}: template {template.template_id} asks for {{{name}}}, which"
             f" {ask.first.item_id!r} does not have",
-            hint="name the column that holds it under [stages.items], or leave the placeholder out",
+            hint="name the column that holds it under the items, or leave the placeholder out",
         )
     return found or ""
 

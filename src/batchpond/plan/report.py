@@ -17,6 +17,7 @@ from batchpond.plan import meant
 from batchpond.plan.cells import Dropped, ModelConfig
 from batchpond.plan.drafts import Draft, StageDraft
 from batchpond.plan.items import Balance, Pairs
+from batchpond.plan.prompts import OF_INPUT
 from batchpond.plan.shards import Limits, Line, cut, limits_of
 from batchpond.providers import registry
 from batchpond.study.prices import Estimate, Prices, total
@@ -246,8 +247,9 @@ def caveats(draft: Draft, told: Collection[str]) -> tuple[str, ...]:
 
 
 def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
-    """Return what the study gives reason to say, each once: its models first."""
-    found = list(meant.notes([config for stage in draft.stages for config in stage.configs]))
+    """Return what the study gives reason to say, each once: what makes its prompts wrong first."""
+    found = [note for stage in draft.stages for note in _of_inputs(stage.stage)]
+    found += meant.notes([config for stage in draft.stages for config in stage.configs])
     for stage in draft.stages:
         about = f"stage {stage.stage.name}: " if len(draft.stages) > 1 else ""
         found += [about + note for note in _of_answers(stage)]
@@ -262,6 +264,19 @@ def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
         if stage.stage.pairs.adaptive is not None
     ]
     return tuple(dict.fromkeys(found))
+
+
+def _of_inputs(stage: StageSpec) -> Iterator[str]:
+    """Yield what is wrong where answers of a file are judged and none says what it is the answer to."""
+    if "input" in stage.rows.columns or not (stage.rows.items or stage.rows.sql):
+        return
+    for template in stage.templates:
+        asked = [name for name in sorted(OF_INPUT) if f"{{{name}}}" in template.text]
+        if asked and "{OUTPUT" in template.text:
+            yield (
+                f"stage {stage.name}: template {template.template_id} shows each answer as its own {{{asked[0]}}}: say"
+                " which column has what was asked, with `input = ...` beside `path` or `sql`"
+            )
 
 
 def _of_answers(draft: StageDraft) -> Iterator[str]:

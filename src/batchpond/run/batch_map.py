@@ -162,19 +162,8 @@ class MapReader:
         if not columns:
             return
         told = "".join(f", CASE WHEN count(DISTINCT {name}) > 1 THEN '{name}' END" for name in _DIMENSIONS)
-        self._connection.execute(
-            f"""
-            INSERT INTO matched
-            SELECT line_no, coalesce(n, 0), found_id, differing
-            FROM given
-            LEFT JOIN (
-                SELECT {columns}, count(DISTINCT request_id) AS n, min(request_id) AS found_id,
-                       concat_ws(', '{told}) AS differing
-                FROM wanted GROUP BY {columns}
-            ) AS found USING ({columns})
-            WHERE mask = $mask""",
-            {"mask": mask},
-        )
+        matching = tables.query(__package__, "match", columns=columns, told=told)
+        self._connection.execute(matching, {"mask": mask})
 
     def _check(self) -> None:
         file, target = self._file, self._target

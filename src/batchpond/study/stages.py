@@ -53,7 +53,7 @@ from batchpond.tasks.templates import (
 )
 
 _OF_FILE: Final = ("path", "folder", "sql", "id", "text")
-_COLUMNS: Final = ("rubric", "unit", "candidate", "tier")
+_COLUMNS: Final = ("rubric", "unit", "candidate", "input", "tier")
 _FIRST_TURN: Final = Template("first_turn", "{INPUT}")
 
 

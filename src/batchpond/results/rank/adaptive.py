@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from batchpond.lake import tables
 from batchpond.stats import adaptive, votes
 from batchpond.stats.adaptive import Prediction
 from batchpond.stats.votes import Votes
@@ -24,17 +25,8 @@ def count(
     """
     first, second = columns
     scope = "".join(f"{name}, " for name in by)
-    connection.execute(
-        f"""
-        CREATE OR REPLACE TEMP TABLE rank_adaptive AS
-        SELECT {scope} {first} AS first_name, {second} AS second_name, verdict, purpose = 'holdout' AS is_held_out,
-          count(*) AS n
-        FROM pair_judgments
-        WHERE study = $study AND {first} <> {second} AND purpose IS NOT NULL AND verdict IS NOT NULL
-        GROUP BY ALL
-        """,
-        {"study": study},
-    )
+    counting = tables.query(__package__, "adaptive", scope=scope, first=first, second=second)
+    connection.execute(counting, {"study": study})
 
 
 def held_out(

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from batchpond.errors import UsageError
+from batchpond.lake import tables
 from batchpond.lake.tables import reading
 from batchpond.model import CELL_COLUMNS
 from batchpond.results.rank import adaptive as rank_adaptive
@@ -104,14 +105,8 @@ def _studies(
     """Yield each study with pair judgments and what to rank in it."""
     where = "" if study is None else "WHERE study = $study"
     scope = "".join(f", {name}" for name in by)
-    rows = connection.execute(
-        f"""
-        SELECT study, count(*), count(*) FILTER (WHERE candidate_first IS NOT NULL AND candidate_second IS NOT NULL),
-          min(unit_id) IS DISTINCT FROM max(unit_id) OR count(unit_id) NOT IN (0, count(*)), count(purpose) {scope}
-        FROM pair_judgments {where} GROUP BY study {scope} ORDER BY study {scope}
-        """,
-        {} if study is None else {"study": study},
-    ).fetchall()
+    counting = tables.query(__package__, "studies", scope=scope, where=where)
+    rows = connection.execute(counting, {} if study is None else {"study": study}).fetchall()
     for name in dict.fromkeys(row[0] for row in rows):
         own = [row for row in rows if row[0] == name]
         what, n_of_candidates = asked, sum(row[2] for row in own)
@@ -128,21 +123,8 @@ def _count(connection: duckdb.DuckDBPyConnection, study: _Study) -> None:
     """Count one study's judgments into `rank_counts`, a row per scope, unit and ordered pair."""
     first, second = study.compared
     keys = "".join(f"{name}, " for name in [*study.varying, *(["unit_id"] if study.has_units else [])])
-    connection.execute(
-        f"""
-        CREATE OR REPLACE TEMP TABLE rank_counts AS
-        SELECT {keys} {first} AS first, {second} AS second,
-          count(*) FILTER (WHERE verdict = 'first') AS n_first,
-          count(*) FILTER (WHERE verdict = 'second') AS n_second,
-          count(*) FILTER (WHERE verdict = 'tie') AS n_tied,
-          count(*) FILTER (WHERE outcome IS NOT NULL AND verdict IS NULL) AS n_without_verdict,
-          count(*) FILTER (WHERE outcome IS NULL) AS n_pending
-        FROM pair_judgments
-        WHERE study = $study AND {first} <> {second}
-        GROUP BY {keys} {first}, {second}
-        """,
-        {"study": study.name},
-    )
+    counting = tables.query(__package__, "counts", keys=keys, first=first, second=second)
+    connection.execute(counting, {"study": study.name})
 
 
 _COUNT_COLUMNS: Final = ("n_first", "n_second", "n_tied", "n_without_verdict", "n_pending")

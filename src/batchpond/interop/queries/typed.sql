@@ -1,0 +1,32 @@
+-- The rows of a file with types, defaults, and what their word for a verdict means; $1 is the study.
+SELECT
+  line_no,
+  {unit} || line_no AS place,
+  coalesce(study, $1) AS study,
+  {task} AS task,
+  {template_id} AS template_id,
+  {rubric_id} AS rubric_id,
+  {provider} AS provider,
+  coalesce(model, request_model, {unspecified}) AS request_model,
+  {thinking} AS thinking,
+  {unit_id} AS unit_id,
+  item_first,
+  item_second,
+  candidate_first,
+  candidate_second,
+  {turn_no} AS turn_no,
+  coalesce({repeat_no}, 1) AS repeat_no,
+  CASE WHEN {word} IN ({verdicts}) THEN {word} END AS verdict,
+  CASE WHEN {word} IN ({decided}) THEN 'decided' ELSE {word} END AS outcome,
+  label,
+  {score} AS score,
+  {confidence} AS confidence,
+  explanation,
+  {input_tokens} AS input_tokens,
+  {output_tokens} AS output_tokens,
+  {cost_usd} AS cost_usd,
+  {file} || ':' || line_no AS source,
+  direction,
+  CASE WHEN origin = 'simulated' THEN origin END AS origin
+FROM {given}
+WHERE {is_judgment}
