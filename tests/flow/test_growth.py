@@ -13,12 +13,13 @@ from batchpond.lake import attempts, events
 from batchpond.lake.attempts import Phase, fold
 from batchpond.lake.disk import is_merged
 from batchpond.lake.events import EventLog, read
-from batchpond.lake.records import DuplicateRemote, Planned
+from batchpond.lake.records import DuplicateRemote, Planned, Rounds
 from batchpond.run import sync
 from batchpond.run.session import Session
 from tests.rigs import schedules
 from tests.rigs.events import fact
 from tests.rigs.sim_study import Rig
+from tests.rigs.stage_study import StageRig, models, stage, use
 
 ARCHIVE_ABOVE = 2
 COMPACT_ABOVE = 6
@@ -112,3 +113,18 @@ def test_files_of_events_stay_few_and_each_event_stands_once(tmp_path: Path) -> 
     assert len({event.event_id for event in log.events}) == n
     rows = [row for path in store.published("events") for row in events.read_rows(Path(path)).column(0).to_pylist()]
     assert len(rows) == len(set(rows)) == n
+
+
+def test_a_study_whose_answers_lead_to_no_further_question_is_never_looked_at_for_one(tmp_path: Path) -> None:
+    """It has the one fact of rounds that planning writes, however many of its batches end, and planned anew as well."""
+    rubrics, items = '[stages.rubrics]\npath = "statements.jsonl"\n', 'path = "inputs.csv"\nrubric = "statement"'
+    tail = f"---{rubrics}{use('question')}{models('gpt-4o')}"
+    toml = 'study = "demo"\n[shards]\nmax_requests = 4\n' + stage("answers", "generation", items, tail)
+    rig = StageRig(tmp_path, toml=toml)
+    rig.plan()
+    rig.submit()
+    rig.finish()
+    rig.plan()
+    assert rig.ask("select count(*) as n from results where outcome = 'decided'") == [{"n": rig.n_inputs}]
+    found = [event for event in read(rig.store()) if isinstance(event, Rounds)]
+    assert [(event.is_final, event.is_complete) for event in found] == [(True, True)]

@@ -96,6 +96,7 @@ class Planned(Event):
 
 COMPLETE: Final = "complete"
 INCOMPLETE: Final = "incomplete"
+FINAL: Final = "final"
 
 
 @_record
@@ -119,7 +120,12 @@ class Rounds(Event):
     @property
     def is_complete(self) -> bool:
         """Whether the last look found nothing that failed, and nothing that was not read yet."""
-        return self.progress == COMPLETE
+        return self.progress in {COMPLETE, FINAL}
+
+    @property
+    def is_final(self) -> bool:
+        """Whether no answer leads to further questions, so that nobody has to look at them."""
+        return self.progress == FINAL
 
 
 @_record

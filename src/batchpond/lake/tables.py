@@ -1,12 +1,19 @@
-"""SQL over the lake's tables for batchpond's own decisions: in memory, over an explicit file list."""
+"""SQL over the lake's tables for batchpond's own decisions: in memory, over an explicit file list.
+
+One engine of the process answers, its spill beside the lake: starting one takes longer than most of what is asked
+of it, and a pass asks a dozen times.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchpond.errors import LakeError
@@ -23,12 +30,57 @@ _TYPES = {"string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "double": 
           "binary": "BLOB", "timestamp[us, tz=UTC]": "TIMESTAMPTZ"}  # fmt: skip
 
 
-@contextmanager
-def connect(store: Store, tables: Sequence[str]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a connection with one view per named table; an empty table is an empty view.
+@dataclass(slots=True)
+class _Engine:
+    lake_path: Path
+    spill: Path
+    database: duckdb.DuckDBPyConnection
+    n_open: int = 0
 
-    Raises LakeError where a file that was published is gone or damaged: what follows decides what is bought.
-    """
+
+class _Engines:
+    """The engine of the lake that was asked about last, and others as long as somebody still asks them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._current: _Engine | None = None
+        self._lost: list[_Engine] = []
+
+    @contextmanager
+    def connection(self, store: Store) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Open a connection to the lake's engine, whose temporary tables and views are its own.
+
+        An engine that has spilled ends with its last connection, and its folder with it.
+        """
+        with self._lock:
+            if self._current is None or self._current.lake_path != store.path:
+                self._current = _start(store)
+            engine = self._current
+            engine.n_open += 1
+        try:
+            with engine.database.cursor() as connection:
+                yield connection
+        finally:
+            with self._lock:
+                engine.n_open -= 1
+                if not engine.n_open and engine.spill.exists():
+                    engine.database.close()
+                    shutil.rmtree(engine.spill, ignore_errors=True)
+                    self._current = None if engine is self._current else self._current
+
+    def forget(self) -> None:
+        """Start anew in a forked child: the threads of the engine stayed with its parent, and nothing can end it."""
+        self._lock = threading.Lock()
+        if self._current is not None:
+            self._lost.append(self._current)
+        self._current = None
+
+
+_ENGINES = _Engines()
+os.register_at_fork(after_in_child=_ENGINES.forget)
+
+
+def _start(store: Store) -> _Engine:
     import duckdb  # an idle pass asks nothing of it
 
     # A folder of its own: two processes that spill into one overwrite each other's blocks.
@@ -37,16 +89,23 @@ def connect(store: Store, tables: Sequence[str]) -> Iterator[duckdb.DuckDBPyConn
         "memory_limit": MEMORY_LIMIT,
         "temp_directory": os.fspath(spill),
         "threads": 2,
+        "enable_external_file_cache": False,
     }
-    try:
-        with duckdb.connect(":memory:", config=config) as connection:
-            manifest.require(store, manifest.GUARDED.intersection(tables))
-            for name in tables:
-                with reading(f"table {name}"):
-                    connection.execute(f"CREATE VIEW {name} AS {_select(store, name)}")
-            yield connection
-    finally:
-        shutil.rmtree(spill, ignore_errors=True)
+    return _Engine(store.path, spill, duckdb.connect(":memory:", config=config))
+
+
+@contextmanager
+def connect(store: Store, tables: Sequence[str]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a connection with one view per named table; an empty table is an empty view.
+
+    Raises LakeError where a file that was published is gone or damaged: what follows decides what is bought.
+    """
+    with _ENGINES.connection(store) as connection:
+        manifest.require(store, manifest.GUARDED.intersection(tables))
+        for name in tables:
+            with reading(f"table {name}"):
+                connection.execute(f"CREATE TEMP VIEW {name} AS {_select(store, name)}")
+        yield connection
 
 
 @contextmanager

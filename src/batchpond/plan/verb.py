@@ -16,7 +16,7 @@ import orjson
 from batchpond.lake import tables
 from batchpond.lake.attempts import fold
 from batchpond.lake.events import EventLog
-from batchpond.lake.records import INCOMPLETE, Planned
+from batchpond.lake.records import FINAL, INCOMPLETE, Planned
 from batchpond.lake.schemas import REQUESTS, STUDIES
 from batchpond.lake.store import CONFIG, Store
 from batchpond.plan import cells as forms
@@ -152,7 +152,8 @@ def _make_newest(store: Store, log: EventLog, draft: Draft) -> bool:
     """Record that this version is the newest, unless it is, and return whether; a new study has the newest reader."""
     study, version = draft.study.name, draft.version
     if draft.study.has_rounds and version not in fold(log.events).rounds:
-        log.append(round_event(store, study, version, INCOMPLETE, {}))
+        is_open = any(stage.waits or stage.goes_on for stage in draft.study.stages)
+        log.append(round_event(store, study, version, INCOMPLETE if is_open else FINAL, {}))
     planned = [event for event in log.events if isinstance(event, Planned) and event.study == study]
     last = max(planned, key=lambda event: event.ord, default=None)
     if last and last.study_version == version:
@@ -167,6 +168,8 @@ def _open_rounds(store: Store, log: EventLog, draft: Draft) -> bool:
         return False
     lake_state = fold(log.events)
     last, sample = lake_state.rounds[draft.version], versions.sample_of(lake_state, draft.study.name)
+    if last.is_final:
+        return False
     is_due = not last.is_complete or bool(lake_state.settled_since(last.ord))
     opened = is_due and open_rounds(store, log.append, draft.study, last, sample=sample)
     refresh.refresh(store)

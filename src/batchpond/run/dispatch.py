@@ -175,7 +175,7 @@ def _open_rounds(session: Session, study: str, *, is_explicit: bool) -> bool:
     A pass without any does not load what does it.
     """
     last = session.open_state.rounds.get(session.open_state.current_versions.get(study, ""))
-    if last is None or (last.is_complete and not _is_answered(session, last, is_explicit=is_explicit)):
+    if last is None or last.is_final or (last.is_complete and not _is_answered(session, last, is_explicit=is_explicit)):
         return False
     # What fails is asked again once all has ended, and belongs to the same round.
     is_asked_again = versions.automatic_again(session.store, last.study_version) is not None

@@ -1,0 +1,95 @@
+"""The engine behind batchpond's own questions: one per lake and process, with nothing left of what it spilled."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from batchpond.lake import tables
+from batchpond.lake.schemas import RUBRICS
+from batchpond.lake.store import Store
+
+ROWS = 200_000
+
+
+def lake_of(path: Path, rubric_id: str) -> Store:
+    store = Store.init(path)
+    row = {"rubric_hash": rubric_id, "rubric_id": rubric_id, "name": "n", "description": "d"}
+    store.publish(RUBRICS, "part", [row])
+    return store
+
+
+def rubrics_in(store: Store) -> list[str]:
+    with tables.connect(store, ["rubrics"]) as connection:
+        return [name for (name,) in connection.execute("SELECT rubric_id FROM rubrics").fetchall()]
+
+
+def spill(store: Store) -> None:
+    """Sort more than the engine's memory holds."""
+    with tables.connect(store, ["rubrics"]) as connection:
+        connection.execute("SET memory_limit = '24MB'")
+        connection.execute(
+            f"CREATE TEMP TABLE much AS SELECT md5(i::VARCHAR) AS a, md5((i + 1)::VARCHAR) AS b FROM range({ROWS}) t(i)"
+        )
+        connection.execute("CREATE TEMP TABLE sorted AS SELECT * FROM much ORDER BY a, b")
+        assert list(store.path.glob("_tmp/*.spill/*"))
+
+
+def test_each_question_sees_its_own_lake_and_none_of_the_names_of_another(tmp_path: Path) -> None:
+    """Two lakes asked in turns and within each other, and two connections that make the same names."""
+    one, two = lake_of(tmp_path / "one", "a"), lake_of(tmp_path / "two", "b")
+    assert [rubrics_in(one), rubrics_in(two), rubrics_in(one)] == [["a"], ["b"], ["a"]]
+    with tables.connect(one, ["rubrics"]) as outer, tables.connect(one, ["rubrics"]) as inner:
+        outer.execute("CREATE TEMP TABLE mine AS SELECT 1 AS n")
+        inner.execute("CREATE TEMP TABLE mine AS SELECT 2 AS n")
+        assert rubrics_in(two) == ["b"]
+        assert outer.execute("SELECT n, rubric_id FROM mine, rubrics").fetchall() == [(1, "a")]
+    with tables.connect(one, ["rubrics"]) as connection, pytest.raises(Exception, match="mine does not exist"):
+        connection.execute("SELECT * FROM mine")
+
+
+def test_files_that_appeared_since_are_seen(tmp_path: Path) -> None:
+    store = lake_of(tmp_path / "lake", "a")
+    assert rubrics_in(store) == ["a"]
+    row = {"rubric_hash": "c", "rubric_id": "c", "name": "n", "description": "d"}
+    store.publish(RUBRICS, "later", [row])
+    assert sorted(rubrics_in(store)) == ["a", "c"]
+
+
+def test_what_an_engine_spilled_leaves_with_its_last_question(tmp_path: Path) -> None:
+    store = lake_of(tmp_path / "lake", "a")
+    with tables.connect(store, ["rubrics"]):
+        spill(store)
+        assert list(store.path.glob("_tmp/*.spill"))
+    assert not list(store.path.glob("_tmp/*"))
+    assert rubrics_in(store) == ["a"]
+
+
+def test_threads_ask_side_by_side(tmp_path: Path) -> None:
+    stores = [lake_of(tmp_path / name, name) for name in ("a", "b")]
+    wrong: list[object] = []
+
+    def ask(store: Store) -> None:
+        wrong.extend(found for _ in range(10) if (found := rubrics_in(store)) != [store.path.name])
+
+    threads = [threading.Thread(target=ask, args=(stores[n % 2],)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not wrong
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_a_forked_child_asks_an_engine_of_its_own(tmp_path: Path) -> None:
+    """The parent's engine has no threads there: a question to it would wait for ever."""
+    store = lake_of(tmp_path / "lake", "a")
+    assert rubrics_in(store) == ["a"]
+    child = os.fork()
+    if not child:
+        os._exit(0 if rubrics_in(store) == ["a"] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert rubrics_in(store) == ["a"]
