@@ -14,11 +14,13 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from batchpond_sim.host import server
-from batchpond_sim.world.world import Settings
+from batchpond_sim.world.world import Settings, World
 from tests.rigs.sim_providers import SIMULATED
 
 STUDY = """
@@ -39,6 +41,15 @@ MODEL = '[[models]]\nprovider = "{0}"\nmodel = "{1}"\nmax_output_tokens = 200\n'
 N_RUNS = 3
 
 
+@dataclass(frozen=True)
+class Opened:
+    """A lake with open batches, and the providers that have them."""
+
+    submitted_s: float
+    environ: dict[str, str]
+    world: World
+
+
 def cpu_s(command: Sequence[str], environ: dict[str, str]) -> float:
     """Run a command and return its CPU seconds."""
     process = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -50,8 +61,9 @@ def cpu_s(command: Sequence[str], environ: dict[str, str]) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def measure(n_batches: int, providers: Sequence[str]) -> None:
-    """Open the batches, then print what the second of two idle passes took."""
+@contextmanager
+def opened(n_batches: int, providers: Sequence[str], program: Sequence[str]) -> Iterator[Opened]:
+    """Open the batches in a lake of their own, and look at them once."""
     with tempfile.TemporaryDirectory(prefix="batchpond-open-") as name:
         folder = Path(name)
         n_items = 2
@@ -65,20 +77,26 @@ def measure(n_batches: int, providers: Sequence[str]) -> None:
             for provider in SIMULATED.values():
                 environ[provider.url_env] = simulator.base_url_of(provider.name)
                 environ[provider.key_env] = "simulated"
-            program = [sys.executable, "-m", "batchpond"]
             cpu_s([*program, "plan", str(folder / "study.toml")], environ)
             submitted_s = cpu_s([*program, "submit", "open", "--yes"], environ)
             cpu_s([*program, "sync"], environ)
-            before = Counter(simulator.world.ledger.calls)
-            idle_s = min(cpu_s([*program, "sync"], environ) for _ in range(N_RUNS))
-            calls = {op: n // N_RUNS for op, n in (Counter(simulator.world.ledger.calls) - before).items()}
-        floor_s = min(cpu_s([sys.executable, "-c", "import openai"], dict(os.environ)) for _ in range(N_RUNS))
-        start_s = min(cpu_s([sys.executable, "-m", "batchpond", "--help"], dict(os.environ)) for _ in range(N_RUNS))
-        sys.stdout.write(
-            f"{n_batches} open at {', '.join(providers)}: submitted in {submitted_s:.1f} CPU s; idle pass {idle_s:.2f}"
-            f" CPU s, `import openai` {floor_s:.2f}, ratio {idle_s / floor_s:.2f} (limit 1); `--help` {start_s:.2f};"
-            f" calls {calls}\n"
-        )
+            yield Opened(submitted_s, environ, simulator.world)
+
+
+def measure(n_batches: int, providers: Sequence[str]) -> None:
+    """Open the batches, then print what the second of two idle passes took."""
+    program = [sys.executable, "-m", "batchpond"]
+    with opened(n_batches, providers, program) as one:
+        before = Counter(one.world.ledger.calls)
+        idle_s = min(cpu_s([*program, "sync"], one.environ) for _ in range(N_RUNS))
+        calls = {op: n // N_RUNS for op, n in (Counter(one.world.ledger.calls) - before).items()}
+    floor_s = min(cpu_s([sys.executable, "-c", "import openai"], dict(os.environ)) for _ in range(N_RUNS))
+    start_s = min(cpu_s([*program, "--help"], dict(os.environ)) for _ in range(N_RUNS))
+    sys.stdout.write(
+        f"{n_batches} open at {', '.join(providers)}: submitted in {one.submitted_s:.1f} CPU s; idle pass {idle_s:.2f}"
+        f" CPU s, `import openai` {floor_s:.2f}, ratio {idle_s / floor_s:.2f} (limit 1); `--help` {start_s:.2f};"
+        f" calls {calls}\n"
+    )
 
 
 def main() -> None:

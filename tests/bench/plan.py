@@ -48,16 +48,19 @@ def n_items_for(n_requests: int) -> int:
     return max(2, round((1 + math.sqrt(1 + 4 * n_requests / N_CELLS)) / 2))
 
 
+def write_study(folder: Path, n_requests: int) -> None:
+    """Write a study of about that many requests, and its samples."""
+    words = "a quick study of how water finds its own level in every vessel "
+    samples = (f"s{k},{str(k) + ' ' + (words * 20)[k % 60 :][:TEXT_BYTES]}\n" for k in range(n_items_for(n_requests)))
+    (folder / "samples.csv").write_text("id,text\n" + "".join(samples))
+    (folder / "study.toml").write_text(STUDY)
+
+
 def measure(n_requests: int) -> dict[str, float]:
     """Plan once in this process and return the numbers."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        words = "a quick study of how water finds its own level in every vessel "
-        samples = (
-            f"s{k},{str(k) + ' ' + (words * 20)[k % 60 :][:TEXT_BYTES]}\n" for k in range(n_items_for(n_requests))
-        )
-        (folder / "samples.csv").write_text("id,text\n" + "".join(samples))
-        (folder / "study.toml").write_text(STUDY)
+        write_study(folder, n_requests)
         store, study = Store.init(folder / "lake"), load(folder / "study.toml")
         start = time.process_time()
         report = plan_study(store, study)

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
+from tests.rigs import older
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "process"
 RIG = "tests.rigs.program"
@@ -37,20 +39,6 @@ def _in(path: Path) -> Iterator[tuple[str, str]]:
         first = (ast.get_docstring(node) or "").partition("\n")[0] if isinstance(node, ast.FunctionDef) else ""
         if first.startswith(MARK):
             yield f"{path.relative_to(ROOT)}::{node.name}", first
-
-
-def _install(commit: str, folder: Path) -> Path:
-    """Build the commit's wheel, install it into an environment, and return that environment's Python."""
-    tree = folder / "tree"
-    tree.mkdir()
-    archive = subprocess.run(
-        ["/usr/bin/env", "git", "archive", commit], cwd=ROOT, capture_output=True, check=True
-    ).stdout
-    subprocess.run(["/usr/bin/env", "tar", "-x", "-C", str(tree)], input=archive, check=True)
-    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
-    python = folder / "venv" / "bin" / "python"
-    subprocess.run([str(python), "-m", "pip", "install", "--quiet", str(tree)], check=True)
-    return python
 
 
 def _failed(names: list[str], python: Path, folder: Path) -> set[str]:
@@ -75,7 +63,7 @@ def main() -> int:
     asked = parser.parse_args()
     found = recipes()
     with tempfile.TemporaryDirectory() as scratch:
-        python = _install(asked.commit, Path(scratch))
+        python = older.install(asked.commit, Path(scratch))
         failed = _failed([*found, CONTROL], python, Path(scratch))
     if CONTROL in failed:
         sys.stdout.write(f"the program of {asked.commit} does not even pass {CONTROL}: its failures say nothing\n")

@@ -1,0 +1,23 @@
+"""The program of an earlier commit, in an environment of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def install(commit: str, folder: Path) -> Path:
+    """Build the commit's wheel, install it into an environment of the folder, and return that environment's Python."""
+    tree = folder / "tree"
+    tree.mkdir()
+    archive = subprocess.run(
+        ["/usr/bin/env", "git", "archive", commit], cwd=ROOT, capture_output=True, check=True
+    ).stdout
+    subprocess.run(["/usr/bin/env", "tar", "-x", "-C", str(tree)], input=archive, check=True)
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
+    python = folder / "venv" / "bin" / "python"
+    subprocess.run([str(python), "-m", "pip", "install", "--quiet", str(tree)], check=True)
+    return python
