@@ -64,8 +64,9 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument("--requests", type=int, default=20_000)
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        pythons = (str(older.install(asked.commit, Path(scratch))), sys.executable)
+    with tempfile.TemporaryDirectory() as before, tempfile.TemporaryDirectory() as today:
+        # Both as users have them: wheels, compiled when they are installed.
+        pythons = (str(older.install(asked.commit, Path(before))), str(older.install(None, Path(today))))
         found = list(pairs(pythons, asked.pairs, asked.requests))
     is_kept = True
     for name in found[0][0]:
