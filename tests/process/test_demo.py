@@ -16,6 +16,14 @@ from tests.rigs.events import fact
 
 PLANTED = {"claude-haiku-4-5": 0.0, "gpt-5.4-mini": 0.9, "gemini-2.5-flash-lite": -0.7}
 
+# Of what each request asked and came to, whatever its batch was called and its model costs today.
+RESULTS = "5700,95d08b06d5089e7b81e803d86430c56e"
+FACTS = """
+SELECT count(*), md5(string_agg(concat_ws('|', request_id, template_id, request_model, direction, outcome, verdict,
+  input_tokens, output_tokens), '~' ORDER BY request_id, template_id, request_model, direction, item_first, item_second))
+FROM results
+"""
+
 
 def _demo(lake: Path) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
@@ -47,6 +55,11 @@ def test_the_demo_finds_the_planted_biases(lake: Path) -> None:
     report = lake.absolute().parent / "demo-report.html"
     assert document["report"] == str(report)
     assert "All answers in this report are simulated" in report.read_text()
+
+
+def test_the_demo_asks_and_is_answered_the_same_in_every_version(lake: Path) -> None:
+    """Its seed decides: a faster planner, reader or view changes no request and no result."""
+    assert _run(lake, "query", FACTS, "--format", "csv").decode().splitlines()[1] == RESULTS
 
 
 def test_the_demo_again_buys_nothing(lake: Path) -> None:
