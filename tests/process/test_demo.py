@@ -20,7 +20,8 @@ PLANTED = {"claude-haiku-4-5": 0.0, "gpt-5.4-mini": 0.9, "gemini-2.5-flash-lite"
 RESULTS = "5700,95d08b06d5089e7b81e803d86430c56e"
 FACTS = """
 SELECT count(*), md5(string_agg(concat_ws('|', request_id, template_id, request_model, direction, outcome, verdict,
-  input_tokens, output_tokens), '~' ORDER BY request_id, template_id, request_model, direction, item_first, item_second))
+  input_tokens, output_tokens), '~'
+  ORDER BY request_id, template_id, request_model, direction, item_first, item_second))
 FROM results
 """
 
