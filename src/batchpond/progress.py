@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol, Self, TypeVar
+from typing import Final, Protocol, Self, TypeVar
 
 _T = TypeVar("_T")
+BYTES: Final = "bytes"
+"""The unit of what travels, which a listener may show in larger ones."""
 
 
 class Listener(Protocol):

@@ -16,7 +16,7 @@ import click
 
 from batchpond.cli.formats import age, json_text
 from batchpond.errors import ExitCode, UsageError
-from batchpond.progress import Work
+from batchpond.progress import BYTES, Work
 from batchpond.text import escape
 
 if TYPE_CHECKING:
@@ -208,9 +208,12 @@ class Meter:
 
 def meter_text(work: Work, took_s: float) -> str:
     """Return one line on work under way: done of total, rate, time left."""
-    of = "" if work.n_total is None else f" of {work.n_total:,}"
+    unit, size = ("MB", 1e6) if work.unit == BYTES else (work.unit, 1)
+    digits = 0 if size == 1 else 1
+    of = "" if work.n_total is None else f" of {work.n_total / size:,.{digits}f}"
     per_s = work.n_done / max(took_s, 1e-9)
-    text = f"{work.what}: {work.n_done:,}{of} {work.unit}, {per_s:,.{0 if per_s >= 10 else 1}f}/s"
+    rate = f"{per_s / size:,.{0 if per_s >= 10 * size else 1}f}/s"
+    text = f"{work.what}: {work.n_done / size:,.{digits}f}{of} {unit}, {rate}"
     if work.n_total is None or not work.n_done:
         return text
     return f"{text}, {age(max(0, work.n_total - work.n_done) / per_s)} left"

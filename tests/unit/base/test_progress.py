@@ -82,3 +82,12 @@ def test_a_line_has_what_is_done_of_all_the_rate_and_the_time_left() -> None:
     assert meter_text(work, 5.0) == "planning: 50,000 of 200,000 requests, 10,000/s, 15s left"
     work.n_total = None
     assert meter_text(work, 5.0) == "planning: 50,000 requests, 10,000/s"
+
+
+def test_what_travels_is_told_in_megabytes() -> None:
+    """However large it is, and whatever the provider says of its size."""
+    work = Work("uploading", progress.BYTES, 200_000_000)
+    work.add(12_500_000)
+    assert meter_text(work, 5.0) == "uploading: 12.5 of 200.0 MB, 2.5/s, 1m 15s left"
+    work.n_total = None
+    assert meter_text(work, 1.0) == "uploading: 12.5 MB, 12/s"

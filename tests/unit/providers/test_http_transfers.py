@@ -16,6 +16,7 @@ import pytest
 from batchpond.clock import SystemClock
 from batchpond.errors import LakeError
 from batchpond.model import Download
+from batchpond.progress import Work, heard_by
 from batchpond.providers.http.client import HttpError, HttpLimits
 from batchpond.providers.http.errors import RetryPolicy
 from tests.rigs.hostile_server import drip, hostile, raw, reply, reset
@@ -198,3 +199,35 @@ def test_a_certificate_that_does_not_hold_ends_the_call_at_once(tmp_path: Path) 
             client(url, SystemClock()).request_json("GET", "/x")
     assert b"".join(received) == b""
     assert server.n_connections == 1
+
+
+# --- how far they are -----------------------------------------------------------------------------
+
+
+class Heard:
+    """Keeps how far each work was at last, and of how much."""
+
+    def __init__(self) -> None:
+        self.ends: list[tuple[str, int, int | None]] = []
+
+    def moved(self, work: Work) -> None:
+        """Look at it only when it ends."""
+
+    def ended(self, work: Work) -> None:
+        """Keep how far it came."""
+        self.ends.append((work.what, work.n_done, work.n_total))
+
+
+def test_whoever_listens_is_told_how_much_has_travelled(tmp_path: Path) -> None:
+    """Of uploads with the form around the file; of a download that broke off how far it came, and then the whole."""
+    content, path, heard = b"x" * 300_000, tmp_path / "p.jsonl", Heard()
+    path.write_bytes(content)
+    with hostile(reply({"id": "file-1"})) as server, heard_by(heard):
+        client(server.url).upload_multipart("/files", path, "token.jsonl", {"purpose": "batch"})
+        n_sent = len(server.requests[0].body)
+    broken = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n" + content[:1_000])
+    with hostile(broken, reply(content, content_type="text/plain")) as server, heard_by(heard):
+        assert client(server.url).download("/content", tmp_path / "out") is not None
+    assert heard.ends[0] == ("uploading", n_sent, n_sent)
+    assert n_sent > len(content)
+    assert heard.ends[1:] == [("downloading", n, len(content)) for n in (1_000, len(content))]

@@ -11,6 +11,7 @@ import dataclasses
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -21,9 +22,11 @@ from urllib.parse import quote
 import httpx
 import orjson
 
+from batchpond import fields
 from batchpond.clock import Clock
 from batchpond.errors import AccessError, ForbiddenError, LakeError, ProviderError, UnreachableError
 from batchpond.model import Download, ErrorClass
+from batchpond.progress import BYTES, Work
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http import keys, transfers
 from batchpond.providers.http.connections import Auth, Deadline, KeyGuard, LaneTransport, failure, within
@@ -91,6 +94,27 @@ class JsonStream:
 
     size_bytes: int
     parts: Callable[[], Iterable[bytes]]
+
+
+class _Told(httpx.SyncByteStream):
+    """A request's content that tells how much of it was sent."""
+
+    def __init__(self, content: Iterable[bytes], work: Work) -> None:
+        self._content, self._work = content, work
+
+    def __iter__(self) -> Iterator[bytes]:
+        for block in self._content:
+            yield block
+            self._work.add(len(block))
+
+
+@contextmanager
+def _told(request: httpx.Request) -> Iterator[None]:
+    size_bytes = fields.count(request.headers.get("content-length"))
+    with Work("uploading", BYTES, size_bytes) as work:
+        if isinstance(request.stream, httpx.SyncByteStream):
+            request.stream = _Told(request.stream, work)
+        yield
 
 
 def _whole(body: JsonStream) -> Iterator[bytes]:
@@ -258,7 +282,8 @@ class HttpClient:
             with file.open("rb") as content:
                 files = {"file": (filename, content, "application/jsonl")}
                 request = self._request("POST", path, data=dict(fields), files=files)
-                return self._exchange(request, self._limits.upload_s, self._read_answer)
+                with _told(request):
+                    return self._exchange(request, self._limits.upload_s, self._read_answer)
 
         try:
             result = self._repeated(call, f"POST {path}", allow)
@@ -277,7 +302,8 @@ class HttpClient:
             method: str, address: str, headers: Mapping[str, str], content: bytes | Iterable[bytes]
         ) -> transfers.Result:
             request = self._request(method, address, headers=headers, content=content)
-            return self._exchange(request, self._limits.upload_s, self._read_answer)
+            with _told(request):
+                return self._exchange(request, self._limits.upload_s, self._read_answer)
 
         name = f"POST {start.path}"
         try:

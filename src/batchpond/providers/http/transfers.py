@@ -25,6 +25,7 @@ from batchpond import fields
 from batchpond.clock import Clock
 from batchpond.errors import LakeError
 from batchpond.model import Download
+from batchpond.progress import BYTES, Work
 from batchpond.providers.http.connections import Deadline
 from batchpond.providers.http.errors import Again, Answer, Fault, RetryReason
 
@@ -120,19 +121,22 @@ def store(
         nonlocal n_received
         for chunk in itertools.chain((first,), rest):
             n_received += len(chunk)
+            work.add(len(chunk))
             yield from gunzip.pieces(chunk) if gunzip else (chunk,)
             if until.remaining_s <= 0:
                 raise _GivenUp("the download's total deadline has passed")
             if slowness.add(len(chunk)):
                 raise _GivenUp("the download was too slow")
 
+    declared = fields.count(headers.get("content-length", "")[:19])
+    work = Work("downloading", BYTES, declared)
     try:
-        written = write(pieces(), path, max_bytes)
+        with work:
+            written = write(pieces(), path, max_bytes)
     except _GivenUp as reason:
         return Again(RetryReason.TIMEOUT, str(reason))
-    declared = headers.get("content-length", "")
-    if declared.isascii() and declared.isdigit() and n_received != int(declared[:19]):
-        return Again(RetryReason.SHORT_BODY, f"{n_received} of {declared[:19]} bytes arrived")
+    if declared is not None and n_received != declared:
+        return Again(RetryReason.SHORT_BODY, f"{n_received} of {declared} bytes arrived")
     if gunzip is not None and not gunzip.is_whole and n_received:
         return Again(RetryReason.SHORT_BODY, "the gzip body ended early")
     return written
