@@ -18,7 +18,7 @@ from batchpond.plan.cells import Dropped, ModelConfig
 from batchpond.plan.drafts import Draft, StageDraft
 from batchpond.plan.items import Balance, Pairs
 from batchpond.plan.prompts import OF_INPUT
-from batchpond.plan.shards import Limits, Line, cut, limits_of
+from batchpond.plan.versions import Limits, Line, cut, limits_of
 from batchpond.providers import registry
 from batchpond.study.prices import Estimate, Prices, total
 from batchpond.study.spec import Order, PairsSpec, ShardsSpec, StageSpec

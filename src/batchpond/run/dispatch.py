@@ -15,7 +15,7 @@ from batchpond.lake.records import AdoptedShard, Approval, Intent, Rounds, Shard
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
 from batchpond.plan import versions
-from batchpond.plan.shards import FIRST
+from batchpond.plan.versions import FIRST
 from batchpond.progress import each
 from batchpond.providers import registry
 from batchpond.run import due

@@ -19,7 +19,7 @@ from batchpond.lake.records import Approval, Sharded, Voided
 from batchpond.lake.schemas import RAW, SHARD_REQUESTS
 from batchpond.lake.store import CONFIG, Store
 from batchpond.model import BatchState, ErrorClass, Mode, PricedModel, ShardKind
-from batchpond.plan import shards, versions
+from batchpond.plan import versions
 from batchpond.plan.versions import Again
 from batchpond.providers import registry
 from batchpond.providers.http.errors import ApiError, classify
@@ -203,12 +203,12 @@ def new_shards(
             },
         )
 
-        def limits(line: DueRequest) -> shards.Limits:
+        def limits(line: DueRequest) -> versions.Limits:
             queue = settings.of_model(line.provider, line.request_model)
             descriptor = registry.module(line.provider).DESCRIPTOR
-            return shards.limits_of(descriptor, Mode(line.mode), rule.max_requests, queue.enqueued_tokens)
+            return versions.limits_of(descriptor, Mode(line.mode), rule.max_requests, queue.enqueued_tokens)
 
-        for lines in shards.cut(_rows(connection), limits, rule.segments):
+        for lines in versions.cut(_rows(connection), limits, rule.segments):
             yield NewShard(shard_event(study, version, lines, kind, book, generation, expected), lines)
 
 
@@ -292,7 +292,7 @@ def shard_event(
         cost_expected_usd=cost.expected_usd,
         cost_max_usd=cost.worst_usd,
         cells=_cells_text(lines),
-        tier=None if first.tier == shards.FIRST else first.tier,
+        tier=None if first.tier == versions.FIRST else first.tier,
     )
 
 
