@@ -12,10 +12,17 @@ import orjson
 
 from batchpond.errors import StudyError
 from batchpond.lake.store import TMP, Store
-from batchpond.plan import meant
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, placed_row, row_of_file, rubric_row
 from batchpond.plan.blocks import Grid
-from batchpond.plan.cells import Dropped, ModelConfig, Modules, make_model_configs, version
+from batchpond.plan.cells import (
+    Dropped,
+    ModelConfig,
+    Modules,
+    check_meant,
+    check_served,
+    make_model_configs,
+    version,
+)
 from batchpond.plan.forecast import Known
 from batchpond.plan.items import Item, Pairs, SqlRows, choose_pairs, each, read_any, read_pairs
 from batchpond.plan.prompts import prompt_of, size_bytes
@@ -93,8 +100,8 @@ def read(store: Store, study: Study, modules: Modules, run_sql: SqlRows, *, is_b
         raise StudyError(f"{study.source}: makes {n_cells:,} cells; one study holds at most {CELLS_MAX:,}")
     if not is_bought:
         for draft in stages:
-            meant.check(draft.configs, study.unsupported, study.place_of(draft.stage))
-        meant.check_served(store, (one for draft in stages for one in draft.configs), study.source)
+            check_meant(draft.configs, study.unsupported, study.place_of(draft.stage))
+        check_served(store, (one for draft in stages for one in draft.configs), study.source)
     parts = [(draft.stage, draft.configs, draft.rows or ()) for draft in stages]
     return Draft(study, stages, dropped, version(study, parts))
 

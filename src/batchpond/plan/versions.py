@@ -1,4 +1,4 @@
-"""A planned study version: its settings, read back from the lake, what of it is asked, and how that is cut in shards."""
+"""A planned study version: its settings, read back from the lake, what of it is asked, and its shards."""
 
 from __future__ import annotations
 

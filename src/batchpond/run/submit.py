@@ -17,8 +17,8 @@ from batchpond.lake.events import read
 from batchpond.lake.records import Approval, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, PricedModel
-from batchpond.plan import meant, versions
-from batchpond.plan.cells import make_model_configs
+from batchpond.plan import versions
+from batchpond.plan.cells import make_model_configs, model_notes
 from batchpond.plan.rounds.rounds import not_in_part
 from batchpond.plan.versions import Again, study_settings
 from batchpond.providers import registry
@@ -131,7 +131,7 @@ def _notes(store: Store, version: str, asked: Collection[PricedModel]) -> tuple[
         if spec.priced in asked
     ]
     configs, _ = make_model_configs(specs, registry.module, Unsupported.DROP, version) if specs else ([], [])
-    return meant.notes(configs)
+    return model_notes(configs)
 
 
 def _unsent(store: Store, lake_state: LakeState, study: str) -> list[Sharded]:
