@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -14,7 +14,6 @@ from batchpond.lake import tables
 from batchpond.lake.store import CONFIG
 from batchpond.model import Mode
 from batchpond.plan.cells import WISHES, Dropped, ModelConfig, model_notes
-from batchpond.plan.drafts import Draft, StageDraft
 from batchpond.plan.items import Balance, Pairs
 from batchpond.plan.prompts import OF_INPUT
 from batchpond.plan.versions import Limits, Line, cut, limits_of
@@ -22,6 +21,9 @@ from batchpond.providers import registry
 from batchpond.study.prices import Estimate, Prices, total
 from batchpond.study.spec import Order, PairsSpec, ShardsSpec, StageSpec
 from batchpond.tasks.pairwise import PairwiseRule
+
+if TYPE_CHECKING:
+    from batchpond.plan.verb import Draft, StageDraft
 
 _FETCH_ROWS: Final = 10_000
 
