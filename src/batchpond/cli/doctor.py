@@ -121,10 +121,9 @@ def keys(invocation: Invocation, provider: str | None, is_check: bool, form: For
 
 def _facts(provider: str) -> list[tuple[str, str]]:
     """Return all that is known of a provider, whatever is asked of it; raises UsageError for one that is none."""
-    from batchpond.providers import registry
-    from batchpond.providers.shared import known
+    from batchpond.providers import base, registry
 
-    descriptor, data = registry.module(provider).DESCRIPTOR, known.of(provider)
+    descriptor, data = registry.module(provider).DESCRIPTOR, base.known(provider)
     facts = [("mind", caveat) for caveat in descriptor.caveats]
     facts += [("models", f"{model}: announced to be served until {day}") for model, day in data.ends.items()]
     facts += [("models", f"{model}: no longer served since {day}") for model, day in data.ended.items()]

@@ -24,8 +24,7 @@ from batchpond.lake.tables import connect
 from batchpond.model import Mode
 from batchpond.plan.asks import SourceRow
 from batchpond.plan.items import Item
-from batchpond.providers import registry
-from batchpond.providers.shared import known
+from batchpond.providers import base, registry
 from batchpond.providers.shared.dialect import SCHEMA, Dialect, ModelSettings
 from batchpond.study.file import to_config, to_json
 from batchpond.study.prices import NOTHING
@@ -324,7 +323,7 @@ def _unknown(config: ModelConfig) -> str | None:
 
 
 def _ends(spec: ModelSpec) -> str | None:
-    day = known.day_of(spec.model, known.of(spec.provider).ends)
+    day = base.day_of(spec.model, base.known(spec.provider).ends)
     return day and f"{named(spec)} is announced to be served until {day}; requests that have not run by then fail"
 
 
@@ -337,7 +336,7 @@ def check_served(store: Store, configs: Iterable[ModelConfig], source: str) -> N
     gone: dict[str, None] = {}
     for config in configs:
         spec = config.spec
-        day = known.day_of(spec.model, known.of(spec.provider).ended)
+        day = base.day_of(spec.model, base.known(spec.provider).ended)
         is_elsewhere = spec.mode is Mode.FILES or os.environ.get(config.module.DESCRIPTOR.base_url_env, "").strip()
         if day and not is_elsewhere and not _is_asked(store, spec):
             gone[f"{named(spec)} is no longer served since {day}"] = None
@@ -354,7 +353,7 @@ def _is_asked(store: Store, spec: ModelSpec) -> bool:
 
 
 def _check_parameters(config: ModelConfig, source: str) -> None:
-    spec, data = config.spec, known.of(config.spec.provider)
+    spec, data = config.spec, base.known(config.spec.provider)
     fields: Mapping[str, object] = data.fields.get(config.settings.endpoint.partition("@")[0], {})
     if spec.parameters_unchecked or not fields:
         return
@@ -368,11 +367,11 @@ def _check_parameters(config: ModelConfig, source: str) -> None:
                 f"{where} is no parameter of {spec.provider} at {config.settings.endpoint}",
                 hint=f"{question} {meant}" if question else meant,
             )
-        if kinds and not known.fits(value, kinds):
+        if kinds and not base.fits(value, kinds):
             nouns = " or ".join(_NOUNS.get(kind, f"a {kind}") for kind in kinds)
             raise StudyError(f"{where} is {value!r}, not {nouns}", hint=meant)
 
 
 def _is_of_another_endpoint(name: str, config: ModelConfig) -> bool:
-    data = known.of(config.spec.provider)
+    data = base.known(config.spec.provider)
     return data.kinds(name, config.settings.endpoint) == () and bool(data.endpoints(name))
