@@ -124,9 +124,9 @@ class Lake:
         """
         import pyarrow as pa
 
-        from batchpond.views import sandbox
+        from batchpond.views import read
 
-        found = sandbox.run_query(self._store().path, query)
+        found = read.run_query(self._store().path, query)
         for column in found.schema:
             if pa.types.is_interval(column.type):
                 raise UsageError(
