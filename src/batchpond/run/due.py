@@ -23,8 +23,7 @@ from batchpond.plan import versions
 from batchpond.plan.versions import Again
 from batchpond.providers import registry
 from batchpond.providers.http.errors import ApiError, classify
-from batchpond.run.rules import Rules, answered
-from batchpond.run.session import Session
+from batchpond.run.session import Rules, Session, answered
 from batchpond.study import settings as config
 from batchpond.study.prices import NOTHING, Estimate, Prices
 

@@ -41,8 +41,7 @@ from batchpond.run.find import (
     take_in_duplicates,
     tell_duplicates,
 )
-from batchpond.run.rules import answered
-from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Report, Session, Severity
+from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Report, Session, Severity, answered
 from batchpond.run.told import tell_concerns, tell_failures
 from batchpond.views.refresh import refresh
 
