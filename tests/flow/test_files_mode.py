@@ -26,7 +26,7 @@ from batchpond.model import BatchState, Created, CreateSpec, Mode, Origin
 from batchpond.plan.verb import plan_study
 from batchpond.providers import registry
 from batchpond.providers.shared.folder import QUIET_S, Folder
-from batchpond.run import account
+from batchpond.run import told
 from batchpond.run.resolve import cancel, resolve
 from batchpond.run.session import Providers
 from batchpond.study import settings as config
@@ -477,7 +477,7 @@ def test_a_folder_that_goes_away_is_one_error(tmp_path: Path) -> None:
     rig.notes.clear()
     rig.sync()
     assert len([note for note in rig.notes if "cannot be used" in note]) == 1
-    (text,) = account.absent(rig.attempts(), rig.store())
+    (text,) = told.absent(rig.attempts(), rig.store())
     assert "is not there, and 3 batches wait" in text
     assert not any(attempt.not_found for attempt in rig.attempts())
     (tmp_path / "away").rename(rig.folder)

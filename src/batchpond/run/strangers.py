@@ -27,8 +27,8 @@ from batchpond.lake.store import Store
 from batchpond.model import BatchState, Mode, RemoteBatch, client_name, named_client
 from batchpond.plan import versions
 from batchpond.providers.base import BatchProvider, Descriptor
+from batchpond.providers.shared.folder import of_host
 from batchpond.run import due
-from batchpond.run.account import folder_of
 from batchpond.run.batch_map import TABLES, BatchMap, LineRows, MapReader, Target
 from batchpond.run.find import day_before, ids_at_head, ids_of
 from batchpond.run.send import AHEAD_MAX, listed, planned_since
@@ -272,7 +272,7 @@ def _candidates(session: Session, study: str, name: str, endpoints: Collection[s
 
 def _listed_of_study(session: Session, study: str, name: str, provider: BatchProvider) -> tuple[RemoteBatch, ...]:
     """Return what a provider lists of the time that it keeps results for."""
-    folder = folder_of(provider.host, session.store.path)
+    folder = of_host(provider.host, session.store.path)
     if folder is not None and not os.path.isdir(folder.outbox):
         return ()
     kept = timedelta(days=provider.descriptor.results_retention_days)

@@ -22,12 +22,13 @@ from batchpond.plan.cells import make_model_configs, model_notes
 from batchpond.plan.rounds.rounds import not_in_part
 from batchpond.plan.versions import Again, study_settings
 from batchpond.providers import registry
-from batchpond.run import account, due
+from batchpond.run import due
 from batchpond.run.dispatch import Readiness, Trigger, candidates, finish_adoptions, look_before, readiness, send_due
 from batchpond.run.due import FailureCount
 from batchpond.run.find import resolve_unknowns
 from batchpond.run.session import Counts, Note, Providers, Report, Session
 from batchpond.run.sync import read_unread
+from batchpond.run.told import tell_waiting
 from batchpond.study.file import from_config, spec_of_plain
 from batchpond.study.spec import Unsupported
 from batchpond.views.refresh import refresh
@@ -199,7 +200,7 @@ def submit(
             due.form_shards(session, study, session.lake_state.approvals[study], again)
         send_due(session, only_study=study, is_explicit=True)
         resolve_unknowns(session)
-        account.tell_waiting(session)
+        tell_waiting(session)
         session.log.compact(lambda: refresh(store))
         refresh(store)
     return SubmitReport(shown, True, session.counts, session.n_live, tuple(session.notes))
