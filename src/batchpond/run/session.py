@@ -386,7 +386,7 @@ class Rules:
         names = {shard.shard_id: shard_file_name(shard.provider, shard.shard_id) for shard in shards}
         if len(self._specs) <= 1 and len(set(self._readers.values())) <= 1:
             reader = max(self._readers.values(), default=1)
-            read = dict(answers.read_by(rule, spec, reader) for rule, spec in self._specs.items())
+            read = dict(_read_by(rule, spec, reader) for rule, spec in self._specs.items())
             return dict.fromkeys(names, read)
         new = [path for path in self._plan if path not in self._found.plan]
         if self._has_shared(new, self._found.plan):
@@ -395,7 +395,7 @@ class Rules:
         self._look(self._plan, [name for name in names.values() if name not in self._found.used])
         return {
             shard_id: dict(
-                answers.read_by(rule, self._specs[rule], self._readers.get(study, 1))
+                _read_by(rule, self._specs[rule], self._readers.get(study, 1))
                 for study, rule in self._found.used[name]
                 if rule in self._specs
             )
@@ -476,3 +476,11 @@ class Rules:
             names = [name for name in names if name.rpartition("/")[2].rpartition("-")[0] not in stems]
         taken = [f"{one.attempt_id} {one.take}" for one in attempts if one.take and one.attempt_id not in left_out]
         return hashlib.sha256("\n".join([str(answers.READER_VERSION), *taken, *names]).encode()).hexdigest()
+
+
+def _read_by(parser_id: str, spec: Mapping[str, Any], reader: int) -> tuple[str, dict[str, Any]]:
+    """Return the name that judgments have by an answer rule and a reader, and the rule with the reader.
+
+    The first reader's have the rule's own name, by which all were read once; `plan_current` names them the same way.
+    """
+    return (parser_id if reader == 1 else f"{parser_id}-r{reader}"), {**spec, "read_by": reader}
