@@ -26,9 +26,17 @@ from batchpond.plan.asks import SourceRow
 from batchpond.plan.items import Item
 from batchpond.providers import base, registry
 from batchpond.providers.shared.dialect import SCHEMA, Dialect, ModelSettings
-from batchpond.study.file import to_config, to_json
 from batchpond.study.prices import NOTHING
-from batchpond.study.spec import THINKING_DEFAULT, ModelSpec, StageSpec, Study, Unsupported, without_checks
+from batchpond.study.spec import (
+    THINKING_DEFAULT,
+    ModelSpec,
+    StageSpec,
+    Study,
+    Unsupported,
+    to_config,
+    to_json,
+    without_checks,
+)
 from batchpond.study.typed import did_you_mean
 from batchpond.tasks.templates import Rubric, Template
 

@@ -29,8 +29,7 @@ from batchpond.run.find import resolve_unknowns
 from batchpond.run.session import Counts, Note, Providers, Report, Session
 from batchpond.run.sync import read_unread
 from batchpond.run.told import tell_waiting
-from batchpond.study.file import from_config, spec_of_plain
-from batchpond.study.spec import Unsupported
+from batchpond.study.spec import Unsupported, from_config, spec_of_plain
 from batchpond.views.refresh import refresh
 
 _HOLDING_PHASES = UNCLEAR_PHASES | {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE}
