@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpond.cli import output, recover
-from batchpond.cli.formats import Format, plural
 from batchpond.cli.frame import (
     Invocation,
     format_option,
@@ -19,6 +18,7 @@ from batchpond.cli.frame import (
     providers,
     yes_option,
 )
+from batchpond.cli.output import Format, plural
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:

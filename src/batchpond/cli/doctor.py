@@ -10,8 +10,8 @@ import click
 
 from batchpond import __version__
 from batchpond.cli import output
-from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, pond_command
+from batchpond.cli.output import Format
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
