@@ -24,8 +24,7 @@ from batchpond.plan.versions import Again
 from batchpond.providers import registry
 from batchpond.providers.http.errors import ApiError, classify
 from batchpond.run.session import Rules, Session, answered
-from batchpond.study import settings as config
-from batchpond.study.prices import NOTHING, Estimate, Prices
+from batchpond.study.prices import NOTHING, Estimate, Prices, load_config
 
 if TYPE_CHECKING:
     import duckdb
@@ -182,7 +181,7 @@ def new_shards(
     from batchpond.study.spec import ShardsSpec  # an idle pass cuts nothing
 
     rule = ShardsSpec(**(versions.study_settings(store, version).get("shards") or {}))
-    settings = config.load(store.path)
+    settings = load_config(store.path)
     book = Prices.of_lake(store.path / CONFIG, store.clock.now())
     expected = versions.expected_output_tokens(store, version)
     chosen, values = _chosen(lake_state, again)

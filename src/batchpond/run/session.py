@@ -39,7 +39,7 @@ from batchpond.model import RemoteBatch
 from batchpond.plan import versions
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
-from batchpond.study import settings as config
+from batchpond.study.prices import load_config
 
 SETTLE_VARIABLE = "BATCHPOND_TEST_SETTLE_S"
 NOTES_MAX = 1_000
@@ -118,7 +118,7 @@ class Providers:
         """Return the real providers, with the environment's keys and what the lake's settings say of each."""
 
         def connect(name: str) -> BatchProvider:
-            environ = os.environ | config.load(lake_path).variables
+            environ = os.environ | load_config(lake_path).variables
             return registry.connect(name, clock=clock, environ=environ, lake_path=lake_path)
 
         return cls(connect)

@@ -24,7 +24,7 @@ from batchpond.lake import tables
 from batchpond.lake.attempts import LakeState
 from batchpond.lake.records import Fresh, Sharded
 from batchpond.lake.store import Store
-from batchpond.model import BatchState, Mode, RemoteBatch, client_name, named_client
+from batchpond.model import FILES_MARK, BatchState, Mode, RemoteBatch, client_name, named_client
 from batchpond.plan import versions
 from batchpond.providers.base import BatchProvider, Descriptor
 from batchpond.providers.shared.folder import of_host
@@ -272,7 +272,7 @@ def _candidates(session: Session, study: str, name: str, endpoints: Collection[s
 
 def _listed_of_study(session: Session, study: str, name: str, provider: BatchProvider) -> tuple[RemoteBatch, ...]:
     """Return what a provider lists of the time that it keeps results for."""
-    folder = of_host(provider.host, session.store.path)
+    folder = of_host(provider.host, session.store.path) if name.endswith(FILES_MARK) else None
     if folder is not None and not os.path.isdir(folder.outbox):
         return ()
     kept = timedelta(days=provider.descriptor.results_retention_days)
