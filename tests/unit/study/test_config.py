@@ -9,10 +9,11 @@ import pytest
 
 from batchpond.errors import UsageError
 from batchpond.providers import registry
+from batchpond.study import prices
 from batchpond.study.prices import Config, Limits, load_config
 from tests.rigs.sim_study import Rig
 
-TIERS = tomllib.loads((Path(config.__file__).parent / "tiers.toml").read_text("utf-8"))
+TIERS = tomllib.loads((Path(prices.__file__).parent / "tiers.toml").read_text("utf-8"))
 
 
 def loaded(tmp_path: Path, text: str) -> Config:
