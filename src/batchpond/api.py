@@ -65,8 +65,8 @@ class Lake:
         agreed and it is no dry run, AttentionError when the study was bought from another lake.
         """
         from batchpond.run.session import Providers
-        from batchpond.run.strangers import waive
         from batchpond.run.submit import submit
+        from batchpond.run.unknown import waive
 
         if confirm is None and max_cost_usd is None and not dry_run:
             raise UsageError(

@@ -114,7 +114,7 @@ def asked(
         text = "" if is_json else preview_text(preview)
         is_agreed = is_confirmed(invocation.diagnostics, preview, text, is_yes=is_yes)
         if is_agreed and is_fresh:
-            from batchpond.run.strangers import waive
+            from batchpond.run.unknown import waive
 
             waive(invocation.store(), study)
         return is_agreed

@@ -143,7 +143,7 @@ def look_before(session: Session, study: str, client_name: str | None = None) ->
     """
     known = {attempt.client_name for attempt in session.open_state.attempts.values() if attempt.intent.study == study}
     if client_name not in known:
-        from batchpond.run.strangers import before_first
+        from batchpond.run.unknown import before_first
 
         before_first(session, study, client_name)
 
