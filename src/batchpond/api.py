@@ -65,8 +65,8 @@ class Lake:
         agreed and it is no dry run, AttentionError when the study was bought from another lake.
         """
         from batchpond.run.session import Providers
-        from batchpond.run.strangers import waive
         from batchpond.run.submit import submit
+        from batchpond.run.unknown import waive
 
         if confirm is None and max_cost_usd is None and not dry_run:
             raise UsageError(
@@ -124,9 +124,9 @@ class Lake:
         """
         import pyarrow as pa
 
-        from batchpond.views import sandbox
+        from batchpond.views import read
 
-        found = sandbox.run_query(self._store().path, query)
+        found = read.run_query(self._store().path, query)
         for column in found.schema:
             if pa.types.is_interval(column.type):
                 raise UsageError(

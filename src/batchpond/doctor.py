@@ -24,7 +24,7 @@ from batchpond.lake.events import read
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, SECRET, SPOOL, TMP, Store
 from batchpond.lake.tables import quoted
-from batchpond.run import account
+from batchpond.run import told
 from batchpond.run.live import spool
 from batchpond.views import database, refresh
 
@@ -245,7 +245,7 @@ def _exchange(store: Store) -> Iterator[Finding]:
         attempts = list(fold(read(store)).attempts.values())
     except LakeError:  # `attempts` has said so
         return
-    for text in account.absent(attempts, store):
+    for text in told.absent(attempts, store):
         yield _warning("files", text, "mount or restore it: what it holds cannot be made again")
-    for text in account.strays(attempts, store):
-        yield _warning("files", text, account.STRAYS_HINT)
+    for text in told.strays(attempts, store):
+        yield _warning("files", text, told.STRAYS_HINT)

@@ -24,9 +24,9 @@ import orjson
 
 from batchpond.lake import tables
 from batchpond.lake.store import Store
-from batchpond.plan.rounds.rounds import publish_round
 from batchpond.plan.rounds.source import asks_by_now
 from batchpond.plan.verb import plan_study
+from batchpond.plan.write import publish_round
 from batchpond.study import file as study
 from batchpond.study.spec import Study
 from batchpond.views.refresh import refresh

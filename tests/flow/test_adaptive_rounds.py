@@ -18,8 +18,7 @@ from batchpond.results.report import build
 from batchpond.results.report import build as files
 from batchpond.results.report.parts import Exhibit
 from batchpond.run.stages import StageState, stages
-from batchpond.study.file import from_config
-from batchpond.study.spec import AdaptiveSpec, PairsSpec
+from batchpond.study.spec import AdaptiveSpec, PairsSpec, from_config
 from tests.flow.test_stages_rounds import Countdown, asked_by_request
 from tests.rigs.adaptive_study import judge_of, play, replayed, rig_of, told
 from tests.rigs.clock import ManualClock

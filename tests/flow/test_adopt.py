@@ -29,10 +29,10 @@ from batchpond.lake.attempts import Phase
 from batchpond.lake.events import read
 from batchpond.lake.records import Adopted, AdoptedShard, Intent, Resolution
 from batchpond.providers.registry import provider_of_batch
-from batchpond.run.account import AccountReport, Ownership, providers_with_keys, unknown_batches
 from batchpond.run.adopt import Adoption, MapOrder, adopt_mapped, adopt_own
 from batchpond.run.batch_map import COLUMNS
 from batchpond.run.resolve import resolve
+from batchpond.run.unknown import AccountReport, Ownership, providers_with_keys, unknown_batches
 from batchpond.views import database
 from batchpond_sim.host.server import running
 from batchpond_sim.world.world import Settings

@@ -12,7 +12,7 @@ from batchpond.lake.store import Store
 from batchpond.plan import verb as plan
 from batchpond.study.file import load
 from batchpond.tasks.templates import builtin
-from batchpond.views.sandbox import run_query
+from batchpond.views.read import run_query
 from batchpond_sim.world.world import Settings
 from tests.rigs.adaptive_study import STUDY as ADAPTIVE
 from tests.rigs.files_study import FilesRig

@@ -26,11 +26,11 @@ from batchpond.model import BatchState, Created, CreateSpec, Mode, Origin
 from batchpond.plan.verb import plan_study
 from batchpond.providers import registry
 from batchpond.providers.shared.folder import QUIET_S, Folder
-from batchpond.run import account
+from batchpond.run import told
 from batchpond.run.resolve import cancel, resolve
 from batchpond.run.session import Providers
-from batchpond.study import settings as config
 from batchpond.study.file import load
+from batchpond.study.prices import load_config
 from batchpond.views import database
 from tests.rigs import files_worker
 from tests.rigs.files_study import FilesRig
@@ -477,7 +477,7 @@ def test_a_folder_that_goes_away_is_one_error(tmp_path: Path) -> None:
     rig.notes.clear()
     rig.sync()
     assert len([note for note in rig.notes if "cannot be used" in note]) == 1
-    (text,) = account.absent(rig.attempts(), rig.store())
+    (text,) = told.absent(rig.attempts(), rig.store())
     assert "is not there, and 3 batches wait" in text
     assert not any(attempt.not_found for attempt in rig.attempts())
     (tmp_path / "away").rename(rig.folder)
@@ -550,7 +550,7 @@ def test_the_folder_by_the_lakes_settings(rig: FilesRig, tmp_path: Path, monkeyp
     for line in ("folder = 3", 'folder = ""', 'path = "x"'):
         (rig.lake / CONFIG).write_text(f"[files]\n{line}\n")
         with pytest.raises(UsageError, match="files"):
-            config.load(rig.lake)
+            load_config(rig.lake)
     (rig.lake / CONFIG).write_text('[files]\nfolder = "../shared"\n')
     monkeypatch.delenv("BATCHPOND_FILES", raising=False)
     wire = Providers.of_environment(rig.clock, rig.lake).get("openai@files")

@@ -19,7 +19,7 @@ from batchpond.lake.schemas import IMPORTED_JUDGMENTS, TABLES
 from batchpond.lake.store import Store
 from batchpond.run.forget import ForgetReport, Target, forget
 from batchpond.run.session import Providers
-from batchpond.views.sandbox import run_query
+from batchpond.views.read import run_query
 from tests.rigs import live_study
 from tests.rigs.live_study import Asked, live_rig
 from tests.rigs.sim_providers import one_model_each

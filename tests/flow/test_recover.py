@@ -14,9 +14,9 @@ from batchpond.errors import AttentionError, ExitCode, UsageError
 from batchpond.lake.attempts import Phase
 from batchpond.plan.versions import Again
 from batchpond.run.recover import Fate, RecoverReport, adopt_by_lines
-from batchpond.run.strangers import waive
 from batchpond.run.submit import submit
-from batchpond.views.sandbox import run_query
+from batchpond.run.unknown import waive
+from batchpond.views.read import run_query
 from batchpond_sim.world.world import Settings
 from tests.rigs.files_study import FilesRig
 from tests.rigs.foreign_tool import make_batch

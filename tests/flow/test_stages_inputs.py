@@ -15,8 +15,8 @@ from batchpond.plan.asks import SourceRow
 from batchpond.plan.report import PlanReport
 from batchpond.plan.rounds.inputs import Rated, entry_rows, kept_rows, lacking_rows
 from batchpond.run.stages import StageState, remarks, stages
-from batchpond.study.file import from_config, load, to_config, to_json
-from batchpond.study.spec import Kept, Study
+from batchpond.study.file import load
+from batchpond.study.spec import Kept, Study, from_config, to_config, to_json
 from tests.flow.test_stages_rounds import asked_by_request
 from tests.rigs.stage_study import RUBRICS, STATEMENTS, StageRig, models, stage, use
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from batchpond.lake.store import Store
 from batchpond.plan.verb import plan_study
 from batchpond.study import file as study
-from batchpond.views.sandbox import run_query
+from batchpond.views.read import run_query
 from tests.rigs.files_study import FilesRig
 from tests.rigs.live_study import live_rig
 from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use, write_files

@@ -20,7 +20,7 @@ from batchpond.lake.events import read
 from batchpond.lake.records import DuplicateRemote, Event
 from batchpond.run.dispatch import Budget
 from batchpond.run.session import Session
-from batchpond.run.strangers import waive
+from batchpond.run.unknown import waive
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_providers import SIMULATED
 from tests.rigs.sim_study import LATENCY_S, STUDY, Rig

@@ -17,8 +17,8 @@ from tests.rigs.sim_inputs import STUDY, write_study
 from tests.rigs.sim_providers import SIMULATED
 
 ROOT = Path(__file__).parents[2]
-LIFE_MAX = 78
-IDLE_MAX = 25
+LIFE_MAX = 66
+IDLE_MAX = 23
 
 
 def test_a_requests_life_is_a_short_walk(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from batchpond.providers import registry
 from batchpond.run import submit
 from batchpond.run.session import Providers
 from batchpond.study import file as study
-from batchpond.views.sandbox import run_query
+from batchpond.views.read import run_query
 from tests.process.test_kill_sweep import EVERYTHING, IN_SUBMIT
 from tests.rigs.processes import Rig, rig_at
 from tests.rigs.sim_inputs import STUDY

@@ -11,7 +11,7 @@ import orjson
 from batchpond.plan.report import PlanReport
 from batchpond.plan.verb import plan_study
 from batchpond.study import file as study
-from batchpond.views.sandbox import run_query
+from batchpond.views.read import run_query
 from tests.rigs.sim_study import Rig
 
 STATEMENTS = ("be_honest", "be_brief", "no_insults", "cite_sources")

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from batchpond.model import Finish, Outcome, Response, ResponseStatus
-from batchpond.study.stages import rule_of as checked_rule
+from batchpond.study.file import rule_of as checked_rule
 from batchpond.study.typed import Table
 from batchpond.tasks.base import Judgment, Rule
 

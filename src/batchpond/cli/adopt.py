@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpond.cli import output, recover
-from batchpond.cli.formats import Format, plural
 from batchpond.cli.frame import (
     Invocation,
     format_option,
@@ -19,12 +18,13 @@ from batchpond.cli.frame import (
     providers,
     yes_option,
 )
+from batchpond.cli.output import Format, plural
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from batchpond.lake.store import Store
-    from batchpond.run.account import UnknownBatch
     from batchpond.run.adopt import Adoption, AdoptPreview, MapOrder
+    from batchpond.run.unknown import AccountBatch
 
 LISTED_DAYS = 30
 COLUMNS = (
@@ -131,7 +131,7 @@ def _check_usage(
 def _whose(batch_id: str) -> str:
     """Return the provider that a batch's id names or, where it names none, the only one whose key is set."""
     from batchpond.providers.registry import provider_of_batch
-    from batchpond.run.account import providers_with_keys
+    from batchpond.run.unknown import providers_with_keys
 
     if named := provider_of_batch(batch_id):
         return named
@@ -143,7 +143,7 @@ def _whose(batch_id: str) -> str:
 
 
 def _list(invocation: Invocation, store: Store, provider: str | None, since: datetime | None, form: Format) -> ExitCode:
-    from batchpond.run.account import providers_with_keys, unknown_batches
+    from batchpond.run.unknown import providers_with_keys, unknown_batches
 
     start = store.clock.now() - timedelta(days=LISTED_DAYS) if since is None else since.replace(tzinfo=UTC)
     names = [provider] if provider else providers_with_keys(os.environ)
@@ -164,7 +164,7 @@ def _list(invocation: Invocation, store: Store, provider: str | None, since: dat
     return report.exit_code
 
 
-def _row(unknown: UnknownBatch) -> tuple[object, ...]:
+def _row(unknown: AccountBatch) -> tuple[object, ...]:
     """Return a batch's values of `COLUMNS`."""
     batch = unknown.batch
     counts = batch.n_total, batch.n_completed, batch.n_failed

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpond.cli import output
-from batchpond.cli.formats import plural
 from batchpond.cli.frame import (
     Invocation,
     json_option,
@@ -16,6 +15,7 @@ from batchpond.cli.frame import (
     providers,
     yes_option,
 )
+from batchpond.cli.output import plural
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import click
 
 from batchpond import __version__
 from batchpond.cli import output
-from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, pond_command
+from batchpond.cli.output import Format
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -121,10 +121,9 @@ def keys(invocation: Invocation, provider: str | None, is_check: bool, form: For
 
 def _facts(provider: str) -> list[tuple[str, str]]:
     """Return all that is known of a provider, whatever is asked of it; raises UsageError for one that is none."""
-    from batchpond.providers import registry
-    from batchpond.providers.shared import known
+    from batchpond.providers import base, registry
 
-    descriptor, data = registry.module(provider).DESCRIPTOR, known.of(provider)
+    descriptor, data = registry.module(provider).DESCRIPTOR, base.known(provider)
     facts = [("mind", caveat) for caveat in descriptor.caveats]
     facts += [("models", f"{model}: announced to be served until {day}") for model, day in data.ends.items()]
     facts += [("models", f"{model}: no longer served since {day}") for model, day in data.ended.items()]

@@ -25,8 +25,7 @@ import orjson
 from batchpond import __version__
 from batchpond.cli import linear_algebra
 from batchpond.cli.diagnostics import Diagnostics, Meter
-from batchpond.cli.formats import Format
-from batchpond.cli.output import ReaderGoneError
+from batchpond.cli.output import Format, ReaderGoneError
 from batchpond.errors import BatchpondError, ExitCode, LakeWarning
 from batchpond.progress import heard_by
 

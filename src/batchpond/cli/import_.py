@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from batchpond.cli import output
-from batchpond.cli.formats import plural
 from batchpond.cli.frame import Invocation, guide_line, json_option, pond_command
+from batchpond.cli.output import plural
 from batchpond.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpond.cli import output
-from batchpond.cli.formats import plural
 from batchpond.cli.frame import Invocation, force_option, json_option, pond_command
+from batchpond.cli.output import plural
 
 if TYPE_CHECKING:
     from batchpond.interop.labels import Sheet

@@ -9,7 +9,6 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.diagnostics import Diagnostics
-from batchpond.cli.formats import age, plural
 from batchpond.cli.frame import (
     Invocation,
     json_option,
@@ -17,6 +16,7 @@ from batchpond.cli.frame import (
     picked,
     pond_command,
 )
+from batchpond.cli.output import age, plural
 from batchpond.errors import ExitCode
 
 if TYPE_CHECKING:

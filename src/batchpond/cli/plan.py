@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchpond.cli import formats, output
-from batchpond.cli.formats import plural, provider_text, usd
+from batchpond.cli import output
 from batchpond.cli.frame import Invocation, json_option, pond_command
+from batchpond.cli.output import plural, provider_text, usd
 from batchpond.model import Mode
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ def report_lines(report: PlanReport) -> Iterator[str]:
     has_forecast = any(stage.is_forecast for stage in report.stages)
     if has_forecast or len(report.stages) > 1:
         yield "what waits for answers is a forecast (~)" if has_forecast else ""
-        yield from formats.aligned(STAGE_COLUMNS, [_stage_row(stage) for stage in report.stages], n_text_columns=3)
+        yield from output.aligned(STAGE_COLUMNS, [_stage_row(stage) for stage in report.stages], n_text_columns=3)
     yield ""
-    yield from formats.aligned(MODEL_COLUMNS, [_model_row(model) for model in report.models], n_text_columns=2)
+    yield from output.aligned(MODEL_COLUMNS, [_model_row(model) for model in report.models], n_text_columns=2)
     yield ""
     yield from _cells(report)
     yield ""
@@ -87,7 +87,7 @@ def _cells(report: PlanReport) -> Iterator[str]:
     has_stages = len(report.stages) > 1
     cells = [((cell.stage,) if has_stages else ()) + _cell_row(cell) for cell in report.cells[:CELLS_SHOWN_MAX]]
     columns = ("stage", *CELL_COLUMNS) if has_stages else CELL_COLUMNS
-    yield from formats.aligned(columns, cells, n_text_columns=4 + has_stages)
+    yield from output.aligned(columns, cells, n_text_columns=4 + has_stages)
     if len(report.cells) > CELLS_SHOWN_MAX:
         yield f"... and {len(report.cells) - CELLS_SHOWN_MAX:,} more cells; `--json` lists all"
 

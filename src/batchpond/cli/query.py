@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 
 from batchpond.cli import output
-from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, pond_command
+from batchpond.cli.output import Format
 from batchpond.errors import ExitCode, UsageError
 
 SQL_BYTES_MAX = 1_000_000
@@ -38,14 +38,14 @@ def command(invocation: Invocation, sql: str, timeout_s: float, form: Format) ->
     SQL is a query, the bare name of a view, or - for standard input. Files, the network,
     extensions and settings are out of reach, and nothing can be written.
     """
-    from batchpond.views import database, sandbox
+    from batchpond.views import database, read
 
     store = invocation.store()
     if sql == "-":
         sql = _standard_input()
     if database.is_view(sql):
         sql = f'select * from "{sql}"'  # a name from our own list
-    opened = sandbox.shown_query(store.path, sql, timeout_s=timeout_s, is_arrow=form is Format.PARQUET)
+    opened = read.shown_query(store.path, sql, timeout_s=timeout_s, is_arrow=form is Format.PARQUET)
     with _bounded(invocation, timeout_s), opened as rows:
         prepared = output.prepared(rows, form, has_color=invocation.color_stdout())
     invocation.note_left_out(output.show(prepared))

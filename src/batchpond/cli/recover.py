@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpond.cli import output, submit
-from batchpond.cli.formats import plural, usd
 from batchpond.cli.frame import (
     Invocation,
     json_option,
@@ -17,6 +16,7 @@ from batchpond.cli.frame import (
     pond_command,
     providers,
 )
+from batchpond.cli.output import plural, usd
 from batchpond.errors import ExitCode
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from batchpond.cli import output
-from batchpond.cli.formats import plural
 from batchpond.cli.frame import Invocation, force_option, json_option, pond_command
+from batchpond.cli.output import plural
 from batchpond.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpond.cli import output
-from batchpond.cli.formats import Format, age, plural, usd
 from batchpond.cli.frame import Invocation, format_option, pond_command
+from batchpond.cli.output import Format, age, plural, usd
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import Mode, Origin
 
@@ -241,14 +241,15 @@ def _remark_failures(
 def _remark_files(invocation: Invocation, batches: list[dict[str, Any]]) -> None:
     if not batches:
         return
-    from batchpond.run import account
+    from batchpond.providers.shared.folder import of_host
+    from batchpond.run.told import NEXT_STEP, waiting_text
 
     for host in sorted({batch["host"] for batch in batches}):
         mine = [batch for batch in batches if batch["host"] == host]
-        folder = account.folder_of(host, invocation.store().path)
+        folder = of_host(host, invocation.store().path)
         if folder is not None:
-            text = account.waiting_text(len(mine), sum(batch["n_requests"] for batch in mine), folder)
-            invocation.diagnostics.note(text, hint=account.NEXT_STEP)
+            text = waiting_text(len(mine), sum(batch["n_requests"] for batch in mine), folder)
+            invocation.diagnostics.note(text, hint=NEXT_STEP)
 
 
 def _exit_code(models: list[dict[str, Any]], live: list[dict[str, Any]], *, is_exit_code: bool) -> ExitCode:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchpond.cli import formats, output
+from batchpond.cli import output
 from batchpond.cli.diagnostics import Diagnostics
-from batchpond.cli.formats import plural, provider_text, usd
 from batchpond.cli.frame import (
     Invocation,
     counts_document,
@@ -20,6 +19,7 @@ from batchpond.cli.frame import (
     providers,
     yes_option,
 )
+from batchpond.cli.output import plural, provider_text, usd
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import ErrorClass, Mode
 
@@ -114,7 +114,7 @@ def asked(
         text = "" if is_json else preview_text(preview)
         is_agreed = is_confirmed(invocation.diagnostics, preview, text, is_yes=is_yes)
         if is_agreed and is_fresh:
-            from batchpond.run.strangers import waive
+            from batchpond.run.unknown import waive
 
             waive(invocation.store(), study)
         return is_agreed
@@ -150,7 +150,7 @@ def preview_text(preview: SubmitPreview) -> str:
              usd(preview.cost_expected_usd), usd(preview.cost_max_usd))
         )  # fmt: skip
     lines = [f"study {preview.study}, version {preview.study_version}; costs are rough estimates", ""]
-    lines += formats.aligned(COLUMNS, rows, n_text_columns=2)
+    lines += output.aligned(COLUMNS, rows, n_text_columns=2)
     if preview.later_max_usd != 0.0:
         later = usd(preview.later_expected_usd), usd(preview.later_max_usd)
         lines.append(f"later rounds, a forecast: {later[0]}, at worst {later[1]}")
@@ -303,5 +303,5 @@ def _shown(preview: SubmitPreview, failures: Sequence[FailureCount]) -> str:
     if not failures:
         return f"nothing of {preview.study} has failed that was asked"
     rows = [tuple(f"{v:,}" if isinstance(v, int) else v for v in _values(failure)) for failure in failures]
-    table = "\n".join(formats.aligned(FAILURE_COLUMNS, rows, n_text_columns=3))
+    table = "\n".join(output.aligned(FAILURE_COLUMNS, rows, n_text_columns=3))
     return f"{table}\n\n{preview_text(preview)}" if preview.n_requests else table

@@ -13,7 +13,6 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.diagnostics import Diagnostics
-from batchpond.cli.formats import age, plural, usd
 from batchpond.cli.frame import (
     Invocation,
     counts_document,
@@ -23,6 +22,7 @@ from batchpond.cli.frame import (
     pond_command,
     providers,
 )
+from batchpond.cli.output import age, plural, usd
 from batchpond.clock import INTERVAL_ENV
 from batchpond.errors import BusyError, ExitCode, UsageError
 from batchpond.model import Origin

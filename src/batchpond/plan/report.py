@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -13,16 +13,17 @@ import pyarrow as pa
 from batchpond.lake import tables
 from batchpond.lake.store import CONFIG
 from batchpond.model import Mode
-from batchpond.plan import meant
-from batchpond.plan.cells import Dropped, ModelConfig
-from batchpond.plan.drafts import Draft, StageDraft
+from batchpond.plan.cells import WISHES, Dropped, ModelConfig, model_notes
 from batchpond.plan.items import Balance, Pairs
 from batchpond.plan.prompts import OF_INPUT
-from batchpond.plan.shards import Limits, Line, cut, limits_of
+from batchpond.plan.versions import Limits, Line, cut, limits_of
 from batchpond.providers import registry
 from batchpond.study.prices import Estimate, Prices, total
 from batchpond.study.spec import Order, PairsSpec, ShardsSpec, StageSpec
 from batchpond.tasks.pairwise import PairwiseRule
+
+if TYPE_CHECKING:
+    from batchpond.plan.verb import Draft, StageDraft
 
 _FETCH_ROWS: Final = 10_000
 
@@ -249,7 +250,7 @@ def caveats(draft: Draft, told: Collection[str]) -> tuple[str, ...]:
 def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
     """Return what the study gives reason to say, each once: what makes its prompts wrong first."""
     found = [note for stage in draft.stages for note in _of_inputs(stage.stage)]
-    found += meant.notes([config for stage in draft.stages for config in stage.configs])
+    found += model_notes([config for stage in draft.stages for config in stage.configs])
     for stage in draft.stages:
         about = f"stage {stage.stage.name}: " if len(draft.stages) > 1 else ""
         found += [about + note for note in _of_answers(stage)]
@@ -318,6 +319,6 @@ def _of_pairs(spec: PairsSpec, pairs: Pairs | None) -> Iterator[str]:
 
 def _of_configs(draft: StageDraft) -> Iterator[str]:
     for config in {config.fingerprint: config for config in draft.configs}.values():
-        if names := ", ".join(name for name in config.left_out if name in meant.WISHES):
+        if names := ", ".join(name for name in config.left_out if name in WISHES):
             spec = config.spec
             yield f"{spec.provider}/{spec.model} at thinking {config.thinking} does not take {names}; left out"

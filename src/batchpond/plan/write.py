@@ -28,9 +28,11 @@ from batchpond.lake.store import Store
 from batchpond.lake.tables import literal, quoted
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
 from batchpond.plan.blocks import BLOCK_ROWS, AskBlocks, Block, Grid, Round, grid_blocks, plan_table, requests_table
+from batchpond.plan.cells import ModelConfig, cell_id, make_model_configs
 from batchpond.plan.items import Item
 from batchpond.progress import Work
-from batchpond.study.spec import StageSpec
+from batchpond.providers import registry
+from batchpond.study.spec import StageSpec, Study
 from batchpond.tasks.templates import Rubric
 
 REQUEST_FILE_ROWS: Final = 3 * ROW_GROUP_TEXT  # at most 50,000, in whole row groups
@@ -345,3 +347,58 @@ def _publish_inputs(
 def _columns(table: Table, rows: Sequence[tuple[str | None, ...]]) -> pa.Table:
     columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
     return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+INPUT_TABLES: Final = ("items", "rubrics", "templates", "requests", "plan")
+FIRST_ROUND: Final = 1
+_FIRST_CELL: Final = tables.query(__package__, "first_cell")
+_PLACE: Final = tables.query(__package__, "place")
+
+
+def publish_round(
+    store: Store, staged: Study, version: str, round_no: int, stage: StageSpec, asked: Grid | Iterable[Ask], *,
+    configs: Sequence[ModelConfig] = (), is_only: bool = False,
+) -> int:  # fmt: skip
+    """Plan what is new of a stage's grid or asks as rows of a round; return how many rows that adds.
+
+    `configs` are the stage's, made anew where none are given; a study without further rounds `is_only` this one.
+    """
+    if not configs:
+        configs, _ = make_model_configs(
+            stage.models, registry.module, staged.unsupported, staged.source, stage.output_schema
+        )
+    with tables.connect(store, INPUT_TABLES) as connection:
+        values: dict[str, str | int] = {"study": staged.name, "version": version, "round_no": round_no}
+        n_slots, n_files = connection.execute(_PLACE, values).fetchall()[0]
+        in_cells = _stage_in_cells(connection, staged, version, stage)
+        # The rows of a study without rounds stand where its grid says, whatever of them is there.
+        first_slot, first_file = (0, 0) if is_only else (n_slots, n_files)
+        found = Round(
+            staged.name,
+            version,
+            round_no,
+            stage,
+            configs,
+            first_slot,
+            first_file,
+            in_cells,
+            is_only,
+            n_slots == 0,
+        )
+        if not (found.is_fresh or isinstance(asked, Grid)):
+            known = planned_asks(connection, found)
+            asked = (ask for ask in asked if ask_id(ask) not in known)
+        return publish(store, connection, found, asked)
+
+
+def _stage_in_cells(connection: duckdb.DuckDBPyConnection, study: Study, version: str, stage: StageSpec) -> str | None:
+    """Return the stage as it enters a version's cell ids, None where it does not; `connection` has a view of `plan`.
+
+    What stands decides: a version of pairs that was planned with the stage in its ids goes on so.
+    """
+    if not study.is_pairs_alone:
+        return stage.name
+    values = {"study": study.name, "version": version, "stage": stage.name}
+    found = connection.execute(_FIRST_CELL, values).fetchone()
+    is_named = found is not None and found[-1] == cell_id(study.name, found[:-1], stage.name)
+    return stage.name if is_named else None

@@ -29,12 +29,12 @@ from batchpond.model import BatchState, RemoteBatch, ShardKind, named_client
 from batchpond.plan import versions
 from batchpond.providers.base import BatchProvider
 from batchpond.run import due
-from batchpond.run.account import Ownership, ownership_of
 from batchpond.run.batch_map import COLUMNS, TABLES, BatchMap, MapReader, Target
 from batchpond.run.find import Proof, check_host, first_custom_ids, prove
 from batchpond.run.resolve import resolve
 from batchpond.run.send import origin_of
 from batchpond.run.session import Providers, Session, Severity
+from batchpond.run.unknown import Ownership, ownership_of
 from batchpond.study.prices import Prices
 from batchpond.views.refresh import refresh
 

@@ -18,7 +18,7 @@ from batchpond.errors import UsageError
 from batchpond.files import PROBLEMS_SHOWN_MAX, Columns, Problems, listed
 from batchpond.lake import tables
 from batchpond.model import Mode
-from batchpond.plan.shards import FIRST
+from batchpond.plan.versions import FIRST
 from batchpond.run.due import DueRequest
 
 if TYPE_CHECKING:

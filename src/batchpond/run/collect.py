@@ -16,8 +16,7 @@ from batchpond.model import BatchState, FileRole, Mode, PricedModel, RemoteBatch
 from batchpond.progress import each
 from batchpond.providers.base import BatchProvider
 from batchpond.run.find import check_host
-from batchpond.run.rules import answered
-from batchpond.run.session import TAKE_HINT, Session, Severity
+from batchpond.run.session import TAKE_HINT, Session, Severity, answered
 from batchpond.study import prices
 
 DOWNLOADS_MAX = 3

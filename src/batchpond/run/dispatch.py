@@ -15,13 +15,13 @@ from batchpond.lake.records import AdoptedShard, Approval, Intent, Rounds, Shard
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
 from batchpond.plan import versions
-from batchpond.plan.shards import FIRST
+from batchpond.plan.versions import FIRST
 from batchpond.progress import each
 from batchpond.providers import registry
 from batchpond.run import due
 from batchpond.run.send import Sending, send_shard
 from batchpond.run.session import Session, Severity
-from batchpond.study import settings as config
+from batchpond.study.prices import Config, Limits, load_config
 
 BACKOFF_FIRST = timedelta(seconds=30)
 BACKOFF_MAX = timedelta(hours=1)
@@ -143,7 +143,7 @@ def look_before(session: Session, study: str, client_name: str | None = None) ->
     """
     known = {attempt.client_name for attempt in session.open_state.attempts.values() if attempt.intent.study == study}
     if client_name not in known:
-        from batchpond.run.strangers import before_first
+        from batchpond.run.unknown import before_first
 
         before_first(session, study, client_name)
 
@@ -309,7 +309,7 @@ def _send_study(session: Session, study: str, approval: Approval, trigger: Trigg
     waiting: dict[tuple[str, ExitCode], list[Sharded]] = {}
     precedence = Precedence()
     budget: Budget | None = None
-    settings = config.load(session.store.path)
+    settings = load_config(session.store.path)
     due_now = list(candidates(session.store, session.open_state, study))
     for shard, latest in each(due_now, f"sending {study}", "batches", len(due_now)):
         if shard.mode is Mode.LIVE:
@@ -419,7 +419,7 @@ def lacks_credit(lake_state: LakeState, client_name: str) -> bool:
 def _obstacle(
     session: Session,
     shard: Sharded,
-    settings: config.Config,
+    settings: Config,
     budget: Budget,
     precedence: Precedence,
     trigger: Trigger,
@@ -455,7 +455,7 @@ def _refusal(session: Session, shard: Sharded) -> Obstacle | None:
     return None
 
 
-def _full_queue(session: Session, shard: Sharded, settings: config.Config) -> Obstacle | None:
+def _full_queue(session: Session, shard: Sharded, settings: Config) -> Obstacle | None:
     provider, model = shard.provider, shard.request_model
     if shard.mode is Mode.FILES:  # a folder has no queue
         return None
@@ -472,7 +472,7 @@ def _full_queue(session: Session, shard: Sharded, settings: config.Config) -> Ob
     return None if found is None else Obstacle(found, holds=of_model(shard))
 
 
-def _over(limits: config.Limits, name: str, shard: Sharded, waiting: list[Intent]) -> str | None:
+def _over(limits: Limits, name: str, shard: Sharded, waiting: list[Intent]) -> str | None:
     """Return which limit a shard would pass beside what waits; alone it is always tried."""
     if limits.open_batches is not None and len(waiting) >= limits.open_batches:
         return f"room among the {limits.open_batches} open {name} batches"

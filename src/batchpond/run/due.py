@@ -19,14 +19,12 @@ from batchpond.lake.records import Approval, Sharded, Voided
 from batchpond.lake.schemas import RAW, SHARD_REQUESTS
 from batchpond.lake.store import CONFIG, Store
 from batchpond.model import BatchState, ErrorClass, Mode, PricedModel, ShardKind
-from batchpond.plan import shards, versions
+from batchpond.plan import versions
 from batchpond.plan.versions import Again
 from batchpond.providers import registry
 from batchpond.providers.http.errors import ApiError, classify
-from batchpond.run.rules import Rules, answered
-from batchpond.run.session import Session
-from batchpond.study import settings as config
-from batchpond.study.prices import NOTHING, Estimate, Prices
+from batchpond.run.session import Rules, Session, answered
+from batchpond.study.prices import NOTHING, Estimate, Prices, load_config
 
 if TYPE_CHECKING:
     import duckdb
@@ -183,7 +181,7 @@ def new_shards(
     from batchpond.study.spec import ShardsSpec  # an idle pass cuts nothing
 
     rule = ShardsSpec(**(versions.study_settings(store, version).get("shards") or {}))
-    settings = config.load(store.path)
+    settings = load_config(store.path)
     book = Prices.of_lake(store.path / CONFIG, store.clock.now())
     expected = versions.expected_output_tokens(store, version)
     chosen, values = _chosen(lake_state, again)
@@ -203,12 +201,12 @@ def new_shards(
             },
         )
 
-        def limits(line: DueRequest) -> shards.Limits:
+        def limits(line: DueRequest) -> versions.Limits:
             queue = settings.of_model(line.provider, line.request_model)
             descriptor = registry.module(line.provider).DESCRIPTOR
-            return shards.limits_of(descriptor, Mode(line.mode), rule.max_requests, queue.enqueued_tokens)
+            return versions.limits_of(descriptor, Mode(line.mode), rule.max_requests, queue.enqueued_tokens)
 
-        for lines in shards.cut(_rows(connection), limits, rule.segments):
+        for lines in versions.cut(_rows(connection), limits, rule.segments):
             yield NewShard(shard_event(study, version, lines, kind, book, generation, expected), lines)
 
 
@@ -292,7 +290,7 @@ def shard_event(
         cost_expected_usd=cost.expected_usd,
         cost_max_usd=cost.worst_usd,
         cells=_cells_text(lines),
-        tier=None if first.tier == shards.FIRST else first.tier,
+        tier=None if first.tier == versions.FIRST else first.tier,
     )
 
 

@@ -40,8 +40,7 @@ from batchpond.model import Mode, Response
 from batchpond.plan import versions
 from batchpond.run.collect import read_what_is_unread, source_of
 from batchpond.run.find import check_host
-from batchpond.run.rules import MEMO, Rules, answered
-from batchpond.run.session import Note, Providers, Report, Session
+from batchpond.run.session import RULES_MEMO, Note, Providers, Report, Rules, Session, answered
 from batchpond.text import did_you_mean
 from batchpond.views.refresh import STAMP, refresh
 
@@ -308,7 +307,7 @@ class _Forgetting:
     def _make_anew(self) -> None:
         """Read the emptied lines, and make the lens and what passes keep of plans without what was forgotten."""
         store = self._store
-        for name in (LENS, STAMP, MEMO, versions.MEMO):
+        for name in (LENS, STAMP, RULES_MEMO, versions.MEMO):
             (store.path / name).unlink(missing_ok=True)
         self._session.rules = Rules(store, self._session.lake_state.readers)
         read_what_is_unread(self._session, answered(self._session.lake_state))

@@ -18,14 +18,14 @@ from batchpond.lake.store import Store
 from batchpond.model import EPOCH, Mode, RemoteBatch
 from batchpond.plan import versions
 from batchpond.providers.base import Descriptor
-from batchpond.run import adopt, strangers
+from batchpond.run import adopt, unknown
 from batchpond.run.batch_map import BatchMap
 from batchpond.run.dispatch import finish_adoptions
 from batchpond.run.find import list_since
 from batchpond.run.session import Note, Providers, Report, Session, Severity
 from batchpond.run.stages import open_due
-from batchpond.run.strangers import Lines, Stranger
 from batchpond.run.sync import bring_in
+from batchpond.run.unknown import Lines, UnknownBatch
 from batchpond.views.refresh import refresh
 
 _FIGURES: Final = tables.query(__package__, "recovered")
@@ -126,7 +126,7 @@ def adopt_by_lines(
         provider = providers.get(provider_name)
         batch = adopt.found(provider, batch_id)
         adopt.check_strange(store, session.lake_state, provider, batch)
-        search = _Search(session, study, version, {provider_name: [Stranger(provider_name, batch)]})
+        search = _Search(session, study, version, {provider_name: [UnknownBatch(provider_name, batch)]})
         search.take_in()
         search.settle()
         refresh(store)
@@ -153,7 +153,7 @@ class _Search:
     """
 
     def __init__(
-        self, session: Session, study: str, version: str, listed: dict[str, list[Stranger]] | None = None
+        self, session: Session, study: str, version: str, listed: dict[str, list[UnknownBatch]] | None = None
     ) -> None:
         self.session = session
         self.study = study
@@ -172,28 +172,28 @@ class _Search:
         if self._is_whole:
             self._list()
         left = self._left()
-        for stranger, mapped in strangers.of_shards(self.session, self.study, self.version, left):
-            self._take(stranger, mapped)
-        for stranger in sorted(self._lines.of_study(self.study, self._left()), key=lambda one: one.batch.age_key):
-            self._take_by_lines(stranger)
+        for one, mapped in unknown.of_shards(self.session, self.study, self.version, left):
+            self._take(one, mapped)
+        for one in sorted(self._lines.of_study(self.study, self._left()), key=lambda one: one.batch.age_key):
+            self._take_by_lines(one)
 
     def settle(self) -> None:
         """Say of what is left whether it may be the study's."""
-        for stranger in self._left():
-            state, is_named = stranger.batch.state, stranger.is_named(self.study)
-            with self.session.isolated(stranger.client_name, f"looking into batch {stranger.batch.batch_id}"):
-                has_lines = bool(self._lines.head(stranger))
+        for one in self._left():
+            state, is_named = one.batch.state, one.is_named(self.study)
+            with self.session.isolated(one.client_name, f"looking into batch {one.batch.batch_id}"):
+                has_lines = bool(self._lines.head(one))
                 if has_lines and is_named:
-                    self._tell(stranger, Fate.OTHER_VERSION, "is named after the study, and no line of it is planned")
+                    self._tell(one, Fate.OTHER_VERSION, "is named after the study, and no line of it is planned")
                 elif not (has_lines or state.is_terminal):
-                    self._tell(stranger, Fate.NOT_YET, f"is {state}, and may hold requests of study {self.study}")
+                    self._tell(one, Fate.NOT_YET, f"is {state}, and may hold requests of study {self.study}")
                 elif is_named:
-                    self._tell(stranger, Fate.GONE, f"is named after the study and {state}, and its results are gone")
+                    self._tell(one, Fate.GONE, f"is named after the study and {state}, and its results are gone")
 
     def _list(self) -> None:
         """List the batches at every provider that the plan has come to by now."""
         session = self.session
-        self._endpoints = strangers.endpoints_by_client(session.store, self.study, self.version)
+        self._endpoints = unknown.endpoints_by_client(session.store, self.study, self.version)
         for name in sorted(self._endpoints.keys() - self._listed.keys()):
             self._listed[name] = []
             with session.isolated(name, f"listing the batches at {name}"):
@@ -202,54 +202,54 @@ class _Search:
                 if not listing.is_complete:
                     text = f"{name} did not list its batches to the end: there may be more than were found"
                     session.note(Severity.WARNING, text, hint="run it again", exit_code=ExitCode.ATTENTION)
-                self._listed[name] = strangers.unknown(session.lake_state, name, listing.batches)
+                self._listed[name] = unknown.of_listing(session.lake_state, name, listing.batches)
                 self._descriptors[name] = provider.descriptor
 
-    def _left(self) -> list[Stranger]:
+    def _left(self) -> list[UnknownBatch]:
         """Return the batches of which nothing has been said, and that may hold requests planned by now."""
         said = {(one.client_name, one.batch.batch_id) for one in self.found}
         every = (one for name in self._listed for one in self._listed[name])
         left = [one for one in every if (one.client_name, one.batch.batch_id) not in said]
         return [one for one in left if self._may_hold(one)] if self._is_whole else left
 
-    def _may_hold(self, one: Stranger) -> bool:
+    def _may_hold(self, one: UnknownBatch) -> bool:
         descriptor, endpoints = self._descriptors[one.client_name], self._endpoints[one.client_name]
-        return strangers.may_hold(one, descriptor, endpoints, self.study)
+        return unknown.may_hold(one, descriptor, endpoints, self.study)
 
-    def _take_by_lines(self, stranger: Stranger) -> None:
-        batch = stranger.batch
-        with self.session.isolated(stranger.client_name, f"reading batch {batch.batch_id}"):
+    def _take_by_lines(self, one: UnknownBatch) -> None:
+        batch = one.batch
+        with self.session.isolated(one.client_name, f"reading batch {batch.batch_id}"):
             try:
-                mapped = self._lines.mapped(self.study, stranger)
+                mapped = self._lines.mapped(self.study, one)
             except UsageError as error:
-                self._tell(stranger, Fate.OTHER_VERSION, error.message)
+                self._tell(one, Fate.OTHER_VERSION, error.message)
                 return
             if mapped is None:
-                self._tell(stranger, Fate.SHORT, "has ended, and its files do not show all of its requests")
+                self._tell(one, Fate.SHORT, "has ended, and its files do not show all of its requests")
             else:
-                self._take(stranger, mapped)
+                self._take(one, mapped)
 
-    def _take(self, stranger: Stranger, mapped: BatchMap) -> None:
-        session, batch = self.session, stranger.batch
-        with session.isolated(stranger.client_name, f"taking in batch {batch.batch_id}"):
-            provider = session.providers.get(stranger.client_name)
-            if strangers.is_gone(provider, batch):
-                self._tell(stranger, Fate.GONE, f"is {batch.state}, and its results are gone")
+    def _take(self, one: UnknownBatch, mapped: BatchMap) -> None:
+        session, batch = self.session, one.batch
+        with session.isolated(one.client_name, f"taking in batch {batch.batch_id}"):
+            provider = session.providers.get(one.client_name)
+            if unknown.is_gone(provider, batch):
+                self._tell(one, Fate.GONE, f"is {batch.state}, and its results are gone")
                 return
             attempt = adopt.take_in(session, provider, batch, mapped, self.study, self.version)
             self.attempts[batch.batch_id] = attempt
             self.seen[attempt.attempt_id] = batch
-            self._note(stranger, Fate.TAKEN_IN, len(mapped.lines))
+            self._note(one, Fate.TAKEN_IN, len(mapped.lines))
 
-    def _note(self, stranger: Stranger, fate: Fate, n_requests: int | None, why: str = "") -> None:
-        self.found.append(FoundBatch(stranger.client_name, stranger.batch, fate, n_requests, why))
+    def _note(self, one: UnknownBatch, fate: Fate, n_requests: int | None, why: str = "") -> None:
+        self.found.append(FoundBatch(one.client_name, one.batch, fate, n_requests, why))
 
-    def _tell(self, stranger: Stranger, fate: Fate, why: str) -> None:
+    def _tell(self, one: UnknownBatch, fate: Fate, why: str) -> None:
         """Say of a batch why it was not taken in."""
-        text = why if why.startswith("batch ") else f"batch {stranger.batch.batch_id} {why}"
-        self._note(stranger, fate, stranger.batch.n_total, text)
+        text = why if why.startswith("batch ") else f"batch {one.batch.batch_id} {why}"
+        self._note(one, fate, one.batch.n_total, text)
         if self._is_whole:
-            text = f"{stranger.client_name}: {text}"
+            text = f"{one.client_name}: {text}"
             self.session.note(Severity.WARNING, text, hint=_HINTS[fate], exit_code=ExitCode.ATTENTION)
 
 

@@ -18,8 +18,7 @@ from batchpond.lake.store import Store
 from batchpond.plan import versions
 from batchpond.plan.rounds.inputs import query
 from batchpond.run.collect import read_what_is_unread
-from batchpond.run.rules import Rules
-from batchpond.run.session import Note, Providers, Session
+from batchpond.run.session import Note, Providers, Rules, Session
 from batchpond.tasks.base import READER
 from batchpond.views import refresh
 

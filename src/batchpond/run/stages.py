@@ -16,10 +16,8 @@ from batchpond.lake.store import Store
 from batchpond.plan import versions
 from batchpond.plan.rounds.inputs import n_low, rated
 from batchpond.plan.rounds.rounds import Look, open_rounds, standings_of, standings_of_all
-from batchpond.run.rules import Rules
-from batchpond.run.session import Session, Severity
-from batchpond.study.file import from_config
-from batchpond.study.spec import Kept, StageSpec
+from batchpond.run.session import Rules, Session, Severity
+from batchpond.study.spec import Kept, StageSpec, from_config
 
 STATEMENTS_SHOWN_MAX: Final = 10
 WHY: Final = "`batchpond query report_errors` says why; `batchpond retry` asks again"

@@ -17,19 +17,19 @@ from batchpond.lake.events import read
 from batchpond.lake.records import Approval, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, PricedModel
-from batchpond.plan import meant, versions
-from batchpond.plan.cells import make_model_configs
+from batchpond.plan import versions
+from batchpond.plan.cells import make_model_configs, model_notes
 from batchpond.plan.rounds.rounds import not_in_part
 from batchpond.plan.versions import Again, study_settings
 from batchpond.providers import registry
-from batchpond.run import account, due
+from batchpond.run import due
 from batchpond.run.dispatch import Readiness, Trigger, candidates, finish_adoptions, look_before, readiness, send_due
 from batchpond.run.due import FailureCount
 from batchpond.run.find import resolve_unknowns
 from batchpond.run.session import Counts, Note, Providers, Report, Session
 from batchpond.run.sync import read_unread
-from batchpond.study.file import from_config, spec_of_plain
-from batchpond.study.spec import Unsupported
+from batchpond.run.told import tell_waiting
+from batchpond.study.spec import Unsupported, from_config, spec_of_plain
 from batchpond.views.refresh import refresh
 
 _HOLDING_PHASES = UNCLEAR_PHASES | {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE}
@@ -131,7 +131,7 @@ def _notes(store: Store, version: str, asked: Collection[PricedModel]) -> tuple[
         if spec.priced in asked
     ]
     configs, _ = make_model_configs(specs, registry.module, Unsupported.DROP, version) if specs else ([], [])
-    return meant.notes(configs)
+    return model_notes(configs)
 
 
 def _unsent(store: Store, lake_state: LakeState, study: str) -> list[Sharded]:
@@ -199,7 +199,7 @@ def submit(
             due.form_shards(session, study, session.lake_state.approvals[study], again)
         send_due(session, only_study=study, is_explicit=True)
         resolve_unknowns(session)
-        account.tell_waiting(session)
+        tell_waiting(session)
         session.log.compact(lambda: refresh(store))
         refresh(store)
     return SubmitReport(shown, True, session.counts, session.n_live, tuple(session.notes))

@@ -29,7 +29,6 @@ from batchpond.lake.store import Store
 from batchpond.model import EPOCH, Mode, RemoteBatch
 from batchpond.plan import versions
 from batchpond.providers.base import BatchProvider
-from batchpond.run import account
 from batchpond.run.dispatch import count_unsent, finish_adoptions, send_due
 from batchpond.run.find import (
     PAGES_MAX,
@@ -41,9 +40,8 @@ from batchpond.run.find import (
     take_in_duplicates,
     tell_duplicates,
 )
-from batchpond.run.rules import answered
-from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Report, Session, Severity
-from batchpond.run.told import tell_concerns, tell_failures
+from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Report, Session, Severity, answered
+from batchpond.run.told import tell_concerns, tell_failures, tell_strays, tell_waiting
 from batchpond.views.refresh import refresh
 
 PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, Phase.INTENT, Phase.UPLOADED})
@@ -90,8 +88,8 @@ def sync_once(
         if submit_due:
             send_due(session)
             resolve_unknowns(session, _just_sent(session.open_state))
-        account.tell_waiting(session)
-        account.tell_strays(session)
+        tell_waiting(session)
+        tell_strays(session)
         _tell_conflicts(session, conflicts)
         tell_duplicates(session)
         tell_failures(session, n_known)

@@ -1,12 +1,14 @@
-"""What went wrong, what may, and what waits: failures and what to do, batches that are late, results that perish.
+"""What went wrong, what may, and what waits: failures and what to do, late batches, perishing results, folders.
 
-All of it is read from the lake, so that a pass says what it brought in and `status` says it until it is settled.
+All of it is read from the lake, so that a pass says what it brought in and `status` says it until it is settled. A
+folder is the account of mode `files`: somebody answers the requests in it, and what lies there may be read by nobody.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -14,11 +16,13 @@ from typing import Final
 
 from batchpond.errors import ExitCode
 from batchpond.lake import tables
-from batchpond.lake.attempts import Attempt, LakeState, Phase, seconds_of
+from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, seconds_of
 from batchpond.lake.records import Approval, Counted, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode
 from batchpond.providers import registry
+from batchpond.providers.shared.files import RECENT
+from batchpond.providers.shared.folder import Folder, of_host
 from batchpond.run import dispatch, due
 from batchpond.run.dispatch import Obstacle, Readiness
 from batchpond.run.session import Session, Severity
@@ -212,3 +216,78 @@ def _when_asked(approval: Approval, now: datetime) -> str:
     if now >= approval.expires_at:
         return f"a new approval, the last ended on {approval.expires_at:%Y-%m-%d}: `batchpond submit {approval.study}`"
     return "a pass: `batchpond sync` sends them or says why not"
+
+
+STRAYS_SHOWN_MAX: Final = 5
+_READING_PHASES: Final = UNCLEAR_PHASES | {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE}
+NEXT_STEP: Final = (
+    "answer each .jsonl there into a file of the same name in inbox/ (its manifest says how), then `batchpond sync`;"
+    " `batchpond cancel` ends one with what it has"
+)
+
+STRAYS_HINT: Final = "a result's name begins with that of the requests it answers; what comes late stays unread"
+
+
+def waiting_text(n_batches: int, n_requests: int, folder: Folder) -> str:
+    """Return what waits for somebody to answer it, and where."""
+    noun = "file of requests waits" if n_batches == 1 else "files of requests wait"
+    return f"{n_batches:,} {noun} to be answered in {folder.outbox} ({n_requests:,} requests)"
+
+
+def tell_waiting(session: Session) -> None:
+    """Say where the requests are that somebody must answer, if this pass put any there, and what will be read soon."""
+    mine = [a for a in _attempts(session.open_state.attempts.values()) if a.phase is Phase.OPEN]
+    n_recent = sum(a.status is not None and a.status.provider_status == RECENT for a in mine)
+    if n_recent:
+        text = f"the results of {n_recent:,} batches were written to just now and may still grow"
+        session.note(Severity.INFO, text, hint="`batchpond sync` takes them once they have come to rest")
+    if not session.counts.n_created:
+        return
+    for folder, attempts in _by_folder(mine, session.store):
+        n_requests = sum(attempt.intent.n_requests for attempt in attempts)
+        session.note(Severity.INFO, waiting_text(len(attempts), n_requests, folder), hint=NEXT_STEP)
+
+
+def tell_strays(session: Session) -> None:
+    """Say which result files nobody will read: named after no batch, or come after theirs was settled."""
+    for text in strays(session.open_state.attempts.values(), session.store):
+        session.note(Severity.WARNING, text, hint=STRAYS_HINT)
+
+
+def strays(attempts: Iterable[Attempt], store: Store) -> Iterator[str]:
+    """Yield a sentence for each folder with result files that nobody will read."""
+    for folder, mine in _by_folder(_attempts(attempts), store):
+        known = {attempt.batch_id or attempt.token: _read_files(attempt) for attempt in mine}
+        found = folder.strays(known)
+        if found:
+            names = ", ".join(found[:STRAYS_SHOWN_MAX])
+            more = f" and {len(found) - STRAYS_SHOWN_MAX:,} more" if len(found) > STRAYS_SHOWN_MAX else ""
+            yield f"in {folder.inbox}, {names}{more} answers no batch that is open"
+
+
+def absent(attempts: Iterable[Attempt], store: Store) -> Iterator[str]:
+    """Yield a sentence for each folder that is not there though its batches are still to be answered."""
+    waiting = [attempt for attempt in _attempts(attempts) if attempt.phase in _READING_PHASES]
+    for folder, mine in _by_folder(waiting, store):
+        if not os.path.isdir(folder.outbox):
+            yield f"{folder.path} is not there, and {len(mine):,} batches wait to be answered in it"
+
+
+def _read_files(attempt: Attempt) -> frozenset[str] | None:
+    if attempt.phase in _READING_PHASES:
+        return None
+    return frozenset(event.file_id for event in attempt.downloads)
+
+
+def _attempts(attempts: Iterable[Attempt]) -> list[Attempt]:
+    return [attempt for attempt in attempts if attempt.mode is Mode.FILES]
+
+
+def _by_folder(attempts: Iterable[Attempt], store: Store) -> Iterator[tuple[Folder, list[Attempt]]]:
+    by_host: dict[str, list[Attempt]] = {}
+    for attempt in attempts:
+        by_host.setdefault(attempt.intent.host, []).append(attempt)
+    for host, mine in by_host.items():
+        folder = of_host(host, store.path)
+        if folder is not None:
+            yield folder, mine

@@ -1,7 +1,8 @@
-"""What requests cost: exactly per answered row, roughly before anything is sent.
+"""What requests cost, and how many may wait: bundled prices and limits, and those of the lake's `config.toml`.
 
-Batches cost batch prices, live calls standard ones, and a server of one's own nothing. Unit prices
-come from the bundled data of genai-prices (no network) or from the lake's `config.toml`:
+Costs are exact per answered row, and rough before anything is sent. Batches cost batch prices, live calls standard
+ones, and a server of one's own nothing. Unit prices come from the bundled data of genai-prices (no network) or from the
+lake:
 
     [prices."openai/gpt-5.4-mini"]      # USD per 1M tokens, at batch prices
     input = 0.375
@@ -14,21 +15,50 @@ come from the bundled data of genai-prices (no network) or from the lake's `conf
 An unknown price is None, never 0. genai-prices answers with the standard price where it knows no batch
 price, so a batch price equal to the standard one counts as unknown, but where the provider itself says which
 models are cheaper in batches; and its batch prices begin on 2026-10-14, so an earlier date is taken as that day.
+
+Beside prices the file says what is not secret and not part of a study; its `[live]` is read by
+`batchpond.run.live.run`:
+
+    [limits.openai]                     # the account: batches and requests over all its models
+    tier = "tier-1"                     # what `tiers.toml` knows of it; what is written here wins
+    open_batches = 100
+    enqueued_requests = 200_000
+    enqueued_tokens = 900_000           # prompt tokens of any one model
+
+    [limits."openai/gpt-5-mini"]        # one model
+    enqueued_tokens = 2_000_000
+    open_batches = 20
+
+    [providers.vertex]                  # where a provider's batches are made: wins over the variables
+    project = "my-project"
+    location = "us-central1"
+    bucket = "gs://my-bucket/batchpond"
+
+    [files]                             # where `mode = "files"` puts requests and looks for results:
+    folder = "/mnt/cluster/judging"     # a path from the lake's folder on; without it `files/` in the lake
 """
 
 from __future__ import annotations
 
+import dataclasses
+import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from batchpond.errors import UsageError
+from batchpond.lake.store import CONFIG
 from batchpond.model import Mode, PricedModel
 from batchpond.providers import registry
 from batchpond.providers.base import Descriptor
+from batchpond.providers.shared.folder import FOLDER_ENV
+
+if TYPE_CHECKING:
+    from batchpond.study.typed import Table
 
 BATCH_PRICES_BEGIN: Final = datetime(2026, 10, 14, tzinfo=UTC)
 PER_TOKENS: Final = 1_000_000
@@ -247,3 +277,75 @@ def _at(price: Any, start: int) -> float:
         if start >= tier.start:
             usd = tier.price
     return float(usd)
+
+
+_TIERS = Path(__file__).parent / "tiers.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a provider lets an account have in its queue; None is no known limit."""
+
+    enqueued_tokens: int | None = None
+    enqueued_requests: int | None = None
+    open_batches: int | None = None
+
+    def over(self, other: Limits) -> Limits:
+        """Return these limits, and the other's where these say nothing."""
+        mine = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+        return dataclasses.replace(other, **mine)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A lake's settings: limits by `provider` or `provider/model`, and the tier of each account.
+
+    `variables` are what the settings of a provider stand for, by the names of environment variables.
+    """
+
+    limits: Mapping[str, Limits] = field(default_factory=dict)
+    tiers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def of_account(self, provider: str) -> Limits:
+        """Return what all models of a provider share: open batches and requests that wait."""
+        tier = self.tiers.get(provider, {})
+        shipped = Limits(enqueued_requests=tier.get("enqueued_requests"), open_batches=tier.get("open_batches"))
+        return dataclasses.replace(self.limits.get(provider, Limits()).over(shipped), enqueued_tokens=None)
+
+    def of_model(self, provider: str, model: str) -> Limits:
+        """Return the limits of one model: its own, the account's for any one model, or its tier's."""
+        tier = self.tiers.get(provider, {})
+        named = (tokens for pattern, tokens in tier.get("models", {}).items() if fnmatchcase(model, pattern))
+        tokens = self.limits.get(provider, Limits()).enqueued_tokens or next(named, tier.get("enqueued_tokens"))
+        return self.limits.get(f"{provider}/{model}", Limits()).over(Limits(enqueued_tokens=tokens))
+
+
+def load_config(lake_path: Path) -> Config:
+    """Read a lake's settings; raises UsageError that names the file and the key."""
+    path = lake_path / CONFIG
+    if not path.exists():
+        return Config()
+    from batchpond.study import config_file  # an idle pass over a lake without settings needs no reader of them
+
+    root = config_file.document(path.read_bytes(), str(path))
+    written = {name: dict(vars(one)) for name, one in config_file.limits(root).items()}
+    tiers = {name: one.pop("tier", None) for name, one in written.items()}
+    known = {
+        name: _account_tier(root.inside("limits").inside(name), name, tier)
+        for name, tier in tiers.items()
+        if tier is not None
+    }
+    folder = config_file.folder(root, lake_path)
+    files = {} if folder is None else {FOLDER_ENV: folder}
+    limits = {name: Limits(**one) for name, one in written.items()}
+    return Config(limits, known, {**config_file.variables(root), **files})
+
+
+def _account_tier(table: Table, provider: str, tier: str) -> Mapping[str, Any]:
+    known: dict[str, Any] = tomllib.loads(_TIERS.read_text("utf-8")).get(provider, {})
+    if not isinstance(known.get(tier), dict):
+        hint = f"known tiers: {', '.join(known)}" if known else "write the limits themselves instead"
+        table.fail("tier", f"is {tier!r}, which batchpond does not know", hint)
+    found: dict[str, Any] = known[tier]
+    return found

@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
+import orjson
+
+from batchpond.errors import LakeError
 from batchpond.model import ErrorClass, Mode, PricedModel
-from batchpond.study.typed import about, at_most, between, entries, form
+from batchpond.study.typed import Table, about, at_most, between, entries, form, of_plain
+from batchpond.tasks import registry
 from batchpond.tasks.base import Rule
 from batchpond.tasks.pressure import Tactic
 from batchpond.tasks.templates import PAIRWISE, Rubric, Template
@@ -341,3 +345,70 @@ class Study:
     def place_of(self, stage: StageSpec) -> str:
         """Return what an error about a stage begins with: the study's file and, where there are several, its name."""
         return self.source if self.is_pairs_alone else f"{self.source}: stage {stage.name}"
+
+
+def models_of(table: Table, name: str, written: tuple[ModelSpec, ...] | None) -> tuple[ModelSpec, ...]:
+    """Return models that can be told apart."""
+    if written is None:
+        table.fail(name, "is missing")
+    table.refuse_twice(name, [f"{m.provider}/{m.model} with thinking {t!r}" for m in written for t in m.thinking])
+    return written
+
+
+_SETTINGS: Final = ("name", "seed", "unsupported", "shards", "retry", "budget")
+_STAGE: Final = {key.name for key in fields(StageSpec)} - {"keeps", "tier", "is_structured"}
+"""What every stage in a lake has; the others came later."""
+
+
+def to_config(study: Study) -> dict[str, Any]:
+    """Return a study as `studies.config` keeps it: plain values, without where on this machine it was read from.
+
+    They are enough to open every later round from the lake alone.
+    """
+    plain = asdict(study)
+    del plain["source"], plain["base_path"], plain["templates"]
+    return {**plain, "stages": [_stage_config(stage) for stage in study.stages]}
+
+
+def to_json(study: Study) -> str:
+    """Return `to_config` as text, the same for the same study."""
+    return orjson.dumps(to_config(study), option=orjson.OPT_SORT_KEYS).decode("utf-8")
+
+
+def _stage_config(stage: StageSpec) -> dict[str, Any]:
+    plain = without_checks(asdict(stage))
+    plain["rule"] = dict(stage.rule.to_spec())
+    if stage.pairs.adaptive is None:
+        del plain["pairs"]["adaptive"]
+    # Columns came later: a template without them is kept as ever, so that its study keeps its version.
+    plain["templates"] = [[t.template_id, t.text, *([t.columns] if t.columns else [])] for t in stage.templates]
+    return plain
+
+
+def from_config(config: Mapping[str, Any]) -> Study:
+    """Return the study that `to_config` wrote; raises LakeError when it is damaged."""
+    try:
+        stages = [_with_named_texts(entry) for entry in config["stages"]]
+        known = {name: config[name] for name in _SETTINGS}
+        plain = {**known, "stages": stages, "source": f"study {config['name']}"}
+        return of_plain(plain, Study, lambda _, rule: registry.rule_of(rule))
+    except (KeyError, TypeError, ValueError) as error:
+        raise LakeError(
+            f"a study's settings in the lake are damaged: {type(error).__name__}: {error}",
+            hint="plan the study again: `batchpond plan FILE`",
+        ) from None
+
+
+def spec_of_plain(model: Mapping[str, Any]) -> ModelSpec:
+    """Return one model of a study's settings in the lake; raises LakeError when it is damaged."""
+    try:
+        return of_plain(dict(model), ModelSpec, lambda kind, value: kind(value))
+    except (TypeError, ValueError) as error:
+        raise LakeError(f"a study's model in the lake is damaged: {error}") from None
+
+
+def _with_named_texts(entry: Mapping[str, Any]) -> dict[str, Any]:
+    if lacking := sorted(_STAGE - entry.keys()):
+        raise KeyError(lacking[0])
+    named = [dict(zip(("template_id", "text", "columns"), one, strict=False)) for one in entry["templates"]]
+    return {**entry, "templates": named}

@@ -84,6 +84,13 @@ class Table:
         parts = (key,) if isinstance(key, str) else key
         raise StudyError(f"{self.where(*parts)} {problem}", hint=hint)
 
+    def refuse_twice(self, name: str, labels: Sequence[str]) -> None:
+        """Raise a StudyError where entries of a list cannot be told apart."""
+        twice = sorted({label for label in labels if labels.count(label) > 1})
+        if twice:
+            problem = f"has more than one {', '.join(twice)}"
+            self.fail(name, problem, "each must differ, or answers could not be told apart")
+
     def refuse_unknown(self, unknown: Iterable[tuple[Key, Sequence[str]]]) -> None:
         """Raise a StudyError that names all keys nobody knows, each given with those that are known beside it."""
         found = list(unknown)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from batchpond.cli import adopt, cancel, formats, label, live, recover, resolve, submit, sync
+from batchpond.cli import adopt, cancel, label, live, output, recover, resolve, submit, sync
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import UsageError
 from batchpond.interop.labels import Sheet
@@ -32,7 +32,7 @@ from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
 from batchpond.run.sync import SyncReport
 from tests.rigs.events import fact
 
-README = Path(formats.__file__).with_name("README.md")
+README = Path(output.__file__).with_name("README.md")
 
 
 def call(lake: Path, *arguments: str) -> Result:
@@ -227,7 +227,7 @@ def test_counts_are_as_documented() -> None:
 
 def test_aligned_columns_line_up() -> None:
     """Numbers end and texts begin in one column, wide characters included."""
-    lines = formats.aligned(("model", "n"), [("漢字", "1"), ("abc", "1,000")], n_text_columns=1)
+    lines = output.aligned(("model", "n"), [("漢字", "1"), ("abc", "1,000")], n_text_columns=1)
     assert lines == ["model      n", "漢字       1", "abc    1,000"]
 
 

@@ -17,8 +17,8 @@ from batchpond.plan.rounds.adaptive import Asked, Purpose, Stop
 from batchpond.stats import adaptive as estimates
 from batchpond.stats import graph
 from batchpond.stats.adaptive import Belief, Candidates
-from batchpond.study.file import from_config, load, to_config
-from batchpond.study.spec import AdaptiveSpec, PairsSpec, Study
+from batchpond.study.file import load
+from batchpond.study.spec import AdaptiveSpec, PairsSpec, Study, from_config, to_config
 from tests.rigs.adaptive_study import Row, judge_of, names_of, play, rho_map, table_of
 from tests.rigs.stage_study import write_files
 

@@ -12,8 +12,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsBas
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 from together.types.chat.completion_create_params import CompletionCreateParamsBase as TogetherParams
 
-from batchpond.providers import registry
-from batchpond.providers.shared import known
+from batchpond.providers import base, registry
 from batchpond.providers.shared.dialect import ModelSettings
 
 WITH_DATA = ("openai", "anthropic", "gemini", "vertex", "together")
@@ -36,7 +35,7 @@ def names_of(kind: Any) -> set[str]:
 )
 def test_every_field_of_the_official_sdk_is_known(provider: str, endpoint: str, kind: Any) -> None:
     """A setting that works at the provider is never called a slip of the pen."""
-    data = known.of(provider)
+    data = base.known(provider)
     assert [name for name in sorted(names_of(kind)) if not data.kinds(name, endpoint)] == []
     assert data.kinds("top_pp", endpoint) == ()
 
@@ -50,13 +49,13 @@ def test_what_we_send_ourselves_is_known_and_of_its_kind(provider: str, model: s
     for endpoint in module.DESCRIPTOR.endpoints:
         settings = ModelSettings(model, endpoint, max_output_tokens=4000, thinking="low")
         for name, value in module.build_body("a prompt", settings).body.items():
-            assert known.fits(value, known.of(provider).kinds(name, endpoint) or ()), (endpoint, name)
+            assert base.fits(value, base.known(provider).kinds(name, endpoint) or ()), (endpoint, name)
 
 
 @pytest.mark.parametrize("provider", WITH_DATA)
 def test_the_data_are_in_order(provider: str) -> None:
     """Each endpoint is one that there is, each day is one, and no model has two."""
-    data = known.of(provider)
+    data = base.known(provider)
     assert {endpoint.partition("@")[0] for endpoint in registry.module(provider).DESCRIPTOR.endpoints} == set(
         data.fields
     )
@@ -89,7 +88,7 @@ def test_the_data_are_in_order(provider: str) -> None:
     ],
 )
 def test_a_model_has_ended_by_its_own_name_or_a_dated_one(provider: str, model: str, day: str | None) -> None:
-    assert known.day_of(model, known.of(provider).ended) == day
+    assert base.day_of(model, base.known(provider).ended) == day
 
 
 @pytest.mark.parametrize(
@@ -101,7 +100,7 @@ def test_a_model_has_ended_by_its_own_name_or_a_dated_one(provider: str, model: 
     ],
 )  # fmt: skip
 def test_a_value_is_of_its_kind(value: object, kinds: list[str], is_fitting: bool) -> None:
-    assert known.fits(value, kinds) is is_fitting
+    assert base.fits(value, kinds) is is_fitting
 
 
 def test_a_name_that_is_in_no_table_has_its_nearest() -> None:

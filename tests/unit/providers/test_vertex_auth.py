@@ -22,7 +22,7 @@ from batchpond.providers.http import keys
 from batchpond.providers.vertex.auth import Credentials
 from batchpond.providers.vertex.batch import VertexClient
 from batchpond.providers.vertex.dialect import DIALECT
-from batchpond.study import settings as config
+from batchpond.study.prices import load_config
 from batchpond_sim.host import server
 from batchpond_sim.world.world import Settings
 from tests.rigs.clock import ManualClock
@@ -252,7 +252,7 @@ def test_a_lakes_settings_win_over_the_shell(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(
         '[providers.vertex]\nproject = "lake-project"\nlocation = "europe-west4"\nbucket = "gs://lake-bucket/a/b/"\n'
     )
-    environ = {**ENVIRON, **config.load(tmp_path).variables}
+    environ = {**ENVIRON, **load_config(tmp_path).variables}
     wire = registry.connect("vertex", ManualClock(START), environ=environ)
     assert wire.host == "europe-west4-aiplatform.googleapis.com/lake-project/europe-west4"
     assert vars(wire)["_place"].bucket == "lake-bucket"
@@ -273,7 +273,7 @@ def test_a_setting_of_a_lake_that_means_nothing_is_an_error(tmp_path: Path, text
     """A misspelt one would be ignored in silence."""
     (tmp_path / "config.toml").write_text(text)
     with pytest.raises(UsageError, match=problem):
-        config.load(tmp_path)
+        load_config(tmp_path)
 
 
 def test_a_simulated_vertex_never_writes_to_a_real_bucket() -> None:

@@ -22,7 +22,7 @@ from batchpond.results.report import build, markdown, page
 from batchpond.results.report.numbers import Kind, interval, shown
 from batchpond.results.report.parts import Report
 from batchpond.text import UNSAFE_BUT_NEWLINE
-from batchpond.views import sandbox
+from batchpond.views import read
 from tests.rigs.report import ATTACK, Page
 from tests.rigs.report import build as build_lake
 
@@ -140,7 +140,7 @@ def test_every_exhibit_has_its_n_its_query_and_its_rows(lake: Path, every: Made,
             content = base64.b64decode(links[f"{exhibit.key}.csv"].partition("base64,")[2]).decode()
             assert len(list(csv.reader(io.StringIO(content)))) == len(exhibit.data) + 1
             if exhibit.sql:
-                rows = sandbox.run_query(lake, exhibit.sql)
+                rows = read.run_query(lake, exhibit.sql)
                 assert rows.num_rows == len(exhibit.data)
                 assert rows.column_names == exhibit.data.columns
             if exhibit.figure is not None:

@@ -14,7 +14,7 @@ from batchpond.results.report import build, declared, page, sections, written
 from batchpond.results.report.declared import Chapter, Declared
 from batchpond.results.report.parts import Column
 from batchpond.results.report.source import opened
-from batchpond.views import sandbox
+from batchpond.views import read
 from tests.rigs.report import Page
 from tests.rigs.report import build as build_lake
 
@@ -112,7 +112,7 @@ def test_every_declared_query_runs_on_the_views(lake: Path) -> None:
     with opened(lake, "every") as source:
         for exhibit in exhibits():
             if exhibit.view:
-                rows = sandbox.run_query(lake, exhibit.sql(source) + "\nLIMIT 1")
+                rows = read.run_query(lake, exhibit.sql(source) + "\nLIMIT 1")
                 assert rows.column_names[: len(exhibit.cells)] == list(exhibit.cells), exhibit.key
 
 

@@ -15,7 +15,7 @@ from batchpond.lake.records import Sharded
 from batchpond.lake.schemas import PLAN, SHARD_REQUESTS, STUDIES, Table
 from batchpond.lake.store import Store
 from batchpond.model import ShardKind
-from batchpond.run.rules import Rules
+from batchpond.run.session import Rules
 from tests.rigs.events import fact
 
 RULES = ("r0", "r1", "r2")

@@ -9,16 +9,16 @@ import pytest
 
 from batchpond.errors import UsageError
 from batchpond.providers import registry
-from batchpond.study import settings as config
-from batchpond.study.settings import Limits
+from batchpond.study import prices
+from batchpond.study.prices import Config, Limits, load_config
 from tests.rigs.sim_study import Rig
 
-TIERS = tomllib.loads((Path(config.__file__).parent / "tiers.toml").read_text("utf-8"))
+TIERS = tomllib.loads((Path(prices.__file__).parent / "tiers.toml").read_text("utf-8"))
 
 
-def loaded(tmp_path: Path, text: str) -> config.Config:
+def loaded(tmp_path: Path, text: str) -> Config:
     (tmp_path / "config.toml").write_text(text)
-    return config.load(tmp_path)
+    return load_config(tmp_path)
 
 
 def test_every_tier_names_a_provider_its_source_and_known_limits() -> None:
@@ -52,7 +52,7 @@ def test_what_is_written_of_live_calls_and_prices_is_nothing_unknown_to_the_limi
 
 
 def test_without_a_word_nothing_is_limited(tmp_path: Path) -> None:
-    assert config.load(tmp_path).of_account("openai") == Limits()
+    assert load_config(tmp_path).of_account("openai") == Limits()
 
 
 @pytest.mark.parametrize(

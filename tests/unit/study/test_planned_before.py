@@ -13,8 +13,8 @@ import pytest
 
 from batchpond.errors import LakeError
 from batchpond.plan.cells import config_json
-from batchpond.study.file import from_config, load, to_config, to_json
-from batchpond.study.spec import Study
+from batchpond.study.file import load
+from batchpond.study.spec import Study, from_config, to_config, to_json
 
 BEFORE: dict[str, dict[str, Any]] = orjson.loads((Path(__file__).parent / "planned_before.json").read_bytes())
 STAGED = [name for name, study in BEFORE.items() if "stages" in orjson.loads(study["config"])]

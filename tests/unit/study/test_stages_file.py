@@ -8,8 +8,8 @@ import pytest
 
 from batchpond.cli import init
 from batchpond.errors import StudyError
-from batchpond.study.file import COMMENTED, EXAMPLES, example, from_config, load, to_config, to_json
-from batchpond.study.spec import Study
+from batchpond.study.file import COMMENTED, EXAMPLES, example, load
+from batchpond.study.spec import Study, from_config, to_config, to_json
 from tests.rigs.stage_study import RUBRICS, models, spec_study, stage, use, write_files
 
 MODEL = models("gpt-5.4-mini")

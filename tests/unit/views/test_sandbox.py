@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from batchpond.errors import LakeError, UsageError
-from batchpond.views import database, sandbox
-from batchpond.views.sandbox import run_query
+from batchpond.views import database, read
+from batchpond.views.read import run_query
 from tests.rigs.lakes import LakeBuilder
 
 
@@ -36,7 +36,7 @@ def test_values_are_bound_and_are_never_sql(lake: LakeBuilder) -> None:
     """A text with quotes is a text, a list is a list, and `$name` within a text stays what it says."""
     sql = "select $text as said, '$text' as kept, list_contains($names, request_id) as is_named from results order by 2"
     values = {"text": "'; drop table x --", "names": ["r1", "r'2"]}
-    found = [row for batch in sandbox.stream_query(lake.path, sql, values=values) for row in batch.to_pylist()]
+    found = [row for batch in read.stream_query(lake.path, sql, values=values) for row in batch.to_pylist()]
     assert {row["said"] for row in found} == {"'; drop table x --"}
     assert {row["kept"] for row in found} == {"$text"}
     assert sorted(row["is_named"] for row in found) == [False, False, True]
@@ -282,7 +282,7 @@ def test_the_engine_alone_refuses_what_leaves_the_lake(lake: LakeBuilder, web: s
     python_frame = pa.table({"secret": [1]})
     assert python_frame.num_rows == 1
     with database.connect(lake.path) as connection:
-        sandbox._lock_down(connection)
+        read._lock_down(connection)
         assert connection.execute("SELECT count(*) FROM results").fetchall() == [(3,)]
         with pytest.raises(duckdb.Error):
             connection.execute(sql.format(lake=lake.path, out=tmp_path, web=web)).fetchall()
@@ -301,7 +301,7 @@ def test_the_engine_alone_refuses_what_leaves_the_lake(lake: LakeBuilder, web: s
 def test_the_syntax_tree_alone_refuses_what_hides_in_a_select(lake: LakeBuilder, sql: str) -> None:
     """The second fence holds on a connection that could do it, before anything runs."""
     with duckdb.connect(":memory:") as connection, pytest.raises((UsageError, duckdb.ParserException)):
-        sandbox._check(connection, sql.format(file=lake.store.files("plan")[0]))
+        read._check(connection, sql.format(file=lake.store.files("plan")[0]))
 
 
 SLOW = [
@@ -346,7 +346,7 @@ def test_too_many_rows_are_an_error_and_never_a_silent_cut(lake: LakeBuilder) ->
 def test_a_very_long_or_very_deep_query_is_refused(lake: LakeBuilder) -> None:
     """Neither length nor nesting takes the process down."""
     with pytest.raises(UsageError, match="longer than"):
-        run_query(lake.path, "SELECT 1 -- " + "x" * sandbox.SQL_CHARACTERS_MAX)
+        run_query(lake.path, "SELECT 1 -- " + "x" * read.SQL_CHARACTERS_MAX)
     with pytest.raises(UsageError):
         run_query(lake.path, "SELECT * FROM " + "(SELECT * FROM " * 3000 + "range(1)" + ")" * 3000)
     with pytest.raises(UsageError):

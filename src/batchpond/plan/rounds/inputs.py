@@ -24,7 +24,7 @@ from batchpond.study.spec import Kept, StageSpec, Study
 from batchpond.tasks.inputs import InputsRule, Question, entries, promising, same, select
 from batchpond.tasks.pressure import Tactic, conversation, first_message, transcript
 from batchpond.tasks.templates import Rubric
-from batchpond.views.sandbox import stream_query
+from batchpond.views.read import stream_query
 
 QUERY_TIMEOUT_S: Final = 600.0  # the work on its rows included
 ROWS_MAX: Final = 5_000_000

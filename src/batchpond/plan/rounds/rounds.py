@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -22,22 +22,16 @@ import orjson
 from batchpond.lake import failpoints, tables
 from batchpond.lake.records import COMPLETE, INCOMPLETE, Event, Rounds
 from batchpond.lake.store import Store
-from batchpond.plan.asks import Ask
-from batchpond.plan.blocks import Grid, Round
-from batchpond.plan.cells import ModelConfig, cell_id, make_model_configs
 from batchpond.plan.rounds.inputs import GOOD, query
 from batchpond.plan.rounds.source import asks_by_now
 from batchpond.plan.versions import sampled
-from batchpond.plan.write import ask_id, planned_asks, publish
-from batchpond.providers import registry
+from batchpond.plan.write import publish_round
 from batchpond.study.spec import Order, StageSpec, Study
 from batchpond.views.refresh import refresh
 
 if TYPE_CHECKING:
-    import duckdb
+    pass
 
-INPUT_TABLES: Final = ("items", "rubrics", "templates", "requests", "plan")
-FIRST_ROUND: Final = 1
 # An answer that its task has not read yet is as good as on its way.
 _OPEN: Final = "outcome IS NULL"
 
@@ -63,8 +57,6 @@ WITH wanted AS (
 SELECT {_STANDING} GROUP BY stage
 """
 _COUNTS: Final = tables.query(__package__, "counts")
-_FIRST_CELL: Final = tables.query(__package__, "first_cell")
-_PLACE: Final = tables.query(__package__, "place")
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,55 +260,6 @@ def _open(look: Look, stage: StageSpec) -> int:
     if n_new or round_no != look.last.round_no:  # a process may have died before it told of its round
         look.tell(INCOMPLETE, stage.name, n_new)
     return n_new
-
-
-def publish_round(
-    store: Store, staged: Study, version: str, round_no: int, stage: StageSpec, asked: Grid | Iterable[Ask], *,
-    configs: Sequence[ModelConfig] = (), is_only: bool = False,
-) -> int:  # fmt: skip
-    """Plan what is new of a stage's grid or asks as rows of a round; return how many rows that adds.
-
-    `configs` are the stage's, made anew where none are given; a study without further rounds `is_only` this one.
-    """
-    if not configs:
-        configs, _ = make_model_configs(
-            stage.models, registry.module, staged.unsupported, staged.source, stage.output_schema
-        )
-    with tables.connect(store, INPUT_TABLES) as connection:
-        values: dict[str, str | int] = {"study": staged.name, "version": version, "round_no": round_no}
-        n_slots, n_files = connection.execute(_PLACE, values).fetchall()[0]
-        in_cells = _stage_in_cells(connection, staged, version, stage)
-        # The rows of a study without rounds stand where its grid says, whatever of them is there.
-        first_slot, first_file = (0, 0) if is_only else (n_slots, n_files)
-        found = Round(
-            staged.name,
-            version,
-            round_no,
-            stage,
-            configs,
-            first_slot,
-            first_file,
-            in_cells,
-            is_only,
-            n_slots == 0,
-        )
-        if not (found.is_fresh or isinstance(asked, Grid)):
-            known = planned_asks(connection, found)
-            asked = (ask for ask in asked if ask_id(ask) not in known)
-        return publish(store, connection, found, asked)
-
-
-def _stage_in_cells(connection: duckdb.DuckDBPyConnection, study: Study, version: str, stage: StageSpec) -> str | None:
-    """Return the stage as it enters a version's cell ids, None where it does not; `connection` has a view of `plan`.
-
-    What stands decides: a version of pairs that was planned with the stage in its ids goes on so.
-    """
-    if not study.is_pairs_alone:
-        return stage.name
-    values = {"study": study.name, "version": version, "stage": stage.name}
-    found = connection.execute(_FIRST_CELL, values).fetchone()
-    is_named = found is not None and found[-1] == cell_id(study.name, found[:-1], stage.name)
-    return stage.name if is_named else None
 
 
 def counts_of(store: Store, study: str, version: str) -> tuple[int, int]:

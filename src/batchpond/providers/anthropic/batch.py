@@ -15,10 +15,10 @@ from typing import Any, Final
 from batchpond import fields
 from batchpond.errors import LakeError
 from batchpond.model import BatchError, BatchState, CreateSpec, RemoteBatch
+from batchpond.providers import base
 from batchpond.providers.anthropic.dialect import DIALECT, HEAD, MESSAGES, TAIL, version_of
 from batchpond.providers.http.client import JsonStream
 from batchpond.providers.http.errors import AckRule
-from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import BatchClient, Order
 from batchpond.providers.shared.live import Address, LiveApi, Names, RateNames
 
@@ -42,8 +42,8 @@ class AnthropicClient(BatchClient):
     batches_path = "/v1/messages/batches"
     cursor_name = "after_id"
     ack = AckRule(request_id_headers=("request-id",))
-    members = known.table("anthropic", "batch")
-    states = known.by_word("anthropic", "states", BatchState)
+    members = base.table("anthropic", "batch")
+    states = base.by_word("anthropic", "states", BatchState)
 
     def order(self, spec: CreateSpec) -> Order:
         """Return the payload's lines as one body, and the version that the endpoint means.

@@ -18,8 +18,8 @@ import orjson
 from batchpond import fields
 from batchpond.errors import UsageError
 from batchpond.model import ErrorClass, Finish, Prompt, Response
+from batchpond.providers import base
 from batchpond.providers.http.errors import ApiError, classify, read_error
-from batchpond.providers.shared import known
 from batchpond.providers.shared.dialect import (
     BuiltBody,
     Dialect,
@@ -41,17 +41,17 @@ VERSIONS: Final = {MESSAGES: "2026-10-21", MESSAGES_2023: "2023-06-01"}
 TEMPERATURE_MAX: Final = 1.0
 # `max_tokens` where a study gives none: the answer, and what a level of thinking may take before it.
 ANSWER_TOKENS: Final = 4_096
-ROOM_TOKENS: Final = known.table("anthropic", "room")
+ROOM_TOKENS: Final = base.table("anthropic", "room")
 _CUSTOM_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _SAMPLING: Final = ("top_p", "top_k")
-_RESERVED: Final = known.table("anthropic", "reserved")
+_RESERVED: Final = base.table("anthropic", "reserved")
 BUDGET_MIN_TOKENS: Final = 1_024  # [sdk] thinking_config_enabled_param.py
 # What a thinking word means in tokens where a model takes budgets; batchpond's own scale.
-BUDGETS: Final = known.table("anthropic", "budgets")
+BUDGETS: Final = base.table("anthropic", "budgets")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family(known.Family):
+class Family(base.Family):
     """One model and its dated names.
 
     `efforts` are the words it takes beside adaptive thinking, empty where words become budgets.
@@ -79,7 +79,7 @@ class Family(known.Family):
         return (("none",) if self.off else ()) + (self.efforts or tuple(BUDGETS))
 
 
-FAMILIES: Final = known.Families("anthropic", Family)
+FAMILIES: Final = base.Families("anthropic", Family)
 
 
 def accepted_thinking(model: str) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ class Anthropic(Dialect):
     """What is asked of Anthropic's models, and what they answer."""
 
     answer_members = ("content",)
-    DESCRIPTOR = known.descriptor(
+    DESCRIPTOR = base.descriptor(
         "anthropic",
         endpoints=tuple(VERSIONS),
         max_bytes=256_000_000 - len(HEAD + TAIL),
@@ -302,7 +302,7 @@ def _set_effort(body: dict[str, Any], effort: str | None, settings: ModelSetting
 
 # --- answers --------------------------------------------------------------------------------------
 
-_FINISH: Final = known.by_word("anthropic", "finish", Finish)
+_FINISH: Final = base.by_word("anthropic", "finish", Finish)
 _NOT_RUN: Final = {
     "canceled": (ErrorClass.CANCELLED, "the batch was cancelled before this request ran"),
     "cancelled": (ErrorClass.CANCELLED, "the batch was cancelled before this request ran"),

@@ -28,12 +28,12 @@ from batchpond.model import (
     RemoteBatch,
     RemoteFile,
 )
+from batchpond.providers import base
 from batchpond.providers.gemini.dialect import DIALECT, is_blank, read_status
 from batchpond.providers.http import transfers
 from batchpond.providers.http.client import segment
 from batchpond.providers.http.errors import AckRule, Answer, ApiError
 from batchpond.providers.http.transfers import Commands, Start
-from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import (
     BatchClient,
     Order,
@@ -71,7 +71,7 @@ class GoogleClient(BatchClient):
     size_name = "pageSize"
     rows: str
     advice_for: Callable[[ApiError, str], str | None] = staticmethod(lambda *_: None)
-    states = known.by_word("gemini", "states", BatchState)
+    states = base.by_word("gemini", "states", BatchState)
     ack = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
 
     def list_page(self, cursor: str | None) -> BatchPage:
@@ -129,9 +129,9 @@ class GeminiClient(GoogleClient):
     id_prefix = "batches/"
     file_prefix = "files/"
     lists_newest_first = False  # no document says so
-    members = known.table("gemini", "batch")
-    texts = known.texts("gemini", "refusals")
-    file_members = known.table("gemini", "file")
+    members = base.table("gemini", "batch")
+    texts = base.texts("gemini", "refusals")
+    file_members = base.table("gemini", "file")
     missing = _MAYBE_GONE
     too_late = frozenset({400, 403, 404, 409})
 

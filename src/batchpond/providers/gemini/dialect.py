@@ -20,9 +20,9 @@ import orjson
 from batchpond import fields
 from batchpond.errors import UsageError
 from batchpond.model import ErrorClass, Finish, Prompt, Response, Role
+from batchpond.providers import base
 from batchpond.providers.http import keys
 from batchpond.providers.http.errors import ApiError, classify, read_error
-from batchpond.providers.shared import known
 from batchpond.providers.shared.dialect import (
     SCHEMA,
     BuiltBody,
@@ -46,7 +46,7 @@ from batchpond.providers.shared.lines import (
 
 GENERATE: Final = "generateContent"
 _BESIDE_GENERATION: Final = frozenset({"systemInstruction", "safetySettings", "tools", "toolConfig", "cachedContent"})
-_RESERVED: Final = known.table("gemini", "reserved")
+_RESERVED: Final = base.table("gemini", "reserved")
 _SAMPLING: Final = ("topP", "topK", "temperature")
 _PENALTIES: Final = ("presencePenalty", "frequencyPenalty")
 _VERSION: Final = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
@@ -78,7 +78,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family(known.Family):
+class Family(base.Family):
     """Models that take the same parameters: a `thinkingLevel`, a `thinkingBudget`, or neither.
 
     Where `ignores_sampling`, temperature, topP and topK have no effect and penalties are refused. `takes_schema`
@@ -105,7 +105,7 @@ class Family(known.Family):
         return tuple(word for word in WORDS if word in self.levels or word in budgeted)
 
 
-FAMILIES: Final = known.Families("gemini", Family)
+FAMILIES: Final = base.Families("gemini", Family)
 
 
 def _base_of(base_url: str, environ: Mapping[str, str]) -> str:
@@ -124,7 +124,7 @@ class Gemini(Dialect):
 
     id_name = "key"
     answer_members = ("candidates", "promptFeedback", "usageMetadata")
-    DESCRIPTOR = known.descriptor("gemini", endpoints=(GENERATE,), nearest=FAMILIES.nearest, base_of=_base_of)
+    DESCRIPTOR = base.descriptor("gemini", endpoints=(GENERATE,), nearest=FAMILIES.nearest, base_of=_base_of)
 
     def caveats(self, model: str) -> tuple[str, ...]:
         """Return what a person should know about a model before money is spent on it."""
@@ -284,10 +284,10 @@ def _contents(prompt: Prompt) -> list[dict[str, Any]]:
 
 # --- answers --------------------------------------------------------------------------------------
 
-_RPC: Final = {int(code): tuple(row) for code, row in known.table("gemini", "rpc").items()}
-_WORDS: Final = {int(status): word for status, word in known.table("gemini", "words").items()}
+_RPC: Final = {int(code): tuple(row) for code, row in base.table("gemini", "rpc").items()}
+_WORDS: Final = {int(status): word for status, word in base.table("gemini", "words").items()}
 _CLEARLY_ACCESS: Final = frozenset({"UNAUTHENTICATED", "API_KEY_INVALID"})
-_FINISH: Final = known.by_word("gemini", "finish", Finish)
+_FINISH: Final = base.by_word("gemini", "finish", Finish)
 
 
 def is_blank(error: object) -> bool:

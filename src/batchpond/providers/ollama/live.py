@@ -14,9 +14,9 @@ from typing import Any, Final
 from batchpond import fields
 from batchpond.errors import ProviderError, UsageError
 from batchpond.model import ErrorClass, Finish, Mode, Prompt, Response
+from batchpond.providers import base
 from batchpond.providers.base import LiveStart
 from batchpond.providers.http.errors import ApiError
-from batchpond.providers.shared import known
 from batchpond.providers.shared.dialect import (
     BuiltBody,
     Dialect,
@@ -35,7 +35,7 @@ ANSWER_TOKENS: Final = 4_096
 TEMPLATE_TOKENS: Final = 256
 _BYTES_PER_TOKEN: Final = 2  # English has about 4, Chinese 2 to 3: twice too much room costs memory, too little answers
 _BESIDE_OPTIONS: Final = frozenset({"format", "keep_alive", "logprobs", "top_logprobs", "truncate", "shift"})
-_RESERVED: Final = known.table("ollama", "reserved")
+_RESERVED: Final = base.table("ollama", "reserved")
 _LEVELS: Final = ("low", "medium", "high")
 _SWITCH: Final = {"none": False, "enabled": True}
 
@@ -113,13 +113,13 @@ def _name(model: str) -> str:
 # --- the dialect ----------------------------------------------------------------------------------
 
 _FINISH: Final = {"stop": Finish.STOP, "length": Finish.LENGTH}
-_NO_ANSWER: Final = known.table("ollama", "no_answer")
+_NO_ANSWER: Final = base.table("ollama", "no_answer")
 
 
 class Ollama(Dialect):
     """What is asked of models at Ollama, and what they answer: calls alone, for it has neither batches nor files."""
 
-    DESCRIPTOR = known.descriptor("ollama", endpoints=(CHAT,), modes=(Mode.LIVE,))
+    DESCRIPTOR = base.descriptor("ollama", endpoints=(CHAT,), modes=(Mode.LIVE,))
     answer_members = ("message",)
 
     def caveats(self, model: str) -> tuple[str, ...]:

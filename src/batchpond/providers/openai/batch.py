@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from batchpond.providers import base
 from batchpond.providers.openai.dialect import DIALECT
-from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import FilesClient
 from batchpond.providers.shared.live import REQUESTS_AND_TOKENS, LiveApi
 
@@ -18,7 +18,7 @@ class OpenAIClient(FilesClient):
     """The client of OpenAI's Batch API, bound to one key and base URL."""
 
     descriptor = DIALECT.DESCRIPTOR
-    texts = known.texts("openai", "refusals")
+    texts = base.texts("openai", "refusals")
 
 
 BATCH: Final = OpenAIClient

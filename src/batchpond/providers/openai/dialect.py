@@ -13,8 +13,8 @@ from typing import Any, Final
 from batchpond import fields
 from batchpond.errors import UsageError
 from batchpond.model import Finish, Prompt, Response
+from batchpond.providers import base
 from batchpond.providers.http.errors import ApiError
-from batchpond.providers.shared import known
 from batchpond.providers.shared.dialect import (
     CHAT,
     SCHEMA,
@@ -50,7 +50,7 @@ _WITHOUT_SCHEMA: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family(known.Family):
+class Family(base.Family):
     """Models that take the same parameters; `thinking` are the accepted words.
 
     `has_effort` is false where no reasoning parameter may be sent.
@@ -62,7 +62,7 @@ class Family(known.Family):
     is_responses_only: bool = False
 
 
-FAMILIES: Final = known.Families("openai", Family)
+FAMILIES: Final = base.Families("openai", Family)
 
 
 def accepted_thinking(model: str, endpoint: str) -> tuple[str, ...]:
@@ -78,8 +78,8 @@ def accepted_thinking(model: str, endpoint: str) -> tuple[str, ...]:
 class OpenAI(ChatDialect):
     """What is asked of OpenAI's models, and what they answer, at both endpoints."""
 
-    DESCRIPTOR = known.descriptor("openai", endpoints=(CHAT, RESPONSES), nearest=FAMILIES.nearest)
-    reserved = known.table("openai", "reserved")
+    DESCRIPTOR = base.descriptor("openai", endpoints=(CHAT, RESPONSES), nearest=FAMILIES.nearest)
+    reserved = base.table("openai", "reserved")
 
     def endpoint_for(self, model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG002
         """Return the endpoint to use where the study names none: chat, unless only responses will do."""

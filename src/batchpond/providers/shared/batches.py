@@ -32,10 +32,10 @@ from batchpond.model import (
     RemoteFile,
     Unclear,
 )
+from batchpond.providers import base
 from batchpond.providers.base import BatchProvider
 from batchpond.providers.http.client import HttpClient, JsonStream, ProviderClient, segment
 from batchpond.providers.http.errors import AckRule, Answer, ApiError, classify, error_class_of, judge_create
-from batchpond.providers.shared import known
 from batchpond.text import redact
 
 _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
@@ -98,7 +98,7 @@ class BatchClient(ProviderClient, BatchProvider):
     members: Mapping[str, str]
     file_members: Mapping[str, str]
     states: Mapping[str, BatchState]
-    texts: known.Texts = ()
+    texts: base.Texts = ()
     missing = frozenset({404})
     too_late = frozenset({400, 404, 409})
 
@@ -133,7 +133,7 @@ class BatchClient(ProviderClient, BatchProvider):
         # What a proxy's page says is no word of a provider that has an envelope for its own.
         error_class = classify(answer.status_code, error) if self.ack.has_text_errors else error_class_of(answer)
         if error_class is ErrorClass.PERMANENT:
-            error_class = known.class_of(self.texts, error.message) or error_class
+            error_class = base.class_of(self.texts, error.message) or error_class
         wait_s = answer.retry_after_s(self._clock.now())
         return Rejected(error_class, error.code, redact(error.message), answer.status_code, wait_s)
 
@@ -273,9 +273,9 @@ class FilesClient(BatchClient):
     `ended_at` are the members with the time at which a batch came to its state.
     """
 
-    members: Mapping[str, str] = known.table("shared", "batch")
-    file_members = known.table("shared", "file")
-    states = known.by_word("shared", "states", BatchState)
+    members: Mapping[str, str] = base.table("shared", "batch")
+    file_members = base.table("shared", "file")
+    states = base.by_word("shared", "states", BatchState)
 
     upload_path = "/files"
     already_there: frozenset[int] = frozenset()

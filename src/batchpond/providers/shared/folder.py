@@ -239,3 +239,10 @@ def check_same(path: Path, wanted: Path) -> None:
     """Raise ProviderError for a file that has other content than is wanted."""
     if not filecmp.cmp(path, wanted, shallow=False):
         raise ProviderError(f"{path} is there with other content: move that file away")
+
+
+def of_host(host: str, lake: Path) -> Folder | None:
+    """Return the folder that attempts remember as this host; None where it is none."""
+    if not host.startswith(HOST_MARK):
+        return None
+    return Folder.of(lake / host.removeprefix(HOST_MARK), lake)

@@ -18,8 +18,8 @@ import orjson
 
 from batchpond import fields
 from batchpond.model import ErrorClass, Finish, Response, ResponseStatus
+from batchpond.providers import base
 from batchpond.providers.http.errors import MESSAGE_LIMIT, ApiError, classify, read_any, read_error
-from batchpond.providers.shared import known
 
 # --- any bytes ------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ def unreadable(custom_id: str | None, message: str, status_code: int | None = No
 ReadBody = Callable[[Row, dict[str, Any]], Response]
 """Reads the body of a success."""
 
-_FINISH: Final = known.by_word("shared", "finish", Finish)
+_FINISH: Final = base.by_word("shared", "finish", Finish)
 # The server gave up in the middle: DeepSeek, vLLM, Mistral and OpenRouter. What there is of an answer is none.
 _BROKEN_OFF: Final = frozenset({"insufficient_system_resource", "abort", "error"})
 _THOUGHTS: Final = re.compile(r"\s*<think>(.*?)(?:</think>\s*(.*)|\Z)", re.DOTALL)

@@ -21,8 +21,8 @@ from batchpond.model import (
     ErrorClass,
     RemoteBatch,
 )
+from batchpond.providers import base
 from batchpond.providers.http.errors import AckRule
-from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import FilesClient, Page
 from batchpond.providers.shared.live import LiveApi, Names, Per, RateNames
 from batchpond.providers.together.dialect import DIALECT, NO_FILE_CODE, TEXTS
@@ -39,7 +39,7 @@ class TogetherClient(FilesClient):
     """The client of Together's Batch API, bound to one key and base URL."""
 
     descriptor = DIALECT.DESCRIPTOR
-    texts = known.texts("together", "refusals") + TEXTS
+    texts = base.texts("together", "refusals") + TEXTS
     upload_path = "/files/upload"
     already_there = frozenset({409})
     members = MappingProxyType({**FilesClient.members, "expires_at": "job_deadline"})
@@ -100,7 +100,7 @@ class TogetherClient(FilesClient):
         if message is None:
             return ()
         code = NO_FILE_CODE if _NO_FILE.search(message) else None
-        if known.class_of(TEXTS, message) is ErrorClass.MODEL_GONE:
+        if base.class_of(TEXTS, message) is ErrorClass.MODEL_GONE:
             code = "model_not_available"
         return (BatchError(code, redact(message)),)
 

@@ -17,30 +17,30 @@ import orjson
 
 from batchpond.errors import UsageError
 from batchpond.model import ErrorClass, Response, ResponseStatus
-from batchpond.providers.shared import known
+from batchpond.providers import base
 from batchpond.providers.shared.dialect import CHAT, ChatDialect, on_one_line
 from batchpond.providers.shared.lines import Row, without_thoughts
 
 LINE_BYTES_MAX: Final = 10_000_000
 NO_FILE_CODE: Final = "input_file_unavailable"
-TEXTS: Final = known.texts("together", "texts")
-_EFFORTS: Final = known.table("together", "efforts")
-_SWITCH: Final = known.table("together", "switch")
+TEXTS: Final = base.texts("together", "texts")
+_EFFORTS: Final = base.table("together", "efforts")
+_SWITCH: Final = base.table("together", "switch")
 _ALWAYS_REASONS: Final = re.compile(r"(?i)openai/gpt-oss-")
-_DISCOUNTS: Final = known.table("together", "discounts")
+_DISCOUNTS: Final = base.table("together", "discounts")
 
 
 class Together(ChatDialect):
     """What is asked of Together's models, and what they answer."""
 
-    DESCRIPTOR = known.descriptor(
+    DESCRIPTOR = base.descriptor(
         "together",
         endpoints=(CHAT,),
         requeue_codes=(NO_FILE_CODE,),
         batch_discounts=_DISCOUNTS,
         base_of=lambda url, _: f"{url.removesuffix('/v1')}/v1",  # with it as OpenAI's SDK needs it, and without
     )
-    reserved = known.table("together", "reserved")
+    reserved = base.table("together", "reserved")
 
     def caveats(self, model: str) -> tuple[str, ...]:
         """Return what a person should know about a model before money is spent on it."""
@@ -79,7 +79,7 @@ class Together(ChatDialect):
 def _classified(response: Response) -> Response:
     if response.status is not ResponseStatus.ERRORED or response.error_class is not ErrorClass.PERMANENT:
         return response
-    error_class = known.class_of(TEXTS, response.error_message or "")
+    error_class = base.class_of(TEXTS, response.error_message or "")
     return response if error_class is None else dataclasses.replace(response, error_class=error_class)
 
 

@@ -22,12 +22,12 @@ from typing import Any, Final
 from batchpond import fields
 from batchpond.clock import Clock
 from batchpond.errors import AccessError, ProviderError, UsageError
+from batchpond.providers import base
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http import keys
 from batchpond.providers.http.connections import Auth
 from batchpond.providers.http.errors import ApiError
 from batchpond.providers.http.keys import checked_base, origin_of
-from batchpond.providers.shared import known
 from batchpond.providers.vertex.dialect import CREDENTIALS_ENV, SETTINGS
 from batchpond.text import Secret, redact
 
@@ -260,7 +260,7 @@ def _storage_url(environ: Mapping[str, str], beside: str | None) -> str:
 # --- roles ----------------------------------------------------------------------------------------
 
 _PERMISSION: Final = re.compile(r"\b(?:aiplatform|storage|serviceusage)\.(?!googleapis\b)[A-Za-z]+\.[A-Za-z]+\b")
-_ROLES: Final = known.table("vertex", "roles")
+_ROLES: Final = base.table("vertex", "roles")
 _SPEAKER: Final = re.compile(r"([\w.+-]+@[\w.-]+) does not have ")
 _PROJECT_NUMBER: Final = re.compile(r"projects/(\d+)/")
 _NAMED_BUCKET: Final = re.compile(r"(?:gs://|bucket location for )([a-z0-9._-]*[a-z0-9])")

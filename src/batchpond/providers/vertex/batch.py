@@ -27,10 +27,10 @@ from batchpond.model import (
     RemoteBatch,
     RemoteFile,
 )
+from batchpond.providers import base
 from batchpond.providers.gemini.batch import GoogleClient, later, word_of
 from batchpond.providers.http.client import HttpClient, HttpError, segment
 from batchpond.providers.http.errors import Answer
-from batchpond.providers.shared import known
 from batchpond.providers.shared.batches import Order, own_token
 from batchpond.providers.vertex.auth import Place, Token, advice_for_job, find
 from batchpond.providers.vertex.dialect import DIALECT, check_payload, model_path
@@ -52,7 +52,7 @@ class VertexClient(GoogleClient):
 
     descriptor = DIALECT.DESCRIPTOR
     rows = "batchPredictionJobs"
-    members = known.table("vertex", "batch")
+    members = base.table("vertex", "batch")
     advice_for = staticmethod(advice_for_job)
 
     def __init__(self, http: HttpClient, storage: Storage, clock: Clock, place: Place, auth: Token) -> None:

@@ -23,11 +23,11 @@ import orjson
 from batchpond import fields
 from batchpond.errors import ProviderError, UsageError
 from batchpond.model import Mode, Prompt, Response
+from batchpond.providers import base
 from batchpond.providers.gemini.dialect import FAMILIES, GENERATE, Gemini
-from batchpond.providers.shared import known
 from batchpond.providers.shared.dialect import BuiltBody, ModelSettings, on_one_line
 
-SETTINGS: Final = known.table("vertex", "settings")
+SETTINGS: Final = base.table("vertex", "settings")
 CREDENTIALS_ENV: Final = "GOOGLE_APPLICATION_CREDENTIALS"
 _QUOTA_ENV: Final = "GOOGLE_CLOUD_QUOTA_PROJECT"
 PUBLISHER: Final = "publishers/google/models/"
@@ -57,7 +57,7 @@ class Vertex(Gemini):
     """What is asked of Gemini's models on Vertex AI, and what they answer."""
 
     id_name = "custom_id"
-    DESCRIPTOR = known.descriptor(
+    DESCRIPTOR = base.descriptor(
         "vertex",
         endpoints=(GENERATE,),
         modes=(Mode.BATCH,),
@@ -203,7 +203,7 @@ def check_payload(path: Path) -> None:
 
 _PHRASES: Final = {status.phrase.lower(): status.value for status in HTTPStatus if status >= 400}
 _WORD: Final = re.compile(r"\b(?:[A-Z]{3,}_[A-Z_]{3,}|INTERNAL|UNAVAILABLE|CANCELLED|ABORTED)\b")
-_CODE_OF: Final = known.table("vertex", "statuses")
+_CODE_OF: Final = base.table("vertex", "statuses")
 
 
 def _status(status: object) -> object:

@@ -1,4 +1,4 @@
-"""Batches in an account that the lake does not know: which requests of a study they hold, if any.
+"""Batches in an account that the lake does not know: which requests of a study they hold, and whose they seem.
 
 A name is no match. A token says which attempt of which lake a batch is; an attempt's id is made of the lake's and the
 shard's, and a shard's of its requests: so a batch of a shard that this plan cuts as well is known before it has any
@@ -13,30 +13,36 @@ does not know. What a copy of this lake sent is not looked for here: it is taken
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Final
 
+import orjson
+
 from batchpond import fields, ids
-from batchpond.errors import AccessError, AttentionError, ForbiddenError, ProviderError
+from batchpond.errors import AccessError, AttentionError, BatchpondError, ExitCode, ForbiddenError, ProviderError
 from batchpond.lake import tables
-from batchpond.lake.attempts import LakeState
+from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, fold
+from batchpond.lake.events import read
 from batchpond.lake.records import Fresh, Sharded
 from batchpond.lake.store import Store
-from batchpond.model import BatchState, Mode, RemoteBatch, client_name, named_client
+from batchpond.model import FILES_MARK, BatchState, Mode, RemoteBatch, client_name, named_client
 from batchpond.plan import versions
+from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider, Descriptor
+from batchpond.providers.http import keys
+from batchpond.providers.shared.folder import of_host
 from batchpond.run import due
-from batchpond.run.account import folder_of
 from batchpond.run.batch_map import TABLES, BatchMap, LineRows, MapReader, Target
-from batchpond.run.find import day_before, ids_at_head, ids_of
+from batchpond.run.find import day_before, ids_at_head, ids_of, list_since
 from batchpond.run.send import AHEAD_MAX, listed, planned_since
-from batchpond.run.session import Providers, Session, Severity
+from batchpond.run.session import Note, Providers, Report, Session, Severity
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class UnknownBatch:
     """A batch that is not on record, and the way to it."""
 
     client_name: str
@@ -61,33 +67,33 @@ def endpoints_by_client(store: Store, study: str, version: str) -> dict[str, fro
     return {client_name(provider, mode): frozenset(found) for provider, mode, found in rows}
 
 
-def may_hold(stranger: Stranger, descriptor: Descriptor, endpoints: Collection[str], study: str) -> bool:
+def may_hold(one: UnknownBatch, descriptor: Descriptor, endpoints: Collection[str], study: str) -> bool:
     """Whether a batch may hold requests of a study, by what the listing says of it."""
-    batch = stranger.batch
+    batch = one.batch
     named = fields.mapping(batch.seen.get("metadata")).get("study")
     is_of_a_lake = batch.token is not None or not descriptor.has_token
     is_alike = batch.endpoint is None or batch.endpoint in endpoints
     return is_of_a_lake and is_alike and named in {None, study} and batch.state is not BatchState.FAILED
 
 
-def unknown(lake_state: LakeState, name: str, batches: Iterable[RemoteBatch]) -> list[Stranger]:
+def of_listing(lake_state: LakeState, name: str, batches: Iterable[RemoteBatch]) -> list[UnknownBatch]:
     """Return the listed batches that the lake does not know."""
-    return [Stranger(name, batch) for batch in batches if batch.batch_id not in lake_state.batch_ids]
+    return [UnknownBatch(name, batch) for batch in batches if batch.batch_id not in lake_state.batch_ids]
 
 
-ByAttempt = dict[tuple[str, str], Stranger]
+ByAttempt = dict[tuple[str, str], UnknownBatch]
 """Batches by the way to them and the attempt that their token names."""
 
 
-def by_attempt(strangers: Iterable[Stranger]) -> tuple[ByAttempt, frozenset[str]]:
+def by_attempt(batches: Iterable[UnknownBatch]) -> tuple[ByAttempt, frozenset[str]]:
     """Return the batches whose token names an attempt of a lake, and those lakes."""
     found: ByAttempt = {}
     lake_ids = set()
-    for stranger in strangers:
-        named = ids.lake_and_attempt(stranger.batch.token or "")
+    for one in batches:
+        named = ids.lake_and_attempt(one.batch.token or "")
         if named is not None:
             lake_ids.add(named[0])
-            found[stranger.client_name, named[1]] = stranger
+            found[one.client_name, named[1]] = one
     return found, frozenset(lake_ids)
 
 
@@ -99,10 +105,10 @@ def attempt_ids(lake_ids: Iterable[str], shard_id: str) -> Iterator[str]:
 
 
 def of_shards(
-    session: Session, study: str, version: str, strangers: Iterable[Stranger]
-) -> Iterator[tuple[Stranger, BatchMap]]:
+    session: Session, study: str, version: str, batches: Iterable[UnknownBatch]
+) -> Iterator[tuple[UnknownBatch, BatchMap]]:
     """Yield the batches that other lakes made of the very shards that are due here, each with its lines."""
-    named, lake_ids = by_attempt(strangers)
+    named, lake_ids = by_attempt(batches)
     if not named:
         return
     for new in due.new_shards(session.store, session.lake_state, study, version, None):
@@ -120,42 +126,42 @@ class Lines:
     session: Session
     _heads: dict[tuple[str, str], list[str]] = field(default_factory=dict)
 
-    def of_study(self, study: str, strangers: Collection[Stranger]) -> list[Stranger]:
+    def of_study(self, study: str, batches: Collection[UnknownBatch]) -> list[UnknownBatch]:
         """Return the batches whose first lines name a planned request of the study, of whatever version."""
-        keys: dict[str, list[Stranger]] = {}
-        for stranger in strangers:
-            for custom_id in self.head(stranger):
-                keys.setdefault(ids.request_key_of(custom_id) or "", []).append(stranger)
-        found = {id(stranger) for key in _planned_keys(self.session.store, study, list(keys)) for stranger in keys[key]}
-        return [stranger for stranger in strangers if id(stranger) in found]
+        keys: dict[str, list[UnknownBatch]] = {}
+        for one in batches:
+            for custom_id in self.head(one):
+                keys.setdefault(ids.request_key_of(custom_id) or "", []).append(one)
+        found = {id(one) for key in _planned_keys(self.session.store, study, list(keys)) for one in keys[key]}
+        return [one for one in batches if id(one) in found]
 
-    def head(self, stranger: Stranger) -> list[str]:
+    def head(self, one: UnknownBatch) -> list[str]:
         """Return a batch's first custom_ids; none where it has no lines that a lake made, or they cannot be read."""
-        place = (stranger.client_name, stranger.batch.batch_id)
+        place = (one.client_name, one.batch.batch_id)
         if place not in self._heads:
             self._heads[place] = []
             try:
-                provider = self.session.providers.get(stranger.client_name)
-                found = _first_ids(provider, stranger.batch)
+                provider = self.session.providers.get(one.client_name)
+                found = _first_ids(provider, one.batch)
             except (AccessError, ProviderError) as error:
-                text = f"{stranger.client_name} batch {stranger.batch.batch_id} cannot be looked into: {error.message}"
+                text = f"{one.client_name} batch {one.batch.batch_id} cannot be looked into: {error.message}"
                 self.session.note(Severity.WARNING, text, hint=error.hint, exit_code=error.exit_code)
                 return []
             self._heads[place] = [custom_id for custom_id in found if ids.request_key_of(custom_id)]
         return self._heads[place]
 
-    def mapped(self, study: str, stranger: Stranger) -> BatchMap | None:
+    def mapped(self, study: str, one: UnknownBatch) -> BatchMap | None:
         """Return all lines of a batch as requests of the study; None where its files do not hold all of them.
 
         Raises UsageError where a line is no planned request, and ProviderError where the files cannot be read.
         """
-        provider = self.session.providers.get(stranger.client_name)
-        custom_ids = _all_ids(self.session.store, provider, stranger.batch)
-        n_total = stranger.batch.n_total or len(custom_ids)
-        if not custom_ids or (len(custom_ids) < n_total and stranger.batch.state is BatchState.COMPLETED):
+        provider = self.session.providers.get(one.client_name)
+        custom_ids = _all_ids(self.session.store, provider, one.batch)
+        n_total = one.batch.n_total or len(custom_ids)
+        if not custom_ids or (len(custom_ids) < n_total and one.batch.state is BatchState.COMPLETED):
             return None
-        rows = LineRows(f"batch {stranger.batch.batch_id}", custom_ids)
-        target = Target(study, None, *named_client(stranger.client_name))
+        rows = LineRows(f"batch {one.batch.batch_id}", custom_ids)
+        target = Target(study, None, *named_client(one.client_name))
         with tables.connect(self.session.store, TABLES) as connection:
             return MapReader(connection, rows, target).read()
 
@@ -257,22 +263,22 @@ def before_first(session: Session, study: str, only: str | None = None) -> None:
         )
 
 
-def _candidates(session: Session, study: str, name: str, endpoints: Collection[str]) -> list[Stranger]:
+def _candidates(session: Session, study: str, name: str, endpoints: Collection[str]) -> list[UnknownBatch]:
     """Return the listed batches that may hold requests of the study, and that no copy of this lake made."""
     if session.providers.is_out(name):
         return []
     own = f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-"
-    found: list[Stranger] = []
+    found: list[UnknownBatch] = []
     with session.isolated(name, f"looking for batches of study {study} at {name}"):
         provider = session.providers.get(name)
-        not_ours = unknown(session.lake_state, name, _listed_of_study(session, study, name, provider))
+        not_ours = of_listing(session.lake_state, name, _listed_of_study(session, study, name, provider))
         found = [one for one in not_ours if may_hold(one, provider.descriptor, endpoints, study)]
     return [one for one in found if not (one.batch.token or "").startswith(own)]
 
 
 def _listed_of_study(session: Session, study: str, name: str, provider: BatchProvider) -> tuple[RemoteBatch, ...]:
     """Return what a provider lists of the time that it keeps results for."""
-    folder = folder_of(provider.host, session.store.path)
+    folder = of_host(provider.host, session.store.path) if name.endswith(FILES_MARK) else None
     if folder is not None and not os.path.isdir(folder.outbox):
         return ()
     kept = timedelta(days=provider.descriptor.results_retention_days)
@@ -286,7 +292,7 @@ def _listed_of_study(session: Session, study: str, name: str, provider: BatchPro
         return ()
 
 
-def _of_study(session: Session, study: str, version: str, candidates: Sequence[Stranger]) -> list[Stranger]:
+def _of_study(session: Session, study: str, version: str, candidates: Sequence[UnknownBatch]) -> list[UnknownBatch]:
     """Return the batches that hold requests of the study: by their token, or by the first lines of the likeliest."""
     shards = [shard for shard in session.lake_state.shards.values() if shard.study == study]
     shards += [new.event for new in due.new_shards(session.store, session.lake_state, study, version, None)]
@@ -315,3 +321,112 @@ def _is_own(session: Session, shards: Sequence[Sharded], custom_ids: Sequence[st
     made = (found for shard in shards for found in attempt_ids(own, shard.shard_id))
     prefixes = {ids.custom_id_prefix(attempt_id) for attempt_id in made}
     return any(custom_id[: ids.ATTEMPT_PREFIX_LENGTH + 1] in prefixes for custom_id in custom_ids)
+
+
+_NAMES: Final = ("display_name", "displayName")
+_NAME_CHARS: Final = 200
+
+
+class Ownership(StrEnum):
+    """Whose a batch seems to be."""
+
+    IN_DOUBT = "in_doubt"
+    MAYBE = "maybe"
+    THIS_LAKE = "this_lake"
+    OTHER_LAKE = "other_lake"
+    FOREIGN = "foreign"
+
+
+@dataclass(frozen=True, slots=True)
+class AccountBatch:
+    """A batch in an account that no attempt of the lake has; `attempt_id` is the one it may belong to.
+
+    `name` is what its maker called it: a display name, or its metadata.
+    """
+
+    provider: str
+    batch: RemoteBatch
+    name: str | None
+    ownership: Ownership
+    attempt_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AccountReport(Report):
+    """What the accounts hold that the lake does not know, newest first, and what went wrong with others."""
+
+    unknown_batches: tuple[AccountBatch, ...]
+    notes: tuple[Note, ...]
+
+
+def providers_with_keys(environ: Mapping[str, str]) -> list[str]:
+    """Return the providers whose key or base URL is set."""
+    return [
+        found.name
+        for found in registry.descriptors()
+        if any(name in environ for name in (*found.key_env, *found.credentials_env))
+        or keys.setting(environ, found.base_url_env)
+    ]
+
+
+def unknown_batches(store: Store, names: Sequence[str], since: datetime, *, providers: Providers) -> AccountReport:
+    """List the batches made since then, by the providers' clocks, that the lake does not know; reads only.
+
+    A provider that cannot be asked is noted and stops no other; the only one raises its error.
+    """
+    lake_state = fold(read(store))
+    found: list[AccountBatch] = []
+    notes: list[Note] = []
+    for name in names:
+        try:
+            found += _of_provider(store, lake_state, name, since, providers, notes)
+        except BatchpondError as error:
+            if len(names) == 1:
+                raise
+            notes.append(Note(Severity.ERROR, f"{name}: {error.message}", error.hint, error.exit_code))
+    return AccountReport(tuple(found), tuple(notes))
+
+
+def _of_provider(
+    store: Store, lake_state: LakeState, name: str, since: datetime, providers: Providers, notes: list[Note]
+) -> Iterator[AccountBatch]:
+    provider = providers.get(name)
+    listing = list_since(provider, since)
+    if not listing.is_complete:
+        text = f"{name} did not list its batches to the end: there may be more than are shown"
+        notes.append(Note(Severity.WARNING, text, "run it again", ExitCode.ATTENTION))
+    known = {attempt.batch_id for attempt in lake_state.attempts.values() if attempt.provider == name}
+    fresh = {b.batch_id: b for b in listing.batches if b.batch_id not in known and (b.created_at or since) >= since}
+    for batch in sorted(fresh.values(), key=lambda b: b.age_key[0], reverse=True):
+        ownership, attempt = ownership_of(lake_state, store.lake_id, name, batch)
+        yield AccountBatch(name, batch, _name(batch), ownership, attempt.attempt_id if attempt else None)
+
+
+def ownership_of(
+    lake_state: LakeState, lake_id: str, provider: str, batch: RemoteBatch
+) -> tuple[Ownership, Attempt | None]:
+    """Return whose a batch seems to be, without looking into its results, and the attempt that points to."""
+    mine = [attempt for attempt in lake_state.attempts.values() if attempt.provider == provider]
+    owner = next((attempt for attempt in mine if attempt.is_named_by(batch)), None)
+    if owner is not None:
+        return (Ownership.IN_DOUBT if owner.phase in UNCLEAR_PHASES else Ownership.THIS_LAKE), owner
+    if batch.token is not None:
+        is_mine = batch.token.startswith(f"{ids.TOKEN_PREFIX}-{lake_id}-")
+        return (Ownership.THIS_LAKE if is_mine else Ownership.OTHER_LAKE), None
+    doubtful = (a for a in mine if a.phase in UNCLEAR_PHASES and batch.batch_id not in a.foreign)
+    same_size = next((a for a in doubtful if (batch.n_total or None) in {None, a.intent.n_requests}), None)
+    return (Ownership.FOREIGN if same_size is None else Ownership.MAYBE), same_size
+
+
+def _name(batch: RemoteBatch) -> str | None:
+    try:
+        found = batch.seen
+    except orjson.JSONDecodeError:
+        return None
+    metadata = fields.mapping(found.get("metadata"))
+    for place in (found, metadata):
+        named = next((place[name] for name in _NAMES if fields.identifier(place.get(name))), None)
+        if named is not None:
+            return str(named)[:_NAME_CHARS]
+    pairs = (f"{key}={value}" for key, value in metadata.items() if isinstance(value, str | int | float))
+    return ", ".join(pairs)[:_NAME_CHARS] or None
