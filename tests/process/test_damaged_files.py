@@ -54,7 +54,7 @@ def settled(account: FakeOpenAI, tmp_path_factory: pytest.TempPathFactory) -> Pa
 def test_no_command_decides_by_what_is_left(
     table: str, damage: str, account: FakeOpenAI, settled: Path, tmp_path: Path
 ) -> None:
-    """Each says so, with an exit code of its own; the provider has as many batches as before.
+    """Defect 2.4: each says so, with an exit code of its own; the provider has as many batches as before.
 
     With shards cut otherwise than before, what no shard holds any more was bought again.
     """
@@ -70,9 +70,9 @@ def test_no_command_decides_by_what_is_left(
 def test_what_is_derived_is_made_again_before_anything_is_asked_again(
     damage: str, account: FakeOpenAI, settled: Path, tmp_path: Path
 ) -> None:
-    """A retry without the readings of answers that are here bought every request again.
+    """Defect 2.4: an unreadable file of what is derived is told by all that read it, and its numbers come back.
 
-    Recipe 2.4: after `doctor --fix` and `sync` the numbers are those of before.
+    A retry without the readings of answers that are here bought every request again.
     """
     program, n_batches = damaged(settled, tmp_path, "responses", damage, account), len(account.batches)
     all_say(program, READERS, "responses")

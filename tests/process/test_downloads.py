@@ -149,7 +149,7 @@ def test_whichever_answer_is_taken_the_conflict_is_settled(take: str, account: F
 
 
 def test_refetch_heals_a_batch_that_ended_wrong(account: FakeOpenAI, program: Program) -> None:
-    """Section 1: garbage until the batch is given up as it is; fetched again, every request is answered."""
+    """Defect 2.1, the way out: given up as it is after garbage, then fetched again, every request is answered."""
     assert program.submit().returncode == 0
     account.bodies = [GARBAGE] * 20
     for _ in range(6):

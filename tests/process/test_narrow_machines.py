@@ -175,7 +175,7 @@ def test_the_zone_of_the_machine_moves_no_time(finished: Program) -> None:
 
 
 def test_a_deleted_file_of_raw_lines_is_named_and_costs_no_answer(finished: Program) -> None:
-    """What was read from it is still there; each command says what is not, until it is back, and how to get it."""
+    """Defect 2.5: each command says what is not there, until it is back, and how to get it; what was read stays."""
     (path,) = (finished.folder / "lake" / "raw").rglob("*.parquet")
     kept = path.read_bytes()
     path.unlink()

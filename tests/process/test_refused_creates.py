@@ -109,7 +109,7 @@ def test_looks_cost_one_listing_and_little_more(account: FakeOpenAI, tmp_path: P
 def test_a_server_that_lists_no_files_takes_them_all_the_same(
     account: FakeOpenAI, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wires D2: a refused listing of files is no reason never to send; each batch is known by its token."""
+    """Defect D2 of wires: a refused listing of files is no reason never to send; each batch is known by its token."""
     answered = account.answer
 
     def answer(method: str, path: str, body: bytes, kind: str) -> Answer:

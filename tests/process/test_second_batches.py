@@ -74,7 +74,7 @@ def test_the_advice_names_the_later_batch_that_still_runs(account: FakeOpenAI, p
 def test_a_copy_that_was_quicker_is_seen_right_before_the_create(
     account: FakeOpenAI, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Section 1: where the last look is older than 5 s, one page right before the POST shows the other's batch."""
+    """Defect 3.3: where the last look is older than 5 s, one page right before the POST shows the other's batch."""
     answered = account.answer
 
     def answer(method: str, path: str, body: bytes, kind: str) -> Answer:

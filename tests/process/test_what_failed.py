@@ -36,7 +36,7 @@ def refused(line: bytes, code: str, message: str) -> bytes:
 
 
 def test_a_batch_that_failed_whole_is_said_with_what_to_do(account: FakeOpenAI, program: Program) -> None:
-    """Section 2 of the measured page: `sync` names provider, class, message and the way out; so does `status`."""
+    """Defect D5 of wires: `sync` names provider, class, message and the way out; so does `status`."""
     account.is_held = True
     assert program.submit().returncode == 0
     problem = {"code": "billing_hard_limit_reached", "message": "Billing hard limit has been reached.", "line": None}
@@ -50,7 +50,7 @@ def test_a_batch_that_failed_whole_is_said_with_what_to_do(account: FakeOpenAI, 
 
 
 def test_errored_rows_are_said_by_class_with_the_commonest_message(account: FakeOpenAI, program: Program) -> None:
-    """Rows of a batch that ended are counted by class; answers that came beside them are not."""
+    """Defect D5 of wires: rows of a batch that ended are counted by class; answers that came beside them are not."""
     assert program.submit().returncode == 0
     whole = account.lines_of(account.batches[0])
     bad = [refused(line, "insufficient_quota", "no money") for line in whole[:2]]
@@ -62,7 +62,7 @@ def test_errored_rows_are_said_by_class_with_the_commonest_message(account: Fake
 
 
 def test_a_batch_past_its_window_is_for_a_person(account: FakeOpenAI, program: Program) -> None:
-    """A batch that should have ended hours ago is exit 3 in `sync` and `status`, with the ways out."""
+    """Defect D1 of wires: a batch that should have ended hours ago is exit 3 at `sync` and `status`, with ways out."""
     account.is_held = True
     assert program.submit().returncode == 0
     account.batches[0] |= {"expires_at": int(time.time()) - 7_200, "status": "finalizing"}
@@ -105,7 +105,7 @@ def test_an_empty_account_waits_for_a_person_and_not_for_time(account: FakeOpenA
 
 
 def test_what_is_put_off_says_until_when_and_is_not_missing(account: FakeOpenAI, program: Program) -> None:
-    """A full queue is a wait with an end, in `sync`, `status` and the views."""
+    """Defect D6 of wires: a full queue is a wait with an end, in `sync`, `status` and the views."""
     account.is_held = True
     assert program.submit().returncode == 0
     full = {"code": "token_limit_exceeded", "message": "Enqueued token limit reached", "line": None}

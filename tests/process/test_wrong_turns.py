@@ -87,7 +87,7 @@ def test_what_does_not_exist_is_an_error_that_names_the_nearest(
 
 @pytest.mark.parametrize("n", [2_000_000_000, 4_000_000_000])
 def test_a_query_ends_whatever_its_expression(program: Program, n: int) -> None:
-    """Section 1 of the measured page: what the engine works out before it runs ends by time or memory, and is told."""
+    """Defect 1 (`query`): what the engine works out before it runs ends by time or memory, and is told."""
     done = program.run("query", "--timeout", "1", f"select length(repeat('a', {n}))")
     assert done.returncode == 2
     assert "narrow it with WHERE" in done.stderr
