@@ -398,6 +398,7 @@ def _round(chain: _Chain, number: int, scenarios: str) -> list[StageSpec]:
 
 SUFFIXES: Final = {
     ".csv": ItemsFrom.CSV,
+    ".tsv": ItemsFrom.CSV,
     ".jsonl": ItemsFrom.JSONL,
     ".ndjson": ItemsFrom.JSONL,
     ".parquet": ItemsFrom.PARQUET,
