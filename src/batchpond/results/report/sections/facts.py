@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from batchpond import __version__
 from batchpond.results.report.numbers import UNKNOWN, counted, moment
-from batchpond.results.report.parts import Facts, Section
+from batchpond.results.report.parts import Facts, Part, Section
 from batchpond.results.report.source import Source
 from batchpond.results.report.written import chapter, exhibits
 from batchpond.text import escape
@@ -54,7 +54,7 @@ def study(source: Source) -> Study:
         ("Made by", f"batchpond {__version__}"),
     )
     found = [exhibit(source) for exhibit in exhibits("facts").values()]
-    parts = [Facts("The study", rows), *(part for part in found if part is not None)]
+    parts: list[Part] = [Facts("The study", rows), *(part for part in found if part is not None)]
     return Study(Section(_WRITTEN.key, _WRITTEN.title, _WRITTEN.words, parts), tuple(_summary(facts)), fingerprint)
 
 
