@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -283,6 +284,24 @@ def _suggested(name: str, columns: Columns) -> str:
 
 def _header_hint(columns: Columns) -> str:
     return f"needed: {', '.join(columns.required)}; optional: {', '.join(columns.optional)}"
+
+
+_VARIABLE: Final = re.compile(
+    r"""(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(?:'([^']*)'|"([^"]*)"|((?![\'"]).*?))\s*(?:(?<=\s)\#.*)?"""
+)
+
+
+def variables(path: Path) -> dict[str, str]:
+    """Return what a file of lines NAME=VALUE sets; raises UsageError that names the line, never what stands there."""
+    found = {}
+    for number, line in enumerate(read_text(path, LINE_SIZE_MAX_BYTES).splitlines(), 1):
+        text = line.strip()
+        if text and not text.startswith("#"):
+            match = _VARIABLE.fullmatch(text)
+            if match is None:
+                raise UsageError(f"{path}:{number}: is no NAME=VALUE", hint="quotes must be closed on the same line")
+            found[match[1]] = next(value for value in match.groups()[1:] if value is not None)
+    return found
 
 
 def read_bytes(path: Path, size_max: int) -> bytes:
