@@ -2,6 +2,7 @@
 -- question: How much of each cell is judged, and what became of every request?
 -- source: counts over the calls of all tasks. origin is `mixed` where answers come from several.
 -- estimators:
+--   - is_judgment: false for cells whose answers are themselves what is judged (generation, conversation, inputs)
 --   - n_planned: n_answered + n_pending
 --   - n_answered: the sum of the fourteen outcome counts
 --   - completion_rate: n_answered / n_planned
@@ -16,6 +17,7 @@ WITH counts AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
     CASE WHEN min(origin) = max(origin) THEN min(origin) WHEN count(origin) > 0 THEN 'mixed' END AS origin,
+    max(CASE WHEN task IN ('generation', 'conversation', 'inputs') THEN 0 ELSE 1 END) = 1 AS is_judgment,
     count(*) AS n_planned,
     count(outcome) AS n_answered,
     count(*) - count(outcome) AS n_pending,

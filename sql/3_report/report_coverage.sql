@@ -3,6 +3,7 @@
 -- source: metric_completion, with what came more than once from coverage. n_expected = n_answered + n_pending, and
 --   n_answered = n_valid + n_no_verdict + n_failed: a verdict, an answer without one, or no answer for good (error,
 --   expired, cancelled, missing). n_missing is a part of n_failed. n_extra counts further answers to the cell's requests.
+--   is_judgment: false for answers that are themselves what is judged.
 -- Of imported judgments nobody knows what was expected: n_expected is then what the files hold.
 CREATE OR REPLACE VIEW report_coverage AS
 SELECT
@@ -24,7 +25,8 @@ SELECT
   completion.valid_rate,
   completion.valid_rate_lo,
   completion.valid_rate_hi,
-  completion.origin
+  completion.origin,
+  completion.is_judgment
 FROM metric_completion AS completion
 LEFT JOIN coverage
   ON coverage.study = completion.study

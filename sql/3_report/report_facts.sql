@@ -1,7 +1,8 @@
 -- grain: study
 -- question: What is in each study, and how much of it is there?
 -- source: metric_completion, added up over cells; what was presented from the current plan and imported judgments.
---   n_judges counts provider and model, people apart. n_items are the things judged, n_units what comparisons stay
+--   n_judges counts provider and model, people apart, and n_expected, n_answered and n_valid are judgments: answers that
+--   are themselves what is judged are n_answers of n_answers_expected, by n_candidates models. n_items are the things judged, n_units what comparisons stay
 --   within. origins are those of the cells, in binary order (mixed: a cell's answers come from several).
 CREATE OR REPLACE VIEW report_facts AS
 WITH cells AS (
@@ -18,10 +19,15 @@ WITH cells AS (
     count(*) AS n_cells,
     count(DISTINCT template_id) AS n_templates,
     count(DISTINCT rubric_id) AS n_rubrics,
-    count(DISTINCT CASE WHEN provider <> 'human' THEN provider || chr(31) || request_model END) AS n_judges,
-    CAST(sum(n_planned) AS BIGINT) AS n_expected,
-    CAST(sum(n_answered) AS BIGINT) AS n_answered,
-    CAST(sum(n_valid) AS BIGINT) AS n_valid
+    count(DISTINCT CASE
+      WHEN is_judgment AND provider <> 'human' THEN provider || chr(31) || request_model
+    END) AS n_judges,
+    count(DISTINCT CASE WHEN NOT is_judgment THEN provider || chr(31) || request_model END) AS n_candidates,
+    CAST(sum(CASE WHEN is_judgment THEN n_planned ELSE 0 END) AS BIGINT) AS n_expected,
+    CAST(sum(CASE WHEN is_judgment THEN n_answered ELSE 0 END) AS BIGINT) AS n_answered,
+    CAST(sum(CASE WHEN is_judgment THEN n_valid ELSE 0 END) AS BIGINT) AS n_valid,
+    CAST(sum(CASE WHEN is_judgment THEN 0 ELSE n_planned END) AS BIGINT) AS n_answers_expected,
+    CAST(sum(CASE WHEN is_judgment THEN 0 ELSE n_answered END) AS BIGINT) AS n_answers
   FROM metric_completion
   GROUP BY study
 ),
@@ -70,7 +76,10 @@ SELECT
   counts.n_units,
   cells.n_expected,
   cells.n_answered,
-  cells.n_valid
+  cells.n_valid,
+  cells.n_candidates,
+  cells.n_answers_expected,
+  cells.n_answers
 FROM cells
 JOIN counts ON counts.study = cells.study
 LEFT JOIN judged ON judged.study = cells.study;

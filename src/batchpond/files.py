@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,8 @@ LINE_SIZE_MAX_BYTES: Final = 1_000_000
 PROBLEMS_SHOWN_MAX: Final = 20
 _UNKNOWN_SHOWN_MAX: Final = 20
 _BOM: Final = b"\xef\xbb\xbf"
+_DELIMITERS: Final = ";\t|"
+SLASHES: Final = "write paths with /: in double quotes a backslash begins an escape; under WSL, C:\\ is /mnt/c"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +96,17 @@ def csv_records(path: Path) -> Generator[tuple[int, list[str]], None, None]:
     """
     try:
         with _Lines(path) as lines:
-            yield from _records(csv.reader(map(lines.text, lines), strict=True), lines, path)
+            yield from _records(lines, path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def delimiter_of(header: str) -> str:
+    """Return what stands between the names of a header: a comma, unless it has none and the sniffer finds another."""
+    try:
+        return "," if "," in header else csv.Sniffer().sniff(header, _DELIMITERS).delimiter
+    except csv.Error:
+        return ","
 
 
 def listed(lines: Iterable[str], n_all: int) -> str:
@@ -107,7 +118,7 @@ def listed(lines: Iterable[str], n_all: int) -> str:
 
 def _csv_blocks(file: RowFile) -> Iterator[pa.Table]:
     with _Lines(file.path) as lines:
-        records = _records(csv.reader(map(lines.text, lines), strict=True), lines, file.path)
+        records = _records(lines, file.path)
         start, header = next(records, (1, []))
         _check_columns(header, file)
         block: list[tuple[int, dict[str, str | None]]] = []
@@ -145,6 +156,12 @@ class _Lines:
                 raise UsageError(f"{self._path}: line {self.n_read} is longer than {LINE_SIZE_MAX_BYTES:,} bytes")
             yield line.removeprefix(_BOM) if self.n_read == 1 else line
 
+    def first(self) -> str:
+        """Return the first line, before any is read."""
+        line = self._stream.readline(LINE_SIZE_MAX_BYTES)
+        self._stream.seek(0)
+        return line.decode("utf-8", "replace")
+
     def text(self, line: bytes) -> str:
         """Return the line just read as text."""
         try:
@@ -155,8 +172,9 @@ class _Lines:
             ) from None
 
 
-def _records(reader: Iterator[list[str]], lines: _Lines, path: Path) -> Iterator[tuple[int, list[str]]]:
+def _records(lines: _Lines, path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield each record with the line that it starts on; a quoted field may span lines."""
+    reader = csv.reader(map(lines.text, lines), delimiter=delimiter_of(lines.first()), strict=True)
     while True:
         start = lines.n_read + 1
         try:
@@ -248,14 +266,14 @@ def _check_columns(names: Sequence[str], file: RowFile) -> None:
     if unknown:
         told = ", ".join(_suggested(name, columns) for name in unknown[:_UNKNOWN_SHOWN_MAX])
         raise UsageError(
-            f"{path}: unknown {'columns' if len(unknown) > 1 else 'column'} {told}", hint=_header_hint(names, columns)
+            f"{path}: unknown {'columns' if len(unknown) > 1 else 'column'} {told}", hint=_header_hint(columns)
         )
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise UsageError(f"{path}: column {repeated[0]!r} stands in the header more than once")
     missing = [name for name in columns.required if name not in names]
     if missing:
-        raise UsageError(f"{path}: no column {', '.join(map(repr, missing))}", hint=_header_hint(names, columns))
+        raise UsageError(f"{path}: no column {', '.join(map(repr, missing))}", hint=_header_hint(columns))
 
 
 def _suggested(name: str, columns: Columns) -> str:
@@ -264,10 +282,26 @@ def _suggested(name: str, columns: Columns) -> str:
     return f"{name[:80]!r}" + (f" (did you mean {close[0]!r}?)" if close else "")
 
 
-def _header_hint(names: Sequence[str], columns: Columns) -> str:
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-        return "columns are separated by commas"
+def _header_hint(columns: Columns) -> str:
     return f"needed: {', '.join(columns.required)}; optional: {', '.join(columns.optional)}"
+
+
+_VARIABLE: Final = re.compile(
+    r"""(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(?:'([^']*)'|"([^"]*)"|((?![\'"]).*?))\s*(?:(?<=\s)\#.*)?"""
+)
+
+
+def variables(path: Path) -> dict[str, str]:
+    """Return what a file of lines NAME=VALUE sets; raises UsageError that names the line, never what stands there."""
+    found = {}
+    for number, line in enumerate(read_text(path, LINE_SIZE_MAX_BYTES).splitlines(), 1):
+        text = line.strip()
+        if text and not text.startswith("#"):
+            match = _VARIABLE.fullmatch(text)
+            if match is None:
+                raise UsageError(f"{path}:{number}: is no NAME=VALUE", hint="quotes must be closed on the same line")
+            found[match[1]] = next(value for value in match.groups()[1:] if value is not None)
+    return found
 
 
 def read_bytes(path: Path, size_max: int) -> bytes:
@@ -276,7 +310,9 @@ def read_bytes(path: Path, size_max: int) -> bytes:
         with path.open("rb") as file:
             data = file.read(size_max + 1)
     except OSError as error:
-        raise StudyError(f"{path}: {error.strerror or error}", hint="paths start at the study file's folder") from None
+        is_plain = str(path).isprintable() and "\\" not in str(path)
+        hint = "paths start at the study file's folder" if is_plain else SLASHES
+        raise StudyError(f"{path}: {error.strerror or error}", hint=hint) from None
     if len(data) > size_max:
         raise StudyError(f"{path}: larger than {size_max:,} bytes")
     return data

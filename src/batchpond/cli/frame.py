@@ -102,6 +102,14 @@ def _set_lake(ctx: click.Context, _parameter: click.Parameter, path: Path | None
         invocation.lake_path, invocation.is_lake_given = path, True
 
 
+def _set_environment(_ctx: click.Context, _parameter: click.Parameter, path: Path | None) -> None:
+    if path is not None:
+        from batchpond.files import variables
+
+        for name, value in variables(path).items():
+            os.environ.setdefault(name, value)
+
+
 def _common_options(*, is_group: bool) -> list[click.Parameter]:
     def spoken(*names: str, sets: str, **settings: Any) -> click.Option:
         callback = _sets_diagnostics(sets)
@@ -117,6 +125,16 @@ def _common_options(*, is_group: bool) -> list[click.Parameter]:
             expose_value=False,
             callback=_set_lake,
             help="The lake's folder (or BATCHPOND_LAKE); ./lake otherwise.",
+        ),
+        click.Option(
+            ["--env-file"],
+            type=click.Path(path_type=Path, dir_okay=False, exists=True),
+            metavar="FILE",
+            expose_value=False,
+            is_eager=True,
+            hidden=not is_group,
+            callback=_set_environment,
+            help="Read NAME=VALUE lines, such as keys; what is set already stays as it is.",
         ),
         spoken("-q", "--quiet", sets="is_quiet", is_flag=True, help="Only warnings and errors on stderr."),
         spoken("-v", "--verbose", sets="is_verbose", is_flag=True, help="More detail on stderr, tracebacks too."),

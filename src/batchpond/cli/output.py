@@ -143,6 +143,21 @@ def usd(value: float | Decimal | None) -> str:
     return f"${amount:,.4f}" if 0 < abs(amount) < 1 else f"${amount:,.2f}"
 
 
+def summed(values: Iterable[float | None]) -> str:
+    """Return the sum of money for people: what is known of it, where a part is unknown."""
+    costs = list(values)
+    known = [cost for cost in costs if cost is not None]
+    return usd(sum(known)) if len(known) == len(costs) else f"{usd(sum(known))} + unknown" if any(known) else "unknown"
+
+
+def priced_by(modes: Iterable[str]) -> str:
+    """Return by which prices questions are priced that are asked so."""
+    found = {*modes}
+    if "live" not in found:
+        return "batch prices"
+    return "standard prices" if found == {"live"} else "batch prices, live calls at standard ones"
+
+
 def age(seconds: float | None) -> str:
     """Return a duration in its two largest units."""
     if seconds is None:

@@ -9,13 +9,14 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.frame import Invocation, json_option, pond_command
-from batchpond.cli.output import plural, provider_text, usd
+from batchpond.cli.output import plural, priced_by, provider_text, summed, usd
 from batchpond.model import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from batchpond.plan.report import CellReport, ModelReport, PlanReport, StageReport
+    from batchpond.study.prices import Estimate
 
 CELLS_SHOWN_MAX = 60
 DROPPED_SHOWN_MAX = 20
@@ -66,19 +67,28 @@ def report_lines(report: PlanReport) -> Iterator[str]:
     yield ""
     yield from _cells(report)
     yield ""
-    cost, rest = report.cost, " and of what follows from it" if has_forecast else ""
-    yield (
-        f"cost of what is to ask{rest}, a rough estimate: low {usd(cost.low_usd)}, "
-        f"expected {usd(cost.expected_usd)}, worst {usd(cost.worst_usd)}"
+    rest, prices = (
+        " and of what follows from it" if has_forecast else "",
+        priced_by(model.mode for model in report.models),
     )
+    low, expected, worst = _costs(report.cost)
+    yield f"cost of what is to ask{rest}, a rough estimate at {prices}:"
+    yield f"low {low}, expected {expected}, worst {worst}"
     yield from _remarks(report)
+
+
+def _costs(cost: Estimate) -> Iterator[str]:
+    """Yield a cost as it is printed: low, expected, worst; what is known of it where the whole is not."""
+    for name in COSTS:
+        whole = getattr(cost, f"{name}_usd")
+        yield summed([whole] if whole is not None else [getattr(cost, f"known_{name}_usd"), None])
 
 
 def _stage_row(stage: StageReport) -> tuple[str, ...]:
     about = "~" if stage.is_forecast else ""
     return (
         stage.name, stage.task, ", ".join(stage.waits_for) or "-", f"{about}{stage.n_requests:,}",
-        f"~{stage.input_tokens:,}", usd(stage.cost.low_usd), usd(stage.cost.expected_usd), usd(stage.cost.worst_usd),
+        f"~{stage.input_tokens:,}", *_costs(stage.cost),
     )  # fmt: skip
 
 
@@ -134,9 +144,7 @@ def _model_row(model: ModelReport) -> tuple[str, ...]:
         f"{model.n_to_ask:,}",
         "-" if model.mode is Mode.LIVE else f"{model.n_shards:,}",
         f"~{model.estimated_input_tokens:,}",
-        usd(model.cost.low_usd),
-        usd(model.cost.expected_usd),
-        usd(model.cost.worst_usd),
+        *_costs(model.cost),
     )
 
 

@@ -19,7 +19,7 @@ from batchpond.cli.frame import (
     providers,
     yes_option,
 )
-from batchpond.cli.output import plural, provider_text, usd
+from batchpond.cli.output import plural, priced_by, provider_text, summed, usd
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import ErrorClass, Mode
 
@@ -126,7 +126,8 @@ def is_confirmed(diagnostics: Diagnostics, preview: SubmitPreview, text: str, *,
     """Show what would be sent, where a text says it, and return whether it may be."""
     if text:
         diagnostics.say(text)
-    question = f"Send {plural(preview.n_requests, 'request')} for at most {usd(preview.cost_max_usd)}?"
+    costs = [*(model.cost_max_usd for model in preview.models), preview.later_max_usd]
+    question = f"Send {plural(preview.n_requests, 'request')} for at most {summed(costs)}?"
     return diagnostics.confirm(question, is_yes=is_yes)
 
 
@@ -147,9 +148,11 @@ def preview_text(preview: SubmitPreview) -> str:
         total_tokens = sum(m.input_tokens for m in preview.models)
         rows.append(
             ("total", "", f"{preview.n_requests:,}", _batches(preview.models), f"~{total_tokens:,}",
-             usd(preview.cost_expected_usd), usd(preview.cost_max_usd))
+             summed([*(m.cost_expected_usd for m in preview.models), preview.later_expected_usd]),
+             summed([*(m.cost_max_usd for m in preview.models), preview.later_max_usd]))
         )  # fmt: skip
-    lines = [f"study {preview.study}, version {preview.study_version}; costs are rough estimates", ""]
+    prices = priced_by(m.mode for m in preview.models)
+    lines = [f"study {preview.study}, version {preview.study_version}; costs are rough estimates at {prices}", ""]
     lines += output.aligned(COLUMNS, rows, n_text_columns=2)
     if preview.later_max_usd != 0.0:
         later = usd(preview.later_expected_usd), usd(preview.later_max_usd)

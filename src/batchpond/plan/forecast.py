@@ -76,7 +76,9 @@ def forecast(known: Sequence[Known], prices: Prices) -> list[Forecast]:
         return found
     worst = _foretold(known, prices, is_worst=True)
     return [
-        replace(one, later=replace(one.later, worst_usd=other.later.worst_usd))
+        replace(
+            one, later=replace(one.later, worst_usd=other.later.worst_usd, known_worst_usd=other.later.known_worst_usd)
+        )
         for one, other in zip(found, worst, strict=True)
     ]
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import numpy as np
 import orjson
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.files import read_text
+from batchpond.files import delimiter_of, read_text
 from batchpond.study.spec import ItemsFrom, ItemsSpec, Order, PairsSpec
 
 PROBLEMS_SHOWN_MAX: Final = 20
@@ -182,11 +182,14 @@ def _line_rows(path: Path, spec: ItemsSpec) -> Iterator[Row]:
         raise StudyError(f"{spec.location}: cannot be read: {error}") from None
 
 
-def _csv_rows(lines: Iterable[str], source: str) -> Iterator[Row]:
+def _csv_rows(lines: TextIO, source: str) -> Iterator[Row]:
     # The reader's field limit is global to the process; long samples need more than its default.
     limit = csv.field_size_limit(_FIELD_SIZE_MAX)
+    end = 0
     try:
-        reader = csv.reader(lines, strict=True)
+        delimiter = delimiter_of(lines.readline())
+        lines.seek(0)
+        reader = csv.reader(lines, delimiter=delimiter, strict=True)
         header = next(reader, None)
         if header is None:
             raise StudyError(f"{source}: is empty; its first line must name the columns")
@@ -200,11 +203,14 @@ def _csv_rows(lines: Iterable[str], source: str) -> Iterator[Row]:
             if len(fields) != len(header):
                 raise StudyError(
                     f"{source}: {where} has {len(fields)} fields, the header has {len(header)}",
-                    hint="texts with commas, quotes or line ends must stand in double quotes",
+                    hint=f"texts with {delimiter!r}, quotes or line ends must stand in double quotes",
                 )
             yield where, dict(zip(header, fields, strict=True))
     except csv.Error as error:
-        raise StudyError(f"{source}: line {reader.line_num}: {error}") from None
+        raise StudyError(
+            f"{source}: the row that begins in line {end + 1} is not CSV: {error} (line {reader.line_num})",
+            hint='look there for a quote that is opened and never closed; inside a quoted text a quote is doubled ("")',
+        ) from None
     finally:
         csv.field_size_limit(limit)
 
@@ -239,6 +245,8 @@ def _folder_rows(path: Path, spec: ItemsSpec) -> Iterator[Row]:
         entries = sorted(entry for entry in path.iterdir() if entry.suffix.lower() == ".txt" and entry.is_file())
     except OSError as error:
         raise StudyError(f"{path}: {error.strerror or error}", hint="paths start at the study file's folder") from None
+    if not entries:
+        raise StudyError(f"{path}: holds no .txt file", hint="each item is a .txt file there, named after its id")
     for file in entries:
         text = read_text(file, _FIELD_SIZE_MAX)
         yield file.name, {spec.id_column: file.stem, spec.text_column: text}

@@ -384,6 +384,7 @@ def _tactics(table: Table, written: tables.StageKeys) -> tuple[Tactic, ...]:
 
 SUFFIXES: Final = {
     ".csv": ItemsFrom.CSV,
+    ".tsv": ItemsFrom.CSV,
     ".jsonl": ItemsFrom.JSONL,
     ".ndjson": ItemsFrom.JSONL,
     ".parquet": ItemsFrom.PARQUET,

@@ -47,6 +47,7 @@ from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -108,16 +109,20 @@ class UnitPrices:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A rough cost in USD before sending; None is unknown."""
+    """A rough cost in USD before sending; None is unknown, and `known_*` what is known of it all the same."""
 
     low_usd: float | None
     expected_usd: float | None
     worst_usd: float | None
+    known_low_usd: float = 0.0
+    known_expected_usd: float = 0.0
+    known_worst_usd: float = 0.0
 
     def __add__(self, other: Estimate) -> Estimate:
-        """Return the sum; a sum with an unknown part is unknown."""
+        """Return the sum; a sum with an unknown part is unknown, but for what is known of it."""
         pairs = zip(astuple(self), astuple(other), strict=True)
-        return Estimate(*(None if a is None or b is None else a + b for a, b in pairs))
+        low, expected, worst, *known = (None if a is None or b is None else a + b for a, b in pairs)
+        return Estimate(low, expected, worst, *(usd or 0.0 for usd in known))
 
 
 NOTHING: Final = Estimate(0.0, 0.0, 0.0)
@@ -199,11 +204,30 @@ class Prices:
             return UNKNOWN
         low, expected = output_tokens(thinking, max_output_tokens, expected_tokens)
         mean, worst = input_tokens / n_requests, max_output_tokens
-        return Estimate(
-            unit.cost_usd(int(mean * INPUT_FACTOR_LOW), 0, low) * n_requests,
-            unit.cost_usd(round(mean), 0, expected) * n_requests,
-            None if worst is None else unit.cost_usd(round(mean * INPUT_FACTOR_WORST), 0, worst) * n_requests,
-        )
+        low_usd = unit.cost_usd(int(mean * INPUT_FACTOR_LOW), 0, low) * n_requests
+        expected_usd = unit.cost_usd(round(mean), 0, expected) * n_requests
+        if worst is None:
+            return Estimate(low_usd, expected_usd, None, low_usd, expected_usd)
+        worst_usd = unit.cost_usd(round(mean * INPUT_FACTOR_WORST), 0, worst) * n_requests
+        return Estimate(low_usd, expected_usd, worst_usd, low_usd, expected_usd, worst_usd)
+
+
+def known(provider: str) -> tuple[str, ...]:
+    """Return the models of a provider that the price data know, whatever they know of them."""
+    return tuple(sorted(model.id for found in _in_data(provider) for model in found.models))
+
+
+def remarks(asked: PricedModel) -> list[str]:
+    """Return what the price data say of a model's prices: when they were looked up, and where."""
+    models = [found.find_model(asked.model) for found in _in_data(asked.provider)]
+    return [str(model.price_comments) for model in models if model is not None and model.price_comments]
+
+
+def _in_data(provider: str) -> list[Any]:
+    from genai_prices import data_snapshot  # slow to import
+
+    name = registry.module(provider).DESCRIPTOR.price_name or provider
+    return [found for found in data_snapshot.get_snapshot().providers if found.id == name]
 
 
 def overrides(data: bytes, source: str = "config.toml") -> dict[str, UnitPrices]:
@@ -238,9 +262,10 @@ def _bundled(asked: PricedModel, when: datetime) -> UnitPrices | None:
             found = None
     if found is None or any(getattr(found, field) is None for field in _PRICED):
         return None
+    source = f"genai-prices {metadata.version('genai-prices')}"
     priced = [getattr(found, field) for field in (*_PRICED, "cache_read_mtok", "cache_write_mtok")]
     starts = sorted({0, *(tier.start for price in priced for tier in getattr(price, "tiers", ()))})
-    return UnitPrices(tuple(_tier(start, share, *priced) for start in starts), "genai-prices")
+    return UnitPrices(tuple(_tier(start, share, *priced) for start in starts), source)
 
 
 def _batch_price(asked: PricedModel, name: str, when: datetime) -> Any:

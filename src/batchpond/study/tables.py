@@ -46,7 +46,7 @@ Many = Annotated[int, between(1, 1_000, "inputs: how many are asked for by state
 class Items:
     """What is judged: exactly one of `path`, `folder` and `sql`; paths start at the study file's folder."""
 
-    path: Annotated[LongText, about("a .csv, .jsonl or .parquet file")] | None = None
+    path: Annotated[LongText, about("a .csv, .tsv, .jsonl or .parquet file")] | None = None
     folder: Annotated[LongText, about("a folder of .txt files, each named after its id")] | None = None
     sql: Annotated[LongText, about("a query on the lake")] | None = None
     id: Annotated[Text, about("the column with the ids, each one different")] = "id"

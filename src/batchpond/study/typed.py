@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Meta, inspect
 
 from batchpond.errors import StudyError
+from batchpond.files import SLASHES
 
 Key = tuple[str | int, ...]
 
@@ -119,7 +120,10 @@ def parse(data: bytes, source: str, see: str = "see `batchpond init`") -> Table:
     try:
         return Table(source, text, (), tomllib.loads(text))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise StudyError(f"{source}: not valid TOML: {error}", hint=f"strings need quotes; {see}") from None
+        place = re.search(r"at line (\d+)", str(error))
+        is_escape = place is not None and "\\" in text.split("\n")[int(place[1]) - 1]
+        hint = SLASHES if is_escape else f"strings need quotes; {see}"
+        raise StudyError(f"{source}: not valid TOML: {error}", hint=hint) from None
 
 
 def find_line(text: str, key: Key) -> int | None:

@@ -293,9 +293,12 @@ def test_what_a_task_cannot_say_is_named(store: Store, folder: Path, row: str, m
 
 
 def test_another_separator_is_recognised(store: Store, folder: Path) -> None:
-    """A file with semicolons is told so."""
-    error = refusal(store, write(folder, "item_first;item_second;verdict\nA;B;first\n"))
-    assert error.hint == "columns are separated by commas"
+    """A spreadsheet that separates by semicolons or tabs says the same as one that separates by commas."""
+    for mark in (";", "\t", ","):
+        rows = "item_first,item_second,verdict\nA,B,first\n".replace(",", mark)
+        import_judgments(store, write(folder, rows))
+    (row,) = imported(store)
+    assert (row["item_first"], row["item_second"], row["verdict"]) == ("A", "B", "first")
 
 
 @pytest.mark.parametrize(

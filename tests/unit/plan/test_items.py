@@ -126,7 +126,9 @@ def test_the_list_of_problems_is_bounded() -> None:
         ("s.csv", b"id,text\na,ok\nb,\xff\n", r"s\.csv:3: not valid UTF-8"),
         ("s.csv", b"id,txt\na,x\n", r"s\.csv: line 2 has no column 'text'; it has 'id', 'txt'"),
         ("s.csv", b"id,text\na,x,y\n", r"s\.csv: line 2 has 3 fields, the header has 2"),
-        ("s.csv", b'id,text\na,"x\n', r"s\.csv: line 2: unexpected end of data"),
+        ("s.csv", b'id,text\na,"x\n', r"s\.csv: the row that begins in line 2 is not CSV: unexpected end of data"),
+        ("s.csv", b'id,text\na,b\nc,"open\nd,"shut"\n', r"row that begins in line 3 is not CSV: .* \(line 4\)"),
+        ("s.csv", b"Kennung;Der Text\na;x\n", r"s\.csv: line 2 has no column 'id'; it has 'Kennung', 'Der Text'"),
         ("s.csv", b"id,id\na,b\n", r"line 1 names a column twice"),
         ("s.csv", b"", r"is empty"),
         ("s.csv", b"id,text\na,x\n", r"s\.csv: has 1 usable items; pairs need at least 2"),
@@ -146,10 +148,39 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path, name: str, data: by
         read_items(study(tmp_path, f'path = "{name}"'))
 
 
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("s.csv", 'id;text\na;x, y\nb;"u; v"\n'),
+        ("s.csv", '\ufeffid;text\r\na;x, y\r\nb;"u; v"\r\n'),
+        ("s.csv", '"id"\t"text"\na\tx, y\nb\tu; v\n'),
+        ("s.tsv", "id\ttext\na\tx, y\nb\tu; v\n"),
+        ("s.tsv", 'id,text\na,"x, y"\nb,u; v\n'),
+        ("s.csv", 'id,text\na,"x, y"\nb,u; v\n'),
+        ("s.csv", "id|text\na|x, y\nb|u; v\n"),
+    ],
+)
+def test_what_stands_between_columns_is_read_from_the_header(tmp_path: Path, name: str, data: str) -> None:
+    """Spreadsheets write commas, semicolons or tabs, by the language of whoever saves."""
+    (tmp_path / name).write_bytes(data.encode())
+    items = read_items(study(tmp_path, f'path = "{name}"'))
+    assert [(item.item_id, item.text) for item in items] == [("a", "x, y"), ("b", "u; v")]
+
+
+def test_a_folder_without_texts_is_said_to_hold_none(tmp_path: Path) -> None:
+    """Files of other kinds are not what the study asks about."""
+    (tmp_path / "a.docx").write_bytes(b"x")
+    with pytest.raises(StudyError, match=r"holds no \.txt file"):
+        read_items(study(tmp_path, 'folder = "."'))
+
+
 def test_missing_files_and_bad_text_files_are_named(tmp_path: Path) -> None:
     """A path that is not there, and the one file of a folder that is not UTF-8."""
     with pytest.raises(StudyError, match=r"absent\.csv: No such file"):
         read_items(study(tmp_path, 'path = "absent.csv"'))
+    with pytest.raises(StudyError, match="No such file") as caught:
+        read_items(study(tmp_path, r'path = "C:\texts\new.csv"'))  # which has a tab and a line end in it
+    assert "write paths with /" in str(caught.value.hint)
     (tmp_path / "bad.txt").write_bytes(b"a\nb\xff")
     with pytest.raises(StudyError, match=r"bad\.txt:2: not valid UTF-8"):
         read_items(study(tmp_path, 'folder = "."'))

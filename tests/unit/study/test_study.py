@@ -148,6 +148,7 @@ def test_the_example_is_a_study() -> None:
         ('study = "s"', 'study = "S"', "study.toml:1: study is 'S', which does not have the form", None),
         ('study = "s"', "study = 2026-01-01", "study.toml:1: study must be a string, not a date or time", None),
         ('study = "s"', 'study = "s', "study.toml: not valid TOML", "quotes"),
+        ('study = "s"', 'study = "C:\\Users\\me"', "study.toml: not valid TOML", "a backslash begins an escape"),
         ("[items]", "[pairs]\nshare = 1.5\n[items]", "study.toml:5: pairs.share is 1.5, not between 0 and 1", None),
         ("[items]", "[pairs]\nshare = nan\n[items]", "study.toml:5: pairs.share is nan", None),
         ("[items]", "[pairs]\nshare = 0\n[items]", "study.toml:5: pairs.share is 0", None),

@@ -1,9 +1,9 @@
 """Keys and the addresses that they may go to.
 
-Keys and base URLs come from the environment variables that the providers' own SDKs read. Nothing is read from
-files: a `.env` in a cloned repository cannot redirect a key. A key from the environment goes to another host than
-the provider's own only if the base URL came from that provider's own variable or from the caller. Addresses are
-https everywhere, http on this machine, a redirect only where listed.
+Keys and base URLs come from the environment variables that the providers' own SDKs read. No file is read but the one
+that `--env-file` names: a `.env` in a cloned repository cannot redirect a key. A key from the environment goes to
+another host than the provider's own only if the base URL came from that provider's own variable or from the caller.
+Addresses are https everywhere, http on this machine, a redirect only where listed.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from batchpond import __version__
-from batchpond.results.report.numbers import UNKNOWN, moment
-from batchpond.results.report.parts import Facts, Section
+from batchpond.results.report.numbers import UNKNOWN, counted, moment
+from batchpond.results.report.parts import Facts, Part, Section
 from batchpond.results.report.source import Source
 from batchpond.results.report.written import chapter, exhibits
 from batchpond.text import escape
@@ -33,9 +33,9 @@ def study(source: Source) -> Study:
         f"SELECT study_version, planned_at, n_items, n_pairs FROM studies_current WHERE study = {source.name}"
     ).dicts()
     version = versions[0] if versions else {}
-    (counted,) = source.rows(f"SELECT * FROM report_fingerprint WHERE study = {source.name}").dicts() or [{}]
-    known = (source.study, version.get("study_version"), __version__, counted.get("facts_xor"),
-             counted.get("n_planned"), counted.get("n_imported"))  # fmt: skip
+    (hashed,) = source.rows(f"SELECT * FROM report_fingerprint WHERE study = {source.name}").dicts() or [{}]
+    known = (source.study, version.get("study_version"), __version__, hashed.get("facts_xor"),
+             hashed.get("n_planned"), hashed.get("n_imported"))  # fmt: skip
     fingerprint = hashlib.sha256("\x1f".join(map(str, known)).encode()).hexdigest()
     rows = (
         ("Study", escape(source.study)),
@@ -43,16 +43,18 @@ def study(source: Source) -> Study:
         ("Planned", moment(version["planned_at"]) if version.get("planned_at") else UNKNOWN),
         ("Tasks", str(facts.get("tasks") or UNKNOWN)),
         ("Judges", _count(facts, "n_judges")),
+        ("Models whose answers are judged", _count(facts, "n_candidates")),
         ("Templates", _count(facts, "n_templates")),
         ("Rubrics", _count(facts, "n_rubrics")),
         ("Items", _count(facts, "n_items")),
-        ("Judgments planned", _count(counted, "n_planned")),
-        ("Judgments imported", _count(counted, "n_imported")),
+        ("Requests planned", _count(hashed, "n_planned")),
+        ("Judgments imported", _count(hashed, "n_imported")),
         ("Origin of the answers", str(facts.get("origins") or "no answer yet")),
         ("Data fingerprint", fingerprint),
         ("Made by", f"batchpond {__version__}"),
     )
-    parts = [part for part in (Facts("The study", rows), exhibits("facts")["judges"](source)) if part is not None]
+    found = [exhibit(source) for exhibit in exhibits("facts").values()]
+    parts: list[Part] = [Facts("The study", rows), *(part for part in found if part is not None)]
     return Study(Section(_WRITTEN.key, _WRITTEN.title, _WRITTEN.words, parts), tuple(_summary(facts)), fingerprint)
 
 
@@ -63,15 +65,21 @@ def _count(facts: dict[str, Any], name: str) -> str:
 def _summary(facts: dict[str, Any]) -> list[str]:
     if not facts:
         return ["Nothing has been planned or imported."]
-    n_expected, n_answered, n_valid = facts["n_expected"], facts["n_answered"], facts["n_valid"]
-    judges = f"{facts['n_judges']:,} judge{'s' if facts['n_judges'] != 1 else ''}"
-    told = (
-        f"{n_expected:,} judgments by {judges} were expected; {n_answered:,} were answered, {n_valid:,} of them with a "
-        "verdict."
-    )
-    if n_pending := n_expected - n_answered:
-        told += f" {n_pending:,} are still pending, so all numbers may change."
-    return [told, *([_SIMULATED] if facts["origins"] == "simulated" else []), *_mixed(facts["origins"])]
+    told = []
+    if facts["n_expected"]:
+        told.append(
+            f"{facts['n_expected']:,} judgments by {counted(facts['n_judges'], 'judge')} were expected; "
+            f"{facts['n_answered']:,} were answered, {facts['n_valid']:,} of them with a verdict."
+        )
+    if facts["n_answers_expected"]:
+        told.append(
+            f"{counted(facts['n_candidates'], 'model')} gave {facts['n_answers']:,} of {facts['n_answers_expected']:,} "
+            "answers, which are no judgments."
+        )
+    n_expected = facts["n_expected"] + facts["n_answers_expected"]
+    if n_pending := n_expected - facts["n_answered"] - facts["n_answers"]:
+        told.append(f"{n_pending:,} are still pending, so all numbers may change.")
+    return [" ".join(told), *([_SIMULATED] if facts["origins"] == "simulated" else []), *_mixed(facts["origins"])]
 
 
 def _mixed(origins: str | None) -> list[str]:
