@@ -40,11 +40,14 @@ from batchpond.tasks.prompts import PromptsRule
 N_ROUNDS = 7
 RATIO_MAX = 1.5
 ATTEMPT = ids.attempt_id("lake", "shard", 1)
-PROMPTS = PromptsRule(form="json", fields={name: f"/{name}" for name in ("score", "label", "confidence", "explanation")})
-WORDS = (
+PROMPTS = PromptsRule(
+    form="json", fields={name: f"/{name}" for name in ("score", "label", "confidence", "explanation")}
+)
+TEXT = (
     "the essay states its claim early and keeps to it while each paragraph adds one reason although some transitions"
     " repeat themselves and a quotation is left without comment so that the reader has to guess what it's meant to show"
-).split()
+)
+WORDS = TEXT.split()
 
 Say = Callable[[random.Random], str]
 
