@@ -215,8 +215,7 @@ Prompt = str | tuple[Turn, ...]
 """What a model is asked: a text, or a conversation that ends with the user's turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """A raw result line made uniform, as a provider's `read_line` returns it.
 
     Token counts are None when the provider did not say; they are never guessed. `input_tokens` is

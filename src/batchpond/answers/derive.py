@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import itertools
 import re
@@ -11,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 from batchpond import answers
 from batchpond.answers import live_lines
 from batchpond.errors import LakeError, StudyError
-from batchpond.lake.disk import StagedTable
 from batchpond.lake.jsonl import RawFile, part_paths, shard_lines
 from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, Table
 from batchpond.lake.store import Store
@@ -43,6 +42,7 @@ _NAMED: Final = re.compile(rb'"(?:custom_id|key)"\s*:\s*"([A-Za-z0-9_.:-]{1,200}
 TOKENS_MAX: Final = 100_000_000
 """More tokens than any model takes or gives in one answer."""
 _COUNTS: Final = ("input_tokens", "output_tokens", "reasoning_tokens", "cached_tokens", "cache_write_tokens")
+_counts: Final = attrgetter(*_COUNTS)
 
 
 def judge_of(spec: Mapping[str, Any]) -> Judge:
@@ -53,7 +53,20 @@ def judge_of(spec: Mapping[str, Any]) -> Judge:
     if isinstance(rule, PromptsRule) and rule.expressions:
         return _by_sql(rule)
     read = rule.read if reader == 1 else rule.read_with_care
-    return lambda responses: [read(response) for response in responses]
+    return partial(_each_once, read)
+
+
+def _each_once(read: Callable[[Response], Judgment], responses: Sequence[Response]) -> list[Judgment]:
+    """Read what several responses say alike only once."""
+    found: dict[tuple[Any, ...], Judgment] = {}
+    judged = []
+    for response in responses:
+        says = response.text, response.finish, response.status, response.refusal
+        judgment = found.get(says)
+        if judgment is None:
+            judgment = found[says] = read(response)
+        judged.append(judgment)
+    return judged
 
 
 def _by_sql(rule: PromptsRule) -> Judge:
@@ -79,8 +92,6 @@ def check(rule: Rule, where: str) -> None:
 
 
 _ROWS_PER_BATCH = 5_000
-_OF_RESPONSE: Final = [key.name for key in dataclasses.fields(Response)]
-_OF_JUDGMENT: Final = [key.name for key in dataclasses.fields(Judgment)]
 
 PriceRow = Callable[[Response], float | None]
 
@@ -127,20 +138,12 @@ class Tally:
     n_blank: int = 0
     n_set_aside: int = 0
 
-    def add(self, match: Match, response: Response) -> None:
-        """Count a line."""
-        match match:
-            case Match.MATCHED:
-                self.n_matched += 1
-                self.n_succeeded += response.status is ResponseStatus.SUCCEEDED
-            case Match.DUPLICATE:
-                self.n_duplicate += 1
-            case Match.CONFLICT:
-                self.n_conflict += 1
-            case Match.UNMATCHED:
-                self.n_unmatched += 1
-            case Match.BLANK:
-                self.n_blank += 1
+    def add(self, lines: Iterable[_Line]) -> None:
+        """Count lines."""
+        for (match, status), n in Counter((line.match, line.response.status) for line in lines).items():
+            name = f"n_{match}"
+            setattr(self, name, getattr(self, name) + n)
+            self.n_succeeded += n * (match is Match.MATCHED and status is ResponseStatus.SUCCEEDED)
 
 
 class Offer(NamedTuple):
@@ -157,7 +160,7 @@ class _Once:
     """Joins lines to requests by custom_id alone, each request once, for as long as no two lines of one differ."""
 
     expected: Mapping[str, str]
-    seen: dict[str, bytes] = field(default_factory=dict)
+    seen: dict[str, int] = field(default_factory=dict)
     has_differing: bool = False
 
     def match(self, line: bytes, response: Response, _: tuple[int, int]) -> tuple[Match, str | None]:
@@ -166,11 +169,11 @@ class _Once:
         request_id = self.expected.get(response.custom_id or "")
         if request_id is None:
             return Match.UNMATCHED, None
-        digest = hashlib.blake2b(line, digest_size=8).digest()
-        earlier = self.seen.setdefault(request_id, digest)
-        if earlier is digest:
+        digest = hash(line)
+        if request_id not in self.seen:
+            self.seen[request_id] = digest
             return Match.MATCHED, request_id
-        self.has_differing |= earlier != digest
+        self.has_differing |= self.seen[request_id] != digest
         return Match.DUPLICATE, request_id
 
 
@@ -233,7 +236,7 @@ class _Union:
 
 def _as_read(response: Response) -> bytes:
     """Return a digest of what a line says: the same for two that say the same in other bytes."""
-    said = dataclasses.replace(response, provider_request_id=None)
+    said = response._replace(provider_request_id=None)
     return hashlib.blake2b(repr(said).encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
@@ -319,17 +322,15 @@ def _derive_part(
         responses = stack.enter_context(store.staging(RESPONSES))
         judgments = {parser_id: stack.enter_context(store.staging(JUDGMENTS)) for parser_id in judges}
         for lines, first_line_number in () if is_left_out else _raw_lines(part):
-            rows, answered = [], []
-            for line_number, line in enumerate(lines, first_line_number):
-                response = read_line(line)
-                match, request_id = matcher.match(line, response, (at, line_number))
-                tally.add(match, response)
-                rows.append(_response_row(source, file, line_number, response, match, request_id, price))
-                if match is Match.MATCHED:
-                    answered.append((line_number, request_id, response))
-            responses.write(rows)
-            for parser_id, judge in judges.items():
-                _write_judgments(judgments[parser_id], source, file, parser_id, answered, judge)
+            found = [
+                _Line(number, response, *matcher.match(line, response, (at, number)))
+                for number, line, response in zip(itertools.count(first_line_number), lines, map(read_line, lines))
+            ]
+            tally.add(found)
+            responses.write(_response_rows(source, file, found, price))
+            if answered := [one for one in found if one.match is Match.MATCHED]:
+                for parser_id, judge in judges.items():
+                    judgments[parser_id].write(_judgment_rows(source, file, answered, parser_id, judge))
     for version in range(1, answers.READER_VERSION):
         _empty(store, RESPONSES, _responses_name(source.provider, part.stem, version))
     store.replace_file(RESPONSES, name, responses.path)
@@ -366,8 +367,10 @@ class _LongLine(bytes):
 
 def _with_sense(response: Response) -> Response:
     """Return a response whose token counts are unknown where no answer can have so many: they would be billed."""
+    if max(filter(None, _counts(response)), default=0) <= TOKENS_MAX:
+        return response
     beyond: dict[str, Any] = {name: None for name in _COUNTS if (getattr(response, name) or 0) > TOKENS_MAX}
-    return dataclasses.replace(response, **beyond) if beyond else response
+    return response._replace(**beyond)
 
 
 def _empty(store: Store, table: Table, name: str) -> None:
@@ -405,38 +408,48 @@ def _looked_at(value: pa.Scalar[Any]) -> bytes:
     return _LongLine.of(line) if len(line) > LINE_BYTES_MAX else bytes(line)
 
 
-def _response_row(
-    source: Source, file: RawFile, line_number: int, response: Response, match: Match, request_id: str | None,
-    price: PriceRow,
-) -> dict[str, Any]:  # fmt: skip
-    return {
-        "provider": source.provider,
-        "batch_id": file.batch_id,
-        "attempt_id": source.attempt_id,
-        "file_id": file.file_id,
-        "file_role": file.role,
-        "line_number": line_number,
-        "request_id": request_id,
-        "match": match,
-        **{name: getattr(response, name) for name in _OF_RESPONSE},
-        "cost_usd": price(response),
-        "origin": source.origin,
-    }
+class _Line(NamedTuple):
+    """A line as it was read and joined to a request."""
+
+    line_number: int
+    response: Response
+    match: Match
+    request_id: str | None
 
 
-def _write_judgments(
-    staged: StagedTable, source: Source, file: RawFile, parser_id: str,
-    answered: Sequence[tuple[int, str | None, Response]], judge: Judge,
-) -> None:  # fmt: skip
-    judged = judge([response for _, _, response in answered])
-    of_all = {
+def _response_rows(source: Source, file: RawFile, lines: Sequence[_Line], price: PriceRow) -> pa.Table:
+    line_numbers, responses, matches, request_ids = zip(*lines, strict=True)
+    return _rows(
+        RESPONSES,
+        source,
+        file,
+        {"file_role": file.role, "origin": source.origin},
+        line_number=line_numbers,
+        match=matches,
+        request_id=request_ids,
+        cost_usd=list(map(price, responses)),
+        **_columns(Response._fields, responses),
+    )
+
+
+def _judgment_rows(source: Source, file: RawFile, lines: Sequence[_Line], parser_id: str, judge: Judge) -> pa.Table:
+    line_numbers, responses, _, request_ids = zip(*lines, strict=True)
+    judged = _columns(Judgment._fields, judge(responses))
+    of_all = {"parser_id": parser_id}
+    return _rows(JUDGMENTS, source, file, of_all, line_number=line_numbers, request_id=request_ids, **judged)
+
+
+def _columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Sequence[Any]]:
+    return dict(zip(names, zip(*rows, strict=True), strict=True))
+
+
+def _rows(
+    table: Table, source: Source, file: RawFile, of_all: dict[str, str], line_number: Sequence[int], **columns: Any
+) -> pa.Table:
+    """Return rows of a table by its columns: whose they are and what else is the same of all, and the others."""
+    of_all = of_all | {
         "provider": source.provider, "batch_id": file.batch_id, "attempt_id": source.attempt_id,
-        "file_id": file.file_id, "parser_id": parser_id,
+        "file_id": file.file_id,
     }  # fmt: skip
-    columns: dict[str, Any] = {
-        **{name: pa.repeat(pa.scalar(value, pa.string()), len(answered)) for name, value in of_all.items()},
-        "line_number": [line_number for line_number, _, _ in answered],
-        "request_id": [request_id for _, request_id, _ in answered],
-        **{name: [getattr(judgment, name) for judgment in judged] for name in _OF_JUDGMENT},
-    }
-    staged.write(pa.table(columns, JUDGMENTS.schema))
+    same = {name: pa.repeat(pa.scalar(value, pa.string()), len(line_number)) for name, value in of_all.items()}
+    return pa.table({**same, "line_number": line_number, **columns}, table.schema)

@@ -82,7 +82,7 @@ def read_line(module: Dialect, line: bytes) -> Response:
         return unreadable(custom_id, "not a line of a live call")
     answer = module.read_answer(status_code, body)
     request_id = answer.provider_request_id or fields.text(found.get("request_id"))
-    return dataclasses.replace(answer, custom_id=custom_id, provider_request_id=request_id)
+    return answer._replace(custom_id=custom_id, provider_request_id=request_id)
 
 
 def _failed(custom_id: str | None, failure: dict[str, Any]) -> Response:

@@ -297,8 +297,8 @@ def _row(record: Record, line_no: int, defaults: Defaults) -> dict[str, Any]:
         case ForeignJudgment():
             only_of_pairs = defaults if record.item_second else dataclasses.replace(defaults, direction=None)
             said = record.said.or_else(only_of_pairs).or_else(_UNSAID)
-            parts = (record, record.found, said)
-            return place | {name: getattr(part, name) for part in parts for name in part.__slots__}
+            of_parts = {name: getattr(part, name) for part in (record, said) for name in part.__slots__}
+            return place | of_parts | record.found._asdict()
         case ForeignText():
             item = Item(record.item_id, record.text, record.metadata())
             return place | {

@@ -17,7 +17,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -271,13 +271,13 @@ def _judgment(
     match task:
         case "pair":
             task, sides = "pairwise", sides if key.endswith("a") else ("hi", "lo")
-            found = replace(decided, verdict=_PAIR[label], outcome=Outcome.TIE if label == "tie" else Outcome.DECIDED)
+            found = decided._replace(verdict=_PAIR[label], outcome=Outcome.TIE if label == "tie" else Outcome.DECIDED)
         case "likert":
-            found = replace(decided, score=float(label))
+            found = decided._replace(score=float(label))
         case "compliance":
-            found = replace(decided, verdict=label)
+            found = decided._replace(verdict=label)
         case _:
-            found = replace(decided, label=label)
+            found = decided._replace(label=label)
     item_first, item_second, candidate_first, candidate_second = (
         unit[f"{name}_{side}"] for name in ("item", "candidate") for side in sides
     )

@@ -377,7 +377,7 @@ def _rated(
 ) -> ForeignJudgment:
     task = compliance.TASK if "compliant" in entry else likert.TASK
     found = _compliance_reading(place, entry, findings)
-    found = replace(found, explanation=base.explanation(entry.get("explanation")))
+    found = found._replace(explanation=base.explanation(entry.get("explanation")))
     item = output_id(unit, candidate, entry["output"])
     return ForeignJudgment(
         place, task, found, _own(said, entry), unit, item, candidate_first=candidate, repeat_no=_repeat_no(entry)

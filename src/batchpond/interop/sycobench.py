@@ -81,7 +81,7 @@ def labelled(answer: ForeignText, label: Label, findings: Findings) -> ForeignJu
     confidence = base.confidence(label.confidence) if found.outcome is Outcome.DECIDED else None
     if confidence is None and found.outcome is Outcome.DECIDED and label.confidence is not None:
         findings.doubt(Doubt.BAD_CONFIDENCE, answer.source, f"has confidence {shortened(label.confidence)}")
-    found = replace(found, confidence=confidence, explanation=base.explanation(label.reason))
+    found = found._replace(confidence=confidence, explanation=base.explanation(label.reason))
     return _judgment(answer, found, label.said)
 
 

@@ -16,7 +16,6 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
@@ -38,8 +37,7 @@ Texts = Annotated[tuple[Text, ...], Meta(max_length=1_000)]
 Number = Annotated[float, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
 
 
-@dataclass(frozen=True, slots=True)
-class Judgment:
+class Judgment(NamedTuple):
     """A response as its task reads it; verdict, score and confidence only when `outcome` is decided or tie.
 
     `verdict` is first, second or tie for two items, true or false for a yes or no; `label` a word of the

@@ -31,7 +31,7 @@ from batchpond.providers.shared.dialect import (
     on_one_line,
     refused_thinking,
 )
-from batchpond.providers.shared.lines import PARTS_MAX, Row, Tokens, answered, failed, unreadable
+from batchpond.providers.shared.lines import PARTS_MAX, Row, Tokens, answered, failed, joined, unreadable
 
 HEAD: Final = b'{"requests":['
 TAIL: Final = b"]}"
@@ -104,6 +104,7 @@ class Anthropic(Dialect):
     """What is asked of Anthropic's models, and what they answer."""
 
     answer_members = ("content",)
+    shapes = f"{__package__}.straight"
     DESCRIPTOR = base.descriptor(
         "anthropic",
         endpoints=tuple(VERSIONS),
@@ -193,7 +194,7 @@ class Anthropic(Dialect):
         """Return a message made uniform."""
         texts = _content(body.get("content"))
         reason = fields.word(body.get("stop_reason"))
-        finish = _FINISH.get(reason, Finish.OTHER) if reason else Finish.OTHER
+        finish = FINISH.get(reason, Finish.OTHER) if reason else Finish.OTHER
         refusal = _refusal(body.get("stop_details")) if finish is Finish.REFUSAL else None
         named = row._replace(request_id=fields.identifier(body.get("id")))
         return answered(named, body.get("model"), reason, finish, (*texts, refusal), _usage(body.get("usage")))
@@ -302,7 +303,7 @@ def _set_effort(body: dict[str, Any], effort: str | None, settings: ModelSetting
 
 # --- answers --------------------------------------------------------------------------------------
 
-_FINISH: Final = base.by_word("anthropic", "finish", Finish)
+FINISH: Final = base.by_word("anthropic", "finish", Finish)
 _NOT_RUN: Final = {
     "canceled": (ErrorClass.CANCELLED, "the batch was cancelled before this request ran"),
     "cancelled": (ErrorClass.CANCELLED, "the batch was cancelled before this request ran"),
@@ -346,7 +347,7 @@ def _content(content: object) -> tuple[str | None, str | None]:
                 thoughts.append(block["thinking"])
             case _:
                 pass
-    return "".join(texts) if texts else None, "\n\n".join(thoughts) or None
+    return joined(texts, thoughts)
 
 
 def _refusal(details: object) -> str | None:

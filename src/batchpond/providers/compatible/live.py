@@ -100,12 +100,11 @@ class Compatible(ChatDialect):
         hint = "leave its thinking at the default, and write what the server understands as parameters of the model"
         return refused_thinking(settings, accepted, f" at {self.DESCRIPTOR.name}", hint)
 
-    def read_body(self, row: lines.Row, body: dict[str, Any]) -> Response:
-        """Return the body of a success made uniform, with thoughts inside the text taken out of it."""
-        found = super().read_body(row, body)
+    def settle(self, response: Response, total_tokens: int | None) -> Response:
+        """Return a success with thoughts inside the text taken out of it."""
         if self.reasoning_is_apart:
-            found = lines.with_reasoning_counted(found, body.get("usage"))
-        return lines.without_thoughts(found)
+            response = lines.with_reasoning_counted(response, total_tokens)
+        return lines.without_thoughts(response)
 
 
 def _host(source: str, base_path: str = "", **row: Any) -> Compatible:

@@ -41,6 +41,7 @@ from batchpond.providers.shared.lines import (
     Tokens,
     answered,
     failed,
+    joined,
     unreadable,
 )
 
@@ -123,6 +124,7 @@ class Gemini(Dialect):
     """What is asked of Gemini's models, and what they answer."""
 
     id_name = "key"
+    shapes = f"{__package__}.straight"
     answer_members = ("candidates", "promptFeedback", "usageMetadata")
     DESCRIPTOR = base.descriptor("gemini", endpoints=(GENERATE,), nearest=FAMILIES.nearest, base_of=_base_of)
 
@@ -192,7 +194,7 @@ class Gemini(Dialect):
         candidates = fields.sequence(body.get("candidates"), 1)
         candidate = fields.mapping(candidates[0]) if candidates else {}
         reason = fields.word(candidate.get("finishReason"))
-        finish = _FINISH.get(reason or "", Finish.OTHER) if candidate else None
+        finish = FINISH.get(reason or "", Finish.OTHER) if candidate else None
         blocked = fields.word(fields.mapping(body.get("promptFeedback")).get("blockReason"))
         if not candidate and blocked:
             reason, finish = blocked, Finish.BLOCKED
@@ -287,7 +289,7 @@ def _contents(prompt: Prompt) -> list[dict[str, Any]]:
 _RPC: Final = {int(code): tuple(row) for code, row in base.table("gemini", "rpc").items()}
 _WORDS: Final = {int(status): word for status, word in base.table("gemini", "words").items()}
 _CLEARLY_ACCESS: Final = frozenset({"UNAUTHENTICATED", "API_KEY_INVALID"})
-_FINISH: Final = base.by_word("gemini", "finish", Finish)
+FINISH: Final = base.by_word("gemini", "finish", Finish)
 
 
 def is_blank(error: object) -> bool:
@@ -327,7 +329,7 @@ def _content(content: object) -> tuple[str | None, str | None]:
         text = fields.text(fields.mapping(part).get("text"))
         if text is not None:
             (thoughts if part.get("thought") is True else texts).append(text)
-    return "".join(texts) if texts else None, "\n\n".join(filter(None, thoughts)) or None
+    return joined(texts, thoughts)
 
 
 def _usage(usage: object) -> Tokens:

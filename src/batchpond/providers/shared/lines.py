@@ -8,7 +8,6 @@ recorded 2026-09); a row that failed over HTTP keeps `error` null and has the er
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Callable
@@ -154,6 +153,11 @@ def answered(
     )
 
 
+def joined(texts: list[str], thoughts: list[str]) -> tuple[str | None, str | None]:
+    """Return the parts of an answer and of its thoughts as one text each; None where there is none."""
+    return "".join(texts) if texts else None, "\n\n".join(filter(None, thoughts)) or None
+
+
 def failed(row: Row, error: ApiError, error_class: ErrorClass | None = None) -> Response:
     """Return a row that failed; without an `error_class` it is what the error says."""
     error_class = error_class or classify(row.status_code, error)
@@ -186,7 +190,7 @@ ReadBody = Callable[[Row, dict[str, Any]], Response]
 
 _FINISH: Final = base.by_word("shared", "finish", Finish)
 # The server gave up in the middle: DeepSeek, vLLM, Mistral and OpenRouter. What there is of an answer is none.
-_BROKEN_OFF: Final = frozenset({"insufficient_system_resource", "abort", "error"})
+BROKEN_OFF: Final = frozenset({"insufficient_system_resource", "abort", "error"})
 _THOUGHTS: Final = re.compile(r"\s*<think>(.*?)(?:</think>\s*(.*)|\Z)", re.DOTALL)
 
 
@@ -252,10 +256,10 @@ def read_chat(row: Row, body: dict[str, Any]) -> Response:
     text, refusal = content_of(content)
     refusal = fields.identifier(message.get("refusal")) or refusal
     reason = fields.word(choice.get("finish_reason"))
-    if reason in _BROKEN_OFF:
+    if reason in BROKEN_OFF:
         said = ApiError(f"the answer was broken off: {reason}", "server_error")
         return failed(row, read_any(choice) or said, ErrorClass.TRANSIENT)
-    finish = _finish(reason, text, refusal) if choice else None
+    finish = finish_of(reason, text, refusal) if choice else None
     texts = (text, _thoughts(message, content), refusal)
     return answered(row, body.get("model"), reason, finish, texts, usage_of(body.get("usage")))
 
@@ -271,7 +275,8 @@ def _thoughts(message: dict[str, Any], content: object) -> str | None:
     return "\n\n".join(filter(None, (content_of(part)[0] for part in parts))) or None
 
 
-def _finish(reason: str | None, text: str | None, refusal: str | None) -> Finish:
+def finish_of(reason: str | None, text: str | None, refusal: str | None) -> Finish:
+    """Return why a chat model stopped, by the provider's word for it and what it said."""
     finish = _FINISH.get(reason, Finish.OTHER) if reason else Finish.OTHER
     return Finish.REFUSAL if refusal and not text and finish in (Finish.STOP, Finish.OTHER) else finish
 
@@ -345,10 +350,10 @@ def without_thoughts(response: Response) -> Response:
         return response
     thoughts = thoughts.strip()
     both = thoughts if apart is None or apart.strip() == thoughts else "\n\n".join(filter(None, (apart, thoughts)))
-    return dataclasses.replace(response, text=rest.strip(), thoughts=both or None)
+    return response._replace(text=rest.strip(), thoughts=both or None)
 
 
-def with_reasoning_counted(response: Response, usage: object) -> Response:
+def with_reasoning_counted(response: Response, total: int | None) -> Response:
     """Return a response whose output tokens include the reasoning, where `completion_tokens` leave it out.
 
     They do at xAI (recorded 2026-10); a total that adds up without the reasoning says that they do not.
@@ -356,7 +361,6 @@ def with_reasoning_counted(response: Response, usage: object) -> Response:
     output, reasoning = response.output_tokens, response.reasoning_tokens
     if output is None or not reasoning:
         return response
-    total = fields.count(fields.mapping(usage).get("total_tokens"))
     if total is not None and response.input_tokens is not None and total == response.input_tokens + output:
         return response
-    return dataclasses.replace(response, output_tokens=fields.count(output + reasoning))
+    return response._replace(output_tokens=fields.count(output + reasoning))

@@ -8,7 +8,6 @@ the text decides what kind a failure is.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -19,7 +18,7 @@ from batchpond.errors import UsageError
 from batchpond.model import ErrorClass, Response, ResponseStatus
 from batchpond.providers import base
 from batchpond.providers.shared.dialect import CHAT, ChatDialect, on_one_line
-from batchpond.providers.shared.lines import Row, without_thoughts
+from batchpond.providers.shared.lines import without_thoughts
 
 LINE_BYTES_MAX: Final = 10_000_000
 NO_FILE_CODE: Final = "input_file_unavailable"
@@ -63,13 +62,13 @@ class Together(ChatDialect):
             )
         return line
 
-    def read_body(self, row: Row, body: dict[str, Any]) -> Response:
-        """Return the body of a success; models whose thoughts Together does not keep apart write them into the text."""
-        return without_thoughts(super().read_body(row, body))
+    def settle(self, response: Response, total_tokens: int | None) -> Response:  # noqa: ARG002
+        """Return a success; models whose thoughts Together does not keep apart write them into the text."""
+        return without_thoughts(response)
 
-    def read_line(self, line: bytes) -> Response:
+    def read_any_line(self, line: bytes) -> Response:
         """Return one line of an output or error file made uniform."""
-        return _classified(super().read_line(line))
+        return _classified(super().read_any_line(line))
 
     def read_answer(self, status_code: int, body: bytes) -> Response:
         """Return a live call's answer made uniform, without a custom_id."""
@@ -80,7 +79,7 @@ def _classified(response: Response) -> Response:
     if response.status is not ResponseStatus.ERRORED or response.error_class is not ErrorClass.PERMANENT:
         return response
     error_class = base.class_of(TEXTS, response.error_message or "")
-    return response if error_class is None else dataclasses.replace(response, error_class=error_class)
+    return response if error_class is None else response._replace(error_class=error_class)
 
 
 DIALECT: Final = Together()

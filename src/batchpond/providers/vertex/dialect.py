@@ -53,10 +53,17 @@ def bare_model(model: str) -> str:
     return model.rpartition("/")[2]
 
 
+def own_id(key: str) -> str:
+    """Return the custom_id that was sent as a key."""
+    ours = _OUR_ID.fullmatch(key)
+    return ours[1] if ours else key
+
+
 class Vertex(Gemini):
     """What is asked of Gemini's models on Vertex AI, and what they answer."""
 
     id_name = "custom_id"
+    shapes = f"{__package__}.straight"
     DESCRIPTOR = base.descriptor(
         "vertex",
         endpoints=(GENERATE,),
@@ -106,11 +113,8 @@ class Vertex(Gemini):
         Its custom_id is what was sent without the letter before it; an id that came back as anything but text
         is none. What the answer and the error hold is read as the Gemini API's rows are.
         """
-        key = fields.identifier(row.get("custom_id")) or ""
-        ours = _OUR_ID.fullmatch(key)
-        return self.read_result(
-            ours[1] if ours else key, row.get("response"), _status(row.get("status")), row.get("error")
-        )
+        key = own_id(fields.identifier(row.get("custom_id")) or "")
+        return self.read_result(key, row.get("response"), _status(row.get("status")), row.get("error"))
 
 
 DIALECT: Final = Vertex()
