@@ -114,7 +114,7 @@ class Disk:
     def _on_writer(self, label: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def faulty(writer: Any, *rest: Any, **named: Any) -> Any:
             if writer.is_open:
-                self.effect(label, writer.where)
+                self.effect(label, writer.where.name)
             return original(writer, *rest, **named)
 
         return faulty

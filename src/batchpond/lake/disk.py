@@ -23,6 +23,7 @@ from batchpond.lake.schemas import FORMAT_VERSION, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
@@ -34,6 +35,7 @@ _PLAIN_COLUMNS = frozenset(
     {"body", "line", "line_bytes", "text", "thoughts", "detail", "request_id", "request_key", "custom_id",
      "event_id", "provider_request_id", "line_number", "slot", "import_key", "explanation"}
 )  # fmt: skip
+_SMALL_ROWS: Final = 64
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 
 
@@ -79,9 +81,13 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
+def _open_new(path: str | Path, flags: int = os.O_WRONLY | os.O_CREAT | os.O_EXCL) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, FILE_MODE)
+
+
 def write_private(path: Path, data: bytes) -> None:
     """Write a new private file durably, or leave none; raises FileExistsError."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
+    descriptor = _open_new(path)
     try:
         view = memoryview(data)
         while view:
@@ -195,26 +201,29 @@ class StagedTable:
     """A Parquet file being written outside the tables, row batch by row batch."""
 
     def __init__(self, path: Path, table: Table, metadata: dict[str, str]) -> None:
-        import pyarrow.parquet as pq  # a pass that publishes nothing has no use for it
-
         self.path = path
         self.table = table
         self.n_rows = 0
-        schema = table.schema.with_metadata({"lake_format": str(FORMAT_VERSION), **metadata})
-        write_private(path, b"")  # the writer truncates it and keeps the private mode
-        try:
+        self._metadata = {"lake_format": str(FORMAT_VERSION), **metadata}
+        self._file = open(path, "xb", opener=_open_new)  # noqa: SIM115  # closed with the table
+        self._writer: pq.ParquetWriter | None = None
+
+    def _begun(self, n_rows: int) -> pq.ParquetWriter:
+        """Return the writer, made for a first batch of so many rows: in a few, no dictionary pays for itself."""
+        if self._writer is None:
+            import pyarrow.parquet as pq  # a pass that publishes nothing has no use for it
+
+            names = self.table.schema.names if n_rows > _SMALL_ROWS else ()
             self._writer = pq.ParquetWriter(
-                os.fspath(path),
-                schema,
+                self._file,
+                self.table.schema.with_metadata(self._metadata),
                 compression="zstd",
                 compression_level=3,
-                use_dictionary=[name for name in schema.names if name not in _PLAIN_COLUMNS],
+                use_dictionary=[name for name in names if name not in _PLAIN_COLUMNS],
                 data_page_version="1.0",
                 write_page_checksum=True,
             )
-        except OSError:
-            drop(path)
-            raise
+        return self._writer
 
     def write(self, rows: pa.Table | Sequence[dict[str, Any]]) -> None:
         """Append rows; raises LakeError when they do not have exactly the table's columns."""
@@ -227,18 +236,22 @@ class StagedTable:
                 f"rows for table {self.table.name} do not have its columns: {rows.schema.names}",
                 hint="this is a defect in batchpond; nothing was published",
             )
-        self._writer.write_table(rows, row_group_size=self.table.row_group_rows)
+        self._begun(rows.num_rows).write_table(rows, row_group_size=self.table.row_group_rows)
         self.n_rows += rows.num_rows
 
     def close(self) -> None:
         """Finish the file and make it durable."""
-        self._writer.close()
-        sync_file(self.path)
+        self._begun(0).close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
 
     def abandon(self) -> None:
         """Give the file up; on a full disk its room is wanted now, not when old scratch is swept."""
+        if self._writer is not None:
+            self._writer.is_open = False  # or it would finish the file, which is closed, once it is collected
         with suppress(OSError):
-            self._writer.close()
+            self._file.close()
         drop(self.path)
 
 
@@ -254,13 +267,6 @@ def read_through(path: Path) -> int:
         for number in range(file.num_row_groups):
             n_rows += file.read_row_group(number).num_rows
     return n_rows
-
-
-def columns_of(path: Path) -> pa.Schema:
-    """Return a file's columns, without what else it says."""
-    import pyarrow.parquet as pq
-
-    return pq.read_schema(path).remove_metadata()
 
 
 def read_rows(path: Path, columns: Sequence[str] | None = None) -> pa.Table:

@@ -24,7 +24,7 @@ from batchpond import ids
 from batchpond.clock import Clock, SystemClock, random_hex
 from batchpond.errors import LakeError, UsageError
 from batchpond.lake import disk
-from batchpond.lake.disk import StagedTable, columns_of, held
+from batchpond.lake.disk import StagedTable, held
 from batchpond.lake.schemas import FORMAT_VERSION, TABLES, Table
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Store:
         self.secret = secret
         self.clock = clock
         self.whole: set[str] = set()  # the tables of which no file was missed since the lock was taken last
+        self._staged: dict[Path, Table] = {}
 
     @classmethod
     def init(cls, path: Path, clock: Clock | None = None) -> Store:
@@ -143,12 +144,13 @@ class Store:
             except BaseException:
                 staged.abandon()
                 raise
+            self._staged[staged.path] = table
 
     def publish_file(self, table: Table, name: str, staged: Path) -> bool:
         """Publish a staged file under its final name; False when it stood there already."""
         final = self.final_path(table, name)
         with disk_errors(self.path):
-            if not columns_of(staged).equals(table.schema):
+            if self._staged.pop(staged, None) is not table:
                 raise LakeError(f"{staged}: not the columns of table {table.name}; nothing was published")
             return disk.link_into_place(staged, final)
 
@@ -170,7 +172,7 @@ class Store:
         """Publish a staged file of a derived table in the place of an earlier one of that name, if any."""
         final = self.final_path(table, name)
         with disk_errors(self.path):
-            if not table.is_derived or not columns_of(staged).equals(table.schema):
+            if not table.is_derived or self._staged.pop(staged, None) is not table:
                 raise LakeError(f"{staged}: cannot stand in table {table.name}; nothing was published")
             disk.replace(staged, final)
 
