@@ -6,9 +6,10 @@ import dataclasses
 import hashlib
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,13 +43,7 @@ if TYPE_CHECKING:
 STUDY_DEFAULT: Final = "imported"
 UNSPECIFIED: Final = "unspecified"
 COLUMNS: Final = tuple(name for name in IMPORTED_JUDGMENTS.schema.names if name != "import_key")
-_KEY: Final = (
-    "study", "template_id", "rubric_id", "provider", "request_model", "thinking", "unit_id", "item_first",
-    "item_second", "repeat_no",
-)  # fmt: skip
-_TASK_KEY: Final = ("task", "candidate_first", "candidate_second", "turn_no")
-_VALUES: Final = ("confidence", "input_tokens", "output_tokens", "cost_usd")
-_KEY_LENGTH: Final = 32  # hex digits: 128 bits
+_query: Final = partial(tables.query, __package__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +56,14 @@ class Tally:
     n_repeated: int
 
 
-def keyed_sql(rows: str) -> str:
-    """Return the SQL that makes `keyed` of rows with the columns `COLUMNS`, `line_no` (their order) and `place`.
-
-    A row without `repeat_no` is numbered among the rows that are the same but for it.
-    """
-    same = ", ".join(name for name in (*_KEY, *_TASK_KEY) if name != "repeat_no")
-    counted = f"row_number() OVER (PARTITION BY {same} ORDER BY line_no)"
-    return f"""
-        CREATE TEMP TABLE keyed AS
-        SELECT *, left(sha256(concat({_length_prefixed(_KEY)}, {_OF_TASK})), {_KEY_LENGTH}) AS import_key
-        FROM (
-            SELECT * REPLACE (CAST(coalesce(repeat_no, {counted}) AS INTEGER) AS repeat_no), {_WORD} AS word
-            FROM ({rows})
-        )"""
+def key(connection: duckdb.DuckDBPyConnection, rows: str, values: Mapping[str, str] | None = None) -> None:
+    """Make the table `keyed` of rows with the columns `COLUMNS`, `line_no` (their order) and `place`."""
+    connection.execute(_query("keyed", rows=rows), values)
 
 
 def check_contradictions(connection: duckdb.DuckDBPyConnection, path: Path | str) -> None:
     """Raise UsageError if the same judgment has two verdicts, among the rows or against the lake."""
-    clashes = f"({_CLASHES_IN_FILE}) UNION ALL ({_CLASHES_WITH_LAKE})"
+    clashes = _query("clashes")
     ((n_clashes,),) = connection.execute(f"SELECT count(*) FROM ({clashes})").fetchall()
     if not n_clashes:
         return
@@ -98,15 +82,14 @@ def check_contradictions(connection: duckdb.DuckDBPyConnection, path: Path | str
 
 def tally(connection: duckdb.DuckDBPyConnection) -> Tally:
     """Return how many rows of `keyed` are new, known and repeated."""
-    query = f"SELECT count(*), count(*) FILTER (WHERE is_known), ({_N_NEW}) FROM ({_MARKED})"
-    ((n_rows, n_known, n_new),) = connection.execute(query).fetchall()
+    ((n_rows, n_known, n_new),) = connection.execute(_query("tally")).fetchall()
     return Tally(n_rows, n_new, n_known, n_rows - n_known - n_new)
 
 
 def publish(store: Store, connection: duckdb.DuckDBPyConnection) -> None:
     """Write the new rows, in the order given, to one file whose name is the digest of what they say."""
     # A stream that is read slowly pins what is behind it: only a plain scan may be.
-    connection.execute(f"CREATE TEMP TABLE new_rows AS {_NEW_ROWS}")
+    connection.execute(_query("new_rows", columns=", ".join(COLUMNS)))
     connection.execute("DROP TABLE keyed")
     content = hashlib.sha256()
     with store.staging(IMPORTED_JUDGMENTS) as staged:
@@ -115,48 +98,6 @@ def publish(store: Store, connection: duckdb.DuckDBPyConnection) -> None:
             block = pa.Table.from_batches([batch]).drop_columns(["row_digest"])
             staged.write(block.cast(IMPORTED_JUDGMENTS.schema))
     store.publish_file(IMPORTED_JUDGMENTS, ids.digest("imported_judgments", content.hexdigest()), staged.path)
-
-
-def _length_prefixed(columns: Iterable[str]) -> str:
-    # Lengths keep ("ab", "c") and ("a", "bc") apart.
-    return ", ".join(f"length({column}::VARCHAR), ':', {column}" for column in columns)
-
-
-_OF_TASK: Final = f"CASE WHEN task <> 'pairwise' THEN concat({_length_prefixed(_TASK_KEY)}) END"
-# "decided" alone does not say for which item.
-_WORD: Final = "coalesce(verdict, label, CAST(score AS VARCHAR), outcome)"
-_KNOWN_WORD: Final = "coalesce(known.verdict, known.label, CAST(known.score AS VARCHAR), known.outcome)"
-
-_CLASHES_IN_FILE: Final = """
-    SELECT keyed.line_no, keyed.place, keyed.word, told.place AS other_place, CAST(NULL AS VARCHAR) AS source,
-        told.word AS other
-    FROM (
-        SELECT import_key, min_by(place, line_no) AS place, min_by(word, line_no) AS word
-        FROM keyed GROUP BY import_key HAVING min(word) <> max(word)
-    ) AS told
-    JOIN keyed ON keyed.import_key = told.import_key AND keyed.word <> told.word"""
-
-_CLASHES_WITH_LAKE: Final = f"""
-    SELECT
-        keyed.line_no, keyed.place, keyed.word, CAST(NULL AS VARCHAR) AS other_place,
-        coalesce(known.source, 'an unnamed source') AS source,
-        {_KNOWN_WORD} AS other
-    FROM keyed
-    JOIN imported_judgments AS known
-        ON known.import_key = keyed.import_key AND {_KNOWN_WORD} <> keyed.word"""
-
-_MARKED: Final = """
-    SELECT *, import_key IN (SELECT import_key FROM imported_judgments) AS is_known FROM keyed"""
-
-_N_NEW: Final = f"SELECT count(DISTINCT import_key) FROM ({_MARKED}) WHERE NOT is_known"
-
-_NEW_ROWS: Final = f"""
-    SELECT
-        import_key, {", ".join(COLUMNS)},
-        sha256(concat(import_key, word, {_length_prefixed(_VALUES)})) AS row_digest
-    FROM ({_MARKED})
-    WHERE NOT is_known AND line_no IN (SELECT min(line_no) FROM keyed GROUP BY import_key)
-    ORDER BY line_no"""
 
 
 _BLOCK_ROWS: Final = 5_000
@@ -229,7 +170,7 @@ def import_foreign(
         _check_problems(findings, where)
         with store.lock("import"):
             names = [IMPORTED_JUDGMENTS.name, ITEMS.name, RUBRICS.name]
-            with tables.connect(store, names) as connection:
+            with connect(store, names) as connection:
                 _load(connection, staged)
                 _prove_candidates(connection, findings)
                 _check_doubts(findings, where, is_strict=is_strict)
@@ -237,6 +178,14 @@ def import_foreign(
                 report = _publish(store, connection, staged, findings)
             refresh.refresh(store)
     return dataclasses.replace(report, n_files=len(files))
+
+
+@contextmanager
+def connect(store: Store, names: Sequence[str]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a connection to tables of the lake, with the macros that imports are read by."""
+    with tables.connect(store, names) as connection:
+        connection.execute(_query("import_macros"))
+        yield connection
 
 
 @contextmanager
@@ -341,12 +290,7 @@ def _check_doubts(findings: Findings, where: str, *, is_strict: bool) -> None:
 def _load(connection: duckdb.DuckDBPyConnection, staged: _Staged) -> None:
     for name, rows in (("given", staged.judgments), ("texts", staged.texts)):
         connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM {rows}")
-    clashes = connection.execute(
-        "SELECT t.place, t.item_id, f.place FROM texts t JOIN ("
-        " SELECT item_id, min_by(text, line_no) AS text, min_by(place, line_no) AS place FROM texts"
-        " GROUP BY item_id HAVING min(text) <> max(text)"
-        ") f ON f.item_id = t.item_id AND f.text <> t.text ORDER BY t.line_no"
-    ).fetchall()
+    clashes = connection.execute(_query("text_clashes")).fetchall()
     if clashes:
         lines = (f"{place} has another text for {item_id!r} than {told}" for place, item_id, told in clashes)
         raise UsageError(
@@ -357,18 +301,7 @@ def _load(connection: duckdb.DuckDBPyConnection, staged: _Staged) -> None:
 
 def _prove_candidates(connection: duckdb.DuckDBPyConnection, findings: Findings) -> None:
     """Leave out comparisons of outputs that no generation, given or in the lake, shows to be those candidates'."""
-    connection.execute("CREATE TEMP TABLE outputs AS SELECT item_id FROM texts UNION SELECT item_id FROM items")
-    connection.execute(
-        "CREATE TEMP TABLE proofs AS SELECT line_no, place, candidate_first, candidate_second,"
-        " item_first IN (FROM outputs) AND item_second IN (FROM outputs) AS is_proven,"
-        " other_first IN (FROM outputs) AND item_first NOT IN (FROM outputs)"
-        " OR other_second IN (FROM outputs) AND item_second NOT IN (FROM outputs) AS is_swapped"
-        " FROM given WHERE other_first IS NOT NULL"
-    )
-    rows = connection.execute(
-        "SELECT line_no, place, candidate_first, candidate_second, is_swapped FROM proofs WHERE NOT is_proven"
-        " ORDER BY line_no"
-    )
+    rows = connection.execute(_query("unproven"))
     left_out = []
     while block := rows.fetchmany(_BLOCK_ROWS):
         for line_no, place, first, second, is_swapped in block:
@@ -379,8 +312,7 @@ def _prove_candidates(connection: duckdb.DuckDBPyConnection, findings: Findings)
             elif not findings.trusts(Doubt.UNPROVEN_CANDIDATES, place, text):
                 left_out.append(line_no)
     connection.register("left_out", pa.table({"line_no": pa.array(left_out, pa.int64())}))
-    rest = "SELECT * FROM given WHERE line_no NOT IN (SELECT line_no FROM left_out)"
-    connection.execute(keyed_sql(rest))
+    key(connection, "SELECT * FROM given WHERE line_no NOT IN (SELECT line_no FROM left_out)")
     connection.unregister("left_out")
 
 
@@ -418,12 +350,8 @@ def _publish_rubrics(store: Store, connection: duckdb.DuckDBPyConnection, staged
 
 
 def _publish_items(store: Store, connection: duckdb.DuckDBPyConnection) -> Tally:
-    # An id with its text is known wherever it came from: another place alone makes no other item.
-    known = "SELECT 1 FROM items WHERE items.item_id = firsts.item_id AND items.text = firsts.text"
-    firsts = "SELECT * FROM texts QUALIFY row_number() OVER (PARTITION BY item_id ORDER BY line_no) = 1"
     ((n_rows, n_ids),) = connection.execute("SELECT count(*), count(DISTINCT item_id) FROM texts").fetchall()
-    columns = ", ".join(ITEMS.schema.names)
-    new = f"SELECT {columns} FROM ({firsts}) AS firsts WHERE NOT EXISTS ({known}) ORDER BY line_no"
+    new = _query("new_items", columns=", ".join(ITEMS.schema.names))
     n_new = _publish_new(store, connection, ITEMS, "item_hash", new)
     return Tally(n_rows, n_new, n_ids - n_new, n_rows - n_ids)
 
