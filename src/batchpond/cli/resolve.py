@@ -19,7 +19,7 @@ from batchpond.errors import UsageError
 
 if TYPE_CHECKING:
     from batchpond.lake.attempts import Attempt
-    from batchpond.run.reread import Readings
+    from batchpond.run.resolve import Readings
 
 RISKS = {
     "absent": "If the batch exists after all, its requests are paid for twice. Say that it does not exist?",
@@ -104,7 +104,7 @@ def reread(invocation: Invocation, study: str, is_dry_run: bool, is_yes: bool, i
     A study goes on with the rules that it was planned under, also after an upgrade. Nothing is asked again: answers
     are read from what the lake has. What later rounds chose by earlier readings stays chosen.
     """
-    from batchpond.run import reread as verb
+    from batchpond.run import resolve as verb
 
     diagnostics, store = invocation.diagnostics, invocation.store()
     with providers(store) as connected:

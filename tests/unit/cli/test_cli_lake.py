@@ -25,8 +25,7 @@ from batchpond.run.adopt import Adoption
 from batchpond.run.forget import ForgetReport
 from batchpond.run.live.run import LiveReport
 from batchpond.run.recover import RecoverReport
-from batchpond.run.reread import Readings
-from batchpond.run.resolve import CancelReport, TidyReport
+from batchpond.run.resolve import CancelReport, Readings, TidyReport
 from batchpond.run.session import Counts
 from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
 from batchpond.run.sync import SyncReport
