@@ -16,8 +16,7 @@ from batchpond.cli import main
 from batchpond.errors import ExitCode, UsageError
 from batchpond.interop import labels
 from batchpond.interop.foreign import ForeignText
-from batchpond.interop.imports import import_foreign
-from batchpond.interop.judgments import import_judgments
+from batchpond.interop.imports import import_foreign, import_judgments
 from batchpond.lake.store import Store
 from batchpond.views import database, refresh
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchpond.plan.rounds.inputs import query
-from batchpond.run.reread import read_beside, reread
+from batchpond.run.resolve import read_beside, reread
 from batchpond.tasks.base import READER
 from batchpond.views import refresh
 from tests.rigs.sim_inputs import STUDY

@@ -155,8 +155,7 @@ def _list(invocation: Invocation, store: Store, provider: str | None, since: dat
     is_shown = form is Format.TABLE
     n_left_out = output.records(HEADS if is_shown else COLUMNS, rows, form, has_color=invocation.color_stdout())
     invocation.note_left_out(n_left_out)
-    for note in report.notes:
-        invocation.diagnostics.told(note)
+    invocation.tell(report.notes)
     invocation.diagnostics.note(
         f"{plural(len(rows), 'batch')} since {start:%Y-%m-%d} at {', '.join(names)} that this lake does not know",
         hint="`batchpond adopt BATCH` takes one in" if rows else None,

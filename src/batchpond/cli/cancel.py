@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import click
 
 from batchpond.cli import output
 from batchpond.cli.frame import (
     Invocation,
     json_option,
-    notes_documents,
+    picked,
     pond_command,
     providers,
     yes_option,
 )
 from batchpond.cli.output import plural
 from batchpond.errors import ExitCode, UsageError
-
-if TYPE_CHECKING:
-    from batchpond.run.forget import ForgetReport
-    from batchpond.run.resolve import CancelReport, TidyReport
 
 
 @pond_command(
@@ -46,20 +40,14 @@ def command(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_j
     diagnostics.insist(question, is_yes=is_yes, otherwise="nothing was cancelled")
     with providers(store) as connected:
         report = cancel(store, batches, providers=connected)
-    for note in report.notes:
-        diagnostics.told(note)
+    invocation.tell(report.notes)
     if is_json:
-        output.document(document(report))
+        output.document(picked(report))
     diagnostics.note(
         f"asked to cancel {plural(len(report.asked), 'batch')}",
         hint="`batchpond sync` collects what they finished",
     )
     return report.exit_code
-
-
-def document(report: CancelReport) -> dict[str, Any]:
-    """Return the JSON shape of a cancellation."""
-    return {"asked": report.asked, "notes": notes_documents(report.notes)}
 
 
 @pond_command(
@@ -85,17 +73,11 @@ def tidy(invocation: Invocation, study: str | None, is_yes: bool, is_json: bool)
         diagnostics.insist(question, is_yes=is_yes, otherwise="nothing was deleted")
         with providers(store) as connected:
             report = tidy(store, study, providers=connected)
-    for note in report.notes:
-        diagnostics.told(note)
+    invocation.tell(report.notes)
     if is_json:
-        output.document(tidy_document(report))
+        output.document(picked(report))
     diagnostics.note(f"{plural(report.n_deleted, 'uploaded file')} deleted, {report.n_gone:,} gone already")
     return report.exit_code
-
-
-def tidy_document(report: TidyReport) -> dict[str, Any]:
-    """Return the JSON shape of a tidying."""
-    return {"n_deleted": report.n_deleted, "n_gone": report.n_gone, "notes": notes_documents(report.notes)}
 
 
 @pond_command(
@@ -142,22 +124,11 @@ def forget(
         diagnostics.insist(question, is_yes=is_yes, otherwise="nothing was forgotten")
     with providers(store) as connected:
         report = verb.forget(store, target, providers=connected, is_local=is_local)
-    for note in report.notes:
-        diagnostics.told(note)
+    invocation.tell(report.notes)
     if is_json:
-        output.document(forget_document(report))
+        output.document(picked(report))
     diagnostics.note(
         f"{plural(report.n_requests, 'request')} forgotten; {plural(report.n_lines, 'answer line')} emptied, "
         f"{plural(report.n_deleted, 'file')} deleted at providers"
     )
     return report.exit_code
-
-
-def forget_document(report: ForgetReport) -> dict[str, Any]:
-    """Return the JSON shape of a forgetting."""
-    return {
-        "n_requests": report.n_requests,
-        "n_lines": report.n_lines,
-        "n_deleted": report.n_deleted,
-        "notes": notes_documents(report.notes),
-    }

@@ -31,7 +31,7 @@ from batchpond.progress import heard_by
 
 if TYPE_CHECKING:
     from batchpond.lake.store import Store
-    from batchpond.run.session import Counts, Note, Providers
+    from batchpond.run.session import Note, Providers
 
 PROGRAM = "batchpond"
 DEFAULT_LAKE = Path("lake")
@@ -76,6 +76,11 @@ class Invocation:
             self.diagnostics.note(
                 f"{n_rows:,} more rows are not shown", hint="`--format csv > FILE` writes all of them"
             )
+
+    def tell(self, notes: Sequence[Note]) -> None:
+        """Say what a verb had to say."""
+        for note in notes:
+            self.diagnostics.told(note)
 
     def color_stdout(self) -> bool:
         """Return whether tables on stdout are coloured."""
@@ -398,16 +403,9 @@ def providers(store: Store) -> Providers:
     return Providers.of_environment(store.clock, store.path)
 
 
-def picked(report: object, *names: str) -> dict[str, Any]:
-    """Return attributes of a report as JSON has them, by their names."""
-    return {name: getattr(report, name) for name in names}
-
-
-def counts_document(counts: Counts | None) -> dict[str, int] | None:
-    """Return a pass's counts as JSON; null when there was no pass."""
-    return None if counts is None else dataclasses.asdict(counts)
-
-
-def notes_documents(notes: Sequence[Note]) -> list[dict[str, Any]]:
-    """Return a pass's notes as JSON."""
-    return [{"severity": note.severity, "message": note.message, "hint": note.hint} for note in notes]
+def picked(report: Any, *names: str) -> dict[str, Any]:
+    """Return attributes of a report as JSON has them, by their names, or all of its fields."""
+    found = {name: getattr(report, name) for name in names or [key.name for key in dataclasses.fields(report)]}
+    if "notes" in found:
+        found["notes"] = [picked(note, "severity", "message", "hint") for note in found["notes"]]
+    return found

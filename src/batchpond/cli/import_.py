@@ -52,7 +52,7 @@ def judgments(invocation: Invocation, file: Path, study: str | None, is_json: bo
     stays marked so. Importing a row again is a no-op; a contradicting one is an error, and then
     nothing at all is imported.
     """
-    from batchpond.interop.judgments import import_judgments
+    from batchpond.interop.imports import import_judgments
     from batchpond.lake.store import Store
 
     report = import_judgments(Store.init(invocation.lake_path), file, study=study)

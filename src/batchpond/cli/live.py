@@ -12,7 +12,6 @@ from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.frame import (
     Invocation,
     json_option,
-    notes_documents,
     picked,
     pond_command,
 )
@@ -131,7 +130,7 @@ def document(report: LiveReport) -> dict[str, Any]:
         | picked(lane.counts, "n_deferred", "n_doubts", "n_failed", "n_held")
         for lane in report.lanes
     ]
-    return {"models": models, "n_left": report.n_left, "notes": notes_documents(report.notes)}
+    return {"models": models, **picked(report, "n_left", "notes")}
 
 
 def _conclude(diagnostics: Diagnostics, report: LiveReport) -> None:

@@ -11,7 +11,6 @@ from batchpond.cli import output, submit
 from batchpond.cli.frame import (
     Invocation,
     json_option,
-    notes_documents,
     picked,
     pond_command,
     providers,
@@ -95,6 +94,4 @@ def document(report: RecoverReport) -> dict[str, Any]:
         | picked(found, "fate", "n_requests", "why")
         for found in report.batches
     ]
-    figures = picked(report, "n_requests", "n_held", "n_answered", "n_live", "cost_usd", "n_cost_unknown")
-    notes = notes_documents(report.notes)
-    return {**picked(report, "study", "study_version"), "batches": batches, **figures, "notes": notes}
+    return picked(report) | {"batches": batches}

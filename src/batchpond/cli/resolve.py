@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +10,7 @@ from batchpond.cli import output
 from batchpond.cli.frame import (
     Invocation,
     json_option,
+    picked,
     pond_command,
     providers,
     yes_option,
@@ -18,9 +18,10 @@ from batchpond.cli.frame import (
 from batchpond.errors import UsageError
 
 if TYPE_CHECKING:
-    from batchpond.lake.attempts import Attempt
-    from batchpond.run.reread import Readings
+    from batchpond.run.resolve import Readings
 
+DECISION = ("attempt_id", "phase", "batch_id")
+READINGS = ("study", "reader_before", "reader", "n_read_again", "changes")
 RISKS = {
     "absent": "If the batch exists after all, its requests are paid for twice. Say that it does not exist?",
     "lost": "Its answers will be given up and counted as missing. Go on?",
@@ -82,15 +83,10 @@ def command(
     with providers(store) as connected:
         settled = resolve(store, attempt, chosen[0], providers=connected, batch_id=batch_id)
     if is_json:
-        output.document(document(settled))
+        output.document(picked(settled, *DECISION))
     invocation.diagnostics.note(
         f"attempt {settled.attempt_id} is now {settled.phase}", hint="`batchpond sync` goes on from here"
     )
-
-
-def document(settled: Attempt) -> dict[str, Any]:
-    """Return the JSON shape of a decision."""
-    return {"attempt_id": settled.attempt_id, "phase": settled.phase, "batch_id": settled.batch_id}
 
 
 @pond_command("reread", "batchpond reread my-study --dry-run", "batchpond reread my-study --yes --json")
@@ -104,13 +100,12 @@ def reread(invocation: Invocation, study: str, is_dry_run: bool, is_yes: bool, i
     A study goes on with the rules that it was planned under, also after an upgrade. Nothing is asked again: answers
     are read from what the lake has. What later rounds chose by earlier readings stays chosen.
     """
-    from batchpond.run import reread as verb
+    from batchpond.run import resolve as verb
 
     diagnostics, store = invocation.diagnostics, invocation.store()
     with providers(store) as connected:
         found = verb.read_beside(store, study, providers=connected)
-    for note in found.notes:
-        diagnostics.told(note)
+    invocation.tell(found.notes)
     if not is_json:
         diagnostics.say(readings_text(found))
     if not is_dry_run and found.reader_before < found.reader:
@@ -119,7 +114,7 @@ def reread(invocation: Invocation, study: str, is_dry_run: bool, is_yes: bool, i
         verb.reread(store, study)
         diagnostics.note(f"study {study} is read by reader {found.reader}")
     if is_json:
-        output.document(readings_document(found))
+        output.document(picked(found, *READINGS))
 
 
 def readings_text(found: Readings) -> str:
@@ -130,9 +125,3 @@ def readings_text(found: Readings) -> str:
     names = ("task", f"reader {found.reader_before}", f"reader {found.reader}", "answers")
     lines = output.aligned(names, rows, n_text_columns=3) if rows else ["none is read otherwise"]
     return "\n".join([f"study {found.study}, {sum(one.n_answers for one in found.changes):,} answers:", *lines])
-
-
-def readings_document(found: Readings) -> dict[str, Any]:
-    """Return the JSON shape of a rereading."""
-    plain = dataclasses.asdict(found)
-    return {name: plain[name] for name in ("study", "reader_before", "reader", "n_read_again", "changes")}

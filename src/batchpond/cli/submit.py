@@ -11,9 +11,7 @@ from batchpond.cli import output
 from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.frame import (
     Invocation,
-    counts_document,
     json_option,
-    notes_documents,
     picked,
     pond_command,
     providers,
@@ -173,15 +171,14 @@ def document(report: SubmitReport) -> dict[str, Any]:
     ]
     return {
         **picked(preview, "study", "study_version"),
-        "is_approved": report.is_approved,
-        "n_requests": preview.n_requests,
+        **picked(report, "is_approved"),
+        **picked(preview, "n_requests"),
         "n_batches": preview.n_shards,
         **picked(preview, "cost_expected_usd", "cost_max_usd"),
         "models": models,
         "caveats": preview.caveats,
-        "counts": counts_document(report.counts),
-        "n_live": report.n_live,
-        "notes": notes_documents(report.notes),
+        "counts": None if report.counts is None else picked(report.counts),
+        **picked(report, "n_live", "notes"),
     }
 
 

@@ -15,9 +15,7 @@ from batchpond.cli import output
 from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.frame import (
     Invocation,
-    counts_document,
     json_option,
-    notes_documents,
     picked,
     pond_command,
     providers,
@@ -186,8 +184,8 @@ def added(total: Counts, new: Counts) -> Counts:
 
 def document(counts: Counts, report: SyncReport) -> dict[str, Any]:
     """Return the JSON shape of one or more passes."""
-    said = picked(report, "n_pending", "n_attention", "n_live", "n_unsent")
-    return {"counts": counts_document(counts), **said, "notes": notes_documents(report.notes)}
+    said = picked(report, "n_pending", "n_attention", "n_live", "n_unsent", "notes")
+    return {"counts": picked(counts), **said}
 
 
 def exit_code(report: SyncReport, *, is_exit_code: bool) -> ExitCode:

@@ -1,4 +1,7 @@
-"""The verb `import` for what other tools left behind: into the lake, one key each, marked as imported."""
+"""The verbs `import`: judgments of a file, and what other tools left behind, into the lake, marked as imported.
+
+One key says which judgment it is, wherever it came from.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import dataclasses
 import hashlib
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +21,7 @@ import pyarrow.parquet as pq
 
 from batchpond import ids
 from batchpond.errors import UsageError
-from batchpond.files import PROBLEMS_SHOWN_MAX, listed
+from batchpond.files import PROBLEMS_SHOWN_MAX, Columns, RowFile, listed
 from batchpond.interop.foreign import (
     Defaults,
     Doubt,
@@ -33,7 +37,9 @@ from batchpond.interop.foreign import (
 from batchpond.lake import disk, tables
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS, ITEMS, RUBRICS, Table
 from batchpond.lake.store import Store
+from batchpond.model import Origin, Outcome, Verdict
 from batchpond.plan.items import Item
+from batchpond.tasks import compliance, likert, pairwise, pressure, prompts, ranking
 from batchpond.views import refresh
 
 if TYPE_CHECKING:
@@ -42,13 +48,7 @@ if TYPE_CHECKING:
 STUDY_DEFAULT: Final = "imported"
 UNSPECIFIED: Final = "unspecified"
 COLUMNS: Final = tuple(name for name in IMPORTED_JUDGMENTS.schema.names if name != "import_key")
-_KEY: Final = (
-    "study", "template_id", "rubric_id", "provider", "request_model", "thinking", "unit_id", "item_first",
-    "item_second", "repeat_no",
-)  # fmt: skip
-_TASK_KEY: Final = ("task", "candidate_first", "candidate_second", "turn_no")
-_VALUES: Final = ("confidence", "input_tokens", "output_tokens", "cost_usd")
-_KEY_LENGTH: Final = 32  # hex digits: 128 bits
+_query: Final = partial(tables.query, __package__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +61,14 @@ class Tally:
     n_repeated: int
 
 
-def keyed_sql(rows: str) -> str:
-    """Return the SQL that makes `keyed` of rows with the columns `COLUMNS`, `line_no` (their order) and `place`.
-
-    A row without `repeat_no` is numbered among the rows that are the same but for it.
-    """
-    same = ", ".join(name for name in (*_KEY, *_TASK_KEY) if name != "repeat_no")
-    counted = f"row_number() OVER (PARTITION BY {same} ORDER BY line_no)"
-    return f"""
-        CREATE TEMP TABLE keyed AS
-        SELECT *, left(sha256(concat({_length_prefixed(_KEY)}, {_OF_TASK})), {_KEY_LENGTH}) AS import_key
-        FROM (
-            SELECT * REPLACE (CAST(coalesce(repeat_no, {counted}) AS INTEGER) AS repeat_no), {_WORD} AS word
-            FROM ({rows})
-        )"""
+def key(connection: duckdb.DuckDBPyConnection, rows: str, values: Mapping[str, str] | None = None) -> None:
+    """Make the table `keyed` of rows with the columns `COLUMNS`, `line_no` (their order) and `place`."""
+    connection.execute(_query("keyed", rows=rows), values)
 
 
 def check_contradictions(connection: duckdb.DuckDBPyConnection, path: Path | str) -> None:
     """Raise UsageError if the same judgment has two verdicts, among the rows or against the lake."""
-    clashes = f"({_CLASHES_IN_FILE}) UNION ALL ({_CLASHES_WITH_LAKE})"
+    clashes = _query("clashes")
     ((n_clashes,),) = connection.execute(f"SELECT count(*) FROM ({clashes})").fetchall()
     if not n_clashes:
         return
@@ -98,15 +87,14 @@ def check_contradictions(connection: duckdb.DuckDBPyConnection, path: Path | str
 
 def tally(connection: duckdb.DuckDBPyConnection) -> Tally:
     """Return how many rows of `keyed` are new, known and repeated."""
-    query = f"SELECT count(*), count(*) FILTER (WHERE is_known), ({_N_NEW}) FROM ({_MARKED})"
-    ((n_rows, n_known, n_new),) = connection.execute(query).fetchall()
+    ((n_rows, n_known, n_new),) = connection.execute(_query("tally")).fetchall()
     return Tally(n_rows, n_new, n_known, n_rows - n_known - n_new)
 
 
 def publish(store: Store, connection: duckdb.DuckDBPyConnection) -> None:
     """Write the new rows, in the order given, to one file whose name is the digest of what they say."""
     # A stream that is read slowly pins what is behind it: only a plain scan may be.
-    connection.execute(f"CREATE TEMP TABLE new_rows AS {_NEW_ROWS}")
+    connection.execute(_query("new_rows", columns=", ".join(COLUMNS)))
     connection.execute("DROP TABLE keyed")
     content = hashlib.sha256()
     with store.staging(IMPORTED_JUDGMENTS) as staged:
@@ -115,48 +103,6 @@ def publish(store: Store, connection: duckdb.DuckDBPyConnection) -> None:
             block = pa.Table.from_batches([batch]).drop_columns(["row_digest"])
             staged.write(block.cast(IMPORTED_JUDGMENTS.schema))
     store.publish_file(IMPORTED_JUDGMENTS, ids.digest("imported_judgments", content.hexdigest()), staged.path)
-
-
-def _length_prefixed(columns: Iterable[str]) -> str:
-    # Lengths keep ("ab", "c") and ("a", "bc") apart.
-    return ", ".join(f"length({column}::VARCHAR), ':', {column}" for column in columns)
-
-
-_OF_TASK: Final = f"CASE WHEN task <> 'pairwise' THEN concat({_length_prefixed(_TASK_KEY)}) END"
-# "decided" alone does not say for which item.
-_WORD: Final = "coalesce(verdict, label, CAST(score AS VARCHAR), outcome)"
-_KNOWN_WORD: Final = "coalesce(known.verdict, known.label, CAST(known.score AS VARCHAR), known.outcome)"
-
-_CLASHES_IN_FILE: Final = """
-    SELECT keyed.line_no, keyed.place, keyed.word, told.place AS other_place, CAST(NULL AS VARCHAR) AS source,
-        told.word AS other
-    FROM (
-        SELECT import_key, min_by(place, line_no) AS place, min_by(word, line_no) AS word
-        FROM keyed GROUP BY import_key HAVING min(word) <> max(word)
-    ) AS told
-    JOIN keyed ON keyed.import_key = told.import_key AND keyed.word <> told.word"""
-
-_CLASHES_WITH_LAKE: Final = f"""
-    SELECT
-        keyed.line_no, keyed.place, keyed.word, CAST(NULL AS VARCHAR) AS other_place,
-        coalesce(known.source, 'an unnamed source') AS source,
-        {_KNOWN_WORD} AS other
-    FROM keyed
-    JOIN imported_judgments AS known
-        ON known.import_key = keyed.import_key AND {_KNOWN_WORD} <> keyed.word"""
-
-_MARKED: Final = """
-    SELECT *, import_key IN (SELECT import_key FROM imported_judgments) AS is_known FROM keyed"""
-
-_N_NEW: Final = f"SELECT count(DISTINCT import_key) FROM ({_MARKED}) WHERE NOT is_known"
-
-_NEW_ROWS: Final = f"""
-    SELECT
-        import_key, {", ".join(COLUMNS)},
-        sha256(concat(import_key, word, {_length_prefixed(_VALUES)})) AS row_digest
-    FROM ({_MARKED})
-    WHERE NOT is_known AND line_no IN (SELECT min(line_no) FROM keyed GROUP BY import_key)
-    ORDER BY line_no"""
 
 
 _BLOCK_ROWS: Final = 5_000
@@ -229,7 +175,7 @@ def import_foreign(
         _check_problems(findings, where)
         with store.lock("import"):
             names = [IMPORTED_JUDGMENTS.name, ITEMS.name, RUBRICS.name]
-            with tables.connect(store, names) as connection:
+            with connect(store, names) as connection:
                 _load(connection, staged)
                 _prove_candidates(connection, findings)
                 _check_doubts(findings, where, is_strict=is_strict)
@@ -237,6 +183,14 @@ def import_foreign(
                 report = _publish(store, connection, staged, findings)
             refresh.refresh(store)
     return dataclasses.replace(report, n_files=len(files))
+
+
+@contextmanager
+def connect(store: Store, names: Sequence[str]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a connection to tables of the lake, with the macros that imports are read by."""
+    with tables.connect(store, names) as connection:
+        connection.execute(_query("import_macros"))
+        yield connection
 
 
 @contextmanager
@@ -341,12 +295,7 @@ def _check_doubts(findings: Findings, where: str, *, is_strict: bool) -> None:
 def _load(connection: duckdb.DuckDBPyConnection, staged: _Staged) -> None:
     for name, rows in (("given", staged.judgments), ("texts", staged.texts)):
         connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM {rows}")
-    clashes = connection.execute(
-        "SELECT t.place, t.item_id, f.place FROM texts t JOIN ("
-        " SELECT item_id, min_by(text, line_no) AS text, min_by(place, line_no) AS place FROM texts"
-        " GROUP BY item_id HAVING min(text) <> max(text)"
-        ") f ON f.item_id = t.item_id AND f.text <> t.text ORDER BY t.line_no"
-    ).fetchall()
+    clashes = connection.execute(_query("text_clashes")).fetchall()
     if clashes:
         lines = (f"{place} has another text for {item_id!r} than {told}" for place, item_id, told in clashes)
         raise UsageError(
@@ -357,18 +306,7 @@ def _load(connection: duckdb.DuckDBPyConnection, staged: _Staged) -> None:
 
 def _prove_candidates(connection: duckdb.DuckDBPyConnection, findings: Findings) -> None:
     """Leave out comparisons of outputs that no generation, given or in the lake, shows to be those candidates'."""
-    connection.execute("CREATE TEMP TABLE outputs AS SELECT item_id FROM texts UNION SELECT item_id FROM items")
-    connection.execute(
-        "CREATE TEMP TABLE proofs AS SELECT line_no, place, candidate_first, candidate_second,"
-        " item_first IN (FROM outputs) AND item_second IN (FROM outputs) AS is_proven,"
-        " other_first IN (FROM outputs) AND item_first NOT IN (FROM outputs)"
-        " OR other_second IN (FROM outputs) AND item_second NOT IN (FROM outputs) AS is_swapped"
-        " FROM given WHERE other_first IS NOT NULL"
-    )
-    rows = connection.execute(
-        "SELECT line_no, place, candidate_first, candidate_second, is_swapped FROM proofs WHERE NOT is_proven"
-        " ORDER BY line_no"
-    )
+    rows = connection.execute(_query("unproven"))
     left_out = []
     while block := rows.fetchmany(_BLOCK_ROWS):
         for line_no, place, first, second, is_swapped in block:
@@ -379,8 +317,7 @@ def _prove_candidates(connection: duckdb.DuckDBPyConnection, findings: Findings)
             elif not findings.trusts(Doubt.UNPROVEN_CANDIDATES, place, text):
                 left_out.append(line_no)
     connection.register("left_out", pa.table({"line_no": pa.array(left_out, pa.int64())}))
-    rest = "SELECT * FROM given WHERE line_no NOT IN (SELECT line_no FROM left_out)"
-    connection.execute(keyed_sql(rest))
+    key(connection, "SELECT * FROM given WHERE line_no NOT IN (SELECT line_no FROM left_out)")
     connection.unregister("left_out")
 
 
@@ -418,12 +355,8 @@ def _publish_rubrics(store: Store, connection: duckdb.DuckDBPyConnection, staged
 
 
 def _publish_items(store: Store, connection: duckdb.DuckDBPyConnection) -> Tally:
-    # An id with its text is known wherever it came from: another place alone makes no other item.
-    known = "SELECT 1 FROM items WHERE items.item_id = firsts.item_id AND items.text = firsts.text"
-    firsts = "SELECT * FROM texts QUALIFY row_number() OVER (PARTITION BY item_id ORDER BY line_no) = 1"
     ((n_rows, n_ids),) = connection.execute("SELECT count(*), count(DISTINCT item_id) FROM texts").fetchall()
-    columns = ", ".join(ITEMS.schema.names)
-    new = f"SELECT {columns} FROM ({firsts}) AS firsts WHERE NOT EXISTS ({known}) ORDER BY line_no"
+    new = _query("new_items", columns=", ".join(ITEMS.schema.names))
     n_new = _publish_new(store, connection, ITEMS, "item_hash", new)
     return Tally(n_rows, n_new, n_ids - n_new, n_rows - n_ids)
 
@@ -441,3 +374,91 @@ def _publish_new(store: Store, connection: duckdb.DuckDBPyConnection, table: Tab
             staged.write(pa.Table.from_batches([batch]).cast(table.schema))
     store.publish_file(table, f"imported-{digest[:32]}", staged.path)
     return int(n_new)
+
+
+FILE_COLUMNS: Final = Columns(
+    required=("item_first",),
+    optional=(
+        "item_second", "verdict", "study", "template_id", "rubric_id", "provider", "model", "thinking", "unit_id",
+        "repeat_no", "confidence", "input_tokens", "output_tokens", "cost_usd", "task", "outcome", "label", "score",
+        "candidate_first", "candidate_second", "turn_no", "direction", "explanation", "origin", "request_model",
+        "request_state",
+    ),
+    aliases={
+        "id1": "item_first", "id2": "item_second", "item_a": "item_first", "item_b": "item_second",
+        "better_id": "verdict", "winner": "verdict", "judge": "model", "template": "template_id",
+        "trait": "rubric_id", "rubric": "rubric_id", "prompt_id": "unit_id", "repeat": "repeat_no",
+        "item": "item_first", "candidate": "candidate_first", "turn": "turn_no",
+    },
+    own=("request_id", "parser_id", "request_state"),
+)  # fmt: skip
+
+
+_PAIRS: Final = (pairwise.TASK, ranking.TASK)
+_TASKS: Final = (*_PAIRS, compliance.TASK, likert.TASK, pressure.TASK, prompts.TASK)
+# "decided" alone does not say for which item.
+WORDS: Final = (*Verdict, *(word for word in Outcome if word not in {Outcome.DECIDED, Outcome.TIE}))
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What an import found: `n_rows` = `n_new` + `n_known` (in the lake before) + `n_repeated` (in the file).
+
+    Beside these, `n_left_out` rows of `results` hold no judgment: answers that are to come, and texts.
+    """
+
+    path: Path
+    n_rows: int
+    n_new: int
+    n_known: int
+    n_repeated: int
+    n_left_out: int = 0
+
+
+def import_judgments(store: Store, path: Path, *, study: str | None = None) -> ImportReport:
+    """Import a CSV or Parquet file of judgments, such as the view `results` of a lake, or nothing of it.
+
+    `study` is for rows without one (`imported` if None). Raises UsageError that lists the lines of rows
+    that cannot be used or that contradict each other or the lake, and BusyError.
+    """
+    file = RowFile(path, FILE_COLUMNS)
+    with _file_rows(store, file) as given, store.lock("import judgments"):
+        with connect(store, [IMPORTED_JUDGMENTS.name]) as connection:
+            _take(connection, given, file)
+            of_file = {"unit": file.unit, "file": file.path.name, "study": study or STUDY_DEFAULT}
+            key(connection, _query("typed"), of_file)
+            check_contradictions(connection, path)
+            found = tally(connection)
+            ((n_given,),) = connection.execute(f"SELECT count(*) FROM {given}").fetchall()
+            if found.n_new:
+                publish(store, connection)
+        refresh.refresh(store)
+    return ImportReport(path, found.n_rows, found.n_new, found.n_known, found.n_repeated, n_given - found.n_rows)
+
+
+@contextmanager
+def _file_rows(store: Store, file: RowFile) -> Iterator[str]:
+    """Copy the file's rows, as text, to where SQL can read them; yields a table expression."""
+    with scratch_rows(store, FILE_COLUMNS.schema) as (writer, given):
+        for block in file.blocks():
+            writer.write_table(block)
+        writer.close()
+        yield given
+
+
+def _take(connection: duckdb.DuckDBPyConnection, given: str, file: RowFile) -> None:
+    """Make the view of the file's judgments; raises UsageError if any row of it is unusable by itself."""
+    lists = {"pairs": _PAIRS, "tasks": _TASKS, "words": WORDS, "origins": tuple(Origin)}
+    parts = {name: ", ".join(map(tables.literal, words)) for name, words in lists.items()}
+    connection.execute(_query("import_given", given=given, **parts))
+    found = f"FROM ({_query('import_problems', **parts)}) WHERE problem IS NOT NULL"
+    ((n_found,),) = connection.execute(f"SELECT count(*) {found}").fetchall()
+    n_bad = n_found + file.problems.n
+    if not n_bad:
+        return
+    first = connection.execute(f"{found} ORDER BY line_no LIMIT {PROBLEMS_SHOWN_MAX}").fetchall()
+    lines = (f"{file.unit} {line_no} {problem}" for line_no, problem in sorted([*first, *file.problems.shown]))
+    raise UsageError(
+        f"{file.path}: {n_bad:,} {'rows' if n_bad > 1 else 'row'} cannot be imported:{listed(lines, n_bad)}",
+        hint=f"a verdict is one of {', '.join(WORDS)}; nothing was imported",
+    )

@@ -31,7 +31,6 @@ _DIMENSIONS: Final = (
     "repeat_no",
 )  # fmt: skip
 _FILTERS: Final = ("request_id", "request_key", "slot", *_DIMENSIONS)
-_NUMBERS: Final = ("slot", "repeat_no")
 COLUMNS: Final = Columns(
     required=("custom_id",),
     optional=_FILTERS,
@@ -150,11 +149,11 @@ class MapReader:
                 raise UsageError(f"{self._file.path} has more than {ROWS_MAX:,} rows", hint="map one batch at a time")
             blocks.append(block)
         self._connection.register("map_file", pa.concat_tables(blocks))
-        self._connection.execute(_GIVEN)
+        mask = ", ".join(f"CASE WHEN {name} IS NULL THEN '0' ELSE '1' END" for name in _FILTERS)
+        self._connection.execute(tables.query(__package__, "map_given", mask=mask))
         target = self._target
         wanted = {"study": target.study, "version": target.version, "provider": target.provider}
-        self._connection.execute(_WANTED, wanted)
-        self._connection.execute(_MATCHED)
+        self._connection.execute(_WANTED, {**wanted, "key_length": ids.REQUEST_KEY_LENGTH})
 
     def _match(self, mask: str) -> None:
         """Match the rows that name their request by the same columns: each set of values is looked up once."""
@@ -167,13 +166,13 @@ class MapReader:
 
     def _check(self) -> None:
         file, target = self._file, self._target
-        ((n_found,),) = self._connection.execute(f"SELECT count({_problem(file.unit)}) FROM {_JUDGED}").fetchall()
+        unit = {"unit": file.unit}
+        ((n_found,),) = self._connection.execute(f"SELECT count(*) FROM ({_PROBLEMS})", unit).fetchall()
         n_bad = n_found + file.problems.n
         if not n_bad:
             return
         rows = self._connection.execute(
-            f"SELECT line_no, {_problem(file.unit)} AS problem, n FROM {_JUDGED}"
-            f" WHERE problem IS NOT NULL ORDER BY line_no LIMIT {PROBLEMS_SHOWN_MAX}"
+            f"SELECT line_no, problem, n FROM ({_PROBLEMS}) ORDER BY line_no LIMIT {PROBLEMS_SHOWN_MAX}", unit
         ).fetchall()
         unplanned = self._unplanned([line_no for line_no, _, n in rows if n == 0])
         first = [(line_no, unplanned.get(line_no, problem)) for line_no, problem, _ in rows]
@@ -190,7 +189,7 @@ class MapReader:
         found: dict[int, list[str]] = {}
         for name in _FILTERS if line_nos else ():
             rows = self._connection.execute(
-                f"SELECT line_no, {_shown(name)} FROM given WHERE list_contains($1, line_no) AND {name} IS NOT NULL"
+                f"SELECT line_no, shown({name}) FROM given WHERE list_contains($1, line_no) AND {name} IS NOT NULL"
                 f" AND {name} NOT IN (SELECT {name} FROM wanted WHERE {name} IS NOT NULL)",
                 [line_nos],
             ).fetchall()
@@ -199,58 +198,8 @@ class MapReader:
         return {line_no: f"has {' and '.join(values)}, not planned" for line_no, values in found.items()}
 
 
-def _is_given(column: str) -> str:
-    # pandas and R write a missing number as nan and NA.
-    return f"lower(trim({column})) NOT IN ('', 'nan', 'na')"
-
-
-def _whole(column: str) -> str:
-    return f"TRY_CAST(CASE WHEN {_is_given(column)} THEN regexp_replace(trim({column}), '\\.0+$', '') END AS BIGINT)"
-
-
-def _shown(column: str) -> str:
-    return f"'''' || left(CAST({column} AS VARCHAR), 60) || ''''"
-
-
-def _bad_number(name: str) -> str:
-    text = f"{name}_text"
-    return f"WHEN {_is_given(text)} AND {name} IS NULL THEN 'has {name} ' || {_shown(text)} || ', not a whole number'"
-
-
-def _problem(unit: str) -> str:
-    """Return the SQL of what is wrong with a row of `_JUDGED`, NULL where nothing is."""
-    return f"""
-        CASE
-            WHEN custom_id IS NULL THEN 'has no custom_id'
-            {" ".join(map(_bad_number, _NUMBERS))}
-            WHEN n IS NULL THEN 'has a custom_id, but nothing that names its request'
-            WHEN n = 0 THEN 'combines what is not planned together'
-            WHEN n > 1 THEN 'fits ' || n || ' requests; give also ' || coalesce(nullif(differing, ''), 'slot')
-            WHEN id_line < line_no THEN 'repeats the custom_id of {unit} ' || id_line
-            WHEN request_line < line_no THEN 'names the same request as {unit} ' || request_line
-        END"""
-
-
-_GIVEN: Final = f"""
-CREATE TEMP TABLE given AS
-SELECT *, concat({", ".join(f"CASE WHEN {name} IS NULL THEN '0' ELSE '1' END" for name in _FILTERS)}) AS mask
-FROM (
-    SELECT line_no, custom_id, {", ".join(name for name in _FILTERS if name not in _NUMBERS)},
-           {", ".join(f"{name} AS {name}_text, {_whole(name)} AS {name}" for name in _NUMBERS)}
-    FROM map_file
-)"""
-
-_WANTED: Final = f"""
-CREATE TEMP TABLE wanted AS
-SELECT {", ".join(name for name in _FILTERS if name != "request_key")},
-       left(request_id, {ids.REQUEST_KEY_LENGTH}) AS request_key
-FROM plan WHERE study = $study AND ($version IS NULL OR study_version = $version) AND provider = $provider"""
-
-_MATCHED: Final = "CREATE TEMP TABLE matched (line_no BIGINT, n BIGINT, found_id VARCHAR, differing VARCHAR)"
-
-_JUDGED: Final = tables.query(__package__, "matched_judged")
-
+_WANTED: Final = tables.query(__package__, "map_wanted")
+_PROBLEMS: Final = tables.query(__package__, "map_problems")
 # A request that several cells share is one line, described by the first of them.
 _LINES: Final = tables.query(__package__, "matched_lines")
-
 _ASKED: Final = tables.query(__package__, "matched_asked")

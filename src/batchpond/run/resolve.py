@@ -1,16 +1,18 @@
-"""The verbs `resolve`, `cancel` and `tidy`: what a person decides about attempts, and batchpond may not.
+"""The verbs `resolve`, `cancel`, `tidy` and `reread`: what a person decides, and batchpond may not.
 
 `cancel` asks a provider to stop a batch; whatever it finished is still collected. `tidy` has the input files of
-batches that are read deleted at their providers, which keep what was sent.
+batches that are read deleted at their providers, which keep what was sent. `reread` has a study's answers read by the
+newest reader, which is a matter of readings, never of requests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from batchpond.errors import UsageError
-from batchpond.lake import events, failpoints
+from batchpond.lake import events, failpoints, tables
 from batchpond.lake.attempts import (
     LOSABLE_PHASES,
     READ_PHASES,
@@ -21,12 +23,14 @@ from batchpond.lake.attempts import (
     fold,
     seen_as,
 )
+from batchpond.lake.events import EventLog
 from batchpond.lake.records import (
     Absent,
     Adopted,
     CancelAsked,
     Event,
     Lost,
+    Planned,
     Resolution,
     Resolved,
     Tidied,
@@ -36,8 +40,11 @@ from batchpond.lake.records import (
 from batchpond.lake.store import Store
 from batchpond.model import Mode, RemoteBatch
 from batchpond.plan import versions
+from batchpond.plan.rounds.inputs import query
+from batchpond.run.collect import read_what_is_unread
 from batchpond.run.find import Proof, check_host, prove
-from batchpond.run.session import Note, Providers, Report, Session, Severity
+from batchpond.run.session import Note, Providers, Report, Rules, Session, Severity
+from batchpond.tasks.base import READER
 from batchpond.text import did_you_mean
 from batchpond.views.refresh import refresh
 
@@ -285,3 +292,56 @@ def _is_over(lake_state: LakeState, attempt: Attempt) -> bool:
     """Whether nothing more can come of what an attempt uploaded: it is read or lost, or absent and sent anew since."""
     is_replaced = attempt.phase is Phase.ABSENT and not lake_state.is_late(attempt)
     return is_replaced or attempt.phase in READ_PHASES | {Phase.LOST}
+
+
+_CHANGES: Final = tables.query(__package__, "read_anew")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How many answers of a task are read so by one reader and so by the other."""
+
+    task: str
+    before: str
+    after: str
+    n_answers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What a study's answers are to its reader, and to the newest; of how many batches that one read any just now."""
+
+    study: str
+    reader_before: int
+    reader: int
+    n_read_again: int
+    changes: tuple[Change, ...]
+    notes: tuple[Note, ...]
+
+
+def read_beside(store: Store, study: str, *, providers: Providers) -> Readings:
+    """Read a study's answers by the newest reader too, and return what that changes, most frequent first.
+
+    Raises UsageError for a study without a plan, BusyError when another process writes to the lake.
+    """
+    with store.lock("reread"):
+        session = Session.begin(store, providers)
+        versions.planned_version(session.lake_state, study)
+        readers = session.lake_state.readers
+        if readers[study] < READER:
+            session.rules = Rules(store, {**readers, study: READER})
+            attempts = [a for a in session.lake_state.attempts.values() if a.phase in READ_PHASES and a.downloads]
+            read_what_is_unread(session, attempts)
+        refresh(store)
+    rows = query(store, _CHANGES, study=study, name=f"-r{READER}")
+    changes = tuple(Change(**row) for row in rows)
+    return Readings(study, readers[study], READER, session.counts.n_read_again, changes, tuple(session.notes))
+
+
+def reread(store: Store, study: str) -> None:
+    """Say that a study is read by the newest reader from now on."""
+    with store.lock("reread"):
+        log = EventLog(store)
+        version = versions.planned_version(fold(log.events), study)
+        log.append(Planned(study=study, study_version=version, reader=READER))
+        refresh(store)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from batchpond.cli import adopt, cancel, label, live, output, recover, resolve, submit, sync
-from batchpond.cli.frame import Invocation, root
+from batchpond.cli import adopt, label, live, output, recover, resolve, submit, sync
+from batchpond.cli.frame import Invocation, picked, root
 from batchpond.errors import UsageError
 from batchpond.interop.labels import Sheet
 from batchpond.lake.attempts import Attempt
@@ -25,7 +25,6 @@ from batchpond.run.adopt import Adoption
 from batchpond.run.forget import ForgetReport
 from batchpond.run.live.run import LiveReport
 from batchpond.run.recover import RecoverReport
-from batchpond.run.reread import Readings
 from batchpond.run.resolve import CancelReport, TidyReport
 from batchpond.run.session import Counts
 from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
@@ -192,12 +191,12 @@ def shown() -> dict[str, set[str]]:
         "retry": set(submit.retry_document(RetryReport((), submitted))),
         "live": set(live.document(LiveReport((), 0, ()))),
         "sync": set(sync.document(Counts(), synced)),
-        "reread": set(resolve.readings_document(Readings("s", 1, 2, 0, (), ()))),
-        "forget": set(cancel.forget_document(ForgetReport(0, 0, 0, ()))),
-        "tidy": set(cancel.tidy_document(TidyReport(0, 0, ()))),
-        "cancel": set(cancel.document(CancelReport((), ()))),
+        "reread": set(resolve.READINGS),
+        "forget": set(picked(ForgetReport(0, 0, 0, ()))),
+        "tidy": set(picked(TidyReport(0, 0, ()))),
+        "cancel": set(picked(CancelReport((), ()))),
         "label": set(label.document(Sheet("s", [], 0, 0, {}), Path())),
-        "resolve": set(resolve.document(Attempt(fact(Intent)))),
+        "resolve": set(resolve.DECISION),
         "recover": set(recover.document(RecoverReport("s", "v", (), 0, 0, 0, 0, 0.0, 0, ()))),
         "adopt": set(adopt.document(Adoption(Attempt(fact(Intent)), is_new=True))),
     }

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchpond.errors import BusyError, UsageError
-from batchpond.interop.judgments import WORDS, ImportReport, import_judgments
+from batchpond.interop.imports import WORDS, ImportReport, import_judgments
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import Store
 from batchpond.model import Outcome

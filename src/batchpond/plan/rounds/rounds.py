@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import orjson
 
@@ -29,33 +29,7 @@ from batchpond.plan.write import publish_round
 from batchpond.study.spec import Order, StageSpec, Study
 from batchpond.views.refresh import refresh
 
-if TYPE_CHECKING:
-    pass
-
-# An answer that its task has not read yet is as good as on its way.
-_OPEN: Final = "outcome IS NULL"
-
-_STANDING: Final = f"""
-stage, count(*) AS n_rows, count(*) FILTER (WHERE {_OPEN}) AS n_open, count(*) FILTER (WHERE {GOOD}) AS n_good,
-       count(*) FILTER (WHERE outcome IS NULL AND request_state = 'answered') AS n_unread, max(round_no) AS round_no
-FROM results
-"""
-_STANDINGS_OF_ALL: Final = f"SELECT study, {_STANDING} WHERE list_contains($studies, study) GROUP BY study, stage"
-# Rows outside the sample are as if they were not planned, until they are asked or answered all the same.
-_STANDINGS_OF_SAMPLE: Final = f"""
-WITH wanted AS (
-  SELECT request_id, min(slot) AS slot, min(pair_id) AS pair_id, min(stage) AS stage, max(round_no) AS round_no
-  FROM plan_current WHERE study = $study GROUP BY request_id
-), sampled AS (
-  {{sampled}}
-), results AS (
-  SELECT results.* FROM main.results LEFT JOIN sampled USING (request_id)
-  WHERE results.study = $study AND (
-    sampled.request_id IS NOT NULL OR request_state <> 'planned' OR list_contains($whole, results.stage)
-  )
-)
-SELECT {_STANDING} GROUP BY stage
-"""
+_STANDINGS: Final = tables.query(__package__, "standings", good=GOOD)
 _COUNTS: Final = tables.query(__package__, "counts")
 
 
@@ -78,15 +52,18 @@ def standings_of(store: Store, staged: Study, sample: int | None = None) -> dict
     if sample is None:
         return standings_of_all(store, [staged.name])[staged.name]
     whole = [stage.name for stage in staged.stages if stage.pairs.adaptive is not None]
-    sql = _STANDINGS_OF_SAMPLE.replace("{sampled}", sampled(sample))
-    rows = query(store, sql, study=staged.name, whole=whole)
-    return {row.pop("stage"): Standing(**row) for row in rows}
+    sql = tables.query(__package__, "sample", sampled=sampled(sample), standings=_STANDINGS)
+    return _standings(store, sql, [staged.name], whole=whole)[staged.name]
 
 
 def standings_of_all(store: Store, studies: Sequence[str]) -> dict[str, dict[str, Standing]]:
     """Return where each stage of these studies' current versions stands, by one query; the lens is up to date."""
+    return _standings(store, _STANDINGS, studies) if studies else {}
+
+
+def _standings(store: Store, sql: str, studies: Sequence[str], **values: Any) -> dict[str, dict[str, Standing]]:
     found: dict[str, dict[str, Standing]] = {name: {} for name in studies}
-    for row in query(store, _STANDINGS_OF_ALL, studies=list(studies)) if studies else ():
+    for row in query(store, sql, studies=list(studies), **values):
         name, stage = row.pop("study"), row.pop("stage")
         found[name][stage] = Standing(**row)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -16,9 +16,8 @@ from batchpond.errors import UsageError
 from batchpond.lake import tables
 from batchpond.lake.tables import reading
 from batchpond.model import CELL_COLUMNS
-from batchpond.results.rank import adaptive as rank_adaptive
 from batchpond.stats.arrays import Ints
-from batchpond.stats.votes import Votes
+from batchpond.stats.votes import Votes, of_rows
 from batchpond.views.read import check_study
 
 SCOPE: Final = ("study", *CELL_COLUMNS)
@@ -95,7 +94,7 @@ def counted(
         for found in _studies(connection, study, what, tuple(by)):
             _count(connection, found)
             if found.has_rounds:
-                rank_adaptive.count(connection, found.name, found.compared, found.varying)
+                _count_rounds(connection, found)
             yield from _scopes(connection, found)
 
 
@@ -127,6 +126,14 @@ def _count(connection: duckdb.DuckDBPyConnection, study: _Study) -> None:
     connection.execute(counting, {"study": study.name})
 
 
+def _count_rounds(connection: duckdb.DuckDBPyConnection, study: _Study) -> None:
+    """Count one study's judgments of adaptive rounds into `rank_adaptive`."""
+    first, second = study.compared
+    scope = "".join(f"{name}, " for name in study.varying)
+    counting = tables.query(__package__, "adaptive", scope=scope, first=first, second=second)
+    connection.execute(counting, {"study": study.name})
+
+
 _COUNT_COLUMNS: Final = ("n_first", "n_second", "n_tied", "n_without_verdict", "n_pending")
 
 
@@ -145,9 +152,27 @@ def _scopes(connection: duckdb.DuckDBPyConnection, study: _Study) -> Iterator[Co
         if table.names:
             found = table.counts((study.name, *(place.get(name) for name in CELL_COLUMNS)), study.what)
             if study.has_rounds:
-                held_out = rank_adaptive.held_out(connection, where, parameters, found.names)
+                held_out = _held_out(connection, where, parameters, found.names)
                 found = replace(found, held_out=held_out)
             yield found
+
+
+def _held_out(
+    connection: duckdb.DuckDBPyConnection, where: str, values: Mapping[str, Any], names: Sequence[str]
+) -> Votes | None:
+    """Return the votes of one scope that were held out, None where its pairs were not chosen adaptively."""
+    rows = connection.execute(
+        f"SELECT first_name, second_name, verdict, sum(n)::BIGINT FROM rank_adaptive WHERE {where} AND is_held_out"
+        " GROUP BY ALL ORDER BY ALL",
+        values,
+    ).fetchall()
+    is_any = connection.execute(f"SELECT count(*) FROM rank_adaptive WHERE {where}", values).fetchall()[0][0]
+    if not is_any:
+        return None
+    place = {name: code for code, name in enumerate(names)}
+    singly = [(place[first], place[second], verdict) for first, second, verdict, n in rows for _ in range(n)]
+    firsts, seconds = ([row[at] for row in singly] for at in (0, 1))
+    return of_rows(len(names), firsts, seconds, [row[2] for row in singly])
 
 
 @dataclass(slots=True)

@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from batchpond.results.rank import adaptive as rank_adaptive
 from batchpond.results.rank.counts import SCOPE, Counts
-from batchpond.stats import ranking
+from batchpond.stats import adaptive, ranking
+from batchpond.stats.adaptive import Prediction
 from batchpond.stats.ranking import Component, Flag, Options, Ranking
-from batchpond.stats.votes import per_item
+from batchpond.stats.votes import Votes, per_item
 
 
 def _named(kind: pa.DataType, names: str) -> list[pa.Field]:
@@ -131,7 +131,7 @@ def _held_out(counts: Counts) -> dict[str, Any]:
     """Return what adaptive rounds held out says of a ranking: there, it stands for reliability."""
     if counts.held_out is None:
         return {"is_reliability_valid": True}
-    found = rank_adaptive.foretold(counts.votes, counts.held_out)
+    found = _foretold(counts.votes, counts.held_out)
     if found is None:
         return {"is_reliability_valid": False, "n_held_out": 0}
     return {
@@ -140,6 +140,18 @@ def _held_out(counts: Counts) -> dict[str, Any]:
         "held_out_accuracy": found.accuracy,
         "held_out_log_loss": found.log_loss,
     }
+
+
+def _foretold(everything: Votes, kept: Votes) -> Prediction | None:
+    """Return how well a ranking's other votes foretell those that were held out; None without any decided."""
+    if not len(kept.lo):
+        return None
+    whole = everything.without_units()
+    counts = whole.counts.copy()
+    place = np.searchsorted(whole.lo * whole.n_items + whole.hi, kept.lo * kept.n_items + kept.hi)
+    counts[:, :, place] -= kept.counts
+    others = Votes(whole.n_items, whole.lo, whole.hi, whole.unit, counts)
+    return adaptive.predict(adaptive.fit(others), kept)
 
 
 def _component_row(component: Component, found: Ranking) -> dict[str, Any]:
@@ -167,14 +179,14 @@ def _component_row(component: Component, found: Ranking) -> dict[str, Any]:
 
 
 def _adaptive_notes(rankings: Sequence[dict[str, Any]]) -> Iterator[str]:
-    adaptive = [row for row in rankings if not row["is_reliability_valid"] and row.get("component_id") in {None, 1}]
-    if not adaptive:
+    chosen = [row for row in rankings if not row["is_reliability_valid"] and row.get("component_id") in {None, 1}]
+    if not chosen:
         return
     yield (
-        f"in {len(adaptive):,} of the rankings pairs were chosen by earlier answers: reliability is not valid there "
+        f"in {len(chosen):,} of the rankings pairs were chosen by earlier answers: reliability is not valid there "
         "(is_reliability_valid), held-out judgments say how good the ranking is"
     )
-    judged = [row for row in adaptive if row.get("held_out_accuracy") is not None]
+    judged = [row for row in chosen if row.get("held_out_accuracy") is not None]
     n = sum(row["n_held_out"] for row in judged)
     if n:
         right = sum(row["held_out_accuracy"] * row["n_held_out"] for row in judged) / n

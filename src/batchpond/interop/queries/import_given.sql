@@ -1,0 +1,11 @@
+-- A file's rows that hold a judgment, texts still; of another lake's results, what is not answered yet and the texts
+-- that its stages made are none. A decision is told by its verdict or, where there is none, by its label or score.
+CREATE TEMP VIEW judgments_given AS
+SELECT *, task IN ({pairs}) AS is_pair
+FROM (
+  SELECT
+    * REPLACE (coalesce(task, 'pairwise') AS task),
+    coalesce(verdict, outcome, CASE WHEN coalesce(label, score) IS NOT NULL THEN 'decided' END) AS word
+  FROM {given}
+)
+WHERE request_state IS NULL OR (task IN ({tasks}) AND word IS NOT NULL)

@@ -1,0 +1,27 @@
+-- What makes a row unusable by itself.
+SELECT
+  line_no,
+  CASE
+    WHEN coalesce(trim(item_first), '') = '' THEN 'has no item_first'
+    WHEN task NOT IN ({tasks}) THEN 'has task ' || shown(task)
+    WHEN is_pair AND coalesce(trim(item_second), '') = '' THEN 'has no item_second'
+    WHEN NOT is_pair AND item_second IS NOT NULL THEN 'has item_second, which ' || task || ' does not judge'
+    WHEN item_first = item_second THEN 'judges ' || shown(item_first) || ' against itself'
+    WHEN word IS NULL THEN 'has no verdict'
+    WHEN word NOT IN ({words}) AND (is_pair OR word NOT IN ('true', 'false', 'decided'))
+      THEN 'has verdict ' || shown(word)
+    WHEN outcome NOT IN (verdict, 'decided') THEN 'has a verdict and outcome ' || shown(outcome)
+    WHEN direction NOT IN ('forward', 'reverse') THEN 'has direction ' || shown(direction)
+    WHEN origin NOT IN ({origins}) THEN 'has origin ' || shown(origin)
+    WHEN is_no_count(turn_no) THEN 'has turn_no ' || shown(turn_no) || ', not a whole number'
+    WHEN is_no_amount(score) THEN 'has score ' || shown(score) || ', not a number'
+    WHEN NOT regexp_full_match(number(repeat_no), '0*[1-9][0-9]{{0,8}}(\.0+)?')
+      THEN 'has repeat_no ' || shown(repeat_no) || ', not a whole number from 1'
+    WHEN is_no_amount(confidence) OR NOT amount(confidence) BETWEEN 0 AND 1
+      THEN 'has confidence ' || shown(confidence) || ', not a number from 0 to 1'
+    WHEN is_no_count(input_tokens) THEN 'has input_tokens ' || shown(input_tokens) || ', not a whole number'
+    WHEN is_no_count(output_tokens) THEN 'has output_tokens ' || shown(output_tokens) || ', not a whole number'
+    WHEN is_no_amount(cost_usd) OR amount(cost_usd) < 0
+      THEN 'has cost_usd ' || shown(cost_usd) || ', not an amount'
+  END AS problem
+FROM judgments_given

@@ -1,0 +1,24 @@
+-- Judgments with the key that says which they are, and a word for what each says. A row without `repeat_no` is numbered
+-- among the rows that are the same but for it.
+CREATE TEMP TABLE keyed AS
+SELECT
+  *,
+  left(sha256(concat(
+    prefixed(study), prefixed(template_id), prefixed(rubric_id), prefixed(provider), prefixed(request_model),
+    prefixed(thinking), prefixed(unit_id), prefixed(item_first), prefixed(item_second), prefixed(repeat_no),
+    CASE WHEN task <> 'pairwise' THEN concat(
+      prefixed(task), prefixed(candidate_first), prefixed(candidate_second), prefixed(turn_no)
+    ) END
+  )), 32) AS import_key
+FROM (
+  SELECT
+    * REPLACE (CAST(coalesce(repeat_no, row_number() OVER same) AS INTEGER) AS repeat_no),
+    word_of(verdict, label, score, outcome) AS word
+  FROM ({rows})
+  WINDOW same AS (
+    PARTITION BY
+      study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_first, item_second, task,
+      candidate_first, candidate_second, turn_no
+    ORDER BY line_no
+  )
+)
