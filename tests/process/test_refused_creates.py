@@ -39,6 +39,18 @@ def test_what_was_refused_and_made_all_the_same_is_found(
     assert program.outcomes() == {"decided": N}
 
 
+def test_what_was_limited_and_made_all_the_same_is_found(account: FakeOpenAI, program: Program) -> None:
+    """Defect 3.2, 429: the batch was made, the answer asked to come again: who comes again finds it."""
+    account.create_answers = [error(429, "rate_limit_exceeded", Retry_After="1")]
+    program.submit()
+    assert len(account.batches) == 1
+    program.wait(35)  # no answer shortens the back-off
+    program.sync()
+    program.sync()
+    assert len(account.batches) == 1
+    assert program.outcomes() == {"decided": N}
+
+
 def test_what_was_refused_and_made_is_no_second_batch_when_a_listing_shows_it_first(
     account: FakeOpenAI, tmp_path: Path
 ) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 
 
 class ManualClock:
@@ -31,3 +33,30 @@ class ManualClock:
     def advance(self, seconds: float) -> None:
         """Move time forward."""
         self._elapsed_s += max(0.0, seconds)
+
+
+@dataclass
+class ClockFile:
+    """The file of a clock that processes share."""
+
+    path: Path
+    passed_s: float = 0.0
+    set_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._write()
+
+    def let_pass(self, seconds: float) -> None:
+        """Let time pass for everyone."""
+        self.passed_s += seconds
+        self._write()
+
+    def set_by(self, seconds: float) -> None:
+        """Set the wall of this machine, so far from the true time."""
+        self.set_s = seconds
+        self._write()
+
+    def _write(self) -> None:
+        whole = self.path.with_suffix(".new")
+        whole.write_text(f"{self.passed_s} {self.set_s}")
+        whole.replace(self.path)

@@ -6,10 +6,15 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.rigs.clock import ClockFile
+
+OTHER_PROGRAM = "BATCHPOND_TEST_PYTHON"
+"""Names the Python of another version, whose program is run in place of this one."""
 STUDY = "small"
 N = 12
 STUDY_TOML = """
@@ -60,9 +65,17 @@ class Program:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run one command in a process of its own."""
         return subprocess.run(
-            [os.environ.get("BATCHPOND_TEST_PYTHON", sys.executable), "-m", "batchpond", *arguments],
+            [os.environ.get(OTHER_PROGRAM, sys.executable), "-m", "batchpond", *arguments],
             capture_output=True, text=True, cwd=self.folder, env=self.environment, timeout=120, check=False,
         )  # fmt: skip
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass for the program: by its clock, or for real where an earlier version has none that moves."""
+        if OTHER_PROGRAM in os.environ:
+            time.sleep(seconds)
+        else:
+            clock = ClockFile(self.folder / "clock", seconds)
+            self.more = {**self.more, "BATCHPOND_TEST_CLOCK": os.fspath(clock.path)}
 
     def submit(self) -> subprocess.CompletedProcess[str]:
         """Run `submit --yes`."""

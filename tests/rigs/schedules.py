@@ -49,6 +49,7 @@ HARMLESS = (
     "batches.get@1:counts_text", "files.content@1:truncate_mid=0.5", "files.content@1:reset_at=300",
     "files.content@1-2:truncate=0.5", "files.content@1-9:truncate=0.3", "files.content@1-3:status=404",
     "files.content@1-2:status=503", "files.content@1:html=200", "files.content@1-4:html=200", "files.content@1:slow=2",
+    "files.content@1:garbage", "files.content@2:garbage", "files.content@1-9:garbage",
     "files.content@1:retry_after=120", "*@1-4:status=500", "*@2:reset_after", "*@1-2:reset_before",
 )  # fmt: skip
 

@@ -74,11 +74,13 @@ def command(
     Prints the lines that point other terminals at it, or runs a COMMAND with it and ends with that. Its ledger in DIR
     shows every batch created and every token billed.
     """
+    from batchpond.clock import machine_clock
     from batchpond.demo import environment
     from batchpond_sim import SimulatorError
     from batchpond_sim.host import server
     from batchpond_sim.world.world import Settings
 
+    clock = machine_clock(is_set=False)
     settings = Settings(seed=seed, latency_s=latency_s, speed=speed, faults=faults, judges=judges, live_limits=limits)
 
     def announce(simulator: Running) -> None:
@@ -90,9 +92,9 @@ def command(
 
     try:
         if program:
-            with server.running(settings, state, port) as simulator:
+            with server.running(settings, state, port, clock) as simulator:
                 return _run(program, environment(simulator))
-        server.serve(port, state, settings, on_ready=announce, until=_stopped_by_signals())
+        server.serve(port, state, settings, on_ready=announce, until=_stopped_by_signals(), clock=clock)
     except SimulatorError as error:
         raise UsageError(error.message, hint=error.hint) from error
     return ExitCode.DONE

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from batchpond.clock import Clock, SystemClock
+from batchpond.clock import CLOCK_ENV, Clock, FileClock, SystemClock
 from batchpond.errors import BatchpondError, UsageError
 from batchpond.model import FILES_MARK, Mode
 from batchpond.providers.base import LIVE_CONNECTIONS, BatchProvider, Descriptor
@@ -99,6 +99,7 @@ def connect(
         return files.Files(module(name.removesuffix(FILES_MARK)), folder, clock or SystemClock())
     environ = os.environ if environ is None else environ
     client: BatchProvider = wire(name).BATCH.connect(clock or SystemClock(), environ, base_url, transport)
+    _refuse_false_time(client, clock)
     return client
 
 
@@ -121,7 +122,17 @@ def connect_live(
         )
     environ = os.environ if environ is None else environ
     api: LiveApi = wire(name).LIVE
-    return api.connect(clock or SystemClock(), environ, base_url, transport, max_connections)
+    client = api.connect(clock or SystemClock(), environ, base_url, transport, max_connections)
+    _refuse_false_time(client, clock)
+    return client
+
+
+def _refuse_false_time(client: BatchProvider | LiveClient, clock: Clock | None) -> None:
+    """Raise UsageError for the clock of tests at a provider that is not on this machine."""
+    if isinstance(clock, FileClock) and not client.is_loopback:
+        client.close()
+        message = f"{CLOCK_ENV} is for simulators on this machine, and {client.host} is none"
+        raise UsageError(message, hint=f"unset {CLOCK_ENV}; nothing was sent")
 
 
 def check_keys(clock: Clock | None = None, environ: Mapping[str, str] | None = None) -> Iterator[KeyCheck]:

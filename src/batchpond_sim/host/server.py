@@ -31,7 +31,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import orjson
 
-from batchpond_sim import SimulatorError
+from batchpond_sim import Clock, SimulatorError
 from batchpond_sim.anthropic import api as anthropic
 from batchpond_sim.compatible import api as compatible
 from batchpond_sim.gemini import api as gemini
@@ -390,14 +390,16 @@ class Running:
 
 
 @contextmanager
-def running(settings: Settings | None = None, state_dir: Path | None = None, port: int = 0) -> Iterator[Running]:
+def running(
+    settings: Settings | None = None, state_dir: Path | None = None, port: int = 0, clock: Clock | None = None
+) -> Iterator[Running]:
     """Run a simulator on a loopback port for the length of a with block.
 
     Port 0 picks a free one; without `state_dir` the state is thrown away at the end. Raises
     SimulatorError when the port is taken.
     """
     with tempfile.TemporaryDirectory(prefix="batchpond-sim-") as scratch:
-        world = World(state_dir or Path(scratch), settings)
+        world = World(state_dir or Path(scratch), settings, clock)
         try:
             server = _bound(port, Simulator(world))
         except SimulatorError:
@@ -420,10 +422,11 @@ def serve(
     *,
     on_ready: Callable[[Running], None],
     until: threading.Event | None = None,
+    clock: Clock | None = None,
 ) -> None:
     """Run a simulator until `until` is set or the process is interrupted; `on_ready` is called once it listens."""
     stop = until or threading.Event()
-    with running(settings, state_dir, port) as sim:
+    with running(settings, state_dir, port, clock) as sim:
         on_ready(sim)
         while not stop.wait(1.0):
             pass

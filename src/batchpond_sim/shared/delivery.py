@@ -57,7 +57,10 @@ def _stream(path: Path, call: Call, row_id: bytes) -> Stream:
             case _:
                 pass
     if call.has(Stage.DELIVERY, "changed"):
-        return Stream(lambda: _changed(path, row_id, call.n), ending, speed)
+        mark = b"%b%d_" % (row_id, call.n)
+        return Stream(lambda: _altered(path, lambda line: line.replace(row_id, mark, 1)), ending, speed)
+    if call.has(Stage.DELIVERY, "garbage"):
+        return Stream(lambda: _altered(path, lambda _: b'  "message": "try again later",\n'), ending, speed)
     return Stream(lambda: _chunks(path, stop), ending, speed)
 
 
@@ -68,11 +71,9 @@ def _chunks(path: Path, stop: int) -> Iterator[bytes]:
             yield chunk
 
 
-def _changed(path: Path, row_id: bytes, call_n: int) -> Iterator[bytes]:
-    mark = b"%b%d_" % (row_id, call_n)
+def _altered(path: Path, alter: Callable[[bytes], bytes]) -> Iterator[bytes]:
     with path.open("rb") as lines:
-        for line in lines:
-            yield line.replace(row_id, mark, 1)
+        yield from map(alter, lines)
 
 
 def _line_border(path: Path, at: int) -> int:
@@ -226,16 +227,13 @@ def _kept_alive(data: bytes, seconds: float) -> Stream:
 
 
 def _cut(data: bytes, fault: Fault) -> Stream:
-    at = min(len(data), int(len(data) * number(fault.value)))
-    ending = Ending.FRAMED
+    at, ending = min(len(data), int(len(data) * number(fault.value))), Ending.UNFRAMED
     match fault.kind:
         case "truncate":
-            at = data.rfind(b"\n", 0, at) + 1
+            at, ending = data.rfind(b"\n", 0, at) + 1, Ending.FRAMED
         case "reset_at":
             at, ending = min(len(data), int(number(fault.value))), Ending.RESET
         case "short":
             ending = Ending.SHORT
-        case _:
-            ending = Ending.UNFRAMED
     kept = data[:at]
     return Stream(lambda: iter((kept,)), ending, size_bytes=len(data))

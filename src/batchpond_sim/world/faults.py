@@ -148,6 +148,7 @@ _KINDS = (
     Kind("gzip", _D, _BYTES, Arg.WORD, "marked", "gzip body, marked as such in the headers or unmarked"),
     Kind("content_type", _D, _BYTES, Arg.WORD, "none", "a download with this Content-Type, or none"),
     Kind("changed", _D, _CONTENT, Arg.NONE, None, "other bytes than the file's: every row has a new row id"),
+    Kind("garbage", _D, _CONTENT, Arg.NONE, None, "as many lines as the file's, and none of them a row"),
     Kind("in_order", _L, _LINES, Arg.NONE, None, "rows in input order (they are shuffled otherwise)"),
     Kind("reorder", _L, _LINES, Arg.NONE, None, "rows in another order than without this fault"),
     Kind("drop", _L, _LINES, Arg.COUNT, 1, "k output rows are missing"),

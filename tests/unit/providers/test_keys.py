@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from batchpond.clock import FileClock
 from batchpond.errors import AccessError, UsageError
 from batchpond.providers import registry
 from batchpond.providers.http.keys import listing, resolve
 from batchpond.providers.openai.dialect import DIALECT
-from tests.rigs.clock import ManualClock
+from tests.rigs.clock import ClockFile, ManualClock
 from tests.rigs.hostile_server import hostile, reply
 
 DESCRIPTOR = DIALECT.DESCRIPTOR
@@ -109,3 +111,14 @@ def test_an_unknown_provider_is_a_usage_error_with_a_guess() -> None:
     with pytest.raises(UsageError) as caught:
         registry.module("opnai")
     assert "openai" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("connect", [registry.connect, registry.connect_live])
+def test_the_clock_of_tests_is_for_simulators_alone(connect: Callable[..., object], tmp_path: Path) -> None:
+    """A false time that reached a provider could make an absence look proven: no client is made for it."""
+    clock = FileClock(ClockFile(tmp_path / "clock").path)
+    here = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    connect("openai", clock, environ=here)
+    for elsewhere in ({}, {"OPENAI_BASE_URL": "https://proxy.example/v1"}):
+        with pytest.raises(UsageError, match="BATCHPOND_TEST_CLOCK is for simulators on this machine"):
+            connect("openai", clock, environ={"OPENAI_API_KEY": KEY, **elsewhere})

@@ -336,6 +336,13 @@ def test_a_download_can_break_crawl_or_change(tmp_path: Path) -> None:
     ]
 
 
+def test_a_download_can_be_garbage_of_as_many_lines(tmp_path: Path) -> None:
+    whole, got, _ = _download(tmp_path, "garbage")
+    assert got is not None
+    assert got.count(b"\n") == whole.count(b"\n")
+    assert b"custom_id" not in got
+
+
 def test_a_download_can_be_packed_with_or_without_saying_so(tmp_path: Path) -> None:
     whole, got, _ = _download(tmp_path / "a", "gzip")
     assert got == whole
