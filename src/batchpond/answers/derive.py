@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -303,10 +304,23 @@ def _derive_all(
     store: Store, source: Source, matcher: _Once | _Union, specs: Mapping[str, dict[str, Any]], price: PriceRow
 ) -> Tally:
     tally = Tally()
-    for at in range(len(source.files)):
-        for part in part_paths(store, source.files[at]):
-            _derive_part(store, source, at, part, matcher, specs, price, tally)
+    with _without_collector():
+        for at in range(len(source.files)):
+            for part in part_paths(store, source.files[at]):
+                _derive_part(store, source, at, part, matcher, specs, price, tally)
     return tally
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Keep the collector of cycles away from rows: none is in a cycle, and it would look at each of them many times."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _derive_part(

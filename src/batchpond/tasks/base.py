@@ -154,6 +154,7 @@ _NOT_ANSWERED: Final = {
     ResponseStatus.EXPIRED: Outcome.EXPIRED,
     ResponseStatus.CANCELLED: Outcome.CANCELLED,
 }
+_NUMBERS: Final = (int, float)
 _NUMBER: Final = re.compile(r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?", re.ASCII)
 
 
@@ -203,6 +204,8 @@ def agreed(readings: Sequence[Judgment]) -> Judgment | None:
     Readings that could not be used (unparsed) count only when there is no other: a judge may repeat
     the form that it was shown before it fills it in. None when there is no reading.
     """
+    if len(readings) == 1:
+        return readings[0]
     usable = [reading for reading in readings if reading.outcome is not Outcome.UNPARSED]
     if not usable:
         return readings[-1] if readings else None
@@ -216,7 +219,8 @@ def storable(text: str, size_max: int = EXPLANATION_MAX_CHARS) -> str | None:
 
     Half a surrogate pair, which JSON can escape but UTF-8 cannot say, becomes a question mark.
     """
-    return text[:size_max].encode("utf-8", "replace").decode("utf-8").strip() or None
+    cut = text[:size_max]
+    return (cut if cut.isascii() else cut.encode("utf-8", "replace").decode("utf-8")).strip() or None
 
 
 def explanation(value: object) -> str | None:
@@ -229,7 +233,7 @@ def number(value: object) -> float | None:
     if isinstance(value, str):
         text = value.strip()
         value = float(text) if _NUMBER.fullmatch(text) else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, _NUMBERS) or not math.isfinite(value):
         return None
     return float(value)
 
@@ -284,6 +288,7 @@ _ESCAPED: Final = re.compile(r"\\([^\w\s]|_)")
 _FORM: Final = re.compile(r"[\W_]+")
 _SIGNS: Final = "*_`#\"'(){}[]|$>=\u201c\u201d\u2018\u2019\u00ab\u00bb\u2192"
 _FRAME: Final = re.compile(r"(?:<(?!del>|s>)[a-z]{1,20}>|\\?boxed|(?:```|~~~)[a-z]{0,10}|[-\u2022])\s*$", re.IGNORECASE)
+_FRAME_CHARS: Final = 24
 _STOPS: Final = (".", "!", "?", "\u3002", "\uff01", "\uff1f")
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|[\u3002\uff01\uff1f\n]")
 _ASTRAY: Final = ("negated", "doubted", "quoted")
@@ -304,13 +309,16 @@ class Found(NamedTuple):
 def said(text: str) -> str:
     """Return a text without the thoughts that a model wrote into it, which are no answer."""
     signs = list(_THOUGHTS.finditer(text))
+    if not signs:
+        return text
     start = max((sign.end() for sign in signs if sign[1]), default=0)
     return text[start : next((sign.start() for sign in signs if not sign[1] and sign.start() >= start), None)]
 
 
 def plain(text: str) -> str:
     """Return a text as it is shown: entities and escapes undone, apostrophes straight."""
-    shown = _ESCAPED.sub(r"\1", html.unescape(text))
+    shown = html.unescape(text)
+    shown = _ESCAPED.sub(r"\1", shown) if "\\" in shown else shown
     return shown.replace("\u2019", "'").replace("e.g.", "eg")
 
 
@@ -362,6 +370,8 @@ def _is_meant(text: str, found: Found) -> bool:
     ):
         return False
     lead, marks = _lead(text[max(0, found.start - _LEAD_CHARS) : found.start])
+    if not lead:
+        return True
     lead = guards["plain"].sub("", _TURN.split(lead)[-1]).strip()
     part = _PART.split(lead)[-1]
     is_announced = lead.endswith((":", "\uff1a")) or "\u2192" in marks
@@ -377,7 +387,9 @@ def _lead(before: str) -> tuple[str, str]:
     whole, length = before, -1
     while len(before) != length:
         length = len(before)
-        before = _FRAME.sub("", before.rstrip().rstrip(_SIGNS))
+        before = before.rstrip().rstrip(_SIGNS)
+        inside = max(0, len(before.rstrip()) - _FRAME_CHARS)
+        before = before[:inside] + _FRAME.sub("", before[inside:])
     return ("" if before.endswith(_STOPS) else _SENTENCE.split(before)[-1]), whole[len(before) :]
 
 
