@@ -94,6 +94,8 @@ def check(rule: Rule, where: str) -> None:
 
 _ROWS_PER_BATCH = 5_000
 
+_MATCHED: Final = Match.MATCHED
+
 PriceRow = Callable[[Response], float | None]
 
 
@@ -173,7 +175,7 @@ class _Once:
         digest = hash(line)
         if request_id not in self.seen:
             self.seen[request_id] = digest
-            return Match.MATCHED, request_id
+            return _MATCHED, request_id
         self.has_differing |= self.seen[request_id] != digest
         return Match.DUPLICATE, request_id
 
@@ -342,7 +344,7 @@ def _derive_part(
             ]
             tally.add(found)
             responses.write(_response_rows(source, file, found, price))
-            if answered := [one for one in found if one.match is Match.MATCHED]:
+            if answered := [one for one in found if one.match is _MATCHED]:
                 for parser_id, judge in judges.items():
                     judgments[parser_id].write(_judgment_rows(source, file, answered, parser_id, judge))
     for version in range(1, answers.READER_VERSION):

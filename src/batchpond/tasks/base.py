@@ -32,6 +32,10 @@ NUMBER_MAX: Final = 1e15
 READER: Final = 2
 """The newest way of reading answers: 1 takes what stands in the asked form for an answer, 2 reads with care."""
 
+# An enumeration is asked for a member more slowly than a module for a name, and these once an answer.
+_UNPARSED: Final = Outcome.UNPARSED
+_CUT: Final = Finish.LENGTH
+
 Text = Annotated[str, Meta(max_length=10_000)]
 Texts = Annotated[tuple[Text, ...], Meta(max_length=1_000)]
 Number = Annotated[float, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
@@ -91,7 +95,7 @@ class Rule:
 
     def read(self, response: Response) -> Judgment:
         """Return what a response says; total: any response gives a judgment."""
-        is_cut = response.finish is Finish.LENGTH
+        is_cut = response.finish is _CUT
         return read(response, lambda text: self._found(self._left_of_cut(text) if is_cut else text))
 
     def _found(self, text: str) -> Judgment | None:
@@ -132,7 +136,7 @@ class CarefulRule(Rule):
 
         What stands in it may be the beginning of something else, and what would have followed may have taken it back.
         """
-        is_cut = response.finish is Finish.LENGTH
+        is_cut = response.finish is _CUT
         return read(response, lambda text: None if is_cut else self._found_with_care(said(text)))
 
     def _found_with_care(self, text: str) -> Judgment | None:
@@ -158,13 +162,12 @@ _NUMBERS: Final = (int, float)
 _NUMBER: Final = re.compile(r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?", re.ASCII)
 
 
+_STOPPED: Final[Mapping[Finish | None, Outcome]] = {Finish.BLOCKED: Outcome.BLOCKED, Finish.REFUSAL: Outcome.REFUSED}
+
+
 def not_answered(response: Response) -> Outcome | None:
     """Return why a response's text does not count at all, or None when it does."""
-    if response.status is not ResponseStatus.SUCCEEDED:
-        return _NOT_ANSWERED[response.status]
-    if response.finish is Finish.BLOCKED:
-        return Outcome.BLOCKED
-    return Outcome.REFUSED if response.finish is Finish.REFUSAL else None
+    return _NOT_ANSWERED.get(response.status) or _STOPPED.get(response.finish)
 
 
 def why_no_answer(response: Response) -> Outcome:
@@ -185,7 +188,7 @@ def read(response: Response, reader: Callable[[str], Judgment | None]) -> Judgme
     if outcome is not None:
         return Judgment(None, outcome)
     found = reader(response.text or "")
-    if found is None or found.outcome is Outcome.UNPARSED:
+    if found is None or found.outcome is _UNPARSED:
         return Judgment(None, why_no_answer(response))
     return found
 

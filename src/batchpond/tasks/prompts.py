@@ -112,6 +112,8 @@ _OUTCOMES: Final = {
     "not_applicable": Outcome.NOT_APPLICABLE,
     "unsure": Outcome.UNSURE,
 }
+_DECIDED: Final = Outcome.DECIDED
+_RATED: Final = frozenset({_DECIDED, Outcome.TIE})
 _SQL_PART: Final = re.compile(r"'[^']*+'|\"[^\"]*+\"|(--|/\*|;)|([()])")
 
 
@@ -242,9 +244,9 @@ def _reading(found: Mapping[str, Any], rule: PromptsRule) -> Judgment:
     read = {"verdict": meaning, "label": label, "score": score}
     if any(read[name] is None for name in rule.primary):
         return Judgment(None, Outcome.UNPARSED)
-    outcome = Outcome.DECIDED if meaning is None else _OUTCOMES[meaning]
+    outcome = _DECIDED if meaning is None else _OUTCOMES[meaning]
     reason = base.explanation(found.get("explanation"))
-    if outcome is not Outcome.DECIDED and outcome is not Outcome.TIE:
+    if outcome not in _RATED:
         return Judgment(None, outcome, label=label, explanation=reason)
     return Judgment(meaning, outcome, label, score, base.confidence(found.get("confidence")), reason)
 

@@ -27,15 +27,16 @@ _CHARS_FACTOR: Final = 2
 Object = dict[str, Any]
 
 
+@lru_cache(maxsize=1_000)
 def fold(key: str) -> str:
-    """Return a key as objects have it here."""
+    """Return a key of a rule as objects have it here."""
     return key.strip().casefold()
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Object:
     found: Object = {}
     for key, value in pairs:
-        name = fold(key)
+        name = key.strip().casefold()
         found[name] = CONFLICT if name in found and found[name] != value else value
     return found
 
@@ -67,7 +68,8 @@ def whole(text: str) -> Object | None:
         found[key.strip().casefold()] = float(value) if kind is int else value
     n_escaped = text.count('\\"') if "\\" in text else 0
     is_plain = "\\\\" not in text and "-0" not in text  # a quote after `\\` ends a text, and -0 is no int
-    return found if is_plain and n_quotes == text.count('"') - n_escaped and len(found) == len(pairs) else None
+    is_once = n_quotes == text.count('"') - n_escaped and len(found) == len(pairs)
+    return found if found and is_plain and is_once else None
 
 
 def _scan(text: str, start: re.Pattern[str]) -> list[Any]:
