@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -93,6 +94,8 @@ def check(rule: Rule, where: str) -> None:
 
 _ROWS_PER_BATCH = 5_000
 
+_MATCHED: Final = Match.MATCHED
+
 PriceRow = Callable[[Response], float | None]
 
 
@@ -172,7 +175,7 @@ class _Once:
         digest = hash(line)
         if request_id not in self.seen:
             self.seen[request_id] = digest
-            return Match.MATCHED, request_id
+            return _MATCHED, request_id
         self.has_differing |= self.seen[request_id] != digest
         return Match.DUPLICATE, request_id
 
@@ -303,10 +306,23 @@ def _derive_all(
     store: Store, source: Source, matcher: _Once | _Union, specs: Mapping[str, dict[str, Any]], price: PriceRow
 ) -> Tally:
     tally = Tally()
-    for at in range(len(source.files)):
-        for part in part_paths(store, source.files[at]):
-            _derive_part(store, source, at, part, matcher, specs, price, tally)
+    with _without_collector():
+        for at in range(len(source.files)):
+            for part in part_paths(store, source.files[at]):
+                _derive_part(store, source, at, part, matcher, specs, price, tally)
     return tally
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Keep the collector of cycles away from rows: none is in a cycle, and it would look at each of them many times."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _derive_part(
@@ -328,7 +344,7 @@ def _derive_part(
             ]
             tally.add(found)
             responses.write(_response_rows(source, file, found, price))
-            if answered := [one for one in found if one.match is Match.MATCHED]:
+            if answered := [one for one in found if one.match is _MATCHED]:
                 for parser_id, judge in judges.items():
                     judgments[parser_id].write(_judgment_rows(source, file, answered, parser_id, judge))
     for version in range(1, answers.READER_VERSION):

@@ -28,6 +28,7 @@ from batchpond.progress import each
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 _BATCH_ROWS = 4_096
 _BUFFER_BYTES = 1 << 20
@@ -135,7 +136,7 @@ def bodies(lines: ShardLines) -> Iterator[tuple[str, bytes]]:
     position = {request_id: index for index, request_id in enumerate(wanted)}
     held: dict[int, bytes] = {}
     following = 0
-    for request_id, body in _scan(lines.files, position):
+    for request_id, body in _scan(lines.files, set(wanted)):
         held[position[request_id]] = body
         while following in held:
             yield wanted[following], held.pop(following)
@@ -147,14 +148,31 @@ def bodies(lines: ShardLines) -> Iterator[tuple[str, bytes]]:
         )
 
 
-def _scan(files: list[Path], position: dict[str, int]) -> Iterator[tuple[str, bytes]]:
+def _scan(files: list[Path], wanted: set[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield each wanted request and its body, reading bodies only of row groups that hold one, until all are found."""
     import pyarrow.parquet as pq
 
     for path in files:
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_BATCH_ROWS, columns=["request_id", "body"]):
-                rows = zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
-                yield from ((request_id, body.encode("utf-8")) for request_id, body in rows if request_id in position)
+            for group in range(file.num_row_groups):
+                if not wanted:
+                    return
+                names = file.read_row_group(group, ["request_id"], use_threads=False).column(0)
+                if not wanted.isdisjoint(names.to_pylist()):
+                    yield from _found(file, group, wanted)
+
+
+def _found(file: pq.ParquetFile, group: int, wanted: set[str]) -> Iterator[tuple[str, bytes]]:
+    import pyarrow as pa
+
+    for batch in file.iter_batches(_BATCH_ROWS, [group], ["request_id", "body"], use_threads=False):
+        rows = [row for row, name in enumerate(batch.column(0).to_pylist()) if name in wanted]
+        found = batch.take(pa.array(rows, pa.int32()))
+        names = found.column(0).to_pylist()
+        yield from zip(names, found.column(1).cast(pa.binary()).to_pylist(), strict=True)
+        wanted.difference_update(names)
+        if not wanted:
+            return
 
 
 LINES_PER_FILE = 50_000

@@ -100,8 +100,9 @@ class UnitPrices:
 
         What is written is taken to live for minutes: Anthropic's cache of an hour costs more.
         """
-        above = (tier for tier in reversed(self.tiers) if input_tokens > tier.above_tokens)
-        tier = next(above, self.tiers[0])
+        tier = self.tiers[0]
+        for higher in self.tiers[1:]:
+            tier = higher if input_tokens > higher.above_tokens else tier
         fresh = max(0, input_tokens - cached_tokens - cache_write_tokens)
         total = fresh * tier.input_usd + cached_tokens * tier.cached_usd + output_tokens * tier.output_usd
         return (total + cache_write_tokens * tier.cache_write_usd) / PER_TOKENS

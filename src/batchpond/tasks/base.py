@@ -32,6 +32,10 @@ NUMBER_MAX: Final = 1e15
 READER: Final = 2
 """The newest way of reading answers: 1 takes what stands in the asked form for an answer, 2 reads with care."""
 
+# An enumeration is asked for a member more slowly than a module for a name, and these once an answer.
+_UNPARSED: Final = Outcome.UNPARSED
+_CUT: Final = Finish.LENGTH
+
 Text = Annotated[str, Meta(max_length=10_000)]
 Texts = Annotated[tuple[Text, ...], Meta(max_length=1_000)]
 Number = Annotated[float, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
@@ -91,7 +95,7 @@ class Rule:
 
     def read(self, response: Response) -> Judgment:
         """Return what a response says; total: any response gives a judgment."""
-        is_cut = response.finish is Finish.LENGTH
+        is_cut = response.finish is _CUT
         return read(response, lambda text: self._found(self._left_of_cut(text) if is_cut else text))
 
     def _found(self, text: str) -> Judgment | None:
@@ -132,7 +136,7 @@ class CarefulRule(Rule):
 
         What stands in it may be the beginning of something else, and what would have followed may have taken it back.
         """
-        is_cut = response.finish is Finish.LENGTH
+        is_cut = response.finish is _CUT
         return read(response, lambda text: None if is_cut else self._found_with_care(said(text)))
 
     def _found_with_care(self, text: str) -> Judgment | None:
@@ -154,16 +158,16 @@ _NOT_ANSWERED: Final = {
     ResponseStatus.EXPIRED: Outcome.EXPIRED,
     ResponseStatus.CANCELLED: Outcome.CANCELLED,
 }
+_NUMBERS: Final = (int, float)
 _NUMBER: Final = re.compile(r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?", re.ASCII)
+
+
+_STOPPED: Final[Mapping[Finish | None, Outcome]] = {Finish.BLOCKED: Outcome.BLOCKED, Finish.REFUSAL: Outcome.REFUSED}
 
 
 def not_answered(response: Response) -> Outcome | None:
     """Return why a response's text does not count at all, or None when it does."""
-    if response.status is not ResponseStatus.SUCCEEDED:
-        return _NOT_ANSWERED[response.status]
-    if response.finish is Finish.BLOCKED:
-        return Outcome.BLOCKED
-    return Outcome.REFUSED if response.finish is Finish.REFUSAL else None
+    return _NOT_ANSWERED.get(response.status) or _STOPPED.get(response.finish)
 
 
 def why_no_answer(response: Response) -> Outcome:
@@ -184,7 +188,7 @@ def read(response: Response, reader: Callable[[str], Judgment | None]) -> Judgme
     if outcome is not None:
         return Judgment(None, outcome)
     found = reader(response.text or "")
-    if found is None or found.outcome is Outcome.UNPARSED:
+    if found is None or found.outcome is _UNPARSED:
         return Judgment(None, why_no_answer(response))
     return found
 
@@ -203,6 +207,8 @@ def agreed(readings: Sequence[Judgment]) -> Judgment | None:
     Readings that could not be used (unparsed) count only when there is no other: a judge may repeat
     the form that it was shown before it fills it in. None when there is no reading.
     """
+    if len(readings) == 1:
+        return readings[0]
     usable = [reading for reading in readings if reading.outcome is not Outcome.UNPARSED]
     if not usable:
         return readings[-1] if readings else None
@@ -216,7 +222,8 @@ def storable(text: str, size_max: int = EXPLANATION_MAX_CHARS) -> str | None:
 
     Half a surrogate pair, which JSON can escape but UTF-8 cannot say, becomes a question mark.
     """
-    return text[:size_max].encode("utf-8", "replace").decode("utf-8").strip() or None
+    cut = text[:size_max]
+    return (cut if cut.isascii() else cut.encode("utf-8", "replace").decode("utf-8")).strip() or None
 
 
 def explanation(value: object) -> str | None:
@@ -229,7 +236,7 @@ def number(value: object) -> float | None:
     if isinstance(value, str):
         text = value.strip()
         value = float(text) if _NUMBER.fullmatch(text) else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, _NUMBERS) or not math.isfinite(value):
         return None
     return float(value)
 
@@ -284,6 +291,7 @@ _ESCAPED: Final = re.compile(r"\\([^\w\s]|_)")
 _FORM: Final = re.compile(r"[\W_]+")
 _SIGNS: Final = "*_`#\"'(){}[]|$>=\u201c\u201d\u2018\u2019\u00ab\u00bb\u2192"
 _FRAME: Final = re.compile(r"(?:<(?!del>|s>)[a-z]{1,20}>|\\?boxed|(?:```|~~~)[a-z]{0,10}|[-\u2022])\s*$", re.IGNORECASE)
+_FRAME_CHARS: Final = 24
 _STOPS: Final = (".", "!", "?", "\u3002", "\uff01", "\uff1f")
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|[\u3002\uff01\uff1f\n]")
 _ASTRAY: Final = ("negated", "doubted", "quoted")
@@ -304,13 +312,16 @@ class Found(NamedTuple):
 def said(text: str) -> str:
     """Return a text without the thoughts that a model wrote into it, which are no answer."""
     signs = list(_THOUGHTS.finditer(text))
+    if not signs:
+        return text
     start = max((sign.end() for sign in signs if sign[1]), default=0)
     return text[start : next((sign.start() for sign in signs if not sign[1] and sign.start() >= start), None)]
 
 
 def plain(text: str) -> str:
     """Return a text as it is shown: entities and escapes undone, apostrophes straight."""
-    shown = _ESCAPED.sub(r"\1", html.unescape(text))
+    shown = html.unescape(text)
+    shown = _ESCAPED.sub(r"\1", shown) if "\\" in shown else shown
     return shown.replace("\u2019", "'").replace("e.g.", "eg")
 
 
@@ -362,6 +373,8 @@ def _is_meant(text: str, found: Found) -> bool:
     ):
         return False
     lead, marks = _lead(text[max(0, found.start - _LEAD_CHARS) : found.start])
+    if not lead:
+        return True
     lead = guards["plain"].sub("", _TURN.split(lead)[-1]).strip()
     part = _PART.split(lead)[-1]
     is_announced = lead.endswith((":", "\uff1a")) or "\u2192" in marks
@@ -377,7 +390,9 @@ def _lead(before: str) -> tuple[str, str]:
     whole, length = before, -1
     while len(before) != length:
         length = len(before)
-        before = _FRAME.sub("", before.rstrip().rstrip(_SIGNS))
+        before = before.rstrip().rstrip(_SIGNS)
+        inside = max(0, len(before.rstrip()) - _FRAME_CHARS)
+        before = before[:inside] + _FRAME.sub("", before[inside:])
     return ("" if before.endswith(_STOPS) else _SENTENCE.split(before)[-1]), whole[len(before) :]
 
 

@@ -68,7 +68,7 @@ class ComplianceRule(structured.ObjectRule):
 
     def _reading(self, found: structured.Object) -> Judgment:
         verdict, outcome = _verdict(found[structured.fold(self.key)])
-        share = found.get(structured.fold(self.confidence_key)) if outcome is Outcome.DECIDED else None
+        share = None if verdict is None else found.get(structured.fold(self.confidence_key))
         return Judgment(verdict, outcome, confidence=base.confidence(share), explanation=self._reason(found))
 
 
@@ -77,10 +77,8 @@ _BARE: Final = {"1": True, "0": False, "compliant": True, "not compliant": False
 
 def _verdict(value: object) -> tuple[str | None, Outcome]:
     match value:
-        case True:
-            return YES, Outcome.DECIDED
-        case False:
-            return NO, Outcome.DECIDED
+        case True | False:
+            return _WORDS["true" if value else "false"]
         case None:
             return None, Outcome.UNSURE
         case str():

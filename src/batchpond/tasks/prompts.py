@@ -112,6 +112,8 @@ _OUTCOMES: Final = {
     "not_applicable": Outcome.NOT_APPLICABLE,
     "unsure": Outcome.UNSURE,
 }
+_DECIDED: Final = Outcome.DECIDED
+_RATED: Final = frozenset({_DECIDED, Outcome.TIE})
 _SQL_PART: Final = re.compile(r"'[^']*+'|\"[^\"]*+\"|(--|/\*|;)|([()])")
 
 
@@ -153,6 +155,16 @@ class PromptsRule(Rule):
     def asked(self) -> tuple[str, ...]:
         """The fields that the pattern or the pointers give."""
         return tuple(self.compiled.groups) if self.form == "regex" else tuple(self.fields)
+
+    @cached_property
+    def primary(self) -> tuple[str, ...]:
+        """The fields of which none may be missing."""
+        return tuple(name for name in self.asked if name in PRIMARY)
+
+    @cached_property
+    def known_labels(self) -> dict[str, str]:
+        """The labels, by themselves without case."""
+        return {name.casefold(): name for name in self.labels}
 
     def check(self, where: str) -> None:
         """Raise StudyError for a pattern, pointer, expression or word that could never be read."""
@@ -215,24 +227,26 @@ def _check_sql(text: str, where: str) -> None:
 
 
 def _objects(text: str, rule: PromptsRule) -> list[dict[str, Any]]:
-    primary = [pointer for name, pointer in rule.fields.items() if name in PRIMARY]
-    found = structured.objects(text, lambda value: any(pointed(value, pointer) is not None for pointer in primary))
-    return [{name: pointed(value, pointer) for name, pointer in rule.fields.items()} for value in found]
+    def wanted(value: structured.Object) -> list[structured.Object]:
+        found = {name: pointed(value, pointer) for name, pointer in rule.fields.items()}
+        return [] if all(found[name] is None for name in rule.primary) else [found]
+
+    return structured.objects(text, wanted)
 
 
 def _reading(found: Mapping[str, Any], rule: PromptsRule) -> Judgment:
-    if any(value is structured.CONFLICT for value in found.values()):
+    if structured.CONFLICT in found.values():
         return Judgment(None, Outcome.AMBIGUOUS)
     meaning = rule.meanings.get(_word(found.get("verdict")).casefold())
     label, score = _label(found.get("label"), rule), base.number(found.get("score"))
     if score is not None and not rule.score_min <= score <= rule.score_max:
         score = None
     read = {"verdict": meaning, "label": label, "score": score}
-    if any(read[name] is None for name in rule.asked if name in PRIMARY):
+    if any(read[name] is None for name in rule.primary):
         return Judgment(None, Outcome.UNPARSED)
-    outcome = Outcome.DECIDED if meaning is None else _OUTCOMES[meaning]
+    outcome = _DECIDED if meaning is None else _OUTCOMES[meaning]
     reason = base.explanation(found.get("explanation"))
-    if outcome not in {Outcome.DECIDED, Outcome.TIE}:
+    if outcome not in _RATED:
         return Judgment(None, outcome, label=label, explanation=reason)
     return Judgment(meaning, outcome, label, score, base.confidence(found.get("confidence")), reason)
 
@@ -246,5 +260,4 @@ def _label(value: object, rule: PromptsRule) -> str | None:
     text = base.storable(_word(value), LABEL_MAX_CHARS + 1)
     if text is None or len(text) > LABEL_MAX_CHARS:
         return None
-    by_name = {name.casefold(): name for name in rule.labels}
-    return by_name.get(text.casefold()) if rule.labels else text
+    return rule.known_labels.get(text.casefold()) if rule.labels else text

@@ -6,7 +6,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
+
+import orjson
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome
@@ -24,15 +27,16 @@ _CHARS_FACTOR: Final = 2
 Object = dict[str, Any]
 
 
+@lru_cache(maxsize=1_000)
 def fold(key: str) -> str:
-    """Return a key as objects have it here."""
+    """Return a key of a rule as objects have it here."""
     return key.strip().casefold()
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Object:
     found: Object = {}
     for key, value in pairs:
-        name = fold(key)
+        name = key.strip().casefold()
         found[name] = CONFLICT if name in found and found[name] != value else value
     return found
 
@@ -41,6 +45,31 @@ def _object(pairs: list[tuple[str, Any]]) -> Object:
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=float, parse_constant=lambda _: None, strict=False
 )
+
+
+def whole(text: str) -> Object | None:
+    """Return the object that a text is, as `_DECODER` reads it; None where there is more, or more in it than values.
+
+    None also where it may name a key twice: then it has more quotes than what was read of it.
+    """
+    if not text.startswith("{"):
+        return None
+    try:
+        pairs = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    found: Object = {}
+    n_quotes = 2 * len(pairs)
+    for key, value in pairs.items():
+        kind = type(value)
+        if kind is dict or kind is list:
+            return None
+        n_quotes += 2 * (kind is str)
+        found[key.strip().casefold()] = float(value) if kind is int else value
+    n_escaped = text.count('\\"') if "\\" in text else 0
+    is_plain = "\\\\" not in text and "-0" not in text  # a quote after `\\` ends a text, and -0 is no int
+    is_once = n_quotes == text.count('"') - n_escaped and len(found) == len(pairs)
+    return found if found and is_plain and is_once else None
 
 
 def _scan(text: str, start: re.Pattern[str]) -> list[Any]:
@@ -71,9 +100,10 @@ def _first_found(text: str, start: re.Pattern[str], keep: Callable[[Any], Iterab
     return [] if mended == text else [part for value in _scan(mended, start) for part in keep(value)]
 
 
-def objects(text: str, wanted: Callable[[Object], bool]) -> list[Object]:
-    """Return the complete outermost objects of a text that are wanted, in order."""
-    return _first_found(text, _OBJECT, lambda value: [value] if wanted(value) else [])
+def objects(text: str, wanted: Callable[[Object], Iterable[Object]]) -> list[Object]:
+    """Return what is wanted of the complete outermost objects of a text, in order."""
+    alone = whole(text)
+    return (alone and [*wanted(alone)]) or _first_found(text, _OBJECT, wanted)
 
 
 def holders(text: str, key: str) -> list[Object]:
@@ -140,11 +170,13 @@ def read_with_care(
     `bare` takes the form off its value; the other keys are those that `reader` looks at.
     """
     key, *others = map(fold, keys)
-    shown = base.plain(text)
 
     def read_bare(found: Object) -> Judgment:
         return reader({**found, key: bare(found[key])})
 
+    if (alone := whole(text)) and key in alone:
+        return read_bare(alone)
+    shown = base.plain(text)
     found, start, end = read_objects(text, key, read_bare), shown.find("{"), shown.rfind("}") + 1
     if found is None and (values := _values(shown, key)):
         rest = {other: value for other in others for value, _, _ in _values(shown, other)}
@@ -212,13 +244,18 @@ def check_keys(where: str, *keys: str) -> None:
 
 def pointed(value: Any, pointer: str) -> Any:
     """Return what a pointer leads to, or None where it leads nowhere."""
-    for step in pointer.split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        match value:
-            case dict():
-                value = value.get(fold(name))
-            case list() if name.isascii() and name.isdigit() and len(name) <= 9:
-                value = value[int(name)] if int(name) < len(value) else None
-            case _:
-                return None
+    for name, folded in _steps(pointer):
+        if isinstance(value, dict):
+            value = value.get(folded)
+        elif isinstance(value, list) and name.isascii() and name.isdigit() and len(name) <= 9:
+            value = value[int(name)] if int(name) < len(value) else None
+        else:
+            return None
     return value
+
+
+@lru_cache(maxsize=1_000)
+def _steps(pointer: str) -> list[tuple[str, str]]:
+    """Return the names that a pointer goes by, as they are written and as objects have them here."""
+    names = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+    return [(name, fold(name)) for name in names]

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchpond.errors import StudyError
-from batchpond.tasks.structured import CONFLICT, arrays, check_keys, holders, objects
+from batchpond.tasks.structured import CONFLICT, arrays, check_keys, holders, objects, whole
 from tests.rigs.task import ANY_TEXT
 
 KEY = "k"
@@ -41,7 +41,7 @@ def test_embedded_json_round_trips(before: str, value: Any, after: str, frame: s
     text = before + frame.replace("{}", json.dumps(written, indent=indent or None), 1) + after
     assert holders(text, KEY)[-1] == folded(written)
     if frame != "{{{}}}":
-        assert objects(text, lambda found: KEY in found) == [folded(written)]
+        assert objects(text, lambda found: [found] if KEY in found else []) == [folded(written)]
 
 
 @given(ANY_TEXT, ANY_TEXT)
@@ -106,3 +106,26 @@ def test_keys_must_be_different_and_plain(names: tuple[str, ...]) -> None:
     """They stand in a prompt's JSON as they are."""
     with pytest.raises(StudyError):
         check_keys("answer", *names)
+
+
+FLAT = st.dictionaries(
+    st.text(max_size=6), st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9), max_size=4
+)
+
+
+@settings(max_examples=1_000)
+@given(
+    found=FLAT,
+    more=FLAT,
+    is_ascii=st.booleans(),
+    odd=st.sampled_from(["", '"a":1,"A":2,', '"":-0,', " ", '"\\\\":"\\"",', "{"]),
+)
+def test_a_text_that_is_one_object_is_read_as_it_is_among_other_words(
+    found: dict[str, Any], more: dict[str, Any], is_ascii: bool, odd: str
+) -> None:
+    """Keys named twice, -0, quotes and numbers of any size included."""
+    both = [json.dumps(one, ensure_ascii=is_ascii)[1:-1] for one in (found, more) if one]
+    text = "{" + odd + ",".join(both) + "}"
+    alone = whole(text)
+    if alone is not None:
+        assert repr(objects(f"x {text}", lambda one: [one])) == repr([alone])

@@ -8,8 +8,10 @@ from msgspec import Struct
 
 from batchpond.model import Finish, Response
 from batchpond.providers.anthropic.dialect import FINISH
-from batchpond.providers.shared.lines import NO_TOKENS, Row, Tokens, answered, joined
+from batchpond.providers.shared.lines import NO_TOKENS, OTHER, Row, Tokens, answered, joined
 from batchpond.providers.shared.straight import PARTS, Count, Id, Word, reader
+
+REFUSAL: Final = Finish.REFUSAL
 
 
 class _Details(Struct):
@@ -56,8 +58,8 @@ class _Line(Struct):
 
 def _read(line: _Line) -> Response | None:
     message = line.result.message
-    finish = FINISH.get(message.stop_reason or "", Finish.OTHER)
-    if finish is Finish.REFUSAL:
+    finish = FINISH.get(message.stop_reason or "", OTHER)
+    if finish is REFUSAL:
         return None
     texts = [block.text for block in message.content if block.type == "text" and block.text is not None]
     thoughts = [block.thinking for block in message.content if block.type == "thinking" and block.thinking]

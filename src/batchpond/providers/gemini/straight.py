@@ -6,10 +6,10 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Struct
 
-from batchpond.model import Finish, Response
+from batchpond.model import Response
 from batchpond.providers.gemini.dialect import FINISH
 from batchpond.providers.shared import lines
-from batchpond.providers.shared.lines import NO_TOKENS, Tokens, answered, joined
+from batchpond.providers.shared.lines import NO_TOKENS, OTHER, Tokens, answered, joined
 from batchpond.providers.shared.straight import PARTS, Count, Id, Word, reader
 
 
@@ -69,7 +69,7 @@ def read(row: Row, custom_id: str) -> Response:
     thoughts = [part.text for part in parts if part.text and part.thought is True]
     tokens = generated.usageMetadata.tokens() if generated.usageMetadata else NO_TOKENS
     around = lines.Row(custom_id, None, generated.responseId or None)
-    finish = FINISH.get(reason or "", Finish.OTHER)
+    finish = FINISH.get(reason or "", OTHER)
     return answered(around, generated.modelVersion, reason, finish, (*joined(texts, thoughts), None), tokens)
 
 

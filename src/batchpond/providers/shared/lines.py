@@ -23,6 +23,9 @@ from batchpond.providers.http.errors import MESSAGE_LIMIT, ApiError, classify, r
 # --- any bytes ------------------------------------------------------------------------------------
 
 PARTS_MAX: Final = 10_000
+# An enumeration is asked for a member more slowly than a module for a name, and these once a line.
+SUCCEEDED: Final = ResponseStatus.SUCCEEDED
+OTHER: Final = Finish.OTHER
 _INT_DIGITS_MAX: Final = 300  # past the largest double, and past what int() reads by default
 _BEFORE_ANSWER: Final = re.compile(rb"(?:[ \t\r\n]+|:[^\r\n]*(?=[\r\n]))+")
 _EXCERPT_BYTES: Final = 4_000
@@ -142,7 +145,7 @@ def answered(
     """Return a row that was answered."""
     return Response(
         row.custom_id,
-        ResponseStatus.SUCCEEDED,
+        SUCCEEDED,
         row.status_code,
         fields.text(model),
         reason,
@@ -277,8 +280,8 @@ def _thoughts(message: dict[str, Any], content: object) -> str | None:
 
 def finish_of(reason: str | None, text: str | None, refusal: str | None) -> Finish:
     """Return why a chat model stopped, by the provider's word for it and what it said."""
-    finish = _FINISH.get(reason, Finish.OTHER) if reason else Finish.OTHER
-    return Finish.REFUSAL if refusal and not text and finish in (Finish.STOP, Finish.OTHER) else finish
+    finish = _FINISH.get(reason, OTHER) if reason else OTHER
+    return Finish.REFUSAL if refusal and not text and finish in (Finish.STOP, OTHER) else finish
 
 
 def content_of(content: object) -> tuple[str | None, str | None]:
