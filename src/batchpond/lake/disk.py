@@ -209,16 +209,17 @@ class StagedTable:
         self._writer: pq.ParquetWriter | None = None
 
     def _begun(self, n_rows: int) -> pq.ParquetWriter:
-        """Return the writer, made for a first batch of so many rows: in a few, no dictionary pays for itself."""
+        """Return the writer, made for a first batch of so many rows: a few short ones gain nothing by being packed."""
         if self._writer is None:
             import pyarrow.parquet as pq  # a pass that publishes nothing has no use for it
 
-            names = self.table.schema.names if n_rows > _SMALL_ROWS else ()
+            is_small = 0 < n_rows <= _SMALL_ROWS and not self.table.has_text
+            names = () if is_small else self.table.schema.names
             self._writer = pq.ParquetWriter(
                 self._file,
                 self.table.schema.with_metadata(self._metadata),
-                compression="zstd",
-                compression_level=3,
+                compression="none" if is_small else "zstd",
+                compression_level=None if is_small else 3,
                 use_dictionary=[name for name in names if name not in _PLAIN_COLUMNS],
                 data_page_version="1.0",
                 write_page_checksum=True,

@@ -205,6 +205,7 @@ class EventLog:
         self._store = store
         self._last_ord = 0
         self.archive = NOTHING
+        self._written: dict[str, Sequence[Event]] = {}
         self._paths = store.published(EVENTS.name)
         kept = recall_memo(store, MEMO, _LAYOUT)
         new = [] if kept is None else sorted({*self._paths} - {f"{store.path}/{name}" for name in kept.names})
@@ -293,6 +294,7 @@ class EventLog:
             path = os.fspath(self._store.final_path(EVENTS, name))
             self._paths.append(path)
             self._held.append(path)
+            self._written[path] = events
             self._is_kept = False
         return is_new
 
@@ -329,7 +331,8 @@ class EventLog:
             if os.path.getsize(path) <= size:
                 parts.append(path)
                 size += os.path.getsize(path)
-        rows = _rows_of([Path(path) for path in parts])
+        own = [event for path in parts for event in self._written.get(path, ())]
+        rows = _rows_of([Path(path) for path in parts if path not in self._written], _rows(own))
         unread = [Path(path) for path in sorted({*standing} - {*self._held})]
         if unread:
             found = _read(unread)
@@ -363,7 +366,12 @@ def _put_together(*parts: Iterable[Event]) -> list[Event]:
 def _rows(events: Sequence[Event]) -> pa.Table:
     import pyarrow as pa
 
-    return pa.Table.from_pydict(to_columns(events), schema=EVENTS.schema)
+    columns, n = to_columns(events), len(events)
+    arrays = [
+        pa.nulls(n, kind.type) if columns[kind.name].count(None) == n else pa.array(columns[kind.name], kind.type)
+        for kind in EVENTS.schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=EVENTS.schema)
 
 
 def read(store: Store) -> list[Event]:
@@ -381,20 +389,20 @@ def _read(paths: Sequence[Path]) -> list[Event]:
     return _events(_rows_of(paths)) if paths else []
 
 
-def _rows_of(paths: Iterable[Path]) -> pa.Table:
-    """Return the rows of files in the order of their events, each once."""
+def _rows_of(paths: Iterable[Path], *tables: pa.Table) -> pa.Table:
+    """Return the rows of files, and of tables, in the order of their events, each once."""
     import pyarrow as pa
 
-    tables = []
+    found = list(tables)
     for path in paths:
         try:
-            tables.append(_aligned(read_rows(path)))
+            found.append(_aligned(read_rows(path)))
         except (pa.ArrowException, OSError) as error:
             raise LakeError(
                 f"{path} cannot be read: {error}",
                 hint="restore the file from a backup; until then nothing is sent or downloaded",
             ) from None
-    rows = pa.concat_tables(tables)
+    rows = pa.concat_tables(found)
     order = in_order(rows.column("ord").to_pylist(), rows.column("event_id").to_pylist())
     return rows if order == list(range(len(rows))) else rows.take(order)
 

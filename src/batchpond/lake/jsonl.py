@@ -148,13 +148,21 @@ def bodies(lines: ShardLines) -> Iterator[tuple[str, bytes]]:
 
 
 def _scan(files: list[Path], position: dict[str, int]) -> Iterator[tuple[str, bytes]]:
+    """Yield the wanted requests in the order of their files; row groups and rows without any are not decoded."""
     import pyarrow.parquet as pq
 
     for path in files:
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_BATCH_ROWS, columns=["request_id", "body"]):
-                rows = zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
-                yield from ((request_id, body.encode("utf-8")) for request_id, body in rows if request_id in position)
+            for number in range(file.num_row_groups):
+                found = file.read_row_group(number, columns=["request_id"]).column(0).to_pylist()
+                start, places = 0, [at for at, request_id in enumerate(found) if request_id in position]
+                for batch in file.iter_batches(_BATCH_ROWS, [number], ["body"]) if places else ():
+                    here = [at for at in places if start <= at < start + batch.num_rows]
+                    texts = batch.column(0).take([at - start for at in here]).to_pylist()
+                    yield from ((found[at], text.encode("utf-8")) for at, text in zip(here, texts, strict=True))
+                    start += batch.num_rows
+                    if start > places[-1]:
+                        break
 
 
 LINES_PER_FILE = 50_000

@@ -22,6 +22,7 @@ from batchpond.study import prices
 
 DOWNLOADS_MAX = 3
 FILE_WAIT_MAX_S = 86_400
+PROVEN_AT_ONCE = 1_000
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
@@ -30,23 +31,33 @@ def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     remote = (attempt for attempt in session.open_state.attempts.values() if attempt.mode is not Mode.LIVE)
     ended = [attempt for attempt in remote if attempt.phase is Phase.ENDED]
     perishable_first = sorted(ended, key=lambda a: (a.created_at or _NEVER, a.attempt_id))
-    for attempt in each(perishable_first, "collecting", "batches", len(ended)):
-        if session.providers.is_out(attempt.client_name):
-            continue
-        with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):
-            provider = session.providers.get(attempt.client_name)
-            check_host(attempt, provider)
-            _collect(session, provider, attempt, seen.get(attempt.attempt_id))
+    proven: list[Verified | Mismatch] = []
+    try:
+        for attempt in each(perishable_first, "collecting", "batches", len(ended)):
+            if session.providers.is_out(attempt.client_name):
+                continue
+            with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):
+                provider = session.providers.get(attempt.client_name)
+                check_host(attempt, provider)
+                proven += _collect(session, provider, attempt, seen.get(attempt.attempt_id))
+            if sum(fact.n_requests for fact in proven) >= PROVEN_AT_ONCE:
+                _settle(session, proven)
+                proven = []
+    finally:
+        _settle(session, proven)
 
 
-def _collect(session: Session, provider: BatchProvider, attempt: Attempt, batch: RemoteBatch | None) -> None:
+def _collect(
+    session: Session, provider: BatchProvider, attempt: Attempt, batch: RemoteBatch | None
+) -> list[Verified | Mismatch]:
+    """Bring in what one batch has; return what its answers come to, nothing while some may still come."""
     batch = batch or provider.get(attempt.known_batch_id)
     if batch is None:
         _note_unavailable(session, provider, attempt, "the batch")
-        return
+        return []
     if not batch.state.is_terminal:
         # A stale replica names no files yet; believing it would call every answer missing.
-        return
+        return []
     files = provider.result_files(batch)
     tally = _fetch_whole(session, provider, attempt, files)
     attempt = session.attempt(attempt.attempt_id)
@@ -56,7 +67,7 @@ def _collect(session: Session, provider: BatchProvider, attempt: Attempt, batch:
         for role, file_id in absent:
             _note_unavailable(session, provider, attempt, f"the {role} file {file_id}")
     elif _is_whole(attempt, provider, tally) or _waited_s(session, attempt) >= session.settle_s(provider):
-        finish(session, attempt, tally, n_files_absent=len(absent))
+        return [_proof(session, attempt, tally, len(absent))]
     else:
         session.note(
             Severity.WARNING,
@@ -64,6 +75,7 @@ def _collect(session: Session, provider: BatchProvider, attempt: Attempt, batch:
             f" {attempt.intent.n_requests} requests so far",
             hint="`batchpond sync` looks again for a while before it calls the rest missing",
         )
+    return []
 
 
 def _fetch_whole(
@@ -182,8 +194,8 @@ def raw_file(attempt: Attempt, event: Downloaded) -> jsonl.RawFile:
     return file_of(attempt, event.file_role, event.file_id, event.sha256)
 
 
-def record_download(session: Session, file: jsonl.RawFile, size_bytes: int, n_lines: int) -> bool:
-    """Record that a result file is in the lake; whether these bytes of it are new."""
+def record_download(session: Session, file: jsonl.RawFile, size_bytes: int, n_lines: int) -> int:
+    """Record that a result file is in the lake; 1 where these bytes of it are new."""
     return session.record(
         Downloaded(
             attempt_id=file.attempt_id,
@@ -241,15 +253,22 @@ def read(session: Session, attempt: Attempt) -> derive.Tally:
     return tally
 
 
-def finish(session: Session, attempt: Attempt, tally: derive.Tally, *, n_files_absent: int = 0) -> None:
+def finish(session: Session, attempt: Attempt, tally: derive.Tally) -> None:
     """Prove that every request is accounted for."""
-    _verify(session, attempt, tally, n_files_absent)
-    failpoints.reach("Y10")
-    jsonl.discard_payload(session.store, attempt.attempt_id)
-    failpoints.reach("Y11")
+    _settle(session, [_proof(session, attempt, tally, 0)])
 
 
-def _verify(session: Session, attempt: Attempt, tally: derive.Tally, n_files_absent: int) -> None:
+def _settle(session: Session, proven: Sequence[Verified | Mismatch]) -> None:
+    """Record together what batches come to; who dies before that reads their answers again, which are here."""
+    session.record(*proven)
+    for fact in proven:
+        failpoints.reach("Y10")
+        jsonl.discard_payload(session.store, fact.attempt_id)
+        failpoints.reach("Y11")
+
+
+def _proof(session: Session, attempt: Attempt, tally: derive.Tally, n_files_absent: int) -> Verified | Mismatch:
+    """Return the fact that every request is accounted for, or that some are not."""
     n_sent = attempt.intent.n_requests
     n_missing = n_sent - tally.n_matched - tally.n_set_aside
     faults = []
@@ -271,18 +290,17 @@ def _verify(session: Session, attempt: Attempt, tally: derive.Tally, n_files_abs
         "n_completed": tally.n_succeeded,
         "n_failed": tally.n_matched - tally.n_succeeded,
     }
-    mismatch = Mismatch(**counts, reason="; ".join(faults), n_conflicts=tally.n_conflict or None)
-    session.record(mismatch if faults else Verified(**counts))
-    if faults:
-        session.counts.n_mismatched += 1
-        session.note(
-            Severity.ERROR,
-            f"batch {attempt.batch_id} does not add up: {'; '.join(faults)}",
-            hint=TAKE_HINT if tally.n_conflict else "see `batchpond audit`; every line received is kept in the lake",
-            exit_code=ExitCode.ATTENTION,
-        )
-    else:
+    if not faults:
         session.counts.n_verified += 1
+        return Verified(**counts)
+    session.counts.n_mismatched += 1
+    session.note(
+        Severity.ERROR,
+        f"batch {attempt.batch_id} does not add up: {'; '.join(faults)}",
+        hint=TAKE_HINT if tally.n_conflict else "see `batchpond audit`; every line received is kept in the lake",
+        exit_code=ExitCode.ATTENTION,
+    )
+    return Mismatch(**counts, reason="; ".join(faults), n_conflicts=tally.n_conflict or None)
 
 
 def read_what_is_unread(session: Session, attempts: Sequence[Attempt]) -> None:

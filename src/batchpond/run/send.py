@@ -264,7 +264,9 @@ def _upload(session: Session, attempt: Attempt, provider: BatchProvider) -> str:
     intent = attempt.intent
     name = f"{intent.token}.jsonl"
     failpoints.reach("S5.before")
-    remote = _uploaded_before(session, provider, name, intent)
+    # What this pass means for the first time nobody has uploaded but a copy of the lake, whose batch has its token.
+    is_new = intent.ord > session.began_ord and provider.descriptor.has_token
+    remote = None if is_new else _uploaded_before(session, provider, name, intent)
     if remote is None:
         remote = provider.upload(session.store.payload_path(attempt.attempt_id), name)
     failpoints.reach("S5")

@@ -196,6 +196,7 @@ class Session:
     heads: dict[str, str | None] = field(default_factory=dict)
     listings: dict[str, tuple[datetime, Listing]] = field(default_factory=dict)
     looked_at_s: dict[str, float] = field(default_factory=dict)
+    began_ord: int = 0
     _is_whole: bool = True
 
     @classmethod
@@ -204,7 +205,7 @@ class Session:
         log = EventLog(store)
         state = fold(log.recent)
         found = cls(store, providers, log, state, on_note or (lambda _: None), Rules(store, state.readers))
-        found._is_whole = log.is_whole
+        found.began_ord, found._is_whole = log.last_ord, log.is_whole
         return found
 
     @property
@@ -225,14 +226,14 @@ class Session:
         self.log.read_all()
         return self.open_state
 
-    def record(self, *events: Event) -> bool:
-        """Append events and fold those that are new; returns whether any was."""
+    def record(self, *events: Event) -> int:
+        """Append events and fold those that are new; returns how many were."""
         lake_state = self.open_state
         new = self.log.append(*events)
         if lake_state is self.open_state:  # and not folded anew, with all events, just now
             for event in new:
                 lake_state.add(event)
-        return bool(new)
+        return len(new)
 
     def elect(self, name: str, event: Event) -> bool:
         """Record an event under a name that one process alone can win; whether this one won."""
