@@ -81,13 +81,14 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
-def _open_new(path: str | Path, flags: int = os.O_WRONLY | os.O_CREAT | os.O_EXCL) -> int:
+def open_new(path: str | Path, flags: int = os.O_WRONLY | os.O_CREAT | os.O_EXCL) -> int:
+    """Open a private file that is not there yet, as `opener` of `open` too; raises FileExistsError."""
     return os.open(path, flags | os.O_NOFOLLOW, FILE_MODE)
 
 
 def write_private(path: Path, data: bytes) -> None:
     """Write a new private file durably, or leave none; raises FileExistsError."""
-    descriptor = _open_new(path)
+    descriptor = open_new(path)
     try:
         view = memoryview(data)
         while view:
@@ -205,7 +206,7 @@ class StagedTable:
         self.table = table
         self.n_rows = 0
         self._metadata = {"lake_format": str(FORMAT_VERSION), **metadata}
-        self._file = open(path, "xb", opener=_open_new)  # noqa: SIM115  # closed with the table
+        self._file = open(path, "xb", opener=open_new)  # noqa: SIM115  # closed with the table
         self._writer: pq.ParquetWriter | None = None
 
     def _begun(self, n_rows: int) -> pq.ParquetWriter:

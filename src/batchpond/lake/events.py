@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -206,6 +206,7 @@ class EventLog:
         self._last_ord = 0
         self.archive = NOTHING
         self._written: dict[str, Sequence[Event]] = {}
+        self._waiting: list[Event] = []
         self._paths = store.published(EVENTS.name)
         kept = recall_memo(store, MEMO, _LAYOUT)
         new = [] if kept is None else sorted({*self._paths} - {f"{store.path}/{name}" for name in kept.names})
@@ -267,18 +268,29 @@ class EventLog:
         keep_memo(self._store, MEMO, Memo(_LAYOUT, held, relative(self._store, self._paths), content))
         self._is_kept = True
 
-    def append(self, *events: Event) -> list[Event]:
-        """Record the events that are new, as one file; return those."""
+    def append(self, *events: Event, is_urgent: bool = True) -> list[Event]:
+        """Record the events that are new, as one file; return those.
+
+        What is not urgent is on record with the next that is: until then a process that dies takes it along.
+        """
         self._read_all_for(events)
         stamped = [event for event in map(self._stamp, events) if event.event_id not in self._known]
-        if stamped:
-            name = "e-" + ids.digest("event file", *sorted(event.event_id for event in stamped))
-            self._publish(name, stamped)
+        self._know(stamped)
+        self._waiting += stamped
+        if self._waiting and is_urgent:
+            name = "e-" + ids.digest("event file", *sorted(event.event_id for event in self._waiting))
+            self._publish(name, self._waiting)
+            self._waiting = []
         return stamped
 
     def append_as(self, name: str, event: Event) -> bool:
-        """Record one event under a name that only one process can win; False when it was taken."""
-        return self._publish(name, [self._stamp(event)])
+        """Record one event, and what waits, under a name that only one process can win; False when it was taken."""
+        stamped = self._stamp(event)
+        if not self._publish(name, [*self._waiting, stamped]):
+            return False
+        self._know([stamped])
+        self._waiting = []
+        return True
 
     def _stamp(self, event: Event) -> Event:
         now = self._store.clock.now()
@@ -289,8 +301,6 @@ class EventLog:
     def _publish(self, name: str, events: Sequence[Event]) -> bool:
         is_new = self._store.publish(EVENTS, name, _rows(events))
         if is_new:
-            self.recent.extend(events)
-            self._know(events)
             path = os.fspath(self._store.final_path(EVENTS, name))
             self._paths.append(path)
             self._held.append(path)
@@ -304,6 +314,7 @@ class EventLog:
         In between, `show` has readers see the merged file in the place of the others: each row stands once, but for
         that moment.
         """
+        self.append()
         if sum(not is_merged(path) for path in self._held) > COMPACT_ABOVE_FILES:
             self._merge()
         covered = sorted({*self._paths} - {*self._held})
@@ -346,13 +357,14 @@ class EventLog:
         self._paths, self._is_kept = sorted({*published, final}), False
 
     def _take(self, found: list[Event]) -> None:
-        self.recent = found
+        self.recent: list[Event] = []
         self._known: set[str] = set()
         self._attempt_ids: set[str] = set()
         self._know(found)
         self._last_ord = max([self.archive.last_ord, *(event.ord for event in found)])
 
-    def _know(self, events: Iterable[Event]) -> None:
+    def _know(self, events: Collection[Event]) -> None:
+        self.recent.extend(events)
         self._known.update(event.event_id for event in events)
         self._attempt_ids.update(event.attempt_id for event in events if isinstance(event, Intent))
 

@@ -17,12 +17,11 @@ from batchpond.progress import each
 from batchpond.providers.base import BatchProvider
 from batchpond.run.find import check_host
 from batchpond.run.rules import answered
-from batchpond.run.session import TAKE_HINT, Session, Severity
+from batchpond.run.session import LARGE, TAKE_HINT, Session, Severity
 from batchpond.study import prices
 
 DOWNLOADS_MAX = 3
 FILE_WAIT_MAX_S = 86_400
-PROVEN_AT_ONCE = 1_000
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
@@ -40,7 +39,7 @@ def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
                 provider = session.providers.get(attempt.client_name)
                 check_host(attempt, provider)
                 proven += _collect(session, provider, attempt, seen.get(attempt.attempt_id))
-            if sum(fact.n_requests for fact in proven) >= PROVEN_AT_ONCE:
+            if sum(fact.n_requests for fact in proven) >= LARGE:
                 _settle(session, proven)
                 proven = []
     finally:
@@ -157,7 +156,8 @@ def _fetch(session: Session, provider: BatchProvider, attempt: Attempt, role: Fi
         failpoints.reach("Y5")
         n_lines = jsonl.publish_raw(session.store, file, path)
         failpoints.reach("Y6")
-        if record_download(session, file, download.size_bytes, n_lines):
+        is_large = attempt.intent.n_requests >= LARGE
+        if record_download(session, file, download.size_bytes, n_lines, is_urgent=is_large):
             session.counts.n_files_downloaded += 1
             session.counts.n_lines += n_lines
         failpoints.reach("Y7")
@@ -194,20 +194,21 @@ def raw_file(attempt: Attempt, event: Downloaded) -> jsonl.RawFile:
     return file_of(attempt, event.file_role, event.file_id, event.sha256)
 
 
-def record_download(session: Session, file: jsonl.RawFile, size_bytes: int, n_lines: int) -> int:
+def record_download(
+    session: Session, file: jsonl.RawFile, size_bytes: int, n_lines: int, *, is_urgent: bool = True
+) -> int:
     """Record that a result file is in the lake; 1 where these bytes of it are new."""
-    return session.record(
-        Downloaded(
-            attempt_id=file.attempt_id,
-            provider=file.provider,
-            batch_id=file.batch_id,
-            file_id=file.file_id,
-            file_role=file.role,
-            size_bytes=size_bytes,
-            sha256=file.sha256,
-            n_lines=n_lines,
-        )
+    fact = Downloaded(
+        attempt_id=file.attempt_id,
+        provider=file.provider,
+        batch_id=file.batch_id,
+        file_id=file.file_id,
+        file_role=file.role,
+        size_bytes=size_bytes,
+        sha256=file.sha256,
+        n_lines=n_lines,
     )
+    return session.record(fact, is_urgent=is_urgent)
 
 
 def source_of(attempt: Attempt) -> derive.Source:
@@ -259,7 +260,7 @@ def finish(session: Session, attempt: Attempt, tally: derive.Tally) -> None:
 
 
 def _settle(session: Session, proven: Sequence[Verified | Mismatch]) -> None:
-    """Record together what batches come to; who dies before that reads their answers again, which are here."""
+    """Record together what batches come to, and what came of small ones: who dies before that asks for it again."""
     session.record(*proven)
     for fact in proven:
         failpoints.reach("Y10")

@@ -35,6 +35,8 @@ from batchpond.study import settings as config
 SETTLE_VARIABLE = "BATCHPOND_TEST_SETTLE_S"
 NOTES_MAX = 1_000
 PUT_OFF_MIN_S = 5.0
+LARGE = 1_000
+"""From so many requests on, what is done for a batch is on record at once, lest it has to be done again."""
 TAKE_HINT = "the first stands; `batchpond resolve BATCH --take first|second|none` says which of them counts"
 
 
@@ -226,10 +228,10 @@ class Session:
         self.log.read_all()
         return self.open_state
 
-    def record(self, *events: Event) -> int:
-        """Append events and fold those that are new; returns how many were."""
+    def record(self, *events: Event, is_urgent: bool = True) -> int:
+        """Append events, or leave them to the next that are urgent, and fold those that are new: so many."""
         lake_state = self.open_state
-        new = self.log.append(*events)
+        new = self.log.append(*events, is_urgent=is_urgent)
         if lake_state is self.open_state:  # and not folded anew, with all events, just now
             for event in new:
                 lake_state.add(event)
