@@ -81,13 +81,14 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
-def _open_new(path: str | Path, flags: int = os.O_WRONLY | os.O_CREAT | os.O_EXCL) -> int:
+def open_new(path: str | Path, flags: int = os.O_WRONLY | os.O_CREAT | os.O_EXCL) -> int:
+    """Open a private file that is not there yet, as `opener` of `open` too; raises FileExistsError."""
     return os.open(path, flags | os.O_NOFOLLOW, FILE_MODE)
 
 
 def write_private(path: Path, data: bytes) -> None:
     """Write a new private file durably, or leave none; raises FileExistsError."""
-    descriptor = _open_new(path)
+    descriptor = open_new(path)
     try:
         view = memoryview(data)
         while view:
@@ -205,20 +206,21 @@ class StagedTable:
         self.table = table
         self.n_rows = 0
         self._metadata = {"lake_format": str(FORMAT_VERSION), **metadata}
-        self._file = open(path, "xb", opener=_open_new)  # noqa: SIM115  # closed with the table
+        self._file = open(path, "xb", opener=open_new)  # noqa: SIM115  # closed with the table
         self._writer: pq.ParquetWriter | None = None
 
     def _begun(self, n_rows: int) -> pq.ParquetWriter:
-        """Return the writer, made for a first batch of so many rows: in a few, no dictionary pays for itself."""
+        """Return the writer, made for a first batch of so many rows: a few short ones gain nothing by being packed."""
         if self._writer is None:
             import pyarrow.parquet as pq  # a pass that publishes nothing has no use for it
 
-            names = self.table.schema.names if n_rows > _SMALL_ROWS else ()
+            is_small = 0 < n_rows <= _SMALL_ROWS and not self.table.has_text
+            names = () if is_small else self.table.schema.names
             self._writer = pq.ParquetWriter(
                 self._file,
                 self.table.schema.with_metadata(self._metadata),
-                compression="zstd",
-                compression_level=3,
+                compression="none" if is_small else "zstd",
+                compression_level=None if is_small else 3,
                 use_dictionary=[name for name in names if name not in _PLAIN_COLUMNS],
                 data_page_version="1.0",
                 write_page_checksum=True,

@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -205,6 +205,8 @@ class EventLog:
         self._store = store
         self._last_ord = 0
         self.archive = NOTHING
+        self._written: dict[str, Sequence[Event]] = {}
+        self._waiting: list[Event] = []
         self._paths = store.published(EVENTS.name)
         kept = recall_memo(store, MEMO, _LAYOUT)
         new = [] if kept is None else sorted({*self._paths} - {f"{store.path}/{name}" for name in kept.names})
@@ -266,18 +268,29 @@ class EventLog:
         keep_memo(self._store, MEMO, Memo(_LAYOUT, held, relative(self._store, self._paths), content))
         self._is_kept = True
 
-    def append(self, *events: Event) -> list[Event]:
-        """Record the events that are new, as one file; return those."""
+    def append(self, *events: Event, is_urgent: bool = True) -> list[Event]:
+        """Record the events that are new, as one file; return those.
+
+        What is not urgent is on record with the next that is: until then a process that dies takes it along.
+        """
         self._read_all_for(events)
         stamped = [event for event in map(self._stamp, events) if event.event_id not in self._known]
-        if stamped:
-            name = "e-" + ids.digest("event file", *sorted(event.event_id for event in stamped))
-            self._publish(name, stamped)
+        self._know(stamped)
+        self._waiting += stamped
+        if self._waiting and is_urgent:
+            name = "e-" + ids.digest("event file", *sorted(event.event_id for event in self._waiting))
+            self._publish(name, self._waiting)
+            self._waiting = []
         return stamped
 
     def append_as(self, name: str, event: Event) -> bool:
-        """Record one event under a name that only one process can win; False when it was taken."""
-        return self._publish(name, [self._stamp(event)])
+        """Record one event, and what waits, under a name that only one process can win; False when it was taken."""
+        stamped = self._stamp(event)
+        if not self._publish(name, [*self._waiting, stamped]):
+            return False
+        self._know([stamped])
+        self._waiting = []
+        return True
 
     def _stamp(self, event: Event) -> Event:
         now = self._store.clock.now()
@@ -288,11 +301,10 @@ class EventLog:
     def _publish(self, name: str, events: Sequence[Event]) -> bool:
         is_new = self._store.publish(EVENTS, name, _rows(events))
         if is_new:
-            self.recent.extend(events)
-            self._know(events)
             path = os.fspath(self._store.final_path(EVENTS, name))
             self._paths.append(path)
             self._held.append(path)
+            self._written[path] = events
             self._is_kept = False
         return is_new
 
@@ -302,6 +314,7 @@ class EventLog:
         In between, `show` has readers see the merged file in the place of the others: each row stands once, but for
         that moment.
         """
+        self.append()
         if sum(not is_merged(path) for path in self._held) > COMPACT_ABOVE_FILES:
             self._merge()
         covered = sorted({*self._paths} - {*self._held})
@@ -329,7 +342,8 @@ class EventLog:
             if os.path.getsize(path) <= size:
                 parts.append(path)
                 size += os.path.getsize(path)
-        rows = _rows_of([Path(path) for path in parts])
+        own = [event for path in parts for event in self._written.get(path, ())]
+        rows = _rows_of([Path(path) for path in parts if path not in self._written], _rows(own))
         unread = [Path(path) for path in sorted({*standing} - {*self._held})]
         if unread:
             found = _read(unread)
@@ -343,13 +357,14 @@ class EventLog:
         self._paths, self._is_kept = sorted({*published, final}), False
 
     def _take(self, found: list[Event]) -> None:
-        self.recent = found
+        self.recent: list[Event] = []
         self._known: set[str] = set()
         self._attempt_ids: set[str] = set()
         self._know(found)
         self._last_ord = max([self.archive.last_ord, *(event.ord for event in found)])
 
-    def _know(self, events: Iterable[Event]) -> None:
+    def _know(self, events: Collection[Event]) -> None:
+        self.recent.extend(events)
         self._known.update(event.event_id for event in events)
         self._attempt_ids.update(event.attempt_id for event in events if isinstance(event, Intent))
 
@@ -363,7 +378,12 @@ def _put_together(*parts: Iterable[Event]) -> list[Event]:
 def _rows(events: Sequence[Event]) -> pa.Table:
     import pyarrow as pa
 
-    return pa.Table.from_pydict(to_columns(events), schema=EVENTS.schema)
+    columns, n = to_columns(events), len(events)
+    arrays = [
+        pa.nulls(n, kind.type) if columns[kind.name].count(None) == n else pa.array(columns[kind.name], kind.type)
+        for kind in EVENTS.schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=EVENTS.schema)
 
 
 def read(store: Store) -> list[Event]:
@@ -381,20 +401,20 @@ def _read(paths: Sequence[Path]) -> list[Event]:
     return _events(_rows_of(paths)) if paths else []
 
 
-def _rows_of(paths: Iterable[Path]) -> pa.Table:
-    """Return the rows of files in the order of their events, each once."""
+def _rows_of(paths: Iterable[Path], *tables: pa.Table) -> pa.Table:
+    """Return the rows of files, and of tables, in the order of their events, each once."""
     import pyarrow as pa
 
-    tables = []
+    found = list(tables)
     for path in paths:
         try:
-            tables.append(_aligned(read_rows(path)))
+            found.append(_aligned(read_rows(path)))
         except (pa.ArrowException, OSError) as error:
             raise LakeError(
                 f"{path} cannot be read: {error}",
                 hint="restore the file from a backup; until then nothing is sent or downloaded",
             ) from None
-    rows = pa.concat_tables(tables)
+    rows = pa.concat_tables(found)
     order = in_order(rows.column("ord").to_pylist(), rows.column("event_id").to_pylist())
     return rows if order == list(range(len(rows))) else rows.take(order)
 

@@ -91,9 +91,8 @@ def build_payload(store: Store, module: LineBuilder, asked: Asked, attempt_id: s
         return _measure(final)
     staged = store.scratch(".jsonl")
     lines = shard_lines(store, asked.provider, asked.shard_id)
-    disk.write_private(staged, b"")
     try:
-        with staged.open("r+b", buffering=_BUFFER_BYTES) as out:
+        with open(staged, "xb", buffering=_BUFFER_BYTES, opener=disk.open_new) as out:
             n_lines = len(lines.request_ids)
             for request_id, body in each(bodies(lines), "writing a batch", "requests", n_lines, every=TOLD_EVERY):
                 out.write(module.payload_line(ids.custom_id(attempt_id, request_id), asked.endpoint, body))

@@ -16,7 +16,7 @@ from batchpond.model import BatchState, FileRole, Mode, PricedModel, RemoteBatch
 from batchpond.progress import each
 from batchpond.providers.base import BatchProvider
 from batchpond.run.find import check_host
-from batchpond.run.session import TAKE_HINT, Session, Severity, answered
+from batchpond.run.session import LARGE, TAKE_HINT, Session, Severity, answered
 from batchpond.study import prices
 
 DOWNLOADS_MAX = 3
@@ -29,23 +29,33 @@ def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     remote = (attempt for attempt in session.open_state.attempts.values() if attempt.mode is not Mode.LIVE)
     ended = [attempt for attempt in remote if attempt.phase is Phase.ENDED]
     perishable_first = sorted(ended, key=lambda a: (a.created_at or _NEVER, a.attempt_id))
-    for attempt in each(perishable_first, "collecting", "batches", len(ended)):
-        if session.providers.is_out(attempt.client_name):
-            continue
-        with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):
-            provider = session.providers.get(attempt.client_name)
-            check_host(attempt, provider)
-            _collect(session, provider, attempt, seen.get(attempt.attempt_id))
+    proven: list[Verified | Mismatch] = []
+    try:
+        for attempt in each(perishable_first, "collecting", "batches", len(ended)):
+            if session.providers.is_out(attempt.client_name):
+                continue
+            with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):
+                provider = session.providers.get(attempt.client_name)
+                check_host(attempt, provider)
+                proven += _collect(session, provider, attempt, seen.get(attempt.attempt_id))
+            if sum(fact.n_requests for fact in proven) >= LARGE:
+                _settle(session, proven)
+                proven = []
+    finally:
+        _settle(session, proven)
 
 
-def _collect(session: Session, provider: BatchProvider, attempt: Attempt, batch: RemoteBatch | None) -> None:
+def _collect(
+    session: Session, provider: BatchProvider, attempt: Attempt, batch: RemoteBatch | None
+) -> list[Verified | Mismatch]:
+    """Bring in what one batch has; return what its answers come to, nothing while some may still come."""
     batch = batch or provider.get(attempt.known_batch_id)
     if batch is None:
         _note_unavailable(session, provider, attempt, "the batch")
-        return
+        return []
     if not batch.state.is_terminal:
         # A stale replica names no files yet; believing it would call every answer missing.
-        return
+        return []
     files = provider.result_files(batch)
     tally = _fetch_whole(session, provider, attempt, files)
     attempt = session.attempt(attempt.attempt_id)
@@ -55,7 +65,7 @@ def _collect(session: Session, provider: BatchProvider, attempt: Attempt, batch:
         for role, file_id in absent:
             _note_unavailable(session, provider, attempt, f"the {role} file {file_id}")
     elif _is_whole(attempt, provider, tally) or _waited_s(session, attempt) >= session.settle_s(provider):
-        finish(session, attempt, tally, n_files_absent=len(absent))
+        return [_proof(session, attempt, tally, len(absent))]
     else:
         session.note(
             Severity.WARNING,
@@ -63,6 +73,7 @@ def _collect(session: Session, provider: BatchProvider, attempt: Attempt, batch:
             f" {attempt.intent.n_requests} requests so far",
             hint="`batchpond sync` looks again for a while before it calls the rest missing",
         )
+    return []
 
 
 def _fetch_whole(
@@ -144,7 +155,8 @@ def _fetch(session: Session, provider: BatchProvider, attempt: Attempt, role: Fi
         failpoints.reach("Y5")
         n_lines = jsonl.publish_raw(session.store, file, path)
         failpoints.reach("Y6")
-        if record_download(session, file, download.size_bytes, n_lines):
+        is_large = attempt.intent.n_requests >= LARGE
+        if record_download(session, file, download.size_bytes, n_lines, is_urgent=is_large):
             session.counts.n_files_downloaded += 1
             session.counts.n_lines += n_lines
         failpoints.reach("Y7")
@@ -181,20 +193,21 @@ def raw_file(attempt: Attempt, event: Downloaded) -> jsonl.RawFile:
     return file_of(attempt, event.file_role, event.file_id, event.sha256)
 
 
-def record_download(session: Session, file: jsonl.RawFile, size_bytes: int, n_lines: int) -> bool:
-    """Record that a result file is in the lake; whether these bytes of it are new."""
-    return session.record(
-        Downloaded(
-            attempt_id=file.attempt_id,
-            provider=file.provider,
-            batch_id=file.batch_id,
-            file_id=file.file_id,
-            file_role=file.role,
-            size_bytes=size_bytes,
-            sha256=file.sha256,
-            n_lines=n_lines,
-        )
+def record_download(
+    session: Session, file: jsonl.RawFile, size_bytes: int, n_lines: int, *, is_urgent: bool = True
+) -> int:
+    """Record that a result file is in the lake; 1 where these bytes of it are new."""
+    fact = Downloaded(
+        attempt_id=file.attempt_id,
+        provider=file.provider,
+        batch_id=file.batch_id,
+        file_id=file.file_id,
+        file_role=file.role,
+        size_bytes=size_bytes,
+        sha256=file.sha256,
+        n_lines=n_lines,
     )
+    return session.record(fact, is_urgent=is_urgent)
 
 
 def source_of(attempt: Attempt) -> derive.Source:
@@ -240,15 +253,22 @@ def read(session: Session, attempt: Attempt) -> derive.Tally:
     return tally
 
 
-def finish(session: Session, attempt: Attempt, tally: derive.Tally, *, n_files_absent: int = 0) -> None:
+def finish(session: Session, attempt: Attempt, tally: derive.Tally) -> None:
     """Prove that every request is accounted for."""
-    _verify(session, attempt, tally, n_files_absent)
-    failpoints.reach("Y10")
-    jsonl.discard_payload(session.store, attempt.attempt_id)
-    failpoints.reach("Y11")
+    _settle(session, [_proof(session, attempt, tally, 0)])
 
 
-def _verify(session: Session, attempt: Attempt, tally: derive.Tally, n_files_absent: int) -> None:
+def _settle(session: Session, proven: Sequence[Verified | Mismatch]) -> None:
+    """Record together what batches come to, and what came of small ones: who dies before that asks for it again."""
+    session.record(*proven)
+    for fact in proven:
+        failpoints.reach("Y10")
+        jsonl.discard_payload(session.store, fact.attempt_id)
+        failpoints.reach("Y11")
+
+
+def _proof(session: Session, attempt: Attempt, tally: derive.Tally, n_files_absent: int) -> Verified | Mismatch:
+    """Return the fact that every request is accounted for, or that some are not."""
     n_sent = attempt.intent.n_requests
     n_missing = n_sent - tally.n_matched - tally.n_set_aside
     faults = []
@@ -270,18 +290,17 @@ def _verify(session: Session, attempt: Attempt, tally: derive.Tally, n_files_abs
         "n_completed": tally.n_succeeded,
         "n_failed": tally.n_matched - tally.n_succeeded,
     }
-    mismatch = Mismatch(**counts, reason="; ".join(faults), n_conflicts=tally.n_conflict or None)
-    session.record(mismatch if faults else Verified(**counts))
-    if faults:
-        session.counts.n_mismatched += 1
-        session.note(
-            Severity.ERROR,
-            f"batch {attempt.batch_id} does not add up: {'; '.join(faults)}",
-            hint=TAKE_HINT if tally.n_conflict else "see `batchpond audit`; every line received is kept in the lake",
-            exit_code=ExitCode.ATTENTION,
-        )
-    else:
+    if not faults:
         session.counts.n_verified += 1
+        return Verified(**counts)
+    session.counts.n_mismatched += 1
+    session.note(
+        Severity.ERROR,
+        f"batch {attempt.batch_id} does not add up: {'; '.join(faults)}",
+        hint=TAKE_HINT if tally.n_conflict else "see `batchpond audit`; every line received is kept in the lake",
+        exit_code=ExitCode.ATTENTION,
+    )
+    return Mismatch(**counts, reason="; ".join(faults), n_conflicts=tally.n_conflict or None)
 
 
 def read_what_is_unread(session: Session, attempts: Sequence[Attempt]) -> None:

@@ -335,10 +335,23 @@ def form_shards(session: Session, study: str, approval: Approval, again: Again |
         session.record(Voided(study=study, shard_id=shard_id))
     if again is not None:
         require_read(session.store, session.lake_state)
-    for new in new_shards(session.store, session.lake_state, study, version, approval.n_limit, again):
-        session.record(new.event)
-        publish_shard(session.store, new)
+    for group in _grouped(new_shards(session.store, session.lake_state, study, version, approval.n_limit, again)):
+        session.record(*(new.event for new in group))
+        for new in group:
+            publish_shard(session.store, new)
     failpoints.reach("S1")
+
+
+def _grouped(found: Iterable[NewShard]) -> Iterator[list[NewShard]]:
+    """Yield shards in groups whose facts stand in one file: a large one alone, many small ones together."""
+    group: list[NewShard] = []
+    for new in found:
+        group.append(new)
+        if sum(len(one.lines) for one in group) >= _FETCH_ROWS:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def asks_all_itself(session: Session, approval: Approval) -> bool:

@@ -29,7 +29,7 @@ from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
 from batchpond.run import find
 from batchpond.run.find import adopt, check_host, day_before, list_since, matches, record_doubt, search
-from batchpond.run.session import Listing, Session, Severity
+from batchpond.run.session import LARGE, Listing, Session, Severity
 
 SEND_LEASE_S = 60.0
 LOOK_EVERY_S = 5.0
@@ -264,7 +264,9 @@ def _upload(session: Session, attempt: Attempt, provider: BatchProvider) -> str:
     intent = attempt.intent
     name = f"{intent.token}.jsonl"
     failpoints.reach("S5.before")
-    remote = _uploaded_before(session, provider, name, intent)
+    # What this pass means for the first time nobody has uploaded but a copy of the lake, whose batch has its token.
+    is_new = intent.ord > session.began_ord and provider.descriptor.has_token
+    remote = None if is_new else _uploaded_before(session, provider, name, intent)
     if remote is None:
         remote = provider.upload(session.store.payload_path(attempt.attempt_id), name)
     failpoints.reach("S5")
@@ -273,14 +275,13 @@ def _upload(session: Session, attempt: Attempt, provider: BatchProvider) -> str:
             f"{attempt.provider} stored {remote.size_bytes} of {intent.size_bytes} bytes of {name}; no batch exists",
             hint="run `batchpond sync` to upload it again",
         )
-    session.record(
-        Uploaded(
-            attempt_id=attempt.attempt_id,
-            file_id=remote.file_id,
-            size_bytes=intent.size_bytes,
-            provider_created_at=remote.created_at,
-        )
+    fact = Uploaded(
+        attempt_id=attempt.attempt_id,
+        file_id=remote.file_id,
+        size_bytes=intent.size_bytes,
+        provider_created_at=remote.created_at,
     )
+    session.record(fact, is_urgent=intent.n_requests >= LARGE or not provider.descriptor.has_token)
     failpoints.reach("S6")
     return remote.file_id
 

@@ -44,6 +44,8 @@ from batchpond.study.prices import load_config
 SETTLE_VARIABLE = "BATCHPOND_TEST_SETTLE_S"
 NOTES_MAX = 1_000
 PUT_OFF_MIN_S = 5.0
+LARGE = 1_000
+"""From so many requests on, what is done for a batch is on record at once, lest it has to be done again."""
 TAKE_HINT = "the first stands; `batchpond resolve BATCH --take first|second|none` says which of them counts"
 
 
@@ -205,6 +207,7 @@ class Session:
     heads: dict[str, str | None] = field(default_factory=dict)
     listings: dict[str, tuple[datetime, Listing]] = field(default_factory=dict)
     looked_at_s: dict[str, float] = field(default_factory=dict)
+    began_ord: int = 0
     _is_whole: bool = True
 
     @classmethod
@@ -213,7 +216,7 @@ class Session:
         log = EventLog(store)
         state = fold(log.recent)
         found = cls(store, providers, log, state, on_note or (lambda _: None), Rules(store, state.readers))
-        found._is_whole = log.is_whole
+        found.began_ord, found._is_whole = log.last_ord, log.is_whole
         return found
 
     @property
@@ -234,14 +237,14 @@ class Session:
         self.log.read_all()
         return self.open_state
 
-    def record(self, *events: Event) -> bool:
-        """Append events and fold those that are new; returns whether any was."""
+    def record(self, *events: Event, is_urgent: bool = True) -> int:
+        """Append events, or leave them to the next that are urgent, and fold those that are new: so many."""
         lake_state = self.open_state
-        new = self.log.append(*events)
+        new = self.log.append(*events, is_urgent=is_urgent)
         if lake_state is self.open_state:  # and not folded anew, with all events, just now
             for event in new:
                 lake_state.add(event)
-        return bool(new)
+        return len(new)
 
     def elect(self, name: str, event: Event) -> bool:
         """Record an event under a name that one process alone can win; whether this one won."""

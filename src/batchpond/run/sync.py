@@ -8,7 +8,7 @@ from one listing, not a GET per batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -78,7 +78,6 @@ def sync_once(
         session = Session.begin(store, providers, on_note)
         failpoints.reach("Y0")
         session.keep_away()
-        n_known = session.log.last_ord
         conflicts = _conflicts(session.open_state)
         take_in_duplicates(session)
         resolve_unknowns(session)
@@ -92,7 +91,7 @@ def sync_once(
         tell_strays(session)
         _tell_conflicts(session, conflicts)
         tell_duplicates(session)
-        tell_failures(session, n_known)
+        tell_failures(session, session.began_ord)
         tell_concerns(session)
         jsonl.sweep_payloads(store, _settled(session.open_state))
         n_unsent = count_unsent(session)
@@ -231,12 +230,10 @@ def _poll_listed(
     missing = _missing(session, client_name)
     owners = _owners(session.open_state, client_name)
     with session.isolated(client_name, f"listing the batches at {client_name}"):
-        for batch in _listed(provider, waiting):
-            known = waiting.pop(batch.batch_id, None) or missing.get(batch.batch_id)
-            if known is not None:
-                seen[known.attempt_id] = batch
-                _observe(session, known, batch)
-            else:
+        for batches in _listed(provider, waiting):
+            found = [(waiting.pop(one.batch_id, None) or missing.get(one.batch_id), one) for one in batches]
+            _observe(session, [(attempt, batch) for attempt, batch in found if attempt], seen)
+            for batch in (batch for attempt, batch in found if attempt is None):
                 _check_unknown(session, client_name, batch, owners)
 
 
@@ -245,18 +242,17 @@ def _ask(session: Session, provider: BatchProvider, attempt: Attempt, seen: dict
     if found is None and attempt.is_open:
         _not_found(session, attempt)
     elif found is not None:
-        seen[attempt.attempt_id] = found
-        _observe(session, attempt, found)
+        _observe(session, [(attempt, found)], seen)
 
 
-def _listed(provider: BatchProvider, waiting: dict[str, Attempt]) -> Iterator[RemoteBatch]:
-    """Yield listed batches until every waited-for one was seen or the list is past them all."""
+def _listed(provider: BatchProvider, waiting: dict[str, Attempt]) -> Iterator[tuple[RemoteBatch, ...]]:
+    """Yield pages of listed batches until every waited-for one was seen or the list is past them all."""
     oldest = min(attempt.created_at or attempt.intent.occurred_at for attempt in waiting.values())
     cursor: str | None = None
     cursors: set[str] = set()
     for _ in range(PAGES_MAX):
         page = provider.list_page(cursor)
-        yield from page.batches
+        yield page.batches
         newest = max((batch.created_at or EPOCH for batch in page.batches), default=EPOCH)
         cursor = page.next_cursor
         if not waiting or cursor is None or cursor in cursors or newest < oldest - CLOCK_SKEW:
@@ -264,18 +260,24 @@ def _listed(provider: BatchProvider, waiting: dict[str, Attempt]) -> Iterator[Re
         cursors.add(cursor)
 
 
-def _observe(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
-    failpoints.reach("Y2")
-    if batch.errors and not batch.state.is_terminal:
-        session.note(Severity.WARNING, f"batch {batch.batch_id} cannot go on: {batch.errors[0].message}")
-    if attempt.not_found:
-        # A status seen before is no new fact, but that the batch is there again is one.
-        found = Resolved(attempt_id=attempt.attempt_id, batch_id=attempt.batch_id, resolution=Resolution.FOUND)
-        session.record(found)
-    if not _is_news(session, attempt, batch):
-        return
-    session.counts.n_status_changes += session.record(Status(**seen_as(attempt, batch) | {"n_requests": batch.n_total}))
-    failpoints.reach("Y3")
+def _observe(session: Session, pairs: Sequence[tuple[Attempt, RemoteBatch]], seen: dict[str, RemoteBatch]) -> None:
+    """Note how attempts' batches are now; what is news of them is recorded together."""
+    found, news = list[Resolved](), list[Status]()
+    for attempt, batch in pairs:
+        seen[attempt.attempt_id] = batch
+        failpoints.reach("Y2")
+        if batch.errors and not batch.state.is_terminal:
+            session.note(Severity.WARNING, f"batch {batch.batch_id} cannot go on: {batch.errors[0].message}")
+        if attempt.not_found:
+            # A status seen before is no new fact, but that the batch is there again is one.
+            there = Resolved(attempt_id=attempt.attempt_id, batch_id=attempt.batch_id, resolution=Resolution.FOUND)
+            found.append(there)
+        if _is_news(session, attempt, batch):
+            news.append(Status(**seen_as(attempt, batch) | {"n_requests": batch.n_total}))
+    session.record(*found)
+    session.counts.n_status_changes += session.record(*news)
+    if news:
+        failpoints.reach("Y3")
 
 
 def _is_news(session: Session, attempt: Attempt, batch: RemoteBatch) -> bool:
