@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import polars as pl
 
 from batchpond.results.report.cells import Cells, cells
-from batchpond.results.report.numbers import PPI, Kind, left_out, ranged, sentences, total
-from batchpond.results.report.parts import Cases, ChartKind, Column, Exhibit, Facts, Figure, Section, When
+from batchpond.results.report.numbers import PPI, Kind, interval, left_out, ranged, sentences, shown, total
+from batchpond.results.report.parts import (
+    Cases,
+    ChartKind,
+    Column,
+    Exhibit,
+    Facts,
+    Figure,
+    Finding,
+    Section,
+    When,
+)
 from batchpond.results.report.source import ROWS_MAX, Rows, Source
 
 _LINE: Final = 100
@@ -122,6 +132,43 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A finding: a sentence for each row of `sql`, `limit` at most, where one of the exhibits `shown` is there.
+
+    `sql` says {study}. The sentence names columns with the kind to print them as: {rate:share}; {rate:share+} adds the
+    interval of rate_lo and rate_hi, where there is one.
+    """
+
+    shown: Sequence[str]
+    sql: str
+    text: str
+    limit: int = 1
+
+    def __call__(self, source: Source, exhibits: Collection[str]) -> Iterator[Finding]:
+        """Yield what was found of a study."""
+        key = next((key for key in self.shown if key in exhibits), None)
+        if key is not None:
+            for row in source.rows(self.sql.replace("{study}", source.name), self.limit).dicts():
+                yield Finding(self.text.format_map({name: _Printed(row, name) for name in row}), key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Printed:
+    """A value of a row, to be named in a sentence with its kind."""
+
+    row: Mapping[str, Any]
+    name: str
+
+    def __format__(self, how: str) -> str:
+        kind = Kind(how.removesuffix("+") or Kind.TEXT)
+        text, low, high = (
+            shown(self.row[self.name], kind),
+            *(self.row.get(f"{self.name}_{end}") for end in ("lo", "hi")),
+        )
+        return text if not how.endswith("+") or low is high is None else f"{text} {interval(low, high, kind)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
     """A section: its exhibits, those that the study has rows for, under a heading; no exhibit, no section."""
 
@@ -131,13 +178,18 @@ class Chapter:
     words: Sequence[str] = ()
     needs: Callable[[Source], bool] = lambda _: True
     says: Callable[[Sequence[Any]], Sequence[str]] = lambda _: ()
+    findings: Sequence[Said] = ()
 
     def __call__(self, source: Source) -> Section | None:
         """Return the section of a study, None where it has nothing to show."""
         if not self.needs(source):
             return None
         found = [made for part in self.parts if (made := part(source)) is not None]
-        return Section(self.key, self.title, (*self.words, *self.says(found)), found) if found else None
+        if not found:
+            return None
+        keys = [part.key for part in found if isinstance(part, Exhibit)]
+        findings = [finding for said in self.findings for finding in said(source, keys)]
+        return Section(self.key, self.title, (*self.words, *self.says(found)), found, findings)
 
 
 @dataclass(frozen=True, slots=True)

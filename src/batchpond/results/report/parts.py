@@ -174,13 +174,22 @@ Part = Exhibit | Facts | Cases
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """One sentence of what was found, with its number, and the key of the exhibit that shows it."""
+
+    text: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Section:
-    """A chapter of the report: a heading, sentences, and parts."""
+    """A chapter of the report: a heading, sentences, and parts; what it found stands at the top of the report."""
 
     key: str
     title: str
     paragraphs: Sequence[str]
     parts: Sequence[Part]
+    findings: Sequence[Finding] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +206,10 @@ class Report:
     def exhibits(self) -> list[Exhibit]:
         """Return the exhibits in order."""
         return [part for section in self.sections for part in section.parts if isinstance(part, Exhibit)]
+
+    def findings(self) -> list[tuple[Finding, Section]]:
+        """Return what was found, in order, each with the section that shows it."""
+        return [(finding, section) for section in self.sections for finding in section.findings]
 
     def figures(self) -> list[Figure]:
         """Return the figures in order."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from batchpond.model import CELL_COLUMNS
 from batchpond.results.report.cells import JUDGED_BY
-from batchpond.results.report.declared import Chapter, Declared, Drawn
+from batchpond.results.report.declared import Chapter, Declared, Drawn, Said
 from batchpond.results.report.numbers import Kind
 from batchpond.results.report.parts import ChartKind, Column, Exhibit, When
 from batchpond.results.report.source import Source
@@ -20,7 +20,7 @@ FOLDER: Final = Path(__file__).parent / "sections"
 _SEVERAL: Final = {"*cell": CELL_COLUMNS, "*judge": JUDGED_BY}
 _KINDS: Final = frozenset(Kind)
 _SAME: Final = "same_rows"  # names the exhibit whose query another one shows further columns of
-_FIELDS: Final = frozenset({"key", "title", "words", "needs", "tasks", "exhibits"})
+_FIELDS: Final = frozenset({"key", "title", "words", "needs", "tasks", "exhibits", "findings"})
 
 Made = Callable[[Source], Exhibit | None]
 
@@ -43,6 +43,7 @@ def chapter(
         words=(known["words"],) if "words" in known else (),
         needs=_needed(known.get("needs"), frozenset(known.get("tasks", ()))),
         says=says,
+        findings=[Said(**entry) for entry in known.get("findings", ())],
         parts=[parts.get(key, exhibit) for key, exhibit in found.items()],
     )
 
