@@ -55,7 +55,7 @@ class Declared:
     """An exhibit: `view`'s rows of the study, `columns` printed after the cells that differ, and how it is drawn.
 
     The SELECT names the cells, the columns with their ends, what was left out, and `also`, which is in the data alone;
-    `selects` is given where exhibits share a query. A caption may name columns: {n} is the range of a count, {n:total}
+    A caption may name columns: {n} is the range of a count, {n:total}
     its sum; {left_out} is the sentence on `left_out`, each count seen so often, {ppi} the one on labels that correct
     rates; `says` adds names of its own.
     `has_lone_cell`: a table of one cell names its judge in a column, and not in the caption.
@@ -78,7 +78,6 @@ class Declared:
     order: str = ""
     is_grouped: bool = False
     limit: int = ROWS_MAX
-    selects: Sequence[Column] = ()
     left_out: Sequence[tuple[str, str]] = ()
     seen: int = 1
     has_lone_cell: bool = True
@@ -90,17 +89,15 @@ class Declared:
 
     def sql(self, source: Source) -> str:
         """Return the query of the exhibit's rows, but for its limit."""
-        columns = [column for column in self.selects or self.columns if not column.is_made]
-        named = [f"{column.sql} AS {column.name}" if column.sql else column.name for column in columns]
-        ends = [list(column.ends) for column in columns]
+        named = [f"{column.sql} AS {column.name}" if column.sql else column.name for column in self.columns]
+        ends = [list(column.ends) for column in self.columns]
         names = [*self.cells, *(name for one, two in zip(named, ends, strict=True) for name in (one, *two))]
         names += [name for name, _ in self.left_out] + self.also.split()
         is_preferred = bool(self.prefers) and source.has(self.view, self.prefers)
         where = f"{self.where} AND {self.prefers}" if is_preferred else self.where
         parts = [f"SELECT {_lines(dict.fromkeys(names))}", f"FROM {self.view}", f"WHERE study = {source.name}"]
         parts += [f"  AND {where}"] * bool(where)
-        plain = [*self.cells, *(column.name for column in columns if not column.sql)]
-        parts += [f"GROUP BY {', '.join(plain)}"] * self.is_grouped
+        parts += ["GROUP BY ALL"] * self.is_grouped
         return "\n".join([*parts, f"ORDER BY {self.order or ', '.join(self.cells)}"])
 
     def __call__(self, source: Source) -> Exhibit | None:

@@ -84,7 +84,7 @@ class Column:
     """A column of an exhibit: what the view calls it, its head in the table, and its part in the figure.
 
     `has_ends`: NAME_lo and NAME_hi are the ends of its 95 % interval. `sql` is the expression where NAME is not a
-    column of the view. A column that is `made` comes from the rows, not from the query. `role` is one of ChartKind's,
+    column of the view. `role` is one of ChartKind's,
     and `axis` what its axis is called where that is more than the head.
     """
 
@@ -93,7 +93,6 @@ class Column:
     kind: Kind = Kind.COUNT
     has_ends: bool = False
     sql: str = ""
-    is_made: bool = False
     when: When = When.ALWAYS
     role: str = ""
     axis: str = ""
