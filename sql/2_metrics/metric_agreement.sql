@@ -5,7 +5,8 @@
 -- estimators:
 --   - agreement: n_equal / n_units, n_equal being the units on which both say the same; Wilson with the effective size
 --     where a pair of items gives two units, one per order
---   - kappa: Cohen's, with the large-sample error clustered by pair of items, and a normal interval
+--   - kappa: Cohen's, with the large-sample error clustered by pair of items, and a normal interval, cut where
+--     kappa ends: at -1 and 1
 --   - alpha_nominal, alpha_ordinal, alpha_interval: Krippendorff's, taking votes as names, as ranks, as numbers
 --     (vote_scale; n_units_scaled units have two)
 --   - ac1: Gwet's, its categories those in use in the study, task and template
@@ -152,8 +153,8 @@ SELECT
   wilson_hi(po * n_effective, n_effective) AS agreement_hi,
   CASE WHEN pe < 1 THEN kappa END AS kappa,
   CASE WHEN pe < 1 THEN kappa_se END AS kappa_se,
-  CASE WHEN kappa_se > 0 THEN kappa - 1.959963984540054 * kappa_se END AS kappa_lo,
-  CASE WHEN kappa_se > 0 THEN kappa + 1.959963984540054 * kappa_se END AS kappa_hi,
+  CASE WHEN kappa_se > 0 THEN greatest(-1.0, kappa - 1.959963984540054 * kappa_se) END AS kappa_lo,
+  CASE WHEN kappa_se > 0 THEN least(1.0, kappa + 1.959963984540054 * kappa_se) END AS kappa_hi,
   (po - chance_ac1) / (1 - chance_ac1) AS ac1,
   alpha_nominal,
   alpha_ordinal,

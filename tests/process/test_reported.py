@@ -55,3 +55,14 @@ def test_models_whose_answers_are_judged_are_no_judges(stages: str) -> None:
     assert [row[1] for row in answering[1:]] == ["claude-haiku-4-5", "gpt-4.1-mini"]
     coverage = table(stages, "**Table 3. Expected and obtained judgments per cell.**")
     assert sum(int(row[coverage[0].index("expected")]) for row in coverage[1:]) == 24
+
+
+def test_the_report_begins_with_what_was_found_and_shows_generated_answers(stages: str) -> None:
+    """Defects 7 and 12 of people: no findings, and not one answer of a study of generated answers."""
+    findings = stages.partition("## Findings")[2].partition("## Study")[0]
+    assert "48 answers would have cost (they are simulated) $" in findings
+    assert "in the eyes of gpt-5.4-mini" in findings
+    answers = stages.partition("## Answers as they came")[2]
+    for task in ("generation", "compliance"):
+        assert f"**Answers to task {task}.**" in answers
+    assert "A simulated answer of" in answers

@@ -8,6 +8,7 @@ import csv
 import io
 import itertools
 import json
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +18,14 @@ from click.testing import CliRunner, Result
 
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import UsageError
+from batchpond.lake.schemas import ITEMS
 from batchpond.lake.store import Store
-from batchpond.results.report import build, markdown, page
+from batchpond.results.report import build, markdown, page, tables
 from batchpond.results.report.numbers import Kind, interval, shown
-from batchpond.results.report.parts import Report
+from batchpond.results.report.parts import Facts, Report
 from batchpond.text import UNSAFE_BUT_NEWLINE
 from batchpond.views import read
+from tests.rigs.lakes import LakeBuilder
 from tests.rigs.report import ATTACK, Page
 from tests.rigs.report import build as build_lake
 
@@ -111,7 +114,7 @@ def test_hostile_answers_are_shown_as_text(hostile: Made) -> None:
     assert "<script>alert(1)</script>" in text
     assert "\\u202egnp.\\x1b[31m" in text
     assert "<500>" in text
-    assert "<script" not in markdown.render(hostile.report).replace("```", "").split("## Disagreements")[0]
+    assert "<script" not in markdown.render(hostile.report).replace("```", "").split("## Answers as")[0]
 
 
 def test_a_page_is_well_formed_for_those_who_hear_it(every: Made) -> None:
@@ -154,6 +157,71 @@ def test_markdown_holds_the_same_tables(every: Made) -> None:
         assert f"## {markdown.plain(section.title)}\n" in text
     assert text.count("**Table ") == len(every.report.exhibits())
     assert text.count("| ---") >= len(every.report.exhibits())
+
+
+def test_findings_stand_at_the_top_with_the_numbers_of_their_exhibits(every: Made, hostile: Made) -> None:
+    """Each names the exhibit that shows it, and every share it tells is printed there; Markdown too."""
+    findings = every.report.findings()
+    assert {finding.key for finding, _ in findings} >= {
+        "consistency",
+        "power",
+        "ranking",
+        "compliance-pairs",
+        "pressure",
+    }
+    told = {exhibit.key: exhibit for exhibit in every.report.exhibits()}
+    for finding, section in findings:
+        assert finding.key in {part.key for part in section.parts if not isinstance(part, Facts)}
+        cells = " ".join(cell.text for row in tables.table(told[finding.key]).rows for cell in row)
+        assert [share for share in re.findall(r"[\d.]+\u202f%", finding.text) if share not in cells] == []
+    text = markdown.render(every.report)
+    assert text.index("## Findings") < text.index("## Study")
+    top = every.html[every.html.index('id="findings"') : every.html.index("<nav")]
+    assert top.count("<li>") == len(findings) == top.count('<a href="#')
+    assert "<svg/onload" not in hostile.html
+
+
+def test_long_tables_are_folded_and_nothing_of_them_is_left_out(tmp_path: Path) -> None:
+    """More than fifteen rows: the first twelve, and the others behind a fold that needs no script."""
+    lake = LakeBuilder(tmp_path / "lake")
+    rows = [{"provider": "p", "request_model": f"m{n:02}", "template_id": "t", "rubric_id": "r", "thinking": "none",
+             "study": "many", "import_key": f"k{n}", "item_first": "a", "item_second": "b", "outcome": "decided",
+             "verdict": "first"} for n in range(20)]  # fmt: skip
+    lake.imported(rows)
+    lake.build()
+    found = made(tmp_path / "lake", "many")
+    assert found.html.count('<tr class="more">') >= 8
+    assert "All 20 rows" in found.html
+    assert all(f"m{n:02}" in found.html for n in range(20))
+
+
+def test_answers_of_every_task_are_there_to_read(tmp_path: Path) -> None:
+    """Generated answers, ratings, labels, one judge's verdicts: beside what they are about, and what was read."""
+    lake = LakeBuilder(tmp_path / "lake")
+    lake.rows(ITEMS, [{"item_hash": "h1", "item_id": "i1", "text": "What is a pond?"}])
+    reads = {
+        "generation": {}, "likert": {"score": 4.0}, "pressure": {"label": "soft_flip"},
+        "compliance": {"verdict": "true"},
+    }  # fmt: skip
+    planned = [
+        {"slot": slot, "request_id": f"r{slot}", "task": task, "template_id": f"t-{task}", "item_first": "i1",
+         "item_second": None, "item_first_hash": "h1", "unit_id": "u1", "pair_id": None}
+        for slot, task in enumerate(reads)
+    ]  # fmt: skip
+    lake.plan(planned, study="all")
+    lake.sent("A1", "S1", [row["request_id"] for row in planned], study="all")
+    lake.lines("A1", [
+        {"request_id": f"r{slot}", "outcome": "decided", "text": f"answer to {task}", "verdict": None} | read
+        for slot, (task, read) in enumerate(reads.items())
+    ])  # fmt: skip
+    lake.ended("A1")
+    lake.build()
+    text = markdown.render(build.build(tmp_path / "lake", "all"))
+    shown = text.partition("## Answers as they came")[2]
+    for task, word in zip(reads, (None, "4", "soft\\_flip", "true"), strict=True):
+        assert f"answer to {task}" in shown
+        assert word is None or f"read as {word}" in shown
+    assert "What is a pond?" in shown
 
 
 def test_a_fence_is_longer_than_what_it_holds(hostile: Made) -> None:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import polars as pl
 
 from batchpond.results.report.cells import Cells, cells
-from batchpond.results.report.numbers import PPI, Kind, left_out, ranged, sentences, total
-from batchpond.results.report.parts import Cases, ChartKind, Column, Exhibit, Facts, Figure, Section, When
+from batchpond.results.report.numbers import PPI, Kind, interval, left_out, ranged, sentences, shown, total
+from batchpond.results.report.parts import (
+    Cases,
+    ChartKind,
+    Column,
+    Exhibit,
+    Facts,
+    Figure,
+    Finding,
+    Section,
+    When,
+)
 from batchpond.results.report.source import ROWS_MAX, Rows, Source
 
 _LINE: Final = 100
@@ -45,7 +55,7 @@ class Declared:
     """An exhibit: `view`'s rows of the study, `columns` printed after the cells that differ, and how it is drawn.
 
     The SELECT names the cells, the columns with their ends, what was left out, and `also`, which is in the data alone;
-    `selects` is given where exhibits share a query. A caption may name columns: {n} is the range of a count, {n:total}
+    A caption may name columns: {n} is the range of a count, {n:total}
     its sum; {left_out} is the sentence on `left_out`, each count seen so often, {ppi} the one on labels that correct
     rates; `says` adds names of its own.
     `has_lone_cell`: a table of one cell names its judge in a column, and not in the caption.
@@ -68,7 +78,6 @@ class Declared:
     order: str = ""
     is_grouped: bool = False
     limit: int = ROWS_MAX
-    selects: Sequence[Column] = ()
     left_out: Sequence[tuple[str, str]] = ()
     seen: int = 1
     has_lone_cell: bool = True
@@ -80,17 +89,15 @@ class Declared:
 
     def sql(self, source: Source) -> str:
         """Return the query of the exhibit's rows, but for its limit."""
-        columns = [column for column in self.selects or self.columns if not column.is_made]
-        named = [f"{column.sql} AS {column.name}" if column.sql else column.name for column in columns]
-        ends = [list(column.ends) for column in columns]
+        named = [f"{column.sql} AS {column.name}" if column.sql else column.name for column in self.columns]
+        ends = [list(column.ends) for column in self.columns]
         names = [*self.cells, *(name for one, two in zip(named, ends, strict=True) for name in (one, *two))]
         names += [name for name, _ in self.left_out] + self.also.split()
         is_preferred = bool(self.prefers) and source.has(self.view, self.prefers)
         where = f"{self.where} AND {self.prefers}" if is_preferred else self.where
         parts = [f"SELECT {_lines(dict.fromkeys(names))}", f"FROM {self.view}", f"WHERE study = {source.name}"]
         parts += [f"  AND {where}"] * bool(where)
-        plain = [*self.cells, *(column.name for column in columns if not column.sql)]
-        parts += [f"GROUP BY {', '.join(plain)}"] * self.is_grouped
+        parts += ["GROUP BY ALL"] * self.is_grouped
         return "\n".join([*parts, f"ORDER BY {self.order or ', '.join(self.cells)}"])
 
     def __call__(self, source: Source) -> Exhibit | None:
@@ -122,6 +129,43 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A finding: a sentence for each row of `sql`, `limit` at most, where one of the exhibits `shown` is there.
+
+    `sql` says {study}. The sentence names columns with the kind to print them as: {rate:share}; {rate:share+} adds the
+    interval of rate_lo and rate_hi, where there is one.
+    """
+
+    shown: Sequence[str]
+    sql: str
+    text: str
+    limit: int = 1
+
+    def __call__(self, source: Source, exhibits: Collection[str]) -> Iterator[Finding]:
+        """Yield what was found of a study."""
+        key = next((key for key in self.shown if key in exhibits), None)
+        if key is not None:
+            for row in source.rows(self.sql.replace("{study}", source.name), self.limit).dicts():
+                yield Finding(self.text.format_map({name: _Printed(row, name) for name in row}), key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Printed:
+    """A value of a row, to be named in a sentence with its kind."""
+
+    row: Mapping[str, Any]
+    name: str
+
+    def __format__(self, how: str) -> str:
+        kind = Kind(how.removesuffix("+") or Kind.TEXT)
+        text, low, high = (
+            shown(self.row[self.name], kind),
+            *(self.row.get(f"{self.name}_{end}") for end in ("lo", "hi")),
+        )
+        return text if not how.endswith("+") or low is high is None else f"{text} {interval(low, high, kind)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
     """A section: its exhibits, those that the study has rows for, under a heading; no exhibit, no section."""
 
@@ -131,13 +175,18 @@ class Chapter:
     words: Sequence[str] = ()
     needs: Callable[[Source], bool] = lambda _: True
     says: Callable[[Sequence[Any]], Sequence[str]] = lambda _: ()
+    findings: Sequence[Said] = ()
 
     def __call__(self, source: Source) -> Section | None:
         """Return the section of a study, None where it has nothing to show."""
         if not self.needs(source):
             return None
         found = [made for part in self.parts if (made := part(source)) is not None]
-        return Section(self.key, self.title, (*self.words, *self.says(found)), found) if found else None
+        if not found:
+            return None
+        keys = [part.key for part in found if isinstance(part, Exhibit)]
+        findings = [finding for said in self.findings for finding in said(source, keys)]
+        return Section(self.key, self.title, (*self.words, *self.says(found)), found, findings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,9 @@ def _lines(report: Report) -> Iterator[str]:
     numbers = count(1)
     yield f"# {plain(report.title)}\n"
     yield from (f"{plain(sentence)}\n" for sentence in (*report.summary, *report.notes))
+    if report.findings():
+        yield "## Findings\n"
+        yield from _findings(report)
     for section in report.sections:
         yield f"## {plain(section.title)}\n"
         yield from (f"{plain(paragraph)}\n" for paragraph in section.paragraphs)
@@ -35,6 +38,15 @@ def _lines(report: Report) -> Iterator[str]:
                     yield from _facts(part)
                 case Cases():
                     yield from _cases(part)
+
+
+def _findings(report: Report) -> Iterator[str]:
+    """Yield what was found, each with the table that shows it and a link to its section."""
+    numbers = {exhibit.key: number for number, exhibit in enumerate(report.exhibits(), 1)}
+    for finding, section in report.findings():
+        heading = re.sub(r"[^\w -]", "", section.title.lower()).replace(" ", "-")
+        yield f"- {plain(finding.text)} [Table {numbers[finding.key]}](#{heading})"
+    yield ""
 
 
 def _exhibit(exhibit: Exhibit, number: int) -> Iterator[str]:

@@ -24,6 +24,7 @@ def render(report: Report) -> str:
         return _environment(work).get_template("report.html.j2").render(
             report=report,
             names=names,
+            anchor=lambda key: f"{key}-{'figure' if names[key].startswith('Figure') else 'table'}",
             queries=_queries(report, names),
             figure_css=Markup(drawing.page_css()),  # noqa: S704 - made of our own colours alone
         )  # fmt: skip

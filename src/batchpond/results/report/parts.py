@@ -84,7 +84,7 @@ class Column:
     """A column of an exhibit: what the view calls it, its head in the table, and its part in the figure.
 
     `has_ends`: NAME_lo and NAME_hi are the ends of its 95 % interval. `sql` is the expression where NAME is not a
-    column of the view. A column that is `made` comes from the rows, not from the query. `role` is one of ChartKind's,
+    column of the view. `role` is one of ChartKind's,
     and `axis` what its axis is called where that is more than the head.
     """
 
@@ -93,7 +93,6 @@ class Column:
     kind: Kind = Kind.COUNT
     has_ends: bool = False
     sql: str = ""
-    is_made: bool = False
     when: When = When.ALWAYS
     role: str = ""
     axis: str = ""
@@ -174,13 +173,22 @@ Part = Exhibit | Facts | Cases
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """One sentence of what was found, with its number, and the key of the exhibit that shows it."""
+
+    text: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Section:
-    """A chapter of the report: a heading, sentences, and parts."""
+    """A chapter of the report: a heading, sentences, and parts; what it found stands at the top of the report."""
 
     key: str
     title: str
     paragraphs: Sequence[str]
     parts: Sequence[Part]
+    findings: Sequence[Finding] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +205,10 @@ class Report:
     def exhibits(self) -> list[Exhibit]:
         """Return the exhibits in order."""
         return [part for section in self.sections for part in section.parts if isinstance(part, Exhibit)]
+
+    def findings(self) -> list[tuple[Finding, Section]]:
+        """Return what was found, in order, each with the section that shows it."""
+        return [(finding, section) for section in self.sections for finding in section.findings]
 
     def figures(self) -> list[Figure]:
         """Return the figures in order."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from batchpond.model import CELL_COLUMNS
 from batchpond.results.report.cells import JUDGED_BY
-from batchpond.results.report.declared import Chapter, Declared, Drawn
+from batchpond.results.report.declared import Chapter, Declared, Drawn, Said
 from batchpond.results.report.numbers import Kind
 from batchpond.results.report.parts import ChartKind, Column, Exhibit, When
 from batchpond.results.report.source import Source
@@ -19,8 +18,7 @@ FOLDER: Final = Path(__file__).parent / "sections"
 # What stands for several names in `cells`.
 _SEVERAL: Final = {"*cell": CELL_COLUMNS, "*judge": JUDGED_BY}
 _KINDS: Final = frozenset(Kind)
-_SAME: Final = "same_rows"  # names the exhibit whose query another one shows further columns of
-_FIELDS: Final = frozenset({"key", "title", "words", "needs", "tasks", "exhibits"})
+_FIELDS: Final = frozenset({"key", "title", "words", "needs", "tasks", "exhibits", "findings"})
 
 Made = Callable[[Source], Exhibit | None]
 
@@ -43,27 +41,14 @@ def chapter(
         words=(known["words"],) if "words" in known else (),
         needs=_needed(known.get("needs"), frozenset(known.get("tasks", ()))),
         says=says,
+        findings=[Said(**entry) for entry in known.get("findings", ())],
         parts=[parts.get(key, exhibit) for key, exhibit in found.items()],
     )
 
 
 def exhibits(name: str) -> dict[str, Declared]:
     """Return the exhibits of the section NAME by their keys, in reading order, none where nothing is written."""
-    entries = _read(name).get("exhibits", ())
-    found = {entry["key"]: _exhibit(entry) for entry in entries}
-    for entry in entries:
-        if _SAME in entry:
-            found |= _sharing(found[entry[_SAME]], found[entry["key"]])
-    return found
-
-
-def _sharing(first: Declared, other: Declared) -> dict[str, Declared]:
-    """Return two exhibits of the first one's query, which selects the columns of both."""
-    first = replace(first, selects=(*first.columns, *other.columns))
-    same = replace(
-        first, key=other.key, title=other.title, caption=other.caption, columns=other.columns, figure=other.figure
-    )
-    return {first.key: first, other.key: same}
+    return {entry["key"]: _exhibit(entry) for entry in _read(name).get("exhibits", ())}
 
 
 def _read(name: str) -> dict[str, Any]:
@@ -87,7 +72,7 @@ def _exhibit(entry: Mapping[str, Any]) -> Declared:
         "left_out": tuple(entry.get("left_out", {}).items()),
         "figure": None if figure is None else Drawn(**{**figure, "kind": ChartKind(figure["kind"])}),
     }
-    return Declared(**{**{name: value for name, value in entry.items() if name != _SAME}, **read})
+    return Declared(**{**entry, **read})
 
 
 def _column(entry: Mapping[str, Any]) -> Column:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from typing import Final
 
 import polars as pl
@@ -11,8 +12,8 @@ from batchpond.errors import UsageError
 from batchpond.model import CELL_COLUMNS
 from batchpond.results.rank import verb as rank
 from batchpond.results.report.declared import Declared, Drawn
-from batchpond.results.report.numbers import Kind, total
-from batchpond.results.report.parts import ChartKind, Column, Exhibit, Section, count, number, share, text
+from batchpond.results.report.numbers import Kind, counted, total
+from batchpond.results.report.parts import ChartKind, Column, Exhibit, Finding, Section, count, number, share, text
 from batchpond.results.report.source import ROWS_MAX, Rows, Source, harmless
 from batchpond.results.report.written import chapter, exhibits
 from batchpond.stats.ranking import Options
@@ -38,7 +39,22 @@ def section(source: Source) -> Section | None:
     quality = _rows(pl.DataFrame(found.rankings), f"{command} --summary --format csv")
     made: list[Exhibit | None] = [_items(items.frame, by).of(items), exhibits("ranking")["rankings"].of(quality)]
     notes = (f"{note[0].upper()}{note[1:]}." for note in found.notes)
-    return Section(_WRITTEN.key, _WRITTEN.title, (*_WRITTEN.words, *notes), [part for part in made if part is not None])
+    parts = [part for part in made if part is not None]
+    return Section(_WRITTEN.key, _WRITTEN.title, (*_WRITTEN.words, *notes), parts, list(_winners(items.frame, by)))
+
+
+def _winners(frame: pl.DataFrame, by: tuple[str, ...]) -> Iterator[Finding]:
+    """Yield who won, and how surely: the first of each ranking with the places that fit the data."""
+    for rows in frame.partition_by(*by, maintain_order=True) if by else [frame]:
+        best = rows.sort("rank", nulls_last=True, maintain_order=True).row(0, named=True)
+        n_tied = len(rows.filter(pl.col("tied_group") == best["tied_group"])) - 1
+        where = f" in {best[by[0]]}" if by else ""
+        tied = f"it is not told apart from {counted(n_tied, 'other')}" if n_tied else "no other is as good"
+        if best["rank"] is not None and len(rows) > 1:
+            yield Finding(
+                f"{best['item']} is first of {len(rows):,} {best['item_kind']}s{where}: places "
+                f"{best['rank_lo']} to {best['rank_hi']} fit the data, and {tied}.", "ranking",
+            )  # fmt: skip
 
 
 def _by(source: Source) -> tuple[str, ...]:

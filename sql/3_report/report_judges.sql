@@ -1,0 +1,133 @@
+-- grain: study, provider, request_model, thinking
+-- question: How consistent is each judge over all templates and rubrics, and which position does it favour, how much?
+-- source: pair_clusters, added up over templates and rubrics before anything else, and then what metric_consistency and
+--   metric_position_bias make of one cell: consistency_decided with the interval for items in general, clustered by
+--   item (so that the same pair under several templates is not taken for several), and the log-odds of the first
+--   position, each pair under each template being a stratum of its own; p_position by t, q_bh over the study's judges.
+--   NULL below 5 items. judge is the model's name, with provider and thinking where those tell judges apart. n_cells templates and rubrics have pairs of it. first_share is what the log-odds come to for two
+--   items that are equal otherwise: how often the one shown first wins; first_share_mde is the smallest that p_position
+--   would have found with power 0.8.
+CREATE OR REPLACE VIEW report_judges AS
+WITH clusters AS (
+  SELECT
+    study, provider, request_model, thinking, cluster_unit, cluster_item,
+    max(n_sides) AS n_sides,
+    sum(n_pairs) AS n_pairs,
+    sum(n_consistent_win) AS wins,
+    sum(n_primacy) AS n_primacy,
+    sum(n_recency) AS n_recency,
+    sum(n_consistent_win + n_primacy + n_recency) AS decided,
+    sum(n_consistent_win + n_consistent_tie + n_primacy + n_recency + n_soft_primacy + n_soft_recency) AS judged,
+    sum(n_crossed) AS n_crossed,
+    sum(first_won) AS first_won,
+    sum(second_won) AS second_won,
+    sum(first_squares) AS first_squares,
+    sum(second_squares) AS second_squares,
+    sum(products) AS products
+  FROM pair_clusters
+  GROUP BY study, provider, request_model, thinking, cluster_unit, cluster_item
+),
+cells AS (
+  SELECT study, provider, request_model, thinking, count(*) AS n_cells
+  FROM (SELECT DISTINCT study, template_id, rubric_id, provider, request_model, thinking FROM pair_clusters) AS named
+  GROUP BY study, provider, request_model, thinking
+),
+totals AS (
+  SELECT
+    *,
+    sum(wins) OVER judge / n_sides AS wins_all,
+    sum(decided) OVER judge / n_sides AS decided_all,
+    sum(first_won) OVER judge / n_sides AS r,
+    sum(second_won) OVER judge / n_sides AS s,
+    sum(first_squares) OVER judge / n_sides AS rr,
+    sum(second_squares) OVER judge / n_sides AS ss,
+    sum(products) OVER judge / n_sides AS rs
+  FROM clusters
+  WINDOW judge AS (PARTITION BY study, provider, request_model, thinking)
+),
+sized AS (
+  SELECT *, (rr + ss) / nullif(r + s, 0) AS w FROM totals
+),
+left_out AS (
+  SELECT
+    *,
+    logodds_matched(r, s, w) AS logodds,
+    0.5 * ln((r - first_won + w / 2) / (s - second_won + w / 2)) AS logodds_others,
+    (wins_all - wins) / nullif(decided_all - decided, 0) - wins_all / nullif(decided_all, 0) AS decided_moved
+  FROM sized
+),
+counts AS (
+  SELECT
+    study, provider, request_model, thinking,
+    max(n_sides) AS n_sides,
+    CAST(sum(n_pairs) / max(n_sides) AS BIGINT) AS n_pairs,
+    CAST(sum(judged) / max(n_sides) AS BIGINT) AS n_both,
+    CAST(sum(decided) / max(n_sides) AS BIGINT) AS n_decided,
+    CAST(sum(wins) / max(n_sides) AS BIGINT) AS n_consistent_win,
+    CAST(sum(n_primacy) / max(n_sides) AS BIGINT) AS n_primacy,
+    CAST(sum(n_recency) / max(n_sides) AS BIGINT) AS n_recency,
+    count(*) FILTER (WHERE judged > 0) AS n_judged,
+    count(*) FILTER (WHERE n_crossed > 0) AS n_clusters,
+    max(logodds) AS position_logodds,
+    logodds_matched_variance(max(r), max(s), max(rr), max(ss), max(rs), max(w)) AS logodds_pair,
+    sum((logodds_others - logodds) * (logodds_others - logodds)) AS logodds_squares,
+    sum(CASE WHEN decided > 0 THEN decided_moved * decided_moved END) AS decided_squares
+  FROM left_out
+  GROUP BY study, provider, request_model, thinking
+),
+rates AS (
+  SELECT *, n_consistent_win / nullif(n_decided, 0) AS consistency_decided FROM counts
+),
+errors AS (
+  SELECT
+    *,
+    sqrt(clustered_variance(decided_squares * (n_judged - 1) / n_judged,
+      consistency_decided * (1 - consistency_decided) / n_decided, n_sides)) AS decided_se,
+    CASE WHEN n_clusters >= 5
+         THEN sqrt(clustered_variance(logodds_squares * (n_clusters - 1) / n_clusters, logodds_pair, n_sides)) END
+      AS logodds_se,
+    CASE WHEN n_judged >= 5 THEN t_two_sided_quantile(0.05, n_judged - 1) END AS t_decided,
+    CASE WHEN n_clusters >= 5 THEN n_clusters - 1 END AS df
+  FROM rates
+),
+tested AS (
+  SELECT
+    *,
+    CASE WHEN t_decided > 0 THEN effective_size(consistency_decided, n_decided, decided_se) END AS n_effective,
+    t_two_sided_quantile(0.05, df) AS t_ends,
+    -- as in metric_position_bias
+    0.8416212335729143 + 0.3594365 / nullif(df, 0) AS t_power,
+    CASE WHEN logodds_se > 0 THEN t_two_sided(position_logodds / logodds_se, df) END AS p_position
+  FROM errors
+),
+ranked AS (
+  SELECT
+    *,
+    count(p_position) OVER (PARTITION BY study) AS n_p,
+    row_number() OVER (PARTITION BY study ORDER BY p_position NULLS LAST) AS p_rank
+  FROM tested
+)
+SELECT
+  ranked.study, ranked.provider, ranked.request_model, ranked.thinking,
+  CASE WHEN count(*) OVER (PARTITION BY ranked.study, ranked.request_model) = 1 THEN ranked.request_model
+       ELSE concat(ranked.provider, '/', ranked.request_model, ' at thinking ', ranked.thinking) END AS judge,
+  n_cells, n_pairs, n_both, n_decided, n_consistent_win, n_primacy, n_recency, n_clusters,
+  consistency_decided,
+  wilson_lo(consistency_decided * n_effective, n_effective, t_decided) AS consistency_decided_lo,
+  wilson_hi(consistency_decided * n_effective, n_effective, t_decided) AS consistency_decided_hi,
+  position_logodds,
+  position_logodds - t_ends * logodds_se AS position_logodds_lo,
+  position_logodds + t_ends * logodds_se AS position_logodds_hi,
+  1 / (1 + exp(-position_logodds)) AS first_share,
+  1 / (1 + exp(t_ends * logodds_se - position_logodds)) AS first_share_lo,
+  1 / (1 + exp(-position_logodds - t_ends * logodds_se)) AS first_share_hi,
+  1 / (1 + exp(-(t_ends + t_power) * logodds_se)) AS first_share_mde,
+  p_position,
+  CASE WHEN p_position IS NOT NULL
+       THEN least(1.0, min(p_position * n_p / p_rank) OVER (PARTITION BY ranked.study ORDER BY p_rank DESC)) END AS q_bh
+FROM ranked
+JOIN cells
+  ON cells.study = ranked.study
+  AND cells.provider = ranked.provider
+  AND cells.request_model = ranked.request_model
+  AND cells.thinking = ranked.thinking;

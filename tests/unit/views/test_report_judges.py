@@ -1,0 +1,48 @@
+"""A judge over all its templates: of one cell what the metrics say of it, of several what holds for the judge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.rigs.metrics import of_pairs
+
+SAME = (
+    "n_pairs", "n_both", "n_decided", "n_consistent_win", "n_primacy", "n_recency", "consistency_decided",
+    "consistency_decided_lo", "consistency_decided_hi", "position_logodds", "position_logodds_lo",
+    "position_logodds_hi", "p_position", "q_bh",
+)  # fmt: skip
+
+
+def judgments(seed: int, templates: tuple[str, ...], logodds: float, n_items: int = 9) -> list[dict[str, Any]]:
+    """Return judgments in both orders of all pairs of items by one judge, who favours the first position."""
+    rng = np.random.default_rng(seed)
+    worth = dict(zip("ABCDEFGHIJKLMNOP", rng.normal(size=n_items), strict=False))
+    return [
+        {"template_id": template, "item_first": a, "item_second": b,
+         "verdict": "first" if rng.random() < 1 / (1 + np.exp(worth[b] - worth[a] - logodds)) else "second"}
+        for template in templates for a in worth for b in worth if a != b
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_judge_of_one_template_is_what_the_metrics_say_of_its_cell(seed: int) -> None:
+    rows = judgments(seed, ("t1",), 0.7)
+    (judge,), (cell,), (bias,) = of_pairs(rows, "report_judges", "metric_consistency", "metric_position_bias")
+    assert {name: judge[name] for name in SAME} == pytest.approx({name: {**bias, **cell}[name] for name in SAME})
+    assert judge["n_cells"] == 1
+
+
+def test_over_templates_the_interval_narrows_and_holds_the_truth() -> None:
+    """Of 12 judges with a known log-odds, asked by three templates, nearly all intervals hold it, each narrower."""
+    n_held = 0
+    for seed in range(12):
+        ((one,),) = of_pairs(judgments(seed, ("t1",), 0.7), "report_judges")
+        ((three,),) = of_pairs(judgments(seed, ("t1", "t2", "t3"), 0.7), "report_judges")
+        width = [row["position_logodds_hi"] - row["position_logodds_lo"] for row in (one, three)]
+        assert width[1] < width[0]
+        n_held += three["position_logodds_lo"] < 0.7 < three["position_logodds_hi"]
+        assert three["first_share_lo"] < three["first_share"] < three["first_share_hi"]
+    assert n_held >= 10
