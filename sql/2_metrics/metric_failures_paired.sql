@@ -7,8 +7,8 @@
 -- estimators:
 --   - rate_a, rate_b: n_failures_a / n_a, n_failures_b / n_b
 --   - diff: rate of a - rate of b
---   - diff_se: for items in general (clustered_variance, both variances by leaving out one item, or pair, after the other
---     from both templates, that of pairs with half a failure more on either side)
+--   - diff_se: for items in general (clustered_variance, leaving out one item after the other from both templates; the
+--     variance of pairs is that of their parts in the difference, with half a failure more on either side)
 --   - diff_lo, diff_hi, p_diff: with it, all by t over n_clusters - 1
 --   - q_bh: Benjamini and Hochberg's, over p_diff of the study's comparisons that have one
 --   - p_diff_these_items, diff_lo_these_items, diff_hi_these_items: calls being independent draws (two_proportions): p is
@@ -34,57 +34,76 @@ WITH pairs AS (
   GROUP BY study, template_id, provider, request_model, thinking, unit_id, least(item_first, item_second),
     greatest(item_first, item_second)
 ),
--- a pair by itself, and once for each of its items, or for its prompt
-sided AS (
+named AS MATERIALIZED (
   SELECT
-    pairs.*,
-    sides.side > 0 AS is_cluster,
-    CASE WHEN sides.side = 0 THEN 1 ELSE n_sides END AS n_times,
-    CASE WHEN sides.side = 0 OR (n_sides = 1 AND unit_id = '') OR (n_sides = 2 AND sides.side = 1) THEN item_lo
-         WHEN n_sides = 2 THEN item_hi END AS key_lo,
-    CASE WHEN sides.side = 0 THEN item_hi END AS key_hi
+    study, template_id, provider, request_model, thinking,
+    row_number() OVER (ORDER BY study, template_id, provider, request_model, thinking) AS template_no,
+    count(*) AS n_pairs,
+    sum(n_answered) AS answered,
+    sum(n_returned) AS returned,
+    sum(n_error) AS error,
+    sum(n_unparsed) AS unparsed,
+    sum(n_refused) AS refused
   FROM pairs
-  CROSS JOIN (VALUES (0), (1), (2)) AS sides (side)
-  WHERE sides.side <= n_sides
+  GROUP BY study, template_id, provider, request_model, thinking
 ),
+-- each pair for both of its items, or for its prompt
 clusters AS (
   SELECT
-    study, template_id, provider, request_model, thinking, is_cluster, unit_id, key_lo, key_hi,
-    max(n_times) AS n_times,
-    sum(n_answered) AS n_answered,
-    sum(n_returned) AS n_returned,
-    sum(n_error) AS n_error,
-    sum(n_unparsed) AS n_unparsed,
-    sum(n_refused) AS n_refused
-  FROM sided
-  GROUP BY study, template_id, provider, request_model, thinking, is_cluster, unit_id, key_lo, key_hi
+    pairs.study, pairs.template_id, pairs.provider, pairs.request_model, pairs.thinking, pairs.unit_id,
+    CASE WHEN pairs.n_sides = 2 AND sides.side = 2 THEN pairs.item_hi
+         WHEN pairs.n_sides = 2 OR pairs.unit_id = '' THEN pairs.item_lo ELSE '' END AS item,
+    max(pairs.n_sides) AS n_sides,
+    sum(pairs.n_answered) AS n_answered,
+    sum(pairs.n_returned) AS n_returned,
+    sum(pairs.n_error) AS n_error,
+    sum(pairs.n_unparsed) AS n_unparsed,
+    sum(pairs.n_refused) AS n_refused
+  FROM pairs
+  CROSS JOIN (VALUES (1), (2)) AS sides (side)
+  WHERE sides.side <= pairs.n_sides
+  GROUP BY ALL
 ),
-totals AS (
+-- what leaving out a cluster does to a template's rates; a pair's own part in them, where it has one
+parts AS MATERIALIZED (
   SELECT
-    *,
-    sum(n_answered) OVER template / n_times AS answered,
-    sum(n_returned) OVER template / n_times AS returned,
-    sum(n_error) OVER template / n_times AS error,
-    sum(n_unparsed) OVER template / n_times AS unparsed,
-    sum(n_refused) OVER template / n_times AS refused
+    named.template_no, clusters.n_sides, clusters.unit_id, clusters.item, CAST(NULL AS VARCHAR) AS other,
+    clusters.n_answered > 0 AS is_seen,
+    (error - n_error) / nullif(answered - n_answered, 0) - error / nullif(answered, 0) AS error_part,
+    (unparsed - n_unparsed) / nullif(returned - n_returned, 0) - unparsed / nullif(returned, 0) AS unparsed_part,
+    (refused - n_refused) / nullif(returned - n_returned, 0) - refused / nullif(returned, 0) AS refused_part
   FROM clusters
-  WINDOW template AS (PARTITION BY study, template_id, provider, request_model, thinking, is_cluster)
-),
-left_out AS MATERIALIZED (
+  JOIN named
+    ON named.study = clusters.study
+    AND named.template_id = clusters.template_id
+    AND named.provider = clusters.provider
+    AND named.request_model = clusters.request_model
+    AND coalesce(named.thinking, '') = coalesce(clusters.thinking, '')
+  UNION ALL
   SELECT
-    *,
-    (error - n_error) / nullif(answered - n_answered, 0) - error / nullif(answered, 0) AS error_moved,
-    (unparsed - n_unparsed) / nullif(returned - n_returned, 0) - unparsed / nullif(returned, 0) AS unparsed_moved,
-    (refused - n_refused) / nullif(returned - n_returned, 0) - refused / nullif(returned, 0) AS refused_moved
-  FROM totals
-),
-named AS (
-  SELECT DISTINCT study, template_id, provider, request_model, thinking FROM left_out
+    named.template_no, pairs.n_sides, pairs.unit_id, pairs.item_lo, pairs.item_hi, FALSE,
+    n_error / nullif(answered, 0), n_unparsed / nullif(returned, 0), n_refused / nullif(returned, 0)
+  FROM pairs
+  JOIN named
+    ON named.study = pairs.study
+    AND named.template_id = pairs.template_id
+    AND named.provider = pairs.provider
+    AND named.request_model = pairs.request_model
+    AND coalesce(named.thinking, '') = coalesce(pairs.thinking, '')
+  WHERE pairs.n_error + pairs.n_unparsed + pairs.n_refused > 0
 ),
 comparisons AS (
   SELECT
     a.study, a.provider, a.request_model, a.thinking, a.template_id AS template_a, b.template_id AS template_b,
-    sides.is_a
+    a.template_no AS no_a, b.template_no AS no_b,
+    greatest(a.n_pairs, b.n_pairs) AS n_pairs,
+    failures.failure,
+    CAST(CASE failure WHEN 'error' THEN a.error WHEN 'unparsed' THEN a.unparsed ELSE a.refused END AS BIGINT)
+      AS n_failures_a,
+    CAST(CASE failure WHEN 'error' THEN a.answered ELSE a.returned END AS BIGINT) AS n_a,
+    CAST(CASE failure WHEN 'error' THEN b.error WHEN 'unparsed' THEN b.unparsed ELSE b.refused END AS BIGINT)
+      AS n_failures_b,
+    CAST(CASE failure WHEN 'error' THEN b.answered ELSE b.returned END AS BIGINT) AS n_b
   FROM named AS a
   JOIN named AS b
     ON b.study = a.study
@@ -92,75 +111,60 @@ comparisons AS (
     AND b.request_model = a.request_model
     AND coalesce(b.thinking, '') = coalesce(a.thinking, '')
     AND b.template_id > a.template_id
-  CROSS JOIN (VALUES (TRUE), (FALSE)) AS sides (is_a)
+  CROSS JOIN (VALUES ('error'), ('unparsed'), ('refused')) AS failures (failure)
+),
+sides AS (
+  SELECT DISTINCT no_a, no_b, sign, CASE sign WHEN 1 THEN no_a ELSE no_b END AS template_no
+  FROM comparisons
+  CROSS JOIN (VALUES (1), (-1)) AS signs (sign)
 ),
 moved AS (
   SELECT
-    comparisons.study, comparisons.provider, comparisons.request_model, comparisons.thinking,
-    comparisons.template_a, comparisons.template_b, left_out.is_cluster,
-    max(left_out.n_times) AS n_times,
-    max(left_out.n_answered) AS n_answered,
-    sum(CASE WHEN is_a THEN left_out.error_moved ELSE -left_out.error_moved END) AS error_moved,
-    sum(CASE WHEN is_a THEN left_out.unparsed_moved ELSE -left_out.unparsed_moved END) AS unparsed_moved,
-    sum(CASE WHEN is_a THEN left_out.refused_moved ELSE -left_out.refused_moved END) AS refused_moved,
-    max(CASE WHEN is_a THEN left_out.answered END) AS answered_a,
-    max(CASE WHEN is_a THEN left_out.returned END) AS returned_a,
-    max(CASE WHEN is_a THEN left_out.error END) AS error_a,
-    max(CASE WHEN is_a THEN left_out.unparsed END) AS unparsed_a,
-    max(CASE WHEN is_a THEN left_out.refused END) AS refused_a,
-    max(CASE WHEN NOT is_a THEN left_out.answered END) AS answered_b,
-    max(CASE WHEN NOT is_a THEN left_out.returned END) AS returned_b,
-    max(CASE WHEN NOT is_a THEN left_out.error END) AS error_b,
-    max(CASE WHEN NOT is_a THEN left_out.unparsed END) AS unparsed_b,
-    max(CASE WHEN NOT is_a THEN left_out.refused END) AS refused_b
-  FROM comparisons
-  JOIN left_out
-    ON left_out.study = comparisons.study
-    AND left_out.provider = comparisons.provider
-    AND left_out.request_model = comparisons.request_model
-    AND coalesce(left_out.thinking, '') = coalesce(comparisons.thinking, '')
-    AND left_out.template_id = CASE WHEN comparisons.is_a THEN comparisons.template_a ELSE comparisons.template_b END
-  GROUP BY comparisons.study, comparisons.provider, comparisons.request_model, comparisons.thinking,
-    comparisons.template_a, comparisons.template_b, left_out.is_cluster, left_out.unit_id, left_out.key_lo,
-    left_out.key_hi
+    sides.no_a, sides.no_b, parts.other IS NULL AS is_cluster,
+    max(parts.n_sides) AS n_sides,
+    max(parts.is_seen) AS is_seen,
+    sum(sides.sign * parts.error_part) AS error_part,
+    sum(sides.sign * parts.unparsed_part) AS unparsed_part,
+    sum(sides.sign * parts.refused_part) AS refused_part
+  FROM sides
+  JOIN parts ON parts.template_no = sides.template_no
+  GROUP BY sides.no_a, sides.no_b, parts.unit_id, parts.item, parts.other
 ),
--- jackknife variances by failure, and each over its own denominator
-counted AS (
+squares AS (
   SELECT
-    study, provider, request_model, thinking, template_a, template_b, failures.failure,
-    max(n_times) AS n_sides,
-    count(*) FILTER (WHERE is_cluster AND n_answered > 0) AS n_clusters,
-    count(*) FILTER (WHERE NOT is_cluster AND n_answered > 0) AS n_pairs,
-    sum(CASE failure WHEN 'error' THEN error_moved * error_moved WHEN 'unparsed' THEN unparsed_moved * unparsed_moved
-        ELSE refused_moved * refused_moved END) FILTER (WHERE is_cluster) AS cluster_squares,
-    sum(CASE failure WHEN 'error' THEN error_moved * error_moved WHEN 'unparsed' THEN unparsed_moved * unparsed_moved
-        ELSE refused_moved * refused_moved END) FILTER (WHERE NOT is_cluster) AS pair_squares,
-    CAST(max(CASE failure WHEN 'error' THEN error_a WHEN 'unparsed' THEN unparsed_a ELSE refused_a END) AS BIGINT)
-      AS n_failures_a,
-    CAST(max(CASE failure WHEN 'error' THEN answered_a ELSE returned_a END) AS BIGINT) AS n_a,
-    CAST(max(CASE failure WHEN 'error' THEN error_b WHEN 'unparsed' THEN unparsed_b ELSE refused_b END) AS BIGINT)
-      AS n_failures_b,
-    CAST(max(CASE failure WHEN 'error' THEN answered_b ELSE returned_b END) AS BIGINT) AS n_b
+    no_a, no_b,
+    max(n_sides) AS n_sides,
+    count(*) FILTER (WHERE is_seen) AS n_clusters,
+    sum(error_part * error_part) FILTER (WHERE is_cluster) AS error_jack,
+    sum(unparsed_part * unparsed_part) FILTER (WHERE is_cluster) AS unparsed_jack,
+    sum(refused_part * refused_part) FILTER (WHERE is_cluster) AS refused_jack,
+    coalesce(sum(error_part * error_part) FILTER (WHERE NOT is_cluster), 0) AS error_squares,
+    coalesce(sum(unparsed_part * unparsed_part) FILTER (WHERE NOT is_cluster), 0) AS unparsed_squares,
+    coalesce(sum(refused_part * refused_part) FILTER (WHERE NOT is_cluster), 0) AS refused_squares
   FROM moved
-  CROSS JOIN (VALUES ('error'), ('unparsed'), ('refused')) AS failures (failure)
-  GROUP BY study, provider, request_model, thinking, template_a, template_b, failures.failure
+  GROUP BY no_a, no_b
 ),
 rates AS (
   SELECT
-    *,
+    comparisons.*,
+    squares.n_sides,
+    squares.n_clusters,
     n_failures_a / nullif(n_a, 0) AS rate_a,
     n_failures_b / nullif(n_b, 0) AS rate_b,
     n_failures_a / nullif(n_a, 0) - n_failures_b / nullif(n_b, 0) AS diff,
     two_proportions_p(n_failures_a, n_a, n_failures_b, n_b) AS p_diff_these_items,
-    cluster_squares * (n_clusters - 1) / n_clusters AS by_cluster,
-    pair_squares * (n_pairs - 1) / n_pairs + 0.5 / (n_a * n_a) + 0.5 / (n_b * n_b) AS by_pair,
+    CASE failure WHEN 'error' THEN error_jack WHEN 'unparsed' THEN unparsed_jack ELSE refused_jack END
+      * (n_clusters - 1) / n_clusters AS by_cluster,
+    CASE failure WHEN 'error' THEN error_squares WHEN 'unparsed' THEN unparsed_squares ELSE refused_squares END
+      + 0.5 / (n_a * n_a) + 0.5 / (n_b * n_b) AS pair_squares,
     CASE WHEN n_clusters >= 5 THEN n_clusters - 1 END AS df
-  FROM counted
+  FROM comparisons
+  JOIN squares ON squares.no_a = comparisons.no_a AND squares.no_b = comparisons.no_b
 ),
 staged AS (
   SELECT
     *,
-    CASE WHEN n_a > 0 AND n_b > 0 THEN sqrt(clustered_variance(by_cluster, by_pair, n_sides)) END AS diff_se,
+    CASE WHEN n_a > 0 AND n_b > 0 THEN sqrt(clustered_variance(by_cluster, pair_squares - diff * diff / n_pairs, n_sides)) END AS diff_se,
     t_two_sided_quantile(0.05, df) AS t_ends
   FROM rates
 ),
