@@ -2,12 +2,16 @@
 --   request_model_b, thinking_b
 -- question: On how many pairs were two templates of one judge, or two judges with one template, both consistent?
 -- source: pair_status. compared says what differs: `template` or `judge`. n pairs have a majority in both orders from
---   either; consistent is the same majority in both, a tie included.
+--   either; consistent is the same majority in both, a tie included. They are those of n_clusters items, each counted
+--   for both of its own (n_sides = 2), or of prompts, once, where pairs are known to be models' outputs, as in
+--   pair_clusters. diff_jack is the variance of the difference of the consistent shares that comes from leaving out one
+--   of these after the other.
 
 CREATE OR REPLACE VIEW paired_counts AS
 WITH flags AS MATERIALIZED (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
+    CASE WHEN candidate_lo IS NULL THEN 2 ELSE 1 END AS n_sides,
     dense_rank() OVER (ORDER BY study, template_id, rubric_id, provider, request_model, thinking) AS cell_no,
     status IN ('consistent_win', 'consistent_tie') AS is_consistent
   FROM pair_status
@@ -35,39 +39,72 @@ comparisons AS (
 -- cells in which a pair is consistent, or not, as lists: a pair is looked at once, however many cells share it
 subjects AS (
   SELECT
+    unit_id, item_lo, item_hi,
+    min(n_sides) AS n_sides,
     list_sort(list(cell_no) FILTER (WHERE is_consistent)) AS yes,
     list_sort(list(cell_no) FILTER (WHERE NOT is_consistent)) AS no
   FROM flags
   GROUP BY study, rubric_id, unit_id, item_lo, item_hi
 ),
-patterns AS (
-  SELECT row_number() OVER () AS pattern_no, yes, no, count(*) AS n
+sided AS (
+  SELECT
+    subjects.unit_id, subjects.n_sides, subjects.yes, subjects.no,
+    CASE WHEN subjects.n_sides = 1 THEN '' WHEN sides.side = 1 THEN subjects.item_lo ELSE subjects.item_hi END AS item
   FROM subjects
-  GROUP BY yes, no
+  CROSS JOIN (VALUES (1), (2)) AS sides (side)
+  WHERE sides.side <= subjects.n_sides
+),
+patterns AS (
+  SELECT row_number() OVER () AS pattern_no, unit_id, item, n_sides, yes, no, count(*) AS n
+  FROM sided
+  GROUP BY unit_id, item, n_sides, yes, no
 ),
 votes AS MATERIALIZED (
-  SELECT pattern_no, n, unnest(yes) AS cell_no, 1 AS consistent FROM patterns
+  SELECT pattern_no, unit_id, item, n_sides, n, unnest(yes) AS cell_no, 1 AS consistent FROM patterns
   UNION ALL
-  SELECT pattern_no, n, unnest(no) AS cell_no, 0 AS consistent FROM patterns
+  SELECT pattern_no, unit_id, item, n_sides, n, unnest(no) AS cell_no, 0 AS consistent FROM patterns
 ),
-counts AS (
+by_cluster AS (
   SELECT
     a.cell_no AS cell_a, b.cell_no AS cell_b,
-    CAST(sum(a.n) AS BIGINT) AS n,
-    CAST(sum(a.n * a.consistent) AS BIGINT) AS n_consistent_a,
-    CAST(sum(a.n * b.consistent) AS BIGINT) AS n_consistent_b,
-    CAST(sum(a.n * a.consistent * (1 - b.consistent)) AS BIGINT) AS n_a_only,
-    CAST(sum(a.n * (1 - a.consistent) * b.consistent) AS BIGINT) AS n_b_only
+    max(a.n_sides) AS n_sides,
+    sum(a.n) AS n,
+    sum(a.n * a.consistent) AS consistent_a,
+    sum(a.n * b.consistent) AS consistent_b,
+    sum(a.n * a.consistent * (1 - b.consistent)) AS a_only,
+    sum(a.n * (1 - a.consistent) * b.consistent) AS b_only
   FROM votes AS a
   JOIN votes AS b
     ON b.pattern_no = a.pattern_no
     AND b.cell_no > a.cell_no
-  GROUP BY a.cell_no, b.cell_no
+  GROUP BY a.cell_no, b.cell_no, a.unit_id, a.item
+),
+left_out AS (
+  SELECT
+    *,
+    (sum(a_only - b_only) OVER comparison / n_sides - (a_only - b_only)) / nullif(sum(n) OVER comparison / n_sides - n, 0)
+      - sum(a_only - b_only) OVER comparison / sum(n) OVER comparison AS moved
+  FROM by_cluster
+  WINDOW comparison AS (PARTITION BY cell_a, cell_b)
+),
+counts AS (
+  SELECT
+    cell_a, cell_b,
+    max(n_sides) AS n_sides,
+    count(*) AS n_clusters,
+    CAST(sum(n) / max(n_sides) AS BIGINT) AS n,
+    CAST(sum(consistent_a) / max(n_sides) AS BIGINT) AS n_consistent_a,
+    CAST(sum(consistent_b) / max(n_sides) AS BIGINT) AS n_consistent_b,
+    CAST(sum(a_only) / max(n_sides) AS BIGINT) AS n_a_only,
+    CAST(sum(b_only) / max(n_sides) AS BIGINT) AS n_b_only,
+    sum(moved * moved) * (count(*) - 1) / count(*) AS diff_jack
+  FROM left_out
+  GROUP BY cell_a, cell_b
 )
 SELECT
   study, rubric_id, compared,
   template_a, provider_a, request_model_a, thinking_a, template_b, provider_b, request_model_b, thinking_b,
-  n, n_consistent_a, n_consistent_b, n_a_only, n_b_only
+  n, n_sides, n_clusters, n_consistent_a, n_consistent_b, n_a_only, n_b_only, diff_jack
 FROM comparisons
 JOIN counts
   ON counts.cell_a = comparisons.cell_a

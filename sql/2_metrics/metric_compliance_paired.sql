@@ -4,14 +4,21 @@
 --   `panel` compares by the majority of the judges.
 -- estimators:
 --   - rate_a, rate_b: the share of these inputs on which a, and b, complies
---   - diff: rate of a - rate of b, the interval diff -+ t(n_rubrics - 1) diff_se
---   - diff_se: clustered by statement (CR1)
---   - diff_se_cr0: diff_se without CR1's correction
+--   - diff: rate of a - rate of b
+--   - diff_se: for statements in general, clustered by them (CR1), and no less than that of inputs (matched_variance)
+--   - diff_lo, diff_hi, p_diff: with it, all by t over n_rubrics - 1
+--   - diff_mde: the smallest difference, for statements in general, that p_diff would have found with power 0.8
+--   - diff_se_cr0: clustered by statement without CR1's correction
 --   - diff_se_naive: as if inputs were independent
---   - p_mcnemar: exact test of n_a_only against n_b_only
--- reference: mcnemar_exact; student_t.
--- nulls: the interval is NULL below 5 statements, diff_se below 2, p_mcnemar where no input tells the two apart.
--- note: where a model has several outputs for an input they are averaged, and the test counts which average is higher.
+--   - p_diff_these_statements, diff_lo_these_statements, diff_hi_these_statements: for other inputs under the same
+--     statements, inputs being draws: the exact McNemar test of n_a_only against n_b_only and its inversion
+--     (matched_difference); where a model has several outputs for an input, the sign-flip test of the inputs'
+--     differences (sign_flip_z) and its inversion. Either way p is below 0.05 exactly where 0 is outside
+-- reference: clustered, matched_difference, mcnemar, student_t.
+-- nulls: what is of statements in general is NULL below 5 of them, diff_se below 2, a p where no input tells the two
+--   apart; with several outputs for an input and fewer than 6 inputs that tell them apart, what is of these statements.
+-- note: where a model has several outputs for an input they are averaged; n_a_only counts where the average of a is
+--   higher.
 
 CREATE OR REPLACE VIEW metric_compliance_paired AS
 WITH rates AS (
@@ -47,7 +54,8 @@ by_rubric AS (
     sum(diff) AS sum_diff,
     sum(diff * diff) AS sum_squares,
     count(*) FILTER (WHERE diff > 0) AS n_a_only,
-    count(*) FILTER (WHERE diff < 0) AS n_b_only
+    count(*) FILTER (WHERE diff < 0) AS n_b_only,
+    count(*) FILTER (WHERE diff NOT IN (-1, 0, 1)) AS n_parts
   FROM paired
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
 ),
@@ -65,6 +73,9 @@ sums AS (
     CAST(sum(n) AS BIGINT) AS n,
     CAST(sum(n_a_only) AS BIGINT) AS n_a_only,
     CAST(sum(n_b_only) AS BIGINT) AS n_b_only,
+    CAST(sum(sum_diff) AS DOUBLE) AS total_diff,
+    CAST(sum(sum_squares) AS DOUBLE) AS total_squares,
+    sum(n_parts) = 0 AS is_one_output,
     sum(sum_a) / sum(n) AS rate_a,
     sum(sum_b) / sum(n) AS rate_b,
     sum(sum_diff) / sum(n) AS diff,
@@ -76,11 +87,21 @@ sums AS (
 measured AS (
   SELECT
     *,
-    CASE WHEN n_rubrics > 1 THEN diff_se_cr0 * sqrt(n_rubrics / (n_rubrics - 1)) END AS diff_se
+    diff_se_cr0 * diff_se_cr0 * n_rubrics / nullif(n_rubrics - 1, 0) AS by_statement,
+    matched_variance(total_squares, total_diff, n) AS by_input,
+    CASE WHEN n_rubrics >= 5 THEN n_rubrics - 1 END AS df
   FROM sums
 ),
 staged AS (
-  SELECT *, CASE WHEN n_rubrics >= 5 THEN t_quantile(0.975, n_rubrics - 1) * diff_se END AS half_width
+  SELECT
+    *,
+    CASE WHEN by_statement IS NOT NULL THEN sqrt(clustered_variance(by_statement, by_input, 1)) END AS diff_se,
+    t_two_sided_quantile(0.05, df) AS t_ends,
+    matched_difference(n_a_only, n_b_only, n) AS ends,
+    sign_flip_z(total_diff, 0, total_squares, 0, 0) AS flip_z,
+    -- (total - n d)^2 <= z^2 (the sum of squares about d), solved for d
+    CASE WHEN n_a_only + n_b_only >= 6
+         THEN 1.959963984540054 * sqrt((total_squares / n - diff * diff) / (n - 3.841458820694124)) END AS flip_width
   FROM measured
 )
 SELECT
@@ -88,9 +109,14 @@ SELECT
   n_rubrics, n, n_a_only, n_b_only, rate_a, rate_b,
   diff,
   diff_se,
-  diff - half_width AS diff_lo,
-  diff + half_width AS diff_hi,
+  diff - t_ends * diff_se AS diff_lo,
+  diff + t_ends * diff_se AS diff_hi,
+  CASE WHEN n_a_only + n_b_only > 0 THEN t_two_sided(diff / diff_se, df) END AS p_diff,
+  (t_ends + 0.8416212335729143 + 0.3594365 / df) * diff_se AS diff_mde,
   diff_se_cr0,
   diff_se_naive,
-  mcnemar_exact(n_a_only, n_b_only) AS p_mcnemar
+  CASE WHEN is_one_output THEN ends.lo ELSE diff - flip_width END AS diff_lo_these_statements,
+  CASE WHEN is_one_output THEN ends.hi ELSE diff + flip_width END AS diff_hi_these_statements,
+  CASE WHEN is_one_output THEN mcnemar_exact(n_a_only, n_b_only)
+       WHEN flip_width IS NOT NULL THEN normal_two_sided(flip_z) END AS p_diff_these_statements
 FROM staged;

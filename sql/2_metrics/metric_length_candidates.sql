@@ -1,58 +1,117 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 -- question: Does a candidate model win because its outputs are longer?
--- source: candidate_pairs with a judgment in both orders, and item_lengths.
+-- source: candidate_pairs with a judgment in both orders, and item_lengths. n_rubrics_longer statements have a pair where
+--   a wrote more, n_rubrics_shorter one where it wrote less.
 -- estimators:
 --   - chars_mean_a, chars_mean_b: mean characters of the outputs of a, and of b
 --   - length_ratio: geometric mean of length of a / length of b
 --   - win_rate_half: as in metric_win_matrix, over the n_pairs with known lengths
---   - win_rate_longer, win_rate_shorter: win_rate_half apart for the pairs where a wrote more, and less, with Wilson
---     intervals
+--   - win_rate_longer, win_rate_shorter: win_rate_half apart for the pairs where a wrote more, and less
+--   - win_rate_longer_se, win_rate_shorter_se: for statements in general, clustered by them (CR1); the intervals with them,
+--     as wilson_clustered
+--   - win_rate_longer_lo_these_statements, win_rate_longer_hi_these_statements, win_rate_shorter_lo_these_statements,
+--     win_rate_shorter_hi_these_statements: Wilson, pairs being draws: for other prompts under the same statements
 --   - win_rate_balanced: the mean of the two: what a would win if it wrote the longer text in half of the pairs
 -- reference: own definitions: a simple control by two strata, without a model; it leaves length differences within a
---   stratum as they are.
--- nulls: NULL where a stratum is empty: then length and model cannot be told apart.
+--   stratum as they are. wilson_clustered.
+-- nulls: NULL where a stratum is empty: then length and model cannot be told apart; the intervals for statements in
+--   general below 5 of them in the stratum, the errors below 2.
 
 CREATE OR REPLACE VIEW metric_length_candidates AS
-WITH measured AS (
+WITH lengths AS MATERIALIZED (
+  SELECT study, item, CAST(n_chars AS DOUBLE) AS n_chars FROM item_lengths
+),
+measured AS (
   SELECT
-    candidate_pairs.study, candidate_pairs.template_id, candidate_pairs.provider, candidate_pairs.request_model,
-    candidate_pairs.thinking, candidate_pairs.candidate_a, candidate_pairs.candidate_b,
+    candidate_pairs.study, candidate_pairs.template_id, candidate_pairs.rubric_id, candidate_pairs.provider,
+    candidate_pairs.request_model, candidate_pairs.thinking, candidate_pairs.candidate_a, candidate_pairs.candidate_b,
     CASE candidate_pairs.winner WHEN 'a' THEN 1.0 WHEN 'b' THEN 0.0 ELSE 0.5 END AS points,
-    CAST(a.n_chars AS DOUBLE) AS chars_a,
-    CAST(b.n_chars AS DOUBLE) AS chars_b
+    a.n_chars AS chars_a,
+    b.n_chars AS chars_b
   FROM candidate_pairs
-  LEFT JOIN item_lengths AS a ON a.study = candidate_pairs.study AND a.item = candidate_pairs.item_a
-  LEFT JOIN item_lengths AS b ON b.study = candidate_pairs.study AND b.item = candidate_pairs.item_b
+  LEFT JOIN lengths AS a ON a.study = candidate_pairs.study AND a.item = candidate_pairs.item_a
+  LEFT JOIN lengths AS b ON b.study = candidate_pairs.study AND b.item = candidate_pairs.item_b
   WHERE candidate_pairs.winner IN ('a', 'b', 'tie', 'inconsistent')
+),
+by_rubric AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
+    count(chars_a + chars_b) AS n_known,
+    count(*) AS n_all,
+    count(*) FILTER (WHERE chars_a > chars_b) AS longer,
+    count(*) FILTER (WHERE chars_a < chars_b) AS shorter,
+    count(*) FILTER (WHERE chars_a = chars_b) AS same,
+    sum(CASE WHEN chars_b IS NOT NULL THEN chars_a END) AS chars_a,
+    sum(CASE WHEN chars_a IS NOT NULL THEN chars_b END) AS chars_b,
+    sum(ln(CASE chars_a WHEN 0 THEN 1 ELSE chars_a END) - ln(CASE chars_b WHEN 0 THEN 1 ELSE chars_b END)) AS log_ratio,
+    coalesce(CAST(sum(points) FILTER (WHERE chars_a > chars_b) AS DOUBLE), 0) AS points_longer,
+    coalesce(CAST(sum(points) FILTER (WHERE chars_a < chars_b) AS DOUBLE), 0) AS points_shorter,
+    CAST(sum(points) FILTER (WHERE chars_a + chars_b IS NOT NULL) AS DOUBLE) AS points
+  FROM measured
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
+),
+centred AS (
+  SELECT
+    *,
+    points_longer - longer * (sum(points_longer) OVER pair / nullif(sum(longer) OVER pair, 0)) AS longer_residual,
+    points_shorter - shorter * (sum(points_shorter) OVER pair / nullif(sum(shorter) OVER pair, 0)) AS shorter_residual
+  FROM by_rubric
+  WINDOW pair AS (PARTITION BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b)
 ),
 sums AS (
   SELECT
     study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
-    count(chars_a + chars_b) AS n_pairs,
-    count(*) - count(chars_a + chars_b) AS n_no_length,
-    count(*) FILTER (WHERE chars_a > chars_b) AS n_longer,
-    count(*) FILTER (WHERE chars_a < chars_b) AS n_shorter,
-    count(*) FILTER (WHERE chars_a = chars_b) AS n_same_length,
-    avg(CASE WHEN chars_b IS NOT NULL THEN chars_a END) AS chars_mean_a,
-    avg(CASE WHEN chars_a IS NOT NULL THEN chars_b END) AS chars_mean_b,
-    exp(avg(ln(CASE chars_a WHEN 0 THEN 1 ELSE chars_a END) - ln(CASE chars_b WHEN 0 THEN 1 ELSE chars_b END)))
-      AS length_ratio,
-    CAST(sum(points) FILTER (WHERE chars_a > chars_b) AS DOUBLE) AS points_longer,
-    CAST(sum(points) FILTER (WHERE chars_a < chars_b) AS DOUBLE) AS points_shorter,
-    CAST(sum(points) FILTER (WHERE chars_a + chars_b IS NOT NULL) AS DOUBLE) AS points
-  FROM measured
+    CAST(sum(n_known) AS BIGINT) AS n_pairs,
+    CAST(sum(n_all - n_known) AS BIGINT) AS n_no_length,
+    CAST(sum(longer) AS BIGINT) AS n_longer,
+    CAST(sum(shorter) AS BIGINT) AS n_shorter,
+    CAST(sum(same) AS BIGINT) AS n_same_length,
+    count(*) FILTER (WHERE longer > 0) AS n_rubrics_longer,
+    count(*) FILTER (WHERE shorter > 0) AS n_rubrics_shorter,
+    sum(chars_a) / nullif(sum(n_known), 0) AS chars_mean_a,
+    sum(chars_b) / nullif(sum(n_known), 0) AS chars_mean_b,
+    exp(sum(log_ratio) / nullif(sum(n_known), 0)) AS length_ratio,
+    sum(points) / nullif(sum(n_known), 0) AS win_rate_half,
+    sum(points_longer) AS points_longer,
+    sum(points_shorter) AS points_shorter,
+    sum(longer_residual * longer_residual) AS longer_squares,
+    sum(shorter_residual * shorter_residual) AS shorter_squares
+  FROM centred
   GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+),
+rates AS (
+  SELECT
+    *,
+    points_longer / nullif(n_longer, 0) AS win_rate_longer,
+    points_shorter / nullif(n_shorter, 0) AS win_rate_shorter,
+    sqrt(longer_squares * n_rubrics_longer / nullif(n_rubrics_longer - 1, 0)) / nullif(n_longer, 0) AS win_rate_longer_se,
+    sqrt(shorter_squares * n_rubrics_shorter / nullif(n_rubrics_shorter - 1, 0)) / nullif(n_shorter, 0)
+      AS win_rate_shorter_se
+  FROM sums
+),
+bounded AS (
+  SELECT
+    *,
+    wilson_clustered(win_rate_longer, n_longer, win_rate_longer_se, n_rubrics_longer) AS longer_ends,
+    wilson_clustered(win_rate_shorter, n_shorter, win_rate_shorter_se, n_rubrics_shorter) AS shorter_ends
+  FROM rates
 )
 SELECT
   study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
-  n_pairs, n_no_length, n_longer, n_shorter, n_same_length,
+  n_pairs, n_no_length, n_longer, n_shorter, n_same_length, n_rubrics_longer, n_rubrics_shorter,
   chars_mean_a, chars_mean_b, length_ratio,
-  points / nullif(n_pairs, 0) AS win_rate_half,
-  points_longer / nullif(n_longer, 0) AS win_rate_longer,
-  wilson_lo(points_longer, n_longer) AS win_rate_longer_lo,
-  wilson_hi(points_longer, n_longer) AS win_rate_longer_hi,
-  points_shorter / nullif(n_shorter, 0) AS win_rate_shorter,
-  wilson_lo(points_shorter, n_shorter) AS win_rate_shorter_lo,
-  wilson_hi(points_shorter, n_shorter) AS win_rate_shorter_hi,
-  (points_longer / nullif(n_longer, 0) + points_shorter / nullif(n_shorter, 0)) / 2 AS win_rate_balanced
-FROM sums;
+  win_rate_half,
+  win_rate_longer,
+  win_rate_longer_se,
+  longer_ends.lo AS win_rate_longer_lo,
+  longer_ends.hi AS win_rate_longer_hi,
+  wilson_lo(points_longer, n_longer) AS win_rate_longer_lo_these_statements,
+  wilson_hi(points_longer, n_longer) AS win_rate_longer_hi_these_statements,
+  win_rate_shorter,
+  win_rate_shorter_se,
+  shorter_ends.lo AS win_rate_shorter_lo,
+  shorter_ends.hi AS win_rate_shorter_hi,
+  wilson_lo(points_shorter, n_shorter) AS win_rate_shorter_lo_these_statements,
+  wilson_hi(points_shorter, n_shorter) AS win_rate_shorter_hi_these_statements,
+  (win_rate_longer + win_rate_shorter) / 2 AS win_rate_balanced
+FROM bounded;

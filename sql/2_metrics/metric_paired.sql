@@ -2,45 +2,75 @@
 --   request_model_b, thinking_b
 -- question: On the pairs that two templates, or two judges, both judged in both orders, is one more consistent?
 -- source: paired_counts; compared says what differs: `template` (the same judge) or `judge` (the same template). Common
---   are the n pairs with a majority in both orders from either; consistent is the same majority in both, ties included
---   (consistency_all of metric_consistency).
+--   are the n pairs with a majority in both orders from either, of n_clusters items (prompts, where pairs are models'
+--   outputs); consistent is the same majority in both, ties included (consistency_all of metric_consistency).
 -- estimators:
 --   - consistency_a, consistency_b: n_consistent_a / n, n_consistent_b / n
---   - diff: rate of a - rate of b, Agresti-Min interval
---   - p_mcnemar, p_mcnemar_midp: exact McNemar test of the pairs where only one is consistent, mid-p beside it
---   - q_bh: Benjamini and Hochberg's, over the study's comparisons that have a p
---   - diff_mde: the smallest difference that so many discordant pairs reveal with power 0.8 (mcnemar_mde)
--- reference: Agresti and Min 2005; Benjamini and Hochberg 1995; mcnemar, mcnemar_mde.
--- nulls: p is NULL, not 1, when no pair tells the two apart; diff_mde is NULL where so few pairs would reveal none.
+--   - diff: rate of a - rate of b
+--   - diff_se: for items in general (clustered_variance, of the pairs matched_variance)
+--   - diff_lo, diff_hi, p_diff: with it, all by t over n_clusters - 1
+--   - q_bh: Benjamini and Hochberg's, over p_diff of the study's comparisons that have one
+--   - diff_mde: the smallest difference, for items in general, that p_diff would have found with power 0.8, by the t
+--     quantiles of 0.975 and 0.8 (the latter to 1e-3)
+--   - p_diff_these_items: the exact McNemar test of the pairs where only one is consistent
+--   - diff_lo_these_items, diff_hi_these_items: its inversion (matched_difference): 0 is outside exactly where it is below
+--     0.05
+--   - diff_mde_these_items: the smallest difference that so many discordant pairs reveal with power 0.8 (mcnemar_mde)
+-- reference: Benjamini and Hochberg 1995; clustered, matched_difference, mcnemar, mcnemar_mde.
+-- nulls: a p is NULL, not 1, when no pair tells the two apart; what is of items in general is NULL below 5 of them,
+--   diff_mde_these_items where so few pairs would reveal none.
 
 CREATE OR REPLACE VIEW metric_paired AS
-WITH measured AS (
-  SELECT *, mcnemar_exact(n_a_only, n_b_only) AS p_mcnemar
+WITH errors AS (
+  SELECT
+    *,
+    (n_a_only - n_b_only) / n AS diff,
+    matched_variance(n_a_only + n_b_only, n_a_only - n_b_only, n) AS by_pair,
+    CASE WHEN n_clusters >= 5 THEN n_clusters - 1 END AS df
   FROM paired_counts
+),
+staged AS (
+  SELECT
+    *,
+    sqrt(clustered_variance(diff_jack, by_pair, n_sides)) AS diff_se,
+    t_two_sided_quantile(0.05, df) AS t_ends,
+    matched_difference(n_a_only, n_b_only, n) AS ends
+  FROM errors
+),
+measured AS (
+  SELECT
+    *,
+    CASE WHEN n_a_only + n_b_only > 0 THEN t_two_sided(diff / diff_se, df) END AS p_diff
+  FROM staged
 ),
 ranked AS (
   SELECT
     *,
-    count(p_mcnemar) OVER (PARTITION BY study) AS n_p,
-    row_number() OVER (PARTITION BY study ORDER BY p_mcnemar NULLS LAST) AS p_rank
+    count(p_diff) OVER (PARTITION BY study) AS n_p,
+    row_number() OVER (PARTITION BY study ORDER BY p_diff NULLS LAST) AS p_rank
   FROM measured
 )
 SELECT
   study, rubric_id, compared,
   template_a, provider_a, request_model_a, thinking_a, template_b, provider_b, request_model_b, thinking_b,
   n,
+  n_clusters,
   n_consistent_a,
   n_consistent_b,
   n_a_only,
   n_b_only,
   n_consistent_a / n AS consistency_a,
   n_consistent_b / n AS consistency_b,
-  (n_consistent_a - n_consistent_b) / n AS diff,
-  2 * agresti_min_lo(n_a_only, n_b_only, n) - 1 AS diff_lo,
-  2 * agresti_min_hi(n_a_only, n_b_only, n) - 1 AS diff_hi,
-  p_mcnemar,
-  mcnemar_midp(n_a_only, n_b_only) AS p_mcnemar_midp,
-  CASE WHEN p_mcnemar IS NOT NULL
-       THEN least(1.0, min(p_mcnemar * n_p / p_rank) OVER (PARTITION BY study ORDER BY p_rank DESC)) END AS q_bh,
-  mcnemar_mde(n_a_only, n_b_only, n) AS diff_mde
+  diff,
+  diff_se,
+  diff - t_ends * diff_se AS diff_lo,
+  diff + t_ends * diff_se AS diff_hi,
+  p_diff,
+  CASE WHEN p_diff IS NOT NULL
+       THEN least(1.0, min(p_diff * n_p / p_rank) OVER (PARTITION BY study ORDER BY p_rank DESC)) END AS q_bh,
+  (t_ends + 0.8416212335729143 + 0.3594365 / df) * diff_se AS diff_mde,
+  ends.lo AS diff_lo_these_items,
+  ends.hi AS diff_hi_these_items,
+  mcnemar_exact(n_a_only, n_b_only) AS p_diff_these_items,
+  mcnemar_mde(n_a_only, n_b_only, n) AS diff_mde_these_items
 FROM ranked;

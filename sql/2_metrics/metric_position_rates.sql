@@ -3,18 +3,18 @@
 -- source: the statuses and votes of pair_status.
 -- estimators:
 --   - primacy_share: n_primacy / n_discordant, of the pairs whose majority flips, with Clopper-Pearson
---   - first_rate_balanced: 0.5 + (primacy-recency)/(2 n_decided), each order weighing the same, with Agresti-Min, whose
---     ends can pass 0 or 1 when n is tiny
+--   - first_rate_balanced: 0.5 + (primacy-recency)/(2 n_decided), each order weighing the same; the interval
+--     matched_difference: 1/2 is outside exactly where primacy_share's leaves it out
 --   - first_rate_balanced_min, first_rate_balanced_max: what the n_left_out pairs leave open: the second won both
 --     orders of all of them, or the first did
 --   - preference_fairness: (all recency - all primacy)/n_both, soft conflicts included, above 0 when the second is
 --     favoured
 --   - p_preference_fairness: the sign test of preference_fairness
---   - first_rate_raw: the share of first among all single verdicts first or second; its interval (Wilson) and
---     p_first_rate_raw take repeated verdicts on one pair for independent
---   - p_first_rate_raw: exact binomial test of first_rate_raw at 1/2
+--   - first_rate_raw: the share of first among all single verdicts first or second, with Clopper-Pearson
+--   - p_first_rate_raw: exact binomial test of first_rate_raw at 1/2, which Clopper-Pearson inverts; both take all
+--     verdicts for independent, those on one pair too
 --   - is_first_rate_raw_confounded: n_pairs_unbalanced pairs were not decided equally often in both orders
--- reference: Agresti and Min 2005; Shi et al. 2024 (preference fairness); clopper_pearson.
+-- reference: Shi et al. 2024 (preference fairness); clopper_pearson, matched_difference.
 -- nulls: a share is NULL where its denominator is 0, a p without a pair that says anything.
 -- note: all intervals and p values are for these items, and of majorities where orders were asked repeatedly; what holds
 --   for items in general, of all votes, is metric_position_bias. first_rate_raw mixes bias with which item was shown
@@ -41,6 +41,13 @@ WITH counts AS (
       AS n_pairs_unbalanced
   FROM pair_status
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+),
+bounded AS (
+  SELECT
+    *,
+    n_verdicts_first + n_verdicts_second AS n_verdicts,
+    matched_difference(n_primacy, n_recency, n_decided) AS ends
+  FROM counts
 )
 SELECT
   study, template_id, rubric_id, provider, request_model, thinking,
@@ -50,18 +57,18 @@ SELECT
   clopper_pearson_lo(n_primacy, n_discordant) AS primacy_share_lo,
   clopper_pearson_hi(n_primacy, n_discordant) AS primacy_share_hi,
   0.5 + (n_primacy - n_recency) / nullif(2 * n_decided, 0) AS first_rate_balanced,
-  agresti_min_lo(n_primacy, n_recency, n_decided) AS first_rate_balanced_lo,
-  agresti_min_hi(n_primacy, n_recency, n_decided) AS first_rate_balanced_hi,
+  0.5 + ends.lo / 2 AS first_rate_balanced_lo,
+  0.5 + ends.hi / 2 AS first_rate_balanced_hi,
   0.5 + (n_primacy - n_recency - n_left_out) / nullif(2 * (n_decided + n_left_out), 0) AS first_rate_balanced_min,
   0.5 + (n_primacy - n_recency + n_left_out) / nullif(2 * (n_decided + n_left_out), 0) AS first_rate_balanced_max,
   (n_recency + n_soft_recency - n_primacy - n_soft_primacy) / nullif(n_both, 0) AS preference_fairness,
   mcnemar_exact(n_primacy + n_soft_primacy, n_recency + n_soft_recency) AS p_preference_fairness,
   n_verdicts_first,
   n_verdicts_second,
-  n_verdicts_first / nullif(n_verdicts_first + n_verdicts_second, 0) AS first_rate_raw,
-  wilson_lo(n_verdicts_first, n_verdicts_first + n_verdicts_second) AS first_rate_raw_lo,
-  wilson_hi(n_verdicts_first, n_verdicts_first + n_verdicts_second) AS first_rate_raw_hi,
-  binom_test_half(n_verdicts_first, n_verdicts_first + n_verdicts_second) AS p_first_rate_raw,
+  n_verdicts_first / nullif(n_verdicts, 0) AS first_rate_raw,
+  clopper_pearson_lo(n_verdicts_first, n_verdicts) AS first_rate_raw_lo,
+  clopper_pearson_hi(n_verdicts_first, n_verdicts) AS first_rate_raw_hi,
+  binom_test_half(n_verdicts_first, n_verdicts) AS p_first_rate_raw,
   n_pairs_unbalanced,
-  CASE WHEN n_verdicts_first + n_verdicts_second > 0 THEN n_pairs_unbalanced > 0 END AS is_first_rate_raw_confounded
-FROM counts;
+  CASE WHEN n_verdicts > 0 THEN n_pairs_unbalanced > 0 END AS is_first_rate_raw_confounded
+FROM bounded;

@@ -1,37 +1,50 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking
 -- question: How much of a judge's inconsistency is noise that repeating shows, and how much is the order?
 -- source: the votes of pair_status, valid ones only; n_orders (with two votes or more) and n_cross_order_pairs (a vote
---   in both orders) are the denominators. Pairs with the same six vote counts are weighed together: there are few such
---   patterns, however many pairs there are.
+--   in both orders) are the denominators, n_pairs those with either. Each pair is counted for both of its n_clusters
+--   items, or for its prompt where pairs are models' outputs, as in pair_clusters; pairs with the same six vote counts
+--   are weighed together.
 -- estimators:
 --   - repeat_agreement: the mean over orders asked at least twice of the share of agreeing vote pairs, sum k(k-1) /
---     (m(m-1)); error sd / sqrt(n), the interval wilson_mean
---   - repeat_unanimity: n_unanimous / n_orders, orders with all votes equal; Wilson
---   - cross_order_agreement: the mean over pairs of the share of agreeing vote pairs between the two orders; error sd /
---     sqrt(n), the interval wilson_mean
---   - position_excess_conflict: repeat_agreement - cross_order_agreement, with a standard error clustered by pair (CR1)
---     and a t interval over the n_clusters pairs
--- reference: Shi et al. 2024 (repeat stability).
--- nulls: all repeat columns are NULL without repeats; the interval of position_excess_conflict is NULL where all pairs
---   are alike: no spread to see.
+--     (m(m-1))
+--   - repeat_unanimity: n_unanimous / n_orders, orders with all votes equal
+--   - cross_order_agreement: the mean over pairs of the share of agreeing vote pairs between the two orders
+--   - repeat_agreement_se, repeat_unanimity_se, cross_order_agreement_se: for items in general (clustered_variance); the
+--     intervals with them, wilson_mean by t over n_clusters - 1 (wilson_clustered of repeat_unanimity)
+--   - repeat_agreement_se_these_items, cross_order_agreement_se_these_items: sd / sqrt(n), orders, or pairs, being draws
+--   - repeat_agreement_lo_these_items, repeat_agreement_hi_these_items, cross_order_agreement_lo_these_items,
+--     cross_order_agreement_hi_these_items: wilson_mean with them
+--   - repeat_unanimity_lo_these_items, repeat_unanimity_hi_these_items: Wilson
+--   - position_excess_conflict: repeat_agreement - cross_order_agreement
+--   - position_excess_conflict_se: for items in general (clustered_variance), the interval by t over n_clusters - 1
+--   - position_excess_conflict_se_these_items: clustered by pair (CR1)
+--   - position_excess_conflict_lo_these_items, position_excess_conflict_hi_these_items: with it, by t over n_pairs - 1
+-- reference: Shi et al. 2024 (repeat stability); clustered, wilson_clustered, wilson_mean.
+-- nulls: all repeat columns are NULL without repeats; intervals for items in general below 5 of them; the interval of
+--   position_excess_conflict where all pairs are alike: no spread to see.
 
 CREATE OR REPLACE VIEW metric_repeat AS
 WITH patterns AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
+    unit_id AS cluster_unit,
+    CASE WHEN candidate_lo IS NOT NULL THEN '' WHEN sides.side = 1 THEN item_lo ELSE item_hi END AS cluster_item,
     n_lo_won_lo_first AS a_lo, n_hi_won_lo_first AS a_hi, n_tied_lo_first AS a_tie,
     n_lo_won_lo_first + n_hi_won_lo_first + n_tied_lo_first AS a,
     n_lo_won_hi_first AS b_lo, n_hi_won_hi_first AS b_hi, n_tied_hi_first AS b_tie,
     n_lo_won_hi_first + n_hi_won_hi_first + n_tied_hi_first AS b,
-    count(*) AS n
+    count(*) AS n,
+    max(CASE WHEN candidate_lo IS NULL THEN 2 ELSE 1 END) AS n_sides
   FROM pair_status
+  CROSS JOIN (VALUES (1), (2)) AS sides (side)
+  WHERE sides.side = 1 OR candidate_lo IS NULL
   GROUP BY
-    study, template_id, rubric_id, provider, request_model, thinking,
+    study, template_id, rubric_id, provider, request_model, thinking, cluster_unit, cluster_item,
     n_lo_won_lo_first, n_hi_won_lo_first, n_tied_lo_first, n_lo_won_hi_first, n_hi_won_hi_first, n_tied_hi_first
 ),
 agreements AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, n,
+    study, template_id, rubric_id, provider, request_model, thinking, cluster_unit, cluster_item, n, n_sides,
     CASE WHEN a > 1 THEN (a_lo * (a_lo - 1) + a_hi * (a_hi - 1) + a_tie * (a_tie - 1)) / (a * (a - 1)) END AS within_a,
     CASE WHEN b > 1 THEN (b_lo * (b_lo - 1) + b_hi * (b_hi - 1) + b_tie * (b_tie - 1)) / (b * (b - 1)) END AS within_b,
     CASE WHEN a > 0 AND b > 0 THEN (a_lo * b_lo + a_hi * b_hi + a_tie * b_tie) / (a * b) END AS across
@@ -43,76 +56,154 @@ counted AS (
     n * (CASE WHEN within_a IS NULL THEN 0 ELSE 1 END + CASE WHEN within_b IS NULL THEN 0 ELSE 1 END) AS n_within,
     CASE WHEN across IS NULL THEN 0 ELSE n END AS n_across,
     CASE WHEN within_a IS NULL AND within_b IS NULL AND across IS NULL THEN 0 ELSE n END AS n_any,
-    n * (CASE WHEN within_a = 1 THEN 1 ELSE 0 END + CASE WHEN within_b = 1 THEN 1 ELSE 0 END) AS n_equal
+    n * (CASE WHEN within_a = 1 THEN 1 ELSE 0 END + CASE WHEN within_b = 1 THEN 1 ELSE 0 END) AS n_equal,
+    n * (coalesce(within_a, 0) + coalesce(within_b, 0)) AS sum_within
   FROM agreements
 ),
 centred AS (
   SELECT
     *,
     sum(n_within) OVER cell AS n_orders,
-    sum(n_across) OVER cell AS n_pairs,
-    sum(n * (coalesce(within_a, 0) + coalesce(within_b, 0))) OVER cell / nullif(sum(n_within) OVER cell, 0) AS repeated,
+    sum(n_across) OVER cell AS n_crossed,
+    sum(sum_within) OVER cell / nullif(sum(n_within) OVER cell, 0) AS repeated,
     sum(n * across) OVER cell / nullif(sum(n_across) OVER cell, 0) AS crossed
   FROM counted
+  WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
+),
+clusters AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking,
+    max(n_sides) AS n_sides,
+    sum(n_within) AS n_within,
+    sum(n_equal) AS n_equal,
+    sum(n_across) AS n_across,
+    sum(n_any) AS n_any,
+    sum(sum_within) AS sum_within,
+    coalesce(sum(n * across), 0) AS sum_across,
+    max(repeated) AS repeated,
+    max(crossed) AS crossed,
+    sum(n * (coalesce(power(within_a - repeated, 2), 0) + coalesce(power(within_b - repeated, 2), 0)))
+      AS within_squares,
+    sum(n * power(across - crossed, 2)) AS across_squares,
+    -- both denominators count a pair n_sides times
+    sum(n * power(
+      (coalesce(within_a - repeated, 0) + coalesce(within_b - repeated, 0)) * n_sides / nullif(n_orders, 0)
+      - coalesce(across - crossed, 0) * n_sides / nullif(n_crossed, 0), 2)) AS excess_squares
+  FROM centred
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, cluster_unit, cluster_item
+),
+left_out AS (
+  SELECT
+    *,
+    (sum(sum_within) OVER cell / n_sides - sum_within) / nullif(sum(n_within) OVER cell / n_sides - n_within, 0) - repeated
+      AS repeated_moved,
+    (sum(n_equal) OVER cell / n_sides - n_equal) / nullif(sum(n_within) OVER cell / n_sides - n_within, 0)
+      - sum(n_equal) OVER cell / nullif(sum(n_within) OVER cell, 0) AS unanimity_moved,
+    (sum(sum_across) OVER cell / n_sides - sum_across) / nullif(sum(n_across) OVER cell / n_sides - n_across, 0) - crossed
+      AS crossed_moved
+  FROM clusters
   WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
 ),
 sums AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
-    CAST(sum(n_within) AS BIGINT) AS n_orders,
-    CAST(sum(n_equal) AS BIGINT) AS n_unanimous,
-    CAST(sum(n_across) AS BIGINT) AS n_cross_order_pairs,
-    CAST(sum(n_any) AS BIGINT) AS n_clusters,
+    max(n_sides) AS n_sides,
+    count(*) FILTER (WHERE n_any > 0) AS n_clusters,
+    CAST(sum(n_within) / max(n_sides) AS BIGINT) AS n_orders,
+    CAST(sum(n_equal) / max(n_sides) AS BIGINT) AS n_unanimous,
+    CAST(sum(n_across) / max(n_sides) AS BIGINT) AS n_cross_order_pairs,
+    CAST(sum(n_any) / max(n_sides) AS BIGINT) AS n_pairs,
     max(repeated) AS repeat_agreement,
     max(crossed) AS cross_order_agreement,
-    sum(n * (coalesce(power(within_a - repeated, 2), 0) + coalesce(power(within_b - repeated, 2), 0)))
-      AS within_squares,
-    sum(n * power(across - crossed, 2)) AS across_squares,
-    sum(n * power(
-      (coalesce(within_a - repeated, 0) + coalesce(within_b - repeated, 0)) / nullif(n_orders, 0)
-      - coalesce(across - crossed, 0) / nullif(n_pairs, 0), 2)) AS excess_squares
-  FROM centred
+    sum(within_squares) / max(n_sides) AS within_squares,
+    sum(across_squares) / max(n_sides) AS across_squares,
+    sum(excess_squares) / max(n_sides) AS excess_squares,
+    sum(repeated_moved * repeated_moved) AS repeated_jack,
+    sum(unanimity_moved * unanimity_moved) AS unanimity_jack,
+    sum(crossed_moved * crossed_moved) AS crossed_jack,
+    sum((repeated_moved - crossed_moved) * (repeated_moved - crossed_moved)) AS excess_jack
+  FROM left_out
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking
 ),
-measured AS (
+variances AS (
   SELECT
     *,
-    CASE WHEN n_orders > 1 THEN sqrt(within_squares / (n_orders - 1) / n_orders) END AS repeat_agreement_se,
-    CASE WHEN n_cross_order_pairs > 1
-         THEN sqrt(across_squares / (n_cross_order_pairs - 1) / n_cross_order_pairs) END AS cross_order_agreement_se,
+    n_unanimous / nullif(n_orders, 0) AS repeat_unanimity,
     repeat_agreement - cross_order_agreement AS position_excess_conflict,
-    CASE WHEN n_clusters > 1 AND repeat_agreement IS NOT NULL AND cross_order_agreement IS NOT NULL
-         THEN sqrt(excess_squares * n_clusters / (n_clusters - 1)) END AS position_excess_conflict_se
+    (n_clusters - 1) / nullif(n_clusters, 0) AS jack,
+    CASE WHEN n_orders > 1 THEN within_squares / (n_orders - 1) / n_orders END AS repeated_by_pair,
+    CASE WHEN n_cross_order_pairs > 1
+         THEN across_squares / (n_cross_order_pairs - 1) / n_cross_order_pairs END AS crossed_by_pair,
+    CASE WHEN n_pairs > 1 AND repeat_agreement IS NOT NULL AND cross_order_agreement IS NOT NULL
+         THEN excess_squares * n_pairs / (n_pairs - 1) END AS excess_by_pair
   FROM sums
+),
+errors AS (
+  SELECT
+    *,
+    CASE WHEN repeated_by_pair IS NOT NULL
+         THEN sqrt(clustered_variance(repeated_jack * jack, repeated_by_pair, n_sides)) END AS repeat_agreement_se,
+    CASE WHEN n_orders > 1
+         THEN sqrt(clustered_variance(unanimity_jack * jack, repeat_unanimity * (1 - repeat_unanimity) / n_orders, n_sides))
+         END AS repeat_unanimity_se,
+    CASE WHEN crossed_by_pair IS NOT NULL
+         THEN sqrt(clustered_variance(crossed_jack * jack, crossed_by_pair, n_sides)) END AS cross_order_agreement_se,
+    CASE WHEN excess_by_pair IS NOT NULL
+         THEN sqrt(clustered_variance(excess_jack * jack, excess_by_pair, n_sides)) END AS position_excess_conflict_se,
+    sqrt(repeated_by_pair) AS repeat_agreement_se_these_items,
+    sqrt(crossed_by_pair) AS cross_order_agreement_se_these_items,
+    sqrt(excess_by_pair) AS position_excess_conflict_se_these_items
+  FROM variances
 ),
 bounded AS (
   SELECT
     *,
-    wilson_mean(repeat_agreement, n_orders, repeat_agreement_se) AS repeat_ends,
-    wilson_mean(cross_order_agreement, n_cross_order_pairs, cross_order_agreement_se) AS cross_ends,
-    CASE WHEN position_excess_conflict_se > 0 THEN t_quantile(0.975, n_clusters - 1) * position_excess_conflict_se END
-      AS half_width
-  FROM measured
+    CASE WHEN n_clusters >= 5 THEN wilson_mean(repeat_agreement, n_orders, repeat_agreement_se, df := n_clusters - 1) END
+      AS repeat_ends,
+    wilson_clustered(repeat_unanimity, n_orders, repeat_unanimity_se, n_clusters) AS unanimity_ends,
+    CASE WHEN n_clusters >= 5
+         THEN wilson_mean(cross_order_agreement, n_cross_order_pairs, cross_order_agreement_se, df := n_clusters - 1) END
+      AS cross_ends,
+    CASE WHEN position_excess_conflict_se > 0 AND n_clusters >= 5
+         THEN t_quantile(0.975, n_clusters - 1) * position_excess_conflict_se END AS half_width,
+    wilson_mean(repeat_agreement, n_orders, repeat_agreement_se_these_items) AS repeat_ends_these,
+    wilson_mean(cross_order_agreement, n_cross_order_pairs, cross_order_agreement_se_these_items) AS cross_ends_these,
+    CASE WHEN position_excess_conflict_se_these_items > 0
+         THEN t_quantile(0.975, n_pairs - 1) * position_excess_conflict_se_these_items END AS half_width_these
+  FROM errors
 )
 SELECT
   study, template_id, rubric_id, provider, request_model, thinking,
+  n_pairs,
+  n_clusters,
   n_orders,
   repeat_agreement,
   repeat_agreement_se,
   repeat_ends.lo AS repeat_agreement_lo,
   repeat_ends.hi AS repeat_agreement_hi,
+  repeat_agreement_se_these_items,
+  repeat_ends_these.lo AS repeat_agreement_lo_these_items,
+  repeat_ends_these.hi AS repeat_agreement_hi_these_items,
   n_unanimous,
-  n_unanimous / nullif(n_orders, 0) AS repeat_unanimity,
-  wilson_lo(n_unanimous, n_orders) AS repeat_unanimity_lo,
-  wilson_hi(n_unanimous, n_orders) AS repeat_unanimity_hi,
+  repeat_unanimity,
+  repeat_unanimity_se,
+  unanimity_ends.lo AS repeat_unanimity_lo,
+  unanimity_ends.hi AS repeat_unanimity_hi,
+  wilson_lo(n_unanimous, n_orders) AS repeat_unanimity_lo_these_items,
+  wilson_hi(n_unanimous, n_orders) AS repeat_unanimity_hi_these_items,
   n_cross_order_pairs,
   cross_order_agreement,
   cross_order_agreement_se,
   cross_ends.lo AS cross_order_agreement_lo,
   cross_ends.hi AS cross_order_agreement_hi,
-  n_clusters,
+  cross_order_agreement_se_these_items,
+  cross_ends_these.lo AS cross_order_agreement_lo_these_items,
+  cross_ends_these.hi AS cross_order_agreement_hi_these_items,
   position_excess_conflict,
   position_excess_conflict_se,
   position_excess_conflict - half_width AS position_excess_conflict_lo,
-  position_excess_conflict + half_width AS position_excess_conflict_hi
+  position_excess_conflict + half_width AS position_excess_conflict_hi,
+  position_excess_conflict_se_these_items,
+  position_excess_conflict - half_width_these AS position_excess_conflict_lo_these_items,
+  position_excess_conflict + half_width_these AS position_excess_conflict_hi_these_items
 FROM bounded;

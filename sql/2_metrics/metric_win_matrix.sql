@@ -3,7 +3,10 @@
 --   orders?
 -- source: candidate_pairs over all statements; the columns of metric_win_matrix_by_rubric.
 -- estimators:
---   - consistency: as in metric_win_matrix_by_rubric; Wilson
+--   - consistency: as in metric_win_matrix_by_rubric; the interval for statements in general, wilson_clustered
+--   - consistency_se: clustered by statement (CR1)
+--   - consistency_lo_these_statements, consistency_hi_these_statements: Wilson, pairs being draws: for other prompts under
+--     the same statements
 --   - win_rate_half: as in metric_win_matrix_by_rubric; the interval wilson_clustered
 --   - win_rate_half_min, win_rate_half_max: as in metric_win_matrix_by_rubric
 --   - net: as in metric_win_matrix_by_rubric
@@ -16,7 +19,7 @@
 --   - rank_correlation: Pearson's r between the rank with a first and minus the rank with b first
 -- reference: SpecEval: its prompt_correlation is rank_correlation, its match_fraction is consistency; Benjamini and
 --   Hochberg 1995; wilson_clustered.
--- nulls: the interval of win_rate_half, its p and mde are NULL below 5 statements (metric_win_matrix_by_rubric has the
+-- nulls: the intervals, p and mde for statements in general are NULL below 5 statements (metric_win_matrix_by_rubric has the
 --   sign test on each), the clustered errors below 2, a rate where n_both is 0.
 
 CREATE OR REPLACE VIEW metric_win_matrix AS
@@ -44,7 +47,10 @@ centred AS (
     *,
     n_wins_a + 0.5 * (n_true_ties + n_inconsistent) - n_both * (
       sum(n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) OVER pair / nullif(sum(n_both) OVER pair, 0)
-    ) AS residual
+    ) AS residual,
+    n_wins_a + n_wins_b + n_true_ties - n_both * (
+      sum(n_wins_a + n_wins_b + n_true_ties) OVER pair / nullif(sum(n_both) OVER pair, 0)
+    ) AS consistency_residual
   FROM rubrics_counted
   WINDOW pair AS (PARTITION BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b)
 ),
@@ -61,6 +67,7 @@ counts AS (
     CAST(sum(n_missing) AS BIGINT) AS n_missing,
     CAST(sum(n_pairs_pending) AS BIGINT) AS n_pairs_pending,
     sum(residual * residual) AS residual_squares,
+    sum(consistency_residual * consistency_residual) AS consistency_squares,
     CAST(sum(n_ranks) * sum(sum_xy) - sum(sum_x) * sum(sum_y) AS DOUBLE) AS co_xy,
     CAST(sum(n_ranks) * sum(sum_xx) - sum(sum_x) * sum(sum_x) AS DOUBLE) AS co_xx,
     CAST(sum(n_ranks) * sum(sum_yy) - sum(sum_y) * sum(sum_y) AS DOUBLE) AS co_yy
@@ -76,6 +83,9 @@ measured AS (
       AS win_rate_half_max,
     CASE WHEN n_rubrics > 1
          THEN CAST(sqrt(residual_squares * n_rubrics / (n_rubrics - 1)) / n_both AS DOUBLE) END AS win_rate_half_se,
+    (n_wins_a + n_wins_b + n_true_ties) / nullif(n_both, 0) AS consistency,
+    CASE WHEN n_rubrics > 1
+         THEN CAST(sqrt(consistency_squares * n_rubrics / (n_rubrics - 1)) / n_both AS DOUBLE) END AS consistency_se,
     CASE WHEN n_rubrics >= 5 THEN n_rubrics - 1 END AS df
   FROM counts
 ),
@@ -83,6 +93,7 @@ sized AS (
   SELECT
     *,
     CASE WHEN df > 0 THEN effective_size(win_rate_half, n_both, win_rate_half_se) END AS n_effective,
+    CASE WHEN df > 0 THEN effective_size(consistency, n_both, consistency_se) END AS consistency_size,
     t_two_sided_quantile(0.05, df) AS t_ends
   FROM measured
 ),
@@ -105,9 +116,12 @@ ranked AS (
 SELECT
   study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
   n_rubrics, n_pairs, n_both, n_wins_a, n_wins_b, n_true_ties, n_inconsistent, n_missing, n_pairs_pending,
-  (n_wins_a + n_wins_b + n_true_ties) / nullif(n_both, 0) AS consistency,
-  wilson_lo(n_wins_a + n_wins_b + n_true_ties, n_both) AS consistency_lo,
-  wilson_hi(n_wins_a + n_wins_b + n_true_ties, n_both) AS consistency_hi,
+  consistency,
+  consistency_se,
+  wilson_lo(consistency * consistency_size, consistency_size, t_ends) AS consistency_lo,
+  wilson_hi(consistency * consistency_size, consistency_size, t_ends) AS consistency_hi,
+  wilson_lo(n_wins_a + n_wins_b + n_true_ties, n_both) AS consistency_lo_these_statements,
+  wilson_hi(n_wins_a + n_wins_b + n_true_ties, n_both) AS consistency_hi_these_statements,
   win_rate_half,
   win_rate_half_se,
   wilson_lo(win_rate_half * n_effective, n_effective, t_ends) AS win_rate_half_lo,

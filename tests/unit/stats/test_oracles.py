@@ -105,10 +105,10 @@ def test_paired_tests_and_q_values_are_statsmodels() -> None:
     assert tested
     for row in tested:
         table = [[0, row["n_a_only"]], [row["n_b_only"], 0]]
-        assert row["p_mcnemar"] == pytest.approx(mcnemar(table, exact=True).pvalue, rel=1e-9)
+        assert row["p_diff_these_items"] == pytest.approx(mcnemar(table, exact=True).pvalue, rel=1e-9)
     for study in {row["study"] for row in tested}:
-        own = [row for row in tested if row["study"] == study]
-        q_values = multipletests([row["p_mcnemar"] for row in own], method="fdr_bh")[1]
+        own = [row for row in tested if row["study"] == study and row["p_diff"] is not None]
+        q_values = multipletests([row["p_diff"] for row in own], method="fdr_bh")[1]
         assert np.allclose([row["q_bh"] for row in own], q_values, rtol=1e-9)
 
 

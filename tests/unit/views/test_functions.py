@@ -13,6 +13,7 @@ import pytest
 from scipy import special, stats
 
 from batchpond.views import refresh
+from tests.oracles import matched
 
 Numbers = npt.NDArray[np.float64]
 RELATIVE = 1e-9
@@ -83,17 +84,36 @@ def test_wilson_is_its_formula(connection: duckdb.DuckDBPyConnection) -> None:
         assert ((p <= share) if name == "wilson_lo" else (p >= share)).all()
 
 
-def test_agresti_min_is_its_formula(connection: duckdb.DuckDBPyConnection) -> None:
-    """Agresti-Min equals numpy's evaluation of the published formula."""
+def test_matched_differences_are_where_their_margins_say(connection: duckdb.DuckDBPyConnection) -> None:
+    """At either end x, (d - x/s)^2 is the sum of the squared margins of d, and of x/s, recovered from scipy's ends."""
     rng = np.random.default_rng(2)
     b, c, rest = (rng.integers(0, size, 400) for size in (40, 40, 400))
     n = b + c + rest + 1
-    d, se = (b - c) / (n + 2), np.sqrt((b + c + 1) - (b - c) ** 2 / (n + 2)) / (n + 2)
-    for name, sign in (("lo", -1), ("hi", 1)):
-        expected = 0.5 + (d + sign * 1.959963984540054 * se) / 2
-        np.testing.assert_allclose(
-            evaluate(connection, f"agresti_min_{name}(b, c, n)", b=b, c=c, n=n), expected, rtol=1e-12, atol=1e-12
+    m = b + c
+    for end in ("lo", "hi"):
+        x = evaluate(connection, f"matched_difference(b, c, n).{end}", b=b, c=c, n=n)
+        wanted = [matched.end(*counts, is_upper=end == "hi") for counts in zip(b, c, n, strict=True)]
+        np.testing.assert_allclose(x, wanted, rtol=1e-8, atol=1e-12)
+        assert ((x <= (b - c) / n + 1e-12) if end == "lo" else (x >= (b - c) / n - 1e-12)).all()
+        assert (np.abs(x) <= 1).all()
+    assert (m > 0).any()
+    variance = evaluate(connection, "matched_variance(b + c, b - c, n)", b=b, c=c, n=n)
+    np.testing.assert_allclose(variance, (m + 1 - (b - c) ** 2 / (n + 2)) / (n + 2) ** 2, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("n", "told_apart"), [(20, 0.2), (40, 0.4), (190, 0.05)])
+def test_matched_differences_hold_the_truth(connection: duckdb.DuckDBPyConnection, n: int, told_apart: float) -> None:
+    """Over all counts, weighed by their probability: 95 % at least, however the pairs that differ are divided."""
+    b, c = (side.ravel() for side in np.meshgrid(range(n + 1), range(n + 1)))
+    is_likely = b + c <= stats.binom.isf(1e-6, n, told_apart)
+    b, c = b[is_likely], c[is_likely]
+    lo, hi = (evaluate(connection, f"matched_difference(b, c, {n}).{end}", b=b, c=c) for end in ("lo", "hi"))
+    for share in (0.5, 0.6, 0.75, 0.9, 1.0):
+        weight = stats.multinomial.pmf(
+            np.stack([b, c, n - b - c], axis=1), n, [told_apart * share, told_apart * (1 - share), 1 - told_apart]
         )
+        truth = told_apart * (2 * share - 1)
+        assert weight[(lo <= truth + 1e-12) & (truth <= hi + 1e-12)].sum() >= 0.95
 
 
 def test_exact_tests_match_scipy(connection: duckdb.DuckDBPyConnection) -> None:
@@ -173,22 +193,22 @@ def test_student_t_matches_scipy(connection: duckdb.DuckDBPyConnection, df: floa
 
 
 def test_two_proportions_match_statsmodels(connection: duckdb.DuckDBPyConnection) -> None:
-    """The difference's interval equals statsmodels' Newcombe, the test scipy's uncorrected chi-square."""
+    """Interval and test equal statsmodels' of Agresti and Caffo."""
     proportion = pytest.importorskip("statsmodels.stats.proportion")
     rng = np.random.default_rng(4)
     n1, n2 = rng.integers(1, 400, (2, 150))
     k1, k2 = rng.integers(0, n1 + 1), rng.integers(0, n2 + 1)
     columns = {"k1": k1, "n1": n1, "k2": k2, "n2": n2}
-    lo, hi = proportion.confint_proportions_2indep(k1, n1, k2, n2, method="newcomb", compare="diff")
+    lo, hi = proportion.confint_proportions_2indep(k1, n1, k2, n2, method="agresti-caffo", compare="diff")
     for name, expected in (("lo", lo), ("hi", hi)):
-        got = evaluate(connection, f"newcombe_{name}(k1, n1, k2, n2)", **columns)
+        got = evaluate(connection, f"two_proportions_{name}(k1, n1, k2, n2)", **columns)
         np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
     found = (k1 + k2 > 0) & (k1 + k2 < n1 + n2)
-    expected_p = [
-        stats.chi2_contingency([[a, m - a], [b, n - b]], correction=False)[1] if some else np.nan
-        for a, m, b, n, some in zip(k1, n1, k2, n2, found, strict=True)
-    ]
-    assert_close(evaluate(connection, "two_proportions_p(k1, n1, k2, n2)", **columns), expected_p)
+    with np.errstate(divide="ignore", invalid="ignore"):  # its ratio, which is not looked at
+        expected_p = proportion.test_proportions_2indep(k1, n1, k2, n2, method="agresti-caffo", compare="diff").pvalue
+    found_p = evaluate(connection, "two_proportions_p(k1, n1, k2, n2)", **columns)
+    assert_close(found_p, np.where(found, expected_p, np.nan))
+    assert ((found_p < 0.05) == ((lo > 0) | (hi < 0)))[found].all()
 
 
 def test_wilson_clustered_is_its_formula(connection: duckdb.DuckDBPyConnection) -> None:
@@ -228,11 +248,11 @@ NULLS = [
     "wilson_lo(0, 0)", "wilson_hi(NULL, 4)", "wilson_lo(5, 4)", "clopper_pearson_lo(0, 0)",
     "clopper_pearson_hi(NULL, 3)",
     "clopper_pearson_hi(4, 3)", "binom_test_half(0, 0)", "binom_test_half(NULL, 3)", "binom_test_half(4, 3)",
-    "mcnemar_exact(0, 0)", "mcnemar_midp(0, 0)", "mcnemar_midp(NULL, 1)", "agresti_min_lo(0, 0, 0)",
+    "mcnemar_exact(0, 0)", "mcnemar_midp(0, 0)", "mcnemar_midp(NULL, 1)", "matched_difference(0, 0, 0)",
     "sign_test_mde(0)", "sign_test_mde(NULL)", "chi2_sf(NULL, 1)", "chi2_sf(1, 0)", "normal_sf(NULL)",
     "ibeta(0.5, 0, 1)",
     "t_two_sided(1, 0)", "t_two_sided(NULL, 3)", "t_quantile(0.975, 0)", "t_quantile(0.975, NULL)", "t_quantile(1, 3)",
-    "newcombe_lo(0, 0, 1, 2)", "newcombe_hi(1, 2, 0, 0)", "two_proportions_p(0, 3, 0, 4)",
+    "two_proportions_lo(0, 0, 1, 2)", "two_proportions_hi(1, 2, 0, 0)", "two_proportions_p(0, 3, 0, 4)",
     "two_proportions_p(0, 0, 1, 2)", "wilson_clustered_lo(0.5, 10, 0.1, 4)", "wilson_clustered_hi(NULL, 10, 0.1, 9)",
     "wilson_clustered_hi(0.5, 0, 0.1, 9)",
     "normal_quantile(0)", "normal_quantile(1)", "beta_quantile(NULL, 1, 1)", "beta_quantile(0.5, 0, 1)",
@@ -249,7 +269,7 @@ PER_ROW = [
     "mcnemar_exact(k, n - k)", "mcnemar_midp(k, n - k)", "binom_cdf(k, n, p)", "clopper_pearson_lo(k, n)",
     "clopper_pearson_hi(k, n)", "wilson_lo(k, n)", "chi2_sf(k, n)", "normal_quantile(p)", "normal_sf(p)",
     "sign_test_mde(n)", "t_quantile(p, n)", "t_two_sided(k, n)", "wilson_clustered_lo(p, n, p / 9, 7)",
-    "two_proportions_p(k, n, 3, 9)",
+    "two_proportions_p(k, n, 3, 9)", "matched_difference(k, n - k, 2 * n).lo",
 ]  # fmt: skip
 
 

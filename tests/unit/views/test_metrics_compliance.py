@@ -54,7 +54,8 @@ def test_compliance_reference() -> None:
         assert not wrong(panel, {"compliance": rate, "n_valid": overall["majority_n"][candidate]})
     (panel,) = (row for row in paired if row["provider"] == "panel")
     assert not wrong(panel, {
-        "n_a_only": overall["mcnemar_b"], "n_b_only": overall["mcnemar_c"], "p_mcnemar": overall["mcnemar_exact_p"],
+        "n_a_only": overall["mcnemar_b"], "n_b_only": overall["mcnemar_c"],
+        "p_diff_these_statements": overall["mcnemar_exact_p"],
         "diff": overall["paired_diff"], "diff_se_naive": overall["paired_diff_se"], "n": overall["paired_n"],
         "diff_se_cr0": overall["paired_diff_se_cluster"],
     })  # fmt: skip

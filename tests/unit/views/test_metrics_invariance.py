@@ -261,4 +261,4 @@ def test_the_excess_conflict_has_a_sound_standard_error() -> None:
                 ]  # fmt: skip
     views = measured(judged(rows), "metric_repeat")["metric_repeat"]
     spread = column(views, "position_excess_conflict").std()
-    assert 0.85 < column(views, "position_excess_conflict_se").mean() / spread < 1.15
+    assert 0.85 < column(views, "position_excess_conflict_se_these_items").mean() / spread < 1.15

@@ -50,9 +50,10 @@ def test_paired_comparisons_equal_a_plain_implementation() -> None:
     by_study: dict[str, list[float]] = defaultdict(list)
     for row in found:
         b, c = row["n_a_only"], row["n_b_only"]
-        assert not differs(row["p_mcnemar"], float(stats.binomtest(b, b + c).pvalue) if b + c else None)
-        if b + c:
-            by_study[row["study"]].append(row["p_mcnemar"])
+        assert not differs(row["p_diff_these_items"], float(stats.binomtest(b, b + c).pvalue) if b + c else None)
+        assert (row["p_diff"] is None) == (not b + c or row["n_clusters"] < 5)
+        if row["p_diff"] is not None:
+            by_study[row["study"]].append(row["p_diff"])
     for study, p_values in by_study.items():
         q_values = sorted(row["q_bh"] for row in found if row["study"] == study and row["q_bh"] is not None)
         np.testing.assert_allclose(q_values, sorted(stats.false_discovery_control(p_values)), rtol=1e-12)
@@ -89,7 +90,7 @@ def test_power_stands_beside_every_null_finding() -> None:
         [row | {"verdict": row["verdict"] or row.get("outcome")} for row in rows],
         "metric_power", "metric_paired",
     )  # fmt: skip
-    wanted = [("paired_template", row["diff"], row["diff_mde"], row["p_mcnemar"], row["q_bh"]) for row in paired]
+    wanted = [("paired_template", row["diff"], row["diff_mde"], row["p_diff"], row["q_bh"]) for row in paired]
     got = [tuple(row[name] for name in ("finding", "effect", "effect_mde", "p", "q_bh")) for row in found]
 
     def rounded(values: tuple[object, ...]) -> str:
@@ -100,20 +101,22 @@ def test_power_stands_beside_every_null_finding() -> None:
 
 
 def test_repeats_have_intervals() -> None:
-    """Repeat and cross-order agreement lie in their Wilson intervals; the excess has a t interval over pairs."""
+    """Of these items: agreements lie in their Wilson intervals, the excess has a t interval over pairs."""
     rows, wanted = reference("06_repeats", "judgments.csv")
     (found,) = of_pairs(judged(rows), "metric_repeat")
     (row,) = found
-    se = row["position_excess_conflict_se"]
-    half = float(stats.t.ppf(0.975, row["n_clusters"] - 1)) * se
+    se = row["position_excess_conflict_se_these_items"]
+    half = float(stats.t.ppf(0.975, row["n_pairs"] - 1)) * se
     excess = wanted["position_excess_conflict"]
     assert not wrong(row, {
-        "n_clusters": 30, "position_excess_conflict": excess,
-        "position_excess_conflict_lo": excess - half, "position_excess_conflict_hi": excess + half,
+        "n_pairs": 30, "position_excess_conflict": excess,
+        "position_excess_conflict_lo_these_items": excess - half,
+        "position_excess_conflict_hi_these_items": excess + half,
     })  # fmt: skip
     for name, n in (("repeat_agreement", row["n_orders"]), ("cross_order_agreement", row["n_cross_order_pairs"])):
         p, z = row[name], float(stats.t.ppf(0.975, n - 1))
-        size = p * (1 - p) / row[f"{name}_se"] ** 2
+        size = p * (1 - p) / row[f"{name}_se_these_items"] ** 2
         centre = (p + z**2 / size / 2) / (1 + z**2 / size)
         width = z * np.sqrt(p * (1 - p) / size + z**2 / size**2 / 4) / (1 + z**2 / size)
-        assert not wrong(row, {f"{name}_lo": float(centre - width), f"{name}_hi": float(centre + width)})
+        ends = {"lo": float(centre - width), "hi": float(centre + width)}
+        assert not wrong(row, {f"{name}_{end}_these_items": value for end, value in ends.items()})

@@ -38,12 +38,10 @@ NAMES = {
     "primacy_share": "metric_position_rates.primacy_share",
     "primacy_share_cp": "metric_position_rates.primacy_share",
     "first_rate_balanced": "metric_position_rates.first_rate_balanced",
-    "first_rate_balanced_ci": "metric_position_rates.first_rate_balanced",
     "position_logodds": "metric_position_bias.position_logodds",
     "position_logodds_se": "metric_position_bias.position_logodds_se_these_items",
     "preference_fairness": "metric_position_rates.preference_fairness",
     "first_rate_raw": "metric_position_rates.first_rate_raw",
-    "first_rate_raw_wilson": "metric_position_rates.first_rate_raw",
     "p_first_raw_exact": "metric_position_rates.p_first_rate_raw",
     "n_rows": "metric_completion.n_answered",
     "n_unparsed": "metric_completion.n_unparsed",
@@ -52,9 +50,9 @@ NAMES = {
     "n_tie": "metric_completion.n_tie",
     "repeat_groups": "metric_repeat.n_orders",
     "repeat_agreement": "metric_repeat.repeat_agreement",
-    "repeat_agreement_se": "metric_repeat.repeat_agreement_se",
+    "repeat_agreement_se": "metric_repeat.repeat_agreement_se_these_items",
     "repeat_unanimity": "metric_repeat.repeat_unanimity",
-    "repeat_unanimity_wilson": "metric_repeat.repeat_unanimity",
+    "repeat_unanimity_wilson": "metric_repeat.repeat_unanimity*_these_items",
     "cross_order_agreement_votes": "metric_repeat.cross_order_agreement",
     "n_cross_order_pairs": "metric_repeat.n_cross_order_pairs",
     "position_excess_conflict": "metric_repeat.position_excess_conflict",
@@ -74,8 +72,8 @@ NAMES = {
     "output_tokens_p50": "metric_cost.output_tokens_p50",
     "output_tokens_p95": "metric_cost.output_tokens_p95",
 }
-# The views give Clopper-Pearson for that small count, and no mid-p beside the exact one.
-NOT_OFFERED = {"primacy_share_wilson", "p_position_midp"}
+# Beside an exact test stands the interval that inverts it (test_metrics_one_method), and no mid-p.
+NOT_OFFERED = {"primacy_share_wilson", "p_position_midp", "first_rate_balanced_ci", "first_rate_raw_wilson"}
 # Of the majorities of repeats, where the views count every vote: test_metrics_inference has those numbers.
 OF_MAJORITIES = {"06_repeats": {"p_position_exact", "position_logodds", "position_logodds_se"}}
 

@@ -1,0 +1,225 @@
+"""What is said of items in general: errors equal a loop that leaves out one item, or prompt, after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
+
+from tests.rigs.metrics import Numbers, of_pairs
+from tests.rigs.sql import Row, judged, result, table, views_over
+
+ITEMS = [f"i{number}" for number in range(8)]
+LENGTHS = dict(zip(ITEMS, (120, 80, 300, 300, 55, 210, 90, 400), strict=True))
+WORDS = ("first", "second", "tie", "unparsed")
+Statistic = Callable[[Sequence[Row]], float]
+
+
+def asked(seed: int, repeats: int = 1) -> list[Row]:
+    """Return messy judgments of two templates: ties, failures, and orders that were not asked."""
+    rng = np.random.default_rng(seed)
+    return [
+        {"template_id": template, "item_first": one, "item_second": other, "repeat_no": repeat,
+         "verdict": WORDS[rng.choice(4, p=(0.45, 0.4, 0.08, 0.07))]}
+        for template in ("t1", "t2")
+        for pair in combinations(ITEMS, 2)
+        for one, other in (pair, pair[::-1])
+        for repeat in range(repeats)
+        if rng.random() < 0.95
+    ]  # fmt: skip
+
+
+def of_prompts(seed: int) -> list[Row]:
+    """Return judgments of three models' outputs to ten prompts, by two templates."""
+    rng = np.random.default_rng(seed)
+    return [
+        {"template_id": template, "unit_id": f"u{unit}", "item_first": f"{unit}{one}", "item_second": f"{unit}{other}",
+         "candidate_first": one, "candidate_second": other, "verdict": WORDS[rng.choice(4, p=(0.5, 0.4, 0.05, 0.05))]}
+        for template in ("t1", "t2") for unit in range(10) for pair in combinations("abc", 2)
+        for one, other in (pair, pair[::-1])
+    ]  # fmt: skip
+
+
+def drawn(row: Row) -> set[str]:
+    """Return what a pair is drawn with: its prompt, or its two items."""
+    return {row["unit_id"]} if row.get("unit_id") else {row["item_lo"], row["item_hi"]}
+
+
+def error(pairs: Sequence[Row], statistic: Statistic, by_pair: float) -> float:
+    """Return the error for items in general: the jackknife's, less what it counts twice, and no less than pairs'."""
+    clusters = sorted(set[str]().union(*map(drawn, pairs)))
+    whole = statistic(pairs)
+    moved = [statistic([pair for pair in pairs if cluster not in drawn(pair)]) - whole for cluster in clusters]
+    jack = (len(clusters) - 1) / len(clusters) * float(np.nansum(np.square(moved)))
+    n_twice = len(drawn(pairs[0])) - 1
+    return float(np.sqrt(max(jack - n_twice * by_pair, by_pair)))
+
+
+def mean_of(name: str) -> Statistic:
+    """Return the mean of a field of pairs."""
+    return lambda pairs: float(np.mean([pair[name] for pair in pairs])) if pairs else np.nan
+
+
+@pytest.mark.parametrize("rows", [asked(1), of_prompts(2)], ids=["items", "prompts"])
+def test_two_templates_on_the_same_pairs(rows: list[Row]) -> None:
+    """The difference, its error, both ends and p are those of the loop, by t over items, or prompts."""
+    (found,), statuses = of_pairs(rows, "metric_paired", "pair_status")
+    by_pair: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in statuses:
+        if row["status"] not in {"undecided", "missing_reverse", "pending"}:
+            by_pair.setdefault((row["item_lo"], row["item_hi"]), {})[row["template_id"]] = row
+    pairs = [
+        rows["t1"] | {"d": sum(sign * rows[name]["status"].startswith("consistent") for name, sign in SIGNS)}
+        for rows in by_pair.values()
+        if len(rows) == 2
+    ]
+    d = np.array([pair["d"] for pair in pairs])
+    pairs_alone = (d @ d + 1 - d.sum() ** 2 / (len(d) + 2)) / (len(d) + 2) ** 2
+    expected, df = error(pairs, mean_of("d"), pairs_alone), found["n_clusters"] - 1
+    assert found["n"] == len(pairs)
+    assert found["diff"] == pytest.approx(d.mean(), rel=1e-9)
+    assert found["diff_se"] == pytest.approx(expected, rel=1e-9)
+    assert found["p_diff"] == pytest.approx(2 * stats.t.sf(abs(d.mean()) / expected, df), rel=1e-9)
+    assert found["diff_lo"] == pytest.approx(d.mean() - stats.t.ppf(0.975, df) * expected, rel=1e-9)
+    assert found["diff_mde"] == pytest.approx(stats.t.ppf((0.975, 0.8), df).sum() * expected, rel=2e-3)
+
+
+SIGNS = (("t1", 1), ("t2", -1))
+
+
+def test_wins_of_the_longer_text() -> None:
+    """Share and mean log ratio: the loop's errors; the share's ends are Wilson's of the effective size."""
+    rows = [row for row in asked(3) if row["template_id"] == "t1"]
+    lengths = [{"study": "study", "item": item, "n_chars": n} for item, n in LENGTHS.items()]
+    with views_over({"pair_judgments": table(judged(rows)), "item_lengths": table(lengths)}) as connection:
+        (found,) = result(connection, "FROM metric_length")
+        won = result(connection, "FROM pair_status WHERE status = 'consistent_win'")
+    for row in won:
+        sign = 1 if row["majority_lo_first"] == "lo" else -1
+        row["ratio"] = sign * np.log(LENGTHS[row["item_lo"]] / LENGTHS[row["item_hi"]])
+        row["longer"] = row["ratio"] > 0
+    differ = [row for row in won if row["ratio"]]
+    p, df = float(np.mean([row["longer"] for row in differ])), found["n_clusters"] - 1
+    expected = error(differ, mean_of("longer"), p * (1 - p) / len(differ))
+    assert (found["n_clusters"], found["longer_win_rate"]) == (8, pytest.approx(p))
+    assert found["longer_win_rate_se"] == pytest.approx(expected, rel=1e-9)
+    size = min(len(differ), p * (1 - p) / expected**2)
+    assert found["p_longer"] == pytest.approx(2 * stats.t.sf(abs(2 * p - 1) * np.sqrt(size), df), rel=1e-9)
+    x = np.array([found["longer_win_rate_lo"], found["longer_win_rate_hi"]])
+    np.testing.assert_allclose((x - p) ** 2, stats.t.ppf(0.975, df) ** 2 * x * (1 - x) / size, rtol=1e-9)
+    exact = stats.binomtest(found["n_longer_won"], len(differ))
+    assert found["p_longer_these_items"] == pytest.approx(exact.pvalue, rel=1e-9)
+    assert found["longer_win_rate_hi_these_items"] == pytest.approx(exact.proportion_ci(method="exact").high, rel=1e-9)
+    ratio = np.array([row["ratio"] for row in won])
+    by_pair = ratio.var(ddof=1) / len(ratio)
+    assert found["log_length_ratio_se"] == pytest.approx(error(won, mean_of("ratio"), by_pair), rel=1e-9)
+    assert found["log_length_ratio_se_these_items"] == pytest.approx(np.sqrt(by_pair), rel=1e-9)
+
+
+def agreeing(counts: Sequence[float]) -> float:
+    """Return the share of agreeing pairs of votes of one order."""
+    m = sum(counts)
+    return sum(k * (k - 1) for k in counts) / (m * (m - 1))
+
+
+def test_repeats_of_items_in_general() -> None:
+    """Agreement within and across orders, unanimity and the excess conflict have the loop's errors."""
+    rows = [row for row in asked(4, repeats=3) if row["template_id"] == "t1"]
+    (found,), pairs = of_pairs(rows, "metric_repeat", "pair_status")
+    for row in pairs:
+        first = [row[f"n_{word}_lo_first"] for word in ("lo_won", "hi_won", "tied")]
+        second = [row[f"n_{word}_hi_first"] for word in ("lo_won", "hi_won", "tied")]
+        row["within"] = [agreeing(counts) for counts in (first, second) if sum(counts) > 1]
+        crossed = float(np.dot(first, second)) / (sum(first) * sum(second)) if sum(first) * sum(second) else None
+        row["across"] = [] if crossed is None else [crossed]
+
+    def mean(name: str, pairs: Sequence[Row]) -> float:
+        return float(np.mean([value for pair in pairs for value in pair[name]]))
+
+    within, across = (np.array([value for pair in pairs for value in pair[name]]) for name in ("within", "across"))
+    by_pair = {
+        "repeat_agreement": within.var(ddof=1) / len(within),
+        "cross_order_agreement": across.var(ddof=1) / len(across),
+        "repeat_unanimity": np.mean(within == 1) * np.mean(within < 1) / len(within),
+        "position_excess_conflict": found["position_excess_conflict_se_these_items"] ** 2,
+    }
+    statistics: dict[str, Statistic] = {
+        "repeat_agreement": lambda kept: mean("within", kept),
+        "cross_order_agreement": lambda kept: mean("across", kept),
+        "repeat_unanimity": lambda kept: float(np.mean([v == 1 for pair in kept for v in pair["within"]])),
+        "position_excess_conflict": lambda kept: mean("within", kept) - mean("across", kept),
+    }
+    for name, statistic in statistics.items():
+        assert found[name] == pytest.approx(statistic(pairs), rel=1e-9)
+        assert found[f"{name}_se"] == pytest.approx(error(pairs, statistic, by_pair[name]), rel=1e-9), name
+    half = stats.t.ppf(0.975, 7) * found["position_excess_conflict_se"]
+    assert found["position_excess_conflict_hi"] == pytest.approx(found["position_excess_conflict"] + half, rel=1e-9)
+    p, se = found["repeat_agreement"], found["repeat_agreement_se"]
+    x = np.array([found["repeat_agreement_lo"], found["repeat_agreement_hi"]])
+    np.testing.assert_allclose((x - p) ** 2, (stats.t.ppf(0.975, 7) * se) ** 2 * x * (1 - x) / (p * (1 - p)), rtol=1e-9)
+
+
+def test_failures_of_two_templates() -> None:
+    """What is not read: the difference moves as an item is left out of both templates."""
+    rows = judged(asked(5))
+    (found,) = [row for row in of_pairs(rows, "metric_failures_paired")[0] if row["failure"] == "unparsed"]
+
+    def rate(kept: Sequence[Row], template: str) -> float:
+        return float(np.mean([row["outcome"] == "unparsed" for row in kept if row["template_id"] == template]))
+
+    def diff(kept: Sequence[Row]) -> float:
+        return rate(kept, "t1") - rate(kept, "t2")
+
+    parts: dict[tuple[str, str], float] = {}
+    for row in rows:
+        pair, part = (row["item_lo"], row["item_hi"]), 1 / found["n_a"] if row["template_id"] == "t1" else -1 / found["n_b"]
+        parts[pair] = parts.get(pair, 0) + part * (row["outcome"] == "unparsed")
+    x = np.array(list(parts.values()))
+    by_pair = x @ x - x.sum() ** 2 / len(x) + 0.5 / found["n_a"] ** 2 + 0.5 / found["n_b"] ** 2
+    expected = error(rows, diff, float(by_pair))
+    assert found["diff"] == pytest.approx(diff(rows), rel=1e-9)
+    assert found["diff_se"] == pytest.approx(expected, rel=1e-9)
+    assert found["p_diff"] == pytest.approx(2 * stats.t.sf(abs(diff(rows)) / expected, 7), rel=1e-9)
+    assert found["diff_hi"] == pytest.approx(diff(rows) + stats.t.ppf(0.975, 7) * expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("what", ["consistency", "win_rate_longer"])
+def test_statements_in_general(what: str) -> None:
+    """Consistency of a matrix and win rates by length: CR1 by statement, Wilson's ends of the effective size."""
+    rng = np.random.default_rng(6)
+    rows: list[Row] = []
+    lengths = []
+    points: dict[int, list[float]] = {}
+    for rubric, unit in np.ndindex(7, 6):
+        names = (f"{rubric}{unit}a", f"{rubric}{unit}b")
+        words = [("first", "second", "tie")[rng.choice(3, p=(0.6, 0.3, 0.1))] for _ in "12"]
+        for (one, other), word in zip((names, names[::-1]), words, strict=True):
+            rows.append({"rubric_id": f"r{rubric}", "unit_id": f"u{unit}", "item_first": one, "item_second": other,
+                         "candidate_first": one[-1], "candidate_second": other[-1], "verdict": word})  # fmt: skip
+        is_longer = bool(rng.random() < 0.5)
+        lengths += [{"study": "study", "item": name, "n_chars": 100 + 50 * (is_longer == (name[-1] == "a"))}
+                    for name in names]  # fmt: skip
+        a_wins = {"first": 1.0, "second": -1.0, "tie": 0.0}
+        forth, back = a_wins[words[0]], -a_wins[words[1]]
+        if what == "consistency":
+            points.setdefault(rubric, []).append(float(forth == back))
+        elif is_longer:
+            points.setdefault(rubric, []).append(0.5 + forth / 2 if forth == back else 0.5)
+    view = "metric_win_matrix" if what == "consistency" else "metric_length_candidates"
+    with views_over({"pair_judgments": table(judged(rows)), "item_lengths": table(lengths)}) as connection:
+        (found,) = result(connection, f"FROM {view}")
+    values, g = np.concatenate(list(points.values())), len(points)
+    p = values.mean()
+    squares = sum((np.array(own) - p).sum() ** 2 for own in points.values())
+    se = np.sqrt(squares * g / (g - 1)) / len(values)
+    assert found[what] == pytest.approx(p, rel=1e-9)
+    assert found[f"{what}_se"] == pytest.approx(se, rel=1e-9)
+    x = np.array([found[f"{what}_lo"], found[f"{what}_hi"]])
+    size = min(len(values), p * (1 - p) / se**2)
+    np.testing.assert_allclose((x - p) ** 2, stats.t.ppf(0.975, g - 1) ** 2 * x * (1 - x) / size, rtol=1e-9)
+    own: Numbers = np.array([found[f"{what}_{end}_these_statements"] for end in ("lo", "hi")])
+    np.testing.assert_allclose(own, proportion_confint(values.sum(), len(values), method="wilson"), rtol=1e-9)
