@@ -162,3 +162,9 @@ def defused(text: str) -> str:
     first = next((at for at, char in enumerate(text) if unicodedata.category(char)[0] not in "ZC"), len(text))
     is_formula = text[first : first + 1] in _FORMULA or any(char in "\t\r\n" for char in text[:first])
     return f"'{text}" if is_formula else text
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun, thousands separated."""
+    one, ending = (noun[:-1], "ies") if noun.endswith("y") else (noun, "es" if noun.endswith("ch") else "s")
+    return f"{count:,} {noun if count == 1 else one + ending}"

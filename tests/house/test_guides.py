@@ -86,6 +86,7 @@ def commands() -> Iterator[tuple[tuple[str, ...], click.Command]]:
 BY_WORDS = dict(commands())
 OPTIONS = {words: {name for one in found.params for name in one.opts} for words, found in BY_WORDS.items()}
 OF_ALL = {"-h", "--help", "--version"} | {name for one in root.params for name in one.opts}
+WITH_VALUES = {name for one in root.params if not getattr(one, "is_flag", True) for name in one.opts}
 
 
 def test_every_command_has_a_guide_and_no_guide_a_command_that_is_not_there() -> None:
@@ -153,7 +154,7 @@ def check(words: list[str]) -> None:
     """Fail for a command, or an option of it, that does not exist."""
     while words and words[0].startswith("-"):
         assert words[0] in OF_ALL, words
-        words = words[2:] if words[0] in {"--lake", "--color"} else words[1:]
+        words = words[2:] if words[0] in WITH_VALUES else words[1:]
     if not words or words[0].isupper():
         return
     depth = 2 if tuple(words[:2]) in BY_WORDS else 1

@@ -18,8 +18,9 @@ from batchpond.cli.frame import (
     providers,
     yes_option,
 )
-from batchpond.cli.output import Format, plural
+from batchpond.cli.output import Format
 from batchpond.errors import ExitCode, UsageError
+from batchpond.text import plural
 
 if TYPE_CHECKING:
     from batchpond.lake.store import Store

@@ -13,8 +13,8 @@ from batchpond.cli.frame import (
     providers,
     yes_option,
 )
-from batchpond.cli.output import plural
 from batchpond.errors import ExitCode, UsageError
+from batchpond.text import plural
 
 
 @pond_command(

@@ -8,8 +8,8 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.frame import Invocation, force_option, json_option, pond_command
-from batchpond.cli.output import plural
 from batchpond.errors import UsageError
+from batchpond.text import plural
 
 KINDS = ("parquet", "csv", "jsonl")
 LAYOUTS = ("pairwisellm", "speceval", "sycobench")

@@ -12,8 +12,8 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.frame import Invocation, guide_line, json_option, pond_command
-from batchpond.cli.output import plural
 from batchpond.errors import UsageError
+from batchpond.text import plural
 
 if TYPE_CHECKING:
     from batchpond.interop.foreign import Defaults, Doubt, Reader

@@ -9,7 +9,7 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.frame import Invocation, force_option, json_option, pond_command
-from batchpond.cli.output import plural
+from batchpond.text import plural
 
 if TYPE_CHECKING:
     from batchpond.interop.labels import Sheet

@@ -15,8 +15,9 @@ from batchpond.cli.frame import (
     picked,
     pond_command,
 )
-from batchpond.cli.output import age, plural
+from batchpond.cli.output import age
 from batchpond.errors import ExitCode
+from batchpond.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

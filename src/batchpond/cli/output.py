@@ -128,11 +128,7 @@ def short_cell(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return repr(value)
+    return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(repr(value)) or repr(value)
 
 
 def usd(value: float | Decimal | None) -> str:
@@ -172,12 +168,6 @@ def age(seconds: float | None) -> str:
 def provider_text(provider: str, mode: str) -> str:
     """Return a provider's name, with the way it is asked unless that is the usual one."""
     return provider if mode == "batch" else f"{provider} ({mode})"
-
-
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun, thousands separated."""
-    endings = {"batch": "batches", "study": "studies", "settled batch": "settled batches"}
-    return f"{count:,} {noun if count == 1 else endings.get(noun, noun + 's')}"
 
 
 TERMINAL_ROWS_MAX = 500

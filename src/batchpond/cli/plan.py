@@ -9,8 +9,9 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.frame import Invocation, json_option, pond_command
-from batchpond.cli.output import plural, priced_by, provider_text, summed, usd
+from batchpond.cli.output import priced_by, provider_text, summed, usd
 from batchpond.model import Mode
+from batchpond.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,8 +15,9 @@ from batchpond.cli.frame import (
     pond_command,
     providers,
 )
-from batchpond.cli.output import plural, usd
+from batchpond.cli.output import usd
 from batchpond.errors import ExitCode
+from batchpond.text import plural
 
 if TYPE_CHECKING:
     from batchpond.run.recover import RecoverReport

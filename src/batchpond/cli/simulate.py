@@ -15,8 +15,8 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.frame import Invocation, pond_command
-from batchpond.cli.output import plural
 from batchpond.errors import ExitCode, UsageError
+from batchpond.text import plural
 
 if TYPE_CHECKING:
     from batchpond_sim.host.server import Running

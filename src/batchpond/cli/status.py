@@ -9,9 +9,10 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.frame import Invocation, format_option, pond_command
-from batchpond.cli.output import Format, age, plural, usd
+from batchpond.cli.output import Format, age, usd
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import Mode, Origin
+from batchpond.text import plural
 
 if TYPE_CHECKING:
     from batchpond.lake.attempts import LakeState

@@ -17,9 +17,10 @@ from batchpond.cli.frame import (
     providers,
     yes_option,
 )
-from batchpond.cli.output import plural, priced_by, provider_text, summed, usd
+from batchpond.cli.output import priced_by, provider_text, summed, usd
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import ErrorClass, Mode
+from batchpond.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

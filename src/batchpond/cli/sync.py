@@ -20,10 +20,11 @@ from batchpond.cli.frame import (
     pond_command,
     providers,
 )
-from batchpond.cli.output import age, plural, usd
+from batchpond.cli.output import age, usd
 from batchpond.clock import INTERVAL_ENV
 from batchpond.errors import BusyError, ExitCode, UsageError
 from batchpond.model import Origin
+from batchpond.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable

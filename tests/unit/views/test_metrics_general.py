@@ -176,7 +176,8 @@ def test_failures_of_two_templates() -> None:
 
     parts: dict[tuple[str, str], float] = {}
     for row in rows:
-        pair, part = (row["item_lo"], row["item_hi"]), 1 / found["n_a"] if row["template_id"] == "t1" else -1 / found["n_b"]
+        pair = (row["item_lo"], row["item_hi"])
+        part = 1 / found["n_a"] if row["template_id"] == "t1" else -1 / found["n_b"]
         parts[pair] = parts.get(pair, 0) + part * (row["outcome"] == "unparsed")
     x = np.array(list(parts.values()))
     by_pair = x @ x - x.sum() ** 2 / len(x) + 0.5 / found["n_a"] ** 2 + 0.5 / found["n_b"] ** 2

@@ -140,8 +140,3 @@ def left_out(frame: pl.DataFrame, words: Iterable[tuple[str, str]], *, seen: int
 def sentences(*parts: str) -> str:
     """Join what there is to say."""
     return " ".join(part for part in parts if part)
-
-
-def counted(n: int, noun: str) -> str:
-    """Return a count with its noun."""
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"

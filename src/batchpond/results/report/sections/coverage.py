@@ -8,9 +8,10 @@ import polars as pl
 
 from batchpond.results.report.cells import LABEL
 from batchpond.results.report.declared import Declared, Drawn
-from batchpond.results.report.numbers import counted, total
+from batchpond.results.report.numbers import total
 from batchpond.results.report.parts import FIGURE_ROWS_MAX, ChartKind
 from batchpond.results.report.written import chapter
+from batchpond.text import plural
 
 _PARTS = (("n_valid", "valid"), ("n_no_verdict", "no verdict"), ("n_failed", "failed"), ("n_pending", "pending"))
 
@@ -27,7 +28,7 @@ def _parts(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _stacked(coverage: Declared) -> Declared:
     figure = Drawn(kind=ChartKind.BARS, roles={"value": "n", "group": "part"}, axes={"value": "judgments"}, rows=_parts)
-    return replace(coverage, says=lambda frame: {"cells": counted(len(frame), "cell")}, figure=figure)
+    return replace(coverage, says=lambda frame: {"cells": plural(len(frame), "cell")}, figure=figure)
 
 
 section = chapter("coverage", coverage=_stacked)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from batchpond import __version__
-from batchpond.results.report.numbers import UNKNOWN, counted, moment
+from batchpond.results.report.numbers import UNKNOWN, moment, plural
 from batchpond.results.report.parts import Facts, Part, Section
 from batchpond.results.report.source import Source
 from batchpond.results.report.written import chapter, exhibits
@@ -68,12 +68,12 @@ def _summary(facts: dict[str, Any]) -> list[str]:
     told = []
     if facts["n_expected"]:
         told.append(
-            f"{facts['n_expected']:,} judgments by {counted(facts['n_judges'], 'judge')} were expected; "
+            f"{facts['n_expected']:,} judgments by {plural(facts['n_judges'], 'judge')} were expected; "
             f"{facts['n_answered']:,} were answered, {facts['n_valid']:,} of them with a verdict."
         )
     if facts["n_answers_expected"]:
         told.append(
-            f"{counted(facts['n_candidates'], 'model')} gave {facts['n_answers']:,} of {facts['n_answers_expected']:,} "
+            f"{plural(facts['n_candidates'], 'model')} gave {facts['n_answers']:,} of {facts['n_answers_expected']:,} "
             "answers, which are no judgments."
         )
     n_expected = facts["n_expected"] + facts["n_answers_expected"]

@@ -12,11 +12,12 @@ from batchpond.errors import UsageError
 from batchpond.model import CELL_COLUMNS
 from batchpond.results.rank import verb as rank
 from batchpond.results.report.declared import Declared, Drawn
-from batchpond.results.report.numbers import Kind, counted, total
+from batchpond.results.report.numbers import Kind, total
 from batchpond.results.report.parts import ChartKind, Column, Exhibit, Finding, Section, count, number, share, text
 from batchpond.results.report.source import ROWS_MAX, Rows, Source, harmless
 from batchpond.results.report.written import chapter, exhibits
 from batchpond.stats.ranking import Options
+from batchpond.text import plural
 
 RUBRICS_MAX: Final = 6
 FIGURE_ITEMS_MAX: Final = 60
@@ -49,7 +50,7 @@ def _winners(frame: pl.DataFrame, by: tuple[str, ...]) -> Iterator[Finding]:
         best = rows.sort("rank", nulls_last=True, maintain_order=True).row(0, named=True)
         n_tied = len(rows.filter(pl.col("tied_group") == best["tied_group"])) - 1
         where = f" in {best[by[0]]}" if by else ""
-        tied = f"it is not told apart from {counted(n_tied, 'other')}" if n_tied else "no other is as good"
+        tied = f"it is not told apart from {plural(n_tied, 'other')}" if n_tied else "no other is as good"
         if best["rank"] is not None and len(rows) > 1:
             yield Finding(
                 f"{best['item']} is first of {len(rows):,} {best['item_kind']}s{where}: places "
@@ -58,10 +59,10 @@ def _winners(frame: pl.DataFrame, by: tuple[str, ...]) -> Iterator[Finding]:
 
 
 def _by(source: Source) -> tuple[str, ...]:
-    (counted,) = source.values(
+    (plural,) = source.values(
         f"SELECT count(DISTINCT rubric_id) AS n FROM pair_judgments WHERE study = {source.name}", limit=1
     )
-    return ("rubric_id",) if 1 < counted["n"] <= RUBRICS_MAX else ()
+    return ("rubric_id",) if 1 < plural["n"] <= RUBRICS_MAX else ()
 
 
 def _options(source: Source) -> Options:
