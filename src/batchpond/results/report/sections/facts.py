@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from batchpond import __version__
-from batchpond.results.report.numbers import UNKNOWN, moment, plural
+from batchpond.results.report.numbers import UNKNOWN, moment
 from batchpond.results.report.parts import Facts, Part, Section
 from batchpond.results.report.source import Source
 from batchpond.results.report.written import chapter, exhibits
-from batchpond.text import escape
+from batchpond.text import escape, plural
 
 _WRITTEN: Final = chapter("facts")
 _SIMULATED = "All answers in this report are simulated: no model was asked."
