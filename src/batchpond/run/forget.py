@@ -266,13 +266,12 @@ class _Forgetting:
         """Yield, by table, the hashes that only rows name which are taken out."""
         with tables.connect(self._store, ["plan"]) as connection:
             connection.register("own", pa.table({"request_id": pa.array(sorted(self._requests), pa.string())}))
-            goes = "request_id IN (SELECT request_id FROM own)"
-            if self._study is not None:
-                goes = f"study = {tables.literal(self._study)}"
+            goes = "coalesce(study = $study, request_id IN (SELECT request_id FROM own))"
             for table, (_, *columns) in _INPUTS.items():
                 of = " UNION ALL ".join(f"SELECT {column} AS hash, {goes} AS goes FROM plan" for column in columns)
                 sql = f"SELECT hash FROM ({of}) WHERE hash IS NOT NULL GROUP BY hash HAVING bool_and(goes)"
-                yield table, pa.array([row[0] for row in connection.execute(sql).fetchall()], pa.string())
+                rows = connection.execute(sql, {"study": self._study}).fetchall()
+                yield table, pa.array([row[0] for row in rows], pa.string())
             connection.unregister("own")
 
     def _is_of_study(self, rows: pa.Table) -> pa.ChunkedArray:
