@@ -213,13 +213,13 @@ def _read_lines(file: SourceFile, findings: Findings) -> Iterator[Record]:
     """Note why no line of a batch file can be an answer to a question."""
     n = 0
     for place, line, entry in json_lines(file, findings):
-        custom_id = fields.text(entry.get("custom_id")) or ""
+        custom_id = fields.identifier(entry.get("custom_id"))
         if "body" in entry or "params" in entry or ("request" in entry and "response" not in entry):
             n += 1
-        elif _PRESSURE_ID.fullmatch(custom_id) or _PLACEHOLDER.encode() in line:
+        elif (custom_id and _PRESSURE_ID.fullmatch(custom_id)) or _PLACEHOLDER.encode() in line:
             findings.doubt(Doubt.PLACEHOLDER_TURN, place, f"answers {shortened(custom_id)}")
         else:
-            findings.doubt(Doubt.FOREIGN_ID, place, f"answers {shortened(custom_id or None)}; see `import rows --map`")
+            findings.doubt(Doubt.FOREIGN_ID, place, f"answers {shortened(custom_id)}; see `import rows --map`")
     if n:
         findings.skip(file.shown, "requests, which hold no answers")
     return iter(())

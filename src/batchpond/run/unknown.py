@@ -90,7 +90,7 @@ def by_attempt(batches: Iterable[UnknownBatch]) -> tuple[ByAttempt, frozenset[st
     found: ByAttempt = {}
     lake_ids = set()
     for one in batches:
-        named = ids.lake_and_attempt(one.batch.token or "")
+        named = ids.lake_and_attempt(one.batch.token)
         if named is not None:
             lake_ids.add(named[0])
             found[one.client_name, named[1]] = one
@@ -267,13 +267,13 @@ def _candidates(session: Session, study: str, name: str, endpoints: Collection[s
     """Return the listed batches that may hold requests of the study, and that no copy of this lake made."""
     if session.providers.is_out(name):
         return []
-    own = f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-"
     found: list[UnknownBatch] = []
     with session.isolated(name, f"looking for batches of study {study} at {name}"):
         provider = session.providers.get(name)
         not_ours = of_listing(session.lake_state, name, _listed_of_study(session, study, name, provider))
         found = [one for one in not_ours if may_hold(one, provider.descriptor, endpoints, study)]
-    return [one for one in found if not (one.batch.token or "").startswith(own)]
+    own = f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-"
+    return [one for one in found if one.batch.token is None or not one.batch.token.startswith(own)]
 
 
 def _listed_of_study(session: Session, study: str, name: str, provider: BatchProvider) -> tuple[RemoteBatch, ...]:
