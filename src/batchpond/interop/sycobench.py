@@ -159,7 +159,8 @@ def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) ->
             case ".csv":
                 continue
             case _:
-                _tracked_text(file, findings)
+                is_notes = file.path.name == "job_info.txt"
+                findings.skip(file.shown, "notes of a batch job" if is_notes else "not read")
     for file in files:
         if file.path.suffix.lower() == ".csv":
             yield from _read_scores(file, context)
@@ -203,10 +204,6 @@ def _track(entry: Mapping[str, Any], place: str, findings: Findings) -> None:
     provider = named or ("claude" if batch_id.startswith("msgbatch_") else None)
     model = fields.identifier(entry.get("model"))
     findings.batch(TrackedBatch(_PROVIDERS.get(provider or "", provider), batch_id, model, place))
-
-
-def _tracked_text(file: SourceFile, findings: Findings) -> None:
-    findings.skip(file.shown, "notes of a batch job" if file.path.name == "job_info.txt" else "not read")
 
 
 def _read_lines(file: SourceFile, findings: Findings) -> Iterator[Record]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Final
 
 import orjson
@@ -21,7 +21,7 @@ from batchpond.answers import derive
 from batchpond.errors import UsageError
 from batchpond.lake import erase, failpoints, tables
 from batchpond.lake.attempts import SETTLED_PHASES, Attempt, LakeState
-from batchpond.lake.jsonl import RawFile, part_paths, shard_lines
+from batchpond.lake.jsonl import part_paths, shard_lines
 from batchpond.lake.records import Forget, Forgotten, Tidied, Uploaded
 from batchpond.lake.schemas import (
     IMPORTED_JUDGMENTS,
@@ -180,8 +180,8 @@ def forget(store: Store, target: Target | None, *, providers: Providers, is_loca
     return ForgetReport(n_requests, n_lines, n_deleted, tuple(session.notes))
 
 
-def _answers(custom_ids: set[str], read: Callable[[bytes], Response]) -> Callable[[bytes], bool]:
-    return lambda line: read(line).custom_id in custom_ids
+def _answers(custom_ids: set[str], read: Callable[[bytes], Response], line: bytes) -> bool:
+    return read(line).custom_id in custom_ids
 
 
 def _one_of(column: str, values: pa.Array) -> Callable[[pa.Table], pa.ChunkedArray]:
@@ -293,15 +293,13 @@ class _Forgetting:
         kept = {custom_id for custom_id, request_id in asked.items() if request_id not in self._requests}
         n_lines = 0
         for file in source.files:
-            is_kept = _answers(kept, derive.line_reader(source.provider, file.role))
+            read = derive.line_reader(source.provider, file.role)
+            is_kept = partial(_answers, kept, read)
             n_lines += sum(erase.empty_lines(store, path, is_kept) for path in part_paths(store, file))
-            self._drop_derived(file)
+            for table in (RESPONSES, JUDGMENTS):
+                for path in (store.path / table.name).glob(f"*/{file.stem}-*.parquet"):
+                    path.unlink()
         return n_lines
-
-    def _drop_derived(self, file: RawFile) -> None:
-        for table in (RESPONSES, JUDGMENTS):
-            for path in (self._store.path / table.name).glob(f"*/{file.stem}-*.parquet"):
-                path.unlink()
 
     def _make_anew(self) -> None:
         """Read the emptied lines, and make the lens and what passes keep of plans without what was forgotten."""
