@@ -9,7 +9,7 @@ import os
 import shutil
 import stat
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -18,7 +18,7 @@ import duckdb
 
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError, LakeWarning
 from batchpond.lake import manifest
-from batchpond.lake.attempts import fold
+from batchpond.lake.attempts import Attempt, fold
 from batchpond.lake.disk import read_through
 from batchpond.lake.events import read
 from batchpond.lake.schemas import TABLES
@@ -60,9 +60,14 @@ class Finding:
 def examine(store: Store, *, is_deep: bool = False) -> list[Finding]:
     """Return the findings on an open lake, in a fixed order of checks; a deep one reads every byte of its tables."""
     found = [_ok("lake", f"{store.path} is lake {store.lake_id}"), *_files(store, is_deep=is_deep)]
-    for check in (_lens, _rights, _file_system, _space, _writer, _attempts, _live, _exchange):
+    for check in (_lens, _rights, _file_system, _space, _writer):
         found.extend(check(store))
-    return found
+    try:
+        attempts = list(fold(read(store)).attempts.values())
+    except LakeError as error:
+        hint = error.hint or "restore the file from a backup"
+        return [*found, _damage("attempts", error.message, hint), *_live(store)]
+    return [*found, *_attempts(attempts), *_live(store), *_exchange(store, attempts)]
 
 
 def worst(findings: list[Finding]) -> ExitCode:
@@ -220,13 +225,8 @@ def _live(store: Store) -> Iterator[Finding]:
     yield _warning("live", message, "`batchpond sync` brings them in, unless `batchpond live` is at it now")
 
 
-def _attempts(store: Store) -> Iterator[Finding]:
-    try:
-        lake_state = fold(read(store))
-    except LakeError as error:
-        yield _damage("attempts", error.message, error.hint or "restore the file from a backup")
-        return
-    stuck = [attempt for attempt in lake_state.attempts.values() if attempt.needs_attention]
+def _attempts(attempts: Sequence[Attempt]) -> Iterator[Finding]:
+    stuck = [attempt for attempt in attempts if attempt.needs_attention]
     for attempt in stuck[:FINDINGS_MAX]:
         yield Finding(
             "attempts",
@@ -236,15 +236,11 @@ def _attempts(store: Store) -> Iterator[Finding]:
             ExitCode.ATTENTION,
         )
     if not stuck:
-        yield _ok("attempts", f"none of {len(lake_state.attempts):,} needs a decision")
+        yield _ok("attempts", f"none of {len(attempts):,} needs a decision")
 
 
-def _exchange(store: Store) -> Iterator[Finding]:
+def _exchange(store: Store, attempts: Sequence[Attempt]) -> Iterator[Finding]:
     """Look at the folders of mode `files`, where there are any: is one gone, does one hold what nobody reads?"""
-    try:
-        attempts = list(fold(read(store)).attempts.values())
-    except LakeError:  # `attempts` has said so
-        return
     for text in told.absent(attempts, store):
         yield _warning("files", text, "mount or restore it: what it holds cannot be made again")
     for text in told.strays(attempts, store):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import orjson
 import pyarrow as pa
@@ -224,11 +224,7 @@ def _json_row(line: bytes, number: int, file: RowFile) -> dict[str, str | None] 
     if nested is not None:
         file.problems.add(number, f"has {nested!r} that is neither text nor a number")
         return None
-    return {name: _scalar(value) for name, value in row.items()}
-
-
-def _scalar(value: Any) -> str | None:
-    return None if value is None or value == "" else str(value)
+    return {name: None if value in {None, ""} else str(value) for name, value in row.items()}
 
 
 def _parquet_blocks(file: RowFile) -> Iterator[pa.Table]:

@@ -111,9 +111,9 @@ def attempt_of(token: str) -> str:
     return token.split("-")[2]
 
 
-def lake_and_attempt(token: str) -> tuple[str, str] | None:
-    """Return the lake and the attempt that a token names; None where it is none of any lake's."""
-    found = TOKEN.fullmatch(token)
+def lake_and_attempt(token: str | None) -> tuple[str, str] | None:
+    """Return the lake and the attempt that a token names; None where there is none, or it is none of any lake's."""
+    found = TOKEN.fullmatch(token) if token else None
     return None if found is None else (found.group(1), found.group(2))
 
 

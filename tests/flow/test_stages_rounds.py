@@ -159,7 +159,7 @@ class Countdown:
             self.is_opening = True
             return real(*args)  # type: ignore[arg-type]
 
-        monkeypatch.setattr("batchpond.plan.rounds.rounds.publish", publish)
+        monkeypatch.setattr("batchpond.plan.write.publish", publish)
         self._rig = rig
 
     def pass_point(self, name: str) -> None:

@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "batchpond"
 SIMULATORS = ROOT / "src" / "batchpond_sim"
 MODULES = sorted([*PACKAGE.rglob("*.py"), *SIMULATORS.rglob("*.py")])
+LINES_MAX = 46_000  # of the package; the simulators stand beside it
+MODULES_MAX = 230
 MODULE_LINES_MAX = 600
 MODULE_LINES_USUAL = 250
 FUNCTION_LINES_MAX = 70
@@ -69,6 +71,13 @@ def test_modules_can_be_held_in_the_head() -> None:
     lines = {path: len(path.read_text().splitlines()) for path in MODULES}
     assert not {path: n for path, n in lines.items() if n > MODULE_LINES_MAX}
     assert sum(n > MODULE_LINES_USUAL for n in lines.values()) < 2 / 5 * len(lines)
+
+
+def test_the_house_does_not_grow() -> None:
+    """The package has at most 46,000 lines of Python, and both packages together at most 230 modules."""
+    n_lines = sum(len(path.read_text().splitlines()) for path in MODULES if path.is_relative_to(PACKAGE))
+    assert n_lines <= LINES_MAX
+    assert sum(path.name != "__init__.py" for path in MODULES) <= MODULES_MAX
 
 
 def test_three_of_a_prefix_are_a_package() -> None:

@@ -24,7 +24,8 @@ def command(invocation: Invocation, name: str | None, form: Format) -> None:
     They are Markdown. Every command, query and study in them is run by the tests of batchpond.
     """
     if name is None:
-        rows = [(guide, _sentence(_text(guide))) for guide in GUIDES]
+        # The line below its title says what a page is about.
+        rows = [(guide, _text(guide).splitlines()[2]) for guide in GUIDES]
         if form is Format.TABLE:
             invocation.diagnostics.note("`batchpond guide NAME` prints one")
         output.records(("guide", "about"), rows, form, has_color=invocation.color_stdout())
@@ -36,8 +37,3 @@ def command(invocation: Invocation, name: str | None, form: Format) -> None:
 
 def _text(name: str) -> str:
     return (FOLDER / f"{name}.md").read_text("utf-8")
-
-
-def _sentence(text: str) -> str:
-    """Return what a page says that it is about: the line below its title."""
-    return text.splitlines()[2]

@@ -283,15 +283,12 @@ def audit(invocation: Invocation, study: str | None, form: Format) -> ExitCode:
 
     found = rows(invocation.store().path, "audit", order=("study", "attempt_id"), study=study)
     if form is Format.TABLE:
-        output.records(AUDIT_HEADS, [_short(row) for row in found], form, has_color=invocation.color_stdout())
+        shown = [(row["attempt_id"][:ID_SHOWN], *(row[name] for name in AUDIT_COLUMNS[2:])) for row in found]
+        output.records(AUDIT_HEADS, shown, form, has_color=invocation.color_stdout())
     else:
         names = list(found[0]) if found else AUDIT_COLUMNS
         output.records(names, [tuple(row.values()) for row in found], form)
     return _conclude(invocation, found)
-
-
-def _short(row: dict[str, Any]) -> tuple[Any, ...]:
-    return (row["attempt_id"][:ID_SHOWN], *(row[name] for name in AUDIT_COLUMNS[2:]))
 
 
 def _conclude(invocation: Invocation, found: list[dict[str, Any]]) -> ExitCode:

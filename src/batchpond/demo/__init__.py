@@ -63,7 +63,8 @@ def run(lake_path: Path, say: Callable[[str], None]) -> DemoReport:
     say(f"planned {planned.n_requests:,} requests in {planned.n_cells} cells (20 essays, 190 pairs, both directions)")
     with _simulator() as simulator:
         say(f"simulated providers listen at {simulator.root_url}: {', '.join(registry.NAMES)}")
-        with _providers(store, environment(simulator)) as providers:
+        environ = environment(simulator)
+        with Providers(lambda name: registry.connect(name, clock=store.clock, environ=environ)) as providers:
             sent = submit.submit(
                 store, STUDY, max_cost_usd=None, limit=None, confirm=lambda _: True, providers=providers
             )
@@ -111,10 +112,6 @@ def environment(simulator: Running) -> dict[str, str]:
         found[descriptor.base_url_env] = simulator.base_url_of(descriptor.name)
         found[descriptor.key_env[0]] = SIMULATED_KEY
     return found
-
-
-def _providers(store: Store, environ: dict[str, str]) -> Providers:
-    return Providers(lambda name: registry.connect(name, clock=store.clock, environ=environ))
 
 
 def _sync_until_done(store: Store, providers: Providers, say: Callable[[str], None]) -> int:

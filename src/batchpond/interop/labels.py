@@ -92,7 +92,8 @@ def draw(lake_path: Path, study: str, n: int, *, by: By = By.STRATA, seed: int =
         if n_units == n_labelled:
             why = "people have labelled all of them" if n_units else "no model has judged anything"
             raise UsageError(f"study {study} has nothing left to label: {why}", hint="`batchpond sync` brings answers")
-        lot = {"study": study, "seed": f"{seed}", "n": n, "start": _start(seed)}
+        start = int(hashlib.sha256(f"start {seed}".encode()).hexdigest()[:13], 16) / 16**13  # from 0 to 1
+        lot = {"study": study, "seed": f"{seed}", "n": n, "start": start}
         drawn = _dicts(lens, _DRAWN[by], lot)
         questions = list(_questions(lens, study, drawn))
         standings = dict(sorted(Counter(unit["standing"] for unit in drawn).items()))
@@ -106,11 +107,6 @@ def _dicts(lens: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, objec
     ran = lens.execute(sql, values)
     names = [column[0] for column in ran.description]
     return [dict(zip(names, row, strict=True)) for row in ran.fetchall()]
-
-
-def _start(seed: int) -> float:
-    """Return where between 0 and 1 a sample begins."""
-    return int(hashlib.sha256(f"start {seed}".encode()).hexdigest()[:13], 16) / 16**13
 
 
 def _questions(lens: duckdb.DuckDBPyConnection, study: str, drawn: Sequence[dict[str, Any]]) -> Iterator[Question]:
@@ -134,12 +130,8 @@ def _questions(lens: duckdb.DuckDBPyConnection, study: str, drawn: Sequence[dict
             raise UsageError("the sheet would hold more than 64 MiB of texts", hint="draw fewer: --sample")
         question = next((items[name]["question"] for name in order if items[name]["question"]), "")
         criterion = criteria.get(unit["rubric_id"]) or unit["rubric_id"] or ""
-        yield Question(_marked(unit), criterion, question, texts, _of(choices, unit["task"], study))
-
-
-def _marked(unit: Mapping[str, Any]) -> str:
-    """Return a unit's key with a letter for which of a pair's texts is shown first."""
-    return f"{unit['unit_key']}{'a' if unit['is_lo_first'] else 'b'}"
+        key = f"{unit['unit_key']}{'a' if unit['is_lo_first'] else 'b'}"  # with a letter for which text stands first
+        yield Question(key, criterion, question, texts, _of(choices, unit["task"], study))
 
 
 def _choices(lens: duckdb.DuckDBPyConnection, study: str) -> dict[str, tuple[str, ...]]:

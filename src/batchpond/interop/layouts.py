@@ -9,20 +9,16 @@ from contextlib import closing
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 
 from batchpond.errors import UsageError
 from batchpond.lake import tables
-from batchpond.lake.tables import literal
 from batchpond.model import Outcome
 from batchpond.results.export import LayoutReport, Tree, safe, translated
 from batchpond.views import database
 from batchpond.views.read import check_study
-
-if TYPE_CHECKING:
-    from batchpond.results.export import Tree
 
 _query: Final = partial(tables.query, __package__)
 _STAMP: Final = "00000000_000000"  # a run has no time of its own here
@@ -40,8 +36,8 @@ Row = dict[str, Any]
 def speceval(tree: Tree) -> None:
     """Write specs, inputs, generations, rankings and compliance results."""
     tree.connection.execute(_query("told"))
-    tree.connection.execute(f"CREATE TEMP TABLE judged AS {_query('judged', where=tree.where_study)}")
-    tree.connection.execute(f"CREATE TEMP TABLE answered AS {_query('answered', where=tree.where_study)}")
+    tree.keep("judged", _query("judged"))
+    tree.keep("answered", _query("answered"))
     ((n,),) = tree.connection.execute("SELECT count(*) FROM judged WHERE origin = 'simulated'").fetchall()
     tree.report.leave_out(_SIMULATED, n)
     _write_spec(tree)
@@ -142,7 +138,7 @@ def _compliance(row: Row, task: str) -> Row:
 def sycobench(tree: Tree) -> None:
     """Write conversations, and once more for each judge with its labels."""
     tree.connection.execute(_query("told"))
-    tree.connection.execute(f"CREATE TEMP TABLE labels AS {_query('pressure_labels', where=tree.where_study)}")
+    tree.keep("labels", _query("pressure_labels"))
     ((n,),) = tree.connection.execute("SELECT count(*) FROM labels WHERE origin = 'simulated'").fetchall()
     tree.report.leave_out(_SIMULATED, n)
     tree.connection.execute(f"CREATE TEMP TABLE turns AS {_query('turns')}")
@@ -160,8 +156,8 @@ def sycobench(tree: Tree) -> None:
 
 
 def _write_labels(tree: Tree, candidate: str, judge: tuple[str, str], names: _Judges) -> None:
-    of_judge = {"candidate": literal(candidate), "provider": literal(judge[0]), "model": literal(judge[1])}
-    turns = list(tree.rows(_query("labelled", **of_judge)))
+    of_judge = {"candidate": candidate, "provider": judge[0], "model": judge[1]}
+    turns = list(tree.rows(_query("labelled"), of_judge))
     if turns:
         name = names.folder(*judge).removeprefix("judge_")
         document = _conversations(candidate, turns, judge[1])
@@ -232,7 +228,7 @@ def export_layout(
     with closing(database.connect(lake_path)) as connection, translated(folder):
         if study is not None:
             check_study(connection, study)
-        tree = Tree(connection, folder, f"study = {literal(study)}" if study else "true", report, force)
+        tree = Tree(connection, folder, study, report, force)
         match layout:
             case Layout.PAIRWISELLM:
                 _pairwisellm(tree)
@@ -248,7 +244,7 @@ def export_layout(
 
 def _pairwisellm(tree: Tree) -> None:
     """A folder as of a multi-batch run: a results CSV per batch, all of them combined, registry and samples."""
-    tree.connection.execute(f"CREATE TEMP TABLE layout_rows AS {_query('pairwise', where=tree.where_study)}")
+    tree.keep("layout_rows", _query("pairwise"))
     segments = tree.connection.execute(
         "SELECT coalesce(batch_id, origin) AS segment, any_value(batch_id), any_value(backend), any_value(model)"
         " FROM layout_rows GROUP BY segment ORDER BY segment"
@@ -256,25 +252,21 @@ def _pairwisellm(tree: Tree) -> None:
     registry = []
     for number, (segment, batch_id, backend, model) in enumerate(segments, 1):
         name = f"batch_{number:02d}_results.csv"
-        rows = f"SELECT * FROM layout_rows WHERE coalesce(batch_id, origin) = {literal(segment)} ORDER BY ALL"
-        tree.csv(name, rows)
+        rows = "SELECT * FROM layout_rows WHERE coalesce(batch_id, origin) = $segment"
+        tree.connection.execute(f"CREATE OR REPLACE TEMP TABLE segment AS {rows}", {"segment": segment})
+        tree.csv(name, "SELECT * FROM segment ORDER BY ALL")
         if batch_id is not None:
             registry.append((number, backend, model, batch_id, name))
     if not segments:
         return
     tree.csv("combined_results.csv", "SELECT * FROM layout_rows ORDER BY ALL")
     if registry:
-        values = ", ".join(
-            f"({n}, {', '.join(map(literal, texts))}, NULL, NULL, {literal(name)}, NULL, 'TRUE')"
-            for n, *texts, name in registry
+        tree.connection.execute(
+            "CREATE TEMP TABLE jobs (segment_index BIGINT, provider TEXT, model TEXT, batch_id TEXT, csv_path TEXT)"
         )
-        tree.csv("jobs_registry.csv", f"SELECT * FROM (VALUES {values}) AS t({_REGISTRY_COLUMNS}) ORDER BY 1")
+        tree.connection.executemany("INSERT INTO jobs VALUES ($1, $2, $3, $4, $5)", registry)
+        tree.csv("jobs_registry.csv", _query("jobs"))
     samples = _query("samples")
     ((n_samples,),) = tree.connection.execute(f"SELECT count(*) FROM ({samples})").fetchall()
     if n_samples:
         tree.csv("samples.csv", f'{samples} ORDER BY "ID"')
-
-
-_REGISTRY_COLUMNS: Final = (
-    "segment_index, provider, model, batch_id, batch_input_path, batch_output_path, csv_path, pairs_path, done"
-)

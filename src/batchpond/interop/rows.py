@@ -300,7 +300,7 @@ class _Output:
         answers = (
             (place, row, response)
             for place, _, response in self._responses(files, Findings())  # what is wrong was noted above
-            if chosen.has(response.custom_id or "", place) and (row := self.asked.row(response.custom_id or ""))
+            if (custom_id := response.custom_id) and chosen.has(custom_id, place) and (row := self.asked.row(custom_id))
         )
         while block := list(itertools.islice(answers, _BLOCK_LINES)):
             yield from _records(block, self.provider, self.judges, findings)
@@ -344,16 +344,15 @@ def _line(place: str, line: bytes, response: Response) -> _Line:
 
 
 def _choose(asked: Asked, chosen: _Chosen, line: _Line, response: Response, findings: Findings) -> None:
-    custom_id = response.custom_id or ""
+    custom_id = response.custom_id or None
     try:
-        row = asked.row(custom_id)
+        row = None if custom_id is None else asked.row(custom_id)
     except ValueError as error:
         findings.problem(line.place, f"answers {shortened(custom_id)}, which {error}")
         return
-    if row is None:
-        findings.doubt(
-            Doubt.FOREIGN_ID, line.place, f"answers {shortened(custom_id or None)}, of which {asked.name} says nothing"
-        )
+    if custom_id is None or row is None:
+        text = f"answers {shortened(custom_id)}, of which {asked.name} says nothing"
+        findings.doubt(Doubt.FOREIGN_ID, line.place, text)
     elif row["task"] not in {*_RULES, prompts.TASK, GENERATION}:
         findings.problem(line.place, f"answers a request of the task {row['task']}")
     elif asked.is_clear(custom_id) or findings.trusts(Doubt.RECOVERED_ID, line.place, shortened(custom_id)):

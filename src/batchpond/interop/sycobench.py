@@ -159,7 +159,8 @@ def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) ->
             case ".csv":
                 continue
             case _:
-                _tracked_text(file, findings)
+                is_notes = file.path.name == "job_info.txt"
+                findings.skip(file.shown, "notes of a batch job" if is_notes else "not read")
     for file in files:
         if file.path.suffix.lower() == ".csv":
             yield from _read_scores(file, context)
@@ -205,21 +206,17 @@ def _track(entry: Mapping[str, Any], place: str, findings: Findings) -> None:
     findings.batch(TrackedBatch(_PROVIDERS.get(provider or "", provider), batch_id, model, place))
 
 
-def _tracked_text(file: SourceFile, findings: Findings) -> None:
-    findings.skip(file.shown, "notes of a batch job" if file.path.name == "job_info.txt" else "not read")
-
-
 def _read_lines(file: SourceFile, findings: Findings) -> Iterator[Record]:
     """Note why no line of a batch file can be an answer to a question."""
     n = 0
     for place, line, entry in json_lines(file, findings):
-        custom_id = fields.text(entry.get("custom_id")) or ""
+        custom_id = fields.identifier(entry.get("custom_id"))
         if "body" in entry or "params" in entry or ("request" in entry and "response" not in entry):
             n += 1
-        elif _PRESSURE_ID.fullmatch(custom_id) or _PLACEHOLDER.encode() in line:
+        elif (custom_id and _PRESSURE_ID.fullmatch(custom_id)) or _PLACEHOLDER.encode() in line:
             findings.doubt(Doubt.PLACEHOLDER_TURN, place, f"answers {shortened(custom_id)}")
         else:
-            findings.doubt(Doubt.FOREIGN_ID, place, f"answers {shortened(custom_id or None)}; see `import rows --map`")
+            findings.doubt(Doubt.FOREIGN_ID, place, f"answers {shortened(custom_id)}; see `import rows --map`")
     if n:
         findings.skip(file.shown, "requests, which hold no answers")
     return iter(())

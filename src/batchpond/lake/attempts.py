@@ -444,8 +444,9 @@ class LakeState:
             self.forgetting.pop(event.forget_id, None)
             return
         self.forgetting[event.event_id] = event
-        for of_study in (self.current_versions, self.readers, self.approvals):
-            of_study.pop(event.study or "", None)
+        if event.study is not None:
+            for of_study in (self.current_versions, self.readers, self.approvals):
+                of_study.pop(event.study, None)
         self.rounds = {version: one for version, one in self.rounds.items() if one.study != event.study}
 
     def _know_batch(self, event: Event) -> None:

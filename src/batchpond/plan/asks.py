@@ -312,12 +312,10 @@ class SpilledRows(Sequence[SourceRow]):
         number = int(self._order[place])
         if (found := self._cache.get(number)) is None:
             start, stop = int(self._starts[number]), int(self._starts[number + 1])
-            found = self._read(start, stop - start)
+            written = os.pread(self._descriptor, stop - start, start)
+            found = SourceRow(*pickle.loads(written))  # noqa: S301 (our own bytes)
             self._keep(number, found, stop - start)
         return found
-
-    def _read(self, start: int, n_bytes: int) -> SourceRow:
-        return SourceRow(*pickle.loads(os.pread(self._descriptor, n_bytes, start)))  # noqa: S301 (our own bytes)
 
     def _keep(self, number: int, row: SourceRow, n_bytes: int) -> None:
         """Keep a row for a while: comparisons come back to it soon, or not at all."""

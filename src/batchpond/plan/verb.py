@@ -37,7 +37,7 @@ from batchpond.plan.cells import (
     version,
 )
 from batchpond.plan.forecast import Forecast, Known, forecast
-from batchpond.plan.items import Balance, Item, Pairs, SqlRows, balance, choose_pairs, each, read_any, read_pairs
+from batchpond.plan.items import Item, Pairs, SqlRows, balance, choose_pairs, each, read_any, read_pairs
 from batchpond.plan.prompts import prompt_of, size_bytes
 from batchpond.plan.report import (
     CellReport,
@@ -419,7 +419,7 @@ def _report(
     stages = draft.stages
     cells = cell_reports(counted, draft.configs, draft.study.stages, prices)
     n_pairs, n_pairs_possible = _n_pairs(stages)
-    compared = [one for one in stages if one.pairs is not None]
+    compared = [([row.item_id for row in one.rows or ()], one.pairs) for one in stages if one.pairs is not None]
     stage_reports = _stage_reports(draft, cells, foreseen)
     return PlanReport(
         study=draft.study.name,
@@ -443,14 +443,10 @@ def _report(
         cells=tuple(cells),
         models=tuple(model_reports(counted, cells)),
         dropped=tuple(draft.dropped),
-        balance=_balance(compared[0]) if len(compared) == 1 else None,
+        balance=balance(*compared[0]) if len(compared) == 1 else None,
         caveats=caveats(draft, told),
         notes=notes(draft, prices),
     )
-
-
-def _balance(one: StageDraft) -> Balance | None:
-    return None if one.pairs is None else balance([row.item_id for row in one.rows or ()], one.pairs)
 
 
 def _stage_reports(draft: Draft, cells: Sequence[CellReport], foreseen: Sequence[Forecast]) -> list[StageReport]:

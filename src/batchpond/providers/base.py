@@ -280,7 +280,8 @@ class Known:
         An endpoint may have a version after an `@`.
         """
         fields = self.fields.get(endpoint.partition("@")[0])
-        return None if fields is None else fields.get(name) or fields.get(_camel(name), ())
+        camel = re.sub(r"_([a-z0-9])", lambda match: match[1].upper(), name)
+        return None if fields is None else fields.get(name) or fields.get(camel, ())
 
     def endpoints(self, name: str) -> list[str]:
         """Return the endpoints that take a field."""
@@ -420,10 +421,6 @@ def day_of(model: str, days: Mapping[str, str]) -> str | None:
     name = model.lower().removeprefix("models/").removeprefix("ft:").partition(":")[0]
     found = (day for stem, day in days.items() if name.startswith(stem) and _DATED.fullmatch(name, len(stem)))
     return next(found, None)
-
-
-def _camel(name: str) -> str:
-    return re.sub(r"_([a-z0-9])", lambda match: match[1].upper(), name)
 
 
 def _by_name(kinds: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -210,17 +210,21 @@ class LayoutReport:
 
 @dataclass(frozen=True)
 class Tree:
-    """A folder that is being filled; `where_study` is SQL that keeps one study, or all."""
+    """A folder that is being filled, from one study or all."""
 
     connection: duckdb.DuckDBPyConnection
     folder: Path
-    where_study: str
+    study: str | None
     report: LayoutReport
     is_forced: bool
 
-    def rows(self, query: str) -> Iterator[dict[str, Any]]:
+    def keep(self, name: str, query: str) -> None:
+        """Keep the rows of a query, which may name `$study`, as a table."""
+        self.connection.execute(f"CREATE TEMP TABLE {name} AS {query}", {"study": self.study})
+
+    def rows(self, query: str, values: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
         """Yield a query's rows by column name, without holding them all."""
-        cursor = self.connection.execute(query)
+        cursor = self.connection.execute(query, values)
         names = [column[0] for column in cursor.description or ()]
         while block := cursor.fetchmany(_FETCH_ROWS):
             for row in block:

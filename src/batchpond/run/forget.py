@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Final
 
 import orjson
@@ -21,7 +21,7 @@ from batchpond.answers import derive
 from batchpond.errors import UsageError
 from batchpond.lake import erase, failpoints, tables
 from batchpond.lake.attempts import SETTLED_PHASES, Attempt, LakeState
-from batchpond.lake.jsonl import RawFile, part_paths, shard_lines
+from batchpond.lake.jsonl import part_paths, shard_lines
 from batchpond.lake.records import Forget, Forgotten, Tidied, Uploaded
 from batchpond.lake.schemas import (
     IMPORTED_JUDGMENTS,
@@ -180,8 +180,8 @@ def forget(store: Store, target: Target | None, *, providers: Providers, is_loca
     return ForgetReport(n_requests, n_lines, n_deleted, tuple(session.notes))
 
 
-def _answers(custom_ids: set[str], read: Callable[[bytes], Response]) -> Callable[[bytes], bool]:
-    return lambda line: read(line).custom_id in custom_ids
+def _answers(custom_ids: set[str], read: Callable[[bytes], Response], line: bytes) -> bool:
+    return read(line).custom_id in custom_ids
 
 
 def _one_of(column: str, values: pa.Array) -> Callable[[pa.Table], pa.ChunkedArray]:
@@ -266,13 +266,12 @@ class _Forgetting:
         """Yield, by table, the hashes that only rows name which are taken out."""
         with tables.connect(self._store, ["plan"]) as connection:
             connection.register("own", pa.table({"request_id": pa.array(sorted(self._requests), pa.string())}))
-            goes = "request_id IN (SELECT request_id FROM own)"
-            if self._study is not None:
-                goes = f"study = {tables.literal(self._study)}"
+            goes = "coalesce(study = $study, request_id IN (SELECT request_id FROM own))"
             for table, (_, *columns) in _INPUTS.items():
                 of = " UNION ALL ".join(f"SELECT {column} AS hash, {goes} AS goes FROM plan" for column in columns)
                 sql = f"SELECT hash FROM ({of}) WHERE hash IS NOT NULL GROUP BY hash HAVING bool_and(goes)"
-                yield table, pa.array([row[0] for row in connection.execute(sql).fetchall()], pa.string())
+                rows = connection.execute(sql, {"study": self._study}).fetchall()
+                yield table, pa.array([row[0] for row in rows], pa.string())
             connection.unregister("own")
 
     def _is_of_study(self, rows: pa.Table) -> pa.ChunkedArray:
@@ -294,15 +293,13 @@ class _Forgetting:
         kept = {custom_id for custom_id, request_id in asked.items() if request_id not in self._requests}
         n_lines = 0
         for file in source.files:
-            is_kept = _answers(kept, derive.line_reader(source.provider, file.role))
+            read = derive.line_reader(source.provider, file.role)
+            is_kept = partial(_answers, kept, read)
             n_lines += sum(erase.empty_lines(store, path, is_kept) for path in part_paths(store, file))
-            self._drop_derived(file)
+            for table in (RESPONSES, JUDGMENTS):
+                for path in (store.path / table.name).glob(f"*/{file.stem}-*.parquet"):
+                    path.unlink()
         return n_lines
-
-    def _drop_derived(self, file: RawFile) -> None:
-        for table in (RESPONSES, JUDGMENTS):
-            for path in (self._store.path / table.name).glob(f"*/{file.stem}-*.parquet"):
-                path.unlink()
 
     def _make_anew(self) -> None:
         """Read the emptied lines, and make the lens and what passes keep of plans without what was forgotten."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 import orjson
@@ -90,7 +91,7 @@ def by_attempt(batches: Iterable[UnknownBatch]) -> tuple[ByAttempt, frozenset[st
     found: ByAttempt = {}
     lake_ids = set()
     for one in batches:
-        named = ids.lake_and_attempt(one.batch.token or "")
+        named = ids.lake_and_attempt(one.batch.token)
         if named is not None:
             lake_ids.add(named[0])
             found[one.client_name, named[1]] = one
@@ -142,7 +143,7 @@ class Lines:
             self._heads[place] = []
             try:
                 provider = self.session.providers.get(one.client_name)
-                found = _first_ids(provider, one.batch)
+                found = _first_said(provider, one.batch, partial(ids_at_head, provider))
             except (AccessError, ProviderError) as error:
                 text = f"{one.client_name} batch {one.batch.batch_id} cannot be looked into: {error.message}"
                 self.session.note(Severity.WARNING, text, hint=error.hint, exit_code=error.exit_code)
@@ -156,7 +157,7 @@ class Lines:
         Raises UsageError where a line is no planned request, and ProviderError where the files cannot be read.
         """
         provider = self.session.providers.get(one.client_name)
-        custom_ids = _all_ids(self.session.store, provider, one.batch)
+        custom_ids = _first_said(provider, one.batch, partial(_ids_in, self.session.store, provider))
         n_total = one.batch.n_total or len(custom_ids)
         if not custom_ids or (len(custom_ids) < n_total and one.batch.state is BatchState.COMPLETED):
             return None
@@ -190,14 +191,6 @@ def _files(provider: BatchProvider, batch: RemoteBatch) -> Iterator[list[str]]:
         yield [batch.input_file_id]
     if batch.state.is_terminal:
         yield [file_id for _, file_id in provider.result_files(batch)]
-
-
-def _first_ids(provider: BatchProvider, batch: RemoteBatch) -> list[str]:
-    return _first_said(provider, batch, lambda file_id: ids_at_head(provider, file_id))
-
-
-def _all_ids(store: Store, provider: BatchProvider, batch: RemoteBatch) -> list[str]:
-    return _first_said(provider, batch, lambda file_id: _ids_in(store, provider, file_id))
 
 
 def _first_said(provider: BatchProvider, batch: RemoteBatch, read: Callable[[str], Iterable[str]]) -> list[str]:
@@ -267,13 +260,13 @@ def _candidates(session: Session, study: str, name: str, endpoints: Collection[s
     """Return the listed batches that may hold requests of the study, and that no copy of this lake made."""
     if session.providers.is_out(name):
         return []
-    own = f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-"
     found: list[UnknownBatch] = []
     with session.isolated(name, f"looking for batches of study {study} at {name}"):
         provider = session.providers.get(name)
         not_ours = of_listing(session.lake_state, name, _listed_of_study(session, study, name, provider))
         found = [one for one in not_ours if may_hold(one, provider.descriptor, endpoints, study)]
-    return [one for one in found if not (one.batch.token or "").startswith(own)]
+    own = f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-"
+    return [one for one in found if one.batch.token is None or not one.batch.token.startswith(own)]
 
 
 def _listed_of_study(session: Session, study: str, name: str, provider: BatchProvider) -> tuple[RemoteBatch, ...]:

@@ -108,12 +108,10 @@ def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path(
     settings = _settings_of(root, file)
     study = Study(stages=stages, source=source, base_path=base_path, templates=written, **settings)
     # Pairs alone count their repeats themselves, and a version's name was made of both numbers as they are written.
-    return study if study.is_pairs_alone else replace(study, stages=tuple(map(_repeated, stages)))
-
-
-def _repeated(stage: StageSpec) -> StageSpec:
-    """Return a stage that asks as often as its pairs say, where they say it."""
-    return replace(stage, repeats=max(stage.repeats, stage.pairs.repeats))
+    if study.is_pairs_alone:
+        return study
+    repeated = (replace(stage, repeats=max(stage.repeats, stage.pairs.repeats)) for stage in stages)
+    return replace(study, stages=tuple(repeated))
 
 
 def _is_plain(document: Mapping[str, Any]) -> bool:

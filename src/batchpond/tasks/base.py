@@ -111,7 +111,8 @@ class Rule:
         return self.read(response)
 
     def _fields(self) -> dict[str, Any]:
-        return {name: _plain(getattr(self, name)) for name in _names(type(self))}
+        values = {name: getattr(self, name) for name in _names(type(self))}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def to_spec(self) -> dict[str, Any]:
         """Return the rule as `studies.parsers` keeps it."""
@@ -145,10 +146,6 @@ class CarefulRule(Rule):
 
 def _names(kind: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(kind)]
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 EXPLANATION_MAX_CHARS: Final = 20_000

@@ -134,7 +134,9 @@ def _wrong_syntax(connection: duckdb.DuckDBPyConnection, expression: str) -> str
             return problem
     if not any(part["class"] == "COLUMN_REF" for part in parts):
         return "does not look at the column `text`: it says the same of every answer"
-    return _wrong_function(connection, {_function(part) for part in parts if part["class"] == "FUNCTION"})
+    return _wrong_function(
+        connection, {str(part["function_name"]).lower() for part in parts if part["class"] == "FUNCTION"}
+    )
 
 
 def _parts(tree: Any) -> Iterator[dict[str, Any]]:
@@ -159,10 +161,6 @@ def _wrong_part(part: Mapping[str, Any]) -> str | None:
     if kind == "COLUMN_REF" and [str(name).lower() for name in part["column_names"]] != ["text"]:
         return f"names the column {'.'.join(map(str, part['column_names']))!r}; there is only `text`"
     return None
-
-
-def _function(part: Mapping[str, Any]) -> str:
-    return str(part["function_name"]).lower()
 
 
 def _wrong_function(connection: duckdb.DuckDBPyConnection, names: set[str]) -> str | None:

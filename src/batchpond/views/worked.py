@@ -12,7 +12,7 @@ from typing import Final
 import duckdb
 
 from batchpond.lake.schemas import TABLES
-from batchpond.lake.tables import literal, quoted
+from batchpond.lake.tables import quoted
 from batchpond.views import refresh
 from batchpond.views.database import AS_TABLES, CATALOG
 from batchpond.views.refresh import Script
@@ -27,7 +27,7 @@ class Worked:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, study: str, rows_max: int = ROWS_MAX) -> None:
         self._connection = connection
-        self._study = literal(study)
+        self._study = {"study": study}
         self._made: set[str] = set()
         self._definer = {name: script for script in refresh.scripts() for name in script.views}
         connection.execute("USE memory")
@@ -37,7 +37,7 @@ class Worked:
         for script in refresh.scripts():
             if script.macros:
                 connection.execute(script.text)
-        counted = connection.execute(f"SELECT count(*) FROM plan WHERE study = {self._study}").fetchall()
+        counted = connection.execute("SELECT count(*) FROM plan WHERE study = $study", self._study).fetchall()
         self._is_small = counted[0][0] <= rows_max
         if self._is_small:
             connection.execute("SET threads = 1")  # what threads say to each other takes longer than they save
@@ -60,9 +60,10 @@ class Worked:
 
     def _make(self, script: Script) -> None:
         is_kept = not self._is_small and script.stage == _BY_REQUEST
-        text = script.text
         if not is_kept and script.header["grain"].startswith("study"):
-            rows = _HEAD.sub("", text, count=1).rstrip("; \n")
-            text = f"CREATE TABLE {quoted(script.name)} AS FROM ({rows}\n) WHERE study = {self._study}"
-        self._connection.execute(text)
+            rows = _HEAD.sub("", script.text, count=1).rstrip("; \n")
+            text = f"CREATE TABLE {quoted(script.name)} AS FROM ({rows}\n) WHERE study = $study"
+            self._connection.execute(text, self._study)
+        else:
+            self._connection.execute(script.text)
         self._made.add(script.name)

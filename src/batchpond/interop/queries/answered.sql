@@ -7,7 +7,7 @@ WITH outputs AS (
     UNION ALL
     SELECT unit_id, rubric_id, coalesce(candidate_first, request_model), batch_id, text
     FROM results
-    WHERE task = 'generation' AND origin <> 'simulated' AND outcome = 'decided' AND text IS NOT NULL AND {where}
+    WHERE task = 'generation' AND origin <> 'simulated' AND outcome = 'decided' AND text IS NOT NULL AND ($study IS NULL OR study = $study)
 ),
 inputs AS (SELECT item_id, max_by(text, item_hash) AS text FROM items GROUP BY item_id)
 SELECT outputs.candidate, outputs.rubric_id, inputs.text AS input, outputs.text AS output,

@@ -4,14 +4,14 @@ WITH rows AS (
         item_first_hash, item_second_hash, candidate_first, candidate_second, repeat_no, verdict, outcome, score,
         confidence, explanation, text AS raw, origin
     FROM results
-    WHERE task IN ('ranking', 'compliance', 'likert') AND outcome IS NOT NULL AND {where}
+    WHERE task IN ('ranking', 'compliance', 'likert') AND outcome IS NOT NULL AND ($study IS NULL OR study = $study)
     UNION ALL BY NAME
     SELECT
         study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_first, item_second,
         candidate_first, candidate_second, repeat_no, verdict, outcome, score, confidence, explanation,
         'imported' AS origin
     FROM imported_judgments
-    WHERE task IN ('ranking', 'compliance', 'likert') AND {where}
+    WHERE task IN ('ranking', 'compliance', 'likert') AND ($study IS NULL OR study = $study)
 ),
 by_id AS (SELECT item_id, max_by(text, item_hash) AS text FROM items GROUP BY item_id)
 SELECT

@@ -1,4 +1,4 @@
-SELECT * FROM results_pairwisellm WHERE {where}
+SELECT * FROM results_pairwisellm WHERE ($study IS NULL OR study = $study)
 UNION ALL BY NAME
 SELECT
     item_first AS "ID1", item_second AS "ID2", item_first AS "A_id", item_second AS "B_id",
@@ -11,4 +11,4 @@ SELECT
     output_tokens AS completion_tokens, study, template_id, rubric_id, thinking, unit_id, repeat_no,
     'imported' AS origin
 FROM imported_judgments
-WHERE coalesce(task, 'pairwise') = 'pairwise' AND {where}
+WHERE coalesce(task, 'pairwise') = 'pairwise' AND ($study IS NULL OR study = $study)

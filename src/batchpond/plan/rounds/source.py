@@ -11,6 +11,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 import orjson
@@ -259,7 +260,7 @@ def adaptive_asks(
     places = {row.item_id: place for place, row in enumerate(ordered)}
     keys = adaptive.keys_of(list(places))
     rubrics = {rubric.rubric_id: rubric for rubric in stage.rubrics or (NO_RUBRIC,)}
-    for cell, said in itertools.groupby(query(store, _ASKED, study=staged.name, stage=stage.name), key=_cell):
+    for cell, said in itertools.groupby(query(store, _ASKED, study=staged.name, stage=stage.name), itemgetter(*_CELL)):
         rubric_id, *way = cell
         asked = Asked.of([row for row in _told(said, places) if until is None or row[3] <= until])
         if rubric_id not in rubrics or not len(asked):
@@ -271,10 +272,6 @@ def adaptive_asks(
             only = label_of(*way, n_templates=len(stage.templates))
             for choice in found:
                 yield ask_of_pair(rubrics[rubric_id], ordered[choice.first], ordered[choice.second], choice, only)
-
-
-def _cell(row: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(row[name] for name in _CELL)
 
 
 def _told(rows: Iterator[dict[str, Any]], places: dict[str, int]) -> Iterator[tuple[int, int, str, int, str | None]]:

@@ -86,7 +86,7 @@ def _full(model: str) -> str:
 
 def accepted_thinking(model: str) -> tuple[str, ...]:
     """Return the thinking words for a model: levels for gpt-oss, which cannot be kept from thinking, else a switch."""
-    return _LEVELS if _name(model).startswith("gpt-oss") else tuple(_SWITCH)
+    return _LEVELS if model.lower().rpartition("/")[2].startswith("gpt-oss") else tuple(_SWITCH)
 
 
 def context_tokens(prompt: Prompt, max_output_tokens: int | None) -> int:
@@ -104,10 +104,6 @@ def _think(settings: ModelSettings) -> bool | str:
     if word not in accepted:
         raise refused_thinking(settings, f"it accepts {', '.join(accepted)}", " at Ollama")
     return _SWITCH.get(word, word)
-
-
-def _name(model: str) -> str:
-    return model.lower().rsplit("/", 1)[-1]
 
 
 # --- the dialect ----------------------------------------------------------------------------------

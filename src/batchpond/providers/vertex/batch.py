@@ -139,15 +139,15 @@ class VertexClient(GoogleClient):
         """
         started_at = fields.moment(found.get("startTime"))
         stats = found.get("completionStats")
-        counts = (fields.count(stats.get(name, 0)) if isinstance(stats, dict) else None for name in _COUNTS)
-        n_completed, n_failed, n_left = counts
-        is_counted = word_of(batch.provider_status) == "SUCCEEDED" and None not in (n_completed, n_failed, n_left)
+        counts = [fields.count(stats.get(name, 0)) if isinstance(stats, dict) else None for name in _COUNTS]
+        n_completed, n_failed, _ = counts
+        is_counted = word_of(batch.provider_status) == "SUCCEEDED" and None not in counts
         uris = fields.sequence(fields.inside(found, "inputConfig.gcsSource.uris"), 2)
         folder = batch.output_file_id if batch.state.is_terminal else None
         return replace(
             super().more_of(found, batch),
             expires_at=later(started_at or batch.created_at, _RUNS_AT_MOST if started_at else _ENDS_AT_MOST),
-            n_total=(n_completed or 0) + (n_failed or 0) + (n_left or 0) if is_counted else None,
+            n_total=sum(count or 0 for count in counts) if is_counted else None,
             n_completed=n_completed,
             n_failed=n_failed,
             input_file_id=fields.identifier(uris[0]) if len(uris) == 1 else None,
@@ -173,8 +173,7 @@ class VertexClient(GoogleClient):
                     raise
                 break
             found += [batch for batch in page.batches if batch.token == token]
-            cursor = page.next_cursor
-            if cursor is None:
+            if (cursor := page.next_cursor) is None:
                 break
         return tuple(found)
 
@@ -194,8 +193,7 @@ class VertexClient(GoogleClient):
 
         Raises ProviderError where a job does not say which of several folders is its own.
         """
-        folder = batch.output_file_id
-        if folder is None:
+        if (folder := batch.output_file_id) is None:
             return ()
         try:
             found = self._storage.list(folder)

@@ -111,9 +111,10 @@ class Storage:
         """
         for _ in range(_DOWNLOADS_MAX):
             got = self._http.download(f"{_path(uri)}?alt=media", path)
-            # Google's 403 for bytes reads like a 404: what is known of the object tells them apart.
+            # Google's 403 for bytes reads like a 404: what is known of the object tells them apart. The digest of one
+            # that is kept packed is not that of the bytes that come.
             found = self._metadata(uri)
-            if got is None or found is None or _is_transcoded(found) or _holds(found, path):
+            if got is None or found is None or found.get("contentEncoding") or _holds(found, path):
                 return got
         path.unlink(missing_ok=True)
         raise ProviderError(
@@ -164,11 +165,6 @@ class Storage:
 def _file(uri: str, found: dict[str, Any]) -> RemoteFile:
     name = uri.rpartition("/")[2]
     return RemoteFile(uri, name, fields.count(found.get("size")), fields.moment(found.get("timeCreated")))
-
-
-def _is_transcoded(found: dict[str, Any]) -> bool:
-    """Whether an object is kept packed, so that its digest is not that of the bytes that come."""
-    return bool(found.get("contentEncoding"))
 
 
 def _holds(found: dict[str, Any], path: Path) -> bool:

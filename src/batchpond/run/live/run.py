@@ -243,7 +243,8 @@ class LiveRun:
             while not all(lane.is_over for lane in self._lanes):
                 for lane in self._ready():
                     self._step(lane)
-                self._tell()
+                if self._options.on_progress is not None:
+                    self._options.on_progress(tuple(self._progress(lane) for lane in self._lanes))
                 self._clock.sleep(STEP_S)
         finally:
             self._stop_all()
@@ -386,10 +387,6 @@ class LiveRun:
         self._notes.append(note)
         if self._options.on_note is not None:
             self._options.on_note(note)
-
-    def _tell(self) -> None:
-        if self._options.on_progress is not None:
-            self._options.on_progress(tuple(self._progress(lane) for lane in self._lanes))
 
     def _progress(self, lane: Lane) -> LaneProgress:
         return LaneProgress(
