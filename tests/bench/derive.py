@@ -25,7 +25,7 @@ from typing import Any
 import duckdb
 
 from batchpond import ids
-from batchpond.answers import derive, read_by
+from batchpond.answers import derive
 from batchpond.lake.disk import read_rows
 from batchpond.lake.jsonl import RawFile, publish_raw, shard_file_name
 from batchpond.lake.schemas import SHARD_REQUESTS
@@ -194,7 +194,7 @@ def measure(case: Case, folder: Path, n_lines: int) -> tuple[float, float]:
     """Return the least CPU seconds of deriving a case's file and of its floor."""
     store, path = Store.init(folder / "lake"), folder / "lines.jsonl"
     source = source_of(case, store, path, n_lines)
-    parser_id, spec = read_by(case.rule.parser_id, case.rule.to_spec(), READER)
+    parser_id, spec = f"{case.rule.parser_id}-r{READER}", {**case.rule.to_spec(), "read_by": READER}
     specs: Mapping[str, dict[str, Any]] = {parser_id: spec}
     connection = duckdb.connect(config={"threads": 1})
     copy = f"COPY (FROM read_json('{path}', format = 'newline_delimited')) TO '{folder}/floor.parquet'"
