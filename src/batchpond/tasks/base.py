@@ -354,9 +354,8 @@ def meant(text: str, readings: Sequence[tuple[Judgment, Found]]) -> Judgment | N
     if not usable:
         return readings[-1][0] if readings else None
     judgment, found = usable[-1]
-    if len({(one.outcome, one.verdict, one.label, one.score) for one, _ in usable}) > 1 or not _is_meant(text, found):
-        return Judgment(None, Outcome.AMBIGUOUS)
-    return judgment
+    says = {(one.outcome, one.verdict, one.label, one.score) for one, _ in usable} if len(usable) > 1 else ()
+    return judgment if len(says) < 2 and _is_meant(text, found) else Judgment(None, Outcome.AMBIGUOUS)
 
 
 def _is_meant(text: str, found: Found) -> bool:
@@ -388,8 +387,10 @@ def _lead(before: str) -> tuple[str, str]:
     while len(before) != length:
         length = len(before)
         before = before.rstrip().rstrip(_SIGNS)
-        inside = max(0, len(before.rstrip()) - _FRAME_CHARS)
-        before = before[:inside] + _FRAME.sub("", before[inside:])
+        bare = before.rstrip()
+        if not bare.endswith(_STOPS):  # which end no frame
+            inside = max(0, len(bare) - _FRAME_CHARS)
+            before = before[:inside] + _FRAME.sub("", before[inside:])
     return ("" if before.endswith(_STOPS) else _SENTENCE.split(before)[-1]), whole[len(before) :]
 
 
