@@ -35,11 +35,14 @@ class _Absent:
 def spare() -> None:
     """Leave out what no command needs: searches for cycles while modules load, httpx's command line, and pandas.
 
-    Arrow loads pandas, where there is one, as soon as it is given a list: longer than most commands take.
+    Arrow loads pandas, where there is one, as soon as it is given a list: longer than most commands take. Prices are
+    those that were installed: what would fetch later ones, and an HTTP library for that, is an empty module.
     """
     gc.set_threshold(_COLLECT_ABOVE)
     sys.meta_path.insert(0, _Absent("pandas"))
     sys.modules["httpx._main"] = None  # type: ignore[assignment] # so it is left out, as without its packages
+    fetching = sys.modules["genai_prices.update_prices"] = ModuleType("genai_prices.update_prices")
+    fetching.__getattr__ = lambda _: None  # type: ignore[method-assign]
 
 
 def spare_exit() -> None:

@@ -41,8 +41,10 @@ def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
             if sum(fact.n_requests for fact in proven) >= LARGE:
                 _settle(session, proven)
                 proven = []
-    finally:
+    except Exception:
         _settle(session, proven)
+        raise
+    _settle(session, proven)
 
 
 def _collect(

@@ -66,6 +66,25 @@ def test_one_process_wins_the_right_to_send(store: Store) -> None:
     assert second.events == []
 
 
+def test_what_is_not_urgent_is_on_record_with_the_next_that_is(store: Store) -> None:
+    """Known to its log at once, in one file with the next, an elected one too; a fact that waits is not taken twice."""
+    log = EventLog(store)
+    for study in ("a", "b"):
+        log.append(fact(Planned, study=study), is_urgent=False)
+    assert (len(log.recent), read(store)) == (2, [])
+    log.append(fact(Planned, study="c"))
+    assert [event.study for event in read(store)] == ["a", "b", "c"]
+    seen = fact(Status, attempt_id="a", batch_id="b")
+    assert len(log.append(seen, is_urgent=False)) == 1
+    assert log.append(seen, is_urgent=False) == []
+    log.append_as("sent-a-1", fact(Sent, attempt_id="a", ordinal=1))
+    assert [event.kind for event in read(store)][3:] == ["status", "sent"]
+    assert len(store.files("events")) == 2
+    log.append(fact(Planned, study="d"), is_urgent=False)
+    log.compact(lambda: None)
+    assert read(store) == log.events
+
+
 def test_an_unreadable_event_file_stops_everything_and_is_named(store: Store) -> None:
     """Going on without a fact could buy a batch twice."""
     EventLog(store).append(fact(Planned, study="s"))
