@@ -237,8 +237,10 @@ def test_options_change_the_model(golden_lake: Path) -> None:
     assert ranked(golden_lake, "10_bt_ties") == plain
     note = call(golden_lake, "rank", "11_bt_position_effect").stderr
     assert "--position" in note
-    (swayed,) = notes([], ranking.Options(), n_swayed=2)
-    assert swayed.startswith("in 2 of the rankings the item shown first")
+    moved = {"component_id": 1, "is_moved_by_position": True, "is_reliability_valid": True, "is_comparable": True}
+    moved |= {"mle_exists": True, "n_pairs_unbalanced": 0}
+    (said,) = notes([moved, moved | {"component_id": 2}], ranking.Options())
+    assert said.startswith("in 1 of the rankings the item shown first")
     assert "p < .05" not in call(golden_lake, "rank", "10_bt_ties").stderr
     assert "--position" not in call(golden_lake, "rank", "11_bt_position_effect", "--position").stderr
 
@@ -299,3 +301,23 @@ def test_a_failing_rank_prints_nothing(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert json.loads(done.stderr.splitlines()[-1])["error"] == "usage"
+
+
+def test_rows_say_that_the_position_moves_theta(tmp_path: Path) -> None:
+    """A judge who often takes the first text: every row says so, without the term alone; a fair judge's rows do not."""
+    builder = LakeBuilder(tmp_path / "lake")
+    rng = np.random.default_rng(1)
+    for judge, eta in (("fair", 0.0), ("first", 1.2)):
+        builder.imported([
+            {"study": "s", "import_key": f"{judge}{one}{other}", "provider": "p", "request_model": judge,
+             "item_first": f"i{one}", "item_second": f"i{other}", "unit_id": "", "repeat_no": 1, "outcome": "decided",
+             "verdict": "first" if rng.random() < 1 / (1 + np.exp((one - other) / 3 - eta)) else "second"}
+            for one, other in np.ndindex(8, 8) if one != other
+        ])  # fmt: skip
+    builder.build()
+    for arguments in ((), ("--summary",)):
+        found = ranked(builder.store.path, *arguments)
+        said = {(row["request_model"], row["is_moved_by_position"]) for row in found}
+        assert said == {("fair", False), ("first", True)}
+        modelled = ranked(builder.store.path, "--position", *arguments)
+        assert {row["is_moved_by_position"] for row in modelled} == {None}

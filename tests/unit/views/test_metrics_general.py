@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
+from tests.rigs.general_planted import DESIGNS, play
 from tests.rigs.metrics import Numbers, of_pairs
 from tests.rigs.sql import Row, judged, result, table, views_over
 
@@ -224,3 +225,14 @@ def test_statements_in_general(what: str) -> None:
     np.testing.assert_allclose((x - p) ** 2, stats.t.ppf(0.975, g - 1) ** 2 * x * (1 - x) / size, rtol=1e-9)
     own: Numbers = np.array([found[f"{what}_{end}_these_statements"] for end in ("lo", "hi")])
     np.testing.assert_allclose(own, proportion_confint(values.sum(), len(values), method="wilson"), rtol=1e-9)
+
+
+def test_intervals_hold_for_items_in_general() -> None:
+    """A short form of `python -m tests.sweeps.coverage --of general`: 200 sets, through the views."""
+    n_sets = 200
+    found = play(DESIGNS["no difference, 10 items"], n_sets, seed=2)
+    error = (0.05 * 0.95 / n_sets) ** 0.5
+    for name in ("paired", "failures_paired", "length"):
+        assert found[name] >= 0.93 - 2 * error, name
+        assert found[f"{name} p"] <= 0.07 + 2 * error, name
+    assert found["length_these_items"] < 0.9  # pairs that share an item are not draws of their own

@@ -13,7 +13,7 @@ from batchpond.results.rank.counts import SCOPE, Counts
 from batchpond.stats import adaptive, ranking
 from batchpond.stats.adaptive import Prediction
 from batchpond.stats.ranking import Component, Flag, Options, Ranking
-from batchpond.stats.votes import Votes, per_item
+from batchpond.stats.votes import Votes, p_position, per_item
 
 
 def _named(kind: pa.DataType, names: str) -> list[pa.Field]:
@@ -30,6 +30,7 @@ ITEM_SCHEMA: Final = pa.schema(
         *_named(_WHOLE, "n_losses n_ties n_opponents n_without_verdict n_pending"),
         *_named(_REAL, "win_rate"),
         *_named(pa.list_(_TEXT), "flags"),
+        *_named(_YES_NO, "is_moved_by_position"),
     ]
 )
 EXTRA_COLUMNS: Final = ("theta_ml", "se_ml", "elo", "elo_sd", "elochoice", "trueskill_mu", "trueskill_sigma")
@@ -38,7 +39,7 @@ RANKING_SCHEMA: Final = pa.schema(
         *_named(_TEXT, f"{' '.join(SCOPE)} item_kind"),
         *_named(_WHOLE, "component_id n_components n_items n_items_without_votes n_pairs n_pairs_unbalanced"),
         *_named(_WHOLE, "n_comparisons n_ties n_without_verdict n_pending n_strong_groups"),
-        *_named(_YES_NO, "is_comparable mle_exists"),
+        *_named(_YES_NO, "is_comparable is_moved_by_position mle_exists"),
         *_named(_WHOLE, "n_unbeaten n_winless n_few_comparisons n_at_bridges"),
         *_named(_TEXT, "cluster"),
         *_named(_WHOLE, "n_clusters"),
@@ -56,7 +57,17 @@ RANKING_SCHEMA: Final = pa.schema(
 )
 
 
-def item_rows(counts: Counts, found: Ranking) -> Iterator[dict[str, Any]]:
+# Below this, a ranking without the term is said to be moved by the position.
+_MOVED_P_MAX: Final = 0.05
+
+
+def _scope(counts: Counts, options: Options) -> dict[str, Any]:
+    is_moved = None if options.has_position else p_position(counts.votes) < _MOVED_P_MAX
+    shared = {"item_kind": str(counts.what)[:-1], "is_moved_by_position": is_moved}
+    return dict(zip(SCOPE, counts.scope, strict=True)) | shared
+
+
+def item_rows(counts: Counts, found: Ranking, options: Options) -> Iterator[dict[str, Any]]:
     """Yield a ranking's items, best first, component by component, those without votes at the end."""
     votes = counts.votes.without_units()
     lo_won, hi_won, tied = votes.results
@@ -65,7 +76,7 @@ def item_rows(counts: Counts, found: Ranking) -> Iterator[dict[str, Any]]:
         per_item(votes, lo_won, hi_won), per_item(votes, hi_won, lo_won), per_item(votes, tied, tied),
         per_item(votes, has_met, has_met),
     )  # fmt: skip
-    scope = dict(zip(SCOPE, counts.scope, strict=True)) | {"item_kind": str(counts.what)[:-1]}
+    scope = _scope(counts, options)
     for item in np.lexsort((found.component_rank, found.component == 0, found.component)).tolist():
         wins, losses, ties, opponents = (int(values[item]) for values in sides)
         n_comparisons = wins + losses + ties
@@ -74,9 +85,7 @@ def item_rows(counts: Counts, found: Ranking) -> Iterator[dict[str, Any]]:
             "item": counts.names[item],
             **_ranks(found, item),
             "theta": theta,
-            "se": _known(found.se[item]),
-            "theta_lo": _known(found.theta_lo[item]),
-            "theta_hi": _known(found.theta_hi[item]),
+            **{name: _known(getattr(found, name)[item]) for name in ("se", "theta_lo", "theta_hi")},
             "elo_scale": None if theta is None else ranking.ELO_CENTRE + ranking.ELO_PER_THETA * theta,
             "component_id": int(found.component[item]) or None,
             "n_comparisons": n_comparisons,
@@ -93,15 +102,10 @@ def item_rows(counts: Counts, found: Ranking) -> Iterator[dict[str, Any]]:
 
 
 def _ranks(found: Ranking, item: int) -> dict[str, int | None]:
-    places = {
-        "component_rank": int(found.component_rank[item]) or None,
-        "component_rank_lo": int(found.component_rank_lo[item]) or None,
-        "component_rank_hi": int(found.component_rank_hi[item]) or None,
-    }
-    overall = {
-        name.removeprefix("component_"): place if found.is_comparable else None for name, place in places.items()
-    }
-    return places | overall | {"tied_group": int(found.tied_group[item]) or None}
+    names = ("component_rank", "component_rank_lo", "component_rank_hi", "tied_group")
+    places = {name: int(getattr(found, name)[item]) or None for name in names}
+    overall = {name.removeprefix("component_"): place for name, place in places.items() if found.is_comparable}
+    return overall | places
 
 
 def _known(value: float) -> float | None:
@@ -110,8 +114,7 @@ def _known(value: float) -> float | None:
 
 def ranking_rows(counts: Counts, found: Ranking, options: Options) -> Iterator[dict[str, Any]]:
     """Yield a row per component, or a single one where no item has votes."""
-    shared = dict(zip(SCOPE, counts.scope, strict=True)) | {
-        "item_kind": str(counts.what)[:-1],
+    shared = _scope(counts, options) | {
         "n_components": len(found.components),
         "n_items_without_votes": int(np.sum(found.component == 0)),
         # Every judgment stands at two items.
@@ -193,11 +196,12 @@ def _adaptive_notes(rankings: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield f"of {n:,} judgments held out at random, the others foretell {right:.1%} (a coin: 50 %)"
 
 
-def notes(rankings: Sequence[dict[str, Any]], options: Options, *, n_swayed: int) -> Iterator[str]:
-    """Yield what somebody who reads the numbers alone would get wrong; `n_swayed` rankings have a position effect."""
-    if n_swayed:
+def notes(rankings: Sequence[dict[str, Any]], options: Options) -> Iterator[str]:
+    """Yield what somebody who reads the numbers alone would get wrong."""
+    n_moved = sum(bool(row["is_moved_by_position"]) for row in rankings if row.get("component_id") == 1)
+    if n_moved:
         yield (
-            f"in {n_swayed:,} of the rankings the item shown first, or second, wins more often than chance explains "
+            f"in {n_moved:,} of the rankings the item shown first, or second, wins more often than chance explains "
             "(p < .05), which draws theta together and makes its intervals too narrow: --position takes it out"
         )
     if options.is_full and any(row.get("reliability") is not None for row in rankings):

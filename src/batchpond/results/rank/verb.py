@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,14 +23,10 @@ from batchpond.results.rank.rows import EXTRA_COLUMNS, ITEM_SCHEMA, RANKING_SCHE
 from batchpond.stats import ranking
 from batchpond.stats.bradley_terry import Ties
 from batchpond.stats.ranking import Cluster, Extra, Options
-from batchpond.stats.votes import p_position
 from batchpond.views import database
 
 if TYPE_CHECKING:
     import duckdb
-
-# Below this, a ranking without the term is said to be moved by the position.
-SWAYED_P_MAX: Final = 0.05
 
 
 class ClusterChoice(StrEnum):
@@ -101,13 +97,11 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
         raise UsageError(f"rankings cannot be told apart by {sorted(unknown)[0]!r}", hint=hint)
     items: list[dict[str, Any]] = []
     rankings: list[dict[str, Any]] = []
-    n_swayed = 0
     for counts in counted(connection, request.study, request.what, request.by):
         settings = replace(request.options, cluster=_cluster(counts, request.cluster))
         found = ranking.rank(counts.votes, settings)
-        items.extend(item_rows(counts, found))
+        items.extend(item_rows(counts, found, settings))
         rankings.extend(ranking_rows(counts, found, settings))
-        n_swayed += not settings.has_position and p_position(counts.votes) < SWAYED_P_MAX
     if not items:
         raise UsageError(_nothing(request), hint="`batchpond query pair_status` shows what there is")
     extras = [name for name in EXTRA_COLUMNS if any(name in row for row in items)]
@@ -115,7 +109,7 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
     return Report(
         pa.Table.from_pylist(items, schema=schema),
         pa.Table.from_pylist(rankings, schema=RANKING_SCHEMA),
-        tuple(notes(rankings, request.options, n_swayed=n_swayed)),
+        tuple(notes(rankings, request.options)),
     )
 
 
