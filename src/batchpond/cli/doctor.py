@@ -69,7 +69,8 @@ def _key_finding(row: KeyRow) -> Finding:
     if row.problem is not None:
         return Finding("keys", Level.ERROR, row.problem, "`batchpond keys` shows all of them", ExitCode.ACCESS)
     where = f"{row.key_env} is set" if row.is_found else f"{row.key_env} is not set"
-    return Finding("keys", Level.OK, f"{row.provider}: {where}, calls go to {row.base_url_host}")
+    level = Level.OK if row.is_found else Level.NONE
+    return Finding("keys", level, f"{row.provider}: {where}, calls go to {row.base_url_host}")
 
 
 def _lines(findings: list[Finding]) -> list[str]:

@@ -129,11 +129,13 @@ def usd(value: float | Decimal | None) -> str:
     return f"${amount:,.4f}" if 0 < abs(amount) < 1 else f"${amount:,.2f}"
 
 
-def summed(values: Iterable[float | None]) -> str:
-    """Return the sum of money for people: what is known of it, where a part is unknown."""
+def summed(values: Iterable[float | None], form: str = "{} + unknown") -> str:
+    """Return the sum of money for people; where a part is unknown, what is known of it, in that form."""
     costs = list(values)
     known = [cost for cost in costs if cost is not None]
-    return usd(sum(known)) if len(known) == len(costs) else f"{usd(sum(known))} + unknown" if any(known) else "unknown"
+    if any(known) and len(known) < len(costs):
+        return form.format(usd(sum(known)))
+    return "unknown" if len(known) < len(costs) else usd(sum(known))
 
 
 def priced_by(modes: Iterable[str]) -> str:
@@ -173,6 +175,7 @@ def plural(count: int, noun: str) -> str:
 TERMINAL_ROWS_MAX = 500
 BLOCKS_MAX = 3
 TEXT_FLOOR = 16
+CUT_FLOOR = 8
 GAP = 2
 ROOM_MIN = 20
 BLOCK_LINES_MAX = 20
@@ -275,9 +278,10 @@ def _csv_cell(value: Any) -> str:
 
 
 def tab_lines(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
-    """Yield tab-separated lines, untruncated; tabs, line ends and control characters escaped."""
+    """Yield tab-separated lines, untruncated, floats to nine digits; tabs, line ends, control characters escaped."""
     for row in _with_header(names, rows):
-        yield "\t".join(escape(cell(value)) for value in row) + "\n"
+        values = (float(f"{value:.9g}") if isinstance(value, float) else value for value in row)
+        yield "\t".join(escape(cell(value)) for value in values) + "\n"
 
 
 def markdown_lines(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
@@ -353,13 +357,19 @@ def wrapped(text: str, width: int) -> Iterator[str]:
     return (f"{line}\n" for line in textwrap.wrap(text, max(width, ROOM_MIN)))
 
 
-def aligned(heads: Sequence[str], rows: Sequence[Sequence[str]], *, n_text_columns: int) -> list[str]:
-    """Return ready-made cells as aligned lines; columns after the first few are right-aligned."""
+def aligned(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], *, n_text_columns: int, width: int | None = None
+) -> list[str]:
+    """Return ready-made cells as aligned lines; columns after the first few are right-aligned.
+
+    Within a `width`, texts are cut where that helps.
+    """
     from rich.cells import cell_len
 
     safe = [[escape(text) for text in row] for row in (heads, *rows)]
-    widths = [max(cell_len(text) for text in column) for column in zip(*safe, strict=True)]
     is_number = [index >= n_text_columns for index in range(len(heads))]
+    widths = None if width is None else _fitted_widths(safe[0], safe[1:], is_number, width, CUT_FLOOR)
+    widths = widths or [max(cell_len(text) for text in column) for column in zip(*safe, strict=True)]
     return [_line(row, widths, is_number) for row in safe]
 
 
@@ -369,13 +379,17 @@ def _is_number_column(rows: Sequence[Row], index: int) -> bool:
 
 
 def _fitted_widths(
-    heads: Sequence[str], shown: Sequence[Sequence[str]], is_number: Sequence[bool], width: int
+    heads: Sequence[str],
+    shown: Sequence[Sequence[str]],
+    is_number: Sequence[bool],
+    width: int,
+    least: int = TEXT_FLOOR,
 ) -> list[int] | None:
     from rich.cells import cell_len
 
     natural = [max(cell_len(head), *(min(cell_len(row[i]), width) for row in shown), 0) for i, head in enumerate(heads)]
     floor = [
-        max(cell_len(head), full if number else min(full, TEXT_FLOOR))
+        max(cell_len(head), full if number else min(full, least))
         for head, full, number in zip(heads, natural, is_number, strict=True)
     ]
     room = width - GAP * (len(heads) - 1)

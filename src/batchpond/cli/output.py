@@ -97,6 +97,11 @@ def width() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
+def room() -> int | None:
+    """Return the columns of the terminal that text is for, None where nobody looks: there nothing is cut."""
+    return width() if is_terminal() else None
+
+
 def text(lines: str) -> None:
     """Print text for people."""
     _emit([escape(lines, keep_newlines=True).rstrip("\n") + "\n"])
