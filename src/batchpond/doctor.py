@@ -42,6 +42,7 @@ class Level(StrEnum):
     """How a check came out."""
 
     OK = "ok"
+    NONE = "-"  # neither well nor not: a key that nobody set
     WARNING = "warning"
     ERROR = "error"
 

@@ -219,6 +219,49 @@ def test_terminal_output_obeys_no_data(lake: Path) -> None:
     assert "\x1b[2J" not in shown
 
 
+def test_tables_of_plan_and_submit_fit_eighty_columns(tmp_path: Path) -> None:
+    """Long names are cut on a terminal, where a table would wrap; in a pipe nothing is."""
+    assert run("init", "--example", "stages", str(tmp_path)).returncode == 0
+    study = tmp_path / "study.toml"
+    long = "gpt-4.1-mini-of-a-name-that-is-longer-than-any-column-has-room-for"
+    study.write_text(study.read_text().replace('"gpt-4.1-mini"', f'"{long}"'))
+    lake = ("--lake", str(tmp_path / "lake"))
+    for arguments in (("plan", str(study)), ("submit", "answers", "--dry-run")):
+        shown = on_terminal(*lake, *arguments, columns=80, NO_COLOR="1").replace("\r", "")
+        tables = [line for line in shown.splitlines() if "  " in line.strip()]
+        assert len(tables) >= 3
+        assert max(map(len, tables)) <= 80, arguments
+        assert long in run(*lake, *arguments).stdout
+
+
+def test_near_names_are_offered_to_queries(lake: Path) -> None:
+    """A column, a table and a view that are nearly there."""
+    for sql, near in (
+        ("select studdy from results", "study"), ("select r.* from reslts r", "results"),
+        ("metric_consistncy", "metric_consistency"),
+    ):  # fmt: skip
+        done = run("--lake", str(lake), "query", sql)
+        assert (done.returncode, f"did you mean '{near}'?" in done.stderr) == (2, True), sql
+    far = run("--lake", str(lake), "query", "select zzzzzzzz from results")
+    assert "`batchpond views` lists what can be queried" in far.stderr
+
+
+def test_numbers_in_a_pipe_are_printed_to_nine_digits(lake: Path) -> None:
+    """Of the defects of people: 0.45290199999999947 as tab-separated values; CSV and JSON stay exact."""
+    query = ("--lake", str(lake), "query", "select 0.1::double + 0.2 as a, 7.0::double as b, 12345678.25::double as c")
+    assert run(*query).stdout.splitlines()[1] == "0.3\t7.0\t12345678.2"
+    assert "0.30000000000000004" in run(*query, "--format", "csv").stdout
+
+
+def test_an_error_that_needs_a_paragraph_names_its_guide(lake: Path) -> None:
+    """A lake of a newer version: what the hint says stays, and the guide follows."""
+    marker = lake / "batchpond.json"
+    marker.write_text(json.dumps(json.loads(marker.read_text()) | {"format": 999}))
+    done = run("--lake", str(lake), "status")
+    assert done.returncode == 5
+    assert "; `batchpond guide trouble` says more" in done.stderr
+
+
 def test_color_obeys_no_color(lake: Path) -> None:
     """A terminal gets bold heads, unless NO_COLOR or --color never says otherwise."""
     arguments = ["--lake", str(lake), "query", "select 1 as a"]
@@ -331,6 +374,9 @@ def test_views_ddl_runs_in_plain_duckdb(lake: Path) -> None:
 def test_doctor_is_well_on_a_new_lake_and_names_damage(lake: Path) -> None:
     """A good lake is 0; a bad file is 5 with its name; --fix brings the views back."""
     assert run("doctor", "--fix", "--lake", str(lake)).returncode == 0
+    rows = json.loads(run("doctor", "--json", "--lake", str(lake), TOGETHER_API_KEY="tk-1").stdout)
+    keys = {row["message"].partition(":")[0]: row["level"] for row in rows if row["check"] == "keys"}
+    assert (keys["openai"], keys["together"]) == ("-", "ok")
     (lake / "events").mkdir(exist_ok=True)
     (lake / "events" / "bad.parquet").write_bytes(b"PAR1nonsense")
     done = run("doctor", "--json", "--lake", str(lake))

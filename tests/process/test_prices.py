@@ -31,7 +31,7 @@ def test_a_total_says_what_is_known_of_it(program: Program) -> None:
     assert line.count(" + unknown") == 3
     told = program.run("submit", STUDY, "--dry-run")
     assert "rough estimates at batch prices" in told.stdout
-    (total,) = [line for line in told.stdout.splitlines() if line.startswith("total")]
+    (total,) = [line for line in told.stdout.splitlines() if line.startswith("in all 24 requests")]
     assert total.count("$") == total.count("+ unknown") == 2
     cost = json.loads(program.run("plan", "study.toml", "--json").stdout)["cost"]
     assert [cost[f"{name}_usd"] for name in ("low", "expected", "worst")] == [None] * 3

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpond.cli import output, recover
+from batchpond.cli.formats import Format
 from batchpond.cli.frame import (
     Invocation,
     format_option,
@@ -18,7 +19,6 @@ from batchpond.cli.frame import (
     providers,
     yes_option,
 )
-from batchpond.cli.output import Format
 from batchpond.errors import ExitCode, UsageError
 from batchpond.text import plural
 

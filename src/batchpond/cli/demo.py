@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from batchpond.cli import output
+from batchpond.cli import formats, output
 from batchpond.cli.frame import Invocation, json_option, pond_command
 from batchpond.model import CELL_COLUMNS
 
@@ -76,10 +76,10 @@ def _report(invocation: Invocation) -> Path | None:
 def tables(completion: Rows, cells: Rows) -> Iterator[str]:
     """Yield the demo's two tables: what came back, and what it says about the judges."""
     yield "What came back (simulated)"
-    yield from output.aligned(OUTCOME_HEADS, list(_outcome_rows(completion)), n_text_columns=1)
+    yield from formats.aligned(OUTCOME_HEADS, list(_outcome_rows(completion)), n_text_columns=1)
     yield ""
     yield "Is the same winner named when the two essays swap places, and which place is favoured?"
-    yield from output.aligned(CELL_HEADS, list(_cell_rows(cells)), n_text_columns=1)
+    yield from formats.aligned(CELL_HEADS, list(_cell_rows(cells)), n_text_columns=1)
     yield ""
     yield "log-odds: above 0, the essay shown first is favoured"
     yield "q: test of that for essays in general, corrected over the cells"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchpond.cli.output import age, json_text
+from batchpond.cli.formats import age, json_text
 from batchpond.errors import ExitCode, UsageError
 from batchpond.progress import BYTES, Work
 from batchpond.text import escape

@@ -10,8 +10,8 @@ import click
 
 from batchpond import __version__
 from batchpond.cli import output
+from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, pond_command
-from batchpond.cli.output import Format
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def _key_finding(row: KeyRow) -> Finding:
     if row.problem is not None:
         return Finding("keys", Level.ERROR, row.problem, "`batchpond keys` shows all of them", ExitCode.ACCESS)
     where = f"{row.key_env} is set" if row.is_found else f"{row.key_env} is not set"
-    return Finding("keys", Level.OK, f"{row.provider}: {where}, calls go to {row.base_url_host}")
+    level = Level.OK if row.is_found else Level.NONE
+    return Finding("keys", level, f"{row.provider}: {where}, calls go to {row.base_url_host}")
 
 
 def _lines(findings: list[Finding]) -> list[str]:

@@ -25,7 +25,8 @@ import orjson
 from batchpond import __version__
 from batchpond.cli import linear_algebra
 from batchpond.cli.diagnostics import Diagnostics, Meter
-from batchpond.cli.output import Format, ReaderGoneError
+from batchpond.cli.formats import Format
+from batchpond.cli.output import ReaderGoneError
 from batchpond.errors import BatchpondError, ExitCode, LakeWarning
 from batchpond.progress import heard_by
 
@@ -48,6 +49,9 @@ SAFE_TO_STOP = (
     "interrupted. What was recorded is safe, and batches that were sent go on at the providers; "
     "`batchpond sync` collects them and settles any send that was cut off; a live call that was cut off is in `doubts`"
 )
+
+PARAGRAPHS = {ExitCode.ATTENTION: "trouble", ExitCode.LAKE: "trouble", ExitCode.ACCESS: "providers"}
+"""Errors that need more than a line, and the guide that has it."""
 
 GRACE_S = 5.0
 IMPATIENT_GRACE_S = 0.5
@@ -378,6 +382,8 @@ def _end(diagnostics: Diagnostics, error: BaseException, *, was_interrupted: boo
             code, message = ExitCode.INTERRUPTED, SAFE_TO_STOP
         case BatchpondError():
             code, hint = error.exit_code, error.hint
+            if code in PARAGRAPHS:
+                hint = "; ".join(filter(None, (hint, f"`batchpond guide {PARAGRAPHS[code]}` says more")))
         case click.ClickException():
             code, message, hint = ExitCode.USAGE, error.format_message(), _usage_hint(error)
         case MemoryError():

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from batchpond.cli import output
+from batchpond.cli.formats import Format
 from batchpond.cli.frame import GUIDES, Invocation, format_option, pond_command
-from batchpond.cli.output import Format
 from batchpond.errors import UsageError
 from batchpond.text import did_you_mean
 

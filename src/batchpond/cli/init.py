@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from batchpond.cli import output
+from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, json_option, pond_command
-from batchpond.cli.output import Format
 from batchpond.errors import UsageError
 
 STUDY = "study.toml"

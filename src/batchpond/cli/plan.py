@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchpond.cli import output
+from batchpond.cli import formats, output
+from batchpond.cli.formats import priced_by, provider_text, summed, usd
 from batchpond.cli.frame import Invocation, json_option, pond_command
-from batchpond.cli.output import priced_by, provider_text, summed, usd
 from batchpond.model import Mode
 from batchpond.text import plural
 
@@ -62,9 +62,13 @@ def report_lines(report: PlanReport) -> Iterator[str]:
     has_forecast = any(stage.is_forecast for stage in report.stages)
     if has_forecast or len(report.stages) > 1:
         yield "what waits for answers is a forecast (~)" if has_forecast else ""
-        yield from output.aligned(STAGE_COLUMNS, [_stage_row(stage) for stage in report.stages], n_text_columns=3)
+        yield from formats.aligned(
+            STAGE_COLUMNS, [_stage_row(stage) for stage in report.stages], n_text_columns=3, width=output.room()
+        )
     yield ""
-    yield from output.aligned(MODEL_COLUMNS, [_model_row(model) for model in report.models], n_text_columns=2)
+    yield from formats.aligned(
+        MODEL_COLUMNS, [_model_row(model) for model in report.models], n_text_columns=2, width=output.room()
+    )
     yield ""
     yield from _cells(report)
     yield ""
@@ -72,17 +76,17 @@ def report_lines(report: PlanReport) -> Iterator[str]:
         " and of what follows from it" if has_forecast else "",
         priced_by(model.mode for model in report.models),
     )
-    low, expected, worst = _costs(report.cost)
+    low, expected, worst = _costs(report.cost, "{} + unknown")
     yield f"cost of what is to ask{rest}, a rough estimate at {prices}:"
     yield f"low {low}, expected {expected}, worst {worst}"
     yield from _remarks(report)
 
 
-def _costs(cost: Estimate) -> Iterator[str]:
-    """Yield a cost as it is printed: low, expected, worst; what is known of it where the whole is not."""
+def _costs(cost: Estimate, form: str = ">{}") -> Iterator[str]:
+    """Yield low, expected and worst as they are printed; in that form, what is known where the whole is not."""
     for name in COSTS:
         whole = getattr(cost, f"{name}_usd")
-        yield summed([whole] if whole is not None else [getattr(cost, f"known_{name}_usd"), None])
+        yield summed([whole] if whole is not None else [getattr(cost, f"known_{name}_usd"), None], form)
 
 
 def _stage_row(stage: StageReport) -> tuple[str, ...]:
@@ -98,7 +102,7 @@ def _cells(report: PlanReport) -> Iterator[str]:
     has_stages = len(report.stages) > 1
     cells = [((cell.stage,) if has_stages else ()) + _cell_row(cell) for cell in report.cells[:CELLS_SHOWN_MAX]]
     columns = ("stage", *CELL_COLUMNS) if has_stages else CELL_COLUMNS
-    yield from output.aligned(columns, cells, n_text_columns=4 + has_stages)
+    yield from formats.aligned(columns, cells, n_text_columns=4 + has_stages, width=output.room())
     if len(report.cells) > CELLS_SHOWN_MAX:
         yield f"... and {len(report.cells) - CELLS_SHOWN_MAX:,} more cells; `--json` lists all"
 

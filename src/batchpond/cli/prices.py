@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from batchpond.cli import output
+from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, pond_command
-from batchpond.cli.output import Format
 from batchpond.errors import UsageError
 from batchpond.model import Mode, PricedModel
 

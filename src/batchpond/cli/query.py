@@ -13,9 +13,10 @@ from pathlib import Path
 import click
 
 from batchpond.cli import output
+from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, pond_command
-from batchpond.cli.output import Format
 from batchpond.errors import ExitCode, UsageError
+from batchpond.text import did_you_mean
 
 SQL_BYTES_MAX = 1_000_000
 GRACE_S = 3.0
@@ -45,6 +46,9 @@ def command(invocation: Invocation, sql: str, timeout_s: float, form: Format) ->
         sql = _standard_input()
     if database.is_view(sql):
         sql = f'select * from "{sql}"'  # a name from our own list
+    elif sql.isidentifier():
+        views = [view.name for view in database.views()]
+        raise UsageError(f"there is no view {sql!r}", hint=did_you_mean(sql, views, "`batchpond views` lists them"))
     opened = read.shown_query(store.path, sql, timeout_s=timeout_s, is_arrow=form is Format.PARQUET)
     with _bounded(invocation, timeout_s), opened as rows:
         prepared = output.prepared(rows, form, has_color=invocation.color_stdout())

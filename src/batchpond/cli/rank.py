@@ -7,8 +7,8 @@ import os
 import click
 
 from batchpond.cli import linear_algebra, output
+from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, pond_command
-from batchpond.cli.output import Format
 from batchpond.model import CELL_COLUMNS
 
 TERMINAL_COLUMNS = ("item", "rank", "rank_lo", "rank_hi", "tied_group", "theta", "theta_lo", "theta_hi",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpond.cli import output, submit
+from batchpond.cli.formats import usd
 from batchpond.cli.frame import (
     Invocation,
     json_option,
@@ -15,7 +16,6 @@ from batchpond.cli.frame import (
     pond_command,
     providers,
 )
-from batchpond.cli.output import usd
 from batchpond.errors import ExitCode
 from batchpond.text import plural
 

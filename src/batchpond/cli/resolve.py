@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchpond.cli import output
+from batchpond.cli import formats, output
 from batchpond.cli.frame import (
     Invocation,
     json_option,
@@ -123,5 +123,5 @@ def readings_text(found: Readings) -> str:
         return f"study {found.study} is read by the newest reader, {found.reader}"
     rows = [(one.task, one.before, one.after, f"{one.n_answers:,}") for one in found.changes if one.before != one.after]
     names = ("task", f"reader {found.reader_before}", f"reader {found.reader}", "answers")
-    lines = output.aligned(names, rows, n_text_columns=3) if rows else ["none is read otherwise"]
+    lines = formats.aligned(names, rows, n_text_columns=3) if rows else ["none is read otherwise"]
     return "\n".join([f"study {found.study}, {sum(one.n_answers for one in found.changes):,} answers:", *lines])

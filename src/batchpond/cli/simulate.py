@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchpond.cli import output
+from batchpond.cli import formats, output
 from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import ExitCode, UsageError
 from batchpond.text import plural
@@ -27,7 +27,7 @@ def _list_faults(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None
         from batchpond_sim.world.faults import describe_faults
 
         heads = ("fault", "argument", "where", "what happens")
-        output.text("\n".join(output.aligned(heads, describe_faults(), n_text_columns=len(heads))))
+        output.text("\n".join(formats.aligned(heads, describe_faults(), n_text_columns=len(heads))))
         ctx.exit()
 
 

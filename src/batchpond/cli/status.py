@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpond.cli import output
+from batchpond.cli.formats import Format, age, usd
 from batchpond.cli.frame import Invocation, format_option, pond_command
-from batchpond.cli.output import Format, age, usd
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import Mode, Origin
 from batchpond.text import plural

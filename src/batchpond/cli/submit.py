@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchpond.cli import output
+from batchpond.cli import formats, output
 from batchpond.cli.diagnostics import Diagnostics
+from batchpond.cli.formats import priced_by, provider_text, summed, usd
 from batchpond.cli.frame import (
     Invocation,
     json_option,
@@ -17,7 +18,6 @@ from batchpond.cli.frame import (
     providers,
     yes_option,
 )
-from batchpond.cli.output import priced_by, provider_text, summed, usd
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import ErrorClass, Mode
 from batchpond.text import plural
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from batchpond.run.session import Counts
     from batchpond.run.submit import ModelCost, RetryReport, SubmitPreview, SubmitReport
 
-COLUMNS = ("provider", "model", "requests", "batches", "input tokens", "expected", "at worst")
+COLUMNS = ("provider", "model", "requests", "batches", "tokens in", "expected", "at worst")
 max_cost_option = click.option(
     "--max-cost", "max_cost_usd", type=click.FloatRange(min=0), metavar="USD",
     help="Refuse above this expected cost, and never spend more than it.",
@@ -143,16 +143,14 @@ def preview_text(preview: SubmitPreview) -> str:
          f"~{m.input_tokens:,}", usd(m.cost_expected_usd), usd(m.cost_max_usd))
         for m in preview.models
     ]  # fmt: skip
-    if len(rows) > 1:
-        total_tokens = sum(m.input_tokens for m in preview.models)
-        rows.append(
-            ("total", "", f"{preview.n_requests:,}", _batches(preview.models), f"~{total_tokens:,}",
-             summed([*(m.cost_expected_usd for m in preview.models), preview.later_expected_usd]),
-             summed([*(m.cost_max_usd for m in preview.models), preview.later_max_usd]))
-        )  # fmt: skip
     prices = priced_by(m.mode for m in preview.models)
     lines = [f"study {preview.study}, version {preview.study_version}; costs are rough estimates at {prices}", ""]
-    lines += output.aligned(COLUMNS, rows, n_text_columns=2)
+    lines += formats.aligned(COLUMNS, rows, n_text_columns=2, width=output.room())
+    if len(rows) > 1:
+        expected = summed([*(m.cost_expected_usd for m in preview.models), preview.later_expected_usd])
+        worst = summed([*(m.cost_max_usd for m in preview.models), preview.later_max_usd])
+        rest = ", later rounds included" if preview.later_max_usd != 0.0 else ""
+        lines.append(f"in all {plural(preview.n_requests, 'request')}{rest}: expected {expected}, at worst {worst}")
     if preview.later_max_usd != 0.0:
         later = usd(preview.later_expected_usd), usd(preview.later_max_usd)
         lines.append(f"later rounds, a forecast: {later[0]}, at worst {later[1]}")
@@ -304,5 +302,5 @@ def _shown(preview: SubmitPreview, failures: Sequence[FailureCount]) -> str:
     if not failures:
         return f"nothing of {preview.study} has failed that was asked"
     rows = [tuple(f"{v:,}" if isinstance(v, int) else v for v in _values(failure)) for failure in failures]
-    table = "\n".join(output.aligned(FAILURE_COLUMNS, rows, n_text_columns=3))
+    table = "\n".join(formats.aligned(FAILURE_COLUMNS, rows, n_text_columns=3, width=output.room()))
     return f"{table}\n\n{preview_text(preview)}" if preview.n_requests else table

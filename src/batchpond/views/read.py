@@ -440,10 +440,11 @@ def _translated(lake_path: Path) -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, OSError) as error:  # Arrow's readers raise OSError with DuckDB's text
-        raise _translation(str(error).split("\n", 1)[0], lake_path) from None
+        message, _, more = str(error).partition("\n")
+        raise _translation(message, more, lake_path) from None
 
 
-def _translation(message: str, lake_path: Path) -> BatchpondError:
+def _translation(message: str, more: str, lake_path: Path) -> BatchpondError:
     kind = message.split(":", 1)[0]
     is_of_lake = f"{os.path.abspath(lake_path)}/" in message  # one that is gone is looked for, which is not allowed
     if kind == "Permission Error" and not is_of_lake:
@@ -455,5 +456,8 @@ def _translation(message: str, lake_path: Path) -> BatchpondError:
     if kind == "Out of Memory Error":
         return UsageError(f"the query needs too much memory: {message}", hint="narrow it with WHERE")
     if kind in {"Catalog Error", "Binder Error"}:
-        return UsageError(message, hint=_HINT_VIEWS)
+        wanted = re.search(r'column (?:named )?"([^"]+)"|table "([^"]+)"|with name (\S+) does', message)
+        near = re.findall(r'"([^"]+)"', more.partition("\n")[0])  # DuckDB's own candidates, of which many are far off
+        name = next(filter(None, wanted.groups()), "") if wanted else ""
+        return UsageError(message, hint=did_you_mean(name, near, _HINT_VIEWS))
     return UsageError(message or "the query could not be run", hint=_HINT_SELECT)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from batchpond.cli import adopt, label, live, output, recover, resolve, submit, sync
+from batchpond.cli import adopt, formats, label, live, output, recover, resolve, submit, sync
 from batchpond.cli.frame import Invocation, picked, root
 from batchpond.errors import UsageError
 from batchpond.interop.labels import Sheet
@@ -226,7 +226,7 @@ def test_counts_are_as_documented() -> None:
 
 def test_aligned_columns_line_up() -> None:
     """Numbers end and texts begin in one column, wide characters included."""
-    lines = output.aligned(("model", "n"), [("漢字", "1"), ("abc", "1,000")], n_text_columns=1)
+    lines = formats.aligned(("model", "n"), [("漢字", "1"), ("abc", "1,000")], n_text_columns=1)
     assert lines == ["model      n", "漢字       1", "abc    1,000"]
 
 

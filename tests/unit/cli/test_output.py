@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from batchpond.cli import output
-from batchpond.cli.output import Format
+from batchpond.cli import formats, output
+from batchpond.cli.formats import Format
 from batchpond.errors import UsageError
 
 AWKWARD = pa.table(
@@ -194,13 +194,13 @@ def test_escape_leaves_nothing_to_obey(raw: str) -> None:
 @given(st.dictionaries(st.text().filter(lambda s: s.isprintable()), st.text().filter(lambda s: s.isprintable())))
 def test_json_text_says_the_same_thing(value: dict[str, str]) -> None:
     """Escaping inside JSON never changes what it means."""
-    assert json.loads(output.json_text(value)) == value
+    assert json.loads(formats.json_text(value)) == value
 
 
 @given(st.lists(st.tuples(st.one_of(st.none(), st.text()), st.integers()), max_size=5))
 def test_csv_keeps_null_and_empty_apart(rows: list[tuple[str | None, int]]) -> None:
     """A text survives the standard csv reader, made inert; null is bare, empty text is quoted."""
-    lines = "".join(output.csv_lines(["a", "b"], rows))
+    lines = "".join(formats.csv_lines(["a", "b"], rows))
     back = list(csv.reader(io.StringIO(lines, newline=""), strict=True))
     assert [row[0] for row in back[1:]] == [output.defused(row[0] or "") for row in rows]
 
@@ -210,7 +210,7 @@ def test_csv_keeps_null_and_empty_apart(rows: list[tuple[str | None, int]]) -> N
 )
 def test_csv_holds_no_formula(value: str) -> None:
     """F139: what `results` and `query` print as csv is as inert as what `export` writes; numbers stay numbers."""
-    lines = "".join(output.csv_lines(["a", "b"], [(value, -1)]))
+    lines = "".join(formats.csv_lines(["a", "b"], [(value, -1)]))
     ((first, second),) = list(csv.reader(io.StringIO(lines, newline=""), strict=True))[1:]
     assert (first, second) == (f"'{value}", "-1")
 
@@ -220,14 +220,14 @@ def test_terminal_lines_fit(width: int) -> None:
     """No line of a table is wider than the terminal, wide characters included."""
     names = [f"column_{i}" for i in range(4)]
     rows = [("漢字" * 40, 1.0 / 3, None, "x" * 200), ("", 2.0, "b", "")]
-    lines = list(output.terminal_lines(names, rows, width, has_color=False))
+    lines = list(formats.terminal_lines(names, rows, width, has_color=False))
     assert max(cell_len(line.rstrip("\n")) for line in lines) <= width
 
 
 def test_many_columns_of_a_few_rows_become_blocks() -> None:
     """Columns that cannot fit are shown one per line rather than squeezed to nothing."""
     names = [f"column_{i}" for i in range(12)]
-    lines = list(output.terminal_lines(names, [tuple(range(12))], 60, has_color=False))
+    lines = list(formats.terminal_lines(names, [tuple(range(12))], 60, has_color=False))
     assert lines[0] == "row 1\n"
     assert lines[-1] == "column_11  11\n"
 
@@ -236,7 +236,7 @@ def test_of_many_rows_the_columns_that_fit_are_shown_and_the_others_named() -> N
     """What is the same in every row is said once, above; nothing is a block of lines a row any more."""
     names = ["study", *(f"column_{i}" for i in range(12))]
     rows = [("s", *(i * j for i in range(12))) for j in range(40)]
-    text = "".join(output.terminal_lines(names, rows, 60, has_color=False))
+    text = "".join(formats.terminal_lines(names, rows, 60, has_color=False))
     head, table = text.split("\n\n")
     assert head.splitlines()[:2] == ["study: s", "column_0: 0"]
     assert "columns do not fit: column_7," in head
@@ -250,7 +250,7 @@ def test_of_many_rows_the_columns_that_fit_are_shown_and_the_others_named() -> N
 def test_no_table_is_wider_than_its_place(n_columns: int, n_rows: int, width: int, text: str) -> None:
     names = [f"c{i}" for i in range(n_columns)]
     rows = [tuple(text if i % 2 else i * j for i in range(n_columns)) for j in range(n_rows)]
-    lines = list(output.terminal_lines(names, rows, width, has_color=False))
+    lines = list(formats.terminal_lines(names, rows, width, has_color=False))
     assert max(cell_len(line.rstrip("\n")) for line in lines) <= width
 
 
@@ -259,11 +259,11 @@ def test_no_table_is_wider_than_its_place(n_columns: int, n_rows: int, width: in
 )
 def test_age(seconds: float | None, expected: str) -> None:
     """Ages show their two largest units."""
-    assert output.age(seconds) == expected
+    assert formats.age(seconds) == expected
 
 
 def test_unknown_cost_is_not_zero() -> None:
     """An unknown price says so."""
-    assert (output.usd(None), output.usd(0.0), output.usd(0.1234), output.usd(1234.5)) == (
+    assert (formats.usd(None), formats.usd(0.0), formats.usd(0.1234), formats.usd(1234.5)) == (
         "unknown", "$0.00", "$0.1234", "$1,234.50",
     )  # fmt: skip
