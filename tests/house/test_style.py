@@ -217,7 +217,7 @@ def test_no_two_options_of_a_command_are_one_parameter() -> None:
 
 def test_every_command_file_is_a_command() -> None:
     """No command file is left out of the list, and none is missing."""
-    frame = {"__init", "frame", "output", "diagnostics"}
+    frame = {"__init", "frame", "formats", "output", "diagnostics"}
     files = {path.stem.rstrip("_") for path in (PACKAGE / "cli").glob("*.py")} - frame
     assert files == {about.get("file", name) for name, about in COMMANDS.items()}
 

@@ -202,7 +202,7 @@ def test_csv_keeps_null_and_empty_apart(rows: list[tuple[str | None, int]]) -> N
     """A text survives the standard csv reader, made inert; null is bare, empty text is quoted."""
     lines = "".join(formats.csv_lines(["a", "b"], rows))
     back = list(csv.reader(io.StringIO(lines, newline=""), strict=True))
-    assert [row[0] for row in back[1:]] == [output.defused(row[0] or "") for row in rows]
+    assert [row[0] for row in back[1:]] == [formats.defused(row[0] or "") for row in rows]
 
 
 @pytest.mark.parametrize(
