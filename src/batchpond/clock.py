@@ -12,7 +12,7 @@ from typing import Final, Protocol
 INTERVAL_ENV: Final = "BATCHPOND_INTERVAL_S"
 """Names the seconds between two passes where no option says them."""
 CLOCK_ENV: Final = "BATCHPOND_TEST_CLOCK"
-"""Names the file of a `FileClock`; no provider but a simulator is ever called by one."""
+"""Names a file that moves the clock; with it no provider but a simulator is ever called."""
 
 
 class Clock(Protocol):
@@ -36,15 +36,23 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The machine's own clock, or where tests try days in seconds, that clock moved on by a file.
+
+    The file has the seconds that passed, and those by which somebody set the wall: `is_set` for this machine's.
+    """
+
+    def __init__(self, file: Path | None = None, *, is_set: bool = True) -> None:
+        self.file = file or os.environ.get(CLOCK_ENV)
+        self._is_set = is_set
 
     def now(self) -> datetime:
         """Return the wall-clock time, UTC."""
-        return datetime.now(UTC)
+        passed_s, set_s = self._moved_s()
+        return datetime.now(UTC) + timedelta(seconds=passed_s + set_s * self._is_set)
 
     def monotonic_s(self) -> float:
         """Return seconds since an arbitrary point, counted through suspend where the OS can."""
-        return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+        return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) + self._moved_s()[0]
 
     def boot_id(self) -> str:
         """Return the kernel's boot id, or a fixed word where there is none."""
@@ -55,31 +63,9 @@ class SystemClock:
         """Block for `seconds`."""
         time.sleep(max(0.0, seconds))
 
-
-class FileClock(SystemClock):
-    """The machine's clock, moved on by a file: the seconds that passed, and those by which somebody set the wall."""
-
-    def __init__(self, path: Path, *, is_set: bool = True) -> None:
-        self._path, self._is_set = path, is_set
-
-    def now(self) -> datetime:
-        """Return what the wall shows; a provider's was set by nobody."""
-        passed_s, set_s = self._moved_s()
-        return super().now() + timedelta(seconds=passed_s + set_s * self._is_set)
-
-    def monotonic_s(self) -> float:
-        """Return what nobody can set."""
-        return super().monotonic_s() + self._moved_s()[0]
-
     def _moved_s(self) -> tuple[float, float]:
-        passed_s, set_s = map(float, self._path.read_text("ascii").split())
+        passed_s, set_s = map(float, Path(self.file).read_text("ascii").split()) if self.file else (0.0, 0.0)
         return passed_s, set_s
-
-
-def machine_clock(*, is_set: bool = True) -> SystemClock:
-    """Return the machine's clock, or the one of the file that the environment names."""
-    path = os.environ.get(CLOCK_ENV)
-    return FileClock(Path(path), is_set=is_set) if path else SystemClock()
 
 
 def random_hex(n_bytes: int) -> str:

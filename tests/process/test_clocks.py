@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.clock import CLOCK_ENV, FileClock
+from batchpond.clock import CLOCK_ENV, SystemClock
 from batchpond_sim.host import server
 from batchpond_sim.world.world import Settings
 from tests.rigs.clock import ClockFile
@@ -57,7 +57,7 @@ def desk(planned: Path, tmp_path: Path) -> Iterator[Desk]:
     folder = tmp_path / "study"
     shutil.copytree(planned, folder)
     clock = ClockFile(tmp_path / "clock")
-    with server.running(SETTINGS, tmp_path / "world", clock=FileClock(clock.path, is_set=False)) as simulator:
+    with server.running(SETTINGS, tmp_path / "world", clock=SystemClock(clock.path, is_set=False)) as simulator:
         program = Program(folder, simulator.base_url, settle_s=str(SETTLE_S), more={CLOCK_ENV: os.fspath(clock.path)})
         yield Desk(program, simulator, clock)
 

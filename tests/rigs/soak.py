@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,8 +74,10 @@ class Year:
         )
 
 
-def play(path: Path, n_days: int, *, seed: int = 0, with_lens: bool = False) -> Year:
-    """Play so many days and judge them."""
+def play(
+    path: Path, n_days: int, *, seed: int = 0, with_lens: bool = False, told: Callable[[Week], object] = bool
+) -> Year:
+    """Play so many days and judge them; each week is `told` when it is over."""
     draw = random.Random(seed)
     rig = Rig(path, models=one_model_each(PROVIDERS), max_requests=50, with_lens=with_lens, lake_seed=seed)
     year = Year(n_days)
@@ -87,6 +89,7 @@ def play(path: Path, n_days: int, *, seed: int = 0, with_lens: bool = False) -> 
             _pass(rig, year)
         if day % 7 == 6:
             _look(rig, year, day + 1)
+            told(year.weeks[-1])
     _look(rig, year, n_days)
     year.problems += [*rig.violations(), *_unfinished(rig, n_days), *outgrown(year)]
     rig.world.close()

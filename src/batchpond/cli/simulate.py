@@ -74,13 +74,13 @@ def command(
     Prints the lines that point other terminals at it, or runs a COMMAND with it and ends with that. Its ledger in DIR
     shows every batch created and every token billed.
     """
-    from batchpond.clock import machine_clock
+    from batchpond.clock import SystemClock
     from batchpond.demo import environment
     from batchpond_sim import SimulatorError
     from batchpond_sim.host import server
     from batchpond_sim.world.world import Settings
 
-    clock = machine_clock(is_set=False)
+    clock = SystemClock(is_set=False)
     settings = Settings(seed=seed, latency_s=latency_s, speed=speed, faults=faults, judges=judges, live_limits=limits)
 
     def announce(simulator: Running) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from batchpond import ids
-from batchpond.clock import Clock, machine_clock, random_hex
+from batchpond.clock import Clock, SystemClock, random_hex
 from batchpond.errors import LakeError, UsageError
 from batchpond.lake import disk
 from batchpond.lake.disk import StagedTable, held
@@ -101,7 +101,7 @@ class Store:
             from batchpond.lake import migration
 
             outdated = migration.outdated(path)
-        return cls(path, lake_id, secret, clock or machine_clock(), outdated)
+        return cls(path, lake_id, secret, clock or SystemClock(), outdated)
 
     @property
     def is_outdated(self) -> bool:

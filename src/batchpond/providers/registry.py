@@ -6,12 +6,13 @@ import difflib
 import importlib
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from batchpond.clock import CLOCK_ENV, Clock, FileClock, SystemClock
+from batchpond.clock import CLOCK_ENV, Clock, SystemClock
 from batchpond.errors import BatchpondError, UsageError
 from batchpond.model import FILES_MARK, Mode
 from batchpond.providers.base import LIVE_CONNECTIONS, BatchProvider, Descriptor
@@ -98,7 +99,8 @@ def connect(
         folder = folders.folder(os.environ if environ is None else environ, lake_path)
         return files.Files(module(name.removesuffix(FILES_MARK)), folder, clock or SystemClock())
     environ = os.environ if environ is None else environ
-    client: BatchProvider = wire(name).BATCH.connect(clock or SystemClock(), environ, base_url, transport)
+    clock = clock or SystemClock()
+    client: BatchProvider = wire(name).BATCH.connect(clock, environ, base_url, transport)
     _refuse_false_time(client, clock)
     return client
 
@@ -122,14 +124,15 @@ def connect_live(
         )
     environ = os.environ if environ is None else environ
     api: LiveApi = wire(name).LIVE
-    client = api.connect(clock or SystemClock(), environ, base_url, transport, max_connections)
+    clock = clock or SystemClock()
+    client = api.connect(clock, environ, base_url, transport, max_connections)
     _refuse_false_time(client, clock)
     return client
 
 
-def _refuse_false_time(client: BatchProvider | LiveClient, clock: Clock | None) -> None:
+def _refuse_false_time(client: BatchProvider | LiveClient, clock: Clock) -> None:
     """Raise UsageError for the clock of tests at a provider that is not on this machine."""
-    if isinstance(clock, FileClock) and not client.is_loopback:
+    if isinstance(clock, SystemClock) and clock.file and not client.is_loopback:
         client.close()
         message = f"{CLOCK_ENV} is for simulators on this machine, and {client.host} is none"
         raise UsageError(message, hint=f"unset {CLOCK_ENV}; nothing was sent")
@@ -143,17 +146,11 @@ def check_keys(clock: Clock | None = None, environ: Mapping[str, str] | None = N
             yield KeyCheck(row, None, row.problem or f"{row.key_env} is not set")
             continue
         try:
-            yield KeyCheck(row, _scope(row.provider, clock, environ), None)
+            client = (connect if row.provider in NAMES else connect_live)(row.provider, clock, environ=environ)
+            with closing(client):
+                yield KeyCheck(row, client.check(), None)
         except BatchpondError as error:
             yield KeyCheck(row, None, error.message)
-
-
-def _scope(name: str, clock: Clock | None, environ: Mapping[str, str]) -> str:
-    client = (connect if name in NAMES else connect_live)(name, clock, environ=environ)
-    try:
-        return client.check()
-    finally:
-        client.close()
 
 
 def wire(name: str) -> Any:

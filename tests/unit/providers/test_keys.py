@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.clock import FileClock
+from batchpond.clock import SystemClock
 from batchpond.errors import AccessError, UsageError
 from batchpond.providers import registry
 from batchpond.providers.http.keys import listing, resolve
@@ -116,7 +116,7 @@ def test_an_unknown_provider_is_a_usage_error_with_a_guess() -> None:
 @pytest.mark.parametrize("connect", [registry.connect, registry.connect_live])
 def test_the_clock_of_tests_is_for_simulators_alone(connect: Callable[..., object], tmp_path: Path) -> None:
     """A false time that reached a provider could make an absence look proven: no client is made for it."""
-    clock = FileClock(ClockFile(tmp_path / "clock").path)
+    clock = SystemClock(ClockFile(tmp_path / "clock").path)
     here = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
     connect("openai", clock, environ=here)
     for elsewhere in ({}, {"OPENAI_BASE_URL": "https://proxy.example/v1"}):
