@@ -222,27 +222,22 @@ class Row(Protocol):
     @property
     def request_id(self) -> str:
         """The request."""
-        ...
 
     @property
     def size_bytes(self) -> int:
         """The size of its body."""
-        ...
 
     @property
     def estimated_input_tokens(self) -> int:
         """Its share of the provider's queue."""
-        ...
 
     @property
     def group(self) -> Hashable:
         """Tier, provider, endpoint, model and mode, and the cell where shards are wanted per cell."""
-        ...
 
     @property
     def n_in_group(self) -> int:
         """How many rows there are of its group."""
-        ...
 
 
 AnyRow = TypeVar("AnyRow", bound=Row)

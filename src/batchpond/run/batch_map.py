@@ -60,21 +60,17 @@ class MapRows(Protocol):
     @property
     def path(self) -> object:
         """Where the rows are."""
-        ...
 
     @property
     def unit(self) -> str:
         """What the numbers of rows count."""
-        ...
 
     @property
     def problems(self) -> Problems:
         """What could not be read."""
-        ...
 
     def blocks(self) -> Iterator[pa.Table]:
         """Yield the rows as text, in blocks of the columns of `COLUMNS`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
