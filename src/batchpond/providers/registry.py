@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from batchpond.providers.http.keys import KeyRow, listing
 from batchpond.providers.shared import files
 from batchpond.providers.shared import folder as folders
 from batchpond.providers.shared.dialect import Dialect
+from batchpond.text import did_you_mean
 
 if TYPE_CHECKING:  # it brings the HTTP library, which a pass with nothing to ask does not need
     from batchpond.providers.shared.live import LiveApi, LiveClient
@@ -48,8 +48,7 @@ def module(name: str) -> Dialect:
     if found := compatible.module_of(name):
         return cast(Dialect, found)
     names = (*NAMES, *LIVE_ONLY, *compatible.NAMES)
-    near = difflib.get_close_matches(name, names, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"providers: {', '.join(names)}, {compatible.PREFIX}NAME"
+    hint = did_you_mean(name, names, f"providers: {', '.join(names)}, {compatible.PREFIX}NAME")
     raise UsageError(f"there is no provider {name!r}", hint=hint)
 
 
