@@ -84,7 +84,7 @@ def connect(
     clock: Clock | None = None,
     *,
     transport: Any = None,
-    environ: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] = os.environ,
     base_url: str | None = None,
     lake_path: Path | None = None,
 ) -> BatchProvider:
@@ -94,9 +94,8 @@ def connect(
     provider's request and result files, by default the lake's; it needs no key.
     """
     if name.endswith(FILES_MARK):
-        folder = folders.folder(os.environ if environ is None else environ, lake_path)
+        folder = folders.folder(environ, lake_path)
         return files.Files(module(name.removesuffix(FILES_MARK)), folder, clock or SystemClock())
-    environ = os.environ if environ is None else environ
     client: BatchProvider = wire(name).BATCH.connect(clock or SystemClock(), environ, base_url, transport)
     return client
 
@@ -106,7 +105,7 @@ def connect_live(
     clock: Clock | None = None,
     *,
     transport: Any = None,
-    environ: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] = os.environ,
     base_url: str | None = None,
     max_connections: int = LIVE_CONNECTIONS,
 ) -> LiveClient:
@@ -118,14 +117,12 @@ def connect_live(
         raise UsageError(
             f"{name} takes no live calls", hint=f"live: {', '.join(found.name for found in live_descriptors())}"
         )
-    environ = os.environ if environ is None else environ
     api: LiveApi = wire(name).LIVE
     return api.connect(clock or SystemClock(), environ, base_url, transport, max_connections)
 
 
-def check_keys(clock: Clock | None = None, environ: Mapping[str, str] | None = None) -> Iterator[KeyCheck]:
+def check_keys(clock: Clock | None = None, environ: Mapping[str, str] = os.environ) -> Iterator[KeyCheck]:
     """Make one free call with each key that is set, and yield what it came to."""
-    environ = os.environ if environ is None else environ
     for row in listing(all_descriptors(), environ):
         if not row.is_found:
             yield KeyCheck(row, None, row.problem or f"{row.key_env} is not set")

@@ -109,7 +109,8 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
         rankings.extend(ranking_rows(counts, found, settings))
         n_swayed += not settings.has_position and p_position(counts.votes) < SWAYED_P_MAX
     if not items:
-        raise UsageError(_nothing(request), hint="`batchpond query pair_status` shows what there is")
+        whose = "there are no" if request.study is None else f"study {request.study!r} has no"
+        raise UsageError(f"{whose} pair judgments to rank", hint="`batchpond query pair_status` shows what there is")
     extras = [name for name in EXTRA_COLUMNS if any(name in row for row in items)]
     schema = pa.schema([*ITEM_SCHEMA, *(pa.field(name, pa.float64()) for name in extras)])
     return Report(
@@ -117,12 +118,6 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
         pa.Table.from_pylist(rankings, schema=RANKING_SCHEMA),
         tuple(notes(rankings, request.options, n_swayed=n_swayed)),
     )
-
-
-def _nothing(request: Request) -> str:
-    if request.study is not None:
-        return f"study {request.study!r} has no pair judgments to rank"
-    return "there are no pair judgments to rank"
 
 
 def _cluster(counts: Counts, choice: ClusterChoice) -> Cluster:
