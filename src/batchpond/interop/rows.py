@@ -155,12 +155,6 @@ def _other_ways(text: str) -> Iterator[str]:
             yield other
 
 
-def check_task(task: str) -> None:
-    """Raise UsageError for a task whose answers cannot be imported."""
-    if task not in NEEDS:
-        raise UsageError(f"--task {task} is none of {', '.join(NEEDS)}")
-
-
 def _read_table(path: Path, task: str, given: Collection[str]) -> dict[str, Row]:
     file = RowFile(path, COLUMNS)
     found: dict[str, Row] = {}
@@ -267,7 +261,8 @@ def reader(
     `task` is that of rows that name none, `given` the columns that a person gives for all of them, `rules_path` a
     study file whose rules read the answers of their tasks. Raises UsageError for what cannot be used of these.
     """
-    check_task(task)
+    if task not in NEEDS:
+        raise UsageError(f"--task {task} is none of {', '.join(NEEDS)}")
     if (map_path is None) == (pattern is None):
         raise UsageError("what was asked is said by one of --map and --pattern")
     asked = Table(map_path, task, given) if map_path is not None else IdPattern(pattern or "", task, given)
