@@ -20,19 +20,15 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Return the wall-clock time, UTC."""
-        ...
 
     def monotonic_s(self) -> float:
         """Return seconds that never go backwards within one boot."""
-        ...
 
     def boot_id(self) -> str:
         """Return what tells one boot of the machine from the next."""
-        ...
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
-        ...
 
 
 class SystemClock:

@@ -20,8 +20,6 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Return the wall-clock time, UTC."""
-        ...
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
-        ...

@@ -346,10 +346,10 @@ def test_an_unknown_template_is_an_error_with_a_suggestion() -> None:
     """A misspelt name gets a did-you-mean."""
     done = run("templates", "plane")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "did you mean plain?" in done.stderr
+    assert "did you mean 'plain'?" in done.stderr
     done = run("templates", "--task", "rankings")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "did you mean ranking?" in done.stderr
+    assert "did you mean 'ranking'?" in done.stderr
 
 
 def test_query_reads_standard_input_and_view_names(lake: Path) -> None:

@@ -1,7 +1,9 @@
 """The command line: a file per command, or for two of a kind; `output` owns stdout, `diagnostics` owns stderr.
 
-Here is how its process starts and ends, and what it is spared then, each with the CPU time that it saves a pass with
-nothing new; `python -m tests.bench.startup` measures each against doing without it.
+Here is how its process starts and ends, and what it is spared then. `python -m tests.bench.startup` measures the CPU
+time of a pass with nothing new without each: of 324 ms, searching for cycles at exit takes 56 more and searching while
+modules load 19; httpx's command line, pandas and threads of linear algebra take none there, since such a pass loads
+neither HTTP nor Arrow, and threads spin only where cores are free: they are for the commands that load those.
 """
 
 from __future__ import annotations

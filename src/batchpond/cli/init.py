@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 import click
@@ -11,6 +10,7 @@ from batchpond.cli import output
 from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, json_option, pond_command
 from batchpond.errors import UsageError
+from batchpond.text import did_you_mean
 
 STUDY = "study.toml"
 TEMPLATE = "prompts/mine.txt"
@@ -130,10 +130,7 @@ def _tasks(task: str | None) -> list[str]:
     if task is None:
         return names
     if task not in names:
-        near = difflib.get_close_matches(task, names, n=1)
-        raise UsageError(
-            f"no task {task!r}", hint=f"did you mean {near[0]}?" if near else "there are: " + ", ".join(names)
-        )
+        raise UsageError(f"no task {task!r}", hint=did_you_mean(task, names, "there are: " + ", ".join(names)))
     return [task]
 
 
@@ -146,7 +143,6 @@ def _text_of(name: str, is_rubric: bool, task: str | None) -> str:
         else {one.template_id: one.text for of in _tasks(task) for one in templates.builtin(of).values()}
     )
     if name not in texts:
-        near = difflib.get_close_matches(name, texts, n=1)
-        hint = f"did you mean {near[0]}?" if near else "there are: " + ", ".join(texts)
+        hint = did_you_mean(name, texts, "there are: " + ", ".join(texts))
         raise UsageError(f"no built-in {'rubric' if is_rubric else 'template'} {name!r}", hint=hint)
     return texts[name]

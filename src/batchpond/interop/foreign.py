@@ -6,12 +6,14 @@ import csv
 import json
 import os
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from batchpond import ids
 from batchpond.errors import UsageError
@@ -194,42 +196,37 @@ _ERROR_WORD: Final = re.compile(r"\s*\[?(?:api |parsing )?error\b\]?\s*[:\-]", r
 
 
 class Doubt(StrEnum):
-    """Why something in a foreign file cannot be believed as it stands, and what becomes of it."""
+    """Why something in a foreign file cannot be believed as it stands; `doubts.toml` says what becomes of it."""
 
-    meaning: str
+    RECOVERED_ID = "recovered-id"
+    IDS_DISAGREE = "ids-disagree"
+    POSITIONAL_JOIN = "positional-join"
+    FOREIGN_ID = "foreign-id"
+    PLACEHOLDER_TURN = "placeholder-turn"
+    UNPROVEN_CANDIDATES = "unproven-candidates"
+    MISATTRIBUTED = "misattributed"
+    ERROR_TEXT = "error-text"
+    FAILED_ANSWER = "failed-answer"
+    BOTH_ANSWERS = "both-answers"
+    UNREAD_WINNER = "unread-winner"
+    INVALID_WINNER = "invalid-winner"
+    CONTRADICTORY = "contradictory"
+    ZERO_RANK = "zero-rank"
+    ERROR_AS_VERDICT = "error-as-verdict"
+    BAD_CONFIDENCE = "bad-confidence"
+    UNREADABLE_LINE = "unreadable-line"
+    REPEATED_ANSWER = "repeated-answer"
+    CONFLICTING_ANSWER = "conflicting-answer"
 
-    def __new__(cls, word: str, meaning: str = "") -> Self:
-        """Return a kind by its word, which alone is its value."""
-        kind = str.__new__(cls, word)
-        kind._value_ = word
-        kind.meaning = meaning
-        return kind
+    @property
+    def meaning(self) -> str:
+        """What becomes of it, in words."""
+        return str(_meanings()[self])
 
-    RECOVERED_ID = "recovered-id", "left out: item ids cut out of a custom_id that can be cut in more than one way"
-    IDS_DISAGREE = "ids-disagree", "left out: two columns name different items"
-    POSITIONAL_JOIN = "positional-join", "left out: answers that were given to requests by their position"
-    FOREIGN_ID = "foreign-id", "left out: an id that does not say what was asked"
-    PLACEHOLDER_TURN = (
-        "placeholder-turn",
-        "left out: the conversation before the answer was a placeholder, not the model's words",
-    )
-    UNPROVEN_CANDIDATES = "unproven-candidates", "left out: no generation shows that the output is that candidate's"
-    MISATTRIBUTED = "misattributed", "left out: the files show the answer to be another candidate's"
-    ERROR_TEXT = "error-text", "no verdict: what was judged is an error message"
-    FAILED_ANSWER = "failed-answer", "left out: no answer, or an error message in its place"
-    BOTH_ANSWERS = "both-answers", "no verdict: the text holds both answers"
-    UNREAD_WINNER = "unread-winner", "no verdict: a winner is named, but the text does not say it"
-    INVALID_WINNER = "invalid-winner", "no verdict: the winner is neither of the two"
-    CONTRADICTORY = "contradictory", "no verdict: what was recorded is not what the judge's text says"
-    ZERO_RANK = "zero-rank", "no verdict: rank 0 without the judge's text is a tie or a failure"
-    ERROR_AS_VERDICT = "error-as-verdict", "no verdict: a judge's failure that was recorded as a verdict"
-    BAD_CONFIDENCE = "bad-confidence", "confidence unknown: not a number from 0 to 1"
-    UNREADABLE_LINE = "unreadable-line", "left out: no line of that provider's output, and what it may have answered"
-    REPEATED_ANSWER = "repeated-answer", "left out: the same line again, or a failure of what another line answers"
-    CONFLICTING_ANSWER = (
-        "conflicting-answer",
-        "left out, both: two different answers to one id, and nothing says which counts",
-    )
+
+@cache
+def _meanings() -> dict[str, str]:
+    return tomllib.loads(Path(__file__).with_name("doubts.toml").read_text("utf-8"))
 
 
 # What a person may know better than the files show.

@@ -178,7 +178,8 @@ def import_foreign(
             with connect(store, names) as connection:
                 _load(connection, staged)
                 _prove_candidates(connection, findings)
-                _check_doubts(findings, where, is_strict=is_strict)
+                if is_strict:
+                    _check_doubts(findings, where)
                 check_contradictions(connection, where)
                 report = _publish(store, connection, staged, findings)
             refresh.refresh(store)
@@ -272,24 +273,20 @@ def _add_rubric(rubrics: dict[str, ForeignRubric], rubric: ForeignRubric, findin
 
 
 def _check_problems(findings: Findings, where: str) -> None:
-    problems = findings.problems
-    if problems.n:
-        raise UsageError(
-            f"{where}: {problems.n:,} {'places' if problems.n > 1 else 'place'} cannot be read:"
-            + listed(problems.shown, problems.n),
-            hint="mend or remove them; nothing was imported",
-        )
+    hint = "mend or remove them; nothing was imported"
+    _refuse(where, "cannot be read", findings.problems.shown, findings.problems.n, hint)
 
 
-def _check_doubts(findings: Findings, where: str, *, is_strict: bool) -> None:
-    n = sum(notes.n for notes in findings.doubts.values())
-    if not is_strict or not n:
-        return
+def _check_doubts(findings: Findings, where: str) -> None:
     lines = [f"{place} [{kind}]" for kind, notes in findings.doubts.items() for place in notes.shown]
-    raise UsageError(
-        f"{where}: {n:,} {'places' if n > 1 else 'place'} cannot be believed:{listed(lines, n)}",
-        hint="without `--strict` they are left out, or come in without a verdict; nothing was imported",
-    )
+    hint = "without `--strict` they are left out, or come in without a verdict; nothing was imported"
+    _refuse(where, "cannot be believed", lines, sum(notes.n for notes in findings.doubts.values()), hint)
+
+
+def _refuse(where: str, what: str, lines: Sequence[str], n: int, hint: str) -> None:
+    """Raise UsageError where there are places to tell of, of which `lines` are the first."""
+    if n:
+        raise UsageError(f"{where}: {n:,} {'places' if n > 1 else 'place'} {what}:{listed(lines, n)}", hint=hint)
 
 
 def _load(connection: duckdb.DuckDBPyConnection, staged: _Staged) -> None:

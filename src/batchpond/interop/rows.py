@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from batchpond import fields
 from batchpond.answers import derive
@@ -69,21 +69,6 @@ _QUANTIFIER: Final = re.compile(r"(?<!\\)([+*}])\??")
 Row = Mapping[str, str | None]
 
 
-class Asked(Protocol):
-    """What custom_ids asked."""
-
-    name: str
-
-    def row(self, custom_id: str) -> Row | None:
-        """Return what a custom_id asked, None if that is not known; raises ValueError where it cannot be used."""
-
-    def is_clear(self, custom_id: str) -> bool:
-        """Whether there is only one way to say what a custom_id asked."""
-
-    def rows(self) -> Iterator[tuple[str, Row]]:
-        """Yield all that is known to have been asked, with its custom_id."""
-
-
 class Table:
     """A table with a row per custom_id."""
 
@@ -95,7 +80,7 @@ class Table:
         """Return the row of a custom_id."""
         return self._found.get(custom_id)
 
-    def is_clear(self, custom_id: str) -> bool:  # noqa: ARG002 - an Asked
+    def is_clear(self, custom_id: str) -> bool:  # noqa: ARG002 - as of a pattern
         """Return True: a row says it."""
         return True
 
@@ -154,6 +139,10 @@ class IdPattern:
         return {self._names[name]: value for name, value in found[0].items()} if found else None
 
 
+Asked = Table | IdPattern
+"""What custom_ids asked."""
+
+
 def _other_ways(text: str) -> Iterator[str]:
     """Yield the pattern with every repetition as short, and as long, as possible."""
     for mark in ("?", ""):
@@ -164,12 +153,6 @@ def _other_ways(text: str) -> Iterator[str]:
             continue
         if other != text:
             yield other
-
-
-def check_task(task: str) -> None:
-    """Raise UsageError for a task whose answers cannot be imported."""
-    if task not in NEEDS:
-        raise UsageError(f"--task {task} is none of {', '.join(NEEDS)}")
 
 
 def _read_table(path: Path, task: str, given: Collection[str]) -> dict[str, Row]:
@@ -278,7 +261,8 @@ def reader(
     `task` is that of rows that name none, `given` the columns that a person gives for all of them, `rules_path` a
     study file whose rules read the answers of their tasks. Raises UsageError for what cannot be used of these.
     """
-    check_task(task)
+    if task not in NEEDS:
+        raise UsageError(f"--task {task} is none of {', '.join(NEEDS)}")
     if (map_path is None) == (pattern is None):
         raise UsageError("what was asked is said by one of --map and --pattern")
     asked = Table(map_path, task, given) if map_path is not None else IdPattern(pattern or "", task, given)

@@ -40,7 +40,6 @@ class LineBuilder(Protocol):
 
     def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:
         """Return the line of one request, without its line feed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

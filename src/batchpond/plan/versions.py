@@ -207,7 +207,11 @@ OWN_BYTES_MAX: Final = 1 << 30
 
 
 class Line(NamedTuple):
-    """What splitting needs to know of a request."""
+    """What splitting needs to know of a request, and of its body.
+
+    `group` is what all lines of a shard share: tier, provider, endpoint, model and mode, and the cell where shards are
+    wanted per cell; `n_in_group` is how many lines there are of it.
+    """
 
     request_id: str
     size_bytes: int
@@ -216,36 +220,22 @@ class Line(NamedTuple):
     n_in_group: int = 1
 
 
-class Row(Protocol):
-    """Any row that says as much as a `Line`: of which request, how large, and what all rows of its shard must share."""
+class _Row(Protocol):
+    """Any row that says as much as a `Line`."""
 
     @property
-    def request_id(self) -> str:
-        """The request."""
-        ...
-
+    def request_id(self) -> str: ...
     @property
-    def size_bytes(self) -> int:
-        """The size of its body."""
-        ...
-
+    def size_bytes(self) -> int: ...
     @property
-    def estimated_input_tokens(self) -> int:
-        """Its share of the provider's queue."""
-        ...
-
+    def estimated_input_tokens(self) -> int: ...
     @property
-    def group(self) -> Hashable:
-        """Tier, provider, endpoint, model and mode, and the cell where shards are wanted per cell."""
-        ...
-
+    def group(self) -> Hashable: ...
     @property
-    def n_in_group(self) -> int:
-        """How many rows there are of its group."""
-        ...
+    def n_in_group(self) -> int: ...
 
 
-AnyRow = TypeVar("AnyRow", bound=Row)
+AnyRow = TypeVar("AnyRow", bound=_Row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +286,7 @@ def split(lines: Iterable[AnyRow], limits: Limits) -> Iterator[list[AnyRow]]:
         yield shard
 
 
-def check_line(line: Row, limits: Limits) -> None:
+def check_line(line: _Row, limits: Limits) -> None:
     """Raise UsageError when no shard can hold a line."""
     line_bytes = line.size_bytes + limits.line_overhead_bytes
     if line_bytes > limits.max_bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ from batchpond.providers.http.keys import KeyRow, listing
 from batchpond.providers.shared import files
 from batchpond.providers.shared import folder as folders
 from batchpond.providers.shared.dialect import Dialect
+from batchpond.text import did_you_mean
 
 if TYPE_CHECKING:  # it brings the HTTP library, which a pass with nothing to ask does not need
     from batchpond.providers.shared.live import LiveApi, LiveClient
@@ -49,8 +49,7 @@ def module(name: str) -> Dialect:
     if found := compatible.module_of(name):
         return cast(Dialect, found)
     names = (*NAMES, *LIVE_ONLY, *compatible.NAMES)
-    near = difflib.get_close_matches(name, names, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"providers: {', '.join(names)}, {compatible.PREFIX}NAME"
+    hint = did_you_mean(name, names, f"providers: {', '.join(names)}, {compatible.PREFIX}NAME")
     raise UsageError(f"there is no provider {name!r}", hint=hint)
 
 
@@ -86,7 +85,7 @@ def connect(
     clock: Clock | None = None,
     *,
     transport: Any = None,
-    environ: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] = os.environ,
     base_url: str | None = None,
     lake_path: Path | None = None,
 ) -> BatchProvider:
@@ -96,9 +95,8 @@ def connect(
     provider's request and result files, by default the lake's; it needs no key.
     """
     if name.endswith(FILES_MARK):
-        folder = folders.folder(os.environ if environ is None else environ, lake_path)
+        folder = folders.folder(environ, lake_path)
         return files.Files(module(name.removesuffix(FILES_MARK)), folder, clock or SystemClock())
-    environ = os.environ if environ is None else environ
     clock = clock or SystemClock()
     client: BatchProvider = wire(name).BATCH.connect(clock, environ, base_url, transport)
     _refuse_false_time(client, clock)
@@ -110,7 +108,7 @@ def connect_live(
     clock: Clock | None = None,
     *,
     transport: Any = None,
-    environ: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] = os.environ,
     base_url: str | None = None,
     max_connections: int = LIVE_CONNECTIONS,
 ) -> LiveClient:
@@ -122,7 +120,6 @@ def connect_live(
         raise UsageError(
             f"{name} takes no live calls", hint=f"live: {', '.join(found.name for found in live_descriptors())}"
         )
-    environ = os.environ if environ is None else environ
     api: LiveApi = wire(name).LIVE
     clock = clock or SystemClock()
     client = api.connect(clock, environ, base_url, transport, max_connections)
@@ -138,9 +135,8 @@ def _refuse_false_time(client: BatchProvider | LiveClient, clock: Clock) -> None
         raise UsageError(message, hint=f"unset {CLOCK_ENV}; nothing was sent")
 
 
-def check_keys(clock: Clock | None = None, environ: Mapping[str, str] | None = None) -> Iterator[KeyCheck]:
+def check_keys(clock: Clock | None = None, environ: Mapping[str, str] = os.environ) -> Iterator[KeyCheck]:
     """Make one free call with each key that is set, and yield what it came to."""
-    environ = os.environ if environ is None else environ
     for row in listing(all_descriptors(), environ):
         if not row.is_found:
             yield KeyCheck(row, None, row.problem or f"{row.key_env} is not set")

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from batchpond import ids
 from batchpond.errors import UsageError
-from batchpond.files import PROBLEMS_SHOWN_MAX, Columns, Problems, listed
+from batchpond.files import PROBLEMS_SHOWN_MAX, Columns, Problems, RowFile, listed
 from batchpond.lake import tables
 from batchpond.model import Mode
 from batchpond.plan.versions import FIRST
@@ -54,29 +54,6 @@ class Target:
     mode: Mode = Mode.BATCH
 
 
-class MapRows(Protocol):
-    """The rows of a map, as `files.RowFile` has them: `path` is what messages call them, `unit` what they count."""
-
-    @property
-    def path(self) -> object:
-        """Where the rows are."""
-        ...
-
-    @property
-    def unit(self) -> str:
-        """What the numbers of rows count."""
-        ...
-
-    @property
-    def problems(self) -> Problems:
-        """What could not be read."""
-        ...
-
-    def blocks(self) -> Iterator[pa.Table]:
-        """Yield the rows as text, in blocks of the columns of `COLUMNS`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class LineRows:
     """The lines that a lake made a batch of, as a map: each custom_id carries a part of its request's id."""
@@ -110,7 +87,7 @@ class BatchMap:
 class MapReader:
     """A map's rows beside the lake's plan; `connection` has views of `TABLES`."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, file: MapRows, target: Target) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, file: RowFile | LineRows, target: Target) -> None:
         self._connection = connection
         self._file = file
         self._target = target

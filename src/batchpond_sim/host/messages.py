@@ -26,7 +26,6 @@ class Readable(Protocol):
 
     def read(self, n: int, /) -> bytes:
         """Return up to `n` bytes; empty at the end."""
-        ...
 
 
 class NoBody:

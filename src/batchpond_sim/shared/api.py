@@ -178,37 +178,30 @@ class Api(ABC):
     @abstractmethod
     def routes(self) -> tuple[Route, ...]:
         """Return what there is below the base path."""
-        ...
 
     @abstractmethod
     def _refusal(self, request: Request, key: str, project: str | None) -> Reply | None:
         """Return the refusal of a key (no project: a bad one) or of headers, None to let a request in."""
-        ...
 
     @abstractmethod
     def _fault_reply(self, status: int, kind: str) -> Reply:
         """Return the error body of a status, for a fault of `kind`."""
-        ...
 
     @abstractmethod
     def _bad_json(self, detail: str) -> Reply:
         """Return the error of a body that is not JSON."""
-        ...
 
     @abstractmethod
     def _bad_page(self, error: PageError) -> Reply:
         """Return the error of a listing that was asked for wrongly."""
-        ...
 
     @abstractmethod
     def _no_route(self, request: Request) -> Reply:
         """Return the answer where there is nothing."""
-        ...
 
     @abstractmethod
     def _headers(self, request_id: str, project: str | None) -> Iterable[tuple[str, str]]:
         """Return the headers of every answer; `request_id` has 24 hex digits."""
-        ...
 
     def _key(self, request: Request) -> str:
         """Return the key that a request carries, empty for none."""

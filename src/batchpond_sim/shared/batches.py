@@ -25,12 +25,10 @@ class Record(Protocol):
     @property
     def id(self) -> str:
         """What the object is called, and its file."""
-        ...
 
     @property
     def n(self) -> int:
         """Its place in the order of creation."""
-        ...
 
 
 R = TypeVar("R", bound=Record)
@@ -171,12 +169,10 @@ class Account(ABC, Generic[B]):
     @abstractmethod
     def write(self, batch: B, plan: RowPlan) -> RowCount:
         """Write the rows of a batch into `part(batch, role)` for every role; raises RowsError."""
-        ...
 
     @abstractmethod
     def publish(self, batch: B) -> B:
         """Make the parts of an ended batch available; called again after a kill in the middle."""
-        ...
 
     def begin(self, batch: B) -> None:
         """Start to run a batch whose `valid_s` has come."""
@@ -427,7 +423,6 @@ class FilesAccount(Account[F]):
     @abstractmethod
     def result_file(self, batch: F, role: str) -> FileRecord:
         """Return the file object of a result file, without its id, place and size."""
-        ...
 
     # -- files ------------------------------------------------------------------------------------
 

@@ -269,11 +269,9 @@ class Speaker(Protocol):
 
     def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> AnsweredRow:
         """Return the row of the `i`-th request; `force` is a word of `forced_answers` or empty."""
-        ...
 
     def not_run(self, i: int, custom_id: str, why: NotRun) -> bytes | None:
         """Return the row of a request that was not run, None where such requests have none."""
-        ...
 
 
 @dataclass(slots=True)

@@ -111,11 +111,9 @@ class ObjectStore(Protocol):
 
     def fetch(self, bucket: str, name: str, path: Path) -> bool:
         """Copy an object's bytes to `path`; False when there is none. Raises NoBucketError."""
-        ...
 
     def put(self, target: Target, source: Path, n_404: int) -> None:
         """Store a copy of a file; its first `n_404` downloads will find nothing. Raises NoBucketError."""
-        ...
 
 
 class LocalStore:

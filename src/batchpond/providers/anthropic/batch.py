@@ -20,7 +20,7 @@ from batchpond.providers.anthropic.dialect import DIALECT, HEAD, MESSAGES, TAIL,
 from batchpond.providers.http.client import JsonStream
 from batchpond.providers.http.errors import AckRule
 from batchpond.providers.shared.batches import BatchClient, Order
-from batchpond.providers.shared.live import Address, LiveApi, Names, RateNames
+from batchpond.providers.shared.live import LiveApi, Names, RateNames
 
 _BLOCK_BYTES: Final = 1 << 20
 
@@ -29,10 +29,6 @@ _RATES: Final = RateNames(
     (Names("anthropic-ratelimit-requests-{}"),),
     (Names("anthropic-ratelimit-tokens-{}"), Names("anthropic-ratelimit-input-tokens-{}")),
 )
-
-
-def _address(endpoint: str, request_model: str) -> Address:
-    return MESSAGES, {"anthropic-version": version_of(endpoint, request_model)}
 
 
 class AnthropicClient(BatchClient):
@@ -93,7 +89,7 @@ LIVE: Final = LiveApi(
     _RATES,
     models_path="/v1/models",
     request_id_headers=("request-id",),
-    address=_address,
+    address=lambda endpoint, model: (MESSAGES, {"anthropic-version": version_of(endpoint, model)}),
 )
 
 

@@ -42,7 +42,7 @@ from batchpond.providers.shared.batches import (
     page_by_token,
 )
 from batchpond.providers.shared.lines import load_row
-from batchpond.providers.shared.live import NO_RATES, Address, LiveApi
+from batchpond.providers.shared.live import NO_RATES, LiveApi
 from batchpond.text import redact
 
 DESCRIPTOR: Final = DIALECT.DESCRIPTOR
@@ -55,11 +55,12 @@ _EMPTY_PAGES_MAX: Final = 10
 _INLINE_BYTES_MAX: Final = 256 << 20
 
 
-def _address(endpoint: str, request_model: str) -> Address:
-    return f"/{_model_path(request_model)}:{endpoint}", None
-
-
-LIVE: Final = LiveApi(DESCRIPTOR, NO_RATES, request_id_headers=(), address=_address)
+LIVE: Final = LiveApi(
+    DESCRIPTOR,
+    NO_RATES,
+    request_id_headers=(),
+    address=lambda endpoint, model: (f"/{_model_path(model)}:{endpoint}", None),
+)
 
 
 class GoogleClient(BatchClient):

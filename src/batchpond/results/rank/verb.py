@@ -103,7 +103,8 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
         items.extend(item_rows(counts, found, settings))
         rankings.extend(ranking_rows(counts, found, settings))
     if not items:
-        raise UsageError(_nothing(request), hint="`batchpond query pair_status` shows what there is")
+        whose = "there are no" if request.study is None else f"study {request.study!r} has no"
+        raise UsageError(f"{whose} pair judgments to rank", hint="`batchpond query pair_status` shows what there is")
     extras = [name for name in EXTRA_COLUMNS if any(name in row for row in items)]
     schema = pa.schema([*ITEM_SCHEMA, *(pa.field(name, pa.float64()) for name in extras)])
     return Report(
@@ -111,12 +112,6 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
         pa.Table.from_pylist(rankings, schema=RANKING_SCHEMA),
         tuple(notes(rankings, request.options)),
     )
-
-
-def _nothing(request: Request) -> str:
-    if request.study is not None:
-        return f"study {request.study!r} has no pair judgments to rank"
-    return "there are no pair judgments to rank"
 
 
 def _cluster(counts: Counts, choice: ClusterChoice) -> Cluster:

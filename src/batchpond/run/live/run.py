@@ -220,8 +220,8 @@ class LiveOptions:
     studies: Collection[str]
     settings: LiveSettings
     connect: Connect
-    on_note: Callable[[Note], None] | None = None
-    on_progress: Callable[[tuple[LaneProgress, ...]], None] | None = None
+    on_note: Callable[[Note], None] = lambda _: None
+    on_progress: Callable[[tuple[LaneProgress, ...]], None] = lambda _: None
 
 
 class LiveRun:
@@ -243,8 +243,7 @@ class LiveRun:
             while not all(lane.is_over for lane in self._lanes):
                 for lane in self._ready():
                     self._step(lane)
-                if self._options.on_progress is not None:
-                    self._options.on_progress(tuple(self._progress(lane) for lane in self._lanes))
+                self._options.on_progress(tuple(self._progress(lane) for lane in self._lanes))
                 self._clock.sleep(STEP_S)
         finally:
             self._stop_all()
@@ -385,8 +384,7 @@ class LiveRun:
 
     def _note(self, note: Note) -> None:
         self._notes.append(note)
-        if self._options.on_note is not None:
-            self._options.on_note(note)
+        self._options.on_note(note)
 
     def _progress(self, lane: Lane) -> LaneProgress:
         return LaneProgress(

@@ -209,11 +209,8 @@ def _answered(store: Store, attempt: Attempt) -> Iterator[str]:
         for part in jsonl.part_paths(store, collect.raw_file(attempt, event)):
             with pq.ParquetFile(part) as lines:
                 for batch in lines.iter_batches(columns=["line"]):
-                    yield from map(_custom_id, batch.column(0).to_pylist())
-
-
-def _custom_id(line: str) -> str:
-    return line[_ID_STARTS : line.index('"', _ID_STARTS)]
+                    texts = batch.column(0).to_pylist()
+                    yield from (line[_ID_STARTS : line.index('"', _ID_STARTS)] for line in texts)
 
 
 def items_left(store: Store, attempt: Attempt, left: Left, *, is_held: bool) -> Iterator[Item]:
