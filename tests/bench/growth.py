@@ -2,19 +2,25 @@
 
     python -m tests.bench.growth [STUDIES BATCHES]        # default 200 finished studies, 5,000 settled batches
     python -m tests.bench.growth 60 600                   # a short form
+    python -m tests.bench.growth --passes 500             # a batch ends in each of so many passes
 
 Half of the past studies are plain, half have a stage, and their batches hold one request each: one of either is run
 to its end, and its files are written again under other ids and earlier times. Then, in turns, one study more of ten
 requests in one batch is submitted to both lakes. Measured, as whole processes by CPU seconds: the pass in which that
 batch ends (limit 1.5 times the same in the empty lake), and an idle pass after it (limit 1.2 times).
+
+With `--passes`, a lake grows by a batch of one request a pass, in one process; the last tenth of the passes may take
+1.2 times the CPU of the first tenth (medians: in the very first, what all need is still being loaded).
 """
 
 from __future__ import annotations
 
 import os
 import re
+import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -198,8 +204,36 @@ def measure(places: list[Place]) -> list[tuple[float, float]]:
     return [(min(ending[one.folder]), min(idle[one.folder])) for one in places]
 
 
+def passes(n: int) -> list[float]:
+    """Return what each of so many passes takes in which a batch ends, in CPU seconds of this thread."""
+    taken = []
+    with tempfile.TemporaryDirectory(prefix="batchpond-passes-") as name, place(Path(name) / "one", 0, 0) as one:
+        lake = Lake(one.folder / "lake")
+        lake.plan(one.write(PLAIN, "long", n, 1))
+        for number in range(n):
+            lake.submit("long", confirm=lambda _: True, limit=number + 1)
+            before = time.thread_time()
+            lake.sync()
+            taken.append(time.thread_time() - before)
+    return taken
+
+
+def tell_passes(n: int) -> bool:
+    """Measure and print so many passes; returns whether the limit is passed."""
+    taken = passes(n)
+    share = n // 10
+    old, new = (statistics.median(part) for part in (taken[:share], taken[-share:]))
+    sys.stdout.write(
+        f"{n} passes: the last {share} take {new * 1e3:.0f} ms CPU, the first {share} {old * 1e3:.0f},"
+        f" ratio {new / old:.2f} (limit {IDLE_MAX})\n"
+    )
+    return new / old > IDLE_MAX
+
+
 def main() -> None:
-    """Measure both lakes."""
+    """Measure both lakes, or many passes over one."""
+    if "--passes" in sys.argv:
+        sys.exit(tell_passes(int(sys.argv[-1])))
     n_studies, n_batches = [int(word) for word in sys.argv[1:]] or [200, 5_000]
     with tempfile.TemporaryDirectory(prefix="batchpond-growth-") as name, ExitStack() as stack:
         empty = stack.enter_context(place(Path(name) / "empty", 0, 0))
