@@ -29,7 +29,9 @@ their consistent shares, of their failures, and of the share of wins by the long
 the tests reject, for items in general and, not judged, for these items. It is outside where coverage is below .93 or,
 without a difference, a test rejects more than .07, either by more than three standard errors.
 
-GENERAL_FIGURES
+500 sets each, items in general: differences of consistency covered .966 to .982, the test wrong
+in .018 to .034; failures .948 to .996 (wider than need be where they are rare) and .004 to .052; wins of the longer
+text .940 to .952 and .048 to .060, where an interval for these items covers .520 to .824.
 
 Of `corrected`, through the views, every set a study: which share of the intervals of a rate corrected by people's
 labels hold it, for statements in general and for these statements, and how many sets have none. For statements in

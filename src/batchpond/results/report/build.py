@@ -5,6 +5,7 @@ A report is one file, whole or not at all, and the drawings of its figures in a 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,7 +16,8 @@ from batchpond.errors import UsageError
 from batchpond.progress import each
 from batchpond.results.export import placed, refuse_existing, translated
 from batchpond.results.report import markdown, sections
-from batchpond.results.report.parts import Report, Section
+from batchpond.results.report.numbers import Kind
+from batchpond.results.report.parts import Column, Exhibit, Report, Section
 from batchpond.results.report.sections import facts
 from batchpond.results.report.source import Source, opened
 from batchpond.results.report.written import chapter
@@ -32,11 +34,12 @@ def build(lake_path: Path, study: str | None = None) -> Report:
         about = facts.study(source)
         names = each(sections.SECTIONS, "reporting", "sections", len(sections.SECTIONS))
         found = [_section(name, source) for name in names]
+        made = [section for section in found if section is not None]
         return Report(
             study=escape(source.study),
             title=escape(f"{source.study}: report"),
             summary=about.summary,
-            sections=(about.section, *(section for section in found if section is not None)),
+            sections=(about.section, *(map(_open, made) if about.is_open else made)),
             fingerprint=about.fingerprint,
         )
 
@@ -46,6 +49,19 @@ def _section(name: str, source: Source) -> Section | None:
         return chapter(name)(source)
     made: Section | None = import_module(f"{sections.__name__}.{name}").section(source)
     return made
+
+
+def _open(section: Section) -> Section:
+    """Return a section whose p values say that the study is still open, so that they may change."""
+
+    def marked(column: Column) -> Column:
+        return replace(column, title=f"{column.title} (open)") if column.kind is Kind.P else column
+
+    parts = [
+        replace(part, columns=[*map(marked, part.columns)]) if isinstance(part, Exhibit) else part
+        for part in section.parts
+    ]
+    return replace(section, parts=parts)
 
 
 _PACKAGES: Final = ("jinja2", "vl_convert")

@@ -6,14 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from batchpond.results.report.numbers import Kind
-
-if TYPE_CHECKING:
-    import polars as pl
 
 FIGURE_ROWS_MAX: Final = 200
 PANELS_MAX: Final = 12
@@ -108,7 +105,6 @@ text = partial(Column, kind=Kind.TEXT)
 number = partial(Column, kind=Kind.NUMBER)
 share = partial(Column, kind=Kind.SHARE)
 usd = partial(Column, kind=Kind.USD)
-p_value = partial(Column, kind=Kind.P)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ class Study:
     section: Section
     summary: tuple[str, ...]
     fingerprint: str
+    is_open: bool
 
 
 def study(source: Source) -> Study:
@@ -55,7 +56,9 @@ def study(source: Source) -> Study:
     )
     found = [exhibit(source) for exhibit in exhibits("facts").values()]
     parts: list[Part] = [Facts("The study", rows), *(part for part in found if part is not None)]
-    return Study(Section(_WRITTEN.key, _WRITTEN.title, _WRITTEN.words, parts), tuple(_summary(facts)), fingerprint)
+    about = Section(_WRITTEN.key, _WRITTEN.title, _WRITTEN.words, parts)
+    is_open = facts.get("n_expected", 0) > facts.get("n_answered", 0)
+    return Study(about, tuple(_summary(facts)), fingerprint, is_open)
 
 
 def _count(facts: dict[str, Any], name: str) -> str:

@@ -1,0 +1,79 @@
+"""What a report claims as a whole: every p that it prints stands in one table, corrected over all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from statsmodels.stats.multitest import multipletests
+
+from batchpond.results.report import build
+from batchpond.results.report.numbers import Kind
+from batchpond.results.report.parts import Exhibit, Report
+from tests.rigs.lakes import LakeBuilder
+from tests.rigs.report import build as build_lake
+
+CORRECTED = {"q_bh", "q", "holm"}
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return build.build(build_lake(tmp_path_factory.mktemp("tests") / "lake"), "every")
+
+
+def together(report: Report) -> Exhibit:
+    """Return the table of all tests."""
+    (found,) = [exhibit for exhibit in report.exhibits() if exhibit.key == "tests"]
+    return found
+
+
+def test_every_printed_p_is_in_the_table(report: Report) -> None:
+    """As often as it is printed elsewhere; of the win matrix, whose q is printed, the p that it is made of."""
+    printed = Counter(
+        value
+        for exhibit in report.exhibits()
+        if exhibit.key != "tests"
+        for column in exhibit.columns
+        if column.kind is Kind.P and column.name not in CORRECTED
+        for value in exhibit.frame[column.name].drop_nulls().to_list()
+    )
+    found = together(report).frame.filter(pl.col("finding") != "win matrix")
+    assert printed
+    assert Counter(found["p"].to_list()) == printed
+
+
+def test_q_and_holm_are_statsmodels(report: Report) -> None:
+    """Over all p of the report; the caption says how many are found by each."""
+    frame = together(report).data
+    assert frame["p"].is_sorted()
+    p = frame["p"].to_numpy()
+    np.testing.assert_allclose(frame["q"].to_numpy(), multipletests(p, method="fdr_bh")[1], rtol=1e-7)
+    np.testing.assert_allclose(frame["holm"].to_numpy(), multipletests(p, method="holm")[1], rtol=1e-7)
+    for name, values in (("n_found", p), ("n_found_q", frame["q"]), ("n_found_holm", frame["holm"])):
+        assert set(frame[name]) == {int(np.sum(np.asarray(values) < 0.05))}
+    assert f"n = {len(p):,} p values" in together(report).caption
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_p_values_of_an_open_study_say_so(tmp_path: Path, *, is_open: bool) -> None:
+    """In the head of every column of p or q, as long as an answer is still to come."""
+    builder = LakeBuilder(tmp_path / "lake")
+    builder.imported([
+        {"study": "demo", "import_key": f"{one}{other}", "provider": "p", "request_model": "m", "item_first": f"i{one}",
+         "item_second": f"i{other}", "unit_id": "", "repeat_no": 1, "verdict": "first", "outcome": "decided"}
+        for one, other in np.ndindex(6, 6) if one != other
+    ])  # fmt: skip
+    if is_open:
+        builder.plan([{"item_first": "i0", "item_second": "i1"}])
+    builder.build()
+    heads = [
+        column.title
+        for exhibit in build.build(builder.store.path, "demo").exhibits()
+        for column in exhibit.columns
+        if column.kind is Kind.P
+    ]
+    assert heads
+    assert {head.endswith(" (open)") for head in heads} == {is_open}
