@@ -203,8 +203,9 @@ class Report:
         return [part for section in self.sections for part in section.parts if isinstance(part, Exhibit)]
 
     def findings(self) -> list[tuple[Finding, Section]]:
-        """Return what was found, in order, each with the section that shows it."""
-        return [(finding, section) for section in self.sections for finding in section.findings]
+        """Return what was found, in order, each with the section that shows it; what could not be found is last."""
+        found = [(finding, section) for section in self.sections for finding in section.findings]
+        return sorted(found, key=lambda each: each[0].key == "power")
 
     def figures(self) -> list[Figure]:
         """Return the figures in order."""

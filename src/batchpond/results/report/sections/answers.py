@@ -35,7 +35,7 @@ def section(source: Source) -> Section | None:
     answers = Answers(source, chosen)
     parts = [Cases(f"answers-{task}", f"Answers to task {task}", f"{OF_TASK_MAX} at most, with what was read in them.",
                    sql, list(_cases(rows, answers))) for task, rows in groupby(chosen, itemgetter("task"))]  # fmt: skip
-    words = f"The answers are drawn by a hash, so that nobody chose them; texts are cut at {ANSWER_CHARACTERS_MAX:,}."
+    words = f"Drawn by a hash, so that nobody chose them; texts are cut at {ANSWER_CHARACTERS_MAX:,} characters."
     return Section("answers", "Answers as they came", (words,), parts) if parts else None
 
 
