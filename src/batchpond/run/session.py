@@ -325,10 +325,8 @@ class Session:
 
 
 RULES_MEMO: Final = ".rules"
-_LAYOUT: Final = "3"
+_RULES_LAYOUT: Final = "3"
 _USED: Final = tables.query(__package__, "rules_used")
-
-
 _SHARED: Final = tables.query(__package__, "rules_shared")
 
 
@@ -373,7 +371,7 @@ class Rules:
 
     @cached_property
     def _found(self) -> _Found:
-        kept = recall_memo(self._store, RULES_MEMO, _LAYOUT)
+        kept = recall_memo(self._store, RULES_MEMO, _RULES_LAYOUT)
         if kept is None or not set(kept.content["plan"]) <= set(self._plan):
             return _Found()
         used = {name: [(study, rule) for study, rule in found] for name, found in kept.content["used"].items()}
@@ -463,7 +461,7 @@ class Rules:
         read = _Read(self._plan, self._readers, last_ord, self._digest(attempts, ())) if is_all_read else None
         read_too = asdict(read) if read else None
         content = {"plan": sorted(self._found.plan), "used": self._found.used, "read": read_too}
-        keep_memo(self._store, RULES_MEMO, Memo(_LAYOUT, (), (), content))
+        keep_memo(self._store, RULES_MEMO, Memo(_RULES_LAYOUT, (), (), content))
 
     def _digest(self, attempts: Iterable[Attempt], without: Iterable[Attempt]) -> str:
         """Return a digest of all but plans and readers that reading depends on, and of all that it makes.
