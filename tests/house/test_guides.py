@@ -154,11 +154,7 @@ def check(words: list[str]) -> None:
     """Fail for a command, or an option of it, that does not exist."""
     while words and words[0].startswith("-"):
         assert words[0] in OF_ALL, words
-<<<<<<< .merge_file_XGSPsJ
         words = words[2:] if words[0] in WITH_VALUES else words[1:]
-=======
-        words = words[2:] if words[0] in {"--lake", "--color", "--env-file"} else words[1:]
->>>>>>> .merge_file_7Mi9UR
     if not words or words[0].isupper():
         return
     depth = 2 if tuple(words[:2]) in BY_WORDS else 1
