@@ -175,9 +175,6 @@ def test_findings_stand_at_the_top_with_the_numbers_of_their_exhibits(every: Mad
         cells = " ".join(cell.text for row in tables.table(told[finding.key]).rows for cell in row)
         unseen = [share for share in re.findall(r"[\d.]+\u202f%", finding.text) if share not in cells]
         assert (finding.key, unseen) == (finding.key, [])
-            finding.key,
-            [],
-        )
     text = markdown.render(every.report)
     assert text.index("## Findings") < text.index("## Study")
     top = every.html[every.html.index('id="findings"') : every.html.index("<nav")]
