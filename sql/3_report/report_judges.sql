@@ -4,13 +4,15 @@
 --   metric_position_bias make of one cell: consistency_decided with the interval for items in general, clustered by
 --   item (so that the same pair under several templates is not taken for several), and the log-odds of the first
 --   position, each pair under each template being a stratum of its own; p_position by t, q_bh over the study's judges.
---   NULL below 5 items. judge is the model's name, with provider and thinking where those tell judges apart. n_cells templates and rubrics have pairs of it. first_share is what the log-odds come to for two
---   items that are equal otherwise: how often the one shown first wins; first_share_mde is the smallest that p_position
---   would have found with power 0.8.
+--   NULL below 5 items. judge is the model's name, with provider and thinking where those tell judges apart. n_cells is
+--   in how many templates and rubrics an item has pairs, at most. first_share is what the log-odds come to for two items
+--   that are equal otherwise: how often the one shown first wins; first_share_mde is the smallest that p_position would
+--   have found with power 0.8.
 CREATE OR REPLACE VIEW report_judges AS
 WITH clusters AS (
   SELECT
     study, provider, request_model, thinking, cluster_unit, cluster_item,
+    count(*) AS n_cells,
     max(n_sides) AS n_sides,
     sum(n_pairs) AS n_pairs,
     sum(n_consistent_win) AS wins,
@@ -26,11 +28,6 @@ WITH clusters AS (
     sum(products) AS products
   FROM pair_clusters
   GROUP BY study, provider, request_model, thinking, cluster_unit, cluster_item
-),
-cells AS (
-  SELECT study, provider, request_model, thinking, count(*) AS n_cells
-  FROM (SELECT DISTINCT study, template_id, rubric_id, provider, request_model, thinking FROM pair_clusters) AS named
-  GROUP BY study, provider, request_model, thinking
 ),
 totals AS (
   SELECT
@@ -59,6 +56,7 @@ left_out AS (
 counts AS (
   SELECT
     study, provider, request_model, thinking,
+    max(n_cells) AS n_cells,
     max(n_sides) AS n_sides,
     CAST(sum(n_pairs) / max(n_sides) AS BIGINT) AS n_pairs,
     CAST(sum(judged) / max(n_sides) AS BIGINT) AS n_both,
@@ -108,9 +106,9 @@ ranked AS (
   FROM tested
 )
 SELECT
-  ranked.study, ranked.provider, ranked.request_model, ranked.thinking,
-  CASE WHEN count(*) OVER (PARTITION BY ranked.study, ranked.request_model) = 1 THEN ranked.request_model
-       ELSE concat(ranked.provider, '/', ranked.request_model, ' at thinking ', ranked.thinking) END AS judge,
+  study, provider, request_model, thinking,
+  CASE WHEN count(*) OVER (PARTITION BY study, request_model) = 1 THEN request_model
+       ELSE concat(provider, '/', request_model, ' at thinking ', thinking) END AS judge,
   n_cells, n_pairs, n_both, n_decided, n_consistent_win, n_primacy, n_recency, n_clusters,
   consistency_decided,
   wilson_lo(consistency_decided * n_effective, n_effective, t_decided) AS consistency_decided_lo,
@@ -124,10 +122,5 @@ SELECT
   1 / (1 + exp(-(t_ends + t_power) * logodds_se)) AS first_share_mde,
   p_position,
   CASE WHEN p_position IS NOT NULL
-       THEN least(1.0, min(p_position * n_p / p_rank) OVER (PARTITION BY ranked.study ORDER BY p_rank DESC)) END AS q_bh
-FROM ranked
-JOIN cells
-  ON cells.study = ranked.study
-  AND cells.provider = ranked.provider
-  AND cells.request_model = ranked.request_model
-  AND cells.thinking = ranked.thinking;
+       THEN least(1.0, min(p_position * n_p / p_rank) OVER (PARTITION BY study ORDER BY p_rank DESC)) END AS q_bh
+FROM ranked;
